@@ -56,7 +56,7 @@ def trace_row(t: float, metric: str, item: str, value: float) -> TraceRow:
 
 
 def unreadable_traces(name: str, message: str) -> Traces:
-    """Return what is known of a file that holds nothing readable."""
+    """Return the empty result of a file that cannot be read, with the problem."""
     return Traces([], [], 0.0, [Problem(name, message)])
 
 
@@ -67,7 +67,7 @@ def median_interval_s(times: Iterable[float]) -> float:
 
 
 def limit_repeats(problems: Iterable[Problem]) -> list[Problem]:
-    """Return the problems, many of one name as one: a broken file must not drown what else was found."""
+    """Return the problems with repeated ones merged, so that a broken file does not hide other problems."""
     all_problems = list(problems)
     counts = Counter(problem.name for problem in all_problems)
     seen: Counter[str] = Counter()
@@ -107,7 +107,7 @@ def header_line(source: str, interval_s: float) -> str:
 
 
 def format_poll(begun: float, ended: float, answer: str) -> str:
-    """Return one answer as it is kept; a line of it that looks like a mark of ours cannot be told from one."""
+    """Return one answer of a polled monitor as it is stored; lines that look like the file's own marks are escaped."""
     return f"@ {begun:.6f} {ended:.6f}\n{answer}{'' if answer.endswith(chr(10)) else chr(10)}@end\n"
 
 

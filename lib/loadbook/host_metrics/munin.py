@@ -25,12 +25,12 @@ PluginValues = dict[str, dict[str, float]]  # plugin -> field -> value
 
 
 def usable_plugins(plugins: Iterable[str]) -> list[str]:
-    """Return those of a node's plugins that say something which traces hold."""
+    """Return the plugins of a node that provide known metrics."""
     return [p for p in plugins if p in ("cpu", "memory") or _INTERFACE.fullmatch(p)]
 
 
 def parse_munin(data: bytes) -> Traces:
-    """Turn the kept answers of a node into rows; what cannot be read becomes a problem, never an exception."""
+    """Turn the stored answers of a node into rows; unreadable parts become problems, never exceptions."""
     problems: list[Problem] = []
     polls = read_polls(data, problems)
     if polls is None or polls.source != "munin":

@@ -35,7 +35,7 @@ MetricPoint = tuple[str, dict[str, str], float]
 
 
 def parse_node_exporter(data: bytes) -> Traces:
-    """Turn scrapes into rows; what cannot be read becomes a problem, never an exception."""
+    """Turn scrapes into rows; unreadable parts become problems, never exceptions."""
     problems: list[Problem] = []
     if is_polled(data):
         polls = read_polls(data, problems)
@@ -65,7 +65,7 @@ def _points_by_time(lines: Iterable[str], problems: list[Problem]) -> dict[float
 
 
 def _parse_points(lines: Iterable[str], problems: list[Problem]) -> Iterator[tuple[MetricPoint, float | None]]:
-    """Yield what is wanted of a scrape, with its timestamp (epoch s) where it has one."""
+    """Yield the known samples of a scrape, with their timestamps (epoch s) if they have one."""
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.startswith("#"):
             continue
@@ -80,7 +80,7 @@ def _parse_points(lines: Iterable[str], problems: list[Problem]) -> Iterator[tup
 
 
 def _parse_value(text: str) -> float | None:
-    """Return a sample's value; None for NaN, infinities, and what no counter of a kernel is."""
+    """Return the value of a sample; None for NaN, infinities and values that a kernel counter cannot have."""
     try:
         value = float(text)
     except ValueError:

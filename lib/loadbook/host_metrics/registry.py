@@ -1,4 +1,4 @@
-"""The kinds of files that traces are read from: what wrote them, how they are recognised, who reads them."""
+"""File formats of host metrics: their source, detection and reader."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SYSSTAT_MAGIC = b"\xd5\x96"  # sa(5): the first two bytes of a data file, 0xd596
 
 @dataclass(frozen=True)
 class TraceFormat:
-    """One kind: `source` is what its rows name, `read` takes files of one host by name."""
+    """One file format: `source` names it in tables, `read` takes the files of one host by name."""
 
     name: str
     source: str
@@ -56,7 +56,7 @@ LIVE_SOURCES = ("munin", "node-exporter")  # sources that the controller can ask
 
 
 def detect_format(data: bytes) -> str | None:
-    """Return the kind of a file by how it begins, "sysstat" for sar's binary data, None if it is none of ours."""
+    """Return the format of a file from its beginning, "sysstat" for sar's binary data, None if unknown."""
     head = data[:HEAD_BYTES]
     if head[:2] in (SYSSTAT_MAGIC, SYSSTAT_MAGIC[::-1]):
         return "sysstat"

@@ -40,7 +40,7 @@ def is_rrd(data: bytes) -> bool:
 
 
 def parse_rrd(files: Mapping[str, bytes]) -> Traces:
-    """Turn the exports of one host (by file name) into rows; what cannot be read becomes a problem."""
+    """Turn the exports of one host (by file name) into rows; unreadable parts become problems."""
     problems: list[Problem] = []
     values_by_field: dict[PluginField, RrdSeries] = {}
     for name, data in files.items():
@@ -106,7 +106,7 @@ def _read_xport(name: str, text: str, problems: list[Problem]) -> Iterator[tuple
 
 
 def _read_dump(text: str) -> RrdSeries:
-    """Read a dump's averages: the finest archive stands first, coarser ones count for times before it."""
+    """Read the averages of a dump: the finest archive, and coarser ones for earlier times."""
     series: RrdSeries = {}
     for archive in text.split("<rra>")[1:]:
         function = _FUNCTION.search(archive)

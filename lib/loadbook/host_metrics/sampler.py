@@ -21,7 +21,7 @@ CPU_PARTS = 8
 
 
 class ProcessCounters(NamedTuple):
-    """CPU time used (ticks and parts of them), resident pages, and the start time that tells a reused id."""
+    """CPU time (ticks and parts of ticks), resident pages, and the start time that identifies a reused process id."""
 
     ticks: float
     pages: int
@@ -152,7 +152,7 @@ class SamplerHeader(NamedTuple):
 
 
 def parse_sampler(data: bytes) -> Traces:
-    """Turn a sampler's output into rows; whatever is wrong with it becomes a problem, never an exception.
+    """Turn the output of the sampler into rows; every error in it becomes a problem, never an exception.
 
     Metrics: cpu_busy, cpu_user, cpu_system, cpu_iowait, cpu_steal (share of one CPU; item "all": of all of them),
     memory_used, memory_total (B), net_rx, net_tx (B/s), load1, sockets_tcp_inuse, sockets_tcp_tw (1),
@@ -178,7 +178,7 @@ def coverage(traces: Traces, start: float, end: float) -> float:
 
 
 def read_header(line: str) -> SamplerHeader | None:
-    """Read the first line; None if it is not one of ours."""
+    """Read the first line; None if it is not a header of the sampler."""
     numbers = re.fullmatch(r"loadbook-sampler 1((?: \d+(?:\.\d+)?){5})", line, re.ASCII)
     if not numbers:
         return None
@@ -257,7 +257,7 @@ def _read_finer(line: str, sample: CounterSample, hz: float) -> None:
 
 
 def _count(text: str) -> int:
-    """Read one of the kernel's counters; ValueError for what is none."""
+    """Read one kernel counter; ValueError if it is not a number."""
     if not (text.isascii() and text.isdigit() and len(text) <= 20):
         raise ValueError(text)
     return int(text)

@@ -127,7 +127,7 @@ def parse_sadf_csv(data: bytes) -> Traces:
 
 
 def _field_name(cell: str) -> str:
-    """Return a field's name as JSON has it: %usr -> usr, kbmemfree -> memfree, rxkB/s -> rxkB."""
+    """Return the JSON name of a field: %usr -> usr, kbmemfree -> memfree, rxkB/s -> rxkB."""
     if cell in ("%memused", "%commit"):
         return f"{cell[1:]}-percent"
     return cell.strip().removeprefix("%").removesuffix("/s").removeprefix("kb")
@@ -153,7 +153,7 @@ def _add_csv_line(values: dict[str, str], samples: dict[float, SadfSample], prob
 
 
 def _parse_time(stamp: str, problems: list[Problem]) -> float | None:
-    """Read a time; only UTC can be placed, as the zone of another is not told."""
+    """Read a time in UTC; local times are refused, because their zone is not recorded."""
     match = _STAMP.fullmatch(stamp)
     try:
         read = datetime.fromisoformat(f"{match[1]}T{match[2]}") if match else None
@@ -220,7 +220,7 @@ def _field_text(fields: SadfFields, key: str) -> str:
 
 
 def _cpu_rows_of(t: float, item: str, fields: SadfFields) -> list[TraceRow]:
-    """Return a CPU's rows: with `-u ALL` the parts of user and system stand apart, without they are folded."""
+    """Return the rows of a CPU: with `-u ALL` user and system are split into parts, otherwise they are sums."""
     part: Callable[..., float] = lambda *keys: sum(_number(fields.get(key)) or 0.0 for key in keys)  # noqa: E731
     if _number(fields.get("idle")) is None:
         return []
@@ -246,7 +246,7 @@ def _gauge_rows(sample: SadfSample, problems: list[Problem]) -> Iterator[TraceRo
 
 
 def _installed_kb(memory: SadfFields) -> float | None:
-    """Return MemTotal in kB: sar(1) says of what kbmemused is the rest, which `-r ALL` tells whole.
+    """Return MemTotal in kB, computed from kbmemused by the definition in sar(1); needs `-r ALL`.
 
     Before version 11.7.3 it was the rest of kbmemfree alone, which %memused gives away.
     """

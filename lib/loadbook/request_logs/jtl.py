@@ -1,14 +1,12 @@
-"""Blocks of a JTL that are not all plain rows, record by record: what is broken is named with its line.
+"""JMeter result files in CSV, 2.13 to 5.6, as batches of rows.
 
-Mended without guessing: a header that comes again, empty lines, NULs before a row (a log that was rotated, or a machine
-that lost power), bytes that are not UTF-8. Left out, counted and located: rows with NULs inside, and the end of a file
-that was cut within a row. Everything else is refused.
+Blocks of plain rows are parsed by pyarrow, two at a time. A block that pyarrow refuses (a repeated header, a truncated
+or foreign row, NULs, an unknown encoding) is read again record by record, which finds the line of the problem. Both
+ways give the same columns, from which `jtl_rows` makes rows.
 
-JMeter result files in CSV, 2.13 to 5.6, as batches of rows.
-
-Blocks that are what the header says go through pyarrow, two at a time. A block that pyarrow refuses (a repeated header,
-a torn or foreign row, NULs, an unknown encoding) is read again record by record (`jtl_strict`), which finds the line or
-mends what can be mended without guessing. Both make the same columns, and `jtl_rows` makes rows of them.
+Repaired without guessing: repeated headers, empty lines, NULs before a row (a rotated log, a power failure), bytes that
+are not UTF-8. Skipped, counted and located: rows with NULs inside, and a truncated last row. Everything else is
+refused.
 """
 
 from __future__ import annotations
@@ -52,7 +50,7 @@ class BadRowError(Exception):
 
 
 def read_strict(block: RecordBlock, layout: JtlLayout, names: Sequence[str]) -> tuple[pa.Table, list[Damage]]:
-    """Return the columns `names` of a block and what lay between its rows; BadRowError for what cannot be read."""
+    """Return the columns `names` of a block and the damage between its rows; BadRowError for an unreadable row."""
     if not block.is_complete:
         return _build_table([], layout, names), _trailing_damage(block.data, layout)
     damage: list[Damage] = []
@@ -65,7 +63,7 @@ def read_strict(block: RecordBlock, layout: JtlLayout, names: Sequence[str]) -> 
 
 
 def _trailing_damage(data: bytes, layout: JtlLayout) -> list[Damage]:
-    """Return what the end of a file without a line end is: a row that was cut, NULs, or (BadRowError) an open quote."""
+    """Classify the end of a file without a line end: a truncated row, NULs, or (BadRowError) an open quote."""
     content = data.rstrip(b"\0")
     nuls = (
         [Damage("nul", 0, f"{len(data) - len(content)} NULs at the end of the file")]
@@ -207,7 +205,7 @@ def _finish_block(ready: Future[ParsedBlock], rows: BatchBuilder, line: int) -> 
 
 
 def parse_block(block: RecordBlock, layout: JtlLayout) -> ParsedBlock:
-    """Return the known columns of a block, what lay between its rows, and its number of lines (all counted from 0)."""
+    """Return the known columns of a block, the damage between its rows, and its number of lines (counted from 0)."""
     if block.is_complete and b"\0" not in block.data:
         try:
             table = _parse_fast(block, layout)

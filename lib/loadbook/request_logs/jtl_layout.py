@@ -30,7 +30,7 @@ _ISO = r"\g<year>-\g<month>-\g<day>T\g<hour>:\g<minute>:\g<second>.\g<ms>"
 
 @dataclass(frozen=True)
 class TimestampFormat:
-    """One way to write time stamps: what it is called in messages, and how one looks; `text` when it is a pattern."""
+    """One format of time stamps: its description, its regular expression, and whether it is a date pattern."""
 
     description: str
     regex: re.Pattern[str]
@@ -119,7 +119,7 @@ class JtlLayout:
         return column in self.columns
 
     def row_error(self, fields: Sequence[str]) -> str | None:
-        """Return what is wrong with a row, None if nothing: the number and the forms of its fields."""
+        """Return the error of a row (its number or form of fields), None if it is valid."""
         if len(fields) != len(self.columns):
             return (
                 f"{len(fields)} fields where {len(self.columns)} columns are expected: "
@@ -229,7 +229,7 @@ def _detect_timestamp_format(text: str) -> TimestampFormat | None:
 
 
 def _timestamp_format(file: str, layout: JtlLayout, line: str, properties: Mapping[str, str]) -> TimestampFormat | None:
-    """Return how this file writes time stamps: as the run's properties say, else by the look of its first row."""
+    """Return the time stamp format of a file from the recorded properties, else from its first row."""
     if not layout.has_column("timeStamp"):
         return None
     pattern = properties.get(SAVE_PREFIX + "timestamp_format", "ms")

@@ -1,12 +1,12 @@
-"""Which rows of a JTL are requests, and how each ended: one rule for CSV and XML.
+"""Classification of JTL rows: which are requests, and how each ended; the same for CSV and XML.
 
 - A row whose responseMessage starts "Number of samples in transaction" is a transaction controller (the rule of
   JMeter's own report, `report/core/Sample.java`); its children have rows of their own.
 - A row named label-0, label-1, ... that follows a row `label` of its thread and lies within its time is a sub-result (a
-  redirect, an embedded resource), written so since 5.0; its parent's time holds it.
+  redirect, an embedded resource), written so since 5.0; the time of its parent includes it.
 - A row whose SampleCount is not 1 stands for several requests.
-- responseCode "Non HTTP response code: <exception>" means that no answer came. Else `success` is the truth, but for a
-  status of 400 and above, which is never ok.
+- responseCode "Non HTTP response code: <exception>" means that there was no response. Otherwise `success` decides,
+  except that a status of 400 and above is never ok.
 """
 
 from __future__ import annotations

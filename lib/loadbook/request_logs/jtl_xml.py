@@ -38,7 +38,7 @@ _REFERENCE = re.compile(rb"&#(?:0*([0-9]{1,2})|x0*([01]?[0-9A-Fa-f]));")
 
 
 class XmlSample(NamedTuple):
-    """One sample's attributes, what it counts as, and the line of its start tag."""
+    """One sample: its attributes, its kind, and the line of its start tag."""
 
     attributes: dict[str, str]
     kind: LogRowKind
@@ -144,7 +144,7 @@ def _replace_forbidden(match: re.Match[bytes]) -> bytes:
 
 
 def _missing_end(samples: XmlSampleCollector) -> list[Damage]:
-    """Return what is missing at the end of the file."""
+    """Return the closing tags that are missing at the end of the file."""
     if samples.ended:
         return []
     if not samples.open:
@@ -155,7 +155,7 @@ def _missing_end(samples: XmlSampleCollector) -> list[Damage]:
 
 
 def _batch_builder(attributes: Mapping[str, str], file: str, ends: bool) -> BatchBuilder:
-    """Return the maker of batches for a file whose first sample has these attributes."""
+    """Return the batch builder for a file whose first sample has these attributes."""
     names = tuple(column for short, column in ATTRIBUTE_COLUMNS.items() if short in attributes)
     return BatchBuilder(JtlLayout(names, "", EPOCH_MS if "ts" in attributes else None, None, ends), file)
 

@@ -106,7 +106,7 @@ class RequestWriter:
 
 
 def to_table(batch: RequestBatch, driver: str = "") -> pa.Table:
-    """Return a batch as a table of SCHEMA: times in us, and null for what the log does not tell."""
+    """Return a batch as a table of SCHEMA: times in us, null for values that the log does not have."""
     numbered = {
         "kind": (batch.kind, KIND_NAMES),
         "outcome": (batch.outcome, OUTCOME_NAMES),
@@ -210,7 +210,7 @@ class LineLogFormat:
         raise ParseError(self.tool, file, line, f"here or below is a line that is not {self.description}")
 
     def _torn_batch(self, block: RecordBlock, file: str, line: int) -> RequestBatch:
-        """Return a batch of no rows that says what the end of the file is."""
+        """Return an empty batch with the damage at the end of the file."""
         if line == 1:
             raise ParseError(
                 self.tool, file, 1, f"not {self.description}: {block.data[:60].decode(errors='replace')!r}"
@@ -255,7 +255,7 @@ def _h2load_batch(columns: dict[str, Ints]) -> RequestBatch:
 
 
 def _ab_batch(columns: dict[str, Ints]) -> RequestBatch:
-    """Make rows of ab's -g: whole ms, starts in whole seconds, sorted by total time; it does not tell how one ended."""
+    """Make rows of ab's -g file: whole ms, starts in whole seconds, sorted by total time, without outcomes."""
     size = len(columns["ttime"])
     outcome, status = np.full(size, OUTCOME_CODES["unknown"], np.uint8), np.zeros(size, np.int16)
     return RequestBatch(
@@ -316,7 +316,7 @@ def read_batches(
 def _jtl_reader(
     stream: io.BufferedReader,
 ) -> Callable[[io.BufferedReader, str, Mapping[str, str] | None], Iterator[RequestBatch]]:
-    """Return the reader of a JTL: what begins like XML is XML."""
+    """Return the reader of a JTL: XML if it begins with XML, else CSV."""
     head = stream.peek(64).removeprefix(jtl.BOM).lstrip()
     return jtl_xml.read_jtl_xml if head.startswith(b"<") else jtl.read_jtl_csv
 
@@ -338,7 +338,7 @@ def summarise(
     driver: str = "",
     start: int = 0,
 ) -> Summary:
-    """Read a log once and return its figures; see `summary.Summary`, whose `merge` adds files and drivers.
+    """Read a log once and return its summary; `Summary.merge` adds other files and drivers.
 
     Parameters
     ----------

@@ -1,8 +1,7 @@
-"""What every reader makes of a log: batches of rows in arrays, in the same columns whatever the tool.
+"""Common output of the log readers: batches of rows as arrays, in the same columns for every tool.
 
-A stream cut into blocks of whole records: at line ends that are not inside quotes.
-
-Between numpy and pyarrow without copies, and without pandas, which pyarrow's own ways import (0.3 s).
+Also: cutting a stream into blocks of whole records at line ends outside of quotes, and conversion between numpy and
+pyarrow without copies and without importing pandas (0.3 s).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ Ints = NDArray[np.int64]
 
 
 class LogRowKind(IntEnum):
-    """What a row of a log stands for; only requests (and the counts of aggregates) enter totals."""
+    """Kind of a log row; only requests (and the counts of aggregates) enter totals."""
 
     REQUEST = 0
     TRANSACTION = 1  # JMeter's transaction controller: its children have rows of their own
@@ -48,7 +47,7 @@ def first_far_row(start_us: Ints, first_us: int) -> int | None:
 
 
 class Damage(NamedTuple):
-    """Something in a file that is no row: `name` (torn, nul, header, ...), its line (1-based), and what it means."""
+    """A part of a file that is not a row: `name` (torn, nul, header, ...), line (1-based), message."""
 
     name: str
     line: int
@@ -126,7 +125,7 @@ class RecordBlock(NamedTuple):
 
 
 def split_blocks(stream: BinaryIO, size: int | None = None, quotes: bool = True) -> Iterator[RecordBlock]:
-    """Cut a stream into blocks of about `size` bytes (BLOCK_BYTES); what follows the last line end is not whole.
+    """Cut a stream into blocks of about `size` bytes (BLOCK_BYTES); the part after the last line end is incomplete.
 
     A line end is inside quotes when an odd number of quotes lies before it in its block: writers double the quotes
     within a quoted field. A record longer than RECORD_MAX is handed on as it is, for the reader to refuse.
@@ -160,7 +159,7 @@ def record_ends(data: bytes) -> NDArray[np.int64]:
 
 
 def well_quoted(data: bytes, separator: str) -> bool:
-    """Return whether quotes stand only around whole fields, or doubled within them; `data` is whole records."""
+    """Return whether quotes enclose whole fields only, or are doubled within them; `data` consists of whole records."""
     text = np.frombuffer(data, np.uint8)
     quotes = np.flatnonzero(text == 0x22)
     opening, closing = quotes[::2], quotes[1::2]

@@ -42,7 +42,7 @@ class Histogram:
             self._merge_pending()
 
     def merge(self, other: Histogram) -> None:
-        """Add all of another histogram."""
+        """Add another summary: of another file, or of another driver with a synchronised clock."""
         self.add(*other.cells)
 
     @property
@@ -152,7 +152,7 @@ class Tally:
 
     @property
     def unknown(self) -> int:
-        """Attempts of which the log does not tell how they ended."""
+        """Attempts whose outcome is not in the log."""
         return self.outcomes["unknown"]
 
     @property
@@ -162,7 +162,7 @@ class Tally:
 
     @property
     def error_share(self) -> float | None:
-        """Errors per attempt; None without attempts, or where the log does not tell."""
+        """Errors per attempt; None without attempts or without outcomes in the log."""
         return self.errors / self.attempts if self.attempts and not self.unknown else None
 
     def merge(self, other: Tally) -> None:
@@ -255,7 +255,7 @@ class Summary:
             )
 
     def add_damage(self, damage: Iterable[Damage]) -> None:
-        """Keep what was found between rows."""
+        """Store the damage between rows."""
         for defect in damage:
             self.damage_counts[defect.name] += 1
             if self.damage_counts[defect.name] <= 20:
@@ -292,7 +292,7 @@ class Summary:
                 tallies[g].connect.add(*cells)
 
     def _count_aggregates(self, batch: RequestBatch) -> None:
-        """Count rows that stand for several requests: how many and how many failed, but no times."""
+        """Count rows that stand for several requests: requests and failures, but no times."""
         assert batch.samples is not None and batch.failed is not None
         for label, samples, failed in zip(
             batch.label.tolist(), batch.samples.tolist(), batch.failed.tolist(), strict=True

@@ -1,18 +1,11 @@
-"""The lines of an ab 2.3 report (apache/httpd `support/ab.c`, branch 2.4.x, and what trunk adds).
+"""Apache ab 2.3: closed loop, HTTP/1.0, one thread (apache/httpd `support/ab.c`, branch 2.4.x, and trunk).
 
-The files that ab writes beside its report: -e (percentiles to 0.001 ms) and -g (one row per request, whole ms).
+`requests` are ab's complete requests, failed ones included, unless no byte came back: then there was no response. ab's
+classes of failures overlap, and ab does not separate 3xx from 4xx, so `ok` is left out where it cannot be computed.
+`latency` is ab's total time, connecting included; `ttfb` is its waiting time.
 
-Both are recognised by their first line, whatever their names; the files that the command names must begin so.
-ab sorts the rows of -g by total time, not by start.
-
-One ab report as ab means it: what it tells, what it leaves open, and where it contradicts itself.
-
-ab 2.3: closed loop, HTTP/1.0, one thread (apache/httpd `support/ab.c`, formats.md section 3).
-
-`requests` are ab's complete requests, failed ones included, unless not a byte came back: then none was answered. Its
-classes of failures overlap, so that it does not tell how many answers were good once two of them occurred, or once an
-answer was not 2xx: ab does not tell 3xx from 4xx. `ok` is left out then. `latency` is ab's total time, connecting
-included; `ttfb` its waiting time. The report has whole milliseconds; the percentiles in the file of -e have 0.001 ms.
+Besides the report ab writes two files, recognised by their first lines: -e (percentiles to 0.001 ms) and -g (one row
+per request in whole ms, sorted by total time, not by start). The report itself has whole milliseconds.
 """
 
 from __future__ import annotations
@@ -211,7 +204,7 @@ def to_microseconds(milliseconds: str) -> int:
 
 
 def check_percentiles(name: str, exact: Mapping[int, str], whole_ms: Mapping[int, int], count: int) -> None:
-    """Raise ParseError unless percentiles to 0.001 ms are what the table shows in whole milliseconds.
+    """Raise ParseError unless the percentiles of the file, rounded to whole milliseconds, equal those of the report.
 
     The table reads element ``count * p / 100``, rounded down where the file's index is rounded to nearest: so the file
     may be one element ahead, unless both are whole.
@@ -269,7 +262,7 @@ def command_options(argv: Sequence[str]) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class AbReport:
-    """One report and what its command asked for."""
+    """The parsed report with the options of its command."""
 
     report: TextReport
     output: ToolOutput
@@ -301,7 +294,7 @@ class AbReport:
 
     @property
     def answered(self) -> int:
-        """Requests that may have been answered: none where not a byte came back, whatever ab calls complete."""
+        """Requests that may have been answered: 0 if no byte came back, although ab calls them complete."""
         return self.complete if self.count("bytes") else 0
 
     @property
@@ -311,7 +304,7 @@ class AbReport:
 
     @property
     def failures(self) -> dict[str, int]:
-        """Failures by our classes."""
+        """Failures by loadbook's error classes."""
         return {error_class: self.count(field) for field, error_class in ERROR_CLASSES.items()} | {
             "write": self.count("write")
         }
@@ -331,14 +324,14 @@ class AbReport:
 
     @property
     def status_errors(self) -> int | None:
-        """Answers of status 400 and above; None where ab does not tell them from redirects."""
+        """Number of responses of status 400 and above; None if ab does not separate them from redirects."""
         if not self.count("non2xx"):
             return 0
         return sum(n for code, n in self.status_classes.items() if code not in "123") if self.status_classes else None
 
     @property
     def ok(self) -> int | None:
-        """Good answers; None where ab does not tell: classes that overlap, or answers that were not 2xx."""
+        """Number of good responses; None if ab's classes overlap or responses other than 2xx occurred."""
         if not self.answered:
             return 0
         failed = [n for n in (*self.failures.values(), self.status_errors) if n != 0]
@@ -349,7 +342,7 @@ class AbReport:
 
 
 def require_ab_report(output: ToolOutput, lines: Sequence[str]) -> None:
-    """Raise a ParseError that says why there is no report; progress on stderr is not a reason."""
+    """Raise a ParseError that names the reason if there is no report; progress on stderr is not a reason."""
     if any(re.match(r" *This is ApacheBench, Version \S+ <i>", line) for line in lines):
         raise ParseError("ab", "stdout", 0, "this is the HTML of ab -w, which lacks the percentiles: run without -w")
     stderr = b"".join(
@@ -429,7 +422,7 @@ COARSE_S = 0.010  # under this, a rounding of half a millisecond is more than th
 
 
 class Ab:
-    """The tool ab; see the module's first lines for what its numbers mean."""
+    """Apache ab (``ab``); the module docstring defines its metrics."""
 
     name = "ab"
     binary = "ab"
@@ -440,7 +433,7 @@ class Ab:
     version_argv: tuple[str, ...] = ("ab", "-V")
 
     def version(self, stdout: bytes, stderr: bytes) -> str:
-        """Return the version, ``2.3``, with the revision where the build tells it."""
+        """Return the version, ``2.3``, with the revision if the build prints it."""
         match = re.search(rb"ApacheBench, Version (\d[\w.-]*)(?: <\$Revision: (\d+))?", stdout + stderr)
         if not match:
             raise ToolError(f"ab: no version in {(stdout + stderr)[:80]!r}", "install ab (apt install apache2-utils)")
@@ -571,7 +564,7 @@ def _samples(run: AbReport) -> Iterator[Sample]:
 
 
 def _doubts(run: AbReport, exact: Mapping[int, str]) -> Iterator[tuple[str, str]]:
-    """Yield what makes the numbers mean less than they seem to."""
+    """Yield the doubts about the numbers, as (name, sentence)."""
     report, complete, options = run.report, run.complete, run.options
     if complete and run.count("bytes") == 0:
         yield "zero_bytes", f"ab calls {complete} requests complete, but not a byte came back: none was answered"

@@ -1,12 +1,7 @@
-"""What a load generator must offer. One file per tool beside this one; `TOOL` is its instance.
+"""The protocol of a load generator, the registry of tools, and checks that every tool makes of a workload.
 
-Pure: bytes and values in, values out; no files, no network, no pandas.
-
-Rates per second of logs that hold every request.
-
-Which tools there are: every module of this folder that defines `TOOL`, so adding one file adds a tool.
-
-What every tool checks before it builds a command: the workload must be one that the tool can really make.
+A tool is a module of this package that defines `TOOL`; adding the file adds the tool. Tools are pure: bytes and values
+in, values out; no files, no network, no pandas.
 """
 
 from __future__ import annotations
@@ -63,7 +58,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class ToolOutput:
-    """What one execution of a tool left behind, byte for byte.
+    """Everything that one execution of a tool left behind, byte for byte.
 
     `exit_code` is None where it is not known; `files` holds the tool's own files by the names that `expected_files`
     gave,
@@ -102,7 +97,7 @@ class ParsedReport:
 
 
 class Tool(Protocol):
-    """One load generator; `install_hint` says how to bring it to a host, as a command or in words.
+    """One load generator; `install_hint` is the command or the sentence that explains how to install it on a host.
 
     One that needs long to start and to end may say so: `extra_timeout_s` seconds are added to the time after which it
     has hung.
@@ -118,7 +113,7 @@ class Tool(Protocol):
     version_argv: tuple[str, ...]
 
     def version(self, stdout: bytes, stderr: bytes) -> str:
-        """Return the version from what `version_argv` printed (exit codes are not to be trusted), else ToolError."""
+        """Return the version printed by `version_argv`, else ToolError; its exit code is not reliable."""
         ...
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
@@ -129,7 +124,7 @@ class Tool(Protocol):
         ...
 
     def extra_files(self, workload: Workload) -> Mapping[str, bytes]:
-        """Return files that the command needs beside it in its working folder (a Lua script, say)."""
+        """Return the files that the command needs in its working folder, such as a Lua script."""
         ...
 
     def expected_files(self, workload: Workload) -> Sequence[str]:
@@ -142,7 +137,7 @@ class Tool(Protocol):
 
 
 def per_second_samples(figures: Summary) -> Iterator[Sample]:
-    """Yield what ended in each second of the driver's clock: the first and the last are seldom whole."""
+    """Yield the requests that ended in each second of the driver's clock; first and last second are usually partial."""
     for second, answered, ok, errors in figures.per_second_counts():
         yield Sample("ended", "requests_per_s", second, "s", answered, "1/s")
         yield Sample("ended", "ok_per_s", second, "s", ok, "1/s")
@@ -163,7 +158,7 @@ def tool_names(load_model: str | None = None) -> list[str]:
 
 
 def capable_tools(workload: Workload, target: Target) -> list[str]:
-    """Return the names of the tools that can make this load, as each itself says; `extra` is left out.
+    """Return the names of the tools that can make this load; `extra` is ignored.
 
     It belongs to the tool that the study names, and means something else, or nothing, to another.
     """
@@ -171,7 +166,7 @@ def capable_tools(workload: Workload, target: Target) -> list[str]:
 
 
 def parse_output(tool: Tool, output: ToolOutput) -> ParsedReport:
-    """Have a tool read what it left behind; ParseError also for what is too large to be held and no stream for it."""
+    """Parse the output of a tool; ParseError also for an output too large for memory and not readable as a stream."""
     streamed: tuple[str, ...] = getattr(tool, "streamed_inputs", ())
     for name, path in output.paths.items():
         if (name if name == "stdout" else "files") not in streamed:
@@ -237,7 +232,7 @@ def check_workload(
     supported_fields: Sequence[str] = (),
     secret_options: Sequence[str] = (),
 ) -> None:
-    """Raise ToolError unless the tool can make such a load: its model, its fields, and what `extra` may hold."""
+    """Raise ToolError unless the tool supports the workload: its load model, its fields and the options in `extra`."""
     check_model(tool, workload)
     check_fields(tool, workload, supported_fields)
     check_secrets(workload, secret_options)  # first: the next one quotes what it refuses
@@ -256,7 +251,7 @@ _SECRET_PARAMETER = re.compile(
 
 
 def check_secrets(workload: Workload, options: Sequence[str] = ()) -> None:
-    """Raise ToolError if the load would send a login: what a study says stands in its records and in process lists.
+    """Raise ToolError if the load would send credentials: studies are recorded, and options appear in process lists.
 
     `options` are those by which the tool itself takes one, as typed.
     """

@@ -1,18 +1,12 @@
-"""The lines of an h2load report (nghttp2/nghttp2 `src/h2load.cc`): text through 1.68, the wider table of 1.69 on.
+"""nghttp2's h2load: closed loop, HTTP/1.1 or HTTP/2 (nghttp2/nghttp2 `src/h2load.cc`).
 
-Times are whole us below 1 ms (cut, not rounded), then two decimals of ms or s; bytes count in 1024, exact in brackets.
+`requests` are responses of any status, like h2load's req/s; `ok` is its "succeeded" (2xx and 3xx). Its "failed" are all
+others: never issued or lost with their connection ("errored"), or answered with another status. With -D, `duration` is
+the requested one, without warm-up, and h2load does not count requests that were lost with a connection.
 
-h2load's --log-file: one line per request that ended, `start in us since 1970, status (-1 failed), duration in us`.
-
-h2load appends to the file, so that of a warm-up and a measurement in one folder, the measurement is at the end.
-
-One h2load report as h2load means it: what was answered, how long it took, what its log says, what contradicts.
-
-h2load: closed loop, HTTP/1.1 or 2 (nghttp2/nghttp2 `src/h2load.cc`, formats.md section 5).
-
-`requests` are answers of any status, like h2load's req/s; `ok` its "succeeded" (2xx and 3xx). Its "failed" are all that
-did not succeed: never issued, lost with their connection (the two are "errored"), or answered with another status. With
--D, `duration` is the one asked for, without warm-up, and h2load forgets requests that were lost with a connection.
+The text report (through 1.68, and the wider table from 1.69 on) has whole us below 1 ms (truncated), then two decimals
+of ms or s; bytes count in 1024, exact in brackets. --log-file has one line per request that ended: `start in us since
+1970, status (-1 failed), duration in us`. h2load appends to that file, so the measurement follows the warm-up.
 """
 
 from __future__ import annotations
@@ -105,7 +99,7 @@ LINE_PATTERNS = (
 
 
 def table_row(report: TextReport, row: str) -> dict[str, tuple[float, str]]:
-    """Return a row of the table: our statistic -> value in base units, text; columns are those of the header line.
+    """Return a row of the table as statistic -> (value in base units, text), by the columns of the header line.
 
     An h2load that measured nothing prints zeros, also for the share within one deviation: then there are none.
     """
@@ -131,7 +125,7 @@ PERCENTILES = (50.0, 75.0, 90.0, 95.0, 99.0, 99.9)
 
 
 class RequestLog(NamedTuple):
-    """What a log says of one run: how many requests were answered, by class of status too, their exact times, rates."""
+    """The request log of one run: responses, responses by status class, exact times, and rates per second."""
 
     answered: int
     classes: Mapping[int, int]
@@ -276,7 +270,7 @@ def ok_per_s(report: TextReport) -> float:
 
 
 def client_count(lines: Sequence[str]) -> int:
-    """Return how many clients all threads had, by what h2load prints when it makes them."""
+    """Return the number of clients over all threads, from the lines that h2load prints when it creates them."""
     matches = (re.match(r"spawning thread #\d+: (\d{1,9}) total client", line) for line in lines)
     return sum(int(match[1]) for match in matches if match)
 
@@ -290,7 +284,7 @@ LOST_CONNECTION_RATIO = 1.1  # rates of the clients over the whole's rate: above
 
 
 class H2load:
-    """The tool h2load; see the module's first lines for what its numbers mean.
+    """nghttp2's h2load; the module docstring defines its metrics.
 
     Open loads are not offered: --rps is per client, waits for answers, and its times are not from the intended start.
     """
@@ -419,7 +413,7 @@ def _text_if_equal(report: TextReport, field: str, value: int) -> str | None:
 
 
 def _doubts(report: TextReport, output: ToolOutput, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield what makes the numbers mean less than they seem to."""
+    """Yield the doubts about the numbers, as (name, sentence)."""
     all_lines = line_patterns.clean_lines(output.stderr) + list(lines)  # over a pty, stderr is in stdout
     if failed := sum("client could not connect to host" in line for line in all_lines):
         yield "connections", f"{failed} connects failed; h2load does not retry those, so fewer were open"

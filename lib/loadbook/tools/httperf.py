@@ -1,9 +1,8 @@
-"""The lines of an httperf 0.9 report (httperf/httperf `src/stat/basic.c`, `src/stat/sess_stat.c`, `src/httperf.c`).
-
-httperf 0.9: open loop at connection level (httperf/httperf `src/stat/basic.c`, formats.md section 1).
+"""httperf 0.9: open loop at connection level.
 
 `requests` are replies, never attempts; rates are replies / test-duration, because httperf's own reply rate needs
 more than 5 s per sample. `ttfb` is its "response" time, a mean, and `bytes_per_s` its "Net I/O", requests included.
+Source of the formats: httperf/httperf `src/stat/basic.c`, `src/stat/sess_stat.c`, `src/httperf.c`.
 """
 
 from __future__ import annotations
@@ -184,7 +183,7 @@ HISTOGRAM_HEADING = "Connection lifetime histogram (time in ms):"
 
 
 class Httperf:
-    """The tool httperf; see the module's first lines for what its numbers mean.
+    """httperf; the module docstring defines its metrics.
 
     Its closed mode (no ``--rate``: one connection after another) is not offered: httperf 0.9.0 cannot end it after a
     given time.
@@ -385,7 +384,7 @@ def _lifetime_samples(report: TextReport, lines: Sequence[str]) -> Iterator[Samp
 
 
 def _doubts(report: TextReport, output: ToolOutput, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield what makes the numbers mean less than they seem to."""
+    """Yield the doubts about the numbers, as (name, sentence)."""
     all_lines = line_patterns.clean_lines(output.stderr) + list(lines)  # over a pty, stderr is in stdout
     if report.count("samples") == 0 and report.count("replies"):
         yield "too_short", "no reply-rate sample: httperf takes one every 5 s; its manual wants 30 (150 s)"

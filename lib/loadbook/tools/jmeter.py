@@ -1,14 +1,12 @@
-"""What JMeter left behind: which of its files holds the samples, what its console says, and the rows of both.
+"""Apache JMeter 5: closed loop, or open loop at a mean rate, one thread per connection.
 
-The samples are read by `loadbook.requests`, as exact figures of any number of them; the console's summary is held
-against them. It is JMeter's own count of the last run: results of several runs in one file do not agree with it.
+`requests` are samples with a response of any status; `ok` are those of 2xx or 3xx that JMeter calls a success.
+`latency` is JMeter's elapsed (from the start of the request, connecting included, to the last byte) of every sample,
+failed ones included, in whole milliseconds; `ttfb` is its Latency. `duration` is first start to last end of the
+samples, so that the start of the JVM is not part of it. Transaction rows and sub-results are in no total.
 
-JMeter 5: closed loop, or open at a mean rate, a thread a connection (apache/jmeter, formats.md section 4).
-
-`requests` are samples with an answer of any status; `ok` those of 2xx or 3xx that JMeter calls a success. `latency` is
-JMeter's elapsed (from the start of the request, connecting included, to the last byte), of every sample, failed ones
-included, in whole milliseconds; `ttfb` is its Latency. `duration` is first start to last end of the samples, so that
-the start of the JVM is not load. Transaction rows and sub-results are in no total.
+The samples are read by `loadbook.request_logs` and compared with the summary on the console, which is JMeter's own
+count of the last run: results of several runs in one file do not agree with it.
 """
 
 from __future__ import annotations
@@ -169,7 +167,7 @@ def sample_span(figures: Summary) -> tuple[float, float] | None:
 
 
 def result_doubts(file: str, figures: Summary, output: ToolOutput) -> Iterator[tuple[str, str]]:
-    """Yield what makes the numbers mean less than they seem to."""
+    """Yield the doubts about the numbers, as (name, sentence)."""
     from loadbook.request_logs.stream import LogRowKind
 
     total = figures.total()
@@ -218,7 +216,7 @@ def _ending_doubts(file: str, total: Tally, output: ToolOutput) -> Iterator[tupl
 
 
 def _missing_results_reason(output: ToolOutput) -> str:
-    """Return why there are no results, from what JMeter or another program printed."""
+    """Return why there are no results, from the console output of JMeter or of another program."""
     lines = [line for line in line_patterns.clean_lines(output.stdout) if line and "StatusConsoleListener" not in line]
     code = f" (exit code {output.exit_code})" if output.exit_code else ""
     if not lines:
@@ -284,7 +282,7 @@ DEBIAN_NOTE = (
 
 
 class JMeter:
-    """The tool jmeter; see the module's first lines for what its numbers mean."""
+    """Apache JMeter; the module docstring defines its metrics."""
 
     name = "jmeter"
     binary = "jmeter"

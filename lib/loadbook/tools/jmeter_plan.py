@@ -1,7 +1,7 @@
-"""JMeter's test plan for a workload, and the properties through which it, or the user's own plan, learns the load.
+"""JMeter's test plan for a workload, and the properties that pass the workload to a generated or user-written plan.
 
-Where the load goes and how hard it is travels on the command line as properties (``-Jhost=...``), which a plan reads
-as ``${__P(host)}``. Only what properties cannot say (headers, timers, keep-alive) is written into the plan.
+Target and load are passed on the command line as properties (``-Jhost=...``), which a plan reads as ``${__P(host)}``.
+Only headers, timers and keep-alive, which properties cannot express, are written into the plan.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PropertyTriples = Iterable[tuple[str, str, object]]
 
 
 def load_properties(workload: Workload, target: Target, seconds: int) -> dict[str, str]:
-    """Return the load as JMeter properties: texts and whole numbers; ToolError for what they cannot say."""
+    """Return the workload as JMeter properties (texts and whole numbers); ToolError for other values."""
     if not _PATH.match(workload.path):
         raise ToolError(f"JMeter cannot request the path {workload.path!r}", "write it percent-encoded, without '#'")
     properties = {
@@ -73,7 +73,7 @@ def _user_plan(workload: Workload) -> bytes:
 
 
 def _required_properties(workload: Workload) -> Iterator[str]:
-    """Yield the properties without which a plan makes another load than the study says."""
+    """Yield the properties that a user's plan must read, because it would otherwise make another load."""
     yield from ("host", "port", "threads", "duration" if workload.requests is None else "loops")
     yield from ["rate"] if workload.rate_per_s is not None else []
     yield from ["think_ms"] if workload.think_time_s else []
@@ -191,7 +191,7 @@ def _sampler(workload: Workload) -> ET.Element:
 
 
 def _timers(workload: Workload) -> Iterator[ET.Element]:
-    """Yield what the threads wait for: a think time, or the next of the starts of an open load."""
+    """Yield the timers of the threads: a think time, or the start times of an open load."""
     if workload.think_time_s:
         props = [("stringProp", "ConstantTimer.delay", "${__P(think_ms)}")]
         yield _element("ConstantTimer", "ConstantTimerGui", "think time", props)
@@ -208,7 +208,7 @@ def _timers(workload: Workload) -> Iterator[ET.Element]:
 
 
 def _headers(workload: Workload) -> Iterator[ET.Element]:
-    """Yield the request headers; ``Connection`` JMeter sends itself, as its request says."""
+    """Yield the request headers, without ``Connection``, which JMeter sends itself."""
     if any(name.lower() == "connection" for name in workload.headers):
         raise ToolError("jmeter sends the header Connection itself", "drop it, and set workload.keepalive")
     headers = {name: value for name, value in base.request_headers(workload).items() if name != "Connection"}

@@ -1,9 +1,7 @@
-"""Reading the text that load generators print: whole lines, each at its place, each exactly once.
+"""Parser for the text reports of load generators: every expected line at its place, exactly once.
 
-A line is described by a `LinePattern`. A report that lacks an expected line, has one twice, out of order, or cut short
-is a
-ParseError with its line number (formats.md section 6); lines of no pattern (progress, warnings, replies) are passed
-over.
+A line is described by a `LinePattern`. A report that lacks an expected line, or has one twice, out of order or
+truncated, is a ParseError with the line number. Lines that match no pattern (progress, warnings) are skipped.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ def clean_lines(data: bytes) -> list[str]:
 
 
 def find_port_exhaustion(output: Iterable[str]) -> str | None:
-    """Return the first line that says that no local port was left for another connection, None if there is none."""
+    """Return the first line that reports that no local port was left for another connection; None if there is none."""
     return next((line for line in output if _NO_PORTS.search(line)), None)
 
 
@@ -81,7 +79,7 @@ class LinePattern:
 
 
 class TextReport:
-    """The fields found in one report, by name, with the line that each stands on."""
+    """The fields of one report, by name, with their line numbers."""
 
     def __init__(self, tool: str, file: str, matches: Mapping[str, tuple[int, Mapping[str, str]]]) -> None:
         self.tool, self.file = tool, file
@@ -128,7 +126,7 @@ class TextReport:
 def read_report(
     tool: str, text: Sequence[str], patterns: Sequence[LinePattern], file: str = "stdout", first: int = 1
 ) -> TextReport:
-    """Return the report in `text`, whose lines are numbered from `first`; raise ParseError unless it is whole."""
+    """Return the report in `text`, whose lines are numbered from `first`; raise ParseError unless it is complete."""
     matches: dict[str, tuple[int, Mapping[str, str]]] = {}
     broken: dict[str, int] = {}
     possible = re.compile(
@@ -175,7 +173,7 @@ def _check_complete(
 
 
 def require_report(tool: str, output: ToolOutput, text: Sequence[str], begins: str, ends: str) -> None:
-    """Raise a ParseError that says why there is no report, unless lines match how reports begin and how they end."""
+    """Raise a ParseError that names the reason unless lines match the first and the last line of a report."""
     if any(re.match(begins, line) for line in text):
         if any(re.match(ends, line) for line in text):
             return

@@ -1,13 +1,11 @@
-"""The reports of weighttp (lighttpd/weighttp): lines of text up to 0.4, JSON from 0.5 on, told apart by their content.
+"""weighttp 0.3 to 0.5: closed loop, a number of requests (lighttpd/weighttp `src/weighttp.c`).
 
-Both become one `TextReport` with the same fields. Only integers are counters; 0.5 wraps ``keep-alive`` below zero to
-numbers beyond 63 bits, and it is not read.
+`requests` are responses, by their status, never attempts: weighttp's own req/s includes refused connections, so where
+attempts got no response the rate is `requests` / `duration`. `latency` is 0.5's total time, connecting included, like
+ab's; `ttfb` starts when the request is sent. 0.3 and 0.4 print no times. Percentiles include failed attempts.
 
-weighttp 0.3 to 0.5: closed loop, a number of requests (lighttpd/weighttp `src/weighttp.c`, formats.md section 5).
-
-`requests` are answers, by their status, never attempts: weighttp's own req/s counts refused connections too, so where
-attempts got no answer the rate is `requests` / `duration` instead. `latency` is 0.5's total time, connecting included,
-as ab's; `ttfb` starts when the request is sent. 0.3 and 0.4 print no times. Percentiles include failed attempts.
+Versions up to 0.4 print lines of text, 0.5 prints JSON; the content decides. Both become one `TextReport` with the same
+fields. The counter ``keep-alive`` of 0.5 wraps below zero beyond 63 bits and is not read.
 """
 
 from __future__ import annotations
@@ -159,7 +157,7 @@ USAGE_LINE = "weighttp <options> <"
 
 
 class Weighttp:
-    """The tool weighttp; see the module's first lines for what its numbers mean."""
+    """weighttp; the module docstring defines its metrics."""
 
     name = "weighttp"
     binary = "weighttp"
@@ -169,7 +167,7 @@ class Weighttp:
     version_argv: tuple[str, ...] = ("weighttp", "-h")  # -v and -V differ between versions; -h prints help in all
 
     def version(self, stdout: bytes, stderr: bytes) -> str:
-        """Return the version; builds that do not print it are told apart by their help (0.5 says URI)."""
+        """Return the version; builds that do not print it are recognised by their help text (0.5 has URI)."""
         output = stdout + stderr
         match = re.search(rb"^weighttp +(\d[\w.-]*) - ", output, re.MULTILINE)
         if match:
@@ -222,7 +220,7 @@ REPORT_START = r"weighttp .*lightweight and simple webserver benchmarking tool|\
 
 
 def _unsupported(workload: Workload, target: Target) -> Iterator[tuple[bool, str, str]]:
-    """Yield what weighttp cannot do: whether it is asked for, what, and what to do instead."""
+    """Yield, for each setting that weighttp does not support, whether it is requested, its name and the alternative."""
     no_request_count = workload.requests is None
     yield no_request_count, "weighttp ends after a number of requests, not after a time", "set requests, such as 200000"
     too_few_connections = workload.connections < workload.threads
@@ -236,7 +234,7 @@ def _unsupported(workload: Workload, target: Target) -> Iterator[tuple[bool, str
 
 
 def _stderr_text(output: ToolOutput) -> str:
-    """Return what weighttp said on stderr, for an error message."""
+    """Return the stderr of weighttp for an error message."""
     stderr_lines = [line for line in line_patterns.clean_lines(output.stderr[:10_000]) if line]
     return f"; stderr: {stderr_lines[0][:200]}" if stderr_lines else ""
 
@@ -329,7 +327,7 @@ def _count_rows(report: TextReport) -> Iterator[Measurement]:
 
 
 def _error_rows(report: TextReport) -> Iterator[Measurement]:
-    """Yield errors: failed by status, and all other failures, which weighttp does not tell apart."""
+    """Yield errors by status, and all other failures in one class, which weighttp does not separate."""
     failed, status = report.count("done") - report.count("ok"), report.count("s4") + report.count("s5")
     printed = report.text("failed") if failed == report.count("failed") else None
     yield Measurement("errors", "count", failed, "1", printed)
@@ -351,7 +349,7 @@ def _time_rows(report: TextReport) -> Iterator[Measurement]:
 
 
 def _doubts(report: TextReport, output: ToolOutput) -> Iterator[tuple[str, str]]:
-    """Yield what makes the numbers mean less than they seem to."""
+    """Yield the doubts about the numbers, as (name, sentence)."""
     done, answers = report.count("done"), _answer_count(report)
     if answers < done:
         times = ", and their times among the latencies" if _time_sections(report) else ""

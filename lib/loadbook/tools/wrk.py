@@ -1,13 +1,11 @@
-"""The lines of a wrk 4 report, and of the block that wrk.lua appends to it (wg/wrk `src/wrk.c`, `src/units.c`).
+"""wrk 4: closed loop, any number of connections, whole seconds (wg/wrk `src/wrk.c`, `src/units.c`).
 
-Times have two decimals and us, ms, s or m (minutes) from 0.85 of the next unit on; bytes count in 1024. wrk2 began as
-a copy of wrk 4 and shares how reports begin (`HEAD_PATTERNS`) and end (`TAIL_PATTERNS`), and what can be wrong with
-them.
+wrk corrects its latencies: after a pause of the server it adds made-up samples (`stats_correct`), so its percentiles
+must not be compared with those of other tools. `ok` includes late responses.
 
-wrk 4: closed loop, any number of connections, whole seconds (wg/wrk `src/wrk.c`, formats.md section 2).
-
-Latency as wrk prints it is closed and self-corrected: after a pause of the server wrk adds made-up samples
-(`stats_correct`), so its percentiles must not be compared with another tool's. `ok` counts late answers too.
+The text report has two decimals and us, ms, s or m (minutes) from 0.85 of the next unit on; bytes count in 1024. The
+block that wrk.lua appends has exact values. wrk2 began as a copy of wrk 4 and shares the beginning (`HEAD_PATTERNS`)
+and the end (`TAIL_PATTERNS`) of reports, and their doubts.
 """
 
 from __future__ import annotations
@@ -207,7 +205,7 @@ RESERVED_OPTIONS = ("-t", "--threads", "-c", "--connections", "-d", "--duration"
 
 
 class Wrk:
-    """The tool wrk; see the module's first lines for what its numbers mean."""
+    """wrk 4; the module docstring defines its metrics."""
 
     name = "wrk"
     binary = "wrk"
@@ -273,12 +271,12 @@ TOOL = Wrk()
 
 
 def _has_user_script(workload: Workload) -> bool:
-    """Tell whether `extra` names a script: wrk runs one only, so that ours, and what it prints, is left out."""
+    """Return whether `extra` names a script; wrk runs only one, so loadbook's own script is left out then."""
     return any(word.startswith(("-s", "--s")) for word in workload.extra)
 
 
 def _check_think_time(workload: Workload) -> None:
-    """Raise ToolError unless our script can make the think time."""
+    """Raise ToolError unless loadbook's script can make the think time."""
     if _has_user_script(workload):
         raise ToolError(
             "think_time_s is made by loadbook's own script, and wrk runs one only", "define delay() in yours"
@@ -295,7 +293,7 @@ def _think_ms(workload: Workload) -> int:
 
 
 def _read_exact_block(lines: Sequence[str], is_expected: bool) -> TextReport | None:
-    """Return what our Lua script printed; None where it was not used."""
+    """Return the block printed by loadbook's Lua script; None if it was not used."""
     if not is_expected and BLOCK_BEGIN not in lines and BLOCK_END not in lines:
         return None
     first = lines.index(BLOCK_BEGIN) if BLOCK_BEGIN in lines else len(lines)
@@ -317,7 +315,7 @@ def _check_report(report: TextReport, argv: Sequence[str]) -> None:
 
 
 def _check_exact_block(report: TextReport, exact: TextReport) -> None:
-    """Raise ParseError unless the Lua block says what the human text says, within the text's rounding."""
+    """Raise ParseError unless the Lua block equals the text report within the rounding of the text."""
     for field in ("requests", *ERROR_FIELDS):
         if report.count(field) != exact.count(field):
             raise exact.error_at(field, f"{exact.text(field)} is not the {report.count(field)} of the text above")
@@ -366,7 +364,7 @@ def _rows(report: TextReport, exact: TextReport | None) -> Iterator[Measurement]
 
 
 def _doubts(report: TextReport, output: ToolOutput) -> Iterator[tuple[str, str]]:
-    """Yield what makes the numbers mean less than they seem to."""
+    """Yield the doubts about the numbers, as (name, sentence)."""
     yield from connection_doubts(report)
     if lost := lost_percentiles(report):
         yield "percentiles_lost", f"wrk printed 0.00us for {', '.join(lost)}: those percentiles are left out"

@@ -1,13 +1,12 @@
-"""The latency blocks of a wrk2 report (giltene/wrk2 `src/wrk.c`, `src/hdr_histogram.c`), and its options.
+"""wrk2: open loop at a constant rate over kept connections (giltene/wrk2 `src/wrk.c`, `src/hdr_histogram.c`).
 
-A block is a short list of percentiles with units, then a spectrum in milliseconds without a unit, whose percentiles are
-fractions. `-U` prints a second block of the same lines, so every block is read by itself, under its heading.
+`latency_intended` counts from the scheduled start of a request, `service_time` (-U) from its actual start; they are
+never mixed. Both cover only requests after the calibration (10 s + 5 ms per connection of a thread), `requests` cover
+all. wrk2 counts an overdue connection again every 2 s as a time-out, so no total of errors is computed with it.
 
-wrk2: open loop at a constant rate over kept connections (giltene/wrk2 `src/wrk.c`, formats.md section 2).
-
-`latency_intended` counts from when a request should have started, `service_time` (-U) from when it did: never mixed.
-Both hold only what came after the calibration (10 s + 5 ms per connection of a thread), `requests` hold everything.
-wrk2's time-out counter counts every overdue connection again every 2 s, so no total of errors is made with it.
+A latency block is a short list of percentiles with units, then a spectrum in milliseconds without a unit, whose
+percentiles are fractions. `-U` prints a second block of the same lines, so each block is read separately, under its
+heading.
 """
 
 from __future__ import annotations
@@ -167,7 +166,7 @@ INSTALL_HINT = "in no package registry: build github.com/giltene/wrk2, and put i
 
 
 class Wrk2:
-    """The tool wrk2; see the module's first lines for what its numbers mean."""
+    """wrk2; the module docstring defines its metrics."""
 
     name = "wrk2"
     binary = "wrk2"
@@ -231,7 +230,7 @@ LatencyBlocks = Mapping[str, tuple[TextReport, Sequence[SpectrumRow]]]
 
 
 def _read_blocks(report: TextReport, lines: Sequence[str]) -> LatencyBlocks:
-    """Return what stands under each heading of latencies."""
+    """Return the latency blocks by their headings."""
     starts = [report.line_numbers[name] for name in (*BLOCK_METRICS, "total") if name in report.line_numbers]
     blocks_by_name: dict[str, tuple[TextReport, Sequence[SpectrumRow]]] = {}
     for name, start, end in zip(
@@ -244,7 +243,7 @@ def _read_blocks(report: TextReport, lines: Sequence[str]) -> LatencyBlocks:
 
 
 def _check_report(report: TextReport, blocks: LatencyBlocks, output: ToolOutput) -> None:
-    """Raise ParseError where the report contradicts itself (formats.md 6.5), or lacks what the command asked for."""
+    """Raise ParseError if the report contradicts itself or lacks a part that the command requested."""
     wrk.check_totals(report)
     options = command_options(output.argv)
     if (
@@ -272,7 +271,7 @@ def _check_report(report: TextReport, blocks: LatencyBlocks, output: ToolOutput)
 
 
 def _check_summary(report: TextReport, block: TextReport) -> None:
-    """Raise ParseError unless the row of latency says what stands under the heading of recorded latency."""
+    """Raise ParseError unless the latency row equals the block under the heading "Recorded Latency"."""
     if has_latency(report) != (block.count("count") > 0):
         raise report.error_at("latency", "latency in one place, none in another")
     if not has_latency(report):
@@ -331,7 +330,7 @@ def _spectrum_samples(metric: str, edges: Sequence[SpectrumRow]) -> Iterator[Sam
 
 
 def _doubts(report: TextReport, output: ToolOutput, calibrated: int) -> Iterator[tuple[str, str]]:
-    """Yield what makes the numbers mean less than they seem to."""
+    """Yield the doubts about the numbers, as (name, sentence)."""
     yield from wrk.connection_doubts(report)
     if calibrated < report.count("threads"):
         yield (
