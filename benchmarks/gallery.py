@@ -22,14 +22,18 @@ from loadbook.analyses.balancers.backends import BackendsPage
 from loadbook.analyses.balancers.page import BalancersPage
 from loadbook.analyses.claims.checks import check_claims
 from loadbook.analyses.claims.compute import ClaimResult, article_numbers_text, claim_title, claims_summary
+from loadbook.analyses.claims.figure import ClaimsFigure
 from loadbook.analyses.claims.text import OUTCOMES
+from loadbook.analyses.effects.figure import EffectsFigure
+from loadbook.analyses.effects.non_inferiority import NonInferiorityFigure
 from loadbook.analyses.effects.page import EffectsPage
+from loadbook.analyses.page_size.figure import PageSizeFigure
 from loadbook.analyses.page_size.page import PageSizePage
 from loadbook.core.errors import LoadbookError, UsageError
 from loadbook.report import checks
 from loadbook.report.build import ensure_ingested
-from loadbook.report.figures.base import house_style
-from loadbook.report.page import figure_module, scope_parts
+from loadbook.report.figures.base import ReportFigure, house_style
+from loadbook.report.page import scope_parts
 from loadbook.store.atomic import write_atomic
 from loadbook.store.ledger import is_run_complete
 from loadbook.store.paths import Layout
@@ -41,9 +45,9 @@ STUDIES = Path(__file__).parents[1] / "studies"
 PAGES = {page.notebook: page for page in (EffectsPage, BalancersPage, BackendsPage, PageSizePage)}
 # the figure that answers each; where another is better than the first of the study's page
 FIGURES = {
-    "lb-vs-single": "losses",
+    "lb-vs-single": "non_inferiority",
     "lb-scaling": "scaling",
-    "nginx-whole-file": "published",
+    "nginx-whole-file": "claims",
     "page-size-tps-link": "page_size",
 }
 LABS = {"loopback": "loopback lab", "netns": "namespace lab"}
@@ -64,7 +68,7 @@ def exhibit(data: RunData, figure: str, declared: Study) -> tuple[dict[str, Any]
     """Return what is kept of a run, and its picture; `declared` is the study whose claims are judged, as it is now."""
     page = PAGES[data.study.notebooks[0]](data)
     judged = [one for one in check_claims(declared, data) if one.finding.outcome != "not-run"]
-    module, drawn = figure_module(figure), _drawn(page, figure, judged)
+    drawn = _figure(page, figure, judged)
     began = datetime.fromtimestamp(data.run_record.started, UTC).strftime("%Y-%m-%d %H:%M UTC")
     known = {
         "study": data.study.name,
@@ -73,8 +77,8 @@ def exhibit(data: RunData, figure: str, declared: Study) -> tuple[dict[str, Any]
         "question": data.study.question,
         "source": declared.published.source if declared.published else "",
         "verdict": page.summary()["verdict"]["sentence"],
-        "answer": module.answer(*drawn),
-        "alt": module.alt(*drawn),
+        "answer": drawn.caption,
+        "alt": drawn.alt_text,
         "picture": f"gallery-{data.study.name.removesuffix(SMOKE_SUFFIX)}.png",
         "claims": list(_claims(judged, data)),
         "tally": claims_summary([one.finding for one in judged], [one.article.could_show for one in judged])
@@ -85,16 +89,17 @@ def exhibit(data: RunData, figure: str, declared: Study) -> tuple[dict[str, Any]
         "machine": machine(data),
         "cores": cores(data),
     }
-    return known, png(module.draw(*drawn))
+    return known, png(drawn.draw())
 
 
-def _drawn(page: EffectsPage, figure: str, judged: list[ClaimResult]) -> tuple[Any, ...]:
-    """Return what a figure is made of."""
-    if figure == "published":
-        return judged, page.analysis
+def _figure(page: EffectsPage, figure: str, judged: list[ClaimResult]) -> ReportFigure:
+    if figure == "claims":
+        return ClaimsFigure(judged, page.analysis)
     if isinstance(page, BalancersPage) and figure == "scaling":
-        return page.scaling_data
-    return (page.result,) if isinstance(page, PageSizePage) else (page.analysis,)
+        return page.scaling_figure
+    if isinstance(page, PageSizePage):
+        return PageSizeFigure(page.result)
+    return (NonInferiorityFigure if figure == "non_inferiority" else EffectsFigure)(page.analysis)
 
 
 def _claims(judged: list[ClaimResult], data: RunData) -> Iterator[dict[str, Any]]:

@@ -15,13 +15,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from loadbook.analyses.effects import figure
+from loadbook.analyses.effects.figure import EffectsFigure
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import format_percent
 from loadbook.report import palette
 from loadbook.report.blocks import compact_svg
 from loadbook.report.figures import axes
-from loadbook.report.figures.base import WIDE_IN, Sheet, in_house_style, mark_props, to_svg
+from loadbook.report.figures.base import WIDTH_IN, Sheet, house_style, marker_props, to_svg
 from loadbook.stats.compare import compare_pairs
 from loadbook.stats.results import Analysis, AnalysisRow, Comparison, ErrorSummary, Verdict
 from loadbook.stats.sequential import detectable_effect
@@ -62,18 +62,17 @@ def two_orders() -> list[Told]:
     ]
 
 
-@in_house_style
 def why_blocks() -> Figure:
     """Draw the same host twice: only the order of the arms differs."""
-    sheet = Sheet(False, 3.42)
+    sheet = Sheet(3.42)
     for told, left in zip(two_orders(), (0.55, 4.75), strict=True):
         right = left + 3.6
         sheet.text(left, 0.14, told.title, bold=True)
         _draw_slots(sheet.panel(left, 0.34, right, 1.8), told.order)
-        sheet.text((left + right) / 2, 2.1, "slot, in order of execution", colour=palette.SOFT, at="center")
+        sheet.text((left + right) / 2, 2.1, "slot, in order of execution", colour=palette.SOFT, align="center")
         _draw_found(sheet, told.comparison, left, right)
     for x, style, name in ((7.75, ARMS[0], "A"), (8.15, ARMS[1], "B")):
-        sheet.mark(x, 0.14, style)
+        sheet.marker(x, 0.14, style)
         sheet.text(x + 0.1, 0.14, name)
     return sheet.figure
 
@@ -82,11 +81,11 @@ def _draw_slots(panel: Axes, order: np.ndarray) -> None:
     values, slots = host() - host().mean(), np.arange(1, 2 * BLOCKS + 1)
     panel.plot(slots, values, color=palette.GRID, linewidth=1.4, zorder=1)
     for arm, style in enumerate(ARMS):
-        panel.plot(slots[order == arm], values[order == arm], zorder=2, **mark_props(style, 6.5))
+        panel.plot(slots[order == arm], values[order == arm], zorder=2, **marker_props(style, 6.5))
     panel.set_xlim(0.3, 2 * BLOCKS + 0.7)
     axes.set_ticks(panel.xaxis, [1, 5, 10, 15, 20], ["1", "5", "10", "15", "20"])
     ticks = [-0.05, -0.02, 0.0, 0.02, 0.05]
-    axes.set_ticks(panel.yaxis, [math.log1p(t) for t in ticks], [axes.effect_label(t) for t in ticks])
+    axes.set_effect_ticks(panel.yaxis, ticks)
     reach = 1.15 * np.abs(values).max()
     panel.set_ylim(-reach, reach)
 
@@ -99,11 +98,11 @@ def _draw_found(sheet: Sheet, found: Comparison, left: float, right: float) -> N
     scale = axes.RatioScale(math.log1p(-0.075), math.log1p(0.075))
     panel.set_ylim(1, 0)
     panel.set_yticks([])
-    ticks = axes.ratio_axis(panel, scale, right - left, sheet.size, MARGIN)
-    axes.ratio_ground(panel, MARGIN, ticks, 0, 1)
+    ticks = axes.set_ratio_axis(panel, scale, right - left, sheet.size, MARGIN)
+    axes.draw_ratio_background(panel, MARGIN, ticks, 0, 1)
     low, high = (math.log1p(bound) for bound in found.ci95 or (0.0, 0.0))
     panel.plot([low, high], [0.5, 0.5], color=style.edge, linewidth=4.6, solid_capstyle="butt")
-    panel.plot([math.log1p(found.effect or 0.0)], [0.5], zorder=4, **mark_props(style, 7.4))
+    panel.plot([math.log1p(found.effect or 0.0)], [0.5], zorder=4, **marker_props(style, 7.4))
     texts, word = comparison_texts(verdict), palette.verdict_word(verdict.kind, get_metric(METRIC))
     sheet.text(left, 2.44, "B against A:", colour=palette.SOFT)
     said = f"{style.glyph} {word}, {texts.change} ({texts.interval})"
@@ -139,11 +138,10 @@ def _row(name: str, verdict: Verdict) -> AnalysisRow:
     return AnalysisRow(name, name, "treatment", None, None, blocks, blocks, replace(verdict, decimals=1), errors)
 
 
-@in_house_style
 def how_many_blocks() -> Figure:
     """Draw the smallest difference that so many blocks find in 80 of 100 studies, by scatter."""
-    sheet = Sheet(False, 2.9)
-    left, right, top, bottom = 0.75, WIDE_IN - 2.1, 0.32, 2.38
+    sheet = Sheet(2.9)
+    left, right, top, bottom = 0.75, WIDTH_IN - 2.1, 0.32, 2.38
     panel = sheet.panel(left, top, right, bottom)
     blocks = np.arange(5, MOST_BLOCKS + 1)
     panel.set_xlim(5, MOST_BLOCKS)
@@ -160,13 +158,13 @@ def how_many_blocks() -> Figure:
     axes.set_ticks(panel.xaxis, [5, 10, 15, 20, 30, 40], ["5", "10", "15", "20", "30", "40"])
     sheet.text(0.05, 0.14, "smallest difference found in 80 of 100 studies", colour=palette.SOFT)
     sheet.text(right + 0.12, 0.14, "scatter of the ratio", colour=palette.SOFT)
-    sheet.text((left + right) / 2, bottom + 0.36, "blocks", colour=palette.SOFT, at="center")
+    sheet.text((left + right) / 2, bottom + 0.36, "blocks", colour=palette.SOFT, align="center")
     return sheet.figure
 
 
 PICTURES = {
     "why-blocks": why_blocks,
-    "verdicts": lambda: figure.draw(verdicts()),
+    "verdicts": lambda: EffectsFigure(verdicts()).draw(),
     "how-many-blocks": how_many_blocks,
 }
 
@@ -177,7 +175,9 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, draw in PICTURES.items():
         path = folder / f"{name}.svg"
-        path.write_text(compact_svg(to_svg(draw()).decode()) + "\n", encoding="utf-8")
+        with house_style():
+            picture = draw()
+        path.write_text(compact_svg(to_svg(picture).decode()) + "\n", encoding="utf-8")
         print(f"{path} {path.stat().st_size / 1000:.0f} kB")
 
 

@@ -13,8 +13,9 @@ import pytest
 
 import loadbook
 from figure_legibility import must_be_legible
-from loadbook.analyses.balancers import compute, connections
+from loadbook.analyses.balancers import compute
 from loadbook.analyses.balancers.backends import BackendsPage
+from loadbook.analyses.balancers.connections import ConnectionsFigure
 from loadbook.analyses.claims.checks import check_claims
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.analyses.quality.page import QualityPage
@@ -155,20 +156,19 @@ def test_backends_page_blocks_are_well_formed(page: BackendsPage) -> None:
 
 
 @functools.cache
-def drawn(case: str, root: Path, narrow: bool):
+def drawn(case: str, root: Path):
     page = project(root)
     found = compute.connections_per_request(page.data.traces, page.data.trials, ["app"])
     if case == "none-opened":
         found["value"] = 0.0
     if case == "excluded":
         found["valid"] = False
-    return connections.draw(page.analysis, found, narrow=narrow)
+    return ConnectionsFigure(page.analysis, found).draw()
 
 
 @pytest.mark.parametrize("case", ["plain", "none-opened", "excluded"])
-@pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
-def test_backends_figure_texts_are_whole_and_apart(case: str, narrow: bool, tmp_path: Path) -> None:
-    figure = drawn(case, tmp_path, narrow)
+def test_backends_figure_texts_are_whole_and_apart(case: str, tmp_path: Path) -> None:
+    figure = drawn(case, tmp_path)
     must_be_legible(figure)
 
 

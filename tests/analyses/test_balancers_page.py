@@ -14,7 +14,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import loadbook
-from loadbook.analyses.balancers import figure as scaling
+from loadbook.analyses.balancers.figure import ScalingFigure
 from loadbook.analyses.balancers.page import BalancersPage
 from loadbook.report.figures.base import SMALLEST_PT, to_svg
 from loadbook.report.html import forbidden_content
@@ -160,8 +160,8 @@ def test_balancers_page_served_offered_rate_is_a_lower_bound(recorded: RunData) 
     page = page_of(replace(recorded, trials=trials))
     assert page.unsaturated == ["two"]
     assert page.prices.by_treatment["two"].text.startswith("at most ")
-    found = scaling.points(page.analysis, {"two": 2}, {"two": "l4"}, page.unsaturated)
-    assert found[0].text.startswith("at least ")
+    figure = ScalingFigure(page.analysis, {"two": 2}, {"two": "l4"}, page.unsaturated)
+    assert figure.points[0].text.startswith("at least ")
 
 
 def test_balancers_page_blocks_are_well_formed(recorded: RunData) -> None:
@@ -171,14 +171,13 @@ def test_balancers_page_blocks_are_well_formed(recorded: RunData) -> None:
         assert not FORBIDDEN.search(block.text), block.text
 
 
-@pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
 @pytest.mark.parametrize("limited", [(), ("two", "four")], ids=["measured", "offered"])
-def test_scaling_figure_is_complete(recorded: RunData, narrow: bool, limited: tuple[str, ...]) -> None:
+def test_scaling_figure_is_complete(recorded: RunData, limited: tuple[str, ...]) -> None:
     page = page_of(recorded)
     nodes = {"node": 1, "one": 1, "two": 2, "four": 4, "cloud": 2}
     series = {"node": "no balancer", "one": "l4", "two": "l4", "four": "l4", "cloud": "a cloud with a long name"}
-    figure = scaling.draw(page.analysis, nodes, series, limited, narrow=narrow)
-    assert to_svg(figure) == to_svg(scaling.draw(page.analysis, nodes, series, limited, narrow=narrow))
+    figure = ScalingFigure(page.analysis, nodes, series, limited).draw()
+    assert to_svg(figure) == to_svg(ScalingFigure(page.analysis, nodes, series, limited).draw())
     renderer = FigureCanvasAgg(figure).get_renderer()
     boxes = [(t.get_text(), t.get_window_extent(renderer)) for t in figure.texts if t.get_text()]
     assert all(figure.bbox.x0 - 1 <= b.x0 and b.x1 <= figure.bbox.x1 + 1 and b.y0 >= -1 for _, b in boxes), boxes
@@ -187,7 +186,7 @@ def test_scaling_figure_is_complete(recorded: RunData, narrow: bool, limited: tu
 
 
 def test_scaling_figure_is_omitted_without_node_counts(recorded: RunData) -> None:
-    assert not scaling.needed(page_of(recorded).analysis, {"node": 1, "one": 1}, {"node": "no", "one": "l4"})
+    assert not ScalingFigure(page_of(recorded).analysis, {"node": 1, "one": 1}, {"node": "no", "one": "l4"}).has_data
 
 
 def test_notebook_calls_only_methods_of_its_page() -> None:

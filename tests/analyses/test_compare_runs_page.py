@@ -15,7 +15,7 @@ from matplotlib.text import Text
 from nbformat.v4 import new_markdown_cell, new_notebook
 
 from figure_legibility import must_be_legible
-from loadbook.analyses.compare_runs import figure as two_runs
+from loadbook.analyses.compare_runs.figure import RunComparisonFigure
 from loadbook.analyses.compare_runs.page import ComparePage, resolve_run_pair
 from loadbook.core.errors import UsageError
 from loadbook.report import links
@@ -204,14 +204,14 @@ def test_compare_runs_page_adjusts_sixteen_treatments_together(cases: dict[str, 
 
 
 def test_compare_runs_figure_has_one_margin_band_and_page_words(page: ComparePage) -> None:
-    figure = two_runs.draw(page.result)
+    figure = RunComparisonFigure(page.result).draw()
     said = [t.get_text() for t in figure.findobj(Text)]
     assert said.count("margin ±2\u00a0%") == 1
     assert said.count("changed") == list(words(page).values()).count("changed")
 
 
 def test_compare_runs_figure_draws_the_older_run_hollow(cases: dict[str, ComparePage]) -> None:
-    axes = two_runs.draw(cases["one"].result).axes[0]
+    axes = RunComparisonFigure(cases["one"].result).draw().axes[0]
     marks = [line for line in axes.lines if line.get_marker() not in ("None", "", None)]
     assert [line.get_marker() for line in marks] == ["^", "^"]
     older, newer = marks
@@ -226,16 +226,16 @@ NAMES = ["upgraded", *CASES]
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
-def test_figure_texts_are_whole_apart_and_large_enough(cases: dict[str, ComparePage], name: str, narrow: bool) -> None:
-    drawn = two_runs.draw(cases[name].result, narrow=narrow)
+def test_figure_texts_are_whole_apart_and_large_enough(cases: dict[str, ComparePage], name: str) -> None:
+    drawn = RunComparisonFigure(cases[name].result).draw()
     must_be_legible(drawn)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_compare_runs_page_is_escaped_and_complete(cases: dict[str, ComparePage], name: str) -> None:
     page = cases[name]
-    answer, how, alt = (f(page.result) for f in (two_runs.answer, two_runs.how, two_runs.alt))
+    figure = RunComparisonFigure(page.result)
+    answer, how, alt = figure.caption, figure.help, figure.alt_text
     assert answer in alt and answer in page.answer().text and how.endswith(".")
     assert not forbidden_content(page_html(page))
     ours = [page.answer(), page.conditions(), page.effects(), page.levels()]
@@ -245,7 +245,7 @@ def test_compare_runs_page_is_escaped_and_complete(cases: dict[str, ComparePage]
 
 
 def test_figure_bytes_are_reproducible(page: ComparePage) -> None:
-    first, second = (base.to_svg(two_runs.draw(page.result)) for _ in range(2))
+    first, second = (base.to_svg(RunComparisonFigure(page.result).draw()) for _ in range(2))
     assert first == second and len(first) < 150_000
 
 

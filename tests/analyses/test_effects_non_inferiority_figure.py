@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from loadbook.analyses.effects import figure as effects
-from loadbook.analyses.effects import non_inferiority
+from loadbook.analyses.effects.figure import EffectsFigure
+from loadbook.analyses.effects.non_inferiority import NonInferiorityFigure
 from loadbook.report import verdicts
 from loadbook.report.figures.base import to_svg
 from loadbook.stats.results import Analysis, AnalysisRow
@@ -35,11 +35,10 @@ def words(figure) -> list[str]:
     return [text.get_text() for text in figure.texts]
 
 
-@pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
 @pytest.mark.parametrize("case", ["plain", "wide_interval", "long_names", "japanese", "all_invalid", "five_blocks"])
-def test_non_inferiority_figure_draws_every_case(case: str, narrow: bool) -> None:
-    figure = non_inferiority.draw(one_sided(case), narrow=narrow)
-    assert to_svg(figure) == to_svg(non_inferiority.draw(one_sided(case), narrow=narrow))
+def test_non_inferiority_figure_draws_every_case(case: str) -> None:
+    figure = NonInferiorityFigure(one_sided(case)).draw()
+    assert to_svg(figure) == to_svg(NonInferiorityFigure(one_sided(case)).draw())
     renderer = FigureCanvasAgg(figure).get_renderer()
     spans = [text.get_window_extent(renderer) for text in figure.texts if text.get_text()]
     assert all(figure.bbox.x0 - 1 <= box.x0 and box.x1 <= figure.bbox.x1 + 1 for box in spans)
@@ -47,14 +46,14 @@ def test_non_inferiority_figure_draws_every_case(case: str, narrow: bool) -> Non
 
 def test_non_inferiority_figure_marks_the_deciding_bound() -> None:
     analysis = one_sided()
-    drawn = non_inferiority.draw(analysis)
+    drawn = NonInferiorityFigure(analysis).draw()
     ticks = [line.get_color() for line in drawn.axes[0].lines if line.get_linewidth() > 3 and line.get_color()]
     compared = [r for r in analysis.of_kind("treatment") if r.verdict.one_sided_bounds]
     assert len(ticks) == len(compared)
     said = words(drawn)
     assert any(text.startswith("at worst −") for text in said)
     assert {"■ no loss beyond 2\u00a0%", "▼ loses more than 2\u00a0%"} <= set(said)
-    assert "● undecided" in words(non_inferiority.draw(one_sided("all_undecided")))
+    assert "● undecided" in words(NonInferiorityFigure(one_sided("all_undecided")).draw())
     assert "largest loss accepted, 2\u00a0%, declared before" in said
 
 
@@ -63,19 +62,19 @@ def test_non_inferiority_figure_draws_bounds_beyond_the_axis_as_arrows() -> None
     first = next(r for r in plain.of_kind("treatment") if r.verdict.one_sided_bounds)
     far = replace(first, verdict=replace(first.verdict, kind="no-loss", one_sided_bounds=(2.3, 2.6)))
     analysis = replace(plain, rows=tuple(far if r is first else r for r in plain.rows))
-    lines = non_inferiority.draw(analysis).axes[0].lines
+    lines = NonInferiorityFigure(analysis).draw().axes[0].lines
     assert (
         sum(line.get_linewidth() == 3.4 for line in lines)
-        == sum(line.get_linewidth() == 3.4 for line in non_inferiority.draw(plain).axes[0].lines) - 1
+        == sum(line.get_linewidth() == 3.4 for line in NonInferiorityFigure(plain).draw().axes[0].lines) - 1
     )
     assert [line.get_marker() for line in lines].count(">") == 1
-    assert "arrow head" in non_inferiority.how(analysis) and "arrow head" not in non_inferiority.how(plain)
+    assert "arrow head" in NonInferiorityFigure(analysis).help and "arrow head" not in NonInferiorityFigure(plain).help
 
 
 @pytest.mark.parametrize(("better", "side"), [("higher", -1), ("lower", 1)])
 def test_non_inferiority_figure_band_lies_on_the_loss_side(better: str, side: int) -> None:
     analysis = one_sided("latency" if better == "lower" else "plain", better)
-    (band,) = [p for p in non_inferiority.draw(analysis).axes[0].patches if p.get_facecolor()[:3] != (1, 1, 1)]
+    (band,) = [p for p in NonInferiorityFigure(analysis).draw().axes[0].patches if p.get_facecolor()[:3] != (1, 1, 1)]
     middle = band.get_x() + band.get_width() / 2
     assert middle * side > 0
     assert min(abs(band.get_x()), abs(band.get_x() + band.get_width())) == pytest.approx(0)
@@ -90,19 +89,16 @@ def test_non_inferiority_figure_rows_state_errors() -> None:
         for r in analysis.rows
     )
     with_errors = replace(analysis, rows=rows)
-    for narrow in (False, True):
-        assert any(
-            "more errors: 9 of 12 trials" in text for text in words(non_inferiority.draw(with_errors, narrow=narrow))
-        )
+    assert any("more errors: 9 of 12 trials" in text for text in words(NonInferiorityFigure(with_errors).draw()))
 
 
 def test_non_inferiority_figure_texts_state_the_bounds() -> None:
-    analysis = one_sided()
+    figure = NonInferiorityFigure(one_sided())
     expected = "1 of 6 treatments loses more than 2 %, no loss beyond 2 % in 4, 1 not compared."
-    assert non_inferiority.answer(analysis).replace("\u00a0", " ") == expected
-    assert "declared before the run" in non_inferiority.how(analysis)
-    assert "at worst −" in non_inferiority.alt(analysis) and "(one-sided 95\u00a0%)" in non_inferiority.alt(analysis)
-    assert non_inferiority.answer(one_sided("all_invalid")) == "No treatment could be compared."
+    assert figure.caption.replace("\u00a0", " ") == expected
+    assert "declared before the run" in figure.help
+    assert "at worst −" in figure.alt_text and "(one-sided 95\u00a0%)" in figure.alt_text
+    assert NonInferiorityFigure(one_sided("all_invalid")).caption == "No treatment could be compared."
 
 
 def test_non_inferiority_table_uses_its_words() -> None:
@@ -131,8 +127,8 @@ def laddered(contrasts: str) -> Analysis:
 
 def test_adjacent_contrasts_table_names_the_row_above() -> None:
     analysis = laddered("adjacent")
-    assert any("against the treatment above it" in t.replace("\n", " ") for t in words(effects.draw(analysis)))
-    assert effects.how(analysis).startswith(
+    assert any("against the treatment above it" in t.replace("\n", " ") for t in words(EffectsFigure(analysis).draw()))
+    assert EffectsFigure(analysis).help.startswith(
         "Each treatment against the one above it, the first and the checks against baseline; "
     )
     assert "is faster than baseline by 6" in verdicts.verdict_lines(analysis)[0].text
@@ -142,8 +138,8 @@ def test_adjacent_contrasts_table_names_the_row_above() -> None:
 def test_best_contrasts_answer_names_the_leader() -> None:
     analysis = laddered("best")
     note = "its own gain is likely a little overstated"
-    assert effects.answer(analysis) == f"baseline is ahead of every other treatment; {note}."
-    assert any("against the one observed best" in t.replace("\n", " ") for t in words(effects.draw(analysis)))
+    assert EffectsFigure(analysis).caption == f"baseline is ahead of every other treatment; {note}."
+    assert any("against the one observed best" in t.replace("\n", " ") for t in words(EffectsFigure(analysis).draw()))
     assert verdicts.summarise_answer(analysis).headline.endswith(f"{note}.")
 
 

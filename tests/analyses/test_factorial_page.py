@@ -13,8 +13,8 @@ import pytest
 import loadbook
 from factorial_runs import FactorialRun, factorial_run, factorial_study
 from figure_legibility import must_be_legible
-from loadbook.analyses.factorial import figure
 from loadbook.analyses.factorial.compute import FactorialAnalysis, analyse_factorial
+from loadbook.analyses.factorial.figure import FactorialFigure
 from loadbook.analyses.factorial.page import FactorialPage, follow_up_study
 from loadbook.core.errors import UsageError
 from loadbook.report.figures import base
@@ -60,17 +60,16 @@ def found_of(case: str) -> FactorialAnalysis:
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
-def test_figure_texts_are_whole_apart_and_large_enough(case: str, narrow: bool) -> None:
-    drawn = figure.draw(found_of(case), narrow=narrow)
-    assert drawn.get_figwidth() == (base.NARROW_IN if narrow else base.WIDE_IN)
+def test_figure_texts_are_whole_apart_and_large_enough(case: str) -> None:
+    drawn = FactorialFigure(found_of(case)).draw()
+    assert drawn.get_figwidth() == base.WIDTH_IN
     must_be_legible(drawn)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_factorial_figure_texts_match_the_data(case: str) -> None:
     found = found_of(case)
-    answer, how, alt = figure.answer(found), figure.how(found), figure.alt(found)
+    answer, how, alt = FactorialFigure(found).caption, FactorialFigure(found).help, FactorialFigure(found).alt_text
     assert answer.endswith(".") and how.endswith(".") and answer in alt
     assert not FORBIDDEN.search(answer + how + alt)
     assert all(effect.label in alt for effect in found.effects)
@@ -81,12 +80,12 @@ def test_factorial_figure_texts_match_the_data(case: str) -> None:
 def test_factorial_figure_has_a_panel_per_interaction() -> None:
     found = found_of("pairs")
     assert {m.effect.names for m in found.interaction_plots} >= {FIVE[:2], ("tcp_nopush", "tcp_nodelay")}
-    assert len(figure.draw(found).axes) == 1 + len(found.interaction_plots)
-    assert len(figure.draw(found_of("undecided")).axes) == 1
+    assert len(FactorialFigure(found).draw().axes) == 1 + len(found.interaction_plots)
+    assert len(FactorialFigure(found_of("undecided")).draw().axes) == 1
 
 
 def test_figure_bytes_are_reproducible() -> None:
-    first, second = (base.to_svg(figure.draw(found_of("pairs"))) for _ in range(2))
+    first, second = (base.to_svg(FactorialFigure(found_of("pairs")).draw()) for _ in range(2))
     assert first == second and len(first) < 200_000
 
 

@@ -9,9 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from loadbook.analyses.history import figure
 from loadbook.analyses.history.compute import RunEffect, RunSummary, StudyHistory, effect_series
-from loadbook.analyses.history.figure import LONGEST, axis
+from loadbook.analyses.history.figure import MAX_GAP, MOST_PANELS, HistoryFigure, date_axis
 from loadbook.analyses.history.page import HistoryPage
 from loadbook.analyses.history.runs import IMPORTED_HOSTS_TEXT, HistoryRuns
 from loadbook.report.figures.base import to_svg
@@ -65,40 +64,41 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_history_figure_draws_every_case(case):
-    shown = page(CASES[case], {"run-001": [KERNEL]})
-    for narrow in (False, True):
-        drawn = figure.draw(shown.history, shown.marks, narrow)
-        assert b"<svg" in to_svg(drawn)
-        assert len(drawn.axes) == min(len(shown.history.series), figure.MOST_PANELS)
-    words = " ".join(f(shown.history, shown.marks) for f in (figure.answer, figure.how, figure.alt))
+    history_page = page(CASES[case], {"run-001": [KERNEL]})
+    figure = HistoryFigure(history_page.history, history_page.marks)
+    drawn = figure.draw()
+    assert b"<svg" in to_svg(drawn)
+    assert len(drawn.axes) == min(len(history_page.history.series), MOST_PANELS)
+    words = " ".join([figure.caption, figure.help, figure.alt_text])
     assert not re.search(r"\b(significant|proves|no effect|same)\b", words)
-    assert len(figure.alt(shown.history, shown.marks)) > 40
+    assert len(figure.alt_text) > 40
 
 
 def test_history_figure_bytes_are_reproducible():
     first, second = (page(CASES["hosts that alternate"], {"run-002": [KERNEL]}) for _ in range(2))
-    assert to_svg(figure.draw(first.history, first.marks)) == to_svg(figure.draw(second.history, second.marks))
+    one, other = (to_svg(HistoryFigure(each.history, each.marks).draw()) for each in (first, second))
+    assert one == other
 
 
 def test_history_figure_names_comparisons_not_drawn():
     shown = page(CASES["many comparisons"])
-    assert "2 other comparisons are not drawn" in figure.how(shown.history, {})
+    assert "2 other comparisons are not drawn" in HistoryFigure(shown.history, {}).help
 
 
 def test_history_axis_is_linear_in_time_with_cut_pauses():
     times = {f"r{k}": k * DAY + (400 * DAY if k > 4 else 0) for k in range(10)}
-    found = axis(times)
+    found = date_axis(times)
     places = np.array(list(found.places.values()))
     steps = np.diff(places)
     assert steps[0] == pytest.approx(steps[1])
-    assert steps[4] == pytest.approx(LONGEST * steps[0])
+    assert steps[4] == pytest.approx(MAX_GAP * steps[0])
     ((at, said),) = found.pauses
     assert places[4] < at < places[5]
     assert said.replace("\u00a0", " ") == "1 year"
 
 
 def test_history_axis_separates_simultaneous_runs():
-    places = list(axis(dict.fromkeys("abc", 5.0)).places.values())
+    places = list(date_axis(dict.fromkeys("abc", 5.0)).places.values())
     assert places == [0.0, 0.5, 1.0]
 
 

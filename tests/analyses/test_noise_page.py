@@ -8,8 +8,8 @@ import pytest
 from bs4 import BeautifulSoup
 
 from figure_legibility import must_be_legible
-from loadbook.analyses.noise import figure
 from loadbook.analyses.noise.compute import compute_noise_record, noise_headline, relabelling_sentence
+from loadbook.analyses.noise.figure import NoiseFigure
 from loadbook.analyses.noise.page import NoisePage, ability_table
 from loadbook.report.figures import base
 from loadbook.report.html import forbidden_content
@@ -55,9 +55,8 @@ def page(tmp_path_factory):
 
 
 @pytest.mark.parametrize("case", RECORDS)
-@pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
-def test_figure_texts_are_whole_apart_and_large_enough(records, case, narrow):
-    drawn = figure.draw(records[case], narrow=narrow)
+def test_figure_texts_are_whole_apart_and_large_enough(records, case):
+    drawn = NoiseFigure(records[case]).draw()
     assert len(drawn.axes) == 4
     must_be_legible(drawn)
 
@@ -65,7 +64,7 @@ def test_figure_texts_are_whole_apart_and_large_enough(records, case, narrow):
 @pytest.mark.parametrize("case", RECORDS)
 def test_noise_figure_texts_match_the_data(records, case):
     found = records[case]
-    answer, how, alt = figure.answer(found), figure.how(found), figure.alt(found)
+    answer, how, alt = NoiseFigure(found).caption, NoiseFigure(found).help, NoiseFigure(found).alt_text
     assert answer == noise_headline(found, 0.02)
     assert re.fullmatch(r"On these hosts 2\u00a0% needs [\d,]+ blocks \([\d,]+ to [\d,]+\)\.", answer)
     assert answer in alt and how.endswith(".")
@@ -73,16 +72,16 @@ def test_noise_figure_texts_match_the_data(records, case):
 
 
 def test_figure_bytes_are_reproducible(records):
-    first, second = (base.to_svg(figure.draw(records["calm"])) for _ in range(2))
+    first, second = (base.to_svg(NoiseFigure(records["calm"]).draw()) for _ in range(2))
     assert first == second
     assert len(first) < 150_000
 
 
 def test_noise_figure_panels_state_their_results(records):
-    assert "two groups: " in figure.alt(records["two groups"])
-    assert "one group: no gap is visible" in figure.alt(records["calm"])
-    assert re.search(r"drift of −1\d\.\d\u00a0% over the record", figure.alt(records["drifting"]))
-    assert "no steady drift" in figure.alt(records["calm"])
+    assert "two groups: " in NoiseFigure(records["two groups"]).alt_text
+    assert "one group: no gap is visible" in NoiseFigure(records["calm"]).alt_text
+    assert re.search(r"drift of −1\d\.\d\u00a0% over the record", NoiseFigure(records["drifting"]).alt_text)
+    assert "no steady drift" in NoiseFigure(records["calm"]).alt_text
     assert records["noisy"].blocks_needed.blocks > records["calm"].blocks_needed.blocks
     assert not records["noisy"].blocks_needed.resampled
 

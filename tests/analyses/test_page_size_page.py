@@ -13,9 +13,10 @@ import pytest
 
 import loadbook
 from figure_legibility import must_be_legible
-from loadbook.analyses.page_size import figure, size_axis, tier_ratios
 from loadbook.analyses.page_size import page as jmeter_table
+from loadbook.analyses.page_size import size_axis, tier_ratios
 from loadbook.analyses.page_size.compute import PageSizeResult, analyse_page_sizes
+from loadbook.analyses.page_size.figure import PageSizeFigure, bandwidth_ceiling
 from loadbook.analyses.page_size.page import PageSizePage
 from loadbook.core.errors import UsageError
 from loadbook.report.figures import base
@@ -47,10 +48,9 @@ def found_of(case: str) -> PageSizeResult:
 
 
 @pytest.mark.parametrize(("case", "by"), [*((c, "rate") for c in CASES), ("three balancers", "bytes")])
-@pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
-def test_figure_texts_are_whole_apart_and_large_enough(case: str, narrow: bool, by: str) -> None:
-    drawn = figure.draw(found_of(case), by, narrow=narrow)
-    assert drawn.get_figwidth() == (base.NARROW_IN if narrow else base.WIDE_IN)
+def test_figure_texts_are_whole_apart_and_large_enough(case: str, by: str) -> None:
+    drawn = PageSizeFigure(found_of(case), by).draw()
+    assert drawn.get_figwidth() == base.WIDTH_IN
     must_be_legible(drawn, lambda text: not text.get_rotation() % 90)
 
 
@@ -63,30 +63,32 @@ def test_page_size_figure_labels_curves_at_their_trials() -> None:
     rates = run.measurements["metric"] == "ok_per_s"
     pure = 25e6 / run.measurements["trial"].map(own)  # bytes alone cost something: the fit has no end at small sizes
     run.measurements.loc[rates, "value"] = pure.clip(upper=2000) * (1 + run.measurements["value"] % 0.01)
-    must_be_legible(figure.draw(analyse_page_sizes(run, "ok_per_s")), lambda text: not text.get_rotation() % 90)
+    figure = PageSizeFigure(analyse_page_sizes(run, "ok_per_s")).draw()
+    must_be_legible(figure, lambda text: not text.get_rotation() % 90)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_factorial_figure_texts_match_the_data(case: str) -> None:
     found = found_of(case)
     for by in ("rate", "bytes"):
-        answer, how, alt = (f(found, by) for f in (figure.answer, figure.how, figure.alt))
+        figure = PageSizeFigure(found, by)
+        answer, how, alt = figure.caption, figure.help, figure.alt_text
         assert answer.endswith(".") and how.endswith(".")
         assert answer in alt and len(alt) > 40
         assert not FORBIDDEN.search(answer + how + alt)
         assert all(one.name in alt for one in found.curves.series)
-    assert ("not watched" in figure.how(found)) == (case in ("unwatched", "invalid"))
-    assert ("no curve" in figure.alt(found)) == (case in ("invalid", "few blocks"))
+    assert ("not watched" in PageSizeFigure(found).help) == (case in ("unwatched", "invalid"))
+    assert ("no curve" in PageSizeFigure(found).alt_text) == (case in ("invalid", "few blocks"))
     assert bool(tier_ratios.sentences(found)) == (found.tiers is not None)
 
 
 def test_page_size_figure_is_reproducible() -> None:
     found = found_of("two tiers")
-    letters = [size_axis.letter_of(found, arm) for arm in found.curves.series[2].arms.values()]
+    letters = [size_axis.bottleneck_letter(found, arm) for arm in found.curves.series[2].arms.values()]
     assert letters == ["C", "C", "C", "C", "N"]
-    first, second = (base.to_svg(figure.draw(found)) for _ in range(2))
+    first, second = (base.to_svg(PageSizeFigure(found).draw()) for _ in range(2))
     assert first == second and len(first) < 500_000
-    assert figure.ceiling_of(found_of("two tiers")) == (125e6, "link, 1.00\xa0Gbit/s")
+    assert bandwidth_ceiling(found_of("two tiers")) == (125e6, "link, 1.00\xa0Gbit/s")
 
 
 def project(root: Path) -> PageSizePage:

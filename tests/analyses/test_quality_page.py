@@ -11,7 +11,7 @@ import pytest
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.analyses.quality.page import QualityPage
 from loadbook.report import checks
-from loadbook.report.figures import distribution
+from loadbook.report.figures.distribution import LatencyDistributionFigure
 from loadbook.request_logs.read import RequestWriter, summarise
 from loadbook.request_logs.summary import exceedance_curve, merge_times
 from loadbook.stats.diagnostics import GOOD_TAIL_REQUESTS
@@ -135,13 +135,12 @@ def test_distribution_curve_equals_the_sorted_times(logged: RunData) -> None:
     assert exceedance_curve([]) is None
 
 
-@pytest.mark.parametrize("narrow", [False, True])
-def test_distribution_figure_has_a_panel_per_treatment(logged: RunData, narrow: bool) -> None:
+def test_distribution_figure_has_a_panel_per_treatment(logged: RunData) -> None:
     analysis, found = EffectsPage(logged).analysis, checks.treatment_curves(logged)
-    figure = distribution.draw(analysis, found, narrow=narrow)
+    figure = LatencyDistributionFigure(analysis, found).draw()
     assert len(figure.axes) == 2
-    assert "p99 " in distribution.alt(analysis, found)
-    assert "it describes, and nothing is tested on it" in distribution.answer(analysis, found)
+    assert "p99 " in LatencyDistributionFigure(analysis, found).alt_text
+    assert "it describes, and nothing is tested on it" in LatencyDistributionFigure(analysis, found).caption
 
 
 def test_carry_over_with_too_few_trials_is_reported(run: RunData) -> None:

@@ -11,6 +11,7 @@ import pytest
 from loadbook.analyses.resources import page as resources_page_module
 from loadbook.analyses.resources import text as words
 from loadbook.analyses.resources.page import NO_TRACES, ResourcesPage
+from loadbook.report.figures.host_metrics import values_by_trial
 from loadbook.stats.saturation import bottleneck_by_treatment, hosts_with_traces, saturation_of_run
 from loadbook.store.paths import Layout
 from loadbook.store.tables import RunData, load_run
@@ -69,7 +70,7 @@ def test_resources_page_shows_sources_side_by_side(data):
     page = ResourcesPage(both)
     assert "as each source saw it: driver: sysstat" in page.sources().text
     assert page.saturation().text == ResourcesPage(data).saturation().text
-    windows = page._metric_by_trial("duration")
+    windows = values_by_trial(data, "duration")
     assert resources_page_module.source_agreement(data.traces, data.trials, windows) == "One source for each host."
 
 

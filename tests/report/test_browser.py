@@ -47,16 +47,29 @@ def test_report_opens_in_a_browser_without_errors_or_overflow(chrome, made, size
 
 
 def test_report_shows_figures_for_the_window_width(chrome, made):
-    shown = {}
     for name, size in SIZES.items():
         chrome.open(made.layout.reports / PAGES[0], *size)
-        shown[name] = chrome.value("document.querySelector('figure img').currentSrc.length")
         assert chrome.value("[...document.images].every(i => i.complete && i.naturalWidth > 0)")
-    assert shown["laptop"] != shown["phone"]
+        box = "document.querySelector('figure .scroll')"
+        assert chrome.value(f"{box}.scrollWidth > {box}.clientWidth") == (name == "phone")
+        chrome.value(f"{box}.scrollLeft = 10000")
+        right = "document.querySelector('figure img').getBoundingClientRect().right"
+        assert chrome.value(right) <= size[0]  # the end of the picture can be reached
+
+
+def test_a_row_of_the_effect_plot_has_its_numbers_on_hover(chrome, made):
+    chrome.open(made.layout.reports / PAGES[0], *SIZES["laptop"])
+    texts = chrome.value("[...document.querySelectorAll('figure span[title]')].map(s => s.title)")
+    assert any(re.search(r"^tcp_nopush on: faster, \+[\d.]+ .* blocks, p ", text) for text in texts)
+    middle = """(() => { const span = document.querySelector('figure span[title]'), box = span.getBoundingClientRect();
+        const at = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
+        return at === span && box.width > 50 && box.height > 20 })()"""
+    chrome.value("document.querySelector('figure').scrollIntoView()")
+    assert chrome.value(middle)
 
 
 def test_report_headline_and_checks_are_above_the_fold(chrome, made):
-    """Laptop: answer, trust and five rows of figure 1; phone: two rows (report.md section 3)."""
+    """Laptop: answer, trust and five rows of the effect plot; phone: two rows."""
     top, height = (
         "document.querySelector('figure img').getBoundingClientRect().top",
         "document.querySelector('figure img').height",
@@ -65,7 +78,8 @@ def test_report_headline_and_checks_are_above_the_fold(chrome, made):
     scale = 840 / (8.75 * 96)
     assert chrome.value(top) + (0.34 + 5 * 0.34) * 96 * scale <= 720
     chrome.open(made.layout.reports / PAGES[0], *SIZES["phone"])
-    assert chrome.value(top) + (0.34 + 2 * 0.52) * 96 <= 844
+    scale = 756 / (8.75 * 96)
+    assert chrome.value(top) + (0.4 + 2 * 0.34) * 96 * scale <= 844
     assert chrome.value(height) > 200
 
 
@@ -73,7 +87,7 @@ def test_report_text_is_legible_on_a_phone(chrome, made):
     chrome.open(made.layout.reports / PAGES[0], *SIZES["phone"])
     sizes = "[...document.querySelectorAll('main *')].map(e => parseFloat(getComputedStyle(e).fontSize))"
     assert chrome.value(f"Math.min(...{sizes})") >= 12.9
-    assert chrome.value("document.querySelector('figure img').width / (3.72 * 72)") * 7.5 >= 9
+    assert chrome.value("document.querySelector('figure img').width / (8.75 * 72)") * 7.5 >= 9
 
 
 def test_report_details_open_without_widening_the_page(chrome, made, size):

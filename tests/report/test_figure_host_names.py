@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from loadbook.report.figures.tracks import ordered, who
+from loadbook.report.figures.tracks import host_name, numbered
 
 
 def test_figure_labels_distinguish_several_drivers():
     hosts = {a: {"roles": r.split()} for a, r in [("a", "driver"), ("w", "web"), ("b", "driver"), ("c", "driver")]}
-    assert [who(host, alias) for alias, host in ordered(hosts).items()] == [
+    assert [host_name(host, alias) for alias, host in numbered(hosts).items()] == [
         "first driver", "web", "second driver", "third driver",
     ]  # fmt: skip
-    assert ordered({"w": hosts["w"], "a": hosts["a"]}) == {"w": hosts["w"], "a": hosts["a"]}
+    assert numbered({"w": hosts["w"], "a": hosts["a"]}) == {"w": hosts["w"], "a": hosts["a"]}
     many = {str(k): {"roles": ["driver"]} for k in range(9)}
-    assert who(ordered(many)["8"], "8") == "9th driver"
+    assert host_name(numbered(many)["8"], "8") == "9th driver"

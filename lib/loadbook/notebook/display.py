@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from loadbook.core.errors import unknown_name_error
 from loadbook.report.blocks import Block, figure_block, notebook_style
+
+if TYPE_CHECKING:
+    from loadbook.report.figures.base import ReportFigure
 
 
 class Displayable:
@@ -37,8 +40,8 @@ def styled(block: Block) -> Block:
 class FigureView(Displayable):
     """A figure of a run with its caption; `figure()` is matplotlib's object, `save(path)` writes it to a file."""
 
-    def __init__(self, module: Any, *data: Any, **options: Any) -> None:
-        self._module, self._data, self._options = module, data, options
+    def __init__(self, figure: ReportFigure) -> None:
+        self._figure = figure
 
     def _block(self) -> Block:
         """Return the picture with its caption and its text for screen readers."""
@@ -46,22 +49,23 @@ class FigureView(Displayable):
 
     @cached_property
     def _figure_block(self) -> Block:
-        return figure_block(self._module, *self._data, **self._options)
+        return figure_block(self._figure)
 
     @property
     def answer(self) -> str:
         """The conclusion of the figure, in one sentence."""
-        return str(self._module.answer(*self._data, **self._options))
+        return self._figure.caption
 
-    def figure(self, narrow: bool = False) -> Any:
-        """Return the figure as an object of matplotlib, to go on with; `narrow` is the one for phones."""
-        return self._module.draw(*self._data, **self._options, narrow=narrow)
+    def figure(self) -> Any:
+        """Return the figure as an object of matplotlib, to go on with."""
+        return self._figure.draw()
 
-    def save(self, path: str, narrow: bool = False) -> Path:
+    def save(self, path: str) -> Path:
         """Write the figure to a file; its ending (.svg, .png, .pdf) says how."""
         out = Path(path)
-        kinds = sorted(self.figure().canvas.get_supported_filetypes())
+        figure = self.figure()
+        kinds = sorted(figure.canvas.get_supported_filetypes())
         if out.suffix.removeprefix(".") not in kinds:
             raise unknown_name_error("kind of picture", out.suffix, kinds, plural="kinds")
-        self.figure(narrow).savefig(out)
+        figure.savefig(out)
         return out

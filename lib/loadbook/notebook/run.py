@@ -53,14 +53,16 @@ class TrialExplanation(Displayable):
     @property
     def sentences(self) -> list[str]:
         """What gates said of the trial, then what its hosts did otherwise than in its treatment's other trials."""
-        from loadbook.analyses.resources.peers import said
+        from loadbook.analyses.resources.peers import peer_value_text
 
         spoken = self._data.problems[self._data.problems["trial"] == self.trial]
         gates = [f"{row.level}{f' ({row.host})' if isinstance(row.host, str) else ''}: {row.message}"
                  for row in counted.row_tuples(spoken)]  # fmt: skip
         unlike = self.frame[self.frame["apart"].notna()]
-        hosts = [f"{row.host}: {row.resource} {said(row, row.here)}, usually {said(row, row.usual)}"
-                 for row in counted.row_tuples(unlike)]  # fmt: skip
+        hosts = [
+            f"{row.host}: {row.resource} {peer_value_text(row, row.here)}, usually {peer_value_text(row, row.usual)}"
+            for row in counted.row_tuples(unlike)
+        ]
         return [*gates, *(hosts or [NOTHING if len(self.frame) else UNKNOWN])]
 
     def _block(self) -> Block:

@@ -68,10 +68,10 @@ class History(Displayable):
         return [f"{course.label} {words.series_sentence(course)}" for course in self.page.history.series]
 
     def plot(self) -> FigureView:
-        """Draw every effect by date, and where recorded conditions changed (figure 12)."""
-        from loadbook.analyses.history import figure
+        """Draw every effect by date, and where recorded conditions changed."""
+        from loadbook.analyses.history.figure import HistoryFigure
 
-        return FigureView(figure, self.page.history, self.page.marks)
+        return FigureView(HistoryFigure(self.page.history, self.page.marks))
 
     def _block(self) -> Block:
         """Return the answer and the sentences."""

@@ -7,18 +7,18 @@ Tables of a page: cells as text, escaped in one place, numbers right, the verdic
 
 What a page's summary says of the checks, as every list of pages shows it beside the verdict.
 
-A figure module of report.figures as a block: drawn wide and narrow, with its caption and its words for the blind.
+A figure as a block: the picture with its caption and the words for readers who cannot see it.
 """
 
 from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -28,6 +28,9 @@ from loadbook.core.text import clean as cleaned
 from loadbook.report import palette
 from loadbook.report.palette import DOUBT_GLYPH, FAILED_GLYPH
 from loadbook.stats.results import AnalysisRow
+
+if TYPE_CHECKING:
+    from loadbook.report.figures.base import HoverArea, ReportFigure
 
 # marks in an output's data, read when the notebook is exported: put this section first; leave this section out
 URGENT_MIME = "application/vnd.loadbook.urgent+json"
@@ -176,30 +179,25 @@ def check_texts(summary: Mapping[str, Any]) -> list[str]:
     return [*found, f"{CI_GLYPHS[gate['outcome']]} build gate"] if gate else found
 
 
-class FigureModule(Protocol):
-    """What every module of report.figures offers."""
-
-    draw: Callable[..., Any]
-    answer: Callable[..., str]
-    how: Callable[..., str]
-    alt: Callable[..., str]
-
-
 @dataclass(frozen=True)
 class RenderedFigure:
-    """A drawn figure: two data URIs and three sentences."""
+    """A drawn figure: its picture as a data URI, its texts, and the areas that have a text on hover."""
 
-    wide: str
-    narrow: str
-    answer: str
-    how: str
-    alt: str
+    picture: str
+    caption: str
+    help: str
+    alt_text: str
+    hover_areas: Sequence[HoverArea] = ()
 
 
-def render_figure(module: FigureModule, *data: Any, **options: Any) -> RenderedFigure:
-    """Draw a figure in both layouts; `data` and `options` are what the module documents."""
-    wide, narrow = (_svg_data_uri(module.draw(*data, **options, narrow=narrow)) for narrow in (False, True))
-    return RenderedFigure(wide, narrow, *(f(*data, **options) for f in (module.answer, module.how, module.alt)))
+def render_figure(figure: ReportFigure) -> RenderedFigure:
+    """Draw a figure."""
+    from loadbook.report.figures.base import to_svg
+
+    sheet = figure.draw_sheet()
+    svg = compact_svg(to_svg(sheet.figure).decode()).encode()
+    picture = "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
+    return RenderedFigure(picture, figure.caption, figure.help, figure.alt_text, sheet.hover_areas)
 
 
 def figure_markup(figure: RenderedFigure) -> Markup:
@@ -207,16 +205,10 @@ def figure_markup(figure: RenderedFigure) -> Markup:
     return render("figure.html.j2", figure=figure)
 
 
-def figure_block(module: FigureModule, *data: Any, **options: Any) -> Block:
-    """Return a figure as a block, the one helper behind every picture of a page."""
-    figure = render_figure(module, *data, **options)
-    return Block(str(figure_markup(figure)), str(clean(f"{figure.answer}\n{figure.alt}")))
-
-
-def _svg_data_uri(figure: Any) -> str:
-    from loadbook.report.figures.base import to_svg
-
-    return "data:image/svg+xml;base64," + base64.b64encode(compact_svg(to_svg(figure).decode()).encode()).decode()
+def figure_block(figure: ReportFigure) -> Block:
+    """Return a figure as a block."""
+    rendered = render_figure(figure)
+    return Block(str(figure_markup(rendered)), str(clean(f"{rendered.caption}\n{rendered.alt_text}")))
 
 
 def compact_svg(svg: str) -> str:

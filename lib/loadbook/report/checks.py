@@ -286,12 +286,12 @@ def _trials_by_treatment(trials: pd.DataFrame) -> list[tuple[str, list[str]]]:
 
 def distribution_details(analysis: Analysis, found: Mapping[str, ExceedanceCurve]) -> Markup:
     """Return the distributions, one click away."""
-    from loadbook.report.figures import distribution
+    from loadbook.report.figures.distribution import LatencyDistributionFigure
 
     return render(
         "details.html.j2",
         summary=DISTRIBUTION_TITLE,
-        inside=figure_markup(render_figure(distribution, analysis, found)),
+        inside=figure_markup(render_figure(LatencyDistributionFigure(analysis, found))),
     )
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from loadbook.core.errors import unknown_name_error
 from loadbook.core.units import NBSP, format_bytes, format_duration
 from loadbook.report import checks, sections, verdicts
 from loadbook.report.blocks import (
@@ -26,9 +24,8 @@ from loadbook.report.blocks import (
     table_text,
 )
 from loadbook.report.ci import CiReport, ci_summary, evaluate_ci
-from loadbook.report.figures import FIGURES
+from loadbook.report.figures import figure_class
 from loadbook.report.notebooks import DONE_MIME
-from loadbook.stats.saturation import hosts_with_traces, link_capacities
 from loadbook.stats.text import added_blocks_text
 from loadbook.store.paths import project_layout
 from loadbook.store.run_record import ImportSource
@@ -120,59 +117,44 @@ class Page:
         return render_block("trust.html.j2", "\n".join(lines), cells=cells, gate=gate, glyph=glyph)
 
     def figure(self, name: str, *data: Any, **options: Any) -> Block:
-        """Show the module `name` of report.figures with the data it documents; the door for figures of your own."""
-        return figure_block(figure_module(name), *data, **options)
+        """Show a figure of `report.figures.FIGURES`, made from the data that its class documents."""
+        return figure_block(figure_class(name)(*data, **options))
 
     def order(self) -> Block:
         """Show every trial by its place in the order of execution, and the drift below."""
-        from loadbook.report.figures import order
+        from loadbook.report.figures.order import OrderFigure
 
         source = import_record(self.data)
         if source and not source["timed"]:
             return note_block(f"Not known: {source['conditions']} does not say when each trial began.")
         if not (self.values["value"] > 0).any():
             return note_block("Not known: no trial has a value of this metric.")
-        figure = figure_block(order, self.analysis, self.values, reasons=sections.exclusion_reasons(self.data))
+        figure = figure_block(OrderFigure.from_run(self.data, self.analysis, sections.exclusion_reasons(self.data)))
         text = " ".join(checks.order_sentences(self.carry_over, self.analysis, self.values, self.labels))
         return Block(figure.html + note_block(text).html, f"{figure.text}\n{clean(text)}")
 
     def errors(self) -> Block:
         """Show errors per trial; first on the page when a treatment is shown to have more than the baseline."""
-        from loadbook.report.figures import errors
+        from loadbook.report.figures.errors import ErrorsFigure
 
-        if not errors.needed(self.analysis):
+        if not ErrorsFigure.has_data(self.analysis):
             return note_block(verdicts.no_errors_sentence(self.analysis))
         table = verdicts.error_table(self.analysis, self.labels)
-        figure = render_figure(errors, self.analysis, self.data.values("errors"), self.data.values("requests"))
+        figure = render_figure(ErrorsFigure.from_run(self.data, self.analysis))
         urgent = {URGENT_MIME: True} if verdicts.has_more_errors(self.analysis) else {}
         return Block(
             str(figure_markup(figure) + table_markup(table)),
-            str(clean(f"{figure.answer}\n{table_text(table)}")),
+            str(clean(f"{figure.caption}\n{table_text(table)}")),
             urgent,
         )
 
     def limit(self) -> Block:
         """Show the traces of the median block, which say what resource was full, and whether it was the driver's."""
-        from loadbook.report.figures import traces
+        from loadbook.report.figures.host_metrics import HostMetricsFigure
 
-        data = self.data
-        if not traces.needed(data.traces):
+        if not HostMetricsFigure.has_data(self.data.traces):
             return note_block("Not known: no monitor recorded anything.")
-        rates, windows = (self._metric_by_trial(name) for name in ("ok_per_s", "duration"))
-        hosts = hosts_with_traces(data.traces, data.run_record.hosts)
-        options = {
-            "hosts": hosts,
-            "links": link_capacities(hosts),
-            "labels": self.labels,
-            "windows": windows,
-            "rates": rates,
-        }
-        return figure_block(traces, data.traces, data.trials, **options)
-
-    def _metric_by_trial(self, metric: str) -> dict[str, float]:
-        """Return trial -> value of a metric where there is one."""
-        values = self.data.values(metric).set_index("trial")["value"].dropna()
-        return {str(trial): float(value) for trial, value in values.items()}
+        return figure_block(HostMetricsFigure.from_run(self.data))
 
     @property
     def comparison_notes(self) -> list[sections.ValidityMessage]:
@@ -187,9 +169,7 @@ class Page:
 
     def which_count(self) -> Block:
         """Show the gate matrix and, below it, a sentence of each gate that spoke."""
-        from loadbook.report.figures import validity
-
-        return sections.validity_block(self.data, validity, self.labels, self.explained_levels)
+        return sections.validity_block(self.data, self.explained_levels)
 
     def setup(self) -> Block:
         """Show how treatments differ, on which hosts they ran, and what changed there during the run."""
@@ -230,18 +210,6 @@ class Page:
             "origin": "; ".join(_origin_parts(self.data)),
             **({"gate": ci_summary(self.ci_report)} if self.ci_report else {}),
         } | sections.trial_counts(self.data)
-
-
-def figure_module(name: str) -> Any:
-    """Return the module that draws a figure (`report.figures.FIGURES`); UsageError for any other name."""
-    if name not in FIGURES:
-        raise unknown_name_error("figure", name, figure_names())
-    return importlib.import_module(FIGURES[name])
-
-
-def figure_names() -> list[str]:
-    """Return the names of all figures of one run, in alphabetical order."""
-    return sorted(FIGURES)
 
 
 def note_block(text: str) -> Block:

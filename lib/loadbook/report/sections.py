@@ -20,7 +20,7 @@ from loadbook.core.errors import DataError, LoadbookError
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP, format_bytes, format_duration, format_percent, format_rounded
 from loadbook.core.validity_rules import EVALUATED_RULES, rule_advice, rule_title
-from loadbook.report.blocks import DASH, Block, Column, FigureModule, Table, clean, render, render_figure
+from loadbook.report.blocks import DASH, Block, Column, Table, clean, render, render_figure
 from loadbook.services.check import version_defaults
 from loadbook.stats import diagnostics
 from loadbook.store import trial_record
@@ -305,16 +305,18 @@ def exclusion_reason(data: RunData, trial: Any) -> str:
 
 
 def exclusion_reasons(data: RunData) -> dict[str, str]:
-    """Return trial -> short reason for every trial that is not counted (figure 2 writes them beside the ×)."""
+    """Return trial -> short reason for every trial that is not counted (the order plot writes them beside the ×)."""
     return {t.trial: exclusion_reason(data, t) for t in row_tuples(data.trials[~data.trials["valid"]])}
 
 
-def validity_block(data: RunData, figure: FigureModule, labels: Mapping[str, str], levels: Sequence[str]) -> Block:
+def validity_block(data: RunData, levels: Sequence[str]) -> Block:
     """Return the gate matrix with the sentences of the gates that spoke at these levels."""
-    rendered = render_figure(figure, data.trials, data.problems, titles=rule_titles(data), labels=labels)
+    from loadbook.report.figures.validity import ValidityFigure
+
+    rendered = render_figure(ValidityFigure.from_run(data, rule_titles(data)))
     messages = validity_messages(data, *levels)
     html = render("gates.html.j2", figure=rendered, messages=messages)
-    text = "\n".join([rendered.answer, *(f"- {s.title} ({s.level}): {s.text}" for s in messages)])
+    text = "\n".join([rendered.caption, *(f"- {s.title} ({s.level}): {s.text}" for s in messages)])
     return Block(str(html), str(clean(text)))
 
 

@@ -157,9 +157,9 @@ def verdict_table(analysis: Analysis, labels: Mapping[str, str]) -> Table:
 
 def display_names(analysis: Analysis, labels: Mapping[str, str]) -> dict[str, str]:
     """Return the labels, each with its key beside it where figures use the key (letters that their font lacks)."""
-    from loadbook.report.figures.base import names
+    from loadbook.report.figures.base import treatment_names
 
-    figure_names = names(analysis)
+    figure_names = treatment_names(analysis)
     found = {row.treatment: labels.get(row.treatment, row.label) for row in analysis.rows}
     return {
         key: text if figure_names[key] == " ".join(text.split()) else f"{text} ({key})" for key, text in found.items()

@@ -91,11 +91,11 @@ class BackendsPage(EffectsPage):
 
     def connections(self) -> Block:
         """Show how many connections the application accepted for each request that it answered."""
-        from loadbook.analyses.balancers import connections
+        from loadbook.analyses.balancers.connections import ConnectionsFigure
 
         if self.connections_per_request.empty:
             return note_block("Not known: no application counted its connections.")
-        return figure_block(connections, self.analysis, self.connections_per_request)
+        return figure_block(ConnectionsFigure(self.analysis, self.connections_per_request))
 
     @cached_property
     def connections_per_request(self) -> pd.DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from loadbook.analyses.balancers import compute
 from loadbook.analyses.balancers.compute import (
@@ -33,6 +34,9 @@ from loadbook.report.blocks import (
 )
 from loadbook.report.page import empty_section, load_run_data, note_block
 from loadbook.stats.results import Analysis
+
+if TYPE_CHECKING:
+    from loadbook.analyses.balancers.figure import ScalingFigure
 
 
 def price_table(found: Prices, analysis: Analysis, labels: Mapping[str, str]) -> Table:
@@ -101,25 +105,20 @@ class BalancersPage(EffectsPage):
 
     def extra_support(self) -> str | None:
         """Return how much the most nodes carry, where their number varies."""
-        from loadbook.analyses.balancers import figure
-
-        return figure.answer(*self.scaling_data) if figure.needed(*self.scaling_data) else super().extra_support()
+        return self.scaling_figure.caption if self.scaling_figure.has_data else super().extra_support()
 
     def scaling(self) -> Block:
         """Show how the rate grows with the number of nodes; nothing where that does not vary."""
-        from loadbook.analyses.balancers import figure
-
-        return (
-            figure_block(figure, *self.scaling_data)
-            if figure.needed(*self.scaling_data)
-            else empty_section("One number of nodes only.")
-        )
+        figure = self.scaling_figure
+        return figure_block(figure) if figure.has_data else empty_section("One number of nodes only.")
 
     @cached_property
-    def scaling_data(self) -> tuple[Analysis, dict[str, int], dict[str, str], list[str]]:
-        """What the scaling figure is made of."""
+    def scaling_figure(self) -> ScalingFigure:
+        """The figure of the rate over the number of nodes."""
+        from loadbook.analyses.balancers.figure import ScalingFigure
+
         nodes = {name: len(hosts) for name, hosts in nodes_by_treatment(self.data).items()}
-        return self.analysis, nodes, series_by_treatment(self.data.study), self.unsaturated
+        return ScalingFigure(self.analysis, nodes, series_by_treatment(self.data.study), self.unsaturated)
 
     @cached_property
     def node_shares(self) -> dict[str, list[NodeShares]]:

@@ -1,6 +1,6 @@
 """The claims of a study, each judged by the newest of its runs that has the treatments it is about.
 
-The section "What did the article say?": figure 13, and a row per claim with its check and its evidence.
+The section "What did the article say?": the figure, and a row per claim with its check and its evidence.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from loadbook.analyses.claims import figure
 from loadbook.analyses.claims.checks import check_claims
 from loadbook.analyses.claims.compute import ClaimResult, article_numbers_text, claim_title
+from loadbook.analyses.claims.figure import ClaimsFigure
 from loadbook.analyses.claims.text import OUTCOMES
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.core.errors import LoadbookError
@@ -80,9 +80,9 @@ def section(page: EffectsPage) -> Block:
 
 def claims_block(source: str, results: Sequence[ClaimResult], analysis: Analysis) -> Block:
     """Show the article's claims beside what was found here: picture where there is something to draw, rows, source."""
-    answer, rows = figure.answer(results, analysis), [claim_row(one) for one in results]
-    able = any(line.drawn for line in figure.lines_of(results))
-    head = figure_markup(render_figure(figure, results, analysis)) if able else render("note.html.j2", text=answer)
+    figure, rows = ClaimsFigure(results, analysis), [claim_row(one) for one in results]
+    answer = figure.caption
+    head = figure_markup(render_figure(figure)) if figure.has_data else render("note.html.j2", text=answer)
     note = f"Source: {source}."
     text = "\n".join(f"{r['glyph']} {r['title']}: {r['word']}. {r['evidence']}" for r in rows)
     html = head + render("claims.html.j2", claims=rows) + render("note.html.j2", text=note)

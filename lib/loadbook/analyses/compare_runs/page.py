@@ -273,13 +273,13 @@ class ComparePage:
         return Block(str(table_markup(table)), table_text(table))
 
     def effects(self) -> Block:
-        """Show both runs' intervals (figure 12), a sentence per comparison, and the verdicts side by side."""
-        from loadbook.analyses.compare_runs import figure
+        """Show both runs' intervals, a sentence per comparison, and the verdicts side by side."""
+        from loadbook.analyses.compare_runs.figure import RunComparisonFigure
 
         lines, table = pair_lines(self.result), verdict_pairs_table(self.result)
         html = render(
             "effects.html.j2",
-            figure=figure_markup(render_figure(figure, self.result)),
+            figure=figure_markup(render_figure(RunComparisonFigure(self.result))),
             lines=lines,
             table=table_markup(table),
         )

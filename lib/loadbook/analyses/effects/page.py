@@ -31,6 +31,7 @@ from loadbook.stats.analyse import combine_strata, strata_of
 if TYPE_CHECKING:
     import pandas as pd
 
+    from loadbook.report.figures.latency import LatencyFigure
     from loadbook.stats.results import Analysis, AnalysisRow
 
 PERCENTILES = ("p50", "p75", "p90", "p95", "p99", "p99.9")
@@ -110,24 +111,22 @@ class EffectsPage(Page):
 
     def extra_support(self) -> str | None:
         """Return what supports the headline: of a single treatment its percentiles, as a rate hides slow requests."""
-        from loadbook.report.figures import latency
-
         alone = len(self.analysis.of_kind("treatment")) == 1
-        return f"Latency: {latency.answer(self.analysis, self.panels)}" if alone and self.panels else None
+        return f"Latency: {self.latency_figure.caption}" if alone and self.panels else None
 
     def effects(self) -> Block:
         """Show the effect plot (of a one-sided question that of losses), a sentence per treatment, and the table."""
         return self._each_stratum(EffectsPage._effects_block)
 
     def _effects_block(self) -> Block:
-        from loadbook.analyses.effects import figure as effects
-        from loadbook.analyses.effects import non_inferiority
+        from loadbook.analyses.effects.figure import EffectsFigure
+        from loadbook.analyses.effects.non_inferiority import NonInferiorityFigure
 
-        figure = non_inferiority if self.analysis.hypothesis == "non-inferiority" else effects
+        figure = NonInferiorityFigure if self.analysis.hypothesis == "non-inferiority" else EffectsFigure
         lines, table = verdicts.verdict_lines(self.analysis), self.effects_table()
         html = render(
             "effects.html.j2",
-            figure=figure_markup(render_figure(figure, self.analysis)),
+            figure=figure_markup(render_figure(figure(self.analysis))),
             lines=lines,
             table=table_markup(table),
         )
@@ -143,38 +142,37 @@ class EffectsPage(Page):
         return self._each_stratum(EffectsPage._single_blocks_block)
 
     def _single_blocks_block(self) -> Block:
-        from loadbook.analyses.effects import pairs
+        from loadbook.analyses.effects.pairs import PairedBlocksFigure, default_treatment
 
-        chosen = pairs.choose(self.analysis)
+        chosen = default_treatment(self.analysis)
         if chosen is None or not _has_effect(self.analysis.row(chosen)):
             return empty_section("No comparison has complete blocks.")
-        first = render_figure(pairs, self.analysis, chosen, self.values)
+        first = render_figure(PairedBlocksFigure(self.analysis, chosen, self.values))
         others = [r.treatment for r in self.analysis.of_kind("treatment") if r.treatment != chosen and _has_effect(r)]
         rest = [
-            figure_markup(render_figure(pairs, self.analysis, name, self.values)) for name in others[:MAX_OTHER_FIGURES]
+            figure_markup(render_figure(PairedBlocksFigure(self.analysis, name, self.values)))
+            for name in others[:MAX_OTHER_FIGURES]
         ]
         summary = "The other treatments" + (f": {len(rest)} of {len(others)}" if len(others) > len(rest) else "")
         html = figure_markup(first) + (render("more.html.j2", summary=summary, inside=rest) if rest else "")
-        return Block(str(html), str(clean(f"{first.answer}\n{first.alt}")))
+        return Block(str(html), str(clean(f"{first.caption}\n{first.alt_text}")))
 
     def latency(self) -> Block:
         """Show the latency percentiles of every trial, each percentile with verdicts of its own."""
         return self._each_stratum(EffectsPage._latency_block)
 
     def _latency_block(self) -> Block:
-        from loadbook.report.figures import latency
-
         own = self._driver_latency_block()
         if not self.panels:
             none = f"{' and '.join(self.data.tools)}: no percentiles. {self._tail_note()}"
             return own or empty_section(none.strip())
-        figure = render_figure(latency, self.analysis, panels=self.panels, quantity=self.percentile_text())
+        figure = render_figure(self.latency_figure)
         table = verdicts.latency_table(self.panels, self.labels)
         numbers = render("details.html.j2", summary="The numbers behind this figure", inside=table_markup(table))
         text, curves = self._tail_note(), tails.treatment_curves(self.data)
         picture = tails.distribution_details(self.analysis, curves) if curves else ""
         html = str(figure_markup(figure) + render("note.html.j2", text=text) + numbers + picture)
-        plain_text = str(clean(f"{figure.answer}\n{text}\n{table_text(table)}"))
+        plain_text = str(clean(f"{figure.caption}\n{text}\n{table_text(table)}"))
         return Block(html + own.html, f"{plain_text}\n{own.text}") if own else Block(html, plain_text)
 
     def _driver_latency_block(self) -> Block | None:
@@ -185,6 +183,13 @@ class EffectsPage(Page):
         text = sections.driver_latency_note(self.data)
         html = render("note.html.j2", text=text) + table_markup(table)
         return Block(str(html), str(clean(f"{text}\n{table_text(table)}")))
+
+    @cached_property
+    def latency_figure(self) -> LatencyFigure:
+        """The figure of the latency percentiles."""
+        from loadbook.report.figures.latency import LatencyFigure
+
+        return LatencyFigure(self.analysis, self.panels, self.percentile_text())
 
     @cached_property
     def panels(self) -> dict[str, tuple[pd.DataFrame, Analysis]]:

@@ -1,210 +1,204 @@
-"""Figure 3, the raw blocks of one comparison.
-
-In five seconds: do the single blocks agree, or does one block make the effect?
-"""
+"""The paired blocks of one comparison: whether the single blocks agree, or one block makes the effect."""
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cached_property
+from typing import Self
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
+from loadbook.analyses.effects.effect_rows import is_compared
+from loadbook.core.errors import unknown_name_error
 from loadbook.core.metrics import get_metric
 from loadbook.report import palette
 from loadbook.report.figures import axes
 from loadbook.report.figures.base import (
-    NARROW_IN,
-    WIDE_IN,
+    WIDTH_IN,
+    ReportFigure,
     Sheet,
-    confidence,
-    counted,
-    in_house_style,
-    mark_props,
-    names,
-    widest,
+    cross_props,
+    level_text,
+    marker_props,
+    pluralize,
+    text_width,
+    treatment_names,
     wrap,
 )
 from loadbook.stats.results import Analysis
 from loadbook.stats.text import margin_text, predicate, row_texts
+from loadbook.store.tables import RunData
 
-TITLE_IN, FOOT_IN, LEFT_IN, TALL_IN = 0.62, 0.62, 0.62, 2.1
-CROSS: dict[str, Any] = {"color": palette.INK, "markersize": 5, "markeredgewidth": 1.3}
-PLAIN = palette.VerdictStyle(palette.INK, palette.INK, "", "p", hollow=True)  # a treatment that has no verdict
+TITLE_IN, FOOT_IN, HEIGHT_IN = 0.62, 0.62, 2.1
+VALUES_EDGES, CHANGES_EDGES = (0.62, 3.55), (4.65, WIDTH_IN - 0.1)  # left and right of both panels in inches
+BOTTOM_IN = TITLE_IN + HEIGHT_IN
+NO_VERDICT = palette.VerdictStyle(palette.INK, palette.INK, "", "p", hollow=True)
 
 
-def choose(analysis: Analysis) -> str | None:
+def default_treatment(analysis: Analysis) -> str | None:
     """Return the treatment whose blocks say most about the study's question: the first that was compared."""
     rows = [*analysis.of_kind("treatment"), *analysis.of_kind("control", "aa")]
     return next((r.treatment for r in rows if r.verdict and r.verdict.comparison.effect is not None), None)
 
 
-@in_house_style
-def draw(analysis: Analysis, treatment: str, values: pd.DataFrame, narrow: bool = False) -> Figure:
-    """Draw the pairs of one comparison: values joined by block, and each block's change with the interval.
+class PairedBlocksFigure(ReportFigure):
+    """The values of a treatment and its baseline joined by block, and each block's change with the interval.
 
-    `values` is RunData.values of the analysis' metric.
+    Parameters
+    ----------
+    analysis : the analysis that has the comparison.
+    treatment : its treatment.
+    values : `RunData.values` of the analysis' metric.
     """
-    pairs = _pairs(analysis, treatment, values)
-    sheet = Sheet(narrow, TITLE_IN + TALL_IN + FOOT_IN + (0.42 + 1.6 + 0.5 if narrow else 0))
-    right = NARROW_IN - 0.2 if narrow else 3.55
-    values_panel = sheet.panel(LEFT_IN, TITLE_IN, right, TITLE_IN + TALL_IN)
-    out = values[~values["valid"] & (values["value"] > 0)]
-    _draw_values(sheet, values_panel, analysis, treatment, pairs, out, (LEFT_IN, right))
-    top = TITLE_IN + TALL_IN + FOOT_IN + 0.42 if narrow else TITLE_IN
-    bottom = top + 1.6 if narrow else TITLE_IN + TALL_IN
-    left, right = (LEFT_IN, NARROW_IN - 0.06) if narrow else (4.65, WIDE_IN - 0.1)
-    changes_panel = sheet.panel(left, top, right, bottom)
-    _draw_changes(sheet, changes_panel, analysis, treatment, pairs, (left, right, top, bottom))
-    sheet.text(0.05, 0.13, _agreement(analysis, treatment, pairs), bold=True)
-    return sheet.figure
 
+    def __init__(self, analysis: Analysis, treatment: str, values: pd.DataFrame) -> None:
+        self.analysis, self.treatment, self.values = analysis, treatment, values
+        self.metric, self.names = get_metric(analysis.metric), treatment_names(analysis)
+        self.row = analysis.row(treatment)
+        self.baseline = self.row.verdict.comparison.baseline if self.row.verdict else analysis.baseline
+        style = palette.row_style(self.row)
+        self.style = style if style.marker else NO_VERDICT
 
-def _pairs(analysis: Analysis, treatment: str, values: pd.DataFrame) -> pd.DataFrame:
-    """Return blocks x (base, own, change): counted values > 0, NaN where a side is missing; change is log ratio."""
-    good = values[values["valid"] & (values["value"] > 0)]
-    wide = good.pivot_table(index="block", columns="treatment", values="value")
-    blocks = sorted(values["block"].unique())
-    wide = wide.reindex(index=blocks, columns=[_base(analysis, treatment), treatment])
-    wide.columns = pd.Index(["base", "own"])
-    return wide.assign(change=np.log(wide["own"] / wide["base"]))
+    @classmethod
+    def from_run(cls, run: RunData, analysis: Analysis, treatment: str = "") -> Self:
+        """Return the figure of one treatment of a run; default: the first that was compared."""
+        compared = [r.treatment for r in analysis.rows if r.verdict and r.verdict.comparison.effect is not None]
+        if treatment not in compared and (treatment or not compared):
+            raise unknown_name_error("comparison with complete blocks", treatment, compared, plural="treatments")
+        values = run.values(analysis.metric, analysis.statistic)
+        return cls(analysis, treatment or default_treatment(analysis) or compared[0], values)
 
+    @cached_property
+    def pairs(self) -> pd.DataFrame:
+        """Blocks x (base, own, change): counted values > 0, NaN where a side is missing; change is a log ratio."""
+        usable = self.values[self.values["valid"] & (self.values["value"] > 0)]
+        pivoted = usable.pivot_table(index="block", columns="treatment", values="value")
+        blocks = sorted(self.values["block"].unique())
+        pairs = pivoted.reindex(index=blocks, columns=[self.baseline, self.treatment])
+        pairs.columns = pd.Index(["base", "own"])
+        return pairs.assign(change=np.log(pairs["own"] / pairs["base"]))
 
-def _base(analysis: Analysis, treatment: str) -> str:
-    """Return what a treatment is compared with."""
-    verdict = analysis.row(treatment).verdict
-    return verdict.comparison.baseline if verdict else analysis.baseline
+    @cached_property
+    def changes(self) -> pd.Series:
+        """The log ratio of each complete block."""
+        return self.pairs["change"].dropna()
 
+    @cached_property
+    def goes_up(self) -> bool:
+        """Whether the estimate, or without one the median block, is above the baseline."""
+        verdict = self.row.verdict
+        estimate = verdict.comparison.effect if verdict and verdict.comparison.effect else self.changes.median()
+        return bool(estimate > 0)
 
-def _split(analysis: Analysis, treatment: str, pairs: pd.DataFrame) -> tuple[pd.Series, bool]:
-    """Return which complete blocks go the way of the estimate (or of most blocks), and whether that way is up."""
-    verdict = analysis.row(treatment).verdict
-    whole = pairs["change"].dropna()
-    effect = verdict.comparison.effect if verdict and verdict.comparison.effect else whole.median()
-    up = bool(effect > 0)
-    return (whole > 0) if up else (whole < 0), up
+    @cached_property
+    def agrees(self) -> pd.Series:
+        """Which complete blocks have the direction of the estimate."""
+        return (self.changes > 0) if self.goes_up else (self.changes < 0)
 
+    def _draw(self) -> Sheet:
+        sheet = Sheet(BOTTOM_IN + FOOT_IN)
+        self._draw_values(sheet, sheet.panel(VALUES_EDGES[0], TITLE_IN, VALUES_EDGES[1], BOTTOM_IN))
+        self._draw_changes(sheet, sheet.panel(CHANGES_EDGES[0], TITLE_IN, CHANGES_EDGES[1], BOTTOM_IN))
+        title = f"{self._agreement} agree in direction" if len(self.agrees) else "no block is complete"
+        sheet.text(0.05, 0.13, title, bold=True)
+        return sheet
 
-def _agreement(analysis: Analysis, treatment: str, pairs: pd.DataFrame) -> str:
-    agree, _ = _split(analysis, treatment, pairs)
-    if agree.empty:
-        return "no block is complete"
-    return f"{int(agree.sum())} of {counted(len(agree), 'block')} agree in direction"
+    @property
+    def _agreement(self) -> str:
+        return f"{int(self.agrees.sum())} of {pluralize(len(self.agrees), 'block')}"
 
+    def _draw_values(self, sheet: Sheet, panel: Axes) -> None:
+        """Draw the two columns of values joined by block; beside them a cross for each trial that is not counted."""
+        pairs, (left, right) = self.pairs, VALUES_EDGES
+        excluded = self.values[~self.values["valid"] & (self.values["value"] > 0)]
+        both = pd.concat([pairs["base"], pairs["own"]])
+        limits = axes.value_range(both if both.notna().any() else excluded["value"])
+        unit = axes.axis_unit(self.metric, limits[1])
+        axes.set_value_y_axis(panel, limits, unit, HEIGHT_IN)
+        panel.set_xlim(-0.45, 1.45)
+        panel.set_xticks([])
+        for block, agrees in self.agrees.items():
+            ends = np.log(pairs.loc[[block], ["base", "own"]].to_numpy(float)[0])
+            colour, width = (palette.OTHERS, 0.9) if agrees else (palette.INK, 1.8)
+            panel.plot([0, 1], ends, color=colour, linewidth=width, zorder=1 if agrees else 2)
+        styles = (palette.BASELINE, self.style)
+        for x, column, style in zip((0, 1), ("base", "own"), styles, strict=True):
+            panel.plot([x] * len(pairs), np.log(pairs[column]), **marker_props(style, 6.0), zorder=3)
+        for x, treatment, style in zip((0, 1), (self.baseline, self.treatment), styles, strict=True):
+            heights = np.log(excluded.loc[excluded["treatment"] == treatment, "value"].clip(*limits))
+            panel.plot([x + 0.36 * x - 0.18] * len(heights), heights, **cross_props(5, 1.3))
+            middle = left + (right - left) * (x + 0.45) / 1.9
+            name = wrap(self.names.get(treatment, treatment), (right - left) / 2 - 0.02, sheet.size, True)
+            sheet.text(middle, BOTTOM_IN + 0.08, name, bold=True, colour=style.text, align="center", va="top")
+        size = sheet.size - 1.0
+        title = axes.value_axis_title(self.metric, self.analysis.statistic, unit, short=True)
+        sheet.text(0.05, 0.4, wrap(title, right + 0.3, size), size=size, colour=palette.SOFT)
 
-def _look(analysis: Analysis, treatment: str) -> palette.VerdictStyle:
-    style = palette.row_style(analysis.row(treatment))
-    return style if style.marker else PLAIN
+    def _draw_changes(self, sheet: Sheet, panel: Axes) -> None:
+        (left, right), row, pairs = CHANGES_EDGES, self.row, self.pairs
+        verdict = row.verdict if row.kind != "treatment" or (row.verdict and row.verdict.kind != "invalid") else None
+        interval = verdict.comparison.ci95 if verdict else None
+        reach = [*self.changes, *(map(axes.log_ratio, interval) if interval else ())]
+        margin = axes.log_ratio(self.analysis.margin)
+        low, high = min([*reach, -1.4 * margin]), max([*reach, 1.4 * margin])
+        scale = axes.RatioScale(low - 0.06 * (high - low), high + 0.06 * (high - low))
+        panel.set_ylim(scale.low, scale.high)
+        # labels above each other need less room than beside each other
+        axes.set_effect_ticks(panel.yaxis, axes.effect_ticks(scale, HEIGHT_IN * 2.2, sheet.size))
+        panel.axhspan(axes.log_ratio(-self.analysis.margin), margin, color=palette.BAND, linewidth=0, zorder=-3)
+        panel.axhline(0, color=palette.INK, linewidth=1.1, zorder=-1)
+        panel.set_xlim(0.3, len(pairs) + 0.7)
+        if interval and verdict and verdict.comparison.effect is not None:
+            panel.axhspan(*map(axes.log_ratio, interval), color=self.style.fill, alpha=0.2, linewidth=0, zorder=-2)
+            panel.axhline(axes.log_ratio(verdict.comparison.effect), color=self.style.fill, linewidth=1.6, zorder=1)
+        numbers = {block: n for n, block in enumerate(pairs.index, 1)}
+        panel.plot([numbers[b] for b in self.changes.index], self.changes, **marker_props(self.style, 6.5), zorder=3)
+        incomplete = [numbers[b] for b in pairs.index[pairs["change"].isna()]]
+        lowest = scale.low + 0.05 * (scale.high - scale.low)
+        panel.plot(incomplete, [lowest] * len(incomplete), **cross_props(5, 1.3))
+        labels = [(float(n), str(block)) for block, n in numbers.items()]
+        axes.set_fitting_ticks(panel.xaxis, labels, right - left, sheet.size)
+        panel.tick_params(axis="x", length=0)
+        size = sheet.size - 0.6
+        word = f"{palette.row_glyph(row)} {palette.row_word(row, self.metric)}"
+        change, beside = self._change_text or "no interval: not compared", text_width(word, sheet.size, True) + 0.1
+        sheet.text(left, 0.13, word, bold=True, colour=palette.row_text_colour(row))
+        sheet.text(left + beside, 0.13, change)
+        title = f"change in each block; band: margin ±{margin_text(self.analysis.margin)}"
+        sheet.text(left, 0.42, wrap(title, right - left + 0.3, size), size=size, colour=palette.SOFT)
+        sheet.text((left + right) / 2, BOTTOM_IN + 0.36, "block", colour=palette.SOFT, align="center")
 
+    @property
+    def _change_text(self) -> str:
+        texts = row_texts(self.row)
+        return f"{texts.change} ({texts.interval_number})" if is_compared(self.row) else ""
 
-def _draw_values(
-    sheet: Sheet, panel: Axes, analysis: Analysis, treatment: str, pairs: pd.DataFrame, out: pd.DataFrame,
-    edges: tuple[float, float],
-) -> None:  # fmt: skip
-    """Draw the two columns of values joined by block; beside them a cross for each trial that is not counted."""
-    both = pd.concat([pairs["base"], pairs["own"]])
-    limits = axes.value_range(both if both.notna().any() else out["value"])
-    metric = get_metric(analysis.metric)
-    unit = axes.unit_for(metric, limits[1])
-    axes.values_on_y(panel, limits, unit, TALL_IN)
-    panel.set_xlim(-0.45, 1.45)
-    panel.set_xticks([])
-    agree, _ = _split(analysis, treatment, pairs)
-    for block, agrees in agree.items():
-        ends = np.log(pairs.loc[[block], ["base", "own"]].to_numpy(float)[0])
-        colour, width = (palette.OTHERS, 0.9) if agrees else (palette.INK, 1.8)
-        panel.plot([0, 1], ends, color=colour, linewidth=width, zorder=1 if agrees else 2)
-    looks = (palette.BASELINE, _look(analysis, treatment))
-    for x, column, look in zip((0, 1), ("base", "own"), looks, strict=True):
-        panel.plot([x] * len(pairs), np.log(pairs[column]), **mark_props(look, 6.0), zorder=3)
-    shown = names(analysis)
-    for x, name, look in zip((0, 1), (_base(analysis, treatment), treatment), looks, strict=True):
-        heights = np.log(out.loc[out["treatment"] == name, "value"].clip(*limits))
-        panel.plot([x + 0.36 * x - 0.18] * len(heights), heights, "x", **CROSS)
-        at = edges[0] + (edges[1] - edges[0]) * (x + 0.45) / 1.9
-        text = wrap(shown.get(name, name), (edges[1] - edges[0]) / 2 - 0.02, sheet.size, True)
-        sheet.text(at, TITLE_IN + TALL_IN + 0.08, text, bold=True, colour=look.text, at="center", va="top")
-    size = sheet.size - 1.0
-    title = wrap(axes.value_title(metric, analysis.statistic, unit, True), edges[1] + 0.3, size)
-    sheet.text(0.05, 0.4, title, size=size, colour=palette.SOFT)
+    @property
+    def caption(self) -> str:
+        """How many blocks have the direction of the estimate."""
+        name = self.names[self.treatment]
+        if self.agrees.empty:
+            return f"No block holds both {name} and the baseline."
+        verb_phrase = predicate(self.analysis.metric, 1.0 if self.goes_up else -1.0)
+        if self.agrees.all():
+            return f"All {pluralize(len(self.agrees), 'block')} agree: {name} {verb_phrase} in each."
+        return f"{self._agreement} agree in direction: {name} {verb_phrase} in them."
 
+    @property
+    def help(self) -> str:
+        """How the figure is read."""
+        text = "Each line joins the two trials of one block; ink: a block that goes the other way."
+        text += f" Coloured line and tint: estimate and {level_text(self.analysis)} interval."
+        text += " The axes are logarithmic and do not start at zero."
+        incomplete = int(self.pairs["change"].isna().sum())
+        if incomplete:
+            text += f" ✕: {pluralize(incomplete, 'block')} not complete, left out of the comparison."
+        return text
 
-def _draw_changes(
-    sheet: Sheet, panel: Axes, analysis: Analysis, treatment: str, pairs: pd.DataFrame,
-    frame: tuple[float, float, float, float],
-) -> None:  # fmt: skip
-    left, right, top, bottom = frame
-    row, look, whole = analysis.row(treatment), _look(analysis, treatment), pairs["change"].dropna()
-    verdict = row.verdict if row.kind != "treatment" or (row.verdict and row.verdict.kind != "invalid") else None
-    interval = verdict.comparison.ci95 if verdict else None
-    reach = [*whole, *(map(axes.position, interval) if interval else ())]
-    margin = axes.position(analysis.margin)
-    low, high = min([*reach, -1.4 * margin]), max([*reach, 1.4 * margin])
-    scale = axes.RatioScale(low - 0.06 * (high - low), high + 0.06 * (high - low))
-    ticks = axes.effect_ticks(scale, (bottom - top) * 2.2, sheet.size)  # labels above each other need less room
-    panel.set_ylim(scale.low, scale.high)
-    axes.set_ticks(panel.yaxis, [axes.position(t) for t in ticks], [axes.effect_label(t) for t in ticks])
-    panel.axhspan(axes.position(-analysis.margin), margin, color=palette.BAND, linewidth=0, zorder=-3)
-    panel.axhline(0, color=palette.INK, linewidth=1.1, zorder=-1)
-    panel.set_xlim(0.3, len(pairs) + 0.7)
-    if interval and verdict and verdict.comparison.effect is not None:
-        panel.axhspan(*map(axes.position, interval), color=look.fill, alpha=0.2, linewidth=0, zorder=-2)
-        panel.axhline(axes.position(verdict.comparison.effect), color=look.fill, linewidth=1.6, zorder=1)
-    numbers = {block: n for n, block in enumerate(pairs.index, 1)}
-    panel.plot([numbers[b] for b in whole.index], whole, **mark_props(look, 6.5), zorder=3)
-    lacking = [numbers[b] for b in pairs.index[pairs["change"].isna()]]
-    panel.plot(lacking, [scale.low + 0.05 * (scale.high - scale.low)] * len(lacking), "x", **CROSS)
-    placed = [(float(n), str(block)) for block, n in numbers.items()]
-    inch = (right - left) / (len(pairs) + 0.4)
-    kept = axes.fit(placed, lambda at: (at - 0.3) * inch, sheet.size, right - left)
-    axes.set_ticks(panel.xaxis, [placed[i][0] for i in kept], [placed[i][1] for i in kept])
-    panel.tick_params(axis="x", length=0)
-    size = sheet.size - (1.0 if sheet.narrow else 0.6)
-    said = _change(analysis, treatment) or "no interval: not compared"
-    word = f"{palette.row_glyph(row)} {palette.row_word(row, get_metric(analysis.metric))}"
-    title = wrap(f"change in each block; band: margin ±{margin_text(analysis.margin)}", right - left + 0.3, size)
-    at = left if not sheet.narrow else 0.05
-    sheet.text(at, top - 0.36 - (0.06 if sheet.narrow else 0.13), word, bold=True, colour=palette.row_text_colour(row))
-    sheet.text(at + widest([word], sheet.size, True) + 0.1, top - (0.42 if sheet.narrow else 0.49), said)
-    sheet.text(at, top - 0.2, title, size=size, colour=palette.SOFT)
-    sheet.text((left + right) / 2, bottom + 0.36, "block", colour=palette.SOFT, at="center")
-
-
-def _change(analysis: Analysis, treatment: str) -> str:
-    texts, row = row_texts(analysis.row(treatment)), analysis.row(treatment)
-    compared = row.verdict and row.verdict.kind != "invalid" and row.verdict.comparison.effect is not None
-    return f"{texts.change} ({texts.interval_number})" if compared else ""
-
-
-def answer(analysis: Analysis, treatment: str, values: pd.DataFrame) -> str:
-    """Return how many blocks go the same way as the estimate."""
-    pairs = _pairs(analysis, treatment, values)
-    agree, up = _split(analysis, treatment, pairs)
-    name = names(analysis)[treatment]
-    if agree.empty:
-        return f"No block holds both {name} and the baseline."
-    does = predicate(analysis.metric, 1.0 if up else -1.0)
-    if int(agree.sum()) == len(agree):
-        return f"All {counted(len(agree), 'block')} agree: {name} {does} in each."
-    return f"{int(agree.sum())} of {counted(len(agree), 'block')} agree in direction: {name} {does} in them."
-
-
-def how(analysis: Analysis, treatment: str, values: pd.DataFrame) -> str:
-    """Return how the figure is read."""
-    pairs = _pairs(analysis, treatment, values)
-    text = "Each line joins the two trials of one block; ink: a block that goes the other way."
-    text += f" Coloured line and tint: estimate and {confidence(analysis)} interval."
-    text += " The axes are logarithmic and do not start at zero."
-    lacking = int(pairs["change"].isna().sum())
-    return text + (f" ✕: {counted(lacking, 'block')} not complete, left out of the comparison." if lacking else "")
-
-
-def alt(analysis: Analysis, treatment: str, values: pd.DataFrame) -> str:
-    """Return the answer and the change of every block."""
-    whole = _pairs(analysis, treatment, values)["change"].dropna()
-    changes = ", ".join(axes.percent_of(v) for v in whole)
-    change = _change(analysis, treatment)
-    said = f" Estimate {change}." if change else ""
-    return f"{answer(analysis, treatment, values)}{said} Change by block: {changes or 'none'}."
+    @property
+    def alt_text(self) -> str:
+        """The caption and the change of every block."""
+        changes = ", ".join(axes.log_ratio_text(v) for v in self.changes)
+        estimate = f" Estimate {self._change_text}." if self._change_text else ""
+        return f"{self.caption}{estimate} Change by block: {changes or 'none'}."

@@ -121,10 +121,10 @@ class FactorialPage(EffectsPage):
 
     def effects(self) -> Block:
         """Show the effects as a figure, a sentence per effect, and both analyses side by side."""
-        from loadbook.analyses.factorial import figure as factorial
+        from loadbook.analyses.factorial.figure import FactorialFigure
 
         lines, table = self._effect_lines(), effect_table(self.result)
-        figure = figure_markup(render_figure(factorial, self.result))
+        figure = figure_markup(render_figure(FactorialFigure(self.result)))
         html = render("effects.html.j2", figure=figure, lines=lines, table=table_markup(table))
         note = EFFECTS_NOTE.format(adjusted=self.result.adjustment, number=len(self.result.effects))
         text = "\n".join(f"{line.glyph} {line.name}{line.text}" for line in lines)

@@ -85,11 +85,11 @@ class HistoryPage:
 
     def effect_timeline(self) -> Block:
         """Show every effect by date, the levels between changes, and where recorded conditions changed."""
-        from loadbook.analyses.history import figure
+        from loadbook.analyses.history.figure import HistoryFigure
 
         if not any(series.points for series in self.history.series):
             return Block(str(render("note.html.j2", text=NO_EFFECTS_TEXT)), NO_EFFECTS_TEXT)
-        return figure_block(figure, self.history, self.marks)
+        return figure_block(HistoryFigure(self.history, self.marks))
 
     def comparisons(self) -> Block:
         """Show a sentence for each comparison, then every effect of every run, which is one click away."""

@@ -200,13 +200,13 @@ class NoisePage(Page):
 
     def noise_record(self) -> Block:
         """Show the record: drift, neighbours, groups, and what difference so many blocks find."""
-        from loadbook.analyses.noise import figure
+        from loadbook.analyses.noise.figure import NoiseFigure
 
         if self.record is None:
             return empty_section(self.headline)
-        rendered, table = render_figure(figure, self.record), ability_table(self.record)
+        rendered, table = render_figure(NoiseFigure(self.record)), ability_table(self.record)
         inside = render("details.html.j2", summary="The numbers behind this figure", inside=table_markup(table))
-        return Block(str(figure_markup(rendered) + inside), str(clean(f"{rendered.answer}\n{table_text(table)}")))
+        return Block(str(figure_markup(rendered) + inside), str(clean(f"{rendered.caption}\n{table_text(table)}")))
 
     def every_load(self) -> Block:
         """Show the noise of each load that was recorded on these hosts, this run's among them."""

@@ -1,217 +1,233 @@
-"""The axis of page sizes that the panels of figure 6 share, and how its series look: shade and marker by the front.
+"""Page size against rate: from which size on the network is the limit, and for which series.
 
-The words of figure 6: a name at each curve or above them all, and the strip of letters that say what limits.
-
-Figure 6, page size against rate: two regimes, the bandwidth ceiling, and what limits each point.
-
-In five seconds: from which size on is the network the limit, and for whom?
+The trials, two-regime fits and the bandwidth ceiling; below them a letter for the bottleneck of each point.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from loadbook.analyses.page_size import text as words
 from loadbook.analyses.page_size import tier_ratios
 from loadbook.analyses.page_size.compute import PageSizeResult, PageSizeSeries, TwoRegimeCurve
 from loadbook.analyses.page_size.size_axis import (
-    AIR_IN,
-    KNEE_PT,
-    NOTHING,
-    PANEL_IN,
+    NOT_MONITORED,
+    NOTHING_FULL,
+    PADDING_IN,
     STRIP_IN,
     TICKS_IN,
-    UNWATCHED,
-    Look,
+    SeriesStyle,
     SizeAxis,
-    draw_key,
-    draw_labels,
-    draw_strip,
-    letter_of,
-    looks,
+    bottleneck_letter,
+    draw_bottlenecks,
+    series_styles,
 )
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP
 from loadbook.report import palette
 from loadbook.report.figures import axes as scales
 from loadbook.report.figures.base import (
+    LETTER_PT,
     SMALLEST_PT,
+    WIDTH_IN,
+    ReportFigure,
     Sheet,
-    counted,
+    avoid_overlap,
     drawable,
-    in_house_style,
-    line_in,
-    mark_props,
+    marker_props,
+    max_text_width,
+    pluralize,
+    shorten,
+    text_height,
     text_width,
-    widest,
 )
+from loadbook.stats.results import Interval
 from loadbook.stats.saturation import BOTTLENECK_NAMES
 from loadbook.stats.verdict import usable_mask
 
+TOP_IN, PANEL_IN = 0.36, 2.75
+KNEE_PT = 8.4
 SPREAD = 0.3  # octaves over which the trials of one size are laid side by side, by block
 
 
-@in_house_style
-def draw(found: PageSizeResult, by: str = "rate", narrow: bool = False) -> Figure:
-    """Draw every trial, the fitted curves with their bands, knees and the ceiling; below, what limits each point.
+class PageSizeFigure(ReportFigure):
+    """Every trial, the fitted curves with their bands, knees and the ceiling; below, what limits each point.
 
     Parameters
     ----------
+    result : the fits and bottlenecks.
     by : "rate" for answers per second, "bytes" for the page's bytes per second.
     """
-    names = {one.name: drawable(one.name, f"series {k}") for k, one in enumerate(found.curves.series, 1)}
-    given, per = looks(found), (lambda size: size) if by == "bytes" else (lambda size: 1.0)
-    head = 0.36 + (len(names) * line_in(8.6) + 0.08 if narrow else 0.0)
-    strip = STRIP_IN * len(names) + 0.24
-    tiers = tier_ratios.height_in(found) if by == "rate" else 0.0
-    sheet = Sheet(narrow, head + PANEL_IN + 0.3 + strip + tiers + 0.2)
-    axis = _axis(found, sheet, list(names.values()))
-    axes = axis.panel(sheet, head, head + PANEL_IN, AIR_IN)
-    limits = _limits(found, per)
-    unit = scales.unit_for(get_metric("bytes_per_s" if by == "bytes" else "ok_per_s"), limits[1])
-    scales.values_on_y(axes, limits, unit, PANEL_IN)
-    axis.write(axes, found.curves.sizes_b, sheet.size)
-    for one in found.curves.series:
-        _draw_trials(axes, axis, found, one, given[one.name], per)
-        curve = found.curves.fits[one.name]
-        if isinstance(curve, TwoRegimeCurve):
-            _draw_curve(axes, axis, curve, given[one.name], per)
-    _draw_ceiling(sheet, axes, axis, found, per, limits, head)
-    title = ("page bytes" if by == "bytes" else "ok responses") + ("/s" if narrow else " per second")
-    words_of_axis = "(log, does not start at 0)" if narrow else "(log scale, does not start at 0)"
-    sheet.text(0.05, 0.16, f"{title}{f', {unit.words}' if unit.words else ''} {words_of_axis}")
-    if narrow:
-        draw_key(sheet, names, given, found)
-    else:
-        draw_labels(sheet, axis, names, given, found, per, limits, head, PANEL_IN)
-    below = head + PANEL_IN + 0.32
-    draw_strip(sheet, axis, names, given, found, below)
-    if found.tiers and tiers:
-        tier_ratios.draw_below(sheet, axis, found, given, below + strip)
-    foot = f"page size (log scale; K = 1,024{NBSP}B)"
-    sheet.text(sheet.width / 2, sheet.height - 0.12, foot, colour=palette.SOFT, at="center", size=sheet.size - 0.4)
-    return sheet.figure
+
+    def __init__(self, result: PageSizeResult, by: Literal["rate", "bytes"] = "rate") -> None:
+        self.result, self.by_bytes = result, by == "bytes"
+        self.series, self.styles = result.curves.series, series_styles(result)
+        self.names = {one.name: drawable(one.name, f"series {k}") for k, one in enumerate(self.series, 1)}
+        self.usable = usable_mask(result.values)
+        self.limits = self._limits()
+
+    def _scaled(self, rate: Any, size_b: float) -> Any:
+        """Return a rate of answers as what the figure draws: itself, or bytes per second."""
+        return rate * size_b if self.by_bytes else rate
+
+    def _limits(self) -> Interval:
+        sizes = {arm: size for one in self.series for size, arm in one.arms.items()}
+        own = self.result.values[self.result.values["treatment"].isin(list(sizes))]
+        factors = own["treatment"].map(sizes).astype(float) if self.by_bytes else 1.0
+        return scales.value_range(own["value"] * factors, 0.08)
+
+    def _draw(self) -> Sheet:
+        result, strip = self.result, STRIP_IN * len(self.names) + 0.24
+        tiers = 0.0 if self.by_bytes else tier_ratios.height_in(result)
+        sheet = Sheet(TOP_IN + PANEL_IN + 0.3 + strip + tiers + 0.2)
+        axis = self._axis()
+        panel = axis.panel(sheet, TOP_IN, TOP_IN + PANEL_IN)
+        unit = scales.axis_unit(get_metric("bytes_per_s" if self.by_bytes else "ok_per_s"), self.limits[1])
+        scales.set_value_y_axis(panel, self.limits, unit, PANEL_IN)
+        axis.write_sizes(panel, result.curves.sizes_b, sheet.size)
+        for one in self.series:
+            self._draw_trials(panel, axis, one)
+            curve = result.curves.fits[one.name]
+            if isinstance(curve, TwoRegimeCurve):
+                self._draw_curve(panel, axis, curve, self.styles[one.name])
+        self._draw_ceiling(sheet, panel, axis)
+        title = f"{'page bytes' if self.by_bytes else 'ok responses'} per second{f', {unit.name}' if unit.name else ''}"
+        sheet.text(0.05, 0.16, f"{title} (log scale, does not start at 0)")
+        self._write_names(sheet, axis)
+        below = TOP_IN + PANEL_IN + 0.32
+        draw_bottlenecks(sheet, axis, self.names, self.styles, result, below)
+        if tiers:
+            tier_ratios.draw_tier_ratios(sheet, axis, result, self.styles, below + strip)
+        foot = f"page size (log scale; K = 1,024{NBSP}B)"
+        size = sheet.size - 0.4
+        sheet.text(sheet.width / 2, sheet.height - 0.12, foot, colour=palette.SOFT, align="center", size=size)
+        return sheet
+
+    def _axis(self) -> SizeAxis:
+        """Return the axis of sizes, with room for the names at its left."""
+        knees = [f"knee {words.knee_text(curve, tick=True)}" for curve in self.result.curves.curves.values()]
+        names = max_text_width(list(self.names.values()), LETTER_PT, True)
+        names_in = min(2.3, max(names, max_text_width(knees, KNEE_PT), 1.1)) + 0.45
+        sizes = self.result.curves.sizes_b or [1, 2]
+        return SizeAxis(sizes[0], sizes[-1], TICKS_IN, TICKS_IN + names_in, WIDTH_IN - PADDING_IN - 0.1)
+
+    def _draw_trials(self, panel: Axes, axis: SizeAxis, series: PageSizeSeries) -> None:
+        """Draw one hollow mark per trial, beside each other by block; a cross for those that do not count."""
+        values = self.result.values
+        last = max(1, int(values["block"].max()))
+        for size, treatment in series.arms.items():
+            own = values[(values["treatment"] == treatment) & (values["value"] > 0)]
+            xs = axis.position(size) + SPREAD * ((own["block"].to_numpy(float) - 0.5) / last - 0.5)
+            ys, usable = np.log(self._scaled(own["value"].to_numpy(float), size)), self.usable[own.index].to_numpy(bool)
+            props = marker_props(self.styles[series.name].marker, 4.2) | {"markeredgewidth": 0.8}
+            panel.plot(xs[usable], ys[usable], **props, zorder=3)
+            panel.plot(xs[~usable], ys[~usable], "x", color=palette.OTHERS, markersize=4, markeredgewidth=0.9, zorder=3)
+
+    def _draw_curve(self, panel: Axes, axis: SizeAxis, curve: TwoRegimeCurve, style: SeriesStyle) -> None:
+        """Draw the fit, its band, and a tick at the knee with the knee's interval."""
+        sizes = np.geomspace(curve.sizes_b[0], curve.sizes_b[-1], 60)
+        rates, xs = [curve.rate_at(size) for size in sizes], [axis.position(size) for size in sizes]
+        points = list(zip(rates, sizes, strict=True))
+        low, high = ([math.log(self._scaled(r.interval[k], size)) for r, size in points] for k in (0, 1))
+        panel.fill_between(xs, low, high, color=style.shade, alpha=0.16, linewidth=0, zorder=1)
+        middle = [math.log(self._scaled(r.value, size)) for r, size in points]
+        panel.plot(xs, middle, color=style.shade, linewidth=1.4, linestyle=style.dashes, zorder=2)
+        if curve.visible_regime != "both":
+            return
+        knee = curve.knee_b
+        y = math.log(self._scaled(curve.rate_at(knee.value).value, knee.value))
+        ends = [axis.position(min(max(bound, curve.sizes_b[0]), curve.sizes_b[-1])) for bound in knee.interval]
+        panel.plot(ends, [y, y], color=style.shade, linewidth=3.4, solid_capstyle="butt", zorder=4)
+        panel.plot([axis.position(knee.value)], [y], "|", color=style.shade, markersize=22, markeredgewidth=2.2,
+                   zorder=5)  # fmt: skip
+
+    def _draw_ceiling(self, sheet: Sheet, panel: Axes, axis: SizeAxis) -> None:
+        """Draw the bandwidth ceiling where it crosses the panel, with its name along the line."""
+        known = bandwidth_ceiling(self.result)
+        if known is None:
+            return
+        ceiling, name = known
+        low, high = (math.log(limit) for limit in self.limits)
+        sizes = np.geomspace(axis.first / 4, axis.last * 1.12, 400)
+        ys = np.log([self._scaled(ceiling / size, size) for size in sizes])
+        inside = (ys >= low) & (ys <= high) & (sizes >= axis.first)
+        if not inside.any():
+            return
+        xs = np.log2(sizes / axis.first)
+        panel.plot(xs[inside], ys[inside], color=palette.DOUBT, linewidth=1.3, linestyle=(0, (5, 2.5)), zorder=2)
+        slope = (ys[-1] - ys[0]) / (high - low) * PANEL_IN / ((xs[-1] - xs[0]) * axis.octave_in)
+        angle, size = math.atan(slope), max(sheet.size - 1, SMALLEST_PT)
+        length = text_width(name, size) * math.cos(angle)
+        start, end = (axis.left + axis.octave_in * x for x in (xs[inside][0], xs[inside][-1]))
+        x = max(start + 0.1, (start + end - length) / 2 if slope else end - length - 0.1)
+        if x + length > end + PADDING_IN:
+            return
+        y = float(np.interp((x - axis.left) / axis.octave_in, xs, ys))
+        y_in = TOP_IN + PANEL_IN * (high - y) / (high - low) - 0.05 / math.cos(angle)
+        sheet.text(
+            x, y_in, name, size=size, colour=palette.DOUBT_TEXT, va="baseline", rotation=math.degrees(angle)
+        )  # fmt: skip
+
+    def _write_names(self, sheet: Sheet, axis: SizeAxis) -> None:
+        """Write each series at the left end of its curve, its knee below its name."""
+        low, high = (math.log(limit) for limit in self.limits)
+        ends = [TOP_IN + PANEL_IN * (high - self._left_end(one, low)) / (high - low) for one in self.series]
+        places = avoid_overlap(ends, [text_height(sheet.size, 2) + 0.03] * len(ends), TOP_IN - 0.1, TOP_IN + PANEL_IN)
+        left, room = axis.edge + 0.1, axis.left - axis.edge - 0.42
+        for one, end, y in zip(self.series, ends, places, strict=True):
+            fit = self.result.curves.fits[one.name]
+            sheet.text(left, y - 0.08, shorten(self.names[one.name], room, sheet.size, True), bold=True)
+            knee = f"knee {words.knee_text(fit, tick=True)}" if isinstance(fit, TwoRegimeCurve) else "no curve"
+            sheet.text(left, y + 0.075, shorten(knee, room + 0.1, KNEE_PT), colour=palette.SOFT, size=KNEE_PT)
+            x = axis.left - 0.14
+            sheet.line([x - 0.2, x], [y - 0.04, end], self.styles[one.name].shade, 0.7)
+
+    def _left_end(self, series: PageSizeSeries, fallback: float) -> float:
+        """Return the log of a curve, or of its trials where it does not reach that far, at the axis's left end."""
+        fit, size = self.result.curves.fits[series.name], min(series.arms)
+        if isinstance(fit, TwoRegimeCurve) and fit.sizes_b[0] <= size:
+            return math.log(self._scaled(fit.rate_at(size).value, size))
+        own = self.result.values.loc[self.result.values["treatment"] == series.arms[size], "value"]
+        median = float(own[own > 0].median())
+        return math.log(self._scaled(median, size)) if median > 0 else fallback
+
+    @property
+    def caption(self) -> str:
+        """From which size on the network is the limit, or what is instead."""
+        return words.bandwidth_headline(self.result) if self.by_bytes else words.headline(self.result)
+
+    @property
+    def help(self) -> str:
+        """How the figure is read."""
+        resources = "; ".join(f"{letter} {noun}" for letter, noun in BOTTLENECK_NAMES.items())
+        text = (
+            "One hollow mark per trial; line: the fit of 1 / rate = cost per request + bytes × cost per byte, with its "
+            f"{self.result.curves.level * 100:g}{NBSP}% band; upright tick: the knee, where both costs are equal, with "
+            "its interval. Amber: the bandwidth ceiling, bytes of pages alone. Letters: what the traces name as full: "
+            f"{resources}; {NOTHING_FULL} nothing watched was full"
+        )
+        letters = {bottleneck_letter(self.result, arm) for one in self.series for arm in one.arms.values()}
+        text += f"; {NOT_MONITORED} not watched." if NOT_MONITORED in letters else "."
+        if not self.usable.all():
+            text += " ×: a trial that does not count."
+        return text + (f" {tier_ratios.tier_help()}" if self.result.tiers and not self.by_bytes else "")
+
+    @property
+    def alt_text(self) -> str:
+        """The caption and every curve's numbers in words."""
+        curves = " ".join(f"{name}{words.curve_sentence(fit)}" for name, fit in self.result.curves.fits.items())
+        trials = pluralize(int(self.usable.sum()), "trial")
+        quantity = "bytes" if self.by_bytes else "responses"
+        return f"Page size against {quantity} per second, {trials}. {self.caption} {curves}"
 
 
-def _axis(found: PageSizeResult, sheet: Sheet, names: list[str]) -> SizeAxis:
-    """Return the axis of sizes, with room for the names at its left where the sheet is wide."""
-    knees = [words.knee_text(curve, tick=True) for curve in found.curves.curves.values()]
-    needed = max(widest(names, sheet.size, True), widest([f"knee {knee}" for knee in knees], KNEE_PT))
-    zone = 0.25 if sheet.narrow else min(2.3, max(needed, 1.1)) + 0.45
-    sizes = found.curves.sizes_b or [1, 2]
-    return SizeAxis(sizes[0], sizes[-1], TICKS_IN, TICKS_IN + zone, sheet.width - AIR_IN - 0.1)
-
-
-def _limits(found: PageSizeResult, per: Callable[[float], float]) -> tuple[float, float]:
-    arms = {arm: size for one in found.curves.series for size, arm in one.arms.items()}
-    own = found.values[found.values["treatment"].isin(list(arms))]
-    return scales.value_range(own["value"] * own["treatment"].map(arms).map(per).astype(float), 0.08)
-
-
-def _draw_trials(
-    axes: Axes, axis: SizeAxis, found: PageSizeResult, series: PageSizeSeries, look: Look, per: Callable[[float], float]
-) -> None:
-    """Draw one hollow mark per trial, beside each other by block; a cross for those that do not count."""
-    valid, last = usable_mask(found.values), max(1, int(found.values["block"].max()))
-    for size, arm in series.arms.items():
-        own = found.values[(found.values["treatment"] == arm) & (found.values["value"] > 0)]
-        xs = axis.at(size) + SPREAD * ((own["block"].to_numpy(float) - 0.5) / last - 0.5)
-        ys, good = np.log(own["value"].to_numpy(float) * per(size)), valid[own.index].to_numpy(bool)
-        axes.plot(xs[good], ys[good], **mark_props(look.style, 4.2) | {"markeredgewidth": 0.8}, zorder=3)
-        axes.plot(xs[~good], ys[~good], "x", color=palette.OTHERS, markersize=4, markeredgewidth=0.9, zorder=3)
-
-
-def _draw_curve(axes: Axes, axis: SizeAxis, curve: TwoRegimeCurve, look: Look, per: Callable[[float], float]) -> None:
-    """Draw the fit, its band, and a tick at the knee with the knee's interval."""
-    sizes = np.geomspace(curve.sizes_b[0], curve.sizes_b[-1], 60)
-    rates = [curve.rate_at(size) for size in sizes]
-    xs, scale = [axis.at(size) for size in sizes], [per(size) for size in sizes]
-    low, high = ([math.log(r.interval[k] * s) for r, s in zip(rates, scale, strict=True)] for k in (0, 1))
-    axes.fill_between(xs, low, high, color=look.shade, alpha=0.16, linewidth=0, zorder=1)
-    middle = [math.log(r.value * s) for r, s in zip(rates, scale, strict=True)]
-    axes.plot(xs, middle, color=look.shade, linewidth=1.4, linestyle=look.dash, zorder=2)
-    if curve.visible_regime != "both":
-        return
-    knee = curve.knee_b
-    y = math.log(curve.rate_at(knee.value).value * per(knee.value))
-    ends = [axis.at(min(max(bound, curve.sizes_b[0]), curve.sizes_b[-1])) for bound in knee.interval]
-    axes.plot(ends, [y, y], color=look.shade, linewidth=3.4, solid_capstyle="butt", zorder=4)
-    axes.plot([axis.at(knee.value)], [y], "|", color=look.shade, markersize=22, markeredgewidth=2.2, zorder=5)
-
-
-def ceiling_of(found: PageSizeResult) -> tuple[float, str] | None:
-    """Return the ceiling in bytes per second and what it is: the link's, else the highest that a curve approaches."""
-    if found.link_bytes_per_s:
-        return found.link_bytes_per_s, f"link, {words.bandwidth_text(found.link_bytes_per_s)}"
-    fitted = [c.ceiling_bytes_per_s.value for c in found.curves.curves.values() if c.visible_regime != "request"]
+def bandwidth_ceiling(result: PageSizeResult) -> tuple[float, str] | None:
+    """Return the ceiling in bytes per second and its name: the link's, else the highest that a curve approaches."""
+    if result.link_bytes_per_s:
+        return result.link_bytes_per_s, f"link, {words.bandwidth_text(result.link_bytes_per_s)}"
+    fitted = [c.ceiling_bytes_per_s.value for c in result.curves.curves.values() if c.visible_regime != "request"]
     return (max(fitted), f"fitted ceiling, {words.bandwidth_text(max(fitted))}") if fitted else None
-
-
-def _draw_ceiling(
-    sheet: Sheet, axes: Axes, axis: SizeAxis, found: PageSizeResult, per: Callable[[float], float],
-    limits: tuple[float, float], top: float,
-) -> None:  # fmt: skip
-    """Draw the bandwidth ceiling where it crosses the panel, with its name along the line."""
-    known = ceiling_of(found)
-    if known is None:
-        return
-    ceiling, name = known
-    low, high = (math.log(limit) for limit in limits)
-    sizes = np.geomspace(axis.first / 4, axis.last * 1.12, 400)
-    ys = np.log([ceiling / size * per(size) for size in sizes])
-    inside = (ys >= low) & (ys <= high) & (sizes >= axis.first)
-    if not inside.any():
-        return
-    xs = np.log2(sizes / axis.first)
-    axes.plot(xs[inside], ys[inside], color=palette.DOUBT, linewidth=1.3, linestyle=(0, (5, 2.5)), zorder=2)
-    fall = (ys[-1] - ys[0]) / (high - low) * PANEL_IN / ((xs[-1] - xs[0]) * axis.octave_in)
-    letters = max(sheet.size - 1, SMALLEST_PT)
-    length = text_width(name, letters) * math.cos(math.atan(fall))
-    ends = [axis.left + axis.octave_in * x for x in (xs[inside][0], xs[inside][-1])]
-    x = max(ends[0] + 0.1, (ends[0] + ends[1] - length) / 2 if fall else ends[1] - length - 0.1)
-    if x + length > ends[1] + AIR_IN:
-        return
-    y = float(np.interp((x - axis.left) / axis.octave_in, xs, ys))
-    inch = top + PANEL_IN * (high - y) / (high - low)
-    turned = math.degrees(math.atan(fall))
-    lift = 0.05 / math.cos(math.atan(fall))
-    sheet.text(x, inch - lift, name, size=letters, colour=palette.DOUBT_TEXT, va="baseline", rotation=turned)
-
-
-def answer(found: PageSizeResult, by: str = "rate") -> str:
-    """Return from which size on the network is the limit, or what is instead."""
-    return words.headline(found) if by == "rate" else words.bandwidth_headline(found)
-
-
-def how(found: PageSizeResult, by: str = "rate") -> str:
-    """Return how the figure is read."""
-    said = (
-        "One hollow mark per trial; line: the fit of 1 / rate = cost per request + bytes × cost per byte, with its "
-        f"{found.curves.level * 100:g}{NBSP}% band; upright tick: the knee, where both costs are equal, with its "
-        "interval. Amber: the bandwidth ceiling, bytes of pages alone. Letters: what the traces name as full: "
-    )
-    said += (
-        "; ".join(f"{letter} {noun}" for letter, noun in BOTTLENECK_NAMES.items())
-        + f"; {NOTHING} nothing watched was full"
-    )
-    said += f"; {UNWATCHED} not watched." if UNWATCHED in _all_letters(found) else "."
-    if (~usable_mask(found.values)).any():
-        said += " ×: a trial that does not count."
-    return said + (f" {tier_ratios.how(found)}" if found.tiers and by == "rate" else "")
-
-
-def alt(found: PageSizeResult, by: str = "rate") -> str:
-    """Return the answer and every curve's numbers in words."""
-    curves = " ".join(f"{name}{words.curve_sentence(fit)}" for name, fit in found.curves.fits.items())
-    trials = counted(int(usable_mask(found.values).sum()), "trial")
-    what = "bytes" if by == "bytes" else "responses"
-    return f"Page size against {what} per second, {trials}. {answer(found, by)} {curves}"
-
-
-def _all_letters(found: PageSizeResult) -> set[str]:
-    return {letter_of(found, arm) for one in found.curves.series for arm in one.arms.values()}

@@ -173,13 +173,13 @@ class PageSizePage(EffectsPage):
         )  # fmt: skip
 
     def curves(self) -> Block:
-        """Show figure 6, a sentence per curve, and the tables of costs and of points."""
-        from loadbook.analyses.page_size import figure
+        """Show the fits over page size, a sentence per curve, and the tables of costs and of points."""
+        from loadbook.analyses.page_size.figure import PageSizeFigure
 
         lines = [f"{name}{words.curve_sentence(fit)}" for name, fit in self.result.curves.fits.items()]
         costs, points = cost_table(self.result), point_table(self.result)
         html = (
-            figure_markup(render_figure(figure, self.result))
+            figure_markup(render_figure(PageSizeFigure(self.result)))
             + render("lines.html.j2", lines=lines)
             + table_markup(costs)
         )

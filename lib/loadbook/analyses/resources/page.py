@@ -177,47 +177,42 @@ class ResourcesPage(Page):
 
     def blocks(self) -> Block:
         """Show the block in the middle of the run on one time axis; the first and the last are one click away."""
-        from loadbook.report.figures import traces, tracks
+        from loadbook.report.figures.host_metrics import HostMetricsFigure
+        from loadbook.report.figures.tracks import median_block
 
-        if not traces.needed(self.data.traces):
+        if not HostMetricsFigure.has_data(self.data.traces):
             return note_block(NO_TRACES)
-        middle = tracks.median_block(self.data.trials)
+        middle = median_block(self.data.trials)
         others = [b for b in sorted({int(b) for b in self.data.trials["block"]}) if b != middle]
         ends = sorted({others[0], others[-1]}) if others else []
-        known = {"links": saturation.link_capacities(self.hosts), "rates": self._metric_by_trial("ok_per_s")}
-        first = self._render_traces_figure(traces, **known, block=middle)
-        rest = [figure_markup(self._render_traces_figure(traces, **known, block=number)) for number in ends]
+        first, *others_rendered = (render_figure(HostMetricsFigure.from_run(self.data, n)) for n in (middle, *ends))
+        rest = [figure_markup(one) for one in others_rendered]
         more = render("more.html.j2", summary="The first and the last block", inside=rest) if rest else ""
-        return Block(str(figure_markup(first) + more), str(clean(f"{first.answer}\n{first.alt}")))
-
-    def _render_traces_figure(self, module: Any, **options: Any) -> Any:
-        data = self.data
-        known = {"windows": self._metric_by_trial("duration"), "hosts": self.hosts, "labels": self.labels}
-        return render_figure(module, data.traces, data.trials, **known, **options)
+        return Block(str(figure_markup(first) + more), str(clean(f"{first.caption}\n{first.alt_text}")))
 
     def all_trials(self) -> Block:
         """Show every trial laid over the others by the time since its measurement began."""
-        from loadbook.report.figures import overlay
+        from loadbook.report.figures.host_metrics import HostMetricsFigure, TrialOverlayFigure
 
-        if not overlay.needed(self.data.traces):
+        if not HostMetricsFigure.has_data(self.data.traces):
             return empty_section(NO_TRACES)
-        figure = self._render_traces_figure(overlay, links=saturation.link_capacities(self.hosts))
+        figure = render_figure(TrialOverlayFigure.from_run(self.data))
         html = render("details.html.j2", summary="All trials, one over the other", inside=figure_markup(figure))
-        return Block(str(html), str(clean(f"{figure.answer}\n{figure.alt}")))
+        return Block(str(html), str(clean(f"{figure.caption}\n{figure.alt_text}")))
 
     def cores(self) -> Block:
         """Show each core and each process of every host in the block in the middle."""
-        from loadbook.report.figures import cores
+        from loadbook.report.figures.host_metrics import CoresFigure
 
-        hosts = [alias for alias in self.hosts if cores.needed(self.data.traces, alias)]
+        hosts = CoresFigure.hosts_with_cores(self.data.traces, self.hosts)
         if not hosts:
             return empty_section("No monitor told single cores or processes.")
-        rendered = [self._render_traces_figure(cores, host=alias) for alias in hosts]
+        rendered = [render_figure(CoresFigure.from_run(self.data, host=alias)) for alias in hosts]
         pictures = [figure_markup(one) for one in rendered]
         html = pictures[0] + (
             render("more.html.j2", summary="The other hosts", inside=pictures[1:]) if rendered[1:] else ""
         )
-        return Block(str(html), str(clean("\n".join(one.answer for one in rendered))))
+        return Block(str(html), str(clean("\n".join(one.caption for one in rendered))))
 
     def memory(self) -> Block:
         """Show how much memory was in use at most, and which size would have held it."""
@@ -229,10 +224,13 @@ class ResourcesPage(Page):
 
     def sources(self) -> Block:
         """Show who recorded what, how often, with how many problems, and how far several sources agree."""
+        from loadbook.report.figures.host_metrics import values_by_trial
+
         table = sources_table(self.data.traces, self.data.problems)
         if not table.rows:
             return note_block(f"{NO_TRACES} {self._missing_traces_reason()}")
-        text = source_agreement(self.data.traces, self.data.trials, self._metric_by_trial("duration"))
+        windows = values_by_trial(self.data, "duration")
+        text = source_agreement(self.data.traces, self.data.trials, windows)
         return Block(str(render("noise.html.j2", text=text, table=table_markup(table))), f"{text}\n{table_text(table)}")
 
     def summary(self) -> dict[str, Any]:

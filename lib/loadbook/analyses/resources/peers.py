@@ -1,59 +1,43 @@
-"""One trial beside the others of its treatment, on the time since the measurement began.
-
-In five seconds: what did the hosts do in this trial that they did not do in the others?
-"""
+"""One trial beside the others of its treatment: what its hosts did only in this trial."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import pandas as pd
-from matplotlib.figure import Figure
 
+from loadbook.core.errors import unknown_name_error
 from loadbook.core.units import format_quantity, join_words
 from loadbook.report import palette
-from loadbook.report.figures.base import Sheet, counted, in_house_style, shortened
-from loadbook.report.figures.traces import (
+from loadbook.report.figures.base import ReportFigure, Sheet, pluralize, shorten
+from loadbook.report.figures.host_metrics import (
     FOOT_IN,
     GAP_IN,
+    HEAD_IN,
     LEFT_IN,
-    PANEL_IN,
-    RIGHT_IN,
+    PANEL_WIDTH_IN,
     STEP_IN,
-    mark_values,
+    monitored_hosts,
     round_ticks,
-    time_axis,
+    set_time_axis,
+    set_value_ticks,
     time_unit,
+    track_panel,
+    values_by_trial,
+    write_time_title,
 )
+from loadbook.report.figures.tracks import Hosts
 from loadbook.stats.diagnostics import OTHER_PROCESSES, host_resources, peer_comparison
+from loadbook.store.tables import RunData
 
-HEAD_IN = 0.3
-MOST = 5
+MOST_PANELS = 5
 MIB = 2.0**20
-ALWAYS = ("CPUs busy", OTHER_PROCESSES)
-Hosts = Mapping[str, Mapping[str, Any]]
+ALWAYS_DRAWN = ("CPUs busy", OTHER_PROCESSES)
 
 
-def read(
-    traces: pd.DataFrame, trials: pd.DataFrame, hosts: Hosts, trial: str, windows: Mapping[str, float] | None = None
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the rows of `beside` that are drawn (what differs, then the CPUs), and the samples over time."""
-    found = host_resources(traces, hosts)
-    table = peer_comparison(found, trials, trial, windows or {})
-    usual = table[table["apart"].isna() & table["resource"].isin(ALWAYS)]
-    chosen = pd.concat([table[table["apart"].notna()][:MOST], usual])[:MOST]
-    treatment = trials.set_index("trial")["treatment"].to_dict()[trial]
-    others = trials[(trials["treatment"] == treatment) & (trials["valid"] | (trials["trial"] == trial))]
-    return chosen, found[found["trial"].isin(list(others["trial"]))]
-
-
-@in_house_style
-def draw(
-    traces: pd.DataFrame, trials: pd.DataFrame, hosts: Hosts, trial: str, windows: Mapping[str, float] | None = None,
-    narrow: bool = False,
-) -> Figure:  # fmt: skip
-    """Draw a panel per resource: grey lines for the other trials of the treatment, one in ink for this one.
+class PeersFigure(ReportFigure):
+    """A panel per resource: grey lines for the other trials of the treatment, one in ink for this one.
 
     Parameters
     ----------
@@ -62,84 +46,90 @@ def draw(
     trial : the trial in ink.
     windows : trial -> seconds of its measurement.
     """
-    chosen, found = read(traces, trials, hosts, trial, windows)
-    sheet = Sheet(narrow, HEAD_IN + max(1, len(chosen)) * STEP_IN - GAP_IN + FOOT_IN)
-    if chosen.empty:
-        sheet.text(0.1, 0.2, "no monitor recorded enough to compare", colour=palette.SOFT)
-    start, end = float(found["t_s"].min()) if len(found) else 0.0, float(found["t_s"].max()) if len(found) else 1.0
-    window = (windows or {}).get(trial, end)
-    for number, row in enumerate(each(chosen)):
-        top = HEAD_IN + number * STEP_IN
-        panel = sheet.panel(LEFT_IN, top, sheet.width - RIGHT_IN, top + PANEL_IN)
-        own = found[(found["host"] == row.host) & (found["resource"] == row.resource)]
-        divisor = MIB if str(row.unit).startswith("B") else 1.0
-        panel.axvspan(-start, window - start, color=palette.WINDOW_TINT, linewidth=0, zorder=-3)
-        for name, samples in own.groupby("trial", sort=False):
-            ink = name == trial
-            line = panel.plot(samples["t_s"] - start, samples["value"] / divisor, zorder=3 if ink else 2)[0]
-            line.set(color=palette.INK if ink else palette.OTHERS, linewidth=1.5 if ink else 0.7)
-        high = max(float(own["value"].max()) / divisor, 1e-9)
-        panel.set_ylim(0, 1.08 * high)
-        mark_values(panel, round_ticks(high))
-        unit = f" ({'MiB/s' if row.unit == 'B/s' else 'MiB'})" if divisor == MIB else ""
-        text = shortened(f"{row.host}: {_title(row, narrow)}{unit}", sheet.width - LEFT_IN - RIGHT_IN, sheet.size - 0.4)
-        colour = palette.INK if row.apart == row.apart else palette.SOFT
-        sheet.text(0.05 if narrow else LEFT_IN, top - 0.12, text, size=sheet.size - 0.4, colour=colour)
-        time_axis(sheet, panel, end - start, last=number == len(chosen) - 1, zero=-start)
-    words = f"{time_unit(end)[1]} since the measurement began; shaded = measured"
-    sheet.text(sheet.width / 2, sheet.height - 0.13, words, colour=palette.SOFT, at="center", size=sheet.size - 0.4)
-    return sheet.figure
+
+    def __init__(
+        self, traces: pd.DataFrame, trials: pd.DataFrame, hosts: Hosts, trial: str,
+        windows: Mapping[str, float] | None = None,
+    ) -> None:  # fmt: skip
+        self.trial, self.windows = trial, windows or {}
+        samples = host_resources(traces, hosts)
+        table = peer_comparison(samples, trials, trial, self.windows)
+        unusual = table[table["apart"].notna()][:MOST_PANELS]
+        usual = table[table["apart"].isna() & table["resource"].isin(ALWAYS_DRAWN)]
+        treatment = trials.set_index("trial")["treatment"].to_dict()[trial]
+        peers = trials[(trials["treatment"] == treatment) & (trials["valid"] | (trials["trial"] == trial))]
+        self.unusual = _row_tuples(unusual)
+        self.rows = _row_tuples(pd.concat([unusual, usual])[:MOST_PANELS])
+        self.samples = samples[samples["trial"].isin(list(peers["trial"]))]
+
+    @classmethod
+    def from_run(cls, run: RunData, trial: str) -> Self:
+        """Return the figure of one trial of a run."""
+        if trial not in set(run.trials["trial"]):
+            raise unknown_name_error("trial", trial, map(str, run.trials["trial"]), f"in run {run.run}")
+        return cls(run.traces, run.trials, monitored_hosts(run), trial, values_by_trial(run, "duration"))
+
+    def _draw(self) -> Sheet:
+        samples, number = self.samples, len(self.rows)
+        sheet = Sheet(HEAD_IN + max(1, number) * STEP_IN - GAP_IN + FOOT_IN)
+        if not self.rows:
+            sheet.text(0.1, 0.2, "no monitor recorded enough to compare", colour=palette.SOFT)
+        start, end = (float(samples["t_s"].min()), float(samples["t_s"].max())) if len(samples) else (0.0, 1.0)
+        window = self.windows.get(self.trial, end)
+        for k, row in enumerate(self.rows):
+            top = HEAD_IN + k * STEP_IN
+            panel = track_panel(sheet, top)
+            own = samples[(samples["host"] == row.host) & (samples["resource"] == row.resource)]
+            divisor = MIB if str(row.unit).startswith("B") else 1.0
+            panel.axvspan(-start, window - start, color=palette.WINDOW_TINT, linewidth=0, zorder=-3)
+            for name, of_trial in own.groupby("trial", sort=False):
+                colour, width, zorder = (palette.INK, 1.5, 3) if name == self.trial else (palette.OTHERS, 0.7, 2)
+                line = panel.plot(of_trial["t_s"] - start, of_trial["value"] / divisor, zorder=zorder)[0]
+                line.set(color=colour, linewidth=width)
+            highest = max(float(own["value"].max()) / divisor, 1e-9)
+            panel.set_ylim(0, 1.08 * highest)
+            set_value_ticks(panel, round_ticks(highest))
+            unit = f" ({'MiB/s' if row.unit == 'B/s' else 'MiB'})" if divisor == MIB else ""
+            title = shorten(f"{row.host}: {_row_text(row)}{unit}", PANEL_WIDTH_IN, sheet.size - 0.4)
+            colour = palette.INK if row.apart == row.apart else palette.SOFT
+            sheet.text(LEFT_IN, top - 0.12, title, size=sheet.size - 0.4, colour=colour)
+            set_time_axis(panel, end - start, sheet.size, labelled=k == number - 1, zero=-start)
+        write_time_title(sheet, f"{time_unit(end)[1]} since the measurement began; shaded = measured")
+        return sheet
+
+    @property
+    def caption(self) -> str:
+        """What this trial's hosts did that is unlike the others of its treatment."""
+        if not self.rows:
+            return f"Not known: too little was recorded of {self.trial} or of others of its treatment."
+        if not self.unusual:
+            return f"{self.trial}’s hosts did what they do in its treatment’s others."
+        return f"{self.trial} differs in {join_words([f'{_row_text(row)} ({row.host})' for row in self.unusual])}."
+
+    @property
+    def help(self) -> str:
+        """How the figure is read."""
+        others = pluralize(self.samples["trial"].nunique() - 1, "other trial")
+        return (
+            f"Ink: {self.trial}; grey: the {others} of its treatment. Told is what lies more than three usual spreads "
+            "and a tenth away: it came together with the result; whether it caused it, this cannot tell."
+        )
+
+    @property
+    def alt_text(self) -> str:
+        """The caption and the number of every panel."""
+        rows = "; ".join(f"{row.host}, {_row_text(row)}" for row in self.rows)
+        return f"Resources of one trial beside the others of its treatment. {self.caption} {rows}."
 
 
-def each(table: pd.DataFrame) -> list[Any]:
-    """Return the rows of a table as objects with its columns as attributes."""
+def _row_tuples(table: pd.DataFrame) -> list[Any]:
     return list(table.itertuples(index=False))
 
 
-def _title(row: Any, narrow: bool = False) -> str:
-    resource, here = (
-        (row.resource.replace(OTHER_PROCESSES, "other CPU time"), "") if narrow else (row.resource, " here")
-    )
-    return f"{resource}: {said(row, row.here)}{here}, usually {said(row, row.usual)}"
+def _row_text(row: Any) -> str:
+    return f"{row.resource}: {peer_value_text(row, row.here)} here, usually {peer_value_text(row, row.usual)}"
 
 
-def said(row: Any, value: float) -> str:
-    """Return a value of a row as readers see it: CPUs with two decimals, counts as they are, the rest in its unit."""
+def peer_value_text(row: Any, value: float) -> str:
+    """Return a value of a row for readers: CPUs with two decimals, counts as they are, the rest in its unit."""
     return f"{value:.2f}" if row.resource.startswith("CPUs") else format_quantity(float(f"{value:.3g}"), row.unit)
-
-
-def answer(
-    traces: pd.DataFrame, trials: pd.DataFrame, hosts: Hosts, trial: str, windows: Mapping[str, float] | None = None
-) -> str:
-    """Return what this trial's hosts did that is unlike the others of its treatment."""
-    chosen, _ = read(traces, trials, hosts, trial, windows)
-    if chosen.empty:
-        return f"Not known: too little was recorded of {trial} or of others of its treatment."
-    told = [f"{_title(row)} ({row.host})" for row in each(chosen[chosen["apart"].notna()])]
-    return (
-        f"{trial} differs in {join_words(told)}."
-        if told
-        else f"{trial}’s hosts did what they do in its treatment’s others."
-    )
-
-
-def how(
-    traces: pd.DataFrame, trials: pd.DataFrame, hosts: Hosts, trial: str, windows: Mapping[str, float] | None = None
-) -> str:
-    """Return how the figure is read."""
-    _, found = read(traces, trials, hosts, trial, windows)
-    others = found["trial"].nunique() - 1
-    return (
-        f"Ink: {trial}; grey: the {counted(others, 'other trial')} of its treatment. Told is what lies more than three "
-        "usual spreads and a tenth away: it came together with the result; whether it caused it, this cannot tell."
-    )
-
-
-def alt(
-    traces: pd.DataFrame, trials: pd.DataFrame, hosts: Hosts, trial: str, windows: Mapping[str, float] | None = None
-) -> str:
-    """Return the answer and the number of every panel."""
-    chosen, _ = read(traces, trials, hosts, trial, windows)
-    said = "; ".join(f"{row.host}, {_title(row)}" for row in each(chosen))
-    told = answer(traces, trials, hosts, trial, windows)
-    return f"Resources of one trial beside the others of its treatment. {told} {said}."

@@ -1,9 +1,7 @@
-"""Axes by hand: log axes of ratios and of values, ticks that fit, intervals with arrow heads, block tints.
+"""Log axes of ratios and of values, ticks whose labels fit, intervals with arrow heads, shaded blocks.
 
-Positions on a ratio axis are log(1 + effect), on a value axis log(value): the axis itself is linear, so matplotlib
-chooses no tick (it shows one or none on a log axis shorter than a decade: matplotlib #8768).
-
-An estimate and its interval on a ratio axis: thick, thin, ticks, mark, arrow heads.
+A position on a ratio axis is log(1 + effect), on a value axis log(value). The axis itself is linear, so that ticks are
+ours: matplotlib gives a log axis shorter than a decade one tick or none (matplotlib #8768).
 """
 
 from __future__ import annotations
@@ -23,13 +21,14 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullLoc
 from loadbook.core.metrics import Metric
 from loadbook.core.units import MINUS, NBSP, format_percent
 from loadbook.report import palette
-from loadbook.report.figures.base import mark_props, quantity, text_width
+from loadbook.report.figures.base import marker_props, metric_label, text_width
 from loadbook.stats.results import AnalysisRow, Comparison, Interval
 
-_UP = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 4, 9, 19, 49, 99, 999)
-_DOWN = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999)
-SHORT = 4.0  # a log axis whose ends have a smaller ratio has even steps
-EFFECTS = (*(-d for d in reversed(_DOWN)), 0.0, *_UP)
+_INCREASES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 4, 9, 19, 49, 99, 999)
+_DECREASES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999)
+EFFECTS = (*(-d for d in reversed(_DECREASES)), 0.0, *_INCREASES)
+SHORT_AXIS_RATIO = 4.0  # a log axis whose ends have a smaller ratio has even steps
+DASHED: Any = (0, (4, 2))
 
 
 @dataclass(frozen=True)
@@ -40,15 +39,19 @@ class RatioScale:
     high: float
 
     @property
-    def air(self) -> float:
+    def padding(self) -> float:
         """How far from its ends the axis keeps lines that go on beyond it."""
         return 0.02 * (self.high - self.low)
 
-    def inside(self, position: float) -> bool:
+    def contains(self, position: float) -> bool:
         """Say whether a position lies on the axis."""
         return self.low <= position <= self.high
 
-    def inch(self, position: float, left: float, right: float) -> float:
+    def clip(self, position: float) -> float:
+        """Return the position on the axis that is nearest."""
+        return min(max(position, self.low), self.high)
+
+    def to_inches(self, position: float, left: float, right: float) -> float:
         """Return where a position lies on an axis that runs from `left` to `right` inches."""
         return left + (right - left) * (position - self.low) / (self.high - self.low)
 
@@ -58,24 +61,29 @@ def ratio_scale(
 ) -> RatioScale:
     """Return the axis for these intervals and points (ratios minus 1), which one wide interval cannot stretch.
 
-    It is clipped at 1.5 times the largest of the effects `decided`, at 5 margins (report.md section 5) or at 1.5 times
-    the median reach of the intervals, whichever is largest, and leaves room for the direction words beside zero.
+    It is clipped at the largest of: 1.5 times the largest effect in `decided`, 5 margins, 1.5 times the median reach of
+    the intervals. It leaves room for the direction words beside zero.
     """
-    reaches = sorted(max(abs(position(v)) for v in pair) for pair in intervals) or [0.0]
+    reaches = sorted(max(abs(log_ratio(v)) for v in pair) for pair in intervals) or [0.0]
     limit = max(
-        [1.5 * abs(position(e)) for e in decided] + [position(5 * margin), 1.5 * reaches[(len(reaches) - 1) // 2]]
+        [1.5 * abs(log_ratio(e)) for e in decided] + [log_ratio(5 * margin), 1.5 * reaches[(len(reaches) - 1) // 2]]
     )
-    bounds = [position(v) for pair in intervals for v in pair] + [position(p) for p in points]
-    low = max(-limit, min([*bounds, -1.6 * position(margin)]))
-    high = min(limit, max([*bounds, 1.6 * position(margin)]))
+    bounds = [log_ratio(v) for pair in intervals for v in pair] + [log_ratio(p) for p in points]
+    low = max(-limit, min([*bounds, -1.6 * log_ratio(margin)]))
+    high = min(limit, max([*bounds, 1.6 * log_ratio(margin)]))
     span = high - low
     low, high = low - 0.06 * span, high + 0.06 * span
     return RatioScale(min(low, -0.45 * high), max(high, -0.45 * low))
 
 
-def position(effect: float) -> float:
-    """Return where an effect (ratio minus 1) lies on a ratio axis; a ratio of zero or less lies far to the left."""
+def log_ratio(effect: float) -> float:
+    """Return the position of an effect (ratio minus 1) on a ratio axis; a ratio of 0 or less lies far to the left."""
     return math.log1p(max(effect, -0.9999))
+
+
+def log_ratio_text(position: float) -> str:
+    """Return a position of a ratio axis as signed percent with one decimal."""
+    return format_percent(math.expm1(position))
 
 
 def effect_label(effect: float) -> str:
@@ -84,63 +92,79 @@ def effect_label(effect: float) -> str:
     return "0" if effect == 0 else (MINUS if effect < 0 else "+") + number
 
 
-def fit(
-    candidates: Sequence[tuple[float, str]], place: Callable[[float], float], size: float, width: float
+def fitting_labels(
+    labels: Sequence[tuple[float, str]], to_inches: Callable[[float], float], size: float, width: float
 ) -> list[int]:
-    """Return which candidates (position, label), most important first, fit on `width` inches without touching."""
+    """Return which labels (position, text), most important first, fit on `width` inches without touching."""
     taken: list[tuple[float, float]] = []
-    kept: list[int] = []
-    for index, (at, label) in enumerate(candidates):
-        half, middle = text_width(label, size) / 2 + 0.035, place(at)
+    fitting: list[int] = []
+    for index, (position, label) in enumerate(labels):
+        half, middle = text_width(label, size) / 2 + 0.035, to_inches(position)
         free = all(middle + half <= left or middle - half >= right for left, right in taken)
         if free and middle - half >= -0.09 and middle + half <= width + 0.09:
             taken.append((middle - half, middle + half))
-            kept.append(index)
-    return sorted(kept)
+            fitting.append(index)
+    return sorted(fitting)
 
 
-def effect_ticks(scale: RatioScale, width_in: float, size: float, first: Sequence[float] = ()) -> list[float]:
-    """Return the effects at which a ratio axis of `width_in` has ticks: 0, `first`, then the widest spread ones."""
-    inside = [e for e in EFFECTS if scale.inside(position(e))]
-    by_size = sorted((e for e in inside if e), key=lambda e: (-abs(position(e)), e))
-    order = list(dict.fromkeys([0.0, *by_size[:2], *(e for e in first if scale.inside(position(e))), *by_size]))
-    inch = width_in / (scale.high - scale.low)
-    kept = fit([(position(e), effect_label(e)) for e in order], lambda at: (at - scale.low) * inch, size, width_in)
-    return sorted(order[i] for i in kept)
-
-
-def ratio_axis(
-    axes: Axes, scale: RatioScale, width_in: float, size: float, margin: float, vertical: bool = False
-) -> list[float]:
-    """Make one axis of `axes` a ratio axis and return the effects of its ticks (the y axis where `vertical`)."""
-    ticks = effect_ticks(scale, width_in, size, (-margin, margin))
-    axis, limits = (axes.yaxis, axes.set_ylim) if vertical else (axes.xaxis, axes.set_xlim)
-    limits(scale.low, scale.high)
-    set_ticks(axis, [position(t) for t in ticks], [effect_label(t) for t in ticks])
-    return ticks
-
-
-def ratio_ground(axes: Axes, margin: float, ticks: Sequence[float], top: float, bottom: float) -> None:
-    """Draw grid, margin band and zero line of a ratio axis between two heights."""
-    for tick in filter(None, ticks):
-        axes.plot([position(tick)] * 2, [top, bottom], color=palette.GRID, linewidth=0.8, zorder=-4)
-    low, high = position(-margin), position(margin)
-    axes.add_patch(Rectangle((low, top), high - low, bottom - top, facecolor=palette.BAND, linewidth=0, zorder=-3))
-    axes.plot([0, 0], [top, bottom], color=palette.INK, linewidth=1.1, zorder=-2, solid_capstyle="butt")
-
-
-def set_ticks(axis: Axis, places: Sequence[float], labels: Sequence[str]) -> None:
+def set_ticks(axis: Axis, positions: Sequence[float], labels: Sequence[str]) -> None:
     """Set exactly these ticks and labels and no minor ones."""
-    axis.set_major_locator(FixedLocator(list(places)))
+    axis.set_major_locator(FixedLocator(list(positions)))
     axis.set_major_formatter(FixedFormatter(list(labels)))
     axis.set_minor_locator(NullLocator())
 
 
+def set_fitting_ticks(axis: Axis, labels: Sequence[tuple[float, str]], width_in: float, size: float) -> None:
+    """Set those ticks (position, text), most important first, that fit on an axis of `width_in` with known limits."""
+    low, high = axis.get_view_interval()
+    fitting = fitting_labels(labels, lambda at: (at - low) * width_in / (high - low), size, width_in)
+    set_ticks(axis, [labels[i][0] for i in fitting], [labels[i][1] for i in fitting])
+
+
+def effect_ticks(scale: RatioScale, width_in: float, size: float, first: Sequence[float] = ()) -> list[float]:
+    """Return the effects at which a ratio axis of `width_in` has ticks: 0, `first`, then the widest spread ones."""
+    inside = [e for e in EFFECTS if scale.contains(log_ratio(e))]
+    by_size = sorted((e for e in inside if e), key=lambda e: (-abs(log_ratio(e)), e))
+    order = list(dict.fromkeys([0.0, *by_size[:2], *(e for e in first if scale.contains(log_ratio(e))), *by_size]))
+    labels = [(log_ratio(e), effect_label(e)) for e in order]
+    return sorted(order[i] for i in fitting_labels(labels, lambda p: scale.to_inches(p, 0, width_in), size, width_in))
+
+
+def set_effect_ticks(axis: Axis, effects: Sequence[float]) -> None:
+    """Set ticks at these effects of a ratio axis."""
+    set_ticks(axis, [log_ratio(e) for e in effects], [effect_label(e) for e in effects])
+
+
+def set_ratio_axis(
+    axes: Axes, scale: RatioScale, width_in: float, size: float, margin: float, vertical: bool = False
+) -> list[float]:
+    """Make one axis of `axes` a ratio axis and return the effects of its ticks (the y axis where `vertical`)."""
+    ticks = effect_ticks(scale, width_in, size, (-margin, margin))
+    axis, set_limits = (axes.yaxis, axes.set_ylim) if vertical else (axes.xaxis, axes.set_xlim)
+    set_limits(scale.low, scale.high)
+    set_effect_ticks(axis, ticks)
+    return ticks
+
+
+def draw_ratio_background(axes: Axes, margin: float, ticks: Sequence[float], top: float, bottom: float) -> None:
+    """Draw grid, margin band and zero line of a ratio axis between two heights."""
+    draw_ratio_grid(axes, ticks, top, bottom)
+    low, high = log_ratio(-margin), log_ratio(margin)
+    axes.add_patch(Rectangle((low, top), high - low, bottom - top, facecolor=palette.BAND, linewidth=0, zorder=-3))
+    axes.plot([0, 0], [top, bottom], color=palette.INK, linewidth=1.1, zorder=-2, solid_capstyle="butt")
+
+
+def draw_ratio_grid(axes: Axes, ticks: Sequence[float], top: float, bottom: float) -> None:
+    """Draw a thin line at every tick of a ratio axis but zero."""
+    for tick in filter(None, ticks):
+        axes.plot([log_ratio(tick)] * 2, [top, bottom], color=palette.GRID, linewidth=0.8, zorder=-4)
+
+
 def value_ticks(low: float, high: float, most: int = 6) -> list[float]:
     """Return round values for a log axis from low to high: even steps on a short axis, 1-2-5 on a long one."""
-    if high / low < SHORT:
-        ticks = MaxNLocator(nbins=most, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
-        return [float(t) for t in np.asarray(ticks) if low <= t <= high]
+    if high / low < SHORT_AXIS_RATIO:
+        values = MaxNLocator(nbins=most, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+        return [float(t) for t in np.asarray(values) if low <= t <= high]
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for digits in ((1, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
         ticks = [d * 10.0**e for e in decades for d in digits if low <= d * 10.0**e <= high]
@@ -150,86 +174,85 @@ def value_ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 @dataclass(frozen=True)
-class Unit:
-    """How an axis writes values of a metric: divided by `divisor`, with `words` in its title."""
+class AxisUnit:
+    """The unit in which an axis writes values of a metric: values are divided by `divisor`, the title has `name`."""
 
     divisor: float
-    words: str
+    name: str
 
 
-def unit_for(metric: Metric, largest: float) -> Unit:
+def axis_unit(metric: Metric, largest: float) -> AxisUnit:
     """Return the unit of an axis that goes up to `largest` (base units)."""
     choices = {
         "s": ((1e-3, 1e-6, "µs"), (1.0, 1e-3, "ms"), (math.inf, 1.0, "s")),
         "B": ((1024.0, 1.0, "B"), (1024.0**2, 1024.0, "KiB"), (math.inf, 1024.0**2, "MiB")),
         "B/s": ((125e3, 125.0, "kbit/s"), (125e6, 125e3, "Mbit/s"), (math.inf, 125e6, "Gbit/s")),
     }.get(metric.unit, ((1e4, 1.0, ""), (1e7, 1e3, "thousands"), (math.inf, 1e6, "millions")))
-    divisor, words = next((d, w) for below, d, w in choices if largest < below)
-    return Unit(divisor, words)
+    return next(AxisUnit(divisor, name) for below, divisor, name in choices if largest < below)
 
 
-def values_on_x(axes: Axes, limits: Interval, unit: Unit, width_in: float, size: float) -> None:
+def set_value_x_axis(axes: Axes, limits: Interval, unit: AxisUnit, width_in: float, size: float) -> None:
     """Make x a log axis of values (base units, > 0) written in `unit`, with labels that do not touch."""
     low, high = math.log(limits[0]), math.log(limits[1])
     axes.set_xlim(low, high)
     inch = width_in / (high - low)
     for most in range(9, 1, -1):
         ticks = value_ticks(limits[0] / unit.divisor, limits[1] / unit.divisor, most)
-        placed = [(math.log(t * unit.divisor), f"{t:,.6g}") for t in ticks]
-        kept = fit(placed, lambda at: (at - low) * inch, size, width_in)
-        if len(kept) > 1 and kept[-1] - kept[0] == len(kept) - 1:
+        labels = [(math.log(t * unit.divisor), f"{t:,.6g}") for t in ticks]
+        fitting = fitting_labels(labels, lambda at: (at - low) * inch, size, width_in)
+        if len(fitting) > 1 and fitting[-1] - fitting[0] == len(fitting) - 1:
             break  # no tick between two others had to be left out
-    set_ticks(axes.xaxis, [placed[i][0] for i in kept], [placed[i][1] for i in kept])
+    set_ticks(axes.xaxis, [labels[i][0] for i in fitting], [labels[i][1] for i in fitting])
 
 
-def values_on_y(axes: Axes, limits: Interval, unit: Unit, height_in: float) -> None:
+def set_value_y_axis(axes: Axes, limits: Interval, unit: AxisUnit, height_in: float) -> None:
     """Make y a log axis of values (base units, > 0) written in `unit`."""
     axes.set_ylim(math.log(limits[0]), math.log(limits[1]))
     ticks = value_ticks(limits[0] / unit.divisor, limits[1] / unit.divisor, max(3, round(height_in / 0.3)))
     set_ticks(axes.yaxis, [math.log(t * unit.divisor) for t in ticks], [f"{t:,.6g}" for t in ticks])
 
 
+def value_axis_title(metric: Metric, statistic: str, unit: AxisUnit, short: bool = False) -> str:
+    """Return an axis title: what is measured, in which unit, that the axis is log and does not start at zero."""
+    name = f", {unit.name}" if unit.name else ""
+    return f"{metric_label(metric, statistic)}{name} (log{'' if short else ' scale'}, does not start at 0)"
+
+
 def value_range(values: pd.Series, pad: float = 0.06) -> Interval:
-    """Return the range of a log axis for these values: positive and finite ones, with some air; 1..2 for none."""
-    good = values[np.isfinite(values) & (values > 0)]
-    if good.empty:
+    """Return the range of a log axis for the positive, finite values, with some padding; 1..2 for none."""
+    usable = values[np.isfinite(values) & (values > 0)]
+    if usable.empty:
         return 1.0, 2.0
-    low, high = math.log(good.min()), math.log(good.max())
-    air = max(pad * (high - low), 0.01)
-    return math.exp(low - air), math.exp(high + air)
+    low, high = math.log(usable.min()), math.log(usable.max())
+    padding = max(pad * (high - low), 0.01)
+    return math.exp(low - padding), math.exp(high + padding)
 
 
-def tint_blocks(axes: Axes, values: pd.DataFrame) -> None:
+def shade_blocks(axes: Axes, trials: pd.DataFrame) -> None:
     """Shade every second block behind a panel whose x axis counts slots."""
-    for number, (_, slots) in enumerate(values.groupby("block")["slot"]):
+    for number, (_, slots) in enumerate(trials.groupby("block")["slot"]):
         if number % 2:
             axes.axvspan(slots.min() - 0.5, slots.max() + 0.5, color=palette.BLOCK_TINT, linewidth=0, zorder=-3)
 
 
-def blocks_on_x(axes: Axes, values: pd.DataFrame, width_in: float, size: float) -> None:
+def slot_limits(trials: pd.DataFrame) -> Interval:
+    """Return the ends of an x axis that counts the slots of these trials."""
+    return float(trials["slot"].min() - 0.8), float(trials["slot"].max() + 0.8)
+
+
+def set_block_axis(axes: Axes, trials: pd.DataFrame, width_in: float, size: float) -> None:
     """Write the blocks' numbers below a panel whose x axis counts slots."""
-    low, high = values["slot"].min() - 0.8, values["slot"].max() + 0.8
+    low, high = slot_limits(trials)
     axes.set_xlim(low, high)
-    middles = values.groupby("block")["slot"].agg(lambda s: (s.min() + s.max()) / 2)
+    middles = trials.groupby("block")["slot"].agg(lambda s: (s.min() + s.max()) / 2)
     blocks = [(float(at), str(block)) for block, at in middles.items()]
     for step in (times * 10**power for power in range(9) for times in (1, 2, 5)):
-        placed = blocks[step - 1 :: step]
-        kept = fit(placed, lambda at: (at - low) * width_in / (high - low), size, width_in)
-        if kept and len(kept) > kept[-1] - kept[0]:  # none is left out between two others
+        labels = blocks[step - 1 :: step]
+        fitting = fitting_labels(labels, lambda at: (at - low) * width_in / (high - low), size, width_in)
+        if fitting and len(fitting) > fitting[-1] - fitting[0]:  # none is left out between two others
             break
-    set_ticks(axes.xaxis, [placed[i][0] for i in kept], [placed[i][1] for i in kept])
+    set_ticks(axes.xaxis, [labels[i][0] for i in fitting], [labels[i][1] for i in fitting])
     axes.tick_params(axis="x", length=0)
-
-
-def value_title(metric: Metric, statistic: str, unit: Unit, narrow: bool) -> str:
-    """Return an axis title: what is measured, in which unit, that the axis is log and does not start at zero."""
-    words = f", {unit.words}" if unit.words else ""
-    return f"{quantity(metric, statistic)}{words} (log{'' if narrow else ' scale'}, does not start at 0)"
-
-
-def percent_of(position_on_axis: float) -> str:
-    """Return a position of a ratio axis as signed percent with one decimal."""
-    return format_percent(math.expm1(position_on_axis))
 
 
 def draw_interval(
@@ -244,27 +267,23 @@ def draw_interval(
     check = row.kind in ("aa", "control")
     if comparison.ci95 is not None:
         widest = comparison.ci_family or comparison.ci95
-        _line(axes, scale, y, widest, style.edge, 1.3)
-        _line(axes, scale, y, comparison.ci95, style.edge, 2.0 if check else thick)
-        draw_heads(axes, scale, y, widest, style.edge)
+        for interval, width in ((widest, 1.3), (comparison.ci95, 2.0 if check else thick)):
+            left = max(log_ratio(interval[0]), scale.low + scale.padding)
+            right = min(log_ratio(interval[1]), scale.high - scale.padding)
+            if left < right:
+                axes.plot([left, right], [y, y], color=style.edge, linewidth=width, solid_capstyle="butt", zorder=3)
+        draw_arrow_heads(axes, scale, y, widest, style.edge)
     if comparison.ci90 and row.verdict and row.verdict.kind in ("equivalent", "small") and not check:
-        for bound in filter(scale.inside, map(position, comparison.ci90)):
+        for bound in filter(scale.contains, map(log_ratio, comparison.ci90)):
             axes.plot([bound] * 2, [y - tick, y + tick], color=style.edge, linewidth=1.4, solid_capstyle="butt")
-    if comparison.effect is not None and scale.inside(position(comparison.effect)):
-        axes.plot([position(comparison.effect)], [y], zorder=4, **mark_props(style, 7.4))
+    if comparison.effect is not None and scale.contains(log_ratio(comparison.effect)):
+        axes.plot([log_ratio(comparison.effect)], [y], zorder=4, **marker_props(style, 7.4))
 
 
-def _line(axes: Axes, scale: RatioScale, y: float, interval: Interval, colour: str, width_pt: float) -> None:
-    left = max(position(interval[0]), scale.low + scale.air)
-    right = min(position(interval[1]), scale.high - scale.air)
-    if left < right:
-        axes.plot([left, right], [y, y], color=colour, linewidth=width_pt, solid_capstyle="butt", zorder=3)
-
-
-def draw_heads(axes: Axes, scale: RatioScale, y: float, interval: Interval, colour: str) -> None:
+def draw_arrow_heads(axes: Axes, scale: RatioScale, y: float, interval: Interval, colour: str) -> None:
     """Draw an arrow head at each end of the axis that the interval crosses."""
     head: dict[str, Any] = {"markersize": 6.5, "color": colour, "markeredgewidth": 0, "zorder": 3}
-    if position(interval[0]) < scale.low:
-        axes.plot([scale.low + scale.air], [y], "<", **head)
-    if position(interval[1]) > scale.high:
-        axes.plot([scale.high - scale.air], [y], ">", **head)
+    if log_ratio(interval[0]) < scale.low:
+        axes.plot([scale.low + scale.padding], [y], "<", **head)
+    if log_ratio(interval[1]) > scale.high:
+        axes.plot([scale.high - scale.padding], [y], ">", **head)

@@ -1,20 +1,20 @@
-"""Text in figures: measured before it is placed, wrapped to a width, pushed apart, and only with letters that exist.
+"""The base class of figures, the sheet that they are drawn on, and the placing of text.
 
-What all figures share: the sheet in inches, text that is measured, names that can be drawn, bytes that repeat.
-
-A sheet counts inches from its top left corner, as one reads. Nothing here or in the figures touches pyplot: a figure
-is an object that its caller writes and forgets.
+A sheet has a fixed width and counts inches from its top left corner. Text is measured before it is placed, wrapped to
+a width, and written only in characters that the font has. No figure uses pyplot: a figure is an object that its
+caller writes and forgets.
 """
 
 from __future__ import annotations
 
 import functools
 import io
+from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any, Literal, ParamSpec
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import matplotlib as mpl
 import seaborn as sns
@@ -33,179 +33,72 @@ from loadbook.stats import text as sentences
 from loadbook.stats.results import Analysis, AnalysisRow
 
 FONT = "DejaVu Sans"
-LINE = 1.25
-
-
-@functools.cache
-def font(bold: bool, italic: bool = False) -> FontProperties:
-    """Return the figures' font without a size; copy it before setting one."""
-    return FontProperties(family=FONT, weight="bold" if bold else "normal", style="italic" if italic else "normal")
-
-
-@functools.lru_cache(8192)
-def text_width(text: str, size: float, bold: bool = False) -> float:
-    """Return the width of one line in inches; 2 % more than its outline, for renderers that hint."""
-    letters = font(bold).copy()
-    letters.set_size(size)
-    return float(text_to_path.get_text_width_height_descent(text, letters, ismath=False)[0]) / 72 * 1.02
-
-
-def widest(texts: Sequence[str], size: float, bold: bool = False) -> float:
-    """Return the width in inches of the widest line among `texts`; 0 for none."""
-    return max((text_width(line, size, bold) for text in texts for line in text.split("\n")), default=0.0)
-
-
-@functools.cache
-def _drawable(character: str) -> bool:
-    return character == "\n" or all(get_font(findfont(font(b))).get_char_index(ord(character)) for b in (False, True))
-
-
-def drawable(name: str, otherwise: str) -> str:
-    """Return `name` where the figures' font has all of its characters, else `otherwise`."""
-    name = " ".join(name.split())
-    return name if name and all(map(_drawable, name)) else "".join(c if _drawable(c) else "?" for c in otherwise)
-
-
-def wrap(text: str, width_in: float, size: float, bold: bool = False, lines: int = 2) -> str:
-    """Break `text` to at most `lines` lines of `width_in`, at spaces or signs where it can; the rest becomes `…`."""
-    if text_width(text, size, bold) <= width_in:
-        return text
-    done: list[str] = []
-    rest = text
-    while rest and len(done) < lines:
-        head = _head(rest, width_in, size, bold)
-        done.append(head.rstrip())
-        rest = rest[len(head) :].lstrip()
-    if rest:
-        last = done[-1]
-        while last and text_width(last + "…", size, bold) > width_in:
-            last = last[:-1]
-        done[-1] = last.rstrip() + "…"
-    return "\n".join(done)
-
-
-def shortened(name: str, width_in: float, size: float, bold: bool = False) -> str:
-    """Return `name` in one line of `width_in`, cut in its middle: names of one study often differ at their ends."""
-    if text_width(name, size, bold) <= width_in:
-        return name
-    kept = len(name) - 1
-    while kept > 2 and text_width(_cut(name, kept), size, bold) > width_in:
-        kept -= 1
-    return _cut(name, kept)
-
-
-def _cut(name: str, kept: int) -> str:
-    return f"{name[: kept - kept // 2].rstrip()}…{name[len(name) - kept // 2 :].lstrip()}"
-
-
-def _head(text: str, width_in: float, size: float, bold: bool) -> str:
-    """Return the longest start of `text` that fits, broken where a reader would break it if that is not too early."""
-    starts = range(1, len(text) + 1)
-    fits = max(1, bisect_right(starts, width_in, key=lambda n: text_width(text[:n].rstrip(), size, bold)))
-    if fits == len(text):
-        return text
-    early = 0.35 * fits
-    for signs in (" ", "_-,;/+:"):
-        breaks = [i + 1 for i in range(fits + 1) if text[i] in signs and i >= early and (i < fits or signs == " ")]
-        if breaks:
-            return text[: breaks[-1]]
-    return text[:fits]
-
-
-def pushed_apart(wanted: Sequence[float], sizes: Sequence[float], low: float, high: float) -> list[float]:
-    """Return positions in the order of `wanted`, as near to it as boxes of these sizes within low..high allow."""
-    order = sorted(range(len(wanted)), key=lambda i: wanted[i])
-    groups: list[tuple[list[int], float, float]] = []  # members, sum of (wanted - offset), size
-    for i in order:
-        members, total, size = [i], wanted[i] - sizes[i] / 2, sizes[i]
-        while groups and _start(groups[-1], low, high) + groups[-1][2] > _start((members, total, size), low, high):
-            before, sum_before, size_before = groups.pop()
-            total += sum_before - len(members) * size_before
-            members, size = before + members, size + size_before
-        groups.append((members, total, size))
-    places = [0.0] * len(wanted)
-    for group in groups:
-        edge = _start(group, low, high)
-        for i in group[0]:
-            places[i] = edge + sizes[i] / 2
-            edge += sizes[i]
-    return places
-
-
-def _start(group: tuple[list[int], float, float], low: float, high: float) -> float:
-    members, total, size = group
-    return max(low, min(total / len(members), high - size))
-
-
-def line_in(size: float, lines: int = 1) -> float:
-    """Return the height in inches of so many lines of letters of `size` points."""
-    return size * LINE * lines / 72
-
-
-def counted(number: int, one: str, many: str | None = None) -> str:
-    """Return "1 trial" or "12 trials"."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
-def listed(items: Sequence[str], most: int, noun: str) -> str:
-    """Return the items joined, or the first ones and how many more there are."""
-    if len(items) <= most:
-        return join_words(items)
-    return ", ".join(items[: most - 1]) + f" and {len(items) - most + 1} other {noun}"
-
-
-WIDE_IN, NARROW_IN = 8.75, 3.72
-WIDE_PT, NARROW_PT, SMALLEST_PT = 9.6, 8.6, 7.5
-_OWN_RC: dict[Any, Any] = {
+LINE_SPACING = 1.25
+WIDTH_IN = 8.75
+LETTER_PT, SMALLEST_PT = 9.6, 7.5
+_STYLE: dict[Any, Any] = {
     "font.family": FONT,
     "svg.fonttype": "path",
     "svg.hashsalt": "loadbook",
     "text.parse_math": False,
     "axes.unicode_minus": True,
 }
-P = ParamSpec("P")
 
 
-@contextmanager
-def house_style() -> Iterator[None]:
-    """Draw by seaborn's "ticks" style and ours alone, whatever style the notebook has set."""
-    rc: dict[Any, Any] = {k: v for k, v in mpl.rcParamsDefault.items() if not k.startswith(("backend", "interactive"))}
-    with mpl.rc_context(rc | dict(sns.axes_style("ticks")) | _OWN_RC):
-        yield
+@dataclass(frozen=True)
+class HoverArea:
+    """A part of the picture with the text that a browser shows when the pointer is over it; places in % of its size."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+    text: str
 
 
-def in_house_style(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Make a draw function independent of the style that the notebook has set."""
+class ReportFigure(ABC):
+    """A figure of a report: the picture, and the words beside it.
 
-    @functools.wraps(draw)
-    def drawn(*args: P.args, **kwargs: P.kwargs) -> Figure:
+    The constructor reads the data once; `draw` and the texts use what it read. A figure of a recorded run has a class
+    method `from_run`, which takes the run's tables and raises UsageError where there is nothing to draw.
+    """
+
+    @abstractmethod
+    def _draw(self) -> Sheet:
+        """Return the finished sheet; called in the house style."""
+
+    def draw(self) -> Figure:
+        """Return the picture as an object of matplotlib, in the house style whatever style the notebook has set."""
+        return self.draw_sheet().figure
+
+    def draw_sheet(self) -> Sheet:
+        """Return the picture with the areas that have a text of their own."""
         with house_style():
-            return draw(*args, **kwargs)
+            return self._draw()
 
-    return drawn
+    @property
+    @abstractmethod
+    def caption(self) -> str:
+        """The answer that the figure gives, in one sentence."""
 
+    @property
+    @abstractmethod
+    def help(self) -> str:
+        """How the figure is read."""
 
-def to_svg(figure: Figure) -> bytes:
-    """Return the figure as SVG with its letters as paths; the same bytes for the same figure, on every machine."""
-    out = io.BytesIO()
-    with house_style():
-        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
-    return out.getvalue()
-
-
-def names(analysis: Analysis) -> dict[str, str]:
-    """Return treatment -> the name that figures draw: its label, or its key where the font lacks a character."""
-    return {row.treatment: drawable(row.label, row.treatment) for row in analysis.rows}
+    @property
+    @abstractmethod
+    def alt_text(self) -> str:
+        """The caption and the figure's numbers, for readers who cannot see the picture."""
 
 
 class Sheet:
     """A figure of fixed width whose places are given in inches from its top left corner."""
 
-    def __init__(self, narrow: bool, height_in: float) -> None:
-        self.narrow = narrow
-        self.width, self.height = (NARROW_IN if narrow else WIDE_IN), height_in
-        self.size = size_pt(narrow)
+    def __init__(self, height_in: float) -> None:
+        self.width, self.height, self.size = WIDTH_IN, height_in, LETTER_PT
         self.figure = Figure(figsize=(self.width, height_in), dpi=100, facecolor=palette.BACKGROUND)
+        self.hover_areas: list[HoverArea] = []
 
     def text(
         self,
@@ -217,17 +110,16 @@ class Sheet:
         bold: bool = False,
         italic: bool = False,
         size: float | None = None,
-        at: Literal["left", "center", "right"] = "left",
+        align: Literal["left", "center", "right"] = "left",
         va: Literal["center", "top", "bottom", "baseline"] = "center",
         rotation: float = 0,
     ) -> Text:
         """Write `text` at (x, y) inches."""
-        letters = font(bold, italic).copy()
-        letters.set_size(max(size or self.size, SMALLEST_PT))
-        place = (x / self.width, 1 - y / self.height)
+        properties = font(bold, italic).copy()
+        properties.set_size(max(size or self.size, SMALLEST_PT))
         return self.figure.text(
-            *place, text, color=colour, fontproperties=letters, ha=at, va=va, rotation=rotation,
-            linespacing=1.15, rotation_mode="anchor",
+            x / self.width, 1 - y / self.height, text, color=colour, fontproperties=properties, ha=align, va=va,
+            rotation=rotation, linespacing=1.15, rotation_mode="anchor",
         )  # fmt: skip
 
     def rule(self, left: float, right: float, y: float, colour: str = palette.RULE, width_pt: float = 0.8) -> None:
@@ -247,11 +139,18 @@ class Sheet:
         patch.set(transform=self.figure.dpi_scale_trans, zorder=-5)
         self.figure.add_artist(patch)
 
-    def mark(self, x: float, y: float, style: palette.VerdictStyle, size_pt: float = 6.0) -> None:
-        """Draw one mark of a style, as a key beside its label."""
-        line = Line2D([x], [self.height - y], **mark_props(style, size_pt))
+    def marker(self, x: float, y: float, style: palette.VerdictStyle, size_pt: float = 6.0) -> None:
+        """Draw one marker of a style, as a key beside its label."""
+        line = Line2D([x], [self.height - y], **marker_props(style, size_pt))
         line.set_transform(self.figure.dpi_scale_trans)
         self.figure.add_artist(line)
+
+    def hover(self, left: float, top: float, right: float, bottom: float, text: str) -> None:
+        """Give the rectangle between these places a text that a browser shows on hover."""
+        across, down = 100 / self.width, 100 / self.height
+        self.hover_areas.append(
+            HoverArea(left * across, top * down, (right - left) * across, (bottom - top) * down, text)
+        )
 
     def panel(self, left: float, top: float, right: float, bottom: float) -> Axes:
         """Return axes over this rectangle with a bottom spine only; ticks have our letters and colours."""
@@ -263,25 +162,170 @@ class Sheet:
         axes.tick_params(labelsize=self.size, labelcolor=palette.SOFT, color=palette.RULE, length=3, width=0.8, pad=3)
         return axes
 
+    def rows_panel(self, left: float, top: float, right: float, bottom: float) -> Axes:
+        """Return axes whose y values are inches of the sheet, for figures with a row of text per treatment."""
+        axes = self.panel(left, top, right, bottom)
+        axes.set_ylim(bottom, top)
+        axes.set_yticks([])
+        return axes
 
-def size_pt(narrow: bool) -> float:
-    """Return the letter size of a rendering in points."""
-    return NARROW_PT if narrow else WIDE_PT
+
+@contextmanager
+def house_style() -> Iterator[None]:
+    """Draw by seaborn's "ticks" style and ours alone, whatever style the notebook has set."""
+    rc: dict[Any, Any] = {k: v for k, v in mpl.rcParamsDefault.items() if not k.startswith(("backend", "interactive"))}
+    with mpl.rc_context(rc | dict(sns.axes_style("ticks")) | _STYLE):
+        yield
 
 
-def marks(analysis: Analysis) -> dict[str, palette.VerdictStyle]:
-    """Return each treatment's look among others: its class's colour, and a marker that no other treatment has."""
-    given: dict[str, palette.VerdictStyle] = {}
+def to_svg(figure: Figure) -> bytes:
+    """Return the figure as SVG with its letters as paths; the same bytes for the same figure, on every machine."""
+    out = io.BytesIO()
+    with house_style():
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    return out.getvalue()
+
+
+@functools.cache
+def font(bold: bool, italic: bool = False) -> FontProperties:
+    """Return the figures' font without a size; copy it before setting one."""
+    return FontProperties(family=FONT, weight="bold" if bold else "normal", style="italic" if italic else "normal")
+
+
+@functools.lru_cache(8192)
+def text_width(text: str, size: float, bold: bool = False) -> float:
+    """Return the width of one line in inches; 2 % more than its outline, for renderers that hint."""
+    properties = font(bold).copy()
+    properties.set_size(size)
+    return float(text_to_path.get_text_width_height_descent(text, properties, ismath=False)[0]) / 72 * 1.02
+
+
+def max_text_width(texts: Sequence[str], size: float, bold: bool = False) -> float:
+    """Return the width in inches of the widest line among `texts`; 0 for none."""
+    return max((text_width(line, size, bold) for text in texts for line in text.split("\n")), default=0.0)
+
+
+def text_height(size: float, lines: int = 1) -> float:
+    """Return the height in inches of so many lines of letters of `size` points."""
+    return size * LINE_SPACING * lines / 72
+
+
+def line_count(text: str) -> int:
+    """Return the number of lines of a text; 0 for none."""
+    return text.count("\n") + 1 if text else 0
+
+
+@functools.cache
+def _has_glyph(character: str) -> bool:
+    return character == "\n" or all(get_font(findfont(font(b))).get_char_index(ord(character)) for b in (False, True))
+
+
+def drawable(name: str, fallback: str) -> str:
+    """Return `name` where the figures' font has all of its characters, else `fallback`."""
+    name = " ".join(name.split())
+    if name and all(map(_has_glyph, name)):
+        return name
+    return "".join(c if _has_glyph(c) else "?" for c in fallback)
+
+
+def wrap(text: str, width_in: float, size: float, bold: bool = False, lines: int = 2) -> str:
+    """Break `text` to at most `lines` lines of `width_in`, at spaces or signs where it can; the rest becomes `…`."""
+    if text_width(text, size, bold) <= width_in:
+        return text
+    wrapped: list[str] = []
+    rest = text
+    while rest and len(wrapped) < lines:
+        head = _first_line(rest, width_in, size, bold)
+        wrapped.append(head.rstrip())
+        rest = rest[len(head) :].lstrip()
+    if rest:
+        last = wrapped[-1]
+        while last and text_width(last + "…", size, bold) > width_in:
+            last = last[:-1]
+        wrapped[-1] = last.rstrip() + "…"
+    return "\n".join(wrapped)
+
+
+def _first_line(text: str, width_in: float, size: float, bold: bool) -> str:
+    """Return the longest start of `text` that fits, broken where a reader would break it if that is not too early."""
+    starts = range(1, len(text) + 1)
+    fits = max(1, bisect_right(starts, width_in, key=lambda n: text_width(text[:n].rstrip(), size, bold)))
+    if fits == len(text):
+        return text
+    too_early = 0.35 * fits
+    for signs in (" ", "_-,;/+:"):
+        breaks = [i + 1 for i in range(fits + 1) if text[i] in signs and i >= too_early and (i < fits or signs == " ")]
+        if breaks:
+            return text[: breaks[-1]]
+    return text[:fits]
+
+
+def shorten(name: str, width_in: float, size: float, bold: bool = False) -> str:
+    """Return `name` in one line of `width_in`, cut in its middle: names of one study often differ at their ends."""
+    if text_width(name, size, bold) <= width_in:
+        return name
+    for length in range(max(2, len(name) - 1), 1, -1):
+        cut = f"{name[: length - length // 2].rstrip()}…{name[len(name) - length // 2 :].lstrip()}"
+        if text_width(cut, size, bold) <= width_in:
+            return cut
+    return cut
+
+
+def avoid_overlap(wanted: Sequence[float], sizes: Sequence[float], low: float, high: float) -> list[float]:
+    """Return positions in the order of `wanted`, as near to it as boxes of these sizes within low..high allow."""
+    order = sorted(range(len(wanted)), key=lambda i: wanted[i])
+    groups: list[tuple[list[int], float, float]] = []  # members, sum of (wanted - offset), size
+    for i in order:
+        members, total, size = [i], wanted[i] - sizes[i] / 2, sizes[i]
+        while groups and _start(groups[-1], low, high) + groups[-1][2] > _start((members, total, size), low, high):
+            before, sum_before, size_before = groups.pop()
+            total += sum_before - len(members) * size_before
+            members, size = before + members, size + size_before
+        groups.append((members, total, size))
+    positions = [0.0] * len(wanted)
+    for group in groups:
+        edge = _start(group, low, high)
+        for i in group[0]:
+            positions[i] = edge + sizes[i] / 2
+            edge += sizes[i]
+    return positions
+
+
+def _start(group: tuple[list[int], float, float], low: float, high: float) -> float:
+    members, total, size = group
+    return max(low, min(total / len(members), high - size))
+
+
+def pluralize(number: int, singular: str, plural: str | None = None) -> str:
+    """Return "1 trial" or "12 trials"."""
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
+
+
+def join_first(items: Sequence[str], most: int, noun: str) -> str:
+    """Return the items joined, or the first ones and how many more there are."""
+    if len(items) <= most:
+        return join_words(items)
+    return ", ".join(items[: most - 1]) + f" and {len(items) - most + 1} other {noun}"
+
+
+def treatment_names(analysis: Analysis) -> dict[str, str]:
+    """Return treatment -> the name that figures draw: its label, or its key where the font lacks a character."""
+    return {row.treatment: drawable(row.label, row.treatment) for row in analysis.rows}
+
+
+def treatment_styles(analysis: Analysis) -> dict[str, palette.VerdictStyle]:
+    """Return treatment -> style: the colour of its verdict, and a marker that no other treatment has."""
+    styles: dict[str, palette.VerdictStyle] = {}
     spare = iter(palette.SPARE_MARKERS * (1 + len(analysis.rows) // len(palette.SPARE_MARKERS)))
     for row in analysis.rows:
         style = palette.row_style(row)
-        taken = any((s.marker, s.hollow) == (style.marker, style.hollow) for s in given.values())
-        given[row.treatment] = replace(style, marker=next(spare)) if taken or not style.marker else style
-    return given
+        taken = any((s.marker, s.hollow) == (style.marker, style.hollow) for s in styles.values())
+        styles[row.treatment] = replace(style, marker=next(spare)) if taken or not style.marker else style
+    return styles
 
 
 def rows_in_reading_order(analysis: Analysis) -> list[AnalysisRow]:
-    """Return the rows of figures that show the trials: the baseline, its duplicate, the treatments, the control."""
+    """Return the rows of figures that show trials: the baseline, its duplicate, the treatments, the control."""
     return [row for kind in ("baseline", "aa", "treatment", "control") for row in analysis.rows if row.kind == kind]
 
 
@@ -289,8 +333,8 @@ def rows_in_reading_order(analysis: Analysis) -> list[AnalysisRow]:
 _OPTICAL = {"^": 1.15, "v": 1.15, "<": 1.15, ">": 1.15, "P": 1.2, "p": 1.1, "*": 1.4, "s": 0.92, "D": 0.85, "d": 1.1}
 
 
-def mark_props(style: palette.VerdictStyle, size_pt: float) -> dict[str, Any]:
-    """Return Line2D properties of a mark: filled with a white rim, or hollow with an ink edge."""
+def marker_props(style: palette.VerdictStyle, size_pt: float) -> dict[str, Any]:
+    """Return Line2D properties of a marker: filled with a white rim, or hollow with an ink edge."""
     hollow = style.hollow
     return {
         "marker": style.marker,
@@ -302,7 +346,14 @@ def mark_props(style: palette.VerdictStyle, size_pt: float) -> dict[str, Any]:
     }
 
 
-QUANTITIES: Mapping[str, str] = {
+def cross_props(size_pt: float, width_pt: float) -> dict[str, Any]:
+    """Return Line2D properties of the cross of a trial that is not counted."""
+    return {
+        "marker": "x", "color": palette.INK, "linestyle": "none", "markersize": size_pt, "markeredgewidth": width_pt,
+    }  # fmt: skip
+
+
+_METRIC_LABELS: Mapping[str, str] = {
     "ok_per_s": "ok responses per second",
     "requests_per_s": "requests per second",
     "bytes_per_s": "bytes received per second",
@@ -316,21 +367,21 @@ QUANTITIES: Mapping[str, str] = {
 }
 
 
-def quantity(metric: Metric, statistic: str | None = None) -> str:
+def metric_label(metric: Metric, statistic: str | None = None) -> str:
     """Return a metric's name as axes write it, with the statistic where it is not the plain value."""
-    name = QUANTITIES.get(metric.name, metric.name.replace("_", " "))
+    name = _METRIC_LABELS.get(metric.name, metric.name.replace("_", " "))
     return name if statistic in (None, "value", "count") else f"{name} ({statistic})"
 
 
-def confidence(analysis: Analysis, one_sided: bool = False) -> str:
+def level_text(analysis: Analysis, one_sided: bool = False) -> str:
     """Return "95 %", the level of the intervals; of those that decide equivalence "90 %"."""
     return sentences.confidence_text(analysis.level, one_sided=one_sided)
 
 
 def blocks_text(analysis: Analysis) -> str:
-    """Return "12 blocks" or "11 to 12 blocks": what the analysis' comparisons rest on."""
+    """Return "12 blocks" or "11 to 12 blocks": how many the analysis' comparisons use."""
     counts = [r.verdict.comparison.blocks for r in analysis.rows if r.verdict and r.verdict.comparison.blocks]
     if not counts:
-        return counted(analysis.planned_blocks, "block") + " planned"
+        return pluralize(analysis.planned_blocks, "block") + " planned"
     low, high = min(counts), max(counts)
-    return counted(high, "block") if low == high else f"{low} to {high} blocks"
+    return pluralize(high, "block") if low == high else f"{low} to {high} blocks"

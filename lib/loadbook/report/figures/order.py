@@ -1,339 +1,305 @@
-"""The crosses of figure 2: trials that are not counted, each with its reason where there is room.
-
-Figure 2, the order plot.
-
-In five seconds: did the host drift or jump, and was every treatment spread over it?
-"""
+"""The order plot: whether the host drifted or jumped, and whether every treatment was spread over the whole run."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
+from loadbook.core.errors import UsageError
 from loadbook.core.metrics import get_metric
-from loadbook.core.units import format_percent
+from loadbook.core.units import format_percent, format_quantity
 from loadbook.report import palette
 from loadbook.report.figures import axes
 from loadbook.report.figures.base import (
-    NARROW_IN,
-    WIDE_IN,
+    LETTER_PT,
+    WIDTH_IN,
+    ReportFigure,
     Sheet,
-    counted,
+    avoid_overlap,
+    cross_props,
     drawable,
-    in_house_style,
-    line_in,
-    mark_props,
-    marks,
-    names,
-    pushed_apart,
-    quantity,
-    shortened,
-    size_pt,
+    line_count,
+    marker_props,
+    max_text_width,
+    metric_label,
+    pluralize,
+    text_height,
     text_width,
-    widest,
+    treatment_names,
+    treatment_styles,
     wrap,
 )
 from loadbook.stats.diagnostics import find_outliers
 from loadbook.stats.results import Analysis, Interval
+from loadbook.store.tables import RunData
 
-MOST_REASONS = 3
-NO_VALUE = 0.045  # height of the line of trials without a value, as a share of the panel
-
-
-@dataclass(frozen=True)
-class Frame:
-    """Where the upper panel lies, in inches."""
-
-    left: float
-    right: float
-    top: float
-    bottom: float
-
-
-def draw_excluded(
-    sheet: Sheet, panel: Axes, values: pd.DataFrame, reasons: Mapping[str, str], limits: Interval,
-    frame: Frame,
-) -> None:  # fmt: skip
-    """Draw a cross for each trial that is not counted (on the lowest line where it has no value), and say why."""
-    out = values[~values["valid"]]
-    if out.empty:
-        return
-    low, span = math.log(limits[0]), math.log(limits[1] / limits[0])
-    heights = np.log(out["value"].where(out["value"] > 0)).clip(low + NO_VALUE * span, low + 0.84 * span)
-    heights = heights.fillna(low + NO_VALUE * span)
-    panel.plot(out["slot"], heights, linestyle="none", marker="x", markersize=6, color=palette.INK, markeredgewidth=1.4)
-    size, width = sheet.size - 0.8, frame.right - frame.left
-    said = [
-        drawable(reasons.get(t) or s, s) for t, s in zip(out["trial"], out["status"].str.replace("_", " "), strict=True)
-    ]
-    texts = [wrap(f"{words}: not counted", 0.55 * width, size, lines=1) for words in said]
-    sizes = [text_width(text, size) + 0.14 for text in texts]
-    ys = [frame.bottom - (frame.bottom - frame.top) * (y - low) / span for y in heights]
-    if len(texts) > MOST_REASONS or sum(sizes) > width or sum(_is_lowest(y, frame) for y in ys) > 1:
-        why = f": {said[0]}" if len(set(said)) == 1 else ""
-        text = wrap(f"✕ {len(out)} of {counted(len(values), 'trial')} not counted{why}", width, size, lines=1)
-        sheet.text(frame.left + 0.08, frame.top + 0.1, text, size=size)
-        return
-    first, last = values["slot"].min() - 0.8, values["slot"].max() + 0.8
-    xs = [frame.left + width * (slot - first) / (last - first) for slot in out["slot"]]
-    places = pushed_apart(xs, sizes, frame.left, frame.right)
-    for text, need, at, x, y in zip(texts, sizes, places, xs, ys, strict=True):
-        _draw_reason(sheet, text, need, at, (x, y), frame)
-
-
-def _is_lowest(y: float, frame: Frame) -> bool:
-    return y > frame.bottom - (NO_VALUE + 0.02) * (frame.bottom - frame.top)
-
-
-def _draw_reason(sheet: Sheet, text: str, need: float, at: float, cross: tuple[float, float], frame: Frame) -> None:
-    """Write a reason beside a cross on the lowest line, else at the top with a line to its cross."""
-    (x, y), size = cross, sheet.size - 0.8
-    if _is_lowest(y, frame):
-        right = x + need < frame.right
-        sheet.text(
-            x + (0.08 if right else -0.08), y, text, size=size, colour=palette.SOFT, at="left" if right else "right"
-        )
-        return
-    sheet.text(at, frame.top + 0.1, text, size=size, colour=palette.SOFT, at="center")
-    if y - frame.top > 0.35:
-        sheet.line([at, x], [frame.top + 0.19, y - 0.08], palette.SOFT, 0.6)
-
-
-MOST_ARMS, LABEL_IN = 8, 1.85
+MOST_REASONS = 3  # of excluded trials; more are counted in one line
+NO_VALUE_SHARE = 0.045  # height of the line of trials without a value, as a share of the panel
+MOST_ARMS, NAME_IN = 8, 1.85
 UNSTEADY = 0.10  # range of the block medians from which on a reader should ask what disturbed the host
 RING_PT = 5.0
-LEFT_IN, TITLE_IN, GAP_IN, FOOT_IN = 0.62, 0.3, 0.34, 0.46
+LEFT_IN, TITLE_IN, GAP_IN, FOOT_IN, VALUES_IN, DRIFT_IN = 0.62, 0.3, 0.34, 0.46, 2.05, 0.75
+BOTTOM_IN = TITLE_IN + VALUES_IN  # of the upper panel
 OTHERS = palette.VerdictStyle(palette.OTHERS, palette.SOFT, "", "o")
 
 
-@in_house_style
-def draw(
-    analysis: Analysis, values: pd.DataFrame, reasons: Mapping[str, str] | None = None, narrow: bool = False
-) -> Figure:
-    """Draw every trial's value in order of execution, and below it the drift of the host.
+class OrderFigure(ReportFigure):
+    """Every trial's value in order of execution, and below it the drift of the host.
 
-    `values` is RunData.values of the analysis' metric, `reasons` maps excluded trials to a few words.
+    Parameters
+    ----------
+    analysis : the analysis of the metric.
+    values : `RunData.values` of that metric.
+    exclusion_reasons : trial that is not counted -> a few words.
     """
-    looks = _looks(analysis)
-    key = _key_rows(analysis, looks) if narrow else []
-    tall, low = (1.85, 0.9) if narrow else (2.05, 0.75)
-    top = TITLE_IN + line_in(size_pt(narrow), len(key)) + (0.06 if key else 0)
-    sheet = Sheet(narrow, top + tall + GAP_IN + low + FOOT_IN)
-    right = sheet.width - 0.06 if narrow else WIDE_IN - _label_width(analysis, looks) - 0.3
-    upper = sheet.panel(LEFT_IN, top, right, top + tall)
-    lower = sheet.panel(LEFT_IN, top + tall + GAP_IN, right, top + tall + GAP_IN + low)
-    limits = _draw_values(sheet, upper, analysis, values, looks, tall)
-    draw_excluded(sheet, upper, values, reasons or {}, limits, Frame(LEFT_IN, right, top, top + tall))
-    _draw_drift(lower, values)
-    for panel in (upper, lower):
-        axes.tint_blocks(panel, values)
-    axes.blocks_on_x(lower, values, right - LEFT_IN, sheet.size)
-    axes.blocks_on_x(upper, values, right - LEFT_IN, sheet.size)
-    upper.set_xticks([])
-    if narrow:
-        _draw_key(sheet, key)
-    else:
-        _draw_labels(sheet, analysis, values, looks, limits, (right, top, top + tall))
-    _titles(sheet, analysis, values, (LEFT_IN, right), (top + tall + GAP_IN, sheet.height))
-    return sheet.figure
 
+    def __init__(
+        self, analysis: Analysis, values: pd.DataFrame, exclusion_reasons: Mapping[str, str] | None = None
+    ) -> None:
+        self.analysis, self.values, self.exclusion_reasons = analysis, values, exclusion_reasons or {}
+        self.metric, self.names = get_metric(analysis.metric), treatment_names(analysis)
+        self.outliers = find_outliers(values)
+        self.excluded = values[~values["valid"]]
 
-def _looks(analysis: Analysis) -> dict[str, palette.VerdictStyle]:
-    """Return each treatment's look; beyond eight arms only baseline, A/A and the two largest effects keep theirs."""
-    looks = marks(analysis)
-    if len(analysis.rows) - 1 <= MOST_ARMS:
-        return looks
-    effects = {
-        r.treatment: abs(axes.position(r.verdict.comparison.effect))
-        for r in analysis.of_kind("treatment")
-        if r.verdict and r.verdict.kind != "invalid" and r.verdict.comparison.effect is not None
-    }
-    kept = {*sorted(effects, key=lambda t: -effects[t])[:2], *(r.treatment for r in analysis.of_kind("baseline", "aa"))}
-    return {t: look if t in kept else OTHERS for t, look in looks.items()}
+    @classmethod
+    def from_run(cls, run: RunData, analysis: Analysis, exclusion_reasons: Mapping[str, str] | None = None) -> Self:
+        """Return the figure of a run; UsageError where no trial has a positive value of the metric."""
+        values = run.values(analysis.metric, analysis.statistic)
+        if not (values["value"] > 0).any():
+            raise UsageError(f"no trial has a positive {analysis.metric}", "another metric: run.metrics")
+        return cls(analysis, values, exclusion_reasons)
 
+    @cached_property
+    def styles(self) -> dict[str, palette.VerdictStyle]:
+        """Treatment -> style; beyond eight arms only baseline, A/A and the two largest effects keep their own."""
+        styles = treatment_styles(self.analysis)
+        if len(self.analysis.rows) - 1 <= MOST_ARMS:
+            return styles
+        effects = {
+            r.treatment: abs(axes.log_ratio(r.verdict.comparison.effect))
+            for r in self.analysis.of_kind("treatment")
+            if r.verdict and r.verdict.kind != "invalid" and r.verdict.comparison.effect is not None
+        }
+        largest = sorted(effects, key=lambda t: -effects[t])[:2]
+        distinct = {*largest, *(r.treatment for r in self.analysis.of_kind("baseline", "aa"))}
+        return {t: style if t in distinct else OTHERS for t, style in styles.items()}
 
-def _shown(analysis: Analysis, looks: dict[str, palette.VerdictStyle]) -> list[tuple[str, palette.VerdictStyle]]:
-    """Return (name, look) of what the key lists; the others once, as a count."""
-    shown = [(name, looks[t]) for t, name in names(analysis).items() if looks[t] is not OTHERS]
-    others = len(looks) - len(shown)
-    return [*shown, (f"{others} others", OTHERS)] if others else shown
+    @cached_property
+    def key(self) -> list[tuple[str, str, palette.VerdictStyle]]:
+        """(treatment, name, style) of what stands beside the plot; the others once, as a count."""
+        key = [(t, name, self.styles[t]) for t, name in self.names.items() if self.styles[t] is not OTHERS]
+        others = len(self.styles) - len(key)
+        return [*key, ("", f"{others} others", OTHERS)] if others else key
 
+    @cached_property
+    def drift(self) -> tuple[pd.DataFrame, pd.Series]:
+        """The counted trials with `off` (log ratio to their own treatment's median), and each block's median of it."""
+        usable = self.values[self.values["valid"] & (self.values["value"] > 0)]
+        usual = usable.groupby("treatment")["value"].transform("median")
+        usable = usable.assign(off=np.log(usable["value"] / usual))
+        return usable, usable.groupby("block")["off"].median()
 
-def _label_width(analysis: Analysis, looks: dict[str, palette.VerdictStyle]) -> float:
-    size = size_pt(False) - 0.4
-    return widest([wrap(name, LABEL_IN, size) for name, _ in _shown(analysis, looks)], size)
-
-
-def _draw_values(
-    sheet: Sheet,
-    panel: Axes,
-    analysis: Analysis,
-    values: pd.DataFrame,
-    looks: dict[str, palette.VerdictStyle],
-    height: float,
-) -> tuple[float, float]:
-    counted_ones = values[values["valid"] & (values["value"] > 0)]
-    low, high = axes.value_range((values if counted_ones.empty else counted_ones)["value"], 0.07)
-    out = values[~values["valid"]]
-    if not out.empty:  # room for the reasons above, for trials without a value below
-        below = 0.12 if (~(out["value"] > 0)).any() else 0.0
-        low, high = low * (high / low) ** -below, high * (high / low) ** 0.14
-    unit = axes.unit_for(get_metric(analysis.metric), high)
-    axes.values_on_y(panel, (low, high), unit, height)
-    size = 5.0 if sheet.narrow else 6.0
-    others_first = sorted(looks.items(), key=lambda item: item[1] is not OTHERS)
-    for treatment, look in others_first:
-        own = counted_ones[counted_ones["treatment"] == treatment]
-        props = mark_props(look, 3.2 if look is OTHERS else size)
-        panel.plot(own["slot"], np.log(own["value"]), **props, zorder=2 if look is OTHERS else 3)
-    far = counted_ones[counted_ones["trial"].isin(list(find_outliers(values)))]
-    panel.plot(
-        far["slot"], np.log(far["value"]), linestyle="none", marker="o", markersize=size + RING_PT,
-        markerfacecolor="none", markeredgecolor=palette.INK, markeredgewidth=0.9, zorder=4,
-    )  # fmt: skip
-    return low, high
-
-
-def _drift(values: pd.DataFrame) -> tuple[pd.DataFrame, pd.Series]:
-    """Return the counted trials with `off` (log ratio to their own treatment's median) and each block's median."""
-    good = values[values["valid"] & (values["value"] > 0)]
-    own = good.groupby("treatment")["value"].transform("median")
-    good = good.assign(off=np.log(good["value"] / own))
-    return good, good.groupby("block")["off"].median()
-
-
-def _draw_drift(panel: Axes, values: pd.DataFrame) -> None:
-    good, by_block = _drift(values)
-    reach = [0.055, 1.2 * by_block.abs().max(), 1.1 * good["off"].abs().quantile(0.95)] if len(good) else [0.055]
-    limit = float(max(reach))
-    tick = max(e for e in axes.EFFECTS if axes.position(e) <= limit and -axes.position(-e) <= limit)
-    panel.set_ylim(-limit, limit)
-    places = [axes.position(t) for t in (-tick, 0.0, tick)]
-    axes.set_ticks(panel.yaxis, places, [axes.effect_label(t) for t in (-tick, 0.0, tick)])
-    panel.axhline(0, color=palette.RULE, linewidth=0.8, zorder=-1)
-    for marker, some in (("o", good["off"].abs() <= limit), ("^", good["off"] > limit), ("v", good["off"] < -limit)):
-        dots = good[some]
-        panel.plot(
-            dots["slot"], dots["off"].clip(-0.97 * limit, 0.97 * limit), linestyle="none", marker=marker,
-            markersize=2.6 if marker == "o" else 3.6, color=palette.OTHERS, markeredgewidth=0,
-        )  # fmt: skip
-    middles = good.groupby("block")["slot"].mean()
-    panel.plot(middles, by_block, color=palette.INK, linewidth=1.8, solid_joinstyle="round")
-
-
-def _draw_labels(
-    sheet: Sheet, analysis: Analysis, values: pd.DataFrame, looks: dict[str, palette.VerdictStyle],
-    limits: tuple[float, float], frame: tuple[float, float, float],
-) -> None:  # fmt: skip
-    """Write each treatment's name at the right, as near to its median as the other names allow."""
-    right, top, bottom = frame
-    size, low, high = sheet.size - 0.4, math.log(limits[0]), math.log(limits[1])
-    medians = values[values["value"] > 0].groupby("treatment")["value"].median()
-    by_name = {name: t for t, name in names(analysis).items()}
-    shown = _shown(analysis, looks)
-    texts = [wrap(name, LABEL_IN, size) for name, _ in shown]
-    wanted = []
-    for name, _ in shown:
-        median = medians.get(by_name.get(name, ""), math.nan)
-        at = bottom if not median > 0 else bottom - (bottom - top) * (math.log(median) - low) / (high - low)
-        wanted.append(min(max(at, top), bottom))
-    sizes = [line_in(size, text.count("\n") + 1) + 0.015 for text in texts]
-    room = max(0.0, sum(sizes) - (bottom - top))
-    places = pushed_apart(wanted, sizes, top - room / 2, bottom + room / 2)
-    for text, (_, look), y in zip(texts, shown, places, strict=True):
-        sheet.mark(right + 0.14, y, look, 3.2 if look is OTHERS else 6.0)
-        sheet.text(right + 0.26, y, text, size=size, colour=look.text)
-
-
-def _key_rows(
-    analysis: Analysis, looks: dict[str, palette.VerdictStyle]
-) -> list[list[tuple[float, str, palette.VerdictStyle]]]:
-    """Return the narrow sheet's key: rows of (x in inches, name, look)."""
-    size, rows, x = size_pt(True) - 0.4, [[]], 0.1  # type: ignore[var-annotated]
-    for name, look in _shown(analysis, looks):
-        text = shortened(name, 2.3, size)
-        needs = text_width(text, size) + 0.34
-        if x + needs > NARROW_IN and rows[-1]:
-            rows.append([])
-            x = 0.1
-        rows[-1].append((x, text, look))
-        x += needs
-    return rows
-
-
-def _draw_key(sheet: Sheet, rows: list[list[tuple[float, str, palette.VerdictStyle]]]) -> None:
-    for number, row in enumerate(rows):
-        y = TITLE_IN + line_in(sheet.size) * (number + 0.3)
-        for x, text, look in row:
-            sheet.mark(x, y, look, 3.2 if look is OTHERS else 5.0)
-            sheet.text(x + 0.1, y, text, size=sheet.size - 0.4, colour=look.text)
-
-
-def _titles(
-    sheet: Sheet, analysis: Analysis, values: pd.DataFrame, edges: tuple[float, float], drift: tuple[float, float]
-) -> None:
-    left, right = edges
-    metric = get_metric(analysis.metric)
-    unit = axes.unit_for(metric, float(values["value"].max()))
-    size = sheet.size - (0.6 if sheet.narrow else 0)
-    title = axes.value_title(metric, analysis.statistic, unit, sheet.narrow)
-    sheet.text(0.05 if sheet.narrow else left, 0.13, title, size=size, colour=palette.SOFT)
-    below = "drift: against own treatment’s median" if sheet.narrow else (
-        "drift: each trial against its own treatment’s median; line = block median"
-    )  # fmt: skip
-    sheet.text(left, drift[0] - 0.12, below, size=size, colour=palette.SOFT)
-    each = values.groupby("block").size().max()
-    order = f"block ({each} trials each, random order)" if sheet.narrow else (
-        f"block (order of execution; {each} trials in random order in each)"
-    )  # fmt: skip
-    sheet.text((left + right) / 2, sheet.height - 0.14, order, colour=palette.SOFT, at="center")
-
-
-def _spread(values: pd.DataFrame) -> float:
-    """Return the range of the block medians as a ratio minus 1."""
-    _, by_block = _drift(values)
-    return math.expm1(by_block.max() - by_block.min()) if len(by_block) > 1 else 0.0
-
-
-def answer(analysis: Analysis, values: pd.DataFrame, reasons: Mapping[str, str] | None = None) -> str:
-    """Return whether the order of the trials could explain the effects, and how far the blocks lie apart."""
-    if not values["valid"].any():
-        return f"None of the {counted(len(values), 'trial')} counts, so the order shows nothing."
-    per_block = values.groupby("block")["treatment"].nunique()
-    if len(per_block) < 2:
-        return "It could: with one block, order and treatment cannot be told apart."
-    spread = _spread(values)
-    drift = f"block medians lie up to {format_percent(spread, 1 if spread < UNSTEADY else 0, signed=False)} apart"
-    lacking = int((per_block < values["treatment"].nunique()).sum())
-    if lacking:
-        return (
-            f"Hardly: {drift}, and {lacking} of {len(per_block)} blocks lack a treatment; "
-            "each comparison uses only blocks that hold both of its sides."
+    def _draw(self) -> Sheet:
+        size = LETTER_PT - 0.4
+        names = [wrap(name, NAME_IN, size) for _, name, _ in self.key]
+        drift_top = BOTTOM_IN + GAP_IN
+        sheet = Sheet(drift_top + DRIFT_IN + FOOT_IN)
+        right = WIDTH_IN - max_text_width(names, size) - 0.3
+        upper = sheet.panel(LEFT_IN, TITLE_IN, right, BOTTOM_IN)
+        lower = sheet.panel(LEFT_IN, drift_top, right, drift_top + DRIFT_IN)
+        limits = self._draw_values(upper)
+        self._draw_excluded(sheet, upper, limits, right)
+        self._draw_drift(lower)
+        for panel in (upper, lower):
+            axes.shade_blocks(panel, self.values)
+            axes.set_block_axis(panel, self.values, right - LEFT_IN, sheet.size)
+        upper.set_xticks([])
+        self._write_names(sheet, names, limits, right)
+        unit = axes.axis_unit(self.metric, float(self.values["value"].max()))
+        title = axes.value_axis_title(self.metric, self.analysis.statistic, unit)
+        sheet.text(LEFT_IN, 0.13, title, colour=palette.SOFT)
+        title = "drift: each trial against its own treatment’s median; line = block median"
+        sheet.text(LEFT_IN, drift_top - 0.12, title, colour=palette.SOFT)
+        title = (
+            f"block (order of execution; {self.values.groupby('block').size().max()} trials in random order in each)"
         )
-    if spread >= UNSTEADY:
-        return f"No, as every block holds every treatment; but the host was not steady: {drift}."
-    return f"No: {drift}, but every block holds every treatment, so the drift cancels."
+        sheet.text((LEFT_IN + right) / 2, sheet.height - 0.14, title, colour=palette.SOFT, align="center")
+        self._add_hover_areas(sheet, limits, right)
+        return sheet
+
+    def _draw_values(self, panel: Axes) -> Interval:
+        """Draw the counted trials, rings around outliers, and return the limits of the axis."""
+        usable, _ = self.drift
+        low, high = axes.value_range((self.values if usable.empty else usable)["value"], 0.07)
+        if not self.excluded.empty:  # room for the reasons above, for trials without a value below
+            below = 0.12 if (~(self.excluded["value"] > 0)).any() else 0.0
+            low, high = low * (high / low) ** -below, high * (high / low) ** 0.14
+        axes.set_value_y_axis(panel, (low, high), axes.axis_unit(self.metric, high), VALUES_IN)
+        for treatment, style in sorted(self.styles.items(), key=lambda item: item[1] is not OTHERS):
+            own = usable[usable["treatment"] == treatment]
+            props = marker_props(style, _marker_pt(style))
+            panel.plot(own["slot"], np.log(own["value"]), **props, zorder=2 if style is OTHERS else 3)
+        far = usable[usable["trial"].isin(list(self.outliers))]
+        panel.plot(
+            far["slot"], np.log(far["value"]), linestyle="none", marker="o", markersize=6.0 + RING_PT,
+            markerfacecolor="none", markeredgecolor=palette.INK, markeredgewidth=0.9, zorder=4,
+        )  # fmt: skip
+        return low, high
+
+    def _draw_excluded(self, sheet: Sheet, panel: Axes, limits: Interval, right: float) -> None:
+        """Draw a cross for each trial that is not counted (on the lowest line where it has no value), and why."""
+        excluded = self.excluded
+        if excluded.empty:
+            return
+        low, span = math.log(limits[0]), math.log(limits[1] / limits[0])
+        lowest = low + NO_VALUE_SHARE * span
+        heights = np.log(excluded["value"].where(excluded["value"] > 0)).clip(lowest, low + 0.84 * span)
+        heights = heights.fillna(lowest)
+        panel.plot(excluded["slot"], heights, **cross_props(6, 1.4))
+        size, width = sheet.size - 0.8, right - LEFT_IN
+        statuses = excluded["status"].str.replace("_", " ")
+        reasons = [
+            drawable(self.exclusion_reasons.get(trial) or status, status)
+            for trial, status in zip(excluded["trial"], statuses, strict=True)
+        ]
+        first, last = axes.slot_limits(self.values)
+        crosses = [
+            _Cross(
+                LEFT_IN + width * (slot - first) / (last - first),
+                BOTTOM_IN - VALUES_IN * (height - low) / span,
+                wrap(f"{reason}: not counted", 0.55 * width, size, lines=1),
+            )
+            for slot, height, reason in zip(excluded["slot"], heights, reasons, strict=True)
+        ]
+        widths = [text_width(cross.text, size) + 0.14 for cross in crosses]
+        if len(crosses) > MOST_REASONS or sum(widths) > width or sum(cross.is_lowest for cross in crosses) > 1:
+            why = f": {reasons[0]}" if len(set(reasons)) == 1 else ""
+            text = f"✕ {len(excluded)} of {pluralize(len(self.values), 'trial')} not counted{why}"
+            sheet.text(LEFT_IN + 0.08, TITLE_IN + 0.1, wrap(text, width, size, lines=1), size=size)
+            return
+        middles = avoid_overlap([cross.x for cross in crosses], widths, LEFT_IN, right)
+        for cross, need, middle in zip(crosses, widths, middles, strict=True):
+            cross.write_reason(sheet, middle, fits_right=cross.x + need < right)
+
+    def _draw_drift(self, panel: Axes) -> None:
+        usable, by_block = self.drift
+        limit = 0.055
+        if len(usable):
+            limit = float(max(limit, 1.2 * by_block.abs().max(), 1.1 * usable["off"].abs().quantile(0.95)))
+        tick = max(e for e in axes.EFFECTS if axes.log_ratio(e) <= limit and -axes.log_ratio(-e) <= limit)
+        panel.set_ylim(-limit, limit)
+        axes.set_effect_ticks(panel.yaxis, (-tick, 0.0, tick))
+        panel.axhline(0, color=palette.RULE, linewidth=0.8, zorder=-1)
+        off = usable["off"]
+        for marker, chosen in (("o", off.abs() <= limit), ("^", off > limit), ("v", off < -limit)):
+            panel.plot(
+                usable.loc[chosen, "slot"], off[chosen].clip(-0.97 * limit, 0.97 * limit), linestyle="none",
+                marker=marker, markersize=2.6 if marker == "o" else 3.6, color=palette.OTHERS, markeredgewidth=0,
+            )  # fmt: skip
+        middles = usable.groupby("block")["slot"].mean()
+        panel.plot(middles, by_block, color=palette.INK, linewidth=1.8, solid_joinstyle="round")
+
+    def _write_names(self, sheet: Sheet, names: list[str], limits: Interval, right: float) -> None:
+        """Write each treatment's name at the right, as near to its median as the other names allow."""
+        size, low, high = sheet.size - 0.4, math.log(limits[0]), math.log(limits[1])
+        medians = self.values[self.values["value"] > 0].groupby("treatment")["value"].median()
+        wanted = []
+        for treatment, _, _ in self.key:
+            median = medians.get(treatment, math.nan)
+            y = BOTTOM_IN if not median > 0 else BOTTOM_IN - VALUES_IN * (math.log(median) - low) / (high - low)
+            wanted.append(min(max(y, TITLE_IN), BOTTOM_IN))
+        heights = [text_height(size, line_count(name)) + 0.015 for name in names]
+        lacking = max(0.0, sum(heights) - VALUES_IN)
+        places = avoid_overlap(wanted, heights, TITLE_IN - lacking / 2, BOTTOM_IN + lacking / 2)
+        for name, (_, _, style), y in zip(names, self.key, places, strict=True):
+            sheet.marker(right + 0.14, y, style, _marker_pt(style))
+            sheet.text(right + 0.26, y, name, size=size, colour=style.text)
+
+    def _add_hover_areas(self, sheet: Sheet, limits: Interval, right: float) -> None:
+        """Give each counted trial its number, treatment and value on hover."""
+        usable, (first, last) = self.drift[0], axes.slot_limits(self.values)
+        across = (right - LEFT_IN) / (last - first)
+        up = VALUES_IN / math.log(limits[1] / limits[0])
+        columns = (usable[c] for c in ("trial", "treatment", "slot", "value", "off"))
+        for trial, treatment, slot, value, off in zip(*columns, strict=True):
+            x, y = LEFT_IN + across * (slot - first), BOTTOM_IN - up * math.log(value / limits[0])
+            half = max(0.03, min(0.06, across / 2))
+            text = f"{trial}: {self.names.get(treatment, treatment)}, {format_quantity(value, self.metric.unit)}"
+            sheet.hover(x - half, y - 0.06, x + half, y + 0.06, f"{text} ({axes.log_ratio_text(off)})")
+
+    @property
+    def caption(self) -> str:
+        """Whether the order of the trials could explain the effects, and how far the blocks lie apart."""
+        if not self.values["valid"].any():
+            return f"None of the {pluralize(len(self.values), 'trial')} counts, so the order shows nothing."
+        per_block = self.values.groupby("block")["treatment"].nunique()
+        if len(per_block) < 2:
+            return "It could: with one block, order and treatment cannot be told apart."
+        by_block = self.drift[1]
+        spread = math.expm1(by_block.max() - by_block.min()) if len(by_block) > 1 else 0.0
+        drift = f"block medians lie up to {format_percent(spread, 1 if spread < UNSTEADY else 0, signed=False)} apart"
+        incomplete = int((per_block < self.values["treatment"].nunique()).sum())
+        if incomplete:
+            return (
+                f"Hardly: {drift}, and {incomplete} of {len(per_block)} blocks lack a treatment; "
+                "each comparison uses only blocks that hold both of its sides."
+            )
+        if spread >= UNSTEADY:
+            return f"No, as every block holds every treatment; but the host was not steady: {drift}."
+        return f"No: {drift}, but every block holds every treatment, so the drift cancels."
+
+    @property
+    def help(self) -> str:
+        """How the figure is read."""
+        text = "One mark is one trial; the vertical axis is logarithmic and does not start at zero."
+        if len(self.excluded):
+            text += f" ✕: {pluralize(len(self.excluded), 'trial')} not counted."
+        if self.outliers:
+            text += f" Ring: {pluralize(len(self.outliers), 'trial')} far from the others of its treatment, counted."
+        return text
+
+    @property
+    def alt_text(self) -> str:
+        """The caption with the number of trials, blocks and excluded trials."""
+        label = metric_label(self.metric, self.analysis.statistic)
+        return (
+            f"{label} of {len(self.values)} trials in order of execution, "
+            f"{pluralize(self.values['block'].nunique(), 'block')}, {len(self.excluded)} not counted, "
+            f"{len(self.outliers)} ringed as far from the others of its treatment. {self.caption}"
+        )
 
 
-def how(analysis: Analysis, values: pd.DataFrame, reasons: Mapping[str, str] | None = None) -> str:
-    """Return how the figure is read."""
-    text = "One mark is one trial; the vertical axis is logarithmic and does not start at zero."
-    out, far = int((~values["valid"]).sum()), len(find_outliers(values))
-    text += f" ✕: {counted(out, 'trial')} not counted." if out else ""
-    return text + (f" Ring: {counted(far, 'trial')} far from the others of its treatment, counted." if far else "")
+@dataclass(frozen=True)
+class _Cross:
+    """A trial that is not counted: where its cross lies in inches, and why."""
+
+    x: float
+    y: float
+    text: str
+
+    @property
+    def is_lowest(self) -> bool:
+        """Whether the cross is on the line of trials without a value."""
+        return self.y > BOTTOM_IN - (NO_VALUE_SHARE + 0.02) * VALUES_IN
+
+    def write_reason(self, sheet: Sheet, middle: float, *, fits_right: bool) -> None:
+        """Write the reason beside a cross on the lowest line, else at the top with a line to its cross."""
+        style: dict[str, Any] = {"size": sheet.size - 0.8, "colour": palette.SOFT}
+        if self.is_lowest:
+            x, align = (self.x + 0.08, "left") if fits_right else (self.x - 0.08, "right")
+            sheet.text(x, self.y, self.text, align=align, **style)  # type: ignore[arg-type]
+            return
+        sheet.text(middle, TITLE_IN + 0.1, self.text, align="center", **style)
+        if self.y - TITLE_IN > 0.35:
+            sheet.line([middle, self.x], [TITLE_IN + 0.19, self.y - 0.08], palette.SOFT, 0.6)
 
 
-def alt(analysis: Analysis, values: pd.DataFrame, reasons: Mapping[str, str] | None = None) -> str:
-    """Return the answer with the number of trials, blocks and excluded trials."""
-    out = int((~values["valid"]).sum())
-    return (
-        f"{quantity(get_metric(analysis.metric), analysis.statistic)} of {len(values)} trials in order of execution, "
-        f"{counted(values['block'].nunique(), 'block')}, {out} not counted, "
-        f"{len(find_outliers(values))} ringed as far from the others of its treatment. {answer(analysis, values)}"
-    )
+def _marker_pt(style: palette.VerdictStyle) -> float:
+    return 3.2 if style is OTHERS else 6.0

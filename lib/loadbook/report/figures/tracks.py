@@ -1,12 +1,12 @@
-"""What figure 7 shows: the resources of one block, on one clock, with the numbers that its titles and caption say.
+"""Host metrics laid out over time: the resources of several trials on one clock, and when each was full.
 
-Lines over time, one per trial: broken where samples are missing, and of many trials no more than can be seen.
+Lines over time are drawn one per trial: broken where samples are missing, and of many trials no more than can be seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,23 +16,24 @@ from matplotlib.axes import Axes
 
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP
-from loadbook.report.figures.axes import unit_for
+from loadbook.report.figures.axes import axis_unit
 from loadbook.report.figures.base import drawable
 from loadbook.stats.saturation import FULL_SHARE, finest_source_only
 
-ROLES = ("driver", "balancer", "lb", "proxy", "web", "backend", "db")
-SHOWN = ("cpu_busy", "memory_used", "net_tx", "sockets_tcp_tw")
-MOST_TRACKS = 8
-PLACES = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
+ROLE_ORDER = ("driver", "balancer", "lb", "proxy", "web", "backend", "db")
+DRAWN_METRICS = ("cpu_busy", "memory_used", "net_tx", "sockets_tcp_tw")
+MOST_TRACKS, MOST_CORES, MOST_PROCESSES = 8, 8, 6
+IDLE_PERCENT = 0.5  # of one CPU: processes that never used more are left out
+ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 LARGE_B = 8 * 1024**3  # memory from which on GiB are easier to read than MiB
 Hosts = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Trial:
-    """One trial of the block: its start and the opening of its measurement window in seconds since the block began."""
+class TrialSpan:
+    """One trial on the clock: its start, the opening of its measurement window and that window's length, in seconds."""
 
-    name: str
+    trial: str
     treatment: str
     valid: bool
     start: float
@@ -42,69 +43,84 @@ class Trial:
 
 @dataclass(frozen=True)
 class Track:
-    """One panel: samples (trial, t_s, value) in its unit, its capacity, and from where on it is full.
+    """One panel: samples (trial, t_s, value) in its unit, and its capacity.
 
-    `noun` names the resource in a sentence; `mean` are the samples of the mean of several cores.
+    `noun` names the resource in a sentence, `suffix` stands behind a number; `mean` are the samples of the mean of
+    several cores.
     """
 
     title: str
     noun: str
-    driver: bool
-    data: pd.DataFrame
+    is_driver: bool
+    samples: pd.DataFrame
     capacity: float | None = None
-    words: str = ""
+    suffix: str = ""
     mean: pd.DataFrame | None = None
 
     @property
-    def full(self) -> float | None:
+    def limit(self) -> float | None:
         """From which value on the resource is full; None where its capacity is not known."""
         return None if self.capacity is None else FULL_SHARE * self.capacity
 
+    @property
+    def full_samples(self) -> pd.DataFrame:
+        """The samples at which the resource was full; NaN elsewhere."""
+        return self.samples.assign(value=self.samples["value"].where(self.samples["value"] >= (self.limit or np.inf)))
+
 
 @dataclass(frozen=True)
-class Block:
-    """The trials and tracks of one block of a run."""
+class Timeline:
+    """The trials and tracks of one block, or of a whole run."""
 
-    number: int
-    trials: tuple[Trial, ...]
+    block: int
+    trials: tuple[TrialSpan, ...]
     tracks: tuple[Track, ...]
 
     @cached_property
     def end(self) -> float:
-        """Seconds from the block's first start to the end of its last sample or window."""
-        last = {t.name: t.opens for t in self.trials}
-        samples = [float((k.data["t_s"] + k.data["trial"].map(last).astype(float)).max()) for k in self.tracks]
-        return max([1.0, *(t.opens + t.window for t in self.trials), *(s for s in samples if np.isfinite(s))])
+        """Seconds from the first start to the end of the last sample or window."""
+        opens = {t.trial: t.opens for t in self.trials}
+        last = [float((k.samples["t_s"] + k.samples["trial"].map(opens).astype(float)).max()) for k in self.tracks]
+        return max([1.0, *(t.opens + t.window for t in self.trials), *(s for s in last if np.isfinite(s))])
 
     def measured(self, track: Track) -> pd.Series:
         """Return a track's values within the measurement windows of the trials that count."""
-        window = {t.name: t.window for t in self.trials if t.valid}
-        data = track.data[track.data["trial"].isin(list(window))]
-        return data.loc[(data["t_s"] >= 0) & (data["t_s"] <= data["trial"].map(window).astype(float)), "value"]
+        window = {t.trial: t.window for t in self.trials if t.valid}
+        samples = track.samples[track.samples["trial"].isin(list(window))]
+        ends = samples["trial"].map(window).astype(float)
+        return samples.loc[(samples["t_s"] >= 0) & (samples["t_s"] <= ends), "value"]
 
     def full_share(self, track: Track) -> float | None:
         """Return the share of the measured samples at which the resource was full; None where that is not known."""
         values = self.measured(track)
-        return None if track.full is None or values.empty else float((values >= track.full).mean())
+        return None if track.limit is None or values.empty else float((values >= track.limit).mean())
 
-    def number_of(self, track: Track) -> str:
-        """Return what a panel's title says: how often the resource was full, or how much was used at most."""
+    @cached_property
+    def full_shares(self) -> list[tuple[Track, float]]:
+        """The tracks whose capacity is known, each with the share of the measured time at which it was full."""
+        return [(track, share) for track in self.tracks if (share := self.full_share(track)) is not None]
+
+    def number_text(self, track: Track) -> str:
+        """Return what stands beside a panel's title: how often the resource was full, or how much was used at most."""
         values, share = self.measured(track), self.full_share(track)
         if values.empty:
             why = "" if any(t.valid for t in self.trials) else ": no trial counts"
-            return "not measured" + (why if len(track.data) else ": no monitor")
+            return "not measured" + (why if len(track.samples) else ": no monitor")
         highest = float(values.max())
         if share is None:
-            return f"at most {f'{highest:,.0f}' if highest >= 100 else f'{highest:.3g}'}{track.words}"
+            return f"at most {f'{highest:,.0f}' if highest >= 100 else f'{highest:.3g}'}{track.suffix}"
         if share:
-            return f"at or above {track.full:,.0f} in {max(1, round(100 * share))}{NBSP}% of the measured time"
+            return f"at or above {track.limit:,.0f} in {max(1, round(100 * share))}{NBSP}% of the measured time"
         if track.title.endswith("%"):
-            return f"never at {track.full:,.0f} (at most {highest:,.0f})"
-        return f"at most {100 * highest / (track.capacity or 1):.0f}{NBSP}% of {_plainly(track.capacity or 1)}"
+            return f"never at {track.limit:,.0f} (at most {highest:,.0f})"
+        capacity = track.capacity or 1
+        capacity_text = f"{capacity:,.0f}" if capacity >= 1000 else f"{capacity:.4g}"
+        return f"at most {100 * highest / capacity:.0f}{NBSP}% of {capacity_text}"
 
-
-def _plainly(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+    @property
+    def numbers_text(self) -> str:
+        """The number of every panel, for the alternative text."""
+        return "; ".join(f"{t.title.removesuffix(', %')}: {self.number_text(t)}" for t in self.tracks)
 
 
 def median_block(trials: pd.DataFrame) -> int:
@@ -113,150 +129,210 @@ def median_block(trials: pd.DataFrame) -> int:
     return blocks[(len(blocks) - 1) // 2] if blocks else 1
 
 
-def read_block(
-    traces: pd.DataFrame, trials: pd.DataFrame, hosts: Hosts, links: Mapping[str, float] | None,
-    windows: Mapping[str, float] | None, block: int | None, rates: Mapping[str, float] | None = None,
-) -> Block:  # fmt: skip
-    """Take one block (default: the one in the middle) out of a run's tables; see `traces.draw`."""
+def block_timeline(
+    traces: pd.DataFrame, trials: pd.DataFrame, hosts: Hosts, links: Mapping[str, float],
+    windows: Mapping[str, float], rates: Mapping[str, float], block: int | None = None,
+) -> Timeline:  # fmt: skip
+    """Return the resources of one block of a run; parameters as of `HostMetricsFigure`."""
     number = median_block(trials) if block is None else block
-    mine = trials[trials["block"] == number].sort_values("slot")
-    own = finest_source_only(traces[traces["trial"].isin(list(mine["trial"]))])
-    laid = tuple(lay_out(own, mine, windows or {}))
-    rate, tracks = _rate(laid, rates or {}), tracks_of(own, ordered(hosts), links or {})
-    return Block(number, laid, tuple([rate, *tracks] if rate and tracks else tracks))
+    chosen = trials[trials["block"] == number].sort_values("slot")
+    samples = finest_source_only(traces[traces["trial"].isin(list(chosen["trial"]))])
+    spans, tracks = _trial_spans(samples, chosen, windows), _resource_tracks(samples, numbered(hosts), links)
+    rate = _rate_track(spans, rates)
+    return Timeline(number, tuple(spans), tuple([rate, *tracks] if rate and tracks else tracks))
 
 
-def lay_out(own: pd.DataFrame, mine: pd.DataFrame, windows: Mapping[str, float]) -> list[Trial]:
+def cores_timeline(
+    traces: pd.DataFrame, trials: pd.DataFrame, hosts: Hosts, host: str, windows: Mapping[str, float],
+    block: int | None = None,
+) -> Timeline:  # fmt: skip
+    """Return the cores and processes of one host in one block of a run."""
+    number = median_block(trials) if block is None else block
+    chosen = trials[trials["block"] == number].sort_values("slot")
+    samples = finest_source_only(traces[traces["trial"].isin(list(chosen["trial"]))])
+    name = host_name(numbered(hosts)[host], host)
+    tracks = (*_core_tracks(samples, host, name, hosts[host].get("cpus")), *_process_tracks(samples, host, name))
+    return Timeline(number, tuple(_trial_spans(samples, chosen, windows)), tracks)
+
+
+def overlay_timeline(
+    traces: pd.DataFrame, trials: pd.DataFrame, hosts: Hosts, links: Mapping[str, float], windows: Mapping[str, float]
+) -> Timeline:
+    """Return all trials of a run over one another, on a clock whose 0 is the start of their measurement."""
+    samples = finest_source_only(traces)
+    spans = _trial_spans(samples, trials.sort_values("slot"), windows)
+    first = min(0.0, float(samples["t_s"].min())) if len(samples) else 0.0
+    aligned = tuple(replace(span, start=first, opens=-first) for span in spans)
+    return Timeline(0, aligned, tuple(_resource_tracks(samples, numbered(hosts), links)))
+
+
+def _trial_spans(samples: pd.DataFrame, trials: pd.DataFrame, windows: Mapping[str, float]) -> list[TrialSpan]:
     """Lay the trials on one clock; a trial's first sample is taken as its start (the table's `started`)."""
-    firsts, lasts = (own.groupby("trial")["t_s"].agg(f) for f in ("min", "max"))
-    begun, found, free = float(mine["started"].min()), [], 0.0
-    columns = (mine[c] for c in ("trial", "treatment", "valid", "started"))
-    for name, treatment, valid, started in zip(*columns, strict=True):
-        start = float(started) - begun if np.isfinite(started) else free
-        window = float(windows.get(name, max(0.0, float(lasts.get(name, 0.0)))))
-        opens = start - min(0.0, float(firsts.get(name, 0.0)))
-        found.append(Trial(str(name), str(treatment), bool(valid), start, opens, window))
-        free = opens + window
-    return found
+    firsts, lasts = (samples.groupby("trial")["t_s"].agg(f) for f in ("min", "max"))
+    begin, spans, previous_end = float(trials["started"].min()), [], 0.0
+    columns = (trials[c] for c in ("trial", "treatment", "valid", "started"))
+    for trial, treatment, valid, started in zip(*columns, strict=True):
+        start = float(started) - begin if np.isfinite(started) else previous_end
+        window = float(windows.get(trial, max(0.0, float(lasts.get(trial, 0.0)))))
+        opens = start - min(0.0, float(firsts.get(trial, 0.0)))
+        spans.append(TrialSpan(str(trial), str(treatment), bool(valid), start, opens, window))
+        previous_end = opens + window
+    return spans
 
 
-def tracks_of(own: pd.DataFrame, hosts: Hosts, links: Mapping[str, float]) -> list[Track]:
-    """Return the tracks in the order of a request: CPU from driver to server, then the servers' other resources."""
-    order = sorted(hosts, key=lambda h: _rank(hosts[h].get("roles", [])))
-    servers = [h for h in order if "driver" not in hosts[h].get("roles", [])]
-    tracks: list[Track | None] = [_cpu(own, h, hosts[h]) for h in order]
-    tracks += [_network(own, h, hosts[h], links.get(h)) for h in servers]
-    tracks += [f(own, h, hosts[h]) for f in (_memory, _sockets) for h in servers]
-    return [t for t in tracks if t is not None][:MOST_TRACKS]
-
-
-def _rate(laid: Sequence[Trial], rates: Mapping[str, float]) -> Track | None:
-    """Return each trial's rate of good answers as a line over its measurement window; its tool prints no other."""
-    known = [(t.name, at, rates[t.name]) for t in laid if t.name in rates for at in (0.0, t.window)]
-    if not known:
-        return None
-    data = pd.DataFrame(known, columns=["trial", "t_s", "value"])
-    unit = unit_for(get_metric("ok_per_s"), float(data["value"].max()))
-    title = ", ".join(filter(None, ["ok responses per second", unit.words]))
-    data["value"] /= unit.divisor
-    return Track(title, "the answered rate", False, data, words=" in a trial")
-
-
-def _rank(roles: Sequence[str]) -> int:
-    return min((ROLES.index(r) for r in roles if r in ROLES), default=len(ROLES))
-
-
-def ordered(hosts: Hosts) -> Hosts:
-    """Return the hosts, those that are called alike (several drivers) each with its place among them."""
-    called = {alias: who(host, alias) for alias, host in hosts.items()}
-    alike = {name: [a for a in hosts if called[a] == name] for name in called.values()}
+def numbered(hosts: Hosts) -> Hosts:
+    """Return the hosts, those of equal name (several drivers) each with its place among them."""
+    names = {alias: host_name(host, alias) for alias, host in hosts.items()}
+    groups = {name: [alias for alias in hosts if names[alias] == name] for name in names.values()}
     return {
-        alias: dict(host, place=group.index(alias)) if len(group := alike[called[alias]]) > 1 else host
+        alias: dict(host, place=group.index(alias)) if len(group := groups[names[alias]]) > 1 else host
         for alias, host in hosts.items()
     }
 
 
-def who(host: Mapping[str, Any], alias: str) -> str:
-    """Return what a host is called: by its roles, never by its address."""
+def host_name(host: Mapping[str, Any], alias: str) -> str:
+    """Return the name of a host: its roles, never its address."""
     name, place = "/".join(host.get("roles", [])) or alias, host.get("place")
-    number = "" if place is None else f"{place + 1}th " if place >= len(PLACES) else f"{PLACES[place]} "
+    number = "" if place is None else f"{place + 1}th " if place >= len(ORDINALS) else f"{ORDINALS[place]} "
     return drawable(number + name, alias)
 
 
-def samples_of(own: pd.DataFrame, host: str, metric: str) -> pd.DataFrame:
-    """Return a host's samples of one metric."""
-    return own[(own["host"] == host) & (own["metric"] == metric)]
+def _resource_tracks(samples: pd.DataFrame, hosts: Hosts, links: Mapping[str, float]) -> list[Track]:
+    """Return the tracks in the order of a request: CPU from driver to server, then the servers' other resources."""
+    order = sorted(hosts, key=lambda alias: _role_rank(hosts[alias].get("roles", [])))
+    servers = [alias for alias in order if "driver" not in hosts[alias].get("roles", [])]
+    tracks: list[Track | None] = [_cpu_track(samples, alias, hosts[alias]) for alias in order]
+    tracks += [_network_track(samples, alias, hosts[alias], links.get(alias)) for alias in servers]
+    tracks += [make(samples, alias, hosts[alias]) for make in (_memory_track, _socket_track) for alias in servers]
+    return [track for track in tracks if track is not None][:MOST_TRACKS]
+
+
+def _role_rank(roles: Sequence[str]) -> int:
+    return min((ROLE_ORDER.index(r) for r in roles if r in ROLE_ORDER), default=len(ROLE_ORDER))
+
+
+def _rate_track(spans: Sequence[TrialSpan], rates: Mapping[str, float]) -> Track | None:
+    """Return each trial's rate of ok responses as a line over its measurement window; its tool prints no other."""
+    rows = [(t.trial, at, rates[t.trial]) for t in spans if t.trial in rates for at in (0.0, t.window)]
+    if not rows:
+        return None
+    samples = pd.DataFrame(rows, columns=["trial", "t_s", "value"])
+    unit = axis_unit(get_metric("ok_per_s"), float(samples["value"].max()))
+    title = ", ".join(filter(None, ["ok responses per second", unit.name]))
+    samples["value"] /= unit.divisor
+    return Track(title, "the answered rate", False, samples, suffix=" in a trial")
+
+
+def _samples_of(samples: pd.DataFrame, host: str, metric: str) -> pd.DataFrame:
+    return samples[(samples["host"] == host) & (samples["metric"] == metric)]
+
+
+def _core_samples(samples: pd.DataFrame, host: str, allowed: Sequence[int] | None) -> tuple[pd.DataFrame, int]:
+    """Return the samples of the cores that a host may use, and how many cores those are."""
+    cores = _samples_of(samples, host, "cpu_busy")
+    items = {f"cpu{n}" for n in allowed} if allowed else set(cores["item"]) - {"all"}
+    return cores[cores["item"].isin(list(items))], len(items)
 
 
 def _summed(samples: pd.DataFrame, factor: float) -> pd.DataFrame:
     return samples.assign(value=samples["value"] * factor).groupby(["trial", "t_s"])["value"].sum().reset_index()
 
 
-def _cpu(own: pd.DataFrame, alias: str, host: Mapping[str, Any]) -> Track:
+def _cpu_track(samples: pd.DataFrame, alias: str, host: Mapping[str, Any]) -> Track:
     """Return the busiest of the cores that the host may use, and their mean; empty without a monitor."""
-    cores, name, allowed = samples_of(own, alias, "cpu_busy"), who(host, alias), host.get("cpus")
-    items = {f"cpu{n}" for n in allowed} if allowed else set(cores["item"]) - {"all"}
-    cores = cores[cores["item"].isin(list(items))]
+    cores, number = _core_samples(samples, alias, host.get("cpus"))
     by_time = cores.assign(value=100 * cores["value"]).groupby(["trial", "t_s"])["value"]
-    which = "busiest core" if len(items) > 1 else "core"
-    mean = by_time.mean().reset_index() if len(items) > 1 else None
-    driver = "driver" in host.get("roles", [])
-    return Track(f"{name}: {which}, %", f"the {name}’s {which}", driver, by_time.max().reset_index(), 100.0, "", mean)
+    core, name = "busiest core" if number > 1 else "core", host_name(host, alias)
+    mean = by_time.mean().reset_index() if number > 1 else None
+    is_driver = "driver" in host.get("roles", [])
+    return Track(f"{name}: {core}, %", f"the {name}’s {core}", is_driver, by_time.max().reset_index(), 100.0, "", mean)
 
 
-def _network(own: pd.DataFrame, alias: str, host: Mapping[str, Any], link: float | None) -> Track | None:
-    sent, name = samples_of(own, alias, "net_tx"), who(host, alias)
+def _network_track(samples: pd.DataFrame, alias: str, host: Mapping[str, Any], link: float | None) -> Track | None:
+    sent, name = _samples_of(samples, alias, "net_tx"), host_name(host, alias)
     if sent.empty:
         return None
-    capacity, words = (link * 8e-6, "") if link else (None, "; link rate not known")
-    return Track(f"{name}: network out, Mbit/s", f"the {name}’s network", False, _summed(sent, 8e-6), capacity, words)
+    capacity, suffix = (link * 8e-6, "") if link else (None, "; link rate not known")
+    return Track(f"{name}: network out, Mbit/s", f"the {name}’s network", False, _summed(sent, 8e-6), capacity, suffix)
 
 
-def _memory(own: pd.DataFrame, alias: str, host: Mapping[str, Any]) -> Track | None:
-    used, total, name = samples_of(own, alias, "memory_used"), samples_of(own, alias, "memory_total"), who(host, alias)
+def _memory_track(samples: pd.DataFrame, alias: str, host: Mapping[str, Any]) -> Track | None:
+    used, total = (_samples_of(samples, alias, metric) for metric in ("memory_used", "memory_total"))
     if used.empty:
         return None
-    installed = float(total["value"].max()) if len(total) else None
+    name, installed = host_name(host, alias), float(total["value"].max()) if len(total) else None
     divisor, unit = (1024**3, "GiB") if (installed or 0) >= LARGE_B else (1024**2, "MiB")
     capacity = installed / divisor if installed else None
     return Track(f"{name}: memory in use, {unit}", f"the {name}’s memory", False, _summed(used, 1 / divisor), capacity)
 
 
-def _sockets(own: pd.DataFrame, alias: str, host: Mapping[str, Any]) -> Track | None:
-    waiting, name = samples_of(own, alias, "sockets_tcp_tw"), who(host, alias)
+def _socket_track(samples: pd.DataFrame, alias: str, host: Mapping[str, Any]) -> Track | None:
+    waiting, name = _samples_of(samples, alias, "sockets_tcp_tw"), host_name(host, alias)
     if waiting.empty:
         return None
     return Track(f"{name}: sockets in TIME-WAIT", f"the {name}’s sockets", False, _summed(waiting, 1.0))
 
 
-GAPS = 2.5  # a hole longer than this many sampling intervals is a gap in the line
-THICK_PT = 1.0  # of a line of many: what is smaller is left out
+def _core_tracks(samples: pd.DataFrame, host: str, name: str, allowed: list[int] | None) -> Iterator[Track]:
+    cores, _ = _core_samples(samples, host, allowed)
+    busiest = cores.groupby("item")["value"].mean().sort_values(ascending=False)
+    for item in sorted(busiest.index[:MOST_CORES], key=lambda text: (len(text), text)):
+        core = f"core {item.removeprefix('cpu')}"
+        yield Track(f"{name}: {core}, %", core, False, _in_percent(cores[cores["item"] == item]), 100.0)
+
+
+def _process_tracks(samples: pd.DataFrame, host: str, name: str) -> Iterator[Track]:
+    """Yield the processes by label and, within a trial, by how much they used: ids are others in every trial."""
+    used = _samples_of(samples, host, "process_cpu")
+    means = used.groupby(["trial", "item"])["value"].mean().reset_index()
+    means["label"] = means["item"].str.replace(r":[^:]*$", "", regex=True)
+    means["rank"] = means.groupby(["trial", "label"])["value"].rank(method="first", ascending=False).astype(int)
+    ranked = used.merge(means[["trial", "item", "label", "rank"]], on=["trial", "item"])
+    processes = []
+    for (label, rank), own in ranked.groupby(["label", "rank"]):
+        series = _in_percent(own)
+        if len(series) and float(series["value"].max()) > IDLE_PERCENT:
+            processes.append((float(series["value"].mean()), str(label), int(str(rank)), series))
+    labels = [label for _, label, _, _ in processes]
+    for _, label, rank, series in sorted(processes, key=lambda one: -one[0])[:MOST_PROCESSES]:
+        process = f"{label}’s process {rank}" if labels.count(label) > 1 else f"process of {label}"
+        capacity = 100.0 if float(series["value"].max()) <= 105 else None  # several threads fill more than one CPU
+        title = f"{name}: {process}, %" + ("" if capacity else " of one CPU")
+        yield Track(title, process, False, series, capacity, f"{NBSP}% of one CPU")
+
+
+def _in_percent(samples: pd.DataFrame) -> pd.DataFrame:
+    return samples.assign(value=100 * samples["value"])[["trial", "t_s", "value"]].sort_values(["trial", "t_s"])
+
+
+GAP_INTERVALS = 2.5  # a pause longer than this many sampling intervals is a gap in the line
+SIMPLIFY_PT = 1.0  # of a line of many: smaller details are left out
 
 
 def draw_lines(
-    panel: Axes, data: pd.DataFrame, block: Block, colour: str, width: float, slices: int | None = None
+    panel: Axes, samples: pd.DataFrame, timeline: Timeline, colour: str, width: float, slices: int | None = None
 ) -> None:
     """Draw one line per trial, broken where samples are missing.
 
     With `slices` the lines are of many trials: each has only the extremes of so many slices of the time, and no detail
     smaller than a line is thick.
     """
-    opens = {t.name: t.opens for t in block.trials}
+    opens = {t.trial: t.opens for t in timeline.trials}
     xs: list[float] = []
     ys: list[float] = []
-    slice_s = block.end / slices if slices else 0.0
-    for trial, samples in data.sort_values("t_s", kind="stable").groupby("trial", sort=False):
-        times, values = samples["t_s"].to_numpy(float), samples["value"].to_numpy(float)
+    slice_s = timeline.end / slices if slices else 0.0
+    for trial, own in samples.sort_values("t_s", kind="stable").groupby("trial", sort=False):
+        times, values = own["t_s"].to_numpy(float), own["value"].to_numpy(float)
         steps = np.diff(times)
         usual = float(np.median(steps)) if len(steps) else 0.0
-        holes = np.flatnonzero(steps > GAPS * usual) + 1
-        for piece in np.split(np.arange(len(times)), holes):
-            shown = piece[extremes(times[piece], values[piece], slice_s)] if slices else piece
-            xs += [*times[shown] + opens[str(trial)], np.nan]
-            ys += [*values[shown], np.nan]
+        gaps = np.flatnonzero(steps > GAP_INTERVALS * usual) + 1
+        for piece in np.split(np.arange(len(times)), gaps):
+            drawn = piece[extremes(times[piece], values[piece], slice_s)] if slices else piece
+            xs += [*times[drawn] + opens[str(trial)], np.nan]
+            ys += [*values[drawn], np.nan]
     (line,) = panel.plot(xs, ys, color=colour, linewidth=width, solid_joinstyle="round", zorder=2)
     if slices:
-        line.get_path().simplify_threshold = THICK_PT
+        line.get_path().simplify_threshold = SIMPLIFY_PT
 
 
 def extremes(times: np.ndarray, values: np.ndarray, slice_s: float) -> np.ndarray:
@@ -264,6 +340,6 @@ def extremes(times: np.ndarray, values: np.ndarray, slice_s: float) -> np.ndarra
     number = times // slice_s
     starts = np.flatnonzero(np.diff(number, prepend=-np.inf))
     ends = np.append(starts[1:], len(times))[: len(starts)] - 1
-    # what is not a number is neither, unless a slice has nothing else
+    # NaN is neither, unless a slice has nothing else
     low, high = (np.lexsort((np.where(np.isnan(values), none, values), number)) for none in (np.inf, -np.inf))
     return np.unique(np.concatenate([low[starts], high[ends]]))

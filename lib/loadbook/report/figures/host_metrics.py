@@ -1,0 +1,401 @@
+"""Host metrics over time: of one block, of the cores of one host, and of all trials over one another.
+
+They show which resource was full, whether it was the driver's, and whether a trial is unlike the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from loadbook.core.errors import UsageError, unknown_name_error
+from loadbook.core.units import MINUS, NBSP, join_words
+from loadbook.report import palette
+from loadbook.report.figures import axes, tracks
+from loadbook.report.figures.base import (
+    LETTER_PT,
+    WIDTH_IN,
+    ReportFigure,
+    Sheet,
+    avoid_overlap,
+    drawable,
+    line_count,
+    max_text_width,
+    pluralize,
+    shorten,
+    text_height,
+    text_width,
+    wrap,
+)
+from loadbook.report.figures.tracks import Hosts, Timeline, Track, draw_lines, host_name, numbered
+from loadbook.stats.saturation import hosts_with_traces, link_capacities
+from loadbook.store.tables import RunData
+
+LEFT_IN, RIGHT_IN, PANEL_IN, STEP_IN, HEAD_IN, FOOT_IN, GAP_IN = 0.62, 0.1, 0.62, 1.0, 0.3, 0.52, 0.3
+PANEL_WIDTH_IN = WIDTH_IN - RIGHT_IN - LEFT_IN
+FULL_TIME_SHARE = 0.05  # share of the measured time from which on a resource counts as having been full
+TIME_STEPS = (0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
+LINES_SLICES, FEWEST_SLICES = 3000, 20  # of the lines of a panel together, and of one: many lines cover each other
+UNLIKE_SHARE = 0.1  # of the capacity: a trial whose mean lies further from the others' median is unlike them
+NAME_PT = LETTER_PT - 1.0
+
+
+def values_by_trial(run: RunData, metric: str) -> dict[str, float]:
+    """Return trial -> value of a metric where there is one."""
+    values = run.values(metric).set_index("trial")["value"].dropna()
+    return {str(trial): float(value) for trial, value in values.items()}
+
+
+def monitored_hosts(run: RunData) -> Hosts:
+    """Return the hosts of a run as run.json has them, and those that only its traces have."""
+    if run.traces.empty:
+        raise UsageError("no monitor recorded anything of this run", "files can be added: loadbook traces")
+    return hosts_with_traces(run.traces, run.run_record.hosts)
+
+
+def _labels(run: RunData) -> dict[str, str]:
+    return {name: run.study.label(name) for name in run.study.treatments}
+
+
+class HostMetricsFigure(ReportFigure):
+    """Small multiples over the time of one block, each resource from 0 to its capacity.
+
+    Parameters
+    ----------
+    traces, trials : the run's tables.
+    hosts : run.json's "hosts": roles and the CPUs (None: all) of each.
+    labels : treatment -> name.
+    links : host -> capacity of its network in B/s, where it is known.
+    windows : trial -> seconds of its measurement window (the metric "duration"); default: to the trace's last sample.
+    rates : trial -> ok responses per second, drawn first where they are known.
+    block : default: the block in the middle of the run.
+    """
+
+    def __init__(
+        self, traces: pd.DataFrame, trials: pd.DataFrame, hosts: Hosts, labels: Mapping[str, str],
+        links: Mapping[str, float] | None = None, windows: Mapping[str, float] | None = None,
+        rates: Mapping[str, float] | None = None, block: int | None = None,
+    ) -> None:  # fmt: skip
+        self.labels = labels
+        self.timeline = tracks.block_timeline(traces, trials, hosts, links or {}, windows or {}, rates or {}, block)
+        self.blocks = int(trials["block"].nunique())
+        unmonitored = sorted(set(hosts) - set(traces["host"]))
+        self.unmonitored = [host_name(numbered(hosts)[alias], alias) for alias in unmonitored]
+
+    @classmethod
+    def from_run(cls, run: RunData, block: int | None = None) -> Self:
+        """Return the figure of one block of a run; default: the block in the middle."""
+        hosts = monitored_hosts(run)
+        blocks = sorted({int(b) for b in run.trials["block"]})
+        if block is not None and block not in blocks:
+            raise unknown_name_error("block", block, map(str, blocks))
+        windows, rates = (values_by_trial(run, metric) for metric in ("duration", "ok_per_s"))
+        return cls(run.traces, run.trials, hosts, _labels(run), link_capacities(hosts), windows, rates, block)
+
+    @staticmethod
+    def has_data(traces: pd.DataFrame) -> bool:
+        """Say whether any monitor recorded something that the figure draws."""
+        return bool(traces["metric"].isin(tracks.DRAWN_METRICS).any())
+
+    def _draw(self) -> Sheet:
+        timeline, names = self.timeline, self._names()
+        number = len(timeline.tracks)
+        lines = max((line_count(name) for name in names), default=1)
+        upright = max_text_width(names, NAME_PT, True) > _name_width(len(names)) + 0.2
+        head = 0.38 + (max_text_width(names, NAME_PT, True) if upright else text_height(NAME_PT, lines))
+        sheet = Sheet(head + max(1, number) * STEP_IN - GAP_IN + FOOT_IN)
+        if not number:
+            sheet.text(0.1, 0.2, "no monitor recorded anything in this block", colour=palette.SOFT)
+        for k, track in enumerate(timeline.tracks):
+            panel = track_panel(sheet, head + k * STEP_IN)
+            self._draw_track(panel, track)
+            write_track_title(sheet, track, timeline, head + k * STEP_IN)
+            set_time_axis(panel, timeline.end, sheet.size, labelled=k == number - 1)
+        if number:
+            self._write_names(sheet, names, head, upright)
+        title = f"{time_unit(timeline.end)[1]} since the start of block {timeline.block}; shaded = measured"
+        write_time_title(sheet, title + ", white = warm-up and reset")
+        return sheet
+
+    def _draw_track(self, panel: Axes, track: Track) -> None:
+        set_track_limits(panel, track)
+        for span in self.timeline.trials:
+            tint = palette.WINDOW_TINT if span.valid else palette.DOUBT_BOX
+            panel.axvspan(span.opens, span.opens + span.window, color=tint, linewidth=0, zorder=-3)
+            panel.axvline(span.start, color=palette.GRID, linewidth=0.8, zorder=-2)
+        if track.mean is not None:
+            draw_lines(panel, track.mean, self.timeline, palette.OTHERS, 0.8)
+        draw_lines(panel, track.samples, self.timeline, palette.INK, 1.0)
+        if track.limit is not None:
+            panel.axhline(track.limit, color=palette.DOUBT, linewidth=1.1, linestyle=axes.DASHED, zorder=0)
+            draw_lines(panel, track.full_samples, self.timeline, palette.DOUBT, 2.6)
+
+    def _names(self) -> list[str]:
+        """Return each trial's treatment as it stands above its window: in up to three lines, or in one upright line."""
+        spans = self.timeline.trials
+        names = [drawable(self.labels.get(span.treatment, span.treatment), span.treatment) for span in spans]
+        width = _name_width(len(names))
+        wrapped = [wrap(name, width, NAME_PT, True, lines=3) for name in names]
+        if width < 0.55 or any("…" in name for name in wrapped):
+            wrapped = [shorten(name, 1.5, NAME_PT, True) for name in names]
+        return [name + ("" if span.valid else " ✕") for name, span in zip(wrapped, spans, strict=True)]
+
+    def _write_names(self, sheet: Sheet, names: list[str], head: float, upright: bool) -> None:
+        """Write each trial's treatment once, above its measurement window."""
+        spans, inch, y = self.timeline.trials, PANEL_WIDTH_IN / self.timeline.end, head - 0.26
+        wanted = [LEFT_IN + inch * (span.opens + span.window / 2) for span in spans]
+        sizes = [NAME_PT * 1.15 / 72 if upright else max_text_width([name], NAME_PT, True) + 0.06 for name in names]
+        places = avoid_overlap(wanted, sizes, LEFT_IN, sheet.width - 0.03)
+        for name, x, span in zip(names, places, spans, strict=True):
+            colour, bold = (palette.INK, False) if span.valid else (palette.DOUBT_TEXT, True)
+            if upright:
+                x += NAME_PT / 72 / 2.6
+                sheet.text(x, y, name, size=NAME_PT, colour=colour, bold=bold, va="baseline", rotation=90)
+            else:
+                sheet.text(x, y, name, size=NAME_PT, colour=colour, bold=bold, align="center", va="bottom")
+
+    @property
+    def caption(self) -> str:
+        """Which resource was full during the measured time, and whether it was the driver's."""
+        shares = self.timeline.full_shares
+        if not any(span.valid for span in self.timeline.trials):
+            return f"Not known: no trial of block {self.timeline.block} counts."
+        if not shares:
+            return "Not known: no monitor recorded a resource whose capacity is known in this block."
+        driver_shares = [share for track, share in shares if track.is_driver]
+        driver = "the driver was not watched"
+        if any(share > FULL_TIME_SHARE for share in driver_shares):
+            driver = "so the tool, not only the server, may have set the numbers"
+        elif driver_shares:
+            moments = max(driver_shares)
+            driver = "the driver had room"
+            driver += f" except in {max(1, round(100 * moments))}{NBSP}% of the time" if moments else ""
+        full = _full_resources(shares)
+        return f"At its limit: {full}; {driver}." if full else f"Nothing that was watched was full; {driver}."
+
+    @property
+    def help(self) -> str:
+        """How the figure is read, and which hosts had no monitor."""
+        parts = [
+            f"Block {self.timeline.block} of {self.blocks}, all hosts on one clock;",
+            "each axis starts at 0 and ends at the capacity where it is known.",
+            "Amber: at or above the limit. A gap in a line: no sample was taken.",
+        ]
+        if any(track.mean is not None for track in self.timeline.tracks):
+            parts.append("Grey line: mean of the cores.")
+        if self.unmonitored:
+            parts.append(f"No monitor on: {join_words(self.unmonitored)}.")
+        return " ".join(parts)
+
+    @property
+    def alt_text(self) -> str:
+        """The caption and the number of every panel."""
+        return f"Resource traces of one block. {self.caption} {self.timeline.numbers_text}."
+
+
+class CoresFigure(HostMetricsFigure):
+    """A panel per core and process of one host over one block, each from 0 to one whole CPU.
+
+    Parameters as of `HostMetricsFigure`; `host` is the alias of the host.
+    """
+
+    def __init__(
+        self, traces: pd.DataFrame, trials: pd.DataFrame, hosts: Hosts, labels: Mapping[str, str], host: str,
+        windows: Mapping[str, float] | None = None, block: int | None = None,
+    ) -> None:  # fmt: skip
+        self.labels, self.cpus = labels, hosts[host].get("cpus")
+        self.timeline = tracks.cores_timeline(traces, trials, hosts, host, windows or {}, block)
+        self.host = host_name(numbered(hosts)[host], host)
+
+    @classmethod
+    def from_run(cls, run: RunData, block: int | None = None, host: str = "") -> Self:
+        """Return the figure of one host in one block of a run; default: the first server, the block in the middle."""
+        hosts = monitored_hosts(run)
+        monitored = cls.hosts_with_cores(run.traces, hosts)
+        if host not in monitored and (host or not monitored):
+            raise unknown_name_error("host whose cores were watched", host, monitored, plural="hosts")
+        servers = [alias for alias in monitored if "driver" not in hosts[alias].get("roles", [])]
+        chosen = host or [*servers, *monitored][0]
+        return cls(run.traces, run.trials, hosts, _labels(run), chosen, values_by_trial(run, "duration"), block)
+
+    @staticmethod
+    def hosts_with_cores(traces: pd.DataFrame, hosts: Hosts) -> list[str]:
+        """Return the hosts of which single cores or processes were recorded."""
+        single = (traces["metric"] == "cpu_busy") & (traces["item"] != "all")
+        monitored = set(traces.loc[single | (traces["metric"] == "process_cpu"), "host"])
+        return [alias for alias in hosts if alias in monitored]
+
+    @property
+    def caption(self) -> str:
+        """Which cores and processes of the host were full."""
+        shares = self.timeline.full_shares
+        if full := _full_resources(shares):
+            return f"On the {self.host}, full: {full}."
+        return f"On the {self.host} no core and no process was full." if shares else f"On the {self.host}: not known."
+
+    @property
+    def help(self) -> str:
+        """How the figure is read, and what it leaves out."""
+        text = f"Block {self.timeline.block}; 100{NBSP}% is one whole CPU; amber: at or above 90{NBSP}%."
+        if self.cpus:
+            text += f" Only the CPUs that the host is given: {join_words([str(n) for n in self.cpus])}."
+        return f"{text} Processes by how much they used, those that hardly ran left out."
+
+    @property
+    def alt_text(self) -> str:
+        """The caption and the number of every panel."""
+        return f"Cores and processes of one host. {self.caption} {self.timeline.numbers_text}."
+
+
+class TrialOverlayFigure(ReportFigure):
+    """A panel per resource with a line for every trial, by the time since its measurement began.
+
+    Parameters as of `HostMetricsFigure`.
+    """
+
+    def __init__(
+        self, traces: pd.DataFrame, trials: pd.DataFrame, hosts: Hosts, links: Mapping[str, float] | None = None,
+        windows: Mapping[str, float] | None = None,
+    ) -> None:  # fmt: skip
+        self.timeline = tracks.overlay_timeline(traces, trials, hosts, links or {}, windows or {})
+
+    @classmethod
+    def from_run(cls, run: RunData, treatment: str = "") -> Self:
+        """Return the figure of all trials of a run, or of one treatment."""
+        hosts, trials = monitored_hosts(run), run.trials
+        if treatment:
+            trials = trials[trials["treatment"] == treatment]
+            if trials.empty:
+                raise unknown_name_error("treatment", treatment, run.plan["treatments"])
+        traces = run.traces[run.traces["trial"].isin(list(trials["trial"]))]
+        return cls(traces, trials, hosts, link_capacities(hosts), values_by_trial(run, "duration"))
+
+    @cached_property
+    def unlike_trials(self) -> dict[str, set[str]]:
+        """Title of a track -> the trials whose mean is far from that of their treatment's others."""
+        return {track.title: self._unlike(track) for track in self.timeline.tracks}
+
+    def _unlike(self, track: Track) -> set[str]:
+        if track.capacity is None:
+            return set()
+        windows = {span.trial: span.window for span in self.timeline.trials}
+        ends = track.samples["trial"].map(windows).astype(float)
+        measured = track.samples[(track.samples["t_s"] >= 0) & (track.samples["t_s"] <= ends)]
+        means = measured.groupby("trial")["value"].mean()
+        treatments = pd.Series({s.trial: s.treatment for s in self.timeline.trials}).reindex(means.index)
+        usual = means.groupby(treatments).transform("median")
+        return {str(name) for name in means.index[(means - usual).abs() > UNLIKE_SHARE * track.capacity]}
+
+    def _draw(self) -> Sheet:
+        timeline = self.timeline
+        number, slices = len(timeline.tracks), max(FEWEST_SLICES, LINES_SLICES // len(timeline.trials))
+        sheet = Sheet(HEAD_IN + max(1, number) * STEP_IN - GAP_IN + FOOT_IN)
+        for k, track in enumerate(timeline.tracks):
+            panel = track_panel(sheet, HEAD_IN + k * STEP_IN)
+            self._draw_track(panel, track, slices)
+            write_track_title(sheet, track, timeline, HEAD_IN + k * STEP_IN)
+            zero = timeline.trials[0].opens
+            set_time_axis(panel, timeline.end, sheet.size, labelled=k == number - 1, zero=zero)
+        write_time_title(sheet, f"{time_unit(timeline.end)[1]} since the measurement began; shaded = measured")
+        return sheet
+
+    def _draw_track(self, panel: Axes, track: Track, slices: int) -> None:
+        set_track_limits(panel, track)
+        longest = max(self.timeline.trials, key=lambda span: span.window)
+        panel.axvspan(longest.opens, longest.opens + longest.window, color=palette.WINDOW_TINT, linewidth=0, zorder=-3)
+        draw_lines(panel, track.samples, self.timeline, palette.OTHERS, 0.7, slices)
+        if track.limit is not None:
+            panel.axhline(track.limit, color=palette.DOUBT, linewidth=1.1, linestyle=axes.DASHED, zorder=0)
+            draw_lines(panel, track.full_samples, self.timeline, palette.DOUBT, 1.2, slices)
+        unlike = track.samples[track.samples["trial"].isin(self.unlike_trials[track.title])]
+        draw_lines(panel, unlike, self.timeline, palette.INK, 1.3, slices)
+
+    @property
+    def caption(self) -> str:
+        """How many trials are unlike the others of their treatment."""
+        unlike = len(set().union(*self.unlike_trials.values()))
+        trials = pluralize(len(self.timeline.trials), "trial")
+        if not unlike:
+            return f"No trial of {trials} is unlike the others of its treatment."
+        return f"{unlike} of {trials} {'is' if unlike == 1 else 'are'} unlike the others of their treatment."
+
+    @property
+    def help(self) -> str:
+        """How the figure is read."""
+        return (
+            "Grey: one line per trial; amber: at or above the limit; ink: its mean lies more than "
+            f"10{NBSP}% of the capacity from the median of its treatment’s trials."
+        )
+
+    @property
+    def alt_text(self) -> str:
+        """The caption and the number of every panel."""
+        return f"Resource traces of all trials. {self.caption} {self.timeline.numbers_text}."
+
+
+def _full_resources(shares: list[tuple[Track, float]]) -> str:
+    full = [(track, share) for track, share in shares if share > FULL_TIME_SHARE]
+    return join_words([f"{track.noun} ({round(100 * share)}{NBSP}% of the measured time)" for track, share in full])
+
+
+def _name_width(trials: int) -> float:
+    return PANEL_WIDTH_IN / max(1, trials) - 0.08
+
+
+def track_panel(sheet: Sheet, top: float) -> Axes:
+    """Return the axes of one resource, which begin at `top` inches."""
+    return sheet.panel(LEFT_IN, top, sheet.width - RIGHT_IN, top + PANEL_IN)
+
+
+def set_track_limits(panel: Axes, track: Track) -> None:
+    """Let a panel's axis begin at 0 and end at the track's capacity, or at the largest sample where that is more."""
+    highest = float(track.samples["value"].max()) if len(track.samples) else 0.0
+    limit = max(track.capacity or 0.0, highest) or 1.0
+    panel.set_ylim(0, 1.06 * limit)
+    set_value_ticks(panel, [0.0, limit / 2, limit] if track.capacity else round_ticks(limit))
+
+
+def set_value_ticks(panel: Axes, ticks: Sequence[float]) -> None:
+    """Write these values beside a panel."""
+    axes.set_ticks(panel.yaxis, ticks, [f"{t:,.0f}" if t >= 1000 else f"{t:,.3g}" for t in ticks])
+
+
+def round_ticks(limit: float) -> list[float]:
+    """Return 0 and the largest round value up to `limit`."""
+    step = 10 ** np.floor(np.log10(limit))
+    return [0.0, float(next(m * step for m in (8, 6, 5, 4, 3, 2, 1, 0.5) if m * step <= limit))]
+
+
+def write_track_title(sheet: Sheet, track: Track, timeline: Timeline, top: float) -> None:
+    """Write a panel's title above it, and how full the resource was."""
+    size = sheet.size - 0.4
+    sheet.text(LEFT_IN, top - 0.12, track.title, size=size)
+    x = LEFT_IN + text_width(track.title, size) + 0.12
+    number = wrap(timeline.number_text(track), sheet.width - x - 0.04, size - 0.4, lines=1)
+    colour = palette.DOUBT_TEXT if timeline.full_share(track) else palette.SOFT
+    sheet.text(x, top - 0.12, number, size=size - 0.4, colour=colour)
+
+
+def write_time_title(sheet: Sheet, title: str) -> None:
+    """Write the title of the time axis at the foot of the sheet."""
+    sheet.text(sheet.width / 2, sheet.height - 0.13, title, colour=palette.SOFT, align="center", size=sheet.size - 0.4)
+
+
+def time_unit(end: float) -> tuple[float, str]:
+    """Return the seconds of the unit that an axis of this length counts in, and its name."""
+    return (1.0, "seconds") if end < 180 else (60.0, "minutes")
+
+
+def set_time_axis(panel: Axes, end: float, size: float, *, labelled: bool, zero: float = 0.0) -> None:
+    """Let a panel's time run from 0 to `end` in seconds, with ticks that count from `zero` where it is labelled."""
+    divisor = time_unit(end)[0]
+    panel.set_xlim(0, end)
+    step = next((s for s in TIME_STEPS if end / divisor / s <= 8), end / divisor)
+    whole = np.arange(-(zero / divisor // step), (end - zero) / divisor / step + 1e-9)
+    labels = [(float(n * step * divisor + zero), f"{n * step + 0.0:g}".replace("-", MINUS)) for n in whole]
+    axes.set_fitting_ticks(panel.xaxis, labels if labelled else [], PANEL_WIDTH_IN, size)
