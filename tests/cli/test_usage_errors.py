@@ -99,7 +99,7 @@ def test_trust_of_a_changed_key_without_a_terminal_advises_replace(typed, tmp_pa
 def test_lab_down_during_a_run_warns(typed, monkeypatch):
     owner = SimpleNamespace(description="me@here (process 7), run 20260101-000000 of aa, for 3 s")
     lab = SimpleNamespace(owners=lambda: [owner], down=lambda: [])
-    monkeypatch.setattr("loadbook.cli.hosts._lab", lambda: lab)
+    monkeypatch.setattr("loadbook.cli.hosts._load_lab", lambda: lab)
     code, _, err = typed("lab", "down")
     assert code == 0
     assert err == f"warning: the lab is in use by {owner.description}; its trial ends here\n"

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from factorial_runs import factorial_study
-from loadbook.cli.run import _summary
+from loadbook.cli.run import _plan_lines
 from loadbook.execution.power import comparison_count, forecast_power, power_lines
 from loadbook.store.paths import Layout
 from loadbook.study.plan import make_plan
@@ -28,7 +28,7 @@ def test_power_of_a_main_effect_uses_every_trial(tmp_path) -> None:
 
 
 def test_plan_of_a_fraction_lists_aliased_effects() -> None:
-    said = _summary(make_plan(factorial_study("abcd", 12, fraction="half")))
+    said = _plan_lines(make_plan(factorial_study("abcd", 12, fraction="half")))
     assert said[-4].startswith("design      8 of 16 combinations are run, a fraction of resolution IV")
     assert said[-3:] == [
         "            a x b cannot be told apart from c x d.",

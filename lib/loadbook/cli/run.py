@@ -1,7 +1,4 @@
-"""`loadbook run STUDY --dry-run`: every command that would run, in order, each line with its host first.
-
-`loadbook plan` and `run`: from a study file to a run.
-"""
+"""`loadbook plan`, `run`, and `run --dry-run`, which prints every command in order, each line with its host first."""
 
 from __future__ import annotations
 
@@ -26,90 +23,11 @@ from loadbook.study.plan import Plan, make_plan
 if TYPE_CHECKING:
     from loadbook.execution.dry_run import DryRunPart
     from loadbook.hosts.dry import DryRunHost, DryRunStep
-    from loadbook.study.workload import Workload
 
-WORDS = {"put": "put", "fetch": "fetch", "remove": "rm -rf", "http": "GET", "stop": "end job"}
+STEP_VERBS = {"put": "put", "fetch": "fetch", "remove": "rm -rf", "http": "GET", "stop": "end job"}
 
-
-def print_dry_run(
-    layout: Layout, study: str, hosts: Path | None, subset: str | None, blocks: int | None, verbose: bool
-) -> None:
-    """Print what a run would do; exit code 3 when hosts lack something that a treatment needs."""
-    from loadbook.execution.dry_run import dry_run
-    from loadbook.execution.studies import load_study
-
-    plan = make_plan(load_study(layout, study), subset, blocks)
-    path = hosts or layout.lab / "hosts.toml"
-    if hosts is None and not path.is_file():
-        raise UsageError("the lab has no hosts yet", "loadbook lab up, or --hosts FILE")
-    recorded, parts = dry_run(layout, plan, path)
-    on_hosts = recorded.hosts if recorded else {}
-    width = max(map(len, on_hosts), default=0)
-    for line in [*_head(plan, path, read_hosts(path), on_hosts), *(x for p in parts for x in _part(p, width, verbose))]:
-        echo(line)
-    lacking = [part for part in parts if part.missing]
-    if lacking:
-        echo(f"{len(lacking)} of {len(plan.treatments)} treatments cannot be done on these hosts", err=True)
-        if hosts is None:
-            echo("  next: without --dry-run the lab gets the hosts that it lacks", err=True)
-        sys.exit(3)
-
-
-def _head(plan: Plan, path: Path, inventory: HostsFile, hosts: dict[str, DryRunHost]) -> Iterator[str]:
-    count, shape = len(plan.trials), f"{plan.blocks} blocks of {len(plan.treatments)}"
-    yield f"{plan.study.name} on {path}: what a run would do; nothing was touched"
-    yield f"trials   {count}: {shape}, in random order within each; about {format_duration(plan.hours * 3600)}"
-    for alias, host in hosts.items():
-        roles = ", ".join(inventory.hosts[alias].roles)
-        yield f"host     {alias}: {host.destination}, under load at {host.address}; {roles}"
-    yield "names    RUN is the run's id, t0001-a1 trial and attempt, 000000000000 a random word, LEADER a process id"
-
-
-def _part(part: DryRunPart, width: int, verbose: bool) -> Iterator[str]:
-    each = f": {part.trials} trial{'s' if part.trials != 1 else ''}, each" if part.trials else ""
-    yield f"\n== {part.title}{each}"
-    for said in part.missing:
-        yield f"   cannot be done here: {said}"
-    for title, steps in part.phases:
-        yield f"-- {title}"
-        for step in steps:
-            yield from _step(step, width, verbose)
-
-
-def _step(step: DryRunStep, width: int, verbose: bool) -> Iterator[str]:
-    """Yield the line of a step; with `verbose` what it puts or runs as a script, in full, below."""
-    note = f"   # {step.note}" if step.note else ""
-    yield f"{step.alias:{width}}  {_said(step)}{note}"
-    whole = [step.data] if step.action == "put" else [word.encode() for word in step.args if "\n" in word]
-    for text in whole if verbose else ():
-        yield from (f"{step.alias:{width}}  | {line}" for line in text.decode(errors="replace").splitlines())
-
-
-def _said(step: DryRunStep) -> str:
-    words = [_short(word) for word in step.args]
-    if step.action == "job":
-        return f"job {words[0]}: {' '.join(words[1:])}"
-    if step.action == "script":
-        return f"$ sh -c {' '.join([words[0], 'sh', *words[1:]])}"
-    if step.action == "run":
-        return f"$ {' '.join(words)}"
-    content = (
-        f" ({format_bytes(len(step.data))}, sha256 {sha256(step.data).hexdigest()[:12]})"
-        if step.action == "put"
-        else ""
-    )
-    return f"{WORDS.get(step.action, step.action)} {' '.join(words)}{content}"
-
-
-def _short(word: str) -> str:
-    """Return a word as it is typed, or of a script how long it is and which."""
-    if "\n" not in word:
-        return shlex.quote(word)
-    return f"'({len(word.splitlines())} lines, sha256 {sha256(word.encode()).hexdigest()[:12]})'"
-
-
-_subset = click.option("--subset", help="Treatments of this subset; all: every one.")
-_blocks = click.option("--blocks", type=click.IntRange(min=1), help="Blocks instead of the study's own number.")
+subset_option = click.option("--subset", help="Treatments of this subset; all: every one.")
+blocks_option = click.option("--blocks", type=click.IntRange(min=1), help="Blocks instead of the study's own number.")
 
 
 @click.command()
@@ -117,8 +35,8 @@ _blocks = click.option("--blocks", type=click.IntRange(min=1), help="Blocks inst
 @click.option(
     "--hosts", type=click.Path(path_type=Path), help="Hosts file whose noise and caps count; without it: the lab's."
 )
-@_subset
-@_blocks
+@subset_option
+@blocks_option
 @click.option("--detect", metavar="RATIO", help="The difference to find, 0.03 or 3%; without it: the study's margin.")
 @click.option("--json", "as_json", is_flag=True, help="The whole plan as JSON.")
 def plan(
@@ -128,31 +46,29 @@ def plan(
     from loadbook.execution.power import forecast_power, power_lines
     from loadbook.execution.studies import load_study, service_folders
     from loadbook.execution.testbed import check_load_allowed, check_roles, unloaded_hosts
-    from loadbook.hosts.inventory import read_hosts
     from loadbook.hosts.lab import lab_kind
     from loadbook.services.check import ineffective_settings
-    from loadbook.study.plan import make_plan
 
-    here = project_layout()
-    made = make_plan(load_study(here, study), subset, blocks)
+    layout = project_layout()
+    plan = make_plan(load_study(layout, study), subset, blocks)
     if hosts is not None:
         inventory, lab = read_hosts(hosts), bool(lab_kind(hosts))
-        check_load_allowed(made, inventory, hosts, lab=lab)
+        check_load_allowed(plan, inventory, hosts, lab=lab)
         if not lab:  # a run gives the lab the hosts that it lacks
-            check_roles(made, inventory)
-    found = forecast_power(here, made, hosts, None if detect is None else _ratio(detect))
+            check_roles(plan, inventory)
+    forecast = forecast_power(layout, plan, hosts, None if detect is None else _parse_difference(detect))
     if as_json:
-        estimate = {"hours": made.hours, "disk_bytes": made.disk_bytes} | found.to_json()
-        echo(json.dumps(made.to_json() | {"estimate": estimate}, indent=1))
+        estimate = {"hours": plan.hours, "disk_bytes": plan.disk_bytes} | forecast.to_json()
+        echo(json.dumps(plan.to_json() | {"estimate": estimate}, indent=1))
         return
-    for line in [*_summary(made), *power_lines(found), *(f"note        {said}" for said in unloaded_hosts(made))]:
+    notes = [f"note        {text}" for text in unloaded_hosts(plan)]
+    warnings = [f"warning     {text}" for text in ineffective_settings(plan.study, service_folders(layout))]
+    for line in [*_plan_lines(plan), *power_lines(forecast), *notes, *warnings]:
         echo(line)
-    for text in ineffective_settings(made.study, service_folders(here)):
-        echo(f"warning     {text}")
 
 
-def _ratio(text: str) -> float:
-    """Return what --detect asks for, as a ratio minus 1."""
+def _parse_difference(text: str) -> float:
+    """Return the difference of --detect as a ratio minus 1."""
     number, sign, rest = text.replace(" ", "").partition("%")
     try:
         value = float(number) / (100 if sign else 1)
@@ -163,40 +79,32 @@ def _ratio(text: str) -> float:
     return value
 
 
-def _summary(made: Plan) -> list[str]:
+def _plan_lines(plan: Plan) -> list[str]:
     from loadbook.stats.ci import policy_text
-
-    work = made.study.workload
-    return [
-        f"{made.study.name}: {made.study.question}",
-        f"trials      {len(made.trials)}: {made.blocks} blocks of {', '.join(made.treatments)}",
-        *([] if made.study.stopping.rule == "fixed" else [f"stops       {made.study.stopping.describe()}"]),
-        *([f"build gate  {policy_text(made.study.ci, made.study.metric)}"] if made.study.ci else []),
-        f"each        {format_duration(made.trial_s)}: {work.warmup_s:g} s warm-up, {_length(work)}",
-        f"time        {format_duration(made.hours * 3600)}",
-        f"disk        {format_bytes(made.disk_bytes)} on this machine",
-        *_design(made),
-    ]
-
-
-def _design(made: Plan) -> list[str]:
-    """Return what the design of a factorial cannot tell apart, before anybody waits for it."""
     from loadbook.study.factorial import alias_sentences, factorial_design
 
-    said = alias_sentences(factorial_design(made.study.factorial)) if made.study.factorial else []
-    return [f"{'' if k else 'design':12}{line}" for k, line in enumerate(said)]
-
-
-def _length(work: Workload) -> str:
-    timed = f"{work.duration_s:g} s load"
-    return timed if work.requests is None else f"{work.requests:,} requests, expected to be a {timed}"
+    study, work = plan.study, plan.study.workload
+    length = f"{work.duration_s:g} s load"
+    if work.requests is not None:
+        length = f"{work.requests:,} requests, expected to be a {length}"
+    aliases = alias_sentences(factorial_design(study.factorial)) if study.factorial else []
+    return [
+        f"{study.name}: {study.question}",
+        f"trials      {len(plan.trials)}: {plan.blocks} blocks of {', '.join(plan.treatments)}",
+        *([] if study.stopping.rule == "fixed" else [f"stops       {study.stopping.describe()}"]),
+        *([f"build gate  {policy_text(study.ci, study.metric)}"] if study.ci else []),
+        f"each        {format_duration(plan.trial_s)}: {work.warmup_s:g} s warm-up, {length}",
+        f"time        {format_duration(plan.hours * 3600)}",
+        f"disk        {format_bytes(plan.disk_bytes)} on this machine",
+        *(f"{'' if number else 'design':12}{sentence}" for number, sentence in enumerate(aliases)),
+    ]
 
 
 @click.command()
 @study_argument
 @click.option("--hosts", type=click.Path(path_type=Path), help="Hosts file; without it: the loopback lab.")
-@_subset
-@_blocks
+@subset_option
+@blocks_option
 @click.option("--resume", metavar="RUN", help="Go on with this unfinished run; without it: with the latest.")
 @click.option("--new", is_flag=True, help="Start a new run although the last one is unfinished.")
 @click.option(
@@ -231,10 +139,10 @@ def run(
     dry: bool,
     verbose: bool,
 ) -> None:
-    """Run a study's plan on hosts, or go on with the unfinished run; then make the tables.
+    """Run a study's plan on hosts, or resume the unfinished run; then make the tables.
 
     STUDY is a name in studies/, a .toml file, or <name>-smoke. Ctrl-C stops the load and the service, records the
-    trial as cancelled, and the same command goes on later.
+    trial as cancelled, and the same command resumes later.
     """
     from loadbook.batch.progress import ProgressDisplay
     from loadbook.cli.data import make_tables
@@ -248,24 +156,99 @@ def run(
     if (verbose and not dry) or (dry and (resume or more)):
         raise UsageError("--dry-run shows a new run, and --verbose goes with it", "leave --resume and --more out")
     if dry:
-        print_dry_run(project_layout(), study, hosts, subset, blocks, verbose)
+        _print_dry_run(project_layout(), study, hosts, subset, blocks, verbose)
         return
-    here = project_layout()
-    patience_s = wait_limit if wait_limit is not None else float("inf") if wait else 0.0
-    lock_policy = LockPolicy(patience_s, break_lock)
-    # not --new, --subset, --blocks: an unfinished run goes on as it was planned
+    layout = project_layout()
+    lock_policy = LockPolicy(wait_limit if wait_limit is not None else float("inf") if wait else 0.0, break_lock)
+    # without --new, --subset, --blocks: an unfinished run is resumed as it was planned
     again = ["loadbook", "run", study, *(["--hosts", str(hosts)] if hosts else [])]
     again += [*(["--resume", resume] if resume else []), *(["--more", str(more)] if more else [])]
     question = None if yes or not (sys.stdin.isatty() and sys.stderr.isatty()) else confirm
     with (
-        handle_interrupts(hosts or here.lab / "hosts.toml", shlex.join(again)),
+        handle_interrupts(hosts or layout.lab / "hosts.toml", shlex.join(again)),
         ProgressDisplay(sys.stderr) as display,
     ):
-        done = run_study(here, study, hosts, subset, blocks, new, resume, display, more, lock_policy, question)
-    name = load_study(here, study).name
-    echo(make_tables(here, name, done))
-    if added := read_current_plan(here.run(name, done)).get("added"):
+        run_id = run_study(layout, study, hosts, subset, blocks, new, resume, display, more, lock_policy, question)
+    name = load_study(layout, study).name
+    echo(make_tables(layout, name, run_id))
+    if added := read_current_plan(layout.run(name, run_id)).get("added"):
         echo(f"exploratory: {added_blocks_text(added)}")
-    echo(f"run {done}")
-    echo(f"data {here.run(name, done).raw}")
+    echo(f"run {run_id}")
+    echo(f"data {layout.run(name, run_id).raw}")
     echo(f"next: loadbook report {name}")
+
+
+def _print_dry_run(
+    layout: Layout, study: str, hosts: Path | None, subset: str | None, blocks: int | None, verbose: bool
+) -> None:
+    """Print what a run would do; exit code 3 when hosts lack something that a treatment needs."""
+    from loadbook.execution.dry_run import dry_run
+    from loadbook.execution.studies import load_study
+
+    plan = make_plan(load_study(layout, study), subset, blocks)
+    path = hosts or layout.lab / "hosts.toml"
+    if hosts is None and not path.is_file():
+        raise UsageError("the lab has no hosts yet", "loadbook lab up, or --hosts FILE")
+    recorded, parts = dry_run(layout, plan, path)
+    hosts_by_alias = recorded.hosts if recorded else {}
+    for line in _dry_run_head(plan, path, read_hosts(path), hosts_by_alias):
+        echo(line)
+    width = max(map(len, hosts_by_alias), default=0)
+    for part in parts:
+        for line in _part_lines(part, width, verbose):
+            echo(line)
+    lacking = [part for part in parts if part.missing]
+    if lacking:
+        echo(f"{len(lacking)} of {len(plan.treatments)} treatments cannot be done on these hosts", err=True)
+        if hosts is None:
+            echo("  next: without --dry-run the lab gets the hosts that it lacks", err=True)
+        sys.exit(3)
+
+
+def _dry_run_head(plan: Plan, path: Path, inventory: HostsFile, hosts: dict[str, DryRunHost]) -> Iterator[str]:
+    count, shape = len(plan.trials), f"{plan.blocks} blocks of {len(plan.treatments)}"
+    yield f"{plan.study.name} on {path}: what a run would do; nothing was touched"
+    yield f"trials   {count}: {shape}, in random order within each; about {format_duration(plan.hours * 3600)}"
+    for alias, host in hosts.items():
+        roles = ", ".join(inventory.hosts[alias].roles)
+        yield f"host     {alias}: {host.destination}, under load at {host.address}; {roles}"
+    yield "names    RUN is the run's id, t0001-a1 trial and attempt, 000000000000 a random word, LEADER a process id"
+
+
+def _part_lines(part: DryRunPart, width: int, verbose: bool) -> Iterator[str]:
+    each = f": {part.trials} trial{'s' if part.trials != 1 else ''}, each" if part.trials else ""
+    yield f"\n== {part.title}{each}"
+    for lack in part.missing:
+        yield f"   cannot be done here: {lack}"
+    for title, steps in part.phases:
+        yield f"-- {title}"
+        for step in steps:
+            yield from _step_lines(step, width, verbose)
+
+
+def _step_lines(step: DryRunStep, width: int, verbose: bool) -> Iterator[str]:
+    """Yield the line of a step; with `verbose` every file or script of it in full below."""
+    note = f"   # {step.note}" if step.note else ""
+    yield f"{step.alias:{width}}  {_step_text(step)}{note}"
+    contents = [step.data] if step.action == "put" else [arg.encode() for arg in step.args if "\n" in arg]
+    for content in contents if verbose else ():
+        yield from (f"{step.alias:{width}}  | {line}" for line in content.decode(errors="replace").splitlines())
+
+
+def _step_text(step: DryRunStep) -> str:
+    args = [_short_argument(arg) for arg in step.args]
+    if step.action == "job":
+        return f"job {args[0]}: {' '.join(args[1:])}"
+    if step.action == "script":
+        return f"$ sh -c {' '.join([args[0], 'sh', *args[1:]])}"
+    if step.action == "run":
+        return f"$ {' '.join(args)}"
+    content = f" ({format_bytes(len(step.data))}, sha256 {sha256(step.data).hexdigest()[:12]})"
+    return f"{STEP_VERBS.get(step.action, step.action)} {' '.join(args)}{content if step.action == 'put' else ''}"
+
+
+def _short_argument(arg: str) -> str:
+    """Return an argument as a shell takes it; of a script its length and hash."""
+    if "\n" not in arg:
+        return shlex.quote(arg)
+    return f"'({len(arg.splitlines())} lines, sha256 {sha256(arg.encode()).hexdigest()[:12]})'"
