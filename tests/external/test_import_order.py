@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadbook.store.trial_record import DriverRecord, FileRecord, TrialRecord
-from loadbook.validity.evidence import order_not_random, same_output
+from loadbook.validity.responses import order_not_random, same_output
 
 ARMS = "abc"
 

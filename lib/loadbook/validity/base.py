@@ -1,4 +1,4 @@
-"""What a rule reads and returns."""
+"""Evidence of one trial, which rules read, and hits, which they return."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOTAL = "*"
 
 @dataclass(frozen=True)
 class RuleHit:
-    """A rule that spoke, or ("unchecked") had nothing to read; `trial` is None for a hit on the whole run."""
+    """A violation of a rule, or a rule without evidence ("unchecked"); `trial` is None for a hit on the whole run."""
 
     name: str
     level: Severity
@@ -31,7 +31,7 @@ class RuleHit:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything that is known of one trial: its record, measurement rows, trace rows (t_s from the window's start).
+    """One trial: its record, rows of measurements and of traces (t_s: seconds from the window's start).
 
     `parser_doubts` holds the names of what the tool's parser doubts.
     """
@@ -48,16 +48,10 @@ class Evidence:
 
     def value(self, driver: str, metric: str, statistic: str | None = None) -> float | None:
         """Return a metric of one driver, None where there is none."""
-        return next(
-            (
-                float(row["value"])
-                for row in self.rows
-                if row["driver"] == driver
-                and row["metric"] == metric
-                and (statistic is None or row["statistic"] == statistic)
-            ),
-            None,
-        )
+        for row in self.rows:
+            if (row["driver"], row["metric"]) == (driver, metric) and statistic in (None, row["statistic"]):
+                return float(row["value"])
+        return None
 
     @property
     def window_s(self) -> float | None:
@@ -104,25 +98,35 @@ class Evidence:
 
     def sample_times(self, host: str) -> list[float]:
         """Return the instants (s since the window opened) at which a host was sampled within the window."""
-        return sorted(
-            {
-                t
-                for (name, _), items in self._series.items()
-                if name == host
-                for points in items.values()
-                for t, _ in points
-            }
-        )
+        own = (items.values() for (name, _), items in self._series.items() if name == host)
+        return sorted({t for items in own for points in items for t, _ in points})
 
     def hit(self, name: str, level: Severity, observation: str, host: str | None = None) -> RuleHit:
-        """Return a hit whose message says what was seen, why it matters and what to change."""
-        return RuleHit(name, level, self.record.trial, self.record.treatment, host, message(name, observation))
+        """Return a hit on the trial; see `rule_hit`."""
+        return rule_hit(name, level, observation, self.record, host=host)
 
     def unchecked(self, name: str, reason: str, host: str | None = None) -> RuleHit:
         """Return the hit of a rule that had no evidence."""
         return RuleHit(name, "unchecked", self.record.trial, self.record.treatment, host, f"not checked: {reason}")
 
 
-def message(name: str, observation: str) -> str:
-    """Return what was seen, why it matters, what to change, as one line."""
-    return observation + rule_advice(name)
+def rule_hit(
+    name: str,
+    level: Severity,
+    observation: str,
+    record: TrialRecord | None = None,
+    *,
+    treatment: str | None = None,
+    host: str | None = None,
+) -> RuleHit:
+    """Return a hit whose message says what was observed, why it matters and what to change.
+
+    Without a record it is a hit on a treatment or, without one, on the whole run.
+    """
+    trial, treatment = (record.trial, record.treatment) if record else (None, treatment)
+    return RuleHit(name, level, trial, treatment, host, observation + rule_advice(name))
+
+
+def not_checked(name: str, reason: str, *, treatment: str | None = None, host: str | None = None) -> RuleHit:
+    """Return the hit of a rule on a run that had no evidence."""
+    return RuleHit(name, "unchecked", None, treatment, host, f"not checked: {reason}")

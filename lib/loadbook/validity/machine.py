@@ -1,7 +1,4 @@
-"""Rules about the hosts while they were measured: other load, gaps, clocks.
-
-Rules about recorded conditions: the same in all trials that are compared, and back to rest before each.
-"""
+"""Rules about hosts: other load, gaps in samples, clocks, conditions that changed, state left by earlier trials."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from loadbook.core.units import format_percent
 from loadbook.store.conditions import fact_differences
 from loadbook.store.trial_record import TrialRecord
 from loadbook.study.model import Study
-from loadbook.validity.base import Evidence, RuleHit, message
+from loadbook.validity.base import Evidence, RuleHit, not_checked, rule_hit
 
 
 def stolen_cpu(evidence: Evidence) -> Iterator[RuleHit]:
@@ -29,19 +26,15 @@ def stolen_cpu(evidence: Evidence) -> Iterator[RuleHit]:
             yield evidence.unchecked("stolen_cpu", "no steal trace", monitor.host)
         elif max(steal.values()) > evidence.thresholds.steal:
             cpu = max(steal, key=lambda item: steal[item])
-            yield evidence.hit(
-                "stolen_cpu",
-                "doubt",
-                f"{format_percent(steal[cpu], 1, signed=False)} of {cpu} was stolen",
-                monitor.host,
-            )
+            observation = f"{format_percent(steal[cpu], 1, signed=False)} of {cpu} was stolen"
+            yield evidence.hit("stolen_cpu", "doubt", observation, monitor.host)
 
 
 def foreign_cpu(evidence: Evidence) -> Iterator[RuleHit]:
     """Judge the CPU time on a host's own CPUs that no watched process used, in CPUs.
 
     Hosts may share a machine (the lab): only CPUs of the host's mask are counted, and where masks overlap the
-    processes watched for the other host are no strangers. Stolen time, part of busy, is another rule's.
+    processes watched for the other host are counted, too. Stolen time, a part of busy, is left to `stolen_cpu`.
     """
     if not evidence.record.monitors:
         yield evidence.unchecked("foreign_cpu", "no monitor was running")
@@ -126,12 +119,12 @@ def facts_differ(study: Study, records: Sequence[TrialRecord], facts: Mapping[st
 
     Parameters
     ----------
-    facts : what the hosts told (hosts/facts) under ``<host>-before`` and ``<host>-after``.
+    facts : facts of the hosts (hosts/facts) under ``<host>-before`` and ``<host>-after``.
     """
     for kind, values in _conditions_by_kind(records).items():
         yield from _differing_trials(kind, values)
     if records and not facts and not any(r.boot_ids or r.services for r in records):
-        yield RuleHit("facts_differ", "unchecked", None, None, None, "not checked: no facts of any host were recorded")
+        yield not_checked("facts_differ", "no facts of any host were recorded")
     for name in facts:
         if name.endswith(BEFORE_SUFFIX):
             host = name.removesuffix(BEFORE_SUFFIX)
@@ -177,9 +170,7 @@ def _differing_trials(kind: str, values: Sequence[tuple[TrialRecord, ConditionVa
             if value != usual:
                 own_text, usual_text = _differing_fields(value, usual)
                 observation = f"{host} {kind} ({_shorten(own_text)}, {_shorten(usual_text)} in most trials)"
-                yield RuleHit(
-                    "facts_differ", "doubt", record.trial, record.treatment, host, message("facts_differ", observation)
-                )
+                yield rule_hit("facts_differ", "doubt", observation, record, host=host)
 
 
 def _differing_fields(value: str, usual: str) -> tuple[str, str]:
@@ -200,14 +191,13 @@ def _shorten(value: str | None) -> str:
 def _changed_facts(study: Study, host: str, before: Any, after: Any) -> Iterator[RuleHit]:
     """Yield a doubt on the run for each fact that changed more than its kind allows; boots are judged by trial."""
     if after is None:
-        reason = "not checked: the facts of the host were not read again after the run"
-        yield RuleHit("facts_differ", "unchecked", None, None, host, reason)
+        yield not_checked("facts_differ", "the facts of the host were not read again after the run", host=host)
         return
     declared = {factor.var or name for name, factor in study.factors.items()} | {"boot_id"}
     for name, old, new, _ in fact_differences(before, after, study.validity.facts_tolerance):
         if name.rpartition(".")[2] not in declared:
             observation = f"{name} of {host} was {_shorten(str(old))} before the run and {_shorten(str(new))} after it"
-            yield RuleHit("facts_differ", "doubt", None, None, host, message("facts_differ", observation))
+            yield rule_hit("facts_differ", "doubt", observation, host=host)
 
 
 def state_grew_within_block(study: Study, records: Sequence[TrialRecord]) -> Iterator[RuleHit]:
@@ -229,9 +219,7 @@ def _exceeded_limits(
                 f"{state[name]:,.6g} {description} before the trial, {block_start[name]:,.6g} at the start of "
                 f"block {record.block}"
             )
-            yield RuleHit(
-                "not_at_rest", "doubt", record.trial, record.treatment, host, message("not_at_rest", observation)
-            )
+            yield rule_hit("not_at_rest", "doubt", observation, record, host=host)
 
 
 def _machine_cpu_count(record: TrialRecord, host: str) -> int:

@@ -1,8 +1,7 @@
-"""The rule on what happens within trials: whether a treatment's rate holds still while it is measured.
+"""All rules on one trial, and the rules on a run as a whole.
 
-All rules on one trial. To add a rule: a function beside its like, a line here, an entry in `core/gates.toml`.
-
-Rules on a run as a whole: whether its trials belong together, and its A/A arm agrees with itself.
+To add a rule on trials: a function beside similar ones, a line in `TRIAL_RULES`, an entry in
+`core/validity_rules.toml`.
 """
 
 from __future__ import annotations
@@ -19,14 +18,8 @@ from loadbook.store.trial_record import TrialRecord
 from loadbook.study.limits import ValidityLimits
 from loadbook.study.model import Study
 from loadbook.study.reader import first_same_page
-from loadbook.validity import evidence as amount
-from loadbook.validity import evidence as pages
-from loadbook.validity import load, machine
-from loadbook.validity import load as answers
-from loadbook.validity import load as together
-from loadbook.validity.base import TOTAL, Evidence, Row, RuleHit, Severity, message
-from loadbook.validity.evidence import order_not_random, same_output
-from loadbook.validity.machine import facts_differ, state_grew_within_block
+from loadbook.validity import load, machine, responses
+from loadbook.validity.base import TOTAL, Evidence, Row, RuleHit, Severity, not_checked, rule_hit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,44 +48,36 @@ def unsteady(records: Sequence[TrialRecord], samples: pd.DataFrame) -> Iterator[
         reason = f"no rates per second of {tools}"
         if longest_s is not None:
             reason = f"at most {longest_s:g} s of rates per second, {MIN_SERIES_S:g} s are needed"
-        yield RuleHit(UNSTEADY, "unchecked", None, None, None, f"not checked: {reason}")
+        yield not_checked(UNSTEADY, reason)
         return
     for treatment, trend in trends_by_treatment.items():
         if trend is None:
-            text = f"not checked: {treatment}: no rates per second over {MIN_SERIES_S:g} s"
-            yield RuleHit(UNSTEADY, "unchecked", None, treatment, None, text)
+            yield not_checked(
+                UNSTEADY, f"{treatment}: no rates per second over {MIN_SERIES_S:g} s", treatment=treatment
+            )
         elif trend.moving:
-            observation = (
-                f"{treatment}: the rate moved by {format_percent(trend.change)} after the first ten seconds "
-                "of its trials"
-            )
-            yield RuleHit(
-                UNSTEADY,
-                "doubt",
-                None,
-                treatment,
-                None,
-                message(UNSTEADY, f"{observation} (p {format_p_value(trend.p)})"),
-            )
+            moved = f"moved by {format_percent(trend.change)} after the first ten seconds of its trials"
+            observation = f"{treatment}: the rate {moved} (p {format_p_value(trend.p)})"
+            yield rule_hit(UNSTEADY, "doubt", observation, treatment=treatment)
 
 
 MEASURED_STATUSES = ("ok", "partial", "invalid")
 TRIAL_RULES: tuple[Callable[[Evidence], Iterator[RuleHit]], ...] = (
-    answers.zero_work,
-    answers.error_responses,
-    answers.socket_errors,
-    answers.driver_limits,
-    pages.wrong_response,
-    pages.bytes_per_response,
-    pages.config_not_live,
-    pages.server_identity,
+    load.zero_work,
+    load.error_responses,
+    load.socket_errors,
+    load.driver_limits,
+    responses.wrong_response,
+    responses.bytes_per_response,
+    responses.config_not_live,
+    responses.server_identity,
     load.driver_saturated,
-    together.drivers_apart,
+    load.drivers_apart,
     load.shared_cores,
     load.offered_ceiling,
     load.offered_shortfall,
-    amount.little_law,
-    amount.too_short,
+    responses.little_law,
+    responses.too_short,
     machine.not_at_rest,
     machine.stolen_cpu,
     machine.foreign_cpu,
@@ -159,11 +144,11 @@ def check_run(
         *arms_answer_differently(study, measured),
         *bytes_differ(study, measured, measurements),
         *treatment_not_exercised(study, measured, measurements, changes or {}),
-        *facts_differ(study, measured, facts or {}),
-        *(hit for hit in state_grew_within_block(study, records) if hit.trial in {r.trial for r in measured}),
+        *machine.facts_differ(study, measured, facts or {}),
+        *(hit for hit in machine.state_grew_within_block(study, records) if hit.trial in {r.trial for r in measured}),
         *aa_differs(study, measured, measurements),
-        *order_not_random(records),
-        *same_output(records),
+        *responses.order_not_random(records),
+        *responses.same_output(records),
         *(unsteady(measured, samples) if samples is not None else ()),
     ]
 
@@ -172,7 +157,7 @@ def arms_answer_differently(study: Study, records: Sequence[TrialRecord]) -> Ite
     """Compare the usual answer of each treatment (status, bytes, then content) with the baseline's.
 
     Where a factor sets the size of the page, arms of one size are compared with the first of them; that each has its
-    own size is asked of every trial (`pages.wrong_response`).
+    own size is asked of every trial (`responses.wrong_response`).
     """
     for treatment in study.treatments:
         first = first_same_page(study, treatment)
@@ -220,9 +205,8 @@ def bytes_differ(study: Study, records: Sequence[TrialRecord], measurements: Seq
         for trial, size in sizes.items():
             if abs(size - own_median) > tolerance * own_median:
                 observation = f"{size:,.0f} bytes came per response, {own_median:,.0f} in most trials of {treatment}"
-                yield RuleHit(
-                    "bytes_per_response", "doubt", trial, treatment, None, message("bytes_per_response", observation)
-                )
+                record = next(r for r in records if r.trial == trial)
+                yield rule_hit("bytes_per_response", "doubt", observation, record)
         if base_median is not None and abs(own_median - base_median) > tolerance * base_median:
             reference = f"{_arm_name(study, first)} {base_median:,.0f}"
             observation = f"under load it sent {own_median:,.0f} bytes per response, {reference} (headers included)"
@@ -247,8 +231,8 @@ def treatment_not_exercised(
             continue
         pairs = [(medians.get((treatment, tool)), medians.get((reference, tool))) for tool in tools]
         if any(own is None or base is None for own, base in pairs):
-            text = f"not checked: {treatment}: the bytes of its responses are not counted"
-            yield RuleHit("treatment_not_exercised", "unchecked", None, treatment, None, text)
+            reason = f"{treatment}: the bytes of its responses are not counted"
+            yield not_checked("treatment_not_exercised", reason, treatment=treatment)
         elif own_base := [(own, base) for own, base in pairs if own and base and abs(own / base - 1) < SAME_BYTES]:
             own, base = own_base[0]
             observation = (
@@ -287,15 +271,14 @@ def _bytes_per_response(
 
 
 def aa_differs(study: Study, records: Sequence[TrialRecord], measurements: Sequence[Row]) -> Iterator[RuleHit]:
-    """Compare each A/A arm with its twin on the study's metric."""
+    """Compare each A/A arm with the treatment that it repeats, on the study's metric."""
     for name, spec in study.treatments.items():
         if spec.check != "aa" or not any(r.treatment == name for r in records):
             continue
         reference = study.repeated_treatment(name) or study.baseline
         p, effect, blocks = _compare_arms(study, records, measurements, name, reference)
         if p is None:
-            reason = f"{blocks} complete blocks, 5 are needed"
-            yield RuleHit("aa_differs", "unchecked", None, name, None, f"not checked: {reason}")
+            yield not_checked("aa_differs", f"{blocks} complete blocks, 5 are needed", treatment=name)
         elif p < study.validity.aa_p:
             observation = (
                 f"it differs from {reference} by {format_percent(effect)} (p {format_p_value(p)}, {blocks} blocks)"
@@ -322,4 +305,4 @@ def _compare_arms(
 
 
 def _treatment_hit(name: str, level: Severity, treatment: str, observation: str) -> RuleHit:
-    return RuleHit(name, level, None, treatment, None, message(name, f"{treatment}: {observation}"))
+    return rule_hit(name, level, f"{treatment}: {observation}", treatment=treatment)

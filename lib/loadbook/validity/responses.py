@@ -1,8 +1,6 @@
-"""Rules about what the service answered, and whether it was the service of the study.
+"""Rules about responses: the page, the server that sent it, how many there were, and copies of outputs.
 
-Rules about how much was measured: percentiles of too few requests, connections that were not at work.
-
-Rules about runs that loadbook did not do itself: in which order, and whether each output is one of its own.
+Copies and the order of trials are questions about imported runs, which loadbook did not measure itself.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from itertools import pairwise
 
 from loadbook.core.units import format_duration, format_percent
 from loadbook.store.trial_record import TrialRecord
-from loadbook.validity.base import TOTAL, Evidence, RuleHit, message
+from loadbook.validity.base import TOTAL, Evidence, RuleHit, rule_hit
 
 
 def wrong_response(evidence: Evidence) -> Iterator[RuleHit]:
@@ -187,7 +185,7 @@ def order_not_random(records: Sequence[TrialRecord]) -> Iterator[RuleHit]:
     imported = [r for r in records if any(driver.source for driver in r.drivers)]
     problem = _order_problem(imported) if imported else None
     if problem:
-        yield RuleHit("order_not_random", "doubt", None, None, None, message("order_not_random", problem))
+        yield rule_hit("order_not_random", "doubt", problem)
 
 
 def _order_problem(records: Sequence[TrialRecord]) -> str | None:
@@ -227,7 +225,4 @@ def same_output(records: Sequence[TrialRecord]) -> Iterator[RuleHit]:
             continue
         earlier = first.setdefault(tuple(file.sha256 for file in output_files), record.trial)
         if earlier != record.trial:
-            observation = f"its output is byte for byte that of {earlier}"
-            yield RuleHit(
-                "same_output", "doubt", record.trial, record.treatment, None, message("same_output", observation)
-            )
+            yield rule_hit("same_output", "doubt", f"its output is byte for byte that of {earlier}", record)
