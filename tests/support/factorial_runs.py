@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from loadbook.study import factorial as aliases
-from loadbook.study.factorial import expand_factorial, factorial_design
+from loadbook.study.factorial import factorial_design
+from loadbook.study.generated_treatments import expand_factorial
 from loadbook.study.model import Study
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from loadbook.store.run_record import RunRecord
-from loadbook.study import factorial
+from loadbook.study.generated_treatments import expand_grid
 from loadbook.study.model import Study
 from run_records import make_run_record
 
@@ -63,7 +63,7 @@ def sized_study(
         "workload": {"tool": "wrk", "target": "balancer"}, "margin": 0.05, "factors": factors,
         "grid": {"factors": list(factors)}, "notebooks": ["page_size_tps"], "treatments": {},
     } | more  # fmt: skip
-    assert factorial.expand_grid(raw) == []
+    assert expand_grid(raw) == []
     raw.setdefault("baseline", next(iter(raw["treatments"])))
     raw["treatments"]["again"] = {"same_as": raw["baseline"], "check": "aa", "label": "baseline, again"}
     return Study.model_validate(raw)

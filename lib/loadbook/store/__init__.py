@@ -6,7 +6,6 @@
 - `schema`: columns of the tables
 - `trial_record`: trial.json
 - `run_record`: run.json
-- `run_record`: run.json
 - `conditions`: recorded conditions in which two runs differ
 - `ledger`: ledger.jsonl, the events of a run
 - `tables`: the processed tables of a run

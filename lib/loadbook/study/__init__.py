@@ -7,7 +7,8 @@
 - `claims`: claims of an article
 - `ci_policy`: verdicts that fail a build
 - `model`: the whole study
-- `factorial`: treatments made by rule, factorials and their aliases
+- `factorial`: designs of factors at two levels, and their aliases
+- `generated_treatments`: treatments made by rule: grids and factorials
 - `reader`: reading and checking a study file
 - `plan`: every trial of a run, in order
 """

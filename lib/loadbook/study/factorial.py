@@ -1,37 +1,26 @@
-"""Designs of factors at two levels: which combinations are run, and which effects they cannot tell apart.
+"""Designs of factors at two levels: the combinations that run, and the effects that cannot be told apart.
 
-Factor i is bit i of a number. A combination is the set of factors that are at their high level; an effect is the set
-of factors whose signs are multiplied (one factor: a main effect, two: an interaction). A fraction is defined by words,
+Factor i is bit i of a number. A combination is the set of factors at their high level; an effect is the set of
+factors whose signs are multiplied (one factor: a main effect, two: an interaction). A fraction is defined by words,
 effects that are constant over it; it is the fraction in which every word holds an even number of high factors, so that
 "all low" is always one of its combinations (Box, Hunter & Hunter, Statistics for Experimenters, chapter 6).
-
-[factorial] of a study as a design: its combinations, its effects, and what it cannot tell apart, in words.
-
-[grid] of a study file: every combination of the levels of some factors -> treatments, named by their levels.
-
-[factorial] of a study file: factors at two levels each -> treatments, or every mistake with its key path.
 """
 
 from __future__ import annotations
 
-import itertools
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import combinations
-from typing import Any
 
-from pydantic import BaseModel, ValidationError
-
-from loadbook.core.errors import SpecProblem
 from loadbook.core.units import join_words
 from loadbook.study.model import Study
-from loadbook.study.problems import PathMessages, short_repr, suggestion
-from loadbook.study.treatments import Factor, Factorial, FactorLevel, Grid, Ident, Role, Treatment
+from loadbook.study.treatments import Factorial, FactorLevel
 
 MAX_FACTORS, MAX_FULL_FACTORS = 9, 7
 ROMAN_NUMERALS = ("0", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX")
+FRACTION_EXPONENTS = {"full": 0, "half": 1, "quarter": 2, "eighth": 3, "sixteenth": 4}
+FACTOR_LETTERS = "abcdefghi"
 
 
 def defining_relation(words: Iterable[int]) -> frozenset[int]:
@@ -96,8 +85,7 @@ def higher_order_effects(factor_count: int, words: Sequence[int]) -> list[int]:
 def minimum_aberration_words(factor_count: int, word_count: int) -> tuple[int, ...]:
     """Return the words of the fraction 1 / 2 ** `word_count` of minimum aberration.
 
-    It has the highest resolution, then the fewest short words.
-    The last factors are made from products of the first ones.
+    It has the highest resolution, then the fewest short words; its last factors are products of the first ones.
     """
     base = factor_count - word_count
     products = [p for p in range(2 ** max(base, 0)) if p.bit_count() > 1]
@@ -107,16 +95,12 @@ def minimum_aberration_words(factor_count: int, word_count: int) -> tuple[int, .
         tuple(p | added for p, added in zip(combination, added_factors, strict=True))
         for combination in combinations(products, word_count)
     )
-    return min(choices, key=_word_length_pattern, default=())
 
+    def word_length_pattern(words: tuple[int, ...]) -> tuple[int, ...]:
+        lengths = [word.bit_count() for word in defining_relation(words)]
+        return tuple(lengths.count(length) for length in range(1, MAX_FACTORS + 1))
 
-def _word_length_pattern(words: tuple[int, ...]) -> tuple[int, ...]:
-    lengths = [word.bit_count() for word in defining_relation(words)]
-    return tuple(lengths.count(length) for length in range(1, MAX_FACTORS + 1))
-
-
-FRACTION_EXPONENTS = {"full": 0, "half": 1, "quarter": 2, "eighth": 3, "sixteenth": 4}
-FACTOR_LETTERS = "abcdefghi"
+    return min(choices, key=word_length_pattern, default=())
 
 
 @dataclass(frozen=True)
@@ -168,35 +152,32 @@ class FactorialDesign:
 
 
 def factorial_design(spec: Factorial) -> FactorialDesign:
-    """Return the design of a [factorial] in which `expand_factorial` found nothing wrong."""
-    words = tuple(_generator_word(spec, text) for text in spec.generators)
-    return FactorialDesign(
-        spec.factors, words or minimum_aberration_words(len(spec.factors), FRACTION_EXPONENTS[spec.fraction])
-    )
+    """Return the design of a [factorial] without mistakes."""
+    words = []
+    for text in spec.generators:
+        left, _, right = text.partition("=")
+        words.append(sum(1 << spec.factors.index(name) for name in [left.strip(), *right.split()]))
+    usual = minimum_aberration_words(len(spec.factors), FRACTION_EXPONENTS[spec.fraction])
+    return FactorialDesign(spec.factors, tuple(words) or usual)
 
 
 def alias_sentences(design: FactorialDesign) -> list[str]:
-    """Return what the design cannot tell apart, one sentence each; the first says how good it is as a whole."""
-    sentences = [_resolution_sentence(design)]
-    for effects in design.alias_sets:
-        first, *others = map(design.effect_name, effects)
-        if others:
-            sentences.append(f"{first} cannot be told apart from {join_words(others, 'or')}.")
-    return sentences
-
-
-def _resolution_sentence(design: FactorialDesign) -> str:
-    resolution = design.resolution
-    runs = f"{len(design.cells)} of {2 ** len(design.names)} combinations"
+    """Return what the design cannot tell apart, one sentence each; the first one is on the design as a whole."""
+    resolution, count = design.resolution, len(design.cells)
     if resolution is None:
-        return f"All {len(design.cells)} combinations are run, so every effect can be told from every other."
-    if resolution >= 5:
-        meaning = "every main effect and every pair can be told apart, if no three factors act together"
-    elif resolution == 4:
-        meaning = "every main effect stands alone, if no three factors act together; pairs come in sets"
+        first = f"All {count} combinations are run, so every effect can be told from every other."
     else:
-        meaning = "this is a screening: a main effect cannot be told from the pairs named with it"
-    return f"{runs} are run, a fraction of resolution {ROMAN_NUMERALS[resolution]}: {meaning}."
+        meaning = (
+            "every main effect and every pair can be told apart, if no three factors act together"
+            if resolution >= 5
+            else "every main effect stands alone, if no three factors act together; pairs come in sets"
+            if resolution == 4
+            else "this is a screening: a main effect cannot be told from the pairs named with it"
+        )
+        runs = f"{count} of {2 ** len(design.names)} combinations are run"
+        first = f"{runs}, a fraction of resolution {ROMAN_NUMERALS[resolution]}: {meaning}."
+    aliased = (list(map(design.effect_name, effects)) for effects in design.alias_sets if len(effects) > 1)
+    return [first, *(f"{name} cannot be told apart from {join_words(others, 'or')}." for name, *others in aliased)]
 
 
 def switch_label(study: Study, name: str) -> str:
@@ -215,20 +196,12 @@ def level_labels(study: Study, name: str) -> tuple[str, str]:
 
 def switch_levels(study: Study, name: str) -> dict[str, tuple[FactorLevel, FactorLevel]]:
     """Return the factors that a switch sets, each with its low and its high level."""
-    spec, low = study.factorial, _baseline_levels(study)
-    factors = switched_factors(spec, name) if spec else ()
-    high = {f: next(t.set[f] for t in _factorial_treatments(study) if t.set[f] != low[f]) for f in factors}
-    return {factor: (low[factor], high[factor]) for factor in factors}
-
-
-def _baseline_levels(study: Study) -> Mapping[str, FactorLevel]:
-    return study.treatments[study.baseline].set
-
-
-def _factorial_treatments(study: Study) -> Iterator[Treatment]:
-    if study.factorial:
-        for name in factorial_design(study.factorial).cell_by_treatment(study.baseline):
-            yield study.treatments[name]
+    spec, low = study.factorial, study.treatments[study.baseline].set
+    if spec is None:
+        return {}
+    treatments = [study.treatments[t] for t in factorial_design(spec).cell_by_treatment(study.baseline)]
+    factors = switched_factors(spec, name)
+    return {f: (low[f], next(t.set[f] for t in treatments if t.set[f] != low[f])) for f in factors}
 
 
 def level_text(level: FactorLevel) -> str:
@@ -239,260 +212,3 @@ def level_text(level: FactorLevel) -> str:
 def switched_factors(spec: Factorial, name: str) -> tuple[str, ...]:
     """Return the factors that a name switches: its group's, or itself."""
     return spec.groups.get(name, (name,))
-
-
-def _generator_word(spec: Factorial, text: str) -> int:
-    left, _, right = text.partition("=")
-    return sum(1 << spec.factors.index(name) for name in [left.strip(), *right.split()])
-
-
-MAX_TREATMENTS = 200
-_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._]+")
-
-
-class _GridTables(BaseModel):
-    factors: dict[Ident, Factor]
-    grid: Grid
-
-
-def expand_grid(raw: dict[str, Any]) -> list[SpecProblem]:
-    """Add the treatments of [grid] to a study as it was read from its file; return what is wrong with it.
-
-    A treatment that the file spells out under the name of a combination keeps its other keys (a label, a note).
-    Tables of the wrong shape are left as they are, to be named when the study is validated.
-    """
-    explicit = raw.get("treatments", {})
-    if "grid" not in raw or not isinstance(explicit, dict) or not all(isinstance(t, dict) for t in explicit.values()):
-        return []
-    try:
-        parts = _GridTables.model_validate({"factors": raw.get("factors", {}), "grid": raw["grid"]})
-    except ValidationError:
-        return []
-    problems = [SpecProblem(path, message) for path, message in _grid_problems(parts)]
-    if problems:
-        return problems
-    generated = dict(_grid_treatments(parts))
-    conflicts = [SpecProblem(f"treatments.{n}.set", "is what [grid] sets: leave it out") for n in generated
-                 if "set" in explicit.get(n, {})]  # fmt: skip
-    raw["treatments"] = {n: t | explicit.get(n, {}) for n, t in generated.items()} | {
-        n: t for n, t in explicit.items() if n not in generated
-    }
-    return conflicts
-
-
-def _grid_levels(parts: _GridTables, name: str) -> tuple[FactorLevel, ...]:
-    return parts.grid.only.get(name, parts.factors[name].levels)
-
-
-def _grid_treatments(parts: _GridTables) -> Iterator[tuple[str, dict[str, Any]]]:
-    names = parts.grid.factors
-    for combination in itertools.product(*(_grid_levels(parts, name) for name in names)):
-        levels = dict(zip(names, combination, strict=True))
-        yield combination_name(combination), {"label": _grid_label(parts.grid, levels), "set": levels}
-
-
-def combination_name(levels: tuple[FactorLevel, ...]) -> str:
-    """Return the name of a combination: its levels, joined by dashes."""
-    return "-".join(_NOT_IN_NAMES.sub("_", str(level)).strip("._") for level in levels)
-
-
-def _grid_label(grid: Grid, levels: Mapping[str, FactorLevel]) -> str:
-    if grid.label is None:
-        return ", ".join(f"{name} {level}" for name, level in levels.items())
-    return re.sub(r"\{(\w+)\}", lambda match: str(levels.get(match[1], match[0])), grid.label)
-
-
-def _grid_problems(parts: _GridTables) -> Iterator[tuple[str, str]]:
-    grid, count = parts.grid, 1
-    for number, name in enumerate(grid.factors):
-        if name not in parts.factors:
-            yield f"grid.factors.{number}", f"no factor {short_repr(name)}{suggestion(name, parts.factors)}"
-            return
-        count *= len(_grid_levels(parts, name))
-    for name, levels in grid.only.items():
-        known = parts.factors[name].levels if name in grid.factors else ()
-        for level in levels:
-            if level not in known:
-                yield f"grid.only.{name}", f"{short_repr(level)} is not one of its levels {short_repr(list(known))}"
-    if count > MAX_TREATMENTS:
-        yield "grid.factors", f"make {count} treatments, {MAX_TREATMENTS} at most"
-    elif len({name for name, _ in _grid_treatments(parts)}) < count:
-        yield "grid.factors", "two combinations have one name: their levels differ in signs only"
-
-
-# what belongs to comparisons of single treatments
-REQUIRED_VALUES = {"contrasts": "baseline", "hypothesis": "difference"}
-
-
-def smoke_factorial(study: Study) -> tuple[Factorial, dict[str, Treatment]] | None:
-    """Return the whole factorial of the first two switches and its treatments, for a smoke variant."""
-    if study.factorial is None:
-        return None
-    spec = study.factorial.model_copy(update={"factors": study.factorial.factors[:2], "fraction": "full"})
-    spec = spec.model_copy(update={"generators": ()})
-    levels = {f: pair for name in spec.factors for f, pair in switch_levels(study, name).items()}
-    tables = _factorial_treatment_tables(spec, levels, study.baseline)
-    base = study.treatments[study.baseline].label
-    return spec, {n: Treatment.model_validate(t | ({"label": base} if n == study.baseline else {})) for n, t in tables}
-
-
-class _FactorialTables(BaseModel):
-    roles: dict[Ident, Role]
-    factors: dict[Ident, Factor]
-    factorial: Factorial
-
-
-def expand_factorial(raw: dict[str, Any]) -> list[SpecProblem]:
-    """Add the treatments of [factorial] to a study as it was read from its file; return what is wrong with it.
-
-    Tables of the wrong shape are left as they are, to be named when the study is validated.
-    """
-    baseline, explicit = raw.get("baseline"), raw.get("treatments", {})
-    if "factorial" not in raw or not isinstance(baseline, str) or not isinstance(explicit, dict):
-        return []
-    raw["treatments"] = {baseline: {}, **explicit}
-    if not isinstance(raw["treatments"][baseline], dict):
-        return []
-    try:
-        parts = _FactorialTables.model_validate({name: raw.get(name, {}) for name in ("roles", "factors", "factorial")})
-    except ValidationError:
-        return []
-    problems = [SpecProblem(path, message) for path, message in _factorial_problems(parts)]
-    problems += [SpecProblem(key, "goes without [factorial], whose effects are judged after all blocks")
-                 for key, plain in REQUIRED_VALUES.items() if raw.get(key, plain) != plain]  # fmt: skip
-    if problems:
-        return problems
-    levels = {
-        f: _low_and_high(parts, f) for name in parts.factorial.factors for f in switched_factors(parts.factorial, name)
-    }
-    generated = dict(_factorial_treatment_tables(parts.factorial, levels, baseline))
-    stated = explicit.get(baseline, {})
-    problems = [SpecProblem(f"treatments.{n}", "is a combination of [factorial]: label it in factorial.labels")
-                for n in generated if n in explicit and n != baseline]  # fmt: skip
-    if "set" in stated:
-        problems.append(SpecProblem(f"treatments.{baseline}.set", "is what [factorial] sets: leave it out"))
-    raw["treatments"] = generated | {n: treatment for n, treatment in explicit.items() if n not in generated}
-    raw["treatments"][baseline] = generated[baseline] | stated
-    return problems
-
-
-def _factorial_treatment_tables(
-    spec: Factorial, levels: Mapping[str, tuple[FactorLevel, FactorLevel]], baseline: str
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the name of each combination, its label and its levels."""
-    for treatment, cell in factorial_design(spec).cell_by_treatment(baseline).items():
-        high = {name for i, name in enumerate(spec.factors) if cell >> i & 1}
-        chosen_levels = {f: levels[f][name in high] for name in spec.factors for f in switched_factors(spec, name)}
-        high_labels = [_high_level_label(spec, name, levels) for name in spec.factors if name in high]
-        label = spec.labels.get(treatment) or " + ".join(high_labels) or "baseline"
-        yield treatment, {"label": label, "set": chosen_levels}
-
-
-def _high_level_label(spec: Factorial, name: str, levels: Mapping[str, tuple[FactorLevel, FactorLevel]]) -> str:
-    return (
-        name if name in spec.groups or level_text(levels[name][1]) == "on" else f"{name} {level_text(levels[name][1])}"
-    )
-
-
-def _low_and_high(parts: _FactorialTables, name: str) -> tuple[FactorLevel, FactorLevel]:
-    """Return low and high of a factor: as stated, else the role's own value (or the first level) and the other one."""
-    factor = parts.factors[name]
-    if name in parts.factorial.levels:
-        return parts.factorial.levels[name]
-    role = parts.roles.get(factor.role)
-    low = (role.vars if role else {}).get(factor.var or name, factor.levels[0])
-    return low, next(level for level in factor.levels if level != low)
-
-
-def _factorial_problems(parts: _FactorialTables) -> PathMessages:
-    messages = [*_name_problems(parts), *_level_problems(parts)]
-    yield from messages or _design_problems(parts.factorial)
-
-
-def _name_problems(parts: _FactorialTables) -> PathMessages:
-    spec, seen = parts.factorial, dict[str, str]()
-    for group, factors in spec.groups.items():
-        if group in parts.factors:
-            yield f"factorial.groups.{group}", "is the name of a factor, too"
-        for i, factor in enumerate(factors):
-            if factor not in parts.factors:
-                yield (
-                    f"factorial.groups.{group}.{i}",
-                    f"no factor {short_repr(factor)}{suggestion(factor, parts.factors)}",
-                )
-    for i, name in enumerate(spec.factors):
-        known = [*spec.groups, *parts.factors]
-        if name not in known:
-            yield f"factorial.factors.{i}", f"no factor or group {short_repr(name)}{suggestion(name, known)}"
-        for factor in switched_factors(spec, name):
-            if factor in seen:
-                yield f"factorial.factors.{i}", f"sets {factor}, which {seen[factor]} sets already"
-            seen.setdefault(factor, name)
-
-
-def _level_problems(parts: _FactorialTables) -> PathMessages:
-    spec = parts.factorial
-    for name, (low, high) in spec.levels.items():
-        known = parts.factors[name].levels if name in parts.factors else ()
-        if name not in parts.factors:
-            yield f"factorial.levels.{name}", f"no factor {short_repr(name)}{suggestion(name, parts.factors)}"
-        elif low == high or low not in known or high not in known:
-            yield f"factorial.levels.{name}", f"must be two different ones of its levels {short_repr(list(known))}"
-    used_factors = {f for name in spec.factors for f in switched_factors(spec, name)} & set(parts.factors)
-    for name in sorted(used_factors - set(spec.levels)):
-        levels = parts.factors[name].levels
-        if len(levels) > 2:
-            yield f"factorial.levels.{name}", f"is required: which two, low and high, of {short_repr(list(levels))}?"
-        elif len(set(levels)) < 2:
-            yield f"factors.{name}.levels", "must be two different ones"
-
-
-def _design_problems(spec: Factorial) -> PathMessages:
-    count, where = len(spec.factors), "factorial.generators" if spec.generators else "factorial.fraction"
-    if spec.generators and spec.fraction != "full":
-        yield "factorial.generators", f"goes without fraction = {short_repr(spec.fraction)}: state one of them"
-        return
-    messages = [
-        (f"{where}.{i}", message)
-        for i, text in enumerate(spec.generators)
-        if (message := _generator_problem(spec, text))
-    ]
-    if messages:
-        yield from messages
-        return
-    design = factorial_design(spec)
-    if len(design.words) < FRACTION_EXPONENTS[spec.fraction]:
-        yield where, f"{count} factors are too few for fraction = {short_repr(spec.fraction)}"
-    elif not design.words and count > MAX_FULL_FACTORS:
-        treatments = 2**count
-        yield where, f'is required: {count} factors make {treatments} treatments; "sixteenth" makes {treatments // 16}'
-    else:
-        yield from _alias_problems(spec, design, where)
-
-
-def _alias_problems(spec: Factorial, design: FactorialDesign, where: str) -> PathMessages:
-    shortest = min((word for word in defining_relation(design.words)), key=int.bit_count, default=None)
-    if shortest is None:
-        return
-    parts = [name for i, name in enumerate(design.names) if shortest >> i & 1]
-    if shortest == 0:
-        yield where, "one of them follows from the others"
-    elif len(parts) == 1:
-        yield where, f"{parts[0]} would never change"
-    elif len(parts) == 2:
-        yield where, f"the main effects of {parts[0]} and {parts[1]} could not be told apart"
-    elif len(parts) == 3 and not spec.screening:
-        message = f"the main effect of {parts[0]} cannot be told apart from {parts[1]} x {parts[2]} (resolution III)"
-        yield where, f"{message}: run more combinations, or state screening = true"
-
-
-def _generator_problem(spec: Factorial, text: str) -> str | None:
-    """Return what is wrong with a generator, None for one that can be read."""
-    left, equals, right = text.partition("=")
-    names = [left.strip(), *right.split()]
-    unknown = [name for name in names if name not in spec.factors]
-    if not equals or len(names) < 2:
-        return f"{short_repr(text)} must be like 'd = a b c', of names in factorial.factors"
-    if unknown:
-        return f"no {short_repr(unknown[0])} among the factors{suggestion(unknown[0], spec.factors)}"
-    return None if len(set(names)) == len(names) else f"{short_repr(text)} names a factor twice"

@@ -15,9 +15,7 @@ from pydantic import ValidationError
 from loadbook.core.errors import SpecProblem, StudyError, UsageError
 from loadbook.core.renamed_keys import STUDY_KEYS, to_present_keys
 from loadbook.core.toml import read_text, read_toml
-from loadbook.study import ci_policy, problems
-from loadbook.study import factorial as factorial_file
-from loadbook.study import factorial as grid
+from loadbook.study import ci_policy, generated_treatments, problems
 from loadbook.study.limits import StoppingRule
 from loadbook.study.model import PAGE_SIZE_VAR, Study
 from loadbook.study.problems import STUDY_WIDE_LOAD_KEYS, key_path, short_repr, suggestion, validation_problems
@@ -231,8 +229,8 @@ INCLUDE_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.toml\Z")
 def read_study(path: Path) -> Study:
     """Read, merge and check a study file; StudyError names every mistake with its key path."""
     raw, study = read_study_tables(path), None
-    mistakes = [*factorial_file.expand_factorial(raw), *grid.expand_grid(raw), *_read_plan_files(path.parent, raw)]
-    mistakes += read_configs(path.parent, raw)
+    mistakes = [*generated_treatments.expand_factorial(raw), *generated_treatments.expand_grid(raw)]
+    mistakes += [*_read_plan_files(path.parent, raw), *read_configs(path.parent, raw)]
     try:
         study = Study.model_validate(raw)
     except ValidationError as error:
@@ -286,7 +284,7 @@ def smoke_variant(study: Study) -> Study:
     treatments = study.treatments_in()
     checks = [t for t in treatments if study.treatments[t].check]
     others = [t for t in treatments if t not in checks and t != study.baseline]
-    factorial, generated = factorial_file.smoke_factorial(study) or (None, {})
+    factorial, generated = generated_treatments.smoke_factorial(study) or (None, {})
     subset = study.subsets.get("smoke") or (*(generated or (study.baseline, *others[:1])), *checks)
     names = {*subset, *(study.treatments[t].same_as for t in subset if t in study.treatments)}
     published = study.published and study.published.model_copy(
