@@ -55,7 +55,7 @@ done </proc/mounts
 
 
 class RequiredProgram(NamedTuple):
-    """A program that a host should have, and how to bring it there; what is not `required` may be missing."""
+    """A program that a host needs, with the way to install it; it may be missing unless `required`."""
 
     binary: str
     install: str
@@ -63,7 +63,7 @@ class RequiredProgram(NamedTuple):
 
 
 class CheckResult(NamedTuple):
-    """One line of the doctor's table; `fix` says what to do where it is not ok."""
+    """One line of the doctor's table; `fix` is the remedy if it is not ok."""
 
     host: str
     subject: str
@@ -90,7 +90,7 @@ def check_hosts(
     programs: Mapping[str, Sequence[RequiredProgram]],
     extra_checks: Mapping[str, Sequence[HostCheck]] | None = None,
 ) -> list[CheckResult]:
-    """Log in to every host at the same time and look.
+    """Log in to every host in parallel and check it.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def _check_forwarding(host: RemoteHost) -> CheckResult:
 
 
 def _check_lock(host: RemoteHost, lock: str) -> CheckResult:
-    """Tell whether a run holds the machine, and whether the host can tell that it does."""
+    """Check whether a run holds the machine, and whether the host can report it."""
     owners = parse_owners(host.script(lock_command(launcher_script()[0], "owners", lock), timeout_s=20).stdout)
     if owners:
         return CheckResult(
@@ -198,7 +198,7 @@ def _check_lock(host: RemoteHost, lock: str) -> CheckResult:
 
 
 def _check_permissions(host: RemoteHost, permissions: Sequence[Permission]) -> Iterator[CheckResult]:
-    """Yield, for each thing that the hosts file allows, whether the host lets us do it."""
+    """Yield, for each permission in the hosts file, whether the host grants it."""
     if not permissions:
         return
     answer = host.script(_PERMISSIONS_SCRIPT, timeout_s=20).stdout.decode(errors="replace")
@@ -212,7 +212,7 @@ def _check_permissions(host: RemoteHost, permissions: Sequence[Permission]) -> I
 
 
 def _shared_machines(hosts: HostsFile, boot_ids: Mapping[str, str]) -> Iterator[CheckResult]:
-    """Doubt hosts that are one machine without CPU masks that keep them apart, together in one line."""
+    """Report aliases of one machine without disjoint CPU masks, in one line."""
     groups: list[set[str]] = []
     for alias in boot_ids:
         overlapping = [group for group in groups if any(_share_cpus(hosts, boot_ids, alias, other) for other in group)]

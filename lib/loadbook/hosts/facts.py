@@ -31,7 +31,7 @@ _FACT_NAMES = (
 
 
 def gather_facts(host: Host) -> dict[str, Fact]:
-    """Ask a host for all facts in one round trip: name -> {"value", "kind"}; what it cannot tell is None.
+    """Read all facts of a host in one round trip: name -> {"value", "kind"}; None for facts that it does not have.
 
     Kind "identity" must match between trials that are compared, "tolerance" nearly so, "info" is only shown.
     """
@@ -40,7 +40,7 @@ def gather_facts(host: Host) -> dict[str, Fact]:
 
 
 def parse_facts(output: bytes) -> dict[str, Fact]:
-    """Turn what facts.sh printed into facts."""
+    """Parse the output of facts.sh."""
     pairs = (line.split("\t", 1) for line in output.decode("utf-8", "replace").splitlines() if "\t" in line)
     raw = dict(pairs)
     parsed = dict(_finish_fact(name, raw.get(name)) for name in (*_FACT_NAMES, *SYSCTLS))

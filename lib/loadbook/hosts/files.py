@@ -21,7 +21,7 @@ _BLOCKS_IN_FLIGHT = 128  # blocks that are asked for at a time
 
 
 class RemoteSha256(Protocol):
-    """Asks the host itself for the digest (hex) of a file, or of so many of its first bytes.
+    """Callable that returns the host's own digest (hex) of a file, or of its first bytes.
 
     With `in_workdir` the file must be below the work folder itself, with no link on the way.
     """
@@ -132,7 +132,7 @@ class SftpFiles:
         return digest.hexdigest()
 
     def exists(self, path: str) -> bool:
-        """Tell whether a path is there."""
+        """Return whether a path exists."""
         try:
             self._sftp.stat(path)
         except FileNotFoundError:

@@ -90,7 +90,7 @@ class Host(Protocol):
         ...
 
     def close(self) -> None:
-        """Close the connection; jobs that end with us end."""
+        """Close the connection; jobs started with `ends_with_session` end."""
         ...
 
     def reopen(self) -> None:
@@ -102,11 +102,11 @@ class Host(Protocol):
         ...
 
     def set_trial(self, planned: PlannedTrial | None) -> None:
-        """Say which trial the calls that follow belong to; None: to the run as a whole."""
+        """Set the trial that the following calls belong to; None: the run as a whole."""
         ...
 
     def token(self, name: str) -> str:
-        """Return a word that marks what we put on the host as `name`, unlike any before; a replay has the recorded."""
+        """Return a unique word for an object `name` on the host; a replay returns the recorded one."""
         ...
 
     def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"", check: bool = False) -> CommandResult:
@@ -114,7 +114,7 @@ class Host(Protocol):
         ...
 
     def script(self, text: str, args: Sequence[str] = (), *, timeout_s: float, check: bool = False) -> CommandResult:
-        """Run a POSIX-sh script of ours with `args` as $1...; for several commands in one round trip."""
+        """Run a POSIX sh script with `args` as $1...; for several commands in one round trip."""
         ...
 
     def put(self, path: str, data: bytes, mode: int = 0o644) -> None:
@@ -133,7 +133,7 @@ class Host(Protocol):
         ...
 
     def exists(self, path: str) -> bool:
-        """Tell whether a path is there."""
+        """Return whether a path exists."""
         ...
 
     def remove(self, path: str) -> None:
@@ -145,7 +145,7 @@ class Host(Protocol):
         ...
 
     def state(self, name: str) -> JobState:
-        """Tell how a job stands; survives a reconnect, reads only files on the host."""
+        """Return the state of a job from its files on the host; works after a reconnect."""
         ...
 
     def wait(self, name: str, *, timeout_s: float, expect_s: float | None = None) -> int:
@@ -156,11 +156,11 @@ class Host(Protocol):
         ...
 
     def stop(self, name: str, *, grace_s: float = 5.0) -> None:
-        """End a job's whole process group: TERM, `grace_s`, KILL; a job that has ended is fine."""
+        """End a job's whole process group: TERM, `grace_s`, KILL; a job that has ended is no error."""
         ...
 
     def http_get(self, address: str, port: int, path: str, *, timeout_s: float, scheme: str = "http") -> HttpResponse:
-        """Ask a web server once, through the host's own network (an SSH channel), needing nothing installed there."""
+        """Send one HTTP request through the host's own network (an SSH channel); needs nothing installed there."""
         ...
 
     def connect(self, port: int, *, timeout_s: float) -> Channel:
@@ -168,9 +168,9 @@ class Host(Protocol):
         ...
 
     def recorded_file(self, name: str) -> bytes:
-        """Return a file of the trial that is played back; nothing where something really happens, or it has none."""
+        """Return a file of the trial that is replayed; empty on a real host or if there is none."""
         ...
 
     def clock(self, probes: int = 10) -> ClockOffset:
-        """Measure the host's clock against ours: the probe with the shortest round trip."""
+        """Measure the offset of the host's clock by the probe with the shortest round trip."""
         ...

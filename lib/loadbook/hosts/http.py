@@ -46,7 +46,7 @@ class TlsStream(io.RawIOBase):
             sent += self._run_engine(lambda rest=rest: self._tls.write(rest))  # type: ignore[misc]
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        """Return what the server says as a file to read from."""
+        """Return the server's response as a file."""
         return io.BufferedReader(self)
 
     def readable(self) -> bool:
@@ -62,7 +62,7 @@ class TlsStream(io.RawIOBase):
             return 0
 
     def _run_engine(self, call: Callable[[], T]) -> T:
-        """Return what `call` of the TLS engine gives, carrying bytes to and from the channel as long as it wants."""
+        """Call the TLS engine, carrying bytes to and from the channel until it has a result."""
         while True:
             try:
                 result = call()
@@ -89,7 +89,7 @@ _PROHIBITED = 1
 
 
 class HttpUrl(NamedTuple):
-    """What is asked for."""
+    """Address, port, scheme and path of a request."""
 
     scheme: str
     address: str
@@ -101,7 +101,7 @@ class HttpUrl(NamedTuple):
 
 
 def http_get(alias: str, transport: Transport, url: HttpUrl, timeout_s: float) -> HttpResponse:
-    """Ask once, without redirects; the body is read whole.
+    """Send one request without following redirects; the body is read completely.
 
     Raises
     ------
@@ -112,7 +112,7 @@ def http_get(alias: str, transport: Transport, url: HttpUrl, timeout_s: float) -
 
 
 def request_over_channel(alias: str, channel: Channel, url: HttpUrl, timeout_s: float) -> HttpResponse:
-    """Ask over a channel that is open, and close it, at the latest after `timeout_s`; see `http_get`.
+    """Send one request over an open channel and close it, after `timeout_s` at the latest; see `http_get`.
 
     A server that sends a byte now and then, or one interim answer after the other, keeps no reader waiting for more.
     """

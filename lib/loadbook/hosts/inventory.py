@@ -27,7 +27,7 @@ PERMISSIONS: tuple[Permission, ...] = get_args(Permission)
 
 
 def _check_folder(value: str) -> str:
-    """Return a folder that may stand in scripts and in configurations of services."""
+    """Return the folder if it is safe in scripts and service configurations."""
     unsafe = not value.isprintable() or set(value) & set("\"'\\;{}$#`|&<>*?!")
     if unsafe or not value.startswith("/") or ".." in value.split("/"):
         raise ValueError("must be an absolute folder without quotes, signs of a shell and '..'")
@@ -35,7 +35,7 @@ def _check_folder(value: str) -> str:
 
 
 class HostEntry(BaseModel):
-    """One host: what cannot be known from ~/.ssh/config.
+    """One host: everything that cannot be known from ~/.ssh/config.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class HostEntry(BaseModel):
 
 
 class HostsFile(BaseModel):
-    """A whole hosts.toml.
+    """The whole hosts.toml.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class HostsFile(BaseModel):
     hosts: dict[Alias, HostEntry]
 
     def price_record(self) -> dict[str, Any]:
-        """Return what run.json says of prices: the currency, and those a month by host and by external role."""
+        """Return the prices for run.json: the currency, and monthly prices by host and by external role."""
         hosts = {alias: entry.price_per_month for alias, entry in self.hosts.items() if entry.price_per_month}
         return {"currency": self.currency, "hosts": hosts, "external": self.external_prices}
 

@@ -29,7 +29,7 @@ MAX_JUMPS = 8
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One SSH server to log in to, and the way there.
+    """One SSH server to log in to, with its jump hosts.
 
     `host_key_alias` is the name under which its keys are looked up (HostKeyAlias) and `known_hosts` the files with
     these keys; the first file that knows the host wins. `jump` is the server before it on the way. `state_folder` is
@@ -155,7 +155,7 @@ def trusted_keys(files: Iterable[Path], host: str, port: int) -> list[PKey]:
 def untrusted_key_status(
     files: Iterable[Path], host: str, port: int, key: PKey
 ) -> Literal["revoked", "authority", "unknown"]:
-    """Return what files say of a key that is not trusted; "authority": certificates of this host would be."""
+    """Return the status of an untrusted key in the known_hosts files; "authority": only certificates are trusted."""
     lines = [line for path in files for line in read_known_hosts(path) if matches_host(line.names, host, port)]
     if any(line.marker == "@revoked" and line.key == key for line in lines):
         return "revoked"
@@ -193,7 +193,7 @@ def parse_line(text: str) -> KnownHostsLine | None:
 
 
 def matches_host(names: str, host: str, port: int) -> bool:
-    """Tell whether a line's first field means this host: plain, hashed, wildcards, and ``!name`` as a veto."""
+    """Return whether the first field of a line matches this host: plain, hashed, wildcards, ``!name`` excludes."""
     host_names = {f"[{host}]:{port}".lower()} | ({host.lower()} if port == 22 else set())
     if names.startswith("|1|"):
         return any(_hash_name(name, names) == names for name in host_names)

@@ -41,7 +41,7 @@ Roles = tuple[str, ...]
 def plan_hosts(
     current: Mapping[str, Roles], exact_counts: Mapping[str, int], min_counts: Mapping[str, int]
 ) -> dict[str, Roles]:
-    """Return alias -> roles of a lab that had `current` and is to have so many hosts of a role.
+    """Return alias -> roles of a lab with hosts `current` that is to have so many hosts of a role.
 
     A role's hosts are called `web`, `web-2`, `web-3`, ... Those that stay keep their place and new ones come last, so
     that addresses stay. `exact_counts` may take hosts away, `min_counts` only adds.
@@ -61,7 +61,7 @@ def plan_hosts(
 
 
 def read_lab_record(folder: Path) -> dict[str, Any]:
-    """Return kind and hosts of a lab; without hosts where there is none yet."""
+    """Return kind and hosts of a lab; no hosts if it was never started."""
     path = folder / RECORD_FILE
     record: dict[str, Any] = read_json(path) if path.is_file() else {}
     if "hosts" not in record:  # as it was before there were two kinds: the hosts alone, named after their role
@@ -71,7 +71,7 @@ def read_lab_record(folder: Path) -> dict[str, Any]:
 
 
 def acquire_lab_lock(handle: IO[str], folder: Path) -> None:
-    """Wait until nobody else changes the lab in `folder`; UsageError when that takes too long."""
+    """Wait until no other process changes the lab in `folder`; UsageError when that takes too long."""
     deadline = time.monotonic() + LAB_LOCK_TIMEOUT_S
     while True:
         try:
@@ -85,7 +85,7 @@ def acquire_lab_lock(handle: IO[str], folder: Path) -> None:
 
 
 def lab_kind(hosts_file: Path) -> str:
-    """Return the kind of the lab that a hosts file is of, "" for one of other hosts."""
+    """Return the kind of the lab that a hosts file belongs to, "" for other hosts files."""
     record = hosts_file.absolute().parent / RECORD_FILE
     return str(read_json(record).get("kind", "loopback")) if record.is_file() else ""
 
@@ -104,7 +104,7 @@ def _count_role(hosts: Mapping[str, Roles], role: str) -> int:
 
 
 def cpu_masks(hosts: Mapping[str, Roles], min_server_cpus: int = 1) -> dict[str, tuple[int, ...] | None]:
-    """Share the CPUs that we may use among `hosts` (alias -> roles); drivers are always apart from servers.
+    """Divide the available CPUs among `hosts` (alias -> roles); drivers never share a CPU with servers.
 
     With a CPU for every host each has its own; with fewer each role has its own (all `web` the same ones, `balancer`
     others); with fewer still, as on two CPUs, the drivers have one and all servers share the rest. A lab that was
@@ -141,12 +141,12 @@ OWNERS_TIMEOUT_S = 20.0
 
 
 def lab_lock_file(workdir: Path) -> Path:
-    """Return the lock of a lab's host: its own, since labs that do not know of each other share the machine."""
+    """Return the lock file of a lab's host: labs have separate locks, although they share the machine."""
     return workdir / "host.lock"
 
 
 def lab_lock_owners(workdir: Path) -> list[LockOwner]:
-    """Return who holds the host of a lab that has this work folder."""
+    """Return the owners of the lock of the lab's host with this work folder."""
     if not workdir.is_dir():
         return []
     command = ["/bin/sh", "-c", launcher_script()[1].decode(), "job.sh", "owners", str(lab_lock_file(workdir))]
@@ -157,7 +157,7 @@ def lab_lock_owners(workdir: Path) -> list[LockOwner]:
 
 
 def check_idle(servers: Sequence[Sshd]) -> None:
-    """Raise UsageError when a run is under way on one of these hosts, which are to be ended."""
+    """Raise UsageError if a run uses one of these hosts, which are about to be ended."""
     for server in servers:
         if owners := lab_lock_owners(server.workdir):
             problem = f"host {server.alias} of the lab is in use by {owners[0].description}"
@@ -205,7 +205,7 @@ class Lab:
         kind: LabKind | None = None,
         min_server_cpus: int | None = None,
     ) -> Lab:
-        """Return the lab in `folder` with what it had and is to have; a new one has a driver and a web host.
+        """Return the lab in `folder` with its recorded and requested hosts; a new one has a driver and a web host.
 
         Parameters
         ----------
@@ -264,7 +264,7 @@ class Lab:
         return self.status()
 
     def down(self) -> list[LabHostStatus]:
-        """End every host with everything that runs on it, and remove what they stood in."""
+        """End every host with everything that runs on it, and remove its namespace or address."""
         if self.folder.is_dir():
             self._network.check()
             with self._locked():
@@ -272,17 +272,17 @@ class Lab:
         return self.status()
 
     def owners(self) -> list[LockOwner]:
-        """Return the runs that are under way in the lab, each once."""
+        """Return the runs in progress in the lab, each once."""
         owners = [owner for server in self._recorded_servers() for owner in lab_lock_owners(server.workdir)]
         return list({owner.id: owner for owner in owners}.values())
 
     def status(self) -> list[LabHostStatus]:
-        """Return what is up; nothing is changed."""
+        """Return the state of every host; nothing is changed."""
         cut = self._network.is_link_cut
         return [LabHostStatus(s.alias, s.address, s.port, s.pid(), s.cpus, cut(s)) for s in self._recorded_servers()]
 
     def cut_link(self, alias: str, seconds: float) -> None:
-        """Cut a host off from all others and from us, for so many seconds at most; UsageError without links."""
+        """Cut a host off from all others and the controller for some seconds; UsageError without links."""
         self._network.cut_link(self._recorded_server(alias), seconds)
 
     def restore_link(self, alias: str) -> None:
@@ -306,7 +306,7 @@ class Lab:
             yield
 
     def _prepare_kind(self) -> None:
-        """Take a lab of the other kind down; keep the kind first, so that `down` finds what a crash leaves."""
+        """Take a lab of the other kind down; record the new kind first, so that `down` finds the remains of a crash."""
         record, path = read_lab_record(self.folder), self.folder / RECORD_FILE
         if path.is_file() and record["kind"] != self.kind:
             other = replace(self, kind=record["kind"])
@@ -340,7 +340,7 @@ class Lab:
         return Sshd(alias, host["address"], host["port"], host["service_port"], cpus, self.folder / alias)
 
     def _assigned_servers(self, recorded: Sequence[Sshd]) -> list[Sshd]:
-        """Return every host where it was, new ones at the first addresses that are left."""
+        """Return every host with its previous address, new ones with the first free addresses."""
         subnet = self._network.subnet([server.address for server in recorded])
         previous = {s.alias: s for s in recorded if s.address.startswith(f"{subnet}.")}
         free_addresses = iter(

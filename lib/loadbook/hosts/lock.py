@@ -1,6 +1,7 @@
-"""One run per machine: who claims a host, who holds it, and how we are told (lock.sh does it, on the host).
+"""The lock of a host, which allows one run per machine: requests, owners and errors (lock.sh runs on the host).
 
-The lock is held by the process on the host that ends our jobs when we are gone, and is free when that has ended them.
+The lock is held by the process on the host that ends our jobs when the controller is gone; it is released when they
+have ended.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _UNSAFE_CHARACTERS = re.compile(r"[^A-Za-z0-9@._-]")
 
 
 def pid_namespace_id() -> str:
-    """Return a word for the processes that we can see: two sittings that share it can tell whether the other lives."""
+    """Return an id of the process namespace; two controllers with the same id can check whether the other is alive."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     try:
         identity = boot.read_text() + str(Path("/proc/self/ns/pid").readlink())
@@ -36,7 +37,7 @@ def pid_namespace_id() -> str:
 
 
 def process_start_ticks(pid: int) -> str:
-    """Return when a process began, in ticks since the boot; "" if it is gone."""
+    """Return the start time of a process in clock ticks since boot; "" if it does not exist."""
     try:
         state, *fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except (OSError, ValueError):
@@ -46,7 +47,7 @@ def process_start_ticks(pid: int) -> str:
 
 @dataclass(frozen=True)
 class LockRequest:
-    """What a sitting says of itself on each of its hosts; two aliases of one machine share it, and so the lock.
+    """Identity of a controller that requests a host's lock; aliases of one machine share it, and so the lock.
 
     Parameters
     ----------
@@ -66,7 +67,7 @@ class LockRequest:
         return replace(self, lock_file=lock or DEFAULT_LOCK_FILE)
 
     def script_args(self) -> list[str]:
-        """Return the lock and what `take` of lock.sh is told: id, who, process, place, study, run, seconds so far."""
+        """Return the arguments of `take` in lock.sh: lock, id, user, process, place, study, run, seconds so far."""
         user = f"{getpass.getuser()}@{socket.gethostname()}"
         process_identity = f"{pid_namespace_id()}:{process_start_ticks(os.getpid())}"
         args = [self.id, user, str(os.getpid()), process_identity, self.study, self.run]
@@ -79,7 +80,7 @@ class LockRequest:
 
 
 class LockOwner(NamedTuple):
-    """Who holds a machine, and for how long already (seconds)."""
+    """Owner of a machine's lock, and for how long (seconds)."""
 
     age_s: float
     ending: bool
@@ -92,19 +93,19 @@ class LockOwner(NamedTuple):
 
     @property
     def description(self) -> str:
-        """Return who it is, which study, and how long."""
+        """Return user, machine, process, study and duration as text."""
         purpose = f"run {self.run} of {self.study}"
         return f"{self.user} (process {self.pid}), {purpose}, for {format_duration(max(0.0, self.age_s))}"
 
     @property
     def is_dead(self) -> bool:
-        """Tell whether it was a process here and is no more; of one elsewhere we cannot know."""
+        """Return whether the owner was a process on this machine that no longer exists; False for owners elsewhere."""
         namespace_id, _, start_time = self.process_identity.partition(":")
         return namespace_id == pid_namespace_id() and process_start_ticks(self.pid) != start_time
 
 
 def parse_owners(output: bytes) -> list[LockOwner]:
-    """Return the owners that `job.sh owners` told of, one for each of their hosts on the machine."""
+    """Parse the output of `job.sh owners`: the owners of the machine's lock, one for each of their hosts."""
     owners = []
     for line in output.decode("utf-8", "replace").splitlines():
         fields = line.split()
@@ -117,7 +118,7 @@ def parse_owners(output: bytes) -> list[LockOwner]:
 
 
 class InUseError(HostError):
-    """Another run uses the machine. Nothing was done there; it may be tried again."""
+    """Another run uses the machine. Nothing was changed there, so the call can be repeated later."""
 
     transient = True
 
@@ -128,7 +129,7 @@ class InUseError(HostError):
 
 
 def lock_error(alias: str, output: str) -> HostError:
-    """Return the error that `job.sh watch` told of when it could not take the lock."""
+    """Return the error for a lock that `job.sh watch` could not acquire."""
     status, _, rest = output.strip().partition(" ")
     if status == "busy" and (owners := parse_owners(rest.encode())):
         return InUseError(alias, owners[0])
@@ -136,5 +137,5 @@ def lock_error(alias: str, output: str) -> HostError:
 
 
 def lock_command(script: str, verb: str, *args: str) -> str:
-    """Return shell text that asks a host's job.sh about a lock: `owners` LOCK, or `evict` LOCK ID."""
+    """Return shell text for a lock command of the host's job.sh: `owners` LOCK, or `evict` LOCK ID."""
     return sh_join(["/bin/sh", script, verb, *args])

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def sampler_job(name: str, *, interval_s: float, limit_s: float, processes: Iterable[tuple[str, str]] = ()) -> Job:
-    """Return the job that samples for at most `limit_s` seconds; its ``stdout.1`` is what `host_metrics.sampler` reads.
+    """Return the job that samples for at most `limit_s` seconds; `host_metrics.sampler` parses its ``stdout.1``.
 
     `processes` pairs a label with a file (absolute, or relative to the job's folder) that holds a process id, such as
     ``../<job>/step``, which names the process that a job's current step runs; its children are watched as well.
@@ -131,7 +131,7 @@ SOURCES: dict[str, tuple[Callable[[Host, int], MonitorClient], Callable[[HostEnt
 
 
 def connect_monitor(host: Host, entry: HostEntry, source: str) -> MonitorClient | None:
-    """Connect to a source of a host; None where the hosts file says that it has none.
+    """Connect to a monitor of a host; None if the hosts file disables it.
 
     Raises
     ------
@@ -175,7 +175,7 @@ class Poller:
             self._stop_event.wait(self.interval_s - (time.monotonic() - start) % self.interval_s)
 
     def stop(self) -> bytes:
-        """Stop asking and return what was kept; a second call returns nothing."""
+        """Stop polling and return the recorded answers; a second call returns nothing."""
         self._stop_event.set()
         self._thread.join(MONITOR_TIMEOUT_S + 1)
         if self._buffer.closed:

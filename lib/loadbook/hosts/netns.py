@@ -1,8 +1,9 @@
 """Network namespaces of the lab: every host in a namespace of its own, on the bridge of a switch namespace.
 
-Needs root. Everything is found by the lab's prefix (a digest of its folder), so that two labs do not meet and a lab
-that crashed is cleared like any other. The net is one of 198.18.0.0/15, which RFC 2544 set aside for benchmarks; our
-own end of it is the only thing outside of the namespaces. Processes, files and clock are the machine's.
+Needs root. All names begin with the lab's prefix (a digest of its folder), so that two labs do not collide and a
+crashed lab can be cleared. The network is one of 198.18.0.0/15, which RFC 2544 reserves for benchmarks; the
+controller's end of it is the only interface outside the namespaces. Processes, files and clock are shared with the
+machine.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def ip(*args: str, namespace: str | None = None, batch: Sequence[str] = ()) -> b
 
 
 def query_ip(*args: str, namespace: str | None = None) -> list[dict[str, Any]]:
-    """Return what ip tells as JSON; nothing where it fails, which it does for what is not there."""
+    """Return the JSON output of ip; nothing if it fails, which it does for missing objects."""
     try:
         return [entry for entry in json.loads(ip("-j", *args, namespace=namespace) or b"[]") if entry]
     except HostError:
@@ -105,7 +106,7 @@ class NamespaceNetwork:
 
     @cached_property
     def prefix(self) -> str:
-        """Return what the names of this lab's namespaces begin with, and the name of our own interface."""
+        """Return the prefix of this lab's namespaces, which is also the name of the controller's interface."""
         return "lb" + hashlib.sha256(os.fsencode(self.folder.resolve())).hexdigest()[:8]
 
     def check(self) -> None:
@@ -170,7 +171,7 @@ class NamespaceNetwork:
         return f"{self.prefix}-host-{alias}"
 
     def build(self, servers: Sequence[Sshd]) -> None:
-        """Make the switch and every namespace that is not whole; those that are whole keep running."""
+        """Create the namespaces, links and addresses that do not exist yet."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._etc_hosts.touch()
         # in place: the hosts have this very file mounted
@@ -196,7 +197,7 @@ class NamespaceNetwork:
         return {link["ifname"]: "UP" in link["flags"] for link in links if link.get("master") == BRIDGE}
 
     def _add_switch(self, net: str) -> None:
-        """Make the switch, and our own end of the net."""
+        """Create the switch namespace with its bridge, and the controller's end of the network."""
         ip("netns", "add", self._switch)
         batch = [
             f"link add {BRIDGE} type bridge forward_delay 0 mcast_snooping 0",
@@ -237,7 +238,7 @@ class NamespaceNetwork:
         ip("-batch", "-", namespace=name, batch=batch)
 
     def clear(self, aliases: Sequence[str] | None = None) -> None:
-        """End the processes in these hosts' namespaces (None: in all of this lab) and remove the namespaces."""
+        """Remove the namespaces of these hosts; None: all namespaces of this lab."""
         existing = [name for name in namespace_names() if name.startswith(f"{self.prefix}-")]
         names = existing if aliases is None else [self._namespace_of(alias) for alias in aliases]
         for name in set(names) & set(existing):
@@ -248,7 +249,7 @@ class NamespaceNetwork:
                 ip("link", "del", self.prefix)
 
     def cut_link(self, server: Sshd, seconds: float) -> None:
-        """Take the switch's port down; a process in the switch brings it up again after so many seconds."""
+        """Cut a host off; its link returns after so many seconds, also if the controller dies."""
         if not 0 < seconds <= MAX_CUT_S:
             raise UsageError(f"a link is cut for up to {MAX_CUT_S} s, not {seconds:g} s")
         port = self._existing_port(server)

@@ -62,7 +62,7 @@ class RemoteHost(ReconnectingSession):
         super().__init__(endpoint, workdir, entry.cpus, f"{run_id}-{secrets.token_hex(6)}")
 
     def set_trial(self, planned: PlannedTrial | None) -> None:
-        """Do nothing: the host answers whatever it is asked for."""
+        """Do nothing: a real host answers independently of the trial."""
 
     def token(self, name: str) -> str:
         """Return a random word."""
@@ -97,7 +97,7 @@ class RemoteHost(ReconnectingSession):
         return path
 
     def script(self, text: str, args: Sequence[str] = (), *, timeout_s: float, check: bool = False) -> CommandResult:
-        """Run a POSIX-sh script of ours with `args` as $1...; for several commands in one round trip."""
+        """Run a POSIX sh script with `args` as $1...; for several commands in one round trip."""
         return self.run(["/bin/sh", "-c", text, "sh", *args], timeout_s=timeout_s, check=check)
 
     def put(self, path: str, data: bytes, mode: int = 0o644) -> None:
@@ -161,7 +161,7 @@ class RemoteHost(ReconnectingSession):
         return done
 
     def state(self, name: str) -> JobState:
-        """Tell how a job stands; survives a reconnect, reads only files on the host."""
+        """Return the state of a job from its files on the host; works after a reconnect."""
         argv = ["/bin/sh", jobs.launcher_script()[0], "state", jobs.job_folder(name)]
         text = sh_join(argv)
         done = self._call_with_retry(f"state of {name}", lambda s: s.call(text, timeout_s=CONTROL_TIMEOUT_S))
@@ -214,7 +214,7 @@ class RemoteHost(ReconnectingSession):
         return b""
 
     def can_forward(self) -> bool:
-        """Tell whether sshd lets us open connections from the host, as `http_get` needs."""
+        """Return whether sshd allows connections from the host, which `http_get` needs."""
         with self._lock:
             transport = self._open_session().transport
         try:
@@ -226,7 +226,7 @@ class RemoteHost(ReconnectingSession):
         return True
 
     def clock(self, probes: int = 10) -> ClockOffset:
-        """Measure the host's clock against ours: the probe with the shortest round trip."""
+        """Measure the offset of the host's clock by the probe with the shortest round trip."""
         return min((self._probe_clock() for _ in range(probes)), key=lambda clock: clock.rtt_s)
 
     def _probe_clock(self) -> ClockOffset:
@@ -296,5 +296,5 @@ def remote_host(
 
 
 def known_hosts_path(hosts_path: Path, hosts: HostsFile) -> Path:
-    """Return our own file of trusted keys: `known_hosts` of the hosts file, default beside it."""
+    """Return loadbook's file of trusted keys: `known_hosts` of the hosts file, by default beside it."""
     return hosts_path.absolute().parent / (hosts.known_hosts or "known_hosts")

@@ -30,12 +30,12 @@ CallKey = tuple[str, ...]
 
 
 def transcript_name(alias: str) -> str:
-    """Return the name of the file, in a trial's or a run's folder, that holds what a host answered."""
+    """Return the name of a host's transcript in the folder of a trial or a run."""
     return f"answers-{alias}"
 
 
 def call_key(call: str, args: Sequence[str], workdir: str, run: str) -> CallKey:
-    """Return what was asked, the same in a recorded run and in its replay."""
+    """Return the key of a call, equal in a recorded run and in its replay."""
     return (call, *(_first_nonblank_line(_without_run_names(arg, workdir, run)) for arg in args))
 
 
@@ -49,10 +49,10 @@ def _first_nonblank_line(word: str) -> str:
 
 
 class RecordingHost(Host, Protocol):
-    """A host that keeps what it answers."""
+    """A host that records every call and its answer in a transcript."""
 
     def take_transcript(self) -> bytes:
-        """Return what was kept since the last call, or since the last `set_trial`, as JSON lines."""
+        """Return the transcript since the last call, or since the last `set_trial`, as JSON lines."""
         ...
 
 
@@ -169,7 +169,7 @@ T = TypeVar("T")
 
 
 class RecordedRun:
-    """A recorded run in the folder `run`: what every attempt that ended a trial left, by treatment and block."""
+    """A recorded run in the folder `run`: the files of every final attempt, by treatment and block."""
 
     def __init__(self, run: Path) -> None:
         self.run, paths = run, RunPaths(run, run)
@@ -238,7 +238,7 @@ class ReplayHost:
         self.open()
 
     def set_trial(self, planned: PlannedTrial | None) -> None:
-        """Play back the recorded trial of the same treatment and block; None: what belongs to the run as a whole."""
+        """Replay the recorded trial of the same treatment and block; None: the part that belongs to the whole run."""
         self._recorded_trial, self._transcript = None, self._run_transcript
         if planned is not None:
             try:
@@ -259,11 +259,11 @@ class ReplayHost:
             raise HostError(self.alias, f"{self._context()}: not recorded: {' '.join(key)[:160]}", _HINT) from None
 
     def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"", check: bool = False) -> CommandResult:
-        """Return what the command answered; with `check`, a code other than 0 raises CommandError."""
+        """Return the recorded result of the command; with `check`, an exit code other than 0 raises CommandError."""
         return self._check_rc(self._lookup(self._transcript.command_result, "run", argv), check, argv[0])
 
     def script(self, text: str, args: Sequence[str] = (), *, timeout_s: float, check: bool = False) -> CommandResult:
-        """Return what the script answered; with `check`, a code other than 0 raises CommandError."""
+        """Return the recorded result of the script; with `check`, an exit code other than 0 raises CommandError."""
         return self._check_rc(self._lookup(self._transcript.command_result, "script", [text, *args]), check, "a script")
 
     def _check_rc(self, done: CommandResult, check: bool, command: str) -> CommandResult:
@@ -272,11 +272,11 @@ class ReplayHost:
         return done
 
     def http_get(self, address: str, port: int, path: str, *, timeout_s: float, scheme: str = "http") -> HttpResponse:
-        """Return what the server answered."""
+        """Return the recorded response."""
         return self._lookup(self._transcript.http_response, "http_get", [f"{address}:{port}{path}"])
 
     def clock(self, probes: int = 10) -> ClockOffset:
-        """Return what the clocks differed by."""
+        """Return the recorded clock offset."""
         return ClockOffset(*self._lookup(self._transcript.next_answer, "clock", []))
 
     def connect(self, port: int, *, timeout_s: float) -> NoReturn:
@@ -289,7 +289,7 @@ class ReplayHost:
         return path.read_bytes() if path and path.is_file() else b""
 
     def token(self, name: str) -> str:
-        """Return the word that marked `name` then: the recorded server answers with it."""
+        """Return the recorded token for `name`, with which the recorded server answers."""
         return str(self._lookup(self._transcript.next_answer, "token", [name]))
 
     def _path(self, path: str) -> Path:
@@ -335,7 +335,7 @@ class ReplayHost:
             target.unlink(missing_ok=True)
 
     def start(self, job: Job) -> int:
-        """Lay down what the recorded job left behind and return its process id of then; no process is started."""
+        """Write the files of the recorded job and return its recorded process id; no process is started."""
         pid = int(self._lookup(self._transcript.next_answer, "start", [job.name, *job.steps[-1]]))
         folder = self._job_folder(job.name)
         if folder.exists():
@@ -361,7 +361,7 @@ class ReplayHost:
         return self._path(f"jobs/{check_name('job', name)}")
 
     def state(self, name: str) -> JobState:
-        """Tell how a job stands: over when it was a recorded load, else running until it is stopped."""
+        """Return the state of a job: ended for a recorded load, else running until it is stopped."""
         if not self._job_folder(name).is_dir():
             return JobState(None, None, False)
         rc, pid = self._job_folder(name) / "rc", self._pids.get(name)
@@ -381,7 +381,7 @@ class ReplayHost:
 
 
 def _load_job_files(driver: DriverRecord, source: Path, steps: int) -> Iterator[tuple[str, bytes]]:
-    """Yield what a load job left behind: its last step is the measurement, the one before it the warm-up."""
+    """Yield the files of a load job: its last step is the measurement, the one before it the warm-up."""
     for stream, name in (("stdout", driver.stdout), ("stderr", driver.stderr)):
         yield f"{stream}.{steps}", (source / name).read_bytes()
         warmup = source / f"warmup-{name}"

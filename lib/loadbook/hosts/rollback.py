@@ -35,7 +35,7 @@ cat "$1/state" 2>/dev/null || echo "silent $(tail -c 300 "$1/stderr.1" 2>/dev/nu
 
 
 class NotRestoredError(HostError):
-    """A host is not as it was found; every reason is in the message, with what to do about it."""
+    """A host is not in its original state; the message lists every reason with its remedy."""
 
     def __init__(self, host: str, failures: list[str]) -> None:
         hint = "see to what is said above, then: loadbook restore [--hosts FILE]"
@@ -44,13 +44,13 @@ class NotRestoredError(HostError):
 
 @cache
 def rollback_script() -> str:
-    """Return the whole script; what it is to do are its arguments."""
+    """Return the complete script; its arguments select the action."""
     texts = [files("loadbook.hosts").joinpath(name).read_text(encoding="utf-8") for name in SCRIPT_PARTS]
     return "".join([*texts, '"$@"\n'])
 
 
 def rollback_job(name: str, args: tuple[str, ...], lease_s: float) -> Job:
-    """Return the job that makes changes, and puts them back when it ends, whatever ends it."""
+    """Return the job that makes changes and undoes them when it ends for any reason."""
     return Job(
         name,
         (("/bin/sh", SCRIPT_NAME, *args),),
@@ -61,7 +61,7 @@ def rollback_job(name: str, args: tuple[str, ...], lease_s: float) -> Job:
 
 
 def wait_for_changes(host: Host, name: str, timeout_s: float) -> str | None:
-    """Wait until the job has made its changes; return what it refused, None for nothing. The job still runs."""
+    """Wait until the job has made its changes; return the refused change, None if all were made. It keeps running."""
     args = [job_folder(name), str(round(timeout_s * 50))]
     output = host.script(OUTCOME_SCRIPT, args, timeout_s=timeout_s + 5).stdout.decode(errors="replace").strip()
     status, _, reason = output.partition(" ")
@@ -74,7 +74,7 @@ def restore_args(name: str = "", *, retry: bool = False) -> tuple[str, ...]:
 
 
 def restore(host: Host, name: str = "", *, retry: bool = False) -> list[str]:
-    """Have a host put back what is left of those who are gone, only by the job `name` if given; say what it did.
+    """Restore changes left on a host by jobs that no longer run, or by the job `name` only; return a description.
 
     `again`: also what failed before, which is not tried by itself a second time.
 
@@ -151,7 +151,7 @@ class HostChanges:
         )
 
     def to_record(self) -> dict[str, str | float]:
-        """Return what is changed, for the trial's record."""
+        """Return the changes for the trial record."""
         network = {"delay_ms": self.delay_ms, "loss": self.loss, "rate_mbit": self.rate_mbit or 0.0}
         quotas = {f"cpu_quota of {name}": cpus for name, cpus in self.quotas.items()}
         accepts = {"accepts": " ".join(self.accepted_addresses)} if self.accepted_addresses else {}
@@ -159,7 +159,7 @@ class HostChanges:
         return record | {name: value for name, value in network.items() if value} | quotas | accepts
 
     def required_permissions(self) -> list[Permission]:
-        """Return what the hosts file must allow for these changes."""
+        """Return the permissions that these changes need in the hosts file."""
         needed: dict[Permission, object] = {
             "sysctl": self.sysctls,
             "tc": self.delay_ms or self.loss or self.rate_mbit,
@@ -203,7 +203,7 @@ def _quota_percent(cpus: float) -> int:
 def permission_problem(
     alias: str, allowed: Sequence[Permission], required: Sequence[Permission], subject: str
 ) -> str | None:
-    """Return what `subject` (a service, a treatment) needs and the hosts file does not allow; None: nothing."""
+    """Return the permission that `subject` (a service, a treatment) needs and the hosts file lacks; None if none."""
     missing = [permission for permission in required if permission not in allowed]
     if not missing:
         return None
@@ -213,7 +213,7 @@ def permission_problem(
 
 
 def has_netem(host: Host) -> bool:
-    """Tell whether the host's kernel can delay packets, and lets us; tried in a namespace that is gone at once."""
+    """Return whether the host's kernel can delay packets with our permissions; tested in a temporary namespace."""
     return host.script(NETEM_SCRIPT, timeout_s=CHANGES_TIMEOUT_S).rc == 0
 
 
@@ -241,7 +241,7 @@ def changes_job(name: str, changes: HostChanges, lease_s: float, own_address: st
 
 
 def cgroup_file(name: str, quota: str) -> str:
-    """Return the file, below the work folder, that says which file takes a process into a quota of guard `name`."""
+    """Return the file, below the work folder, that names the cgroup file for processes under the quota of `name`."""
     return f"{job_folder(name)}/cgroup-{quota}"
 
 

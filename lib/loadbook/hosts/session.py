@@ -72,7 +72,7 @@ class SshSession:
         return ["/bin/sh", self.script, "watch", self.name, str(SESSION_LEASE_S), *lock]
 
     def _evict_owners(self) -> None:
-        """End an owner of the machine's lock that the user named, or whose process died where we can see it."""
+        """End an owner of the lock that the user named, or whose process is known to be dead."""
         claim = self._endpoint.lock_request
         if claim is None:
             return
@@ -177,7 +177,7 @@ class SshSession:
 
 
 class DeadManSwitch:
-    """`job.sh watch` on the host, holding the other end of our channel: our death is its end of file.
+    """`job.sh watch` on the host, connected to our channel: it reads end of file when the controller dies.
 
     A network may die without one, so we say every HEARTBEAT_S seconds that we live.
     """
@@ -273,7 +273,7 @@ class ReconnectingSession:
                 self._lock.release()
 
     def abandon(self) -> None:
-        """Drop the connection without a word, whoever waits for what: the host ends our jobs when it notices."""
+        """Drop the connection at once, from any thread; the host ends our jobs when it notices."""
         self._closed = True
         session, self._session = self._session, None
         if session:
@@ -308,7 +308,7 @@ class ReconnectingSession:
         session.close(graceful=False)
 
     def _reconnect_when_lost(self, session: SshSession) -> None:
-        """Open a lost connection again at once, since the host ends our jobs when we stay away."""
+        """Reopen a lost connection at once, because the host ends our jobs if we stay away."""
         session.transport.join()
         with self._lock:
             if self._session is not session or self._closed:
@@ -318,12 +318,12 @@ class ReconnectingSession:
             self._call_with_retry("connecting again", lambda session: None)
 
     def _call_once(self, action: str, call: Callable[[SshSession], T]) -> T:
-        """Do what could do harm when repeated."""
+        """Make a call that must not be repeated."""
         with self._lock, map_ssh_errors(self.alias, action):
             return call(self._open_session())
 
     def _call_with_retry(self, action: str, call: Callable[[SshSession], T]) -> T:
-        """Do what may be repeated, over new connections if need be, until the host counts as lost."""
+        """Make a call that may be repeated, over new connections if necessary, until the host counts as lost."""
         while True:
             try:
                 return self._call_once(action, call)

@@ -32,13 +32,13 @@ _PRINT_CPU_MASK = 'while read -r key value; do [ "$key" = Cpus_allowed_list: ] &
 
 
 def search_path() -> str:
-    """Return the PATH of commands on this machine: the user's own, then the PROGRAM_FOLDERS that it lacks."""
+    """Return the PATH for commands on this machine: the user's own, extended by missing PROGRAM_FOLDERS."""
     own = os.environ.get("PATH", os.defpath).split(":")
     return ":".join([*own, *(folder for folder in PROGRAM_FOLDERS if folder not in own)])
 
 
 def sh_join(argv: Sequence[str]) -> str:
-    """Quote an argument list for POSIX sh; ValueError for what no program can be given."""
+    """Quote an argument list for POSIX sh; ValueError for a NUL, which no program can be given."""
     if not argv or not argv[0] or argv[0].startswith("-"):
         raise ValueError(f"{list(argv)!r} names no program")
     if any("\0" in arg for arg in argv):
@@ -69,7 +69,7 @@ class Shell:
         channel.exec_command("exec /bin/sh")
 
     def prepare(self, cpus: Sequence[int] | None) -> set[int]:
-        """Skip what login files printed, set the environment and the CPU mask, learn the shell's pid.
+        """Skip the output of login files, set environment and CPU mask, and read the shell's pid.
 
         Returns the CPUs that the shell really may use, whether or not taskset was there to ask for them.
         """

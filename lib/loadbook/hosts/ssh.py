@@ -54,7 +54,7 @@ def agent_responds() -> bool:
 
 
 def agent_key(endpoint: Endpoint) -> paramiko.PKey | None:
-    """Return what the agent holds of a locked key that alone may be used (identity_file, IdentitiesOnly)."""
+    """Return the agent's copy of a locked key that is the only one allowed (identity_file, IdentitiesOnly)."""
     public_keys = [
         Path(f"{path}.pub") for path in _key_files(endpoint) if not endpoint.use_agent and _has_passphrase(path)
     ]
@@ -65,7 +65,7 @@ def agent_key(endpoint: Endpoint) -> paramiko.PKey | None:
 
 
 def login_error(endpoint: Endpoint, error: Exception) -> AuthError:
-    """Return what is to be said when no login was possible: what the host wants, which keys are locked, which agent."""
+    """Return the error of a failed login: methods that the host wants, locked keys, state of the agent."""
     hint = f"try: ssh -p {endpoint.port} {endpoint.user}@{endpoint.host_name}"
     locked = [path for path in _key_files(endpoint) if _has_passphrase(path)]
     if isinstance(error, paramiko.BadAuthenticationType):
@@ -109,7 +109,7 @@ def _has_passphrase(path: str) -> bool:
 
 
 def _ssh_add_command() -> str:
-    """Return what gives a key to the agent; one is started where there is none."""
+    """Return the command that adds a key to the agent, starting an agent if there is none."""
     return "ssh-add" if os.environ.get("SSH_AUTH_SOCK") else 'eval "$(ssh-agent)" && ssh-add'
 
 
@@ -170,7 +170,7 @@ class _ClosedBySshdError(UnreachableError):
 
 
 def close_connection(connection: fabric.Connection) -> None:
-    """Close a connection and those on the way to it, in whatever state they are."""
+    """Close a connection and its jump connections, whatever their state."""
     with suppress(SSHException, OSError, EOFError):
         connection.close()
     if isinstance(connection.gateway, fabric.Connection):
@@ -250,7 +250,7 @@ _HINT_HOST_UP = "is the host up, and sshd running there? (lab: loadbook lab up)"
 
 @contextmanager
 def _map_login_errors(endpoint: Endpoint, client: paramiko.SSHClient) -> Iterator[None]:
-    """Turn what Fabric and Paramiko raise during a login into our errors."""
+    """Map exceptions of Fabric and Paramiko during a login to loadbook's errors."""
     started = time.monotonic()
     try:
         yield
@@ -282,7 +282,7 @@ def _map_login_errors(endpoint: Endpoint, client: paramiko.SSHClient) -> Iterato
 
 
 def jump_host_error(endpoint: Endpoint, error: ChannelException) -> UnreachableError:
-    """Return what to say of a jump host that makes no connection to the host behind it."""
+    """Return the error of a jump host that does not forward to the host behind it."""
     jump_host = endpoint.jump.alias if endpoint.jump else "its jump host"
     hint = f"from {jump_host}: does the name lead there, is the host up, may {jump_host} reach that port?"
     if error.code == paramiko.common.OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED:
@@ -298,7 +298,7 @@ def _is_open(client: paramiko.SSHClient) -> bool:
 
 
 def _untrusted_key_error(endpoint: Endpoint, key: paramiko.PKey) -> HostKeyError:
-    """Return the error of a host whose key is not among the trusted ones, by what known_hosts files say of it."""
+    """Return the error of a host whose key is not trusted, with its status in the known_hosts files."""
     offered_key, address = f"{key.get_name()} {fingerprint(key)}", f"{endpoint.host_name}:{endpoint.port}"
     status = untrusted_key_status(endpoint.known_hosts, endpoint.host_key_alias, endpoint.port, key)
     if status == "revoked":
@@ -315,7 +315,7 @@ _HINT_TRUST = "compare the fingerprint with the host's own, then: loadbook hosts
 
 @contextmanager
 def map_ssh_errors(alias: str, action: str) -> Iterator[None]:
-    """Turn what Paramiko raises on an open connection into LostError, HostTimeoutError or HostError."""
+    """Map exceptions of Paramiko on an open connection to LostError, HostTimeoutError or HostError."""
     try:
         yield
     except (HostError, DiskFullError):  # the full disk is ours

@@ -137,7 +137,7 @@ class Sshd:
 
 
 def _minimal_environment() -> dict[str, str]:
-    """Return all that a server needs of our environment: what else stands there is nobody's business on a host."""
+    """Return the part of our environment that a server needs, and nothing else."""
     return {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
 
 
@@ -164,7 +164,7 @@ def end_processes(pids: list[int]) -> None:
 
 
 def _suspend(listener: int) -> None:
-    """Let a listener accept nobody any more: a client whose session ends would be back before the listener is gone."""
+    """Make a listener accept no more clients, so that none reconnects before the listener has ended."""
     with suppress(ProcessLookupError):
         os.kill(listener, signal.SIGSTOP)
     deadline = time.monotonic() + STOP_TIMEOUT_S
@@ -209,7 +209,7 @@ def _inherited_cpu_mask(cpus: tuple[int, ...] | None) -> Iterator[None]:
 
 
 def _use_pam() -> str:
-    """Return "yes" where only PAM lets us in: without it sshd refuses a locked password (Ubuntu's root has one)."""
+    """Return "yes" where only PAM allows the login: without it sshd refuses a locked password (root of Ubuntu)."""
     if os.geteuid() != 0 or not Path("/etc/pam.d/sshd").is_file():
         return "no"
     lines = _read_text(Path("/etc/shadow")).splitlines()

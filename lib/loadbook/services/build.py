@@ -38,13 +38,13 @@ ANY_MACHINE = "any"
 
 
 def build_spec(spec: ServiceSpec) -> Build:
-    """Return how a service is built; it must be one that is."""
+    """Return the build recipe of a service that is built from sources."""
     assert spec.build is not None, f"{spec.name} is not built"
     return spec.build
 
 
 def program_digest(spec: ServiceSpec) -> str:
-    """Return what tells one program from another: 12 hex digits of sha256 over its sources and its recipe."""
+    """Return the identity of a built program: 12 hex digits of sha256 over its sources and its recipe."""
     build = build_spec(spec)
     hasher = hashlib.sha256(build.model_dump_json().encode())
     for name in build.sources:
@@ -53,12 +53,12 @@ def program_digest(spec: ServiceSpec) -> str:
 
 
 def program_folder_name(spec: ServiceSpec) -> str:
-    """Return the name of the folder of what is built, below the folder BUILT_FOLDER of a host's workdir."""
+    """Return the name of the folder of a built program, below BUILT_FOLDER of the host's work folder."""
     return f"{spec.name}-{program_digest(spec)}"
 
 
 def build_command(spec: ServiceSpec, machine: str) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return environment and argument list that build for `machine` (as `uname -m` says); StudyError: bad templates."""
+    """Return environment and argument list of the build for `machine` (`uname -m`)."""
     build = build_spec(spec)
     render = partial(_render_template, arch=build.arch.get(machine, ""))
     try:
@@ -73,7 +73,7 @@ def _render_template(text: str, arch: str) -> str:
 
 
 def target_machine(recipe: Build, machine: str) -> str:
-    """Return the kind of machine that a program runs on which is built for `machine`."""
+    """Return the machine type that a program built for `machine` runs on."""
     return ANY_MACHINE if recipe.portable else machine
 
 
@@ -93,11 +93,11 @@ cd "$1" && shift && exec env "$@"
 
 
 class AttemptError(Exception):
-    """Why one attempt at building came to nothing."""
+    """Reason why one attempt to build failed."""
 
 
 def build_on_host(host: Host, spec: ServiceSpec, machine: str, missing: Sequence[str], partial: str) -> None:
-    """Build on the host, which `missing` programs, in its folder `partial`; AttemptError says why that failed."""
+    """Build on the host in its folder `partial`, unless it lacks programs (`missing`); AttemptError: the reason."""
     recipe = build_spec(spec)
     if missing:
         raise AttemptError(f"no {', no '.join(missing)}")
@@ -116,7 +116,7 @@ def build_on_host(host: Host, spec: ServiceSpec, machine: str, missing: Sequence
 
 
 def build_locally(host: Host, spec: ServiceSpec, machine: str, partial: str) -> None:
-    """Build on this machine and carry the folder to the host as `partial`; AttemptError says why that failed."""
+    """Build on this machine and copy the folder to the host as `partial`; AttemptError names the reason."""
     recipe = build_spec(spec)
     missing = [program for program in recipe.needs if shutil.which(program, path=search_path()) is None]
     if missing:
@@ -143,7 +143,7 @@ def build_locally(host: Host, spec: ServiceSpec, machine: str, partial: str) -> 
 def _run_locally(
     argv: tuple[str, ...], folder: Path, env: Mapping[str, str], timeout_s: float, timeout_message: str
 ) -> CommandResult:
-    """Run a command on this machine with all that it starts in a group of its own, which ends when the time is up."""
+    """Run a command in a process group of its own, which is ended at the time limit."""
     process = subprocess.Popen(
         argv, cwd=folder, env={**os.environ, "PATH": search_path(), **env}, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
@@ -170,14 +170,14 @@ def _check_build(done: CommandResult, argv: tuple[str, ...]) -> None:
 
 
 def _stamp_text(recipe: Build, machine: str, version_output: CommandResult) -> bytes:
-    """Return the text of STAMP_FILE: the machine that it runs on, and by what it was built."""
+    """Return the text of STAMP_FILE: machine type and compiler."""
     found = re.search(recipe.version.pattern, (version_output.stdout + version_output.stderr).decode(errors="replace"))
     tool = f"{recipe.needs[0]} {found[1]}" if found else recipe.needs[0]
     return f"{target_machine(recipe, machine)} {tool}\n".encode()
 
 
 def _tar_gz(paths: Mapping[str, Path]) -> bytes:
-    """Return files and folders as a tar.gz, without whose they are here."""
+    """Return files and folders as a tar.gz without user names."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=1) as tar:
         for name, path in paths.items():
@@ -220,11 +220,11 @@ exit $rc
 
 
 class BuildError(HostError):
-    """A program that could not be built, with the last words of every attempt and the ways out."""
+    """A program that could not be built, with the output of every attempt and the remedies."""
 
 
 class BuiltProgram(NamedTuple):
-    """What is built, on its host: the folder, and what it was made of and by, for the trial's record."""
+    """A built program on its host: its folder, and the sources and compiler for the trial record."""
 
     folder: str
     version: str
@@ -237,7 +237,7 @@ class _BuildState(NamedTuple):
 
 
 def build(host: Host, spec: ServiceSpec) -> BuiltProgram:
-    """See that a service's program is on a host, building it if need be; one short script when it is there.
+    """Ensure that a service's program is on a host, building it if necessary; one short script if it is there.
 
     Raises BuildError when neither the host nor this machine can build it, HostError when the host cannot be used.
     """

@@ -21,7 +21,7 @@ COMMENT_COLUMN = 36  # where comments begin
 
 
 class VariableSetting(NamedTuple):
-    """A value that a variable of a role's service is to have."""
+    """A value for a variable of a role's service."""
 
     role: str
     var: str
@@ -132,7 +132,7 @@ def _vars_tables(services: Mapping[str, ServiceSpec], fixed: Sequence[VariableSe
 
 
 def _var_lines(spec: ServiceSpec, values: Mapping[str, FactorLevel], documented_role: str) -> Iterator[str]:
-    """Yield what every treatment has, then each variable that it could have; only once for each service."""
+    """Yield the common settings, then each variable that could be set; once per service."""
     for name, value in values.items():
         yield _with_comment(f"{name} = {_toml(value)}", spec.vars[name].about)
     if documented_role:
@@ -175,7 +175,7 @@ def _factor_lines(
 
 
 def _factor_names(settings: Sequence[VariableSetting]) -> dict[tuple[str, str], str]:
-    """Return what the factor of each variable is called: like it, unless two roles' are called alike."""
+    """Return the factor name of each variable: its own name, with the role if two roles share it."""
     roles: dict[str, set[str]] = {}
     for setting in settings:
         roles.setdefault(setting.var, set()).add(setting.role)
@@ -215,7 +215,7 @@ def _with_comment(code: str, comment: str) -> str:
 
 
 def version_defaults(study: Study, role: str, version: str, folders: Sequence[Path] = ()) -> dict[str, str]:
-    """Return variable -> what "unset" means in `version` of a role's service.
+    """Return variable -> meaning of "unset" in `version` of a role's service.
 
     Only variables whose default changed between versions, that a treatment leaves unset, and that have an effect there.
     """
@@ -238,7 +238,7 @@ Specs = dict[str, ServiceSpec]
 
 
 def ineffective_settings(study: Study, folders: Sequence[Path] = ()) -> list[str]:
-    """Return the settings of treatments that can have no effect, with what they need; one sentence each.
+    """Return the settings of treatments that can have no effect, one sentence each with the missing precondition.
 
     A setting counts where it differs from the baseline's and is neither "off" nor "unset". Roles with a configuration
     file of their own are left out: what that file says is not known.
@@ -275,7 +275,7 @@ def check_study(study: Study, folders: Sequence[Path] = ()) -> list[SpecProblem]
 
 
 def _role_problems(study: Study, folders: Sequence[Path], specs: Specs) -> Iterator[SpecProblem]:
-    """Yield what is wrong with roles and their variants, and keep every service that was found in `specs`."""
+    """Yield the problems of roles and their variants, and collect the specs of their services in `specs`."""
     for name, role in study.roles.items():
         settings: dict[str, Setting] = {f"roles.{name}": role.base_setting}
         settings |= {f"roles.{name}.variants.{v}": role.variant_setting(v) for v in role.variants}

@@ -1,7 +1,7 @@
-"""One instance of any service on a host for one trial: put, check, start, ready, prove, stop.
+"""One service instance on a host for one trial: put files, check, start, wait until ready, prove, stop.
 
-A probe asks it over HTTP, by a command on its host, or whether its port listens. Nothing here is specific to a server
-software. The process is a Job of the host, so that its lease ends it even when the controller dies.
+Probes use HTTP, a command on the host, or a listening port. Nothing here is specific to a server software. The process
+is a Job of the host, so its lease ends it even when the controller dies.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ done
 
 
 class ServiceError(HostError):
-    """A service that is missing, refuses its configuration, or does not come up; carries the tool's own words."""
+    """A service that is missing, refuses its configuration, or does not start; the message has its own output."""
 
 
 class ProbeResult(NamedTuple):
@@ -55,7 +55,7 @@ class ProbeResult(NamedTuple):
 
 
 def run_probe(probe: Probe, name: str, rendered: RenderedService, host: Host, client_host: Host) -> ProbeResult:
-    """Ask once: the path from `client_host` (on the side port, from the service's `host`), the command on `host`.
+    """Send one probe: the path from `client_host` (or the side port from the service's `host`), the command on `host`.
 
     `name` is the command's in `rendered.commands`. Raises only LostError: the host itself is gone.
     """
@@ -68,7 +68,7 @@ def run_probe(probe: Probe, name: str, rendered: RenderedService, host: Host, cl
 
 
 def probe_http(client_host: Host, address: str, port: int, path: str, scheme: str = "http") -> ProbeResult:
-    """Ask a web server once."""
+    """Send one HTTP request to a web server."""
     target = f"{scheme}://{address}:{port}{path}"
     try:
         answer = client_host.http_get(address, port, path, timeout_s=PROBE_TIMEOUT_S, scheme=scheme)
@@ -112,7 +112,7 @@ def wait_for_http(
 
 
 def probe_port(host: Host, address: str, port: int) -> ProbeResult:
-    """See whether something on `host` listens at an address and port, or at all addresses."""
+    """Return whether a process on `host` listens on an address and port, or on all addresses."""
     done = host.script(LISTENING_SCRIPT, [f"{port:04X}"], timeout_s=PROBE_TIMEOUT_S)
     addresses = done.stdout.decode().split()
     is_listening = any(not entry.strip("0") or entry == _proc_net_address(address) for entry in addresses)
@@ -126,7 +126,7 @@ def probe_port(host: Host, address: str, port: int) -> ProbeResult:
 
 
 def _proc_net_address(address: str) -> str:
-    """Return an address as /proc/net/tcp writes it: words of four bytes in the machine's order; a name as it is."""
+    """Return an address in the notation of /proc/net/tcp: 4-byte words in machine order; host names unchanged."""
     try:
         packed = ipaddress.ip_address(address).packed
     except ValueError:
@@ -147,7 +147,7 @@ ulimit -H -n
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """CPUs (their numbers on the host) and limit of open files of every process; empty and None: as logged in.
+    """CPUs (numbers on the host) and open file limit of every process; empty and None: those of the login.
 
     `cgroup_file` is a file on the host with the path of the cgroup.procs of its quota (`hosts.rollback`); "": none.
     """
@@ -157,7 +157,7 @@ class LaunchOptions:
     cgroup_file: str = ""
 
     def wrap(self, command: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the command that starts `command` so, in the same process."""
+        """Return the command with the launch options applied, in the same process."""
         limited = ("/bin/sh", "-c", _SET_NOFILE, "sh", str(self.nofile), *command) if self.nofile else command
         pinned = ("taskset", "-c", self.cpu_list, *limited) if self.cpus else limited
         return ("/bin/sh", "-c", _JOIN_CGROUP, "sh", self.cgroup_file, *pinned) if self.cgroup_file else pinned
@@ -168,7 +168,7 @@ class LaunchOptions:
         return ",".join(map(str, sorted(set(self.cpus))))
 
     def check_limits(self, host: Host) -> None:
-        """See that the host lets a process have all that is asked for; ServiceError says what it allows instead."""
+        """Check that the host allows the requested limits; ServiceError names the allowed ones."""
         if not self.cpus and self.nofile is None:
             return
         done = host.script(LIMITS_SCRIPT, [self.cpu_list], timeout_s=LIMITS_TIMEOUT_S)
@@ -209,7 +209,7 @@ done
 
 
 class Proof(NamedTuple):
-    """Is the configuration live? None where the service has no way to say. `evidence` is a sentence."""
+    """Result of the configuration check: `live` is None if the service cannot tell; `evidence` is a sentence."""
 
     live: bool | None
     evidence: str
@@ -217,7 +217,7 @@ class Proof(NamedTuple):
 
 
 def version(host: Host, spec: ServiceSpec) -> str:
-    """Return the version of the service's binary on a host, and what tells a program that is built from others.
+    """Return the version of the service's binary on a host, and the digest of a built program.
 
     It is built if need be. ServiceError names the package of a missing binary, BuildError what building needs.
     """
@@ -279,7 +279,7 @@ class Instance:
         return self.rendered.scheme
 
     def check(self) -> None:
-        """Put the files on the host, let the service check them, and keep its dump of what it understood.
+        """Put the files on the host, run the service's own check, and keep its dump of the configuration.
 
         What is built is built first if need be. Raises ServiceError with the service's own words, or BuildError;
         nothing has been started then.
@@ -295,7 +295,7 @@ class Instance:
         self._effective_config = self._run_required("effective", "does not dump its configuration")
 
     def _run_required(self, name: str, failure: str) -> bytes:
-        """Run a command of the service that must succeed, if it has it, and return what it prints."""
+        """Run a command of the service that must succeed, if it defines it, and return its output."""
         argv = self.rendered.commands.get(name)
         if argv is None:
             return b""
@@ -309,7 +309,7 @@ class Instance:
         return done.stdout
 
     def start(self) -> int:
-        """Start a fresh process and return the id of its job's leader; it ends with its lease or with us."""
+        """Start a fresh process and return the process id of its job's leader."""
         self._leader = self.host.start(self.job)
         return self._leader
 
@@ -320,7 +320,7 @@ class Instance:
         return Job(self.name, (argv,), self.lease_s, ends_with_session=True)
 
     def ready(self, client_host: Host) -> HttpResponse:
-        """Wait until the service is there; ServiceError with the log's end when it died or is too late.
+        """Wait until the service is ready; ServiceError with the end of the log when it exits or takes too long.
 
         `client_host` asks over HTTP; the status of an answer that is no HTTP is 0.
         """
@@ -342,7 +342,7 @@ class Instance:
         return run_probe(self.spec.ready, "ready", self.rendered, self.host, client_host)
 
     def _is_ready(self, result: ProbeResult) -> bool:
-        """Tell whether an answer is the awaited one; of a user's own file any answer is."""
+        """Return whether a response is the expected one; for a user's own file any response is."""
         if not (result.succeeded and result.response):
             return False
         if not result.response.status:
@@ -350,12 +350,12 @@ class Instance:
         return result.response.status == self.spec.ready.status or not self.rendered.contains_config_id
 
     def state(self) -> JobState:
-        """Tell how its job stands."""
+        """Return the state of its job."""
         return self.host.state(self.name)
 
     @property
     def changes(self) -> dict[str, str]:
-        """What it changes of its host beside its own folder, for the trial's record."""
+        """Changes of the host outside its own folder, for the trial record."""
         return {}
 
     def _check_alive(self) -> None:
@@ -364,7 +364,7 @@ class Instance:
             raise ServiceError(self.host.alias, f"{self.spec.name} ended with exit code {state.rc}: {self._log_end()}")
 
     def prove(self, client_host: Host) -> Proof:
-        """Ask the live server, from `client_host`, for its configuration, and check that the process is ours."""
+        """Ask the live server for its configuration id, from `client_host`, and check that the process is ours."""
         live, evidence = self._probe_config(client_host)
         pids = self.pids()
         if live is not False and pids:
@@ -399,11 +399,11 @@ class Instance:
 
     @property
     def has_counters(self) -> bool:
-        """Whether it is asked what it has counted."""
+        """Whether the service has counters."""
         return self.spec.counters is not None and self.rendered.expected["counters"] != "off"
 
     def counters(self, client_host: Host) -> dict[str, float]:
-        """Return what the service has counted since its start, by name; empty when it does not count.
+        """Return the service's counters since its start, by name; empty if it has none.
 
         Asking counts, too. A user's own file may leave the counters out; else ServiceError when they are not found.
         """
@@ -426,7 +426,7 @@ class Instance:
         return sorted(int(word) for word in done.stdout.split())
 
     def effective_config(self) -> bytes:
-        """Return the service's own dump of its configuration, as of `check`."""
+        """Return the service's own dump of its configuration, made by `check`."""
         return self._effective_config
 
     def log(self) -> bytes:
@@ -435,7 +435,7 @@ class Instance:
 
     @property
     def log_file(self) -> str:
-        """The file on its host that it logs to."""
+        """The log file of the service on its host."""
         return self._stream_file("stderr")
 
     def _stream_file(self, name: str) -> str:
@@ -445,7 +445,7 @@ class Instance:
         return self.host.run(["tail", "-c", str(LOG_TAIL_BYTES), path], timeout_s=CONTROL_TIMEOUT_S).stdout
 
     def _log_end(self) -> str:
-        """Return the end of its log; some write it to stdout."""
+        """Return the end of the log; some services write it to stdout."""
         output = self.log().strip() or self._tail(self._stream_file("stdout")).strip()
         return output.decode(errors="replace")[-800:] or "it said nothing"
 

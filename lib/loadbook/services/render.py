@@ -1,4 +1,4 @@
-"""Configuration files and argument lists of a service, rendered from values, with an id that the live process tells."""
+"""Renders configuration files and argument lists of a service from values, with an id that the live process reports."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _DEFAULT_VALUES: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class InstanceContext:
-    """Where an instance lives: folder (absolute, on the host), address and TCP port.
+    """Place of an instance: folder (absolute, on the host), address and TCP port.
 
     `extra` is what only the run knows, seen by templates under its own names: `backends` (each with node, address,
     port, dir and local: is it on this very host), `behind` (the same by role), `also_at` (addresses of a balancer in
@@ -53,16 +53,16 @@ class InstanceContext:
 
     @property
     def side_port(self) -> int:
-        """TCP port for what must not meet the load: state, counters, proof."""
+        """TCP port for state, counters and proof, which the load does not use."""
         return side_port(self.port)
 
     def template_values(self) -> dict[str, Any]:
-        """Return what templates see of the place."""
+        """Return the template variables of the place."""
         location = {"dir": self.dir, "address": self.address, "port": self.port, "side_port": self.side_port}
         return {**_DEFAULT_VALUES, **self.extra, **location}
 
     def blanked(self) -> InstanceContext:
-        """Return a place that is alike for every host: as many backends, all else without meaning."""
+        """Return a host-independent place: the same number of backends, everything else neutral."""
         behind = {
             role: _blank_backends(backends_of_role) for role, backends_of_role in self.extra.get("behind", {}).items()
         }
@@ -139,13 +139,13 @@ def render(
 
 
 def _context_values(place: InstanceContext, program: str) -> dict[str, Any]:
-    """Return what templates see of the place, with the folder of a built program, whose name tells it from others."""
+    """Return the template variables of the place, with the folder of a built program."""
     values = place.template_values()
     return values | {"built": f"{values['built']}/{program}"}
 
 
 def _templates(spec: ServiceSpec, main: bytes | None) -> dict[str, jinja2.Template]:
-    """Return the template of every file, a user's own text in the place of the main one."""
+    """Return the template of every file; a user's own file replaces the main one."""
     key, environment = "", _environment(spec.folder)
     try:
         templates = {}
@@ -180,7 +180,7 @@ def _render_all(
 
 
 def _render_expectations(spec: ServiceSpec, values: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
-    """Return what the service's port speaks and what its answers must hold; of counters, whether it counts."""
+    """Return the scheme of the port, the expected probe responses, and whether the service has counters."""
     texts = {"ready": spec.ready.says, "prove": spec.prove.says if spec.prove else None}
     texts["counters"] = spec.counters.when if spec.counters else None
     try:
@@ -221,7 +221,7 @@ _TEMPLATE_ERRORS = (jinja2.TemplateError, TypeError, ValueError, ArithmeticError
 
 
 class _RefusedError(ValueError):
-    """A template says that it cannot make a configuration of these values."""
+    """Raised by a template that cannot make a configuration of these values."""
 
 
 def _raise_refused(reason: str) -> str:

@@ -25,7 +25,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9 ._=:,/+@%*-]*\Z")
 
 
 class ServiceModel(BaseModel):
-    """What stands in a service.toml: nothing unknown, nothing that changes later."""
+    """Base of the models of service.toml: unknown keys are refused, values are immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -35,7 +35,7 @@ def _version_numbers(version: str) -> list[int]:
 
 
 class Precondition(ServiceModel):
-    """What a variable needs to have an effect, as its table `needs` declares it; checked when a study is planned.
+    """Preconditions of a variable (its table `needs`), without which it has no effect; checked when a study is planned.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Precondition(ServiceModel):
     headers: tuple[str, ...] = ()
 
     def unmet(self, values: Mapping[str, FactorLevel], headers: Iterable[str], *, has_backends: bool) -> list[str]:
-        """Return what is missing, in words; `values` are those of all variables, `headers` the names that are sent."""
+        """Return the missing preconditions as text; `values` are all variables, `headers` the names of sent headers."""
         sent = {name.lower() for name in headers}
         missing = [f"{name} = {value}" for name, value in self.vars.items() if values.get(name) != value]
         missing += [name for name in self.set if values.get(name) in (OFF, UNSET, None)]
@@ -71,19 +71,19 @@ class _Var(ServiceModel):
     default: FactorLevel
 
     def accept(self, value: FactorLevel) -> str | int | None:
-        """Return `value` as the template may see it (None for unset); ValueError says what is allowed."""
+        """Return `value` for the template (None for unset); ValueError names the allowed values."""
         if self.unset and value == UNSET:
             return None
         return self._validate(value)
 
     def unset_meaning(self, version: str) -> str | None:
-        """Return what "unset" means in a version of the software; None where that is the same in all versions."""
+        """Return the meaning of "unset" in a version of the software; None if it is the same in all versions."""
         known = [first for first in self.unset_since if _version_numbers(first) <= _version_numbers(version)]
         return self.unset_since[max(known, key=_version_numbers)] if known else None
 
     @property
     def allowed(self) -> str:
-        """Which values it may have, for readers: `0 to 100, auto, unset`."""
+        """Allowed values as text: `0 to 100, auto, unset`."""
         return ", ".join([*self._allowed_values(), *([UNSET] if self.unset else [])])
 
     def _validate(self, value: FactorLevel) -> str | int:
@@ -206,7 +206,7 @@ def side_port(port: int) -> int:
 
 
 class Probe(ServiceModel):
-    """How the running service is asked: a `path` over HTTP, or a command (`argv`, templates) on its own host.
+    """A probe of the running service: a `path` over HTTP, or a command (`argv`, templates) on its own host.
 
     With `side`, the path is asked on the service's `side_port`, over plain HTTP from its own host: for what must not
     be in the way of the load, or when the port that the load goes to speaks no HTTP.
@@ -226,7 +226,7 @@ class Probe(ServiceModel):
 
 
 class ReadyProbe(Probe):
-    """When the service is ready to serve, within `timeout_s` seconds of its start.
+    """Probe that the service is ready to serve, within `timeout_s` seconds of its start.
 
     It answers `path` with `status` (default "/"), the command ends with exit code 0 and prints `says` (a template)
     among other things, or, with `tcp`, its port listens.
@@ -239,7 +239,7 @@ class ReadyProbe(Probe):
 
 
 class ConfigProbe(Probe):
-    """How the live process tells its configuration: its whole answer over HTTP is `says`, a command's holds it."""
+    """Probe of the live configuration: the whole HTTP response is `says`, or a command's output contains it."""
 
     says: str = "{{ config_id }}"
 
@@ -249,7 +249,7 @@ class ConfigProbe(Probe):
 
 
 class CounterProbe(Probe):
-    """Counts since the service's start, by name: the sum of what the one group of a pattern finds in the answer.
+    """Probe of counters since the service's start: the sum of the matches of each pattern, by name.
 
     `requests`: requests that it answered; `connections`: connections that it accepted; `upstream_connections`:
     connections that it opened to what is behind it. Nothing is asked when `when`, a template, is rendered "off".
@@ -279,14 +279,14 @@ RelativePath = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Z
 
 
 class VersionProbe(ServiceModel):
-    """How to ask the binary for its version: `pattern`'s first group in stdout or stderr."""
+    """Version command of the binary: the first group of `pattern` in stdout or stderr."""
 
     argv: Argv
     pattern: str
 
 
 class Build(ServiceModel):
-    """How a program that comes as sources is built (services.build); argv and env are templates that see `arch`."""
+    """Recipe of a program that is built from sources (services.build); argv and env are templates with `arch`."""
 
     sources: Annotated[tuple[RelativePath, ...], Field(min_length=1)]
     argv: Argv
@@ -301,7 +301,7 @@ class Build(ServiceModel):
 
 
 class Commands(ServiceModel):
-    """Argument lists, each item a template; one whose first item is rendered empty is left out.
+    """Argument lists whose items are templates; a list whose first item renders empty is skipped.
 
     `prepare` comes first, after the files are put; `start` stays in the foreground.
     """
@@ -313,7 +313,7 @@ class Commands(ServiceModel):
 
 
 class SystemServer(ServiceModel):
-    """The host's own server, in system mode: the tree of its configuration, and how it is checked, found and reloaded.
+    """The host's own server for system mode: its configuration tree, and how to check, find and reload it.
 
     Attributes
     ----------
@@ -347,7 +347,7 @@ class SystemServer(ServiceModel):
 
 
 class ServiceSpec(ServiceModel):
-    """One server software: what it needs, how it is configured, checked, started, asked and stopped.
+    """One server software: requirements, configuration, commands and probes.
 
     Attributes
     ----------
@@ -401,7 +401,7 @@ class ServiceSpec(ServiceModel):
         return self
 
     def as_system(self) -> ServiceSpec:
-        """Return it as the host's own server; UsageError for a service that has no such mode."""
+        """Return the spec for system mode; UsageError if the service does not support it."""
         system = self.system
         if system is None:
             raise UsageError(
@@ -413,17 +413,17 @@ class ServiceSpec(ServiceModel):
         return self.model_copy(update={**changed, "needs": (*self.needs, "system")})
 
     def ports(self, port: int) -> tuple[int, ...]:
-        """Return the TCP ports that it listens on: the one for the load, and the side port where it is asked there."""
+        """Return the TCP ports of the service: the load port, and the side port if it has one."""
         probes = (self.ready, self.prove, self.counters)
         return (port, side_port(port)) if any(question and question.side for question in probes) else (port,)
 
     @property
     def process_name(self) -> str:
-        """Return the name that the kernel shows for its processes (15 characters at most)."""
+        """Return the kernel's name of its processes (15 characters at most)."""
         return (self.process or self.binary.rsplit("/", 1)[-1])[:15]
 
     def problems(self, path: str, values: Mapping[str, FactorLevel]) -> list[SpecProblem]:
-        """Return what is wrong with `values` values, each with its key path below `path`."""
+        """Return the problems of `values`, each with its key path below `path`."""
         problems = []
         for name, value in values.items():
             message = self.problem(name, value)
@@ -432,7 +432,7 @@ class ServiceSpec(ServiceModel):
         return problems
 
     def problem(self, name: str, value: FactorLevel) -> str | None:
-        """Return what is wrong with one variable's value, None when it is fine."""
+        """Return the problem of one variable's value, None if it is valid."""
         if name not in self.vars:
             return f"service {self.name} has no variable {name!r}{suggestion(name, self.vars)}"
         try:
@@ -442,7 +442,7 @@ class ServiceSpec(ServiceModel):
         return None
 
     def values(self, assignments: Mapping[str, FactorLevel]) -> dict[str, str | int | None]:
-        """Return every variable as templates see it, defaults filled in; StudyError for what is not allowed."""
+        """Return every variable as templates see it, with defaults; StudyError for invalid values."""
         problems = self.problems("vars", assignments)
         if problems:
             raise StudyError(f"service {self.name}", problems)

@@ -1,6 +1,6 @@
-"""A service in system mode: the host's own server, with its files replaced for one trial and put back after it.
+"""System mode of a service: the host's own server, with its files replaced for one trial and restored afterwards.
 
-hosts/system.sh does the work on the host; the proof of the live configuration is that of any other instance.
+hosts/system.sh does the work on the host; the live configuration is proven like that of any other instance.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class SystemInstance(Instance):
 
     @property
     def system(self) -> SystemServer:
-        """What service.toml says of the host's own server."""
+        """The [system] table of service.toml."""
         assert self.spec.system is not None
         return self.spec.system
 
     @property
     def new_files(self) -> dict[str, bytes]:
-        """The files that `check` puts on the host, by their whole path: the new ones, and the plan of system.sh."""
+        """The files that `check` puts on the host, by absolute path: the new ones, and the plan for system.sh."""
         folder = PurePosixPath(self.rendered.context.dir)
         files = {str(folder / "new" / name): data for name, data in self.rendered.files.items()}
         return {**files, str(folder / "plan"): self._plan().encode()}
@@ -64,21 +64,21 @@ class SystemInstance(Instance):
 
     @property
     def stage_args(self) -> tuple[str, ...]:
-        """The arguments with which undo.sh checks a copy of the tree."""
+        """Arguments of undo.sh for checking a copy of the tree."""
         return ("stage", self.rendered.context.dir)
 
     @property
     def settle_args(self) -> tuple[str, ...]:
-        """The arguments with which undo.sh waits for the processes of before."""
+        """Arguments of undo.sh for waiting until the old processes have ended."""
         return ("settle", self.rendered.context.dir, self.name)
 
     @property
     def server_args(self) -> tuple[str, ...]:
-        """The arguments with which undo.sh tells the server's processes."""
+        """Arguments of undo.sh that identify the server's processes."""
         return ("server", self.rendered.context.dir)
 
     def check(self) -> None:
-        """Check a copy of the server's tree with the new files in it; ServiceError says what it refuses."""
+        """Check a copy of the server's tree with the new files in it; ServiceError with the server's message."""
         self._files_written = True
         for path, data in self.new_files.items():
             self.host.put(path, data, 0o600)
@@ -93,11 +93,11 @@ class SystemInstance(Instance):
 
     @property
     def job(self) -> Job:
-        """The job that replaces the files, and puts back what was there when it ends."""
+        """The job that replaces the files, and restores the original ones when it ends."""
         return rollback.rollback_job(self.name, ("system", self.rendered.context.dir), self.lease_s)
 
     def start(self) -> int:
-        """Replace the files and have the server read them; ServiceError when it does not, and all is put back."""
+        """Replace the files and reload the server; ServiceError, after restoring, when it refuses."""
         self._started = True
         leader = self.host.start(self.job)
         refused = rollback.wait_for_changes(self.host, self.name, SYSTEM_START_TIMEOUT_S)
@@ -109,7 +109,7 @@ class SystemInstance(Instance):
         return leader
 
     def ready(self, client_host: Host) -> HttpResponse:
-        """Wait until the live server tells this configuration, or its time is over: `prove` then says what it told.
+        """Wait until the live server reports this configuration or the time is over; `prove` then has the result.
 
         A file of the user's own that does not tell it: until any answer comes.
         """
@@ -123,7 +123,7 @@ class SystemInstance(Instance):
         return HttpResponse(0, {}, b"")
 
     def prove(self, client_host: Host) -> Proof:
-        """Ask the live server which configuration it runs, and see that no process from before serves any more."""
+        """Ask the live server for its configuration id, and check that no old process serves any more."""
         live, evidence = self._probe_config(client_host)
         if live is False and not self._live:
             return Proof(False, f"{evidence}{self._log_suffix()}", self.pids())
@@ -138,7 +138,7 @@ class SystemInstance(Instance):
         return Proof(live, f"{evidence}; {self._settled_text(settled)}", pids)
 
     def _wait_for_old_processes(self, client_host: Host) -> str:
-        """Return what became of the processes of before; asked once, later nothing of them is left."""
+        """Return the fate of the old processes; they are waited for once."""
         if not self._old_processes:
             limit_s = rollback.END_TIMEOUT_S + 2 * self.system.drain_s
             done = self.host.script(rollback.rollback_script(), self.settle_args, timeout_s=limit_s, check=True)
@@ -153,7 +153,7 @@ class SystemInstance(Instance):
         return "no process of before is left"
 
     def _log_suffix(self) -> str:
-        """Return the end of the server's log, as the end of a sentence."""
+        """Return the end of the server's log as the end of a sentence."""
         log_end = self.log().decode(errors="replace").strip()[-400:]
         return f"; {self.system.log} ends with: {log_end}" if log_end else ""
 
@@ -164,13 +164,13 @@ class SystemInstance(Instance):
 
     @property
     def changes(self) -> dict[str, str]:
-        """The files that are replaced, with the digest of what they hold meanwhile, and what was done to the server."""
+        """The replaced files with digests of their new content, and the actions on the server."""
         files = {f"{self.spec.tree}/{n}": f"sha256 {_sha256(data)}" for n, data in sorted(self.rendered.files.items())}
         restarted = self._old_processes.startswith("restarted") or self.system.reload == "restart"
         return {**files, self.spec.name: "restarted" if restarted else "reloaded"}
 
     def log(self) -> bytes:
-        """Return the last bytes of the server's own log; empty when there is none that we may read."""
+        """Return the last bytes of the server's own log; empty if it is not readable."""
         return super().log() if self.log_file else b""
 
     @property
@@ -182,7 +182,7 @@ class SystemInstance(Instance):
         return self.log().decode(errors="replace").strip()[-800:] or "its log says nothing"
 
     def stop(self) -> None:
-        """Put back what was there; calling it again, or before `start`, is fine.
+        """Restore the original files; repeated calls, or a call before `start`, do nothing.
 
         Raises
         ------
