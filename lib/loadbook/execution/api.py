@@ -1,4 +1,4 @@
-"""The door to running studies, for the command line and for notebooks: one call resumes or starts, and never mixes."""
+"""Entry point for running studies, for the command line and notebooks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def run_study(
     lock_policy: LockPolicy | None = None,
     confirm: Confirm | None = None,
 ) -> str:
-    """Do a study's plan on hosts and return the run's id; an unfinished run is resumed exactly as it was planned.
+    """Run a study's plan on hosts and return the run's id; an unfinished run is resumed exactly as planned.
 
     Parameters
     ----------
@@ -39,10 +39,10 @@ def run_study(
     hosts : hosts file; None is the loopback lab, which is brought up when it is not.
     subset, blocks : of a new run; None takes the study's own.
     new : start a new run although the last one is unfinished.
-    resume : id of the unfinished run to go on with; None is the latest.
+    resume : id of the unfinished run to resume; None is the latest.
     on_event : receives every event (see `progress.Progress`).
-    more : add so many blocks to the latest run, or to the one that `resume` names, which must be complete. Where the
-        study declares no look there, the run is exploratory from then on.
+    more : add so many blocks to the latest complete run, or to that of `resume`; unless the study plans an analysis
+        there, the run becomes exploratory.
     lock_policy : what to do about hosts that another run uses; None: to be refused.
     confirm : asks the user whether to start although other programs use the hosts; None: no question.
 
@@ -51,7 +51,7 @@ def run_study(
     UsageError : unknown names, a study that changed since the unfinished run was planned, a second runner.
     StudyError : everything that is wrong with the study or hosts file.
     DataError : a file on our side cannot be written (disk full).
-    LoadbookError : the run could not start or had to stop; the same call goes on with it.
+    LoadbookError : the run could not start or had to stop; the same call resumes it.
     KeyboardInterrupt : the trial under way was stopped and recorded as cancelled.
     """
     study = load_study(layout, study_name)
@@ -60,14 +60,14 @@ def run_study(
             f"a study cannot be called {EXAMPLE_STUDY!r}", "that is the recorded run that comes with loadbook"
         )
     if hosts is not None:
-        read_hosts(hosts)  # a file that is not there is told before a run is announced
+        read_hosts(hosts)  # a missing file is reported before a run is announced
     try:
         with hold_study_lock(layout.study_raw(study.name)) as taken_over:
             if taken_over:
                 on_event(Progress("note", taken_over))
             selection = select_run(layout, study, RunRequest(subset, blocks, new, resume, more))
             on_event(Progress("note", selection.message, run=selection.run))
-            # whoever is refused hears it before the statistics are loaded
+            # hosts come first, so that a refusal needs no statistics libraries
             with RunSession(layout, selection, hosts, on_event, lock_policy, confirm) as session:
                 if not selection.resumed and (note := underpowered_note(forecast_power(layout, selection.plan, hosts))):
                     on_event(Progress("note", note))
@@ -83,7 +83,7 @@ def run_study(
 
 
 def _run_session(session: RunSession, file: Path) -> None:
-    """Do what is left of a run in one sitting; it ends at the first declared look at which everything is decided."""
+    """Run the rest of a plan in one session; it ends at the first planned analysis that decides everything."""
     session.prepare(file)
     with Ledger(session.paths.ledger) as ledger:
         store, plan = AttemptStore(session.testbed, session.paths, ledger), session.testbed.plan

@@ -1,8 +1,8 @@
-"""One attempt at one trial: reset, configure, start, prove, ask, load, ask again, collect, stop.
+"""One attempt at one trial: reset, configure, start, check the page, load, check again, collect, stop.
 
-Whatever happens, everything that was started is stopped and the attempt ends in exactly one status with a reason.
-Web hosts and drivers are served at the same time where neither needs the other; while the load runs nothing is asked
-of anybody, because in the lab controller, driver and server share one machine.
+Everything that was started is stopped in any case, and every attempt ends in exactly one status with a reason. Work on
+independent hosts is done at the same time. During the load no host is contacted, because in the lab controller, driver
+and server share one machine.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ from loadbook.study.plan import PlannedTrial
 from loadbook.study.workload import split_load
 
 SERVICE_LEASE_EXTRA_S = 60.0
-# a wall clock that moved against the monotonic one by more than this spoils the trial's times
+# largest step of the wall clock against the monotonic clock during a valid trial, seconds
 MAX_CLOCK_STEP_S = 1.0
-# an interrupted attempt waits so long for load and services to end (TERM, 5 s, KILL), then for settings to be put back
+# longest wait of an interrupted attempt for load and services to end (TERM, 5 s, KILL), then for rollbacks, seconds
 CANCEL_S = 7.0
 RESTORE_S = 5.0
 
 
 class Attempt:
-    """One attempt; `folder` receives its files. `retry` tells, after `run`, whether another may do better."""
+    """One attempt; its files go to `folder`. After `run`, `retry` tells whether another attempt may succeed."""
 
     def __init__(self, testbed: Testbed, planned: PlannedTrial, attempt: int, folder: Path) -> None:
         self.testbed, self.planned, self.folder = testbed, planned, folder
@@ -86,16 +86,16 @@ class Attempt:
         self._phase = "reset"
 
     def _watched_jobs(self) -> dict[str, dict[str, str]]:
-        """Return host -> file below jobs/ -> label of the processes that count as ours: load generator and services."""
+        """Return host -> file below jobs/ -> label of the monitored processes: load generator and services."""
         jobs = {alias: {f"{self.load.name}/step": self.workload.tool} for alias in self.testbed.drivers}
         for placement in self.deployment.placements:
-            # the host's own server is no child of the job that replaces its files, which says where it is
+            # the host's own server is no child of our job, which writes its process id to a file instead
             file = f"{service_job_name(self.stem, placement.role)}/{'main' if placement.spec.tree else 'step'}"
             jobs.setdefault(placement.alias, {})[file] = placement.spec.name
         return jobs
 
     def run(self) -> TrialRecord:
-        """Do everything and return the record, not yet sealed; only KeyboardInterrupt and local errors get out."""
+        """Run the whole attempt and return its unsealed record; raises only KeyboardInterrupt and local errors."""
         begun_s, self.record.started = time.monotonic(), time.time()
         interrupted, connectivity = False, Connectivity(self.testbed)
         try:
@@ -113,7 +113,7 @@ class Attempt:
         return self.record
 
     def _run_and_assess(self, connectivity: Connectivity, begun_s: float) -> None:
-        """Run the phases and say how they ended."""
+        """Run the phases and set the status."""
         try:
             for name, run_phase in self.phases().items():
                 with self._timed(name):
@@ -138,7 +138,7 @@ class Attempt:
 
     def phases(self) -> dict[str, Callable[[], None]]:
         """Return the phases by name, in order; `stop` follows them, whatever happens."""
-        # the names are kept in trial.json (phases_s) and begin the reason of a failure
+        # trial.json has these names (phases_s), and the reason of a failure begins with one
         return {
             "reset": self._reset,
             "configure": self._configure,
@@ -180,7 +180,7 @@ class Attempt:
         self.services.configure()
 
     def _start(self) -> None:
-        """Start the services; the clocks are read meanwhile."""
+        """Start the services and read the hosts' clocks meanwhile."""
         clocks = self.testbed.submit(lambda alias: self.testbed.hosts[alias].clock(), self.testbed.hosts)
         try:
             self.services.start()
@@ -192,7 +192,7 @@ class Attempt:
             self.record.clocks[alias] = ClockRecord(offset_before_s=clock.offset_s, rtt_before_s=clock.rtt_s)
 
     def _check_page(self) -> None:
-        """See that the page is right while the monitors start."""
+        """Check the page while the monitors start."""
         page = self.testbed.pool.submit(self._fetch_page_from_drivers)
         try:
             self.monitors.start()
@@ -203,7 +203,7 @@ class Attempt:
             raise InvalidTrialError(f"before the load {problem}", "correct workload.path or workload.expect_*")
 
     def _fetch_page_from_drivers(self) -> ResponseRecord:
-        """Ask for the page from every driver; what the first one gets stands for all, since they must agree."""
+        """Fetch the page from every driver; all must get the same, so the first response is returned."""
         hosts = [self.testbed.hosts[alias] for alias in self.testbed.drivers]
         responses = self.testbed.map(lambda host: fetch_page(host, self.deployment.target, self.workload.path), hosts)
         first, *others = responses.items()
@@ -246,7 +246,7 @@ class Attempt:
         self.record.window, self.record.start_skew_s = times["window"], times["start_skew_s"]
 
     def _assess(self, clock_step_s: float) -> None:
-        """Lower the status of a whole trial whose clock, page or tool was not right."""
+        """Lower the status of a finished attempt whose clock, page or tool output was wrong."""
         if abs(clock_step_s) > MAX_CLOCK_STEP_S:
             self._end("partial", f"the controller's clock jumped by {clock_step_s:.1f} s during the trial")
         response = self.record.response_after
@@ -260,26 +260,26 @@ class Attempt:
             self._end("tool_failed", truncated)
 
     def _close_lost_host(self, alias: str) -> None:
-        """Ask nothing more of a host that is lost, every question would wait for it; its jobs end with the line."""
+        """Close a lost host, since every further call would wait for it; its jobs end with the connection."""
         if alias in self.testbed.hosts:
             with contextlib.suppress(HostError):
                 self.testbed.hosts[alias].close()
 
     def _collect_failed_outputs(self) -> None:
-        """Keep what a failed attempt left on its drivers, as far as they can still be reached."""
+        """Copy the outputs of a failed attempt from the drivers that can be reached."""
         for alias in self.load.started:
             with contextlib.suppress(LoadbookError):
                 self.testbed.hosts[alias].stop(self.load.name, grace_s=1.0)
                 self.record.drivers.append(self.load.collect(self.testbed.hosts[alias], self.folder))
 
     def _add_output_reason(self, phase: str) -> None:
-        """Add what the load generators say: a driver that ran out of ports, say, could not ask for the page either."""
+        """Add the load generators' reason, such as a driver without free ports, to that of the failed page."""
         outcome = assess_outputs(self.folder, self.record, self.study.validity) if phase == "ask_after" else None
         if outcome and outcome.status == self.record.status == "invalid":
             self._end("invalid", f"{self.record.reason}; {outcome.reason}")
 
     def stop(self, limit_s: float | None = None, restore_s: float | None = None) -> None:
-        """End everything that was started; what cannot be reached any more, or in time, ends by its lease."""
+        """End everything that was started; a job on a host out of reach, or too slow, ends by its lease."""
         self.load.cancel()
         ends = self.services.stop_calls()
         ends += [partial(self.load.end, self.testbed.hosts[alias]) for alias in self.load.started]
@@ -288,7 +288,7 @@ class Attempt:
 
 
 def _status_of(error: LoadbookError, phase: str) -> Status:
-    """Return how an attempt ended that this error ended."""
+    """Return the status of an attempt that ended with this error in this phase."""
     if isinstance(error, ToolError | HostFullError):
         return "tool_failed"
     if isinstance(error, HostTimeoutError) and phase == "load":

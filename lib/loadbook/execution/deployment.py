@@ -1,7 +1,4 @@
-"""What an attempt is called: its jobs on the hosts, its folders here, and its record before anything is known of it.
-
-What one treatment needs on the hosts: who sits where and in which order they start, what is in front of whom.
-"""
+"""Names of an attempt's jobs and folders, and the deployment of one treatment on the hosts."""
 
 from __future__ import annotations
 
@@ -29,12 +26,12 @@ if TYPE_CHECKING:
 
 
 def job_stem(run: str, trial: str, attempt: int) -> str:
-    """Return what the names of all jobs of one attempt begin with."""
+    """Return the prefix of all job names of one attempt."""
     return f"{run}-{trial}-a{attempt}"
 
 
 def preflight_stem(run: str) -> str:
-    """Return what the names of the jobs and folders of a run's checks begin with."""
+    """Return the prefix of the jobs and folders of a run's checks."""
     return f"{run}-preflight"
 
 
@@ -59,7 +56,7 @@ def changes_job_name(stem: str) -> str:
 
 
 def job_names(stem: str, roles: Iterable[str]) -> list[str]:
-    """Return the names of all jobs that an attempt may have on a host, the one that puts settings back last."""
+    """Return the names of all jobs that an attempt may have on a host; the job that restores settings is last."""
     return [
         load_job_name(stem),
         monitor_job_name(stem),
@@ -69,17 +66,17 @@ def job_names(stem: str, roles: Iterable[str]) -> list[str]:
 
 
 def staging_folder(paths: RunPaths, trial: str, attempt: int) -> Path:
-    """Return the folder in which an attempt is put together; it vanishes when the attempt is published."""
+    """Return the folder in which an attempt's files are collected until it is published."""
     return paths.raw / "staging" / f"{trial}-attempt{attempt}"
 
 
 def failed_folder(paths: RunPaths, trial: str, attempt: int) -> Path:
-    """Return the folder in which a failed attempt is kept."""
+    """Return the folder of a failed attempt."""
     return paths.failed / f"{trial}-attempt{attempt}"
 
 
 def initial_record(testbed: Testbed, planned: PlannedTrial, attempt: int) -> TrialRecord:
-    """Return the record of an attempt of which nothing is known but that it was begun."""
+    """Return the record of an attempt that has just begun; its status is that of a controller that died."""
     study = testbed.plan.study
     load = study.workload_of(planned.treatment)
     return TrialRecord(
@@ -115,17 +112,17 @@ class Placement:
 
     @property
     def mode(self) -> Literal["managed", "system"]:
-        """A process of our own, or the host's own server."""
+        """managed: a process of our own; system: the host's own server."""
         return "system" if self.spec.tree else "managed"
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The tables of packet rules that it makes."""
+        """The tables of packet rules that it creates."""
         return tuple(table.replace("{{ port }}", str(self.port)) for table in self.spec.tables)
 
 
 def start_order(study: Study) -> list[str]:
-    """Return the study's roles, those behind before those in front of them."""
+    """Return the study's roles, backends first."""
     ordered: dict[str, None] = {}
 
     def visit(role: str) -> None:
@@ -146,7 +143,7 @@ def hosts_for_role(inventory: HostsFile, role: str, setting: Setting) -> list[st
 
 @dataclass(frozen=True, eq=False)
 class Deployment:
-    """One treatment on the hosts of a testbed; everything here is computed, nothing is asked of anybody."""
+    """One treatment on the hosts of a testbed; computed from study and hosts file, without contact to a host."""
 
     testbed: Testbed
     treatment: str
@@ -157,7 +154,7 @@ class Deployment:
         return self.testbed.plan.study
 
     def setting(self, role: str) -> Setting:
-        """Return what the treatment makes of a role; of the delay in userspace, what the driver's role asks for."""
+        """Return the setting of a role under the treatment; the delay in userspace takes that of the driver's role."""
         if role != DELAY_ROLE:
             return self._settings[role]
         delay_ms = self._settings[self.study.workload.role].delay_ms
@@ -169,12 +166,12 @@ class Deployment:
 
     @cached_property
     def _target_role(self) -> str:
-        """The first role that the load comes to."""
+        """The first role that receives the load."""
         return self.study.target_of(self.treatment)
 
     @cached_property
     def placements(self) -> tuple[Placement, ...]:
-        """The services that run under this treatment, in the order of their start."""
+        """The services of this treatment, in the order of their start."""
         roles = [role for role in start_order(self.study) if self.setting(role).service]
         placements = [placement for role in roles for placement in self._placements_of(role)]
         return (*placements, *self._delay_placements)
@@ -194,13 +191,13 @@ class Deployment:
         return [own[alias] for alias in aliases if alias in own]
 
     def start_groups(self) -> list[list[Placement]]:
-        """Return the placements in groups that may start at one time: those of one role."""
+        """Return the placements in groups that may start at the same time, one group per role."""
         roles = dict.fromkeys(placement.role for placement in self.placements)
         return [[placement for placement in self.placements if placement.role == role] for role in roles]
 
     @property
     def target(self) -> Target:
-        """What the load is aimed at: the delay in userspace, or the first host of the role that gets the load."""
+        """The target of the load: the delay in userspace, or the first host of the target role."""
         scheme = self.study.workload.scheme
         external = self.setting(self._target_role).external
         if external is not None and not self._delay_placements:
@@ -212,13 +209,13 @@ class Deployment:
         return Target(self.testbed.hosts[placements[0].alias].address, placements[0].port, scheme)
 
     def client_host(self, placement: Placement) -> Host:
-        """Return the host that asks a service whether it is there: the one whose requests will come to it."""
+        """Return the host that probes a service: the one that will send requests to it."""
         front = next((s for s in self.placements if placement.role in self.setting(s.role).backends), None)
         alias = self.testbed.drivers[0] if front is None or front.role == DELAY_ROLE else front.alias
         return self.testbed.hosts[alias]
 
     def instance_context(self, placement: Placement, stem: str) -> InstanceContext:
-        """Return folder, address and port of a service, and what its templates see of the others."""
+        """Return folder, address and port of a service, and the values of other services for its templates."""
         behind = {role: self._backends(role, placement, stem) for role in self.setting(placement.role).backends}
         first = next(iter(behind.values()), [])
         extra = {"backends": first, "behind": behind, "node": placement.alias, "cpus": self.cpus(placement)}
@@ -228,7 +225,7 @@ class Deployment:
         )
 
     def direct_return_addresses(self, placement: Placement) -> list[str]:
-        """Return the addresses of those in front of a service whose clients it answers itself."""
+        """Return the addresses of balancers whose clients this service answers directly."""
         fronts = [
             s for s in self.placements if s.spec.direct_return and placement.role in self.setting(s.role).backends
         ]
@@ -266,11 +263,11 @@ class Deployment:
 
     @property
     def load_launch(self) -> LaunchOptions:
-        """How the load generator is started on every driver."""
+        """Launch options of the load generator on every driver."""
         return LaunchOptions(nofile=self.setting(self.testbed.plan.study.workload.role).nofile)
 
     def launch(self, placement: Placement, stem: str = "") -> LaunchOptions:
-        """Return how the processes of a service are started, in the attempt whose jobs are named after `stem`."""
+        """Return the launch options of a service in the attempt with the prefix `stem`."""
         setting = self.setting(placement.role)
         cpus = () if setting.cpus == "all" else tuple(self.cpus(placement))
         quota = (
@@ -284,7 +281,7 @@ class Deployment:
 def make_instance(
     deployment: Deployment, placement: Placement, stem: str, lease_s: float, token: str | None = None
 ) -> Instance:
-    """Return the instance of a service, rendered but not touched; its jobs and folders are named after `stem`."""
+    """Return a rendered instance of a service; its jobs and folders are named after `stem`."""
     host, setting, name = (
         deployment.testbed.hosts[placement.alias],
         deployment.setting(placement.role),
@@ -302,7 +299,7 @@ def _backend_entry(node: str, address: str, port: int, folder: str, *, local: bo
 
 def place_services(study: Study, treatments: Iterable[str], inventory: HostsFile, specs: Mapping[str, ServiceSpec],
              drivers: Sequence[str]) -> tuple[Placement, ...]:  # fmt: skip
-    """Place every service that any treatment uses; the roles on one host get ports one apart."""
+    """Place every service of any treatment; roles on one host get consecutive ports."""
     treatments = list(treatments)
     taken: dict[str, list[str]] = {}
     placed: dict[tuple[str, str, str, str], Placement] = {}

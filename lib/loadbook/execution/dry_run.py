@@ -1,4 +1,4 @@
-"""Every step of a run, host by host, without touching a host: the run's own code, on hosts that only record."""
+"""All steps of a run, host by host: the code of a real run on hosts that only record their calls."""
 
 from __future__ import annotations
 
@@ -13,13 +13,7 @@ from typing import Any
 
 from loadbook.core.errors import LoadbookError
 from loadbook.execution.attempt import Attempt
-from loadbook.execution.deployment import (
-    Placement,
-    changes_job_name,
-    job_stem,
-    make_instance,
-    preflight_stem,
-)
+from loadbook.execution.deployment import Placement, changes_job_name, job_stem, make_instance, preflight_stem
 from loadbook.execution.host_changes import HostChangeJobs, host_changes_of, missing_permissions, uses_delay
 from loadbook.execution.host_state import HOST_STATE_SCRIPT
 from loadbook.execution.preflight import CHECK_LEASE_S, PREFLIGHT_SCRIPT, hex_address, load_launches, needed_ports
@@ -80,7 +74,7 @@ ROLLBACK_NOTES = {
 
 
 class InlineExecutor(Executor):
-    """An executor that does each call when it is submitted, so that steps are always in one order."""
+    """An executor that makes each call at once, so that the steps always have the same order."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Call `fn` now."""
@@ -93,7 +87,7 @@ class InlineExecutor(Executor):
 
 
 def script_output(text: str, args: Sequence[str]) -> str:
-    """Return what a script prints on a host on which all goes well."""
+    """Return the output of a script on a host on which all goes well."""
     if text == rollback.rollback_script():
         return {"settle": "settled", "server": str(LEADER_PID)}.get(args[0], "")
     outputs = {
@@ -109,7 +103,7 @@ def script_output(text: str, args: Sequence[str]) -> str:
 
 @dataclass
 class DryRunPart:
-    """One part of a run: its phases, each with its steps; `missing` says why it cannot be done on these hosts."""
+    """One part of a run: its phases, each with its steps; `missing` holds reasons why the hosts cannot do it."""
 
     title: str
     trials: int = 0
@@ -119,14 +113,14 @@ class DryRunPart:
 
 @dataclass
 class DryRun:
-    """A plan on hosts that only record: `testbed` holds the hosts, `log` what they were asked to do."""
+    """A plan on recording hosts; `log` holds their calls."""
 
     testbed: Testbed
     hosts: dict[str, DryRunHost]
     log: DryRunLog
 
     def attempt_phases(self, treatment: str) -> list[tuple[str, list[DryRunStep]]]:
-        """Do an attempt at a trial of a treatment and return its phases, each with its steps in order."""
+        """Run an attempt at a treatment and return its phases, each with its steps in order."""
         with TemporaryDirectory(prefix="loadbook-dry-run-") as folder:
             attempt = Attempt(self.testbed, PlannedTrial(TRIAL, treatment, 1, 1), 1, Path(folder))
             notes = _Notes.of_attempt(attempt)
@@ -144,7 +138,7 @@ class DryRun:
         return [(title, phase_steps) for title, phase_steps in titled if phase_steps]
 
     def _prepare_answers(self, attempt: Attempt, phase: str) -> None:
-        """Let services answer as the study expects when they are started, then let the target serve the page."""
+        """Set the answers that services and page must give in this phase."""
         if phase == "start":
             for instance in attempt.services.instances.values():
                 texts = {name: instance.rendered.expected.get(name, "") for name in ("ready", "prove")}
@@ -159,7 +153,7 @@ class DryRun:
             self.log.responses[_page_url(attempt)] = page
 
     def preflight_steps(self) -> Iterator[DryRunStep]:
-        """Yield the steps of opening the hosts and of the checks before the first trial."""
+        """Yield the steps of the login and of the checks before the first trial."""
         testbed, hosts, notes = self.testbed, self.hosts, _Notes(self.testbed)
         for host in hosts.values():
             host.open()
@@ -180,7 +174,7 @@ class DryRun:
         yield from self.facts_steps()
 
     def _service_check_steps(self) -> Iterator[DryRunStep]:
-        """Yield the check of every version, and of every configuration once."""
+        """Yield the checks of every version, and of every configuration once."""
         for placement in self.testbed.placements:
             if placement.spec.build:
                 build(self.hosts[placement.alias], placement.spec)
@@ -200,7 +194,7 @@ class DryRun:
                     yield from _Notes(self.testbed, {placement: instance}).annotate(self.log.take())
 
     def _change_check_steps(self) -> Iterator[DryRunStep]:
-        """Yield how every change of a host is made once and put back."""
+        """Yield the trial application of every host change."""
         testbed, checked = self.testbed, set[str]()
         if uses_delay(testbed.plan.study, testbed.plan.treatments):
             for alias in testbed.drivers:
@@ -216,16 +210,16 @@ class DryRun:
             yield from notes.annotate(self.log.take())
 
     def facts_steps(self) -> Iterator[DryRunStep]:
-        """Yield how the facts of the hosts are read."""
+        """Yield the steps that read the facts of the hosts."""
         for host in self.hosts.values():
             gather_facts(host)
         yield from (step._replace(note="kernel, CPU, limits, settings") for step in self.log.take())
 
 
 def dry_run(layout: Layout, plan: Plan, hosts_file: Path) -> tuple[DryRun | None, list[DryRunPart]]:
-    """Return the run on hosts that only record (None when no treatment can be done), and its parts in order.
+    """Return the dry run (None when no treatment can run on these hosts), and its parts in order.
 
-    Raises UsageError and StudyError for a hosts file that cannot be used; no host is touched.
+    Raises UsageError and StudyError for an unusable hosts file; no host is touched.
     """
     inventory = read_hosts(hosts_file)
     check_load_allowed(plan, inventory, hosts_file, lab=bool(lab_kind(hosts_file)))
@@ -258,7 +252,7 @@ def missing_for_treatment(layout: Layout, plan: Plan, treatment: str, path: Path
 
 
 def _prepare(layout: Layout, plan: Plan, path: Path, inventory: HostsFile) -> DryRun:
-    """Return a dry run; what only the hosts could tell is assumed."""
+    """Return a dry run; facts that only the hosts know are assumed."""
     log = DryRunLog(script_output=script_output)
     hosts = {
         alias: DryRunHost(remote_host(path, alias, RUN, hosts=inventory), inventory, log)
@@ -275,7 +269,7 @@ def _prepare(layout: Layout, plan: Plan, path: Path, inventory: HostsFile) -> Dr
 
 
 def _polling_steps(attempt: Attempt, phase: str) -> Iterator[DryRunStep]:
-    """Yield the questions to the hosts' own monitors, which are never connected to here."""
+    """Yield the polls of the hosts' own monitors, which a dry run does not connect to."""
     for source in attempt.monitors.polled_sources if phase == "ask_before" else ():
         for alias in attempt.testbed.hosts:
             yield DryRunStep(alias, "ask", (source,), "over the SSH connection, until the load is over")
@@ -328,7 +322,7 @@ class _Notes:
 
     @classmethod
     def of_attempt(cls, attempt: Attempt) -> _Notes:
-        """Return the notes of an attempt; it gets its services when it is configured."""
+        """Return the notes of an attempt; its services are known once it is configured."""
         jobs: dict[str, Callable[[DryRunStep], str]] = {
             attempt.load.name: lambda step: attempt.workload.tool,
             attempt.monitors.name: lambda step: "monitors",
@@ -337,7 +331,7 @@ class _Notes:
         return cls(attempt.testbed, attempt.services.instances, jobs, _page_url(attempt))
 
     def annotate(self, steps: Iterable[DryRunStep], phase: str = "") -> Iterator[DryRunStep]:
-        """Yield steps with their notes, and what a host does by itself after some of them."""
+        """Yield steps with their notes, followed by steps that the host makes by itself."""
         for step in steps:
             notes = [self._note(step, phase), step.note]
             yield step._replace(note=", ".join(note for note in notes if note))
@@ -420,7 +414,7 @@ class _Notes:
 
 
 def _build_steps(alias: str, spec: ServiceSpec) -> Iterator[DryRunStep]:
-    """Yield what builds a program where it was not built before."""
+    """Yield the steps that build a program where it is missing."""
     assert spec.build is not None
     settings, argv = build_command(spec, "x86_64")
     args = ("env", *(f"{name}={value}" for name, value in settings.items()), *argv)
@@ -429,7 +423,7 @@ def _build_steps(alias: str, spec: ServiceSpec) -> Iterator[DryRunStep]:
 
 
 def _reload_note(instance: SystemInstance) -> str:
-    """Return what the job of a host's own server does with its files."""
+    """Describe the work of the job that replaces the files of a host's own server."""
     system = instance.system
     replaced = ", ".join(f"{system.tree}/{name}" for name in instance.rendered.files)
     verb = "restart" if system.reload == "restart" else "reload"

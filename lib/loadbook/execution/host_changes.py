@@ -1,9 +1,7 @@
-"""What a trial keeps as evidence: the page's answer, the configuration proven to be live.
+"""Changes of hosts for a trial (kernel settings, network, CPU quotas), and its evidence (page, configuration).
 
-What a trial changes of its hosts beside starting services: kernel settings, the network toward the target, quotas.
-
-Each changed host has one job that sets everything, reads it back, and puts it back when the job ends, however it ends
-(`hosts.rollback`). Only what the hosts file allows is changed.
+Each changed host has one job that makes and verifies all changes, and undoes them when it ends for any reason
+(`hosts.rollback`). Only changes that the hosts file allows are made.
 """
 
 from __future__ import annotations
@@ -33,11 +31,11 @@ PAGE_TIMEOUT_S = 10.0
 
 
 class InvalidTrialError(LoadbookError):
-    """Server or load is not what the study says; trying again would not help."""
+    """Server or load differ from the study; a retry would not help."""
 
 
 def fetch_page(host: Host, target: Target, path: str) -> ResponseRecord:
-    """Ask for the page once, as a driver sees it; InvalidTrialError when the host is there but nothing answers it."""
+    """Fetch the page once; InvalidTrialError when the host is reachable but the server does not answer."""
     try:
         response = host.http_get(target.address, target.port, path, timeout_s=PAGE_TIMEOUT_S, scheme=target.scheme)
     except (UnreachableError, HostTimeoutError) as error:
@@ -52,7 +50,7 @@ def fetch_page(host: Host, target: Target, path: str) -> ResponseRecord:
 
 
 def response_problem(workload: Workload, response: ResponseRecord) -> str | None:
-    """Return what is wrong with an answer, None when it has the status and size that the workload expects."""
+    """Return the difference between an answer and the workload's expected status and size, None if there is none."""
     expected = (workload.expect_status, response.bytes if workload.expect_bytes is None else workload.expect_bytes)
     if (response.status, response.bytes) == expected:
         return None
@@ -64,7 +62,7 @@ def response_problem(workload: Workload, response: ResponseRecord) -> str | None
 def service_record(
     placement: Placement, instance: Instance, proof: Proof, folder: Path, *, version: str | None, cpus: Sequence[int]
 ) -> ServiceRecord:
-    """Keep a service's rendered files and its own dump in `folder` and return its record."""
+    """Write a service's rendered files and its own configuration dump to `folder` and return its record."""
     stem = f"{placement.alias}-{placement.role}"
     files = {f"config-{stem}/{name}": data for name, data in instance.rendered.files.items()}
     dump = {f"effective-{stem}": data for data in [instance.effective_config()] if data}
@@ -87,7 +85,7 @@ def service_record(
 
 
 def write_trial_file(path: Path, data: bytes) -> None:
-    """Write a file of the trial's folder, with the folders above it; nothing for no data."""
+    """Write a file of the trial's folder, creating parent folders; empty data writes nothing."""
     if data:
         with explain_disk_full(path, len(data)):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -98,11 +96,11 @@ MAX_REASONS = 3
 
 
 def needs_userspace_delay(plan: Plan, hosts: Mapping[str, Host], inventory: HostsFile, drivers: Iterable[str]) -> bool:
-    """Tell whether a delay that treatments ask for has to be made in userspace, on the driver's own host.
+    """Tell whether a treatment's delay must be made in userspace, on the driver's own host.
 
     Raises
     ------
-    UsageError : it would have to, and cannot: several drivers, or a loss of packets.
+    UsageError : userspace cannot make it: several drivers, or a loss of packets.
     """
     study, drivers = plan.study, list(drivers)
     settings = [study.setting(treatment, study.workload.role) for treatment in plan.treatments]
@@ -119,13 +117,13 @@ def needs_userspace_delay(plan: Plan, hosts: Mapping[str, Host], inventory: Host
 
 
 def uses_delay(study: Study, treatments: Iterable[str]) -> bool:
-    """Tell whether any of the treatments puts a delay or a loss on the way to the target."""
+    """Tell whether any of the treatments delays or drops packets to the target."""
     settings = [study.setting(treatment, study.workload.role) for treatment in treatments]
     return any(setting.delay_ms or setting.loss for setting in settings)
 
 
 def missing_permissions(deployments: Iterable[Deployment]) -> list[str]:
-    """Return what treatments need of hosts although the hosts file does not allow it, a line for each host."""
+    """Return the permissions that treatments need and the hosts file does not give, a line per host."""
     allowed: dict[str, Sequence[Permission]] = {}
     needed: dict[str, dict[Permission, None]] = {}
     reasons: dict[str, dict[str, None]] = {}
@@ -149,7 +147,7 @@ def _reasons_text(reasons: Iterable[str]) -> str:
 
 
 def _needed_permissions(deployment: Deployment) -> Iterator[tuple[str, str, Sequence[Permission]]]:
-    """Yield, for each host, who needs what."""
+    """Yield host, service or treatment, and the permissions it needs."""
     yield from (
         (placement.alias, f"service {placement.spec.name}", placement.spec.needs) for placement in deployment.placements
     )
@@ -160,9 +158,9 @@ def _needed_permissions(deployment: Deployment) -> Iterator[tuple[str, str, Sequ
 
 
 def host_changes_of(deployment: Deployment) -> dict[str, rollback.HostChanges]:
-    """Return host -> what the treatment changes of it; hosts that stay as they are do not appear.
+    """Return host -> the changes that the treatment makes; unchanged hosts are left out.
 
-    UsageError: roles of one host would have it differently.
+    UsageError: roles on one host need different values.
     """
     changes_by_host: dict[str, rollback.HostChanges] = {}
     for alias, needed in (*_service_changes(deployment), *_driver_changes(deployment)):
@@ -197,7 +195,7 @@ def _service_changes(deployment: Deployment) -> Iterator[tuple[str, rollback.Hos
             {**placement.spec.sysctls, **setting.sysctls},
             tuple(deployment.direct_return_addresses(placement)),
         )
-        # toward everybody: who asks may have another address than the one that it is known by
+        # toward all addresses: requests may come from another one than the driver's known address
         yield (
             placement.alias,
             rollback.HostChanges(sysctls, 0.0, 0.0, setting.rate_mbit, "", quotas, accepts, placement.tables),
@@ -231,24 +229,24 @@ class HostChangeJobs:
     _set: list[str] = field(default_factory=list)
 
     def apply(self) -> dict[str, dict[str, Any]]:
-        """Change what the treatment changes, and return it by host for the record; HostError when one is refused."""
+        """Make the changes and return them by host for the record; HostError when a host refuses one."""
         changes = host_changes_of(self.deployment)
         for alias, host_changes in changes.items():
             self._set.append(alias)
             rollback.apply_changes(self.deployment.testbed.hosts[alias], self.name, host_changes, self.lease_s)
-        # a host of which only leftovers of a service would be removed is not changed
+        # a host whose only change is the removal of a service's leftovers does not count as changed
         return {alias: record for alias, host_changes in changes.items() if (record := host_changes.to_record())}
 
     def check_in_effect(self) -> None:
-        """Raise InvalidTrialError when changes were put back before the load was over."""
+        """Raise InvalidTrialError when changes were undone before the load was over."""
         for alias in self._set:
             if not self.deployment.testbed.hosts[alias].state(self.name).running:
                 raise InvalidTrialError(f"host {alias}: what was changed for the trial was put back during the load")
 
     def restore(self) -> None:
-        """Put everything back; what cannot be reached is put back by the host itself.
+        """Undo all changes; a host out of reach undoes them by itself.
 
-        What a host could not put back is noted in the testbed (`check_restored`).
+        Failures are collected in the testbed (`check_restored`).
         """
         for alias in self._set:
             host = self.deployment.testbed.hosts[alias]

@@ -1,16 +1,7 @@
-"""Were the hosts there all the time? What stood behind an error; hosts back after an outage; an end without waiting.
+"""State of the hosts around a trial: connections, rest between trials, disk space, stale jobs.
 
-A host that was out of reach for a while looks like a server that does not answer or a program that ended: an attempt
-that failed meanwhile was lost, and another may do better.
-
-Back to rest before a trial: wait, bounded, until what the last one left behind is gone (statistics.md 3.1).
-
-Room on the disks of both sides: before the run, before each trial, and after its load.
-
-A disk that fills in mid-trial is seldom named by what fails there first: a tool prints half a report and ends with 0,
-a server goes on without its log. So whoever finds something wrong looks at the disks before it believes the reason.
-
-What an attempt that was cut off left on the hosts: found by the names of its jobs, stopped, removed.
+A host that was out of reach for a while looks like a server that does not answer, and a full disk like a failed tool.
+Errors of an attempt are therefore checked for these causes first (`Connectivity.root_cause`, `prefer_full_disk_error`).
 """
 
 from __future__ import annotations
@@ -37,7 +28,7 @@ BOOT_ID_FILE = "/proc/sys/kernel/random/boot_id"
 
 
 class Connectivity:
-    """The connections of a testbed from now on."""
+    """Reconnections and reboots of a testbed's hosts since this object was made."""
 
     def __init__(self, testbed: Testbed) -> None:
         self.testbed = testbed
@@ -48,15 +39,15 @@ class Connectivity:
 
     @property
     def reconnects(self) -> int:
-        """How often hosts had to be connected again."""
+        """Number of reconnections so far."""
         return sum(self._reconnect_counts().values()) - sum(self._before.values())
 
     def check_not_rebooted(self, boot_ids: Mapping[str, str]) -> None:
-        """Compare the hosts' boots with what they were; the testbed learns the new ones.
+        """Compare the hosts' boot ids with `boot_ids` and store the new ones in the testbed.
 
         Raises
         ------
-        LostError : another boot. HostError : a host does not answer.
+        LostError : a host was rebooted. HostError : a host does not answer.
         """
         live = [alias for alias, host in self.testbed.hosts.items() if host.live and alias in boot_ids]
         for alias, boot_id in self.testbed.map(lambda alias: _read_boot_id(self.testbed.hosts[alias]), live).items():
@@ -65,7 +56,7 @@ class Connectivity:
                 raise LostError(alias, "was rebooted during the trial")
 
     def root_cause(self, error: LoadbookError, boot_ids: Mapping[str, str]) -> LoadbookError:
-        """Return what stands behind an error: the loss of a host meanwhile, else the error itself."""
+        """Return the loss of a host as the cause of an error, else the error itself."""
         if isinstance(error, HostError) and error.transient:
             return error
         try:
@@ -79,14 +70,14 @@ class Connectivity:
         return error
 
     def check_connected(self, trouble: str) -> None:
-        """Raise LostError when a host was out of reach meanwhile, which `trouble` may have come of."""
+        """Raise LostError when a host was out of reach meanwhile; `trouble` is the observed failure."""
         for alias, count in self._reconnect_counts().items():
             if count > self._before[alias]:
                 raise LostError(alias, f"was out of reach meanwhile: {trouble}")
 
 
 def _read_boot_id(host: Host) -> str:
-    # a file, and no command, so that nothing of it is recorded for replays
+    # a file instead of a command, so that transcripts for replays do not have it
     return host.get(BOOT_ID_FILE, max_bytes=100).decode("ascii", "replace").strip()
 
 
@@ -95,7 +86,7 @@ def _message_without_host(error: HostError) -> str:
 
 
 def reconnect_all(testbed: Testbed) -> bool:
-    """Open new connections to all hosts, waiting for those that are lost; tell whether all are there."""
+    """Open new connections to all hosts, waiting for lost ones; tell whether all could be opened."""
     return all(testbed.map(_reopen, testbed.hosts.values()).values())
 
 
@@ -108,8 +99,8 @@ def _reopen(host: Host) -> bool:
 
 
 def close_all(testbed: Testbed, limit_s: float) -> None:
-    """Close all hosts at the same time; after `limit_s` seconds, or when interrupted, without waiting for them."""
-    # not by the testbed's pool: whoever waits there is freed by this
+    """Close all hosts at the same time, waiting at most `limit_s` seconds for them."""
+    # not in the testbed's pool, whose waiting threads this frees
     threads = [threading.Thread(target=_close_quietly, args=(host,), daemon=True) for host in testbed.hosts.values()]
     try:
         for thread in threads:
@@ -127,13 +118,13 @@ def _close_quietly(host: Host) -> None:
 
 
 def abandon_all(testbed: Testbed) -> None:
-    """Drop every connection: whoever waits for a host is freed, and the hosts end our jobs when they notice."""
+    """Drop every connection at once, which frees waiting threads; the hosts then end our jobs."""
     for host in testbed.hosts.values():
         host.abandon()
 
 
 def run_within(testbed: Testbed, calls: Sequence[Callable[[], None]], limit_s: float | None) -> None:
-    """Make calls at the same time; what fails is suffered, hosts that need more than `limit_s` are let go."""
+    """Make calls at the same time, ignoring errors; drop the connections when `limit_s` is exceeded."""
     begun = [testbed.pool.submit(call) for call in calls]
     try:
         late = wait(begun, timeout=limit_s).not_done
@@ -143,7 +134,7 @@ def run_within(testbed: Testbed, calls: Sequence[Callable[[], None]], limit_s: f
     if late:
         abandon_all(testbed)
     for ended in set(begun) - late:
-        with contextlib.suppress(LoadbookError):  # how the trial went is known by now, and must be kept
+        with contextlib.suppress(LoadbookError):  # the trial's outcome is known by now and must be kept
             ended.result()
 
 
@@ -164,14 +155,14 @@ echo "boot_id $(cat /proc/sys/kernel/random/boot_id)"
 
 
 class HostState(NamedTuple):
-    """A host's state when the wait ended (`waited_s`, `at_rest` 1 or 0, counts, bytes free) and the id of its boot."""
+    """A host's state (`waited_s`, `at_rest` 1 or 0, counts, bytes free) and its boot id."""
 
     state: dict[str, float]
     boot_id: str
 
 
 def wait_for_rest(host: Host, rule: ResetSettings, pause: Callable[[float], object] = time.sleep) -> HostState:
-    """Let `host` settle, wait until it is at rest by `rule` (at most `wait_s` seconds), return how it stands."""
+    """Wait until `host` is at rest by `rule`, at most `wait_s` seconds, and return its state."""
     begun = time.monotonic()
     pause(rule.settle_s if host.live else 0)
     while True:
@@ -184,7 +175,7 @@ def wait_for_rest(host: Host, rule: ResetSettings, pause: Callable[[float], obje
 
 
 def read_state(host: Host) -> HostState:
-    """Return a host's state as it is now."""
+    """Return the host's current state."""
     done = host.script(HOST_STATE_SCRIPT, timeout_s=STATE_TIMEOUT_S, check=True)
     try:
         fields = dict(line.split(" ", 1) for line in done.stdout.decode().splitlines())
@@ -194,20 +185,17 @@ def read_state(host: Host) -> HostState:
         raise CommandError(host.alias, f"its state under /proc cannot be read: {done.stdout[:200]!r}") from error
 
 
-# the plan's estimate is rough, and a full disk costs more than a refusal
+# free space needed, as a multiple of the plan's rough estimate
 DISK_FACTOR = 2
 HOST_MIN_BYTES = 50_000_000
-# before one trial; and what is left on a disk that counts as full after it
+# free bytes needed before a trial; below the second number a disk counts as full after it
 HOST_TRIAL_BYTES, HOST_FULL_BYTES = 10_000_000, 1_000_000
 FREE_SPACE_HINT = "free some space there, or name a `workdir` on another disk in the hosts file"
 REMOTE_DISK_FULL = "remote disk full"
 
 
 def check_free_space(host: Host, state: Mapping[str, float], need: int) -> None:
-    """Refuse a host of which `state` (see `reset.HostState`) says that less is free than needed.
-
-    HostFullError names it.
-    """
+    """Raise HostFullError when `state` has fewer free bytes than needed."""
     free = state.get("free_bytes", need)
     if free < need:
         raise HostFullError(
@@ -218,13 +206,13 @@ def check_free_space(host: Host, state: Mapping[str, float], need: int) -> None:
 
 
 def check_disks_not_full(testbed: Testbed) -> None:
-    """See that no host's disk filled up during the trial: what was written there since is not to be trusted."""
+    """Raise HostFullError when a host's disk filled up during the trial."""
     for alias, rest in testbed.map(lambda alias: read_state(testbed.hosts[alias]), testbed.hosts).items():
         check_free_space(testbed.hosts[alias], rest.state, HOST_FULL_BYTES)
 
 
 def prefer_full_disk_error(testbed: Testbed, error: LoadbookError) -> LoadbookError:
-    """Return that a host's disk is full where it is, else the error itself; a host that is lost is not asked."""
+    """Return a HostFullError where a host's disk is full, else the error itself."""
     if not isinstance(error, LostError | UnreachableError | HostFullError):
         try:
             check_disks_not_full(testbed)
@@ -236,7 +224,7 @@ def prefer_full_disk_error(testbed: Testbed, error: LoadbookError) -> LoadbookEr
 
 
 def check_local_space(folder: Path, plan: Plan) -> None:
-    """See that one more trial has room on our side; NoRoomError names the folder and what is needed."""
+    """Raise DiskFullError when our disk has no space for one more trial."""
     need = DISK_FACTOR * plan.disk_bytes // max(1, len(plan.trials))
     if free_bytes(folder) < need:
         raise disk_full_error(folder, need, "before the next trial")
@@ -246,11 +234,15 @@ STALE_JOB_GRACE_S = 1.0
 
 
 def remove_stale_jobs(testbed: Testbed, stems: Sequence[str]) -> None:
-    """Stop the jobs of attempts and remove what they left, on every host; HostError for one that cannot be reached.
+    """Stop the jobs of attempts and remove their files on every host.
 
     Parameters
     ----------
-    stems : what the names of an attempt's jobs begin with.
+    stems : prefixes of the attempts' job names.
+
+    Raises
+    ------
+    HostError : a host cannot be reached.
     """
     testbed.map(lambda alias: _remove_stale_jobs_on(testbed, alias, stems), testbed.hosts)
 

@@ -1,9 +1,7 @@
-"""What the load generators' own outputs say of a trial, as soon as they are there.
+"""Load jobs of one trial on its drivers, and the trial's status from their outputs.
 
-A generator's exit code says nothing about that: wrk, ab and httperf end with 0 when every single response was an error
-or every connection refused. What needs more than their outputs (traces, other trials) is left to the gates of ingest.
-
-Load of one trial on its drivers: one detached job each, warm-up and measurement as its steps; then its outputs.
+A generator's exit code does not suffice: wrk, ab and httperf end with 0 when every response was an error. Rules that
+need traces or other trials are applied at ingest.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from loadbook.study.workload import Workload
 from loadbook.tools.base import MAX_REPORT_BYTES, Target, Tool
 from loadbook.validity.rules import check_trial
 
-# gates that read nothing but what the generators say; each of them can be of the level "invalid"
+# rules that read only the generators' outputs and can be of the level "invalid"
 OUTPUT_RULES = (
     *("zero_work", "error_responses", "socket_errors", "driver_limits"),
     *("ports_exhausted", "not_http", "zero_bytes"),
@@ -36,21 +34,21 @@ MAX_STDERR_CHARS = 200
 
 
 class TrialOutcome(NamedTuple):
-    """How a trial ended, and why."""
+    """Status of a trial, and its reason."""
 
     status: Status
     reason: str
 
 
 def assess_outputs(folder: Path, record: TrialRecord, thresholds: ValidityLimits) -> TrialOutcome | None:
-    """Return how a trial whose load ran to its end must be recorded, None if its generators have nothing against it.
+    """Return the status that a trial's outputs demand, None when they show no problem.
 
-    What a generator printed in an unknown shape, or not to its end, is `tool_failed`; errors beyond the study's limit
-    are `invalid`; a file of requests that is not whole is `partial`.
+    Output in an unknown or incomplete form is `tool_failed`, errors beyond the study's limit are `invalid`, an
+    incomplete request log is `partial`.
     """
     try:
         rows = read_load_rows(folder, record)
-    except Exception as error:  # a reader's own fault must not cost the run; the files are kept
+    except Exception as error:  # a defect of a reader must not end the run; the files are kept
         return TrialOutcome("tool_failed", f"{record.tool}: its output cannot be read: {type(error).__name__}: {error}")
     named = {name: [p for p in rows.problems if p["name"] == name] for name in ("ports_exhausted", "unreadable-output")}
     failed = [
@@ -66,7 +64,7 @@ def assess_outputs(folder: Path, record: TrialRecord, thresholds: ValidityLimits
 
 
 def _exit_text(folder: Path, driver: DriverRecord) -> str:
-    """Return how a process ended, and the last line that it wrote about it."""
+    """Describe an exit code, with the last line of stderr."""
     code = driver.rc or 0
     last_line = _last_line(folder / driver.stderr)
     suffix = f": {last_line}" if last_line else ""
@@ -91,7 +89,7 @@ def _last_line(path: Path) -> str:
 
 
 def _unreadable_outcome(folder: Path, problems: list[Row]) -> TrialOutcome:
-    """Judge outputs that cannot be read: a row of a file of requests spoils that file, anything else is no report."""
+    """Return the outcome of unreadable outputs: a bad row in a request log is partial, else tool_failed."""
     rows = [p for p in problems if not p["file"].startswith("stdout-") and (p["line"] or 0) > 1]
     if len(rows) < len(problems):
         return TrialOutcome("tool_failed", _problems_text(problems))
@@ -121,12 +119,12 @@ def _problems_text(problems: Iterable[Row]) -> str:
     return "; ".join(f"host {problem['host']}: {problem['message']}" for problem in problems)
 
 
-# A tool may run this much over its duration (time-outs of its own included) before it counts as hung.
+# seconds beyond its duration after which a tool counts as hung, its own time-outs included
 GRACE_S = 10.0
-# The lease outlives our own patience, so that a slow tool is stopped by us, with a reason, and not by the host.
+# the lease is longer than our own limit, so that we stop a slow tool, with a reason, before the host does
 LEASE_EXTRA_S = 15.0
 FIRST_STEP = 1
-# Several drivers are started at once, then measure from one instant on: until then each start takes some round trips.
+# several drivers measure from one instant on; time until then, since each start takes some round trips
 LEAD_S, LEAD_ROUND_TRIPS, MAX_LEAD_S = 0.5, 20, 5.0
 WARMUP_SPARE_S = 2
 # $0 seconds of "$@", in the job's own process group (timeout(1) would leave it, out of reach of the job's end); it ends
@@ -134,16 +132,15 @@ WARMUP_SPARE_S = 2
 TIMED_WARMUP_SCRIPT = """"$@" & pid=$!; sleep "$0"; children=$(cat "/proc/$pid/task/$pid/children" 2>/dev/null)
 kill -s TERM "$pid" $children; wait "$pid"; exit 0"""
 STOP_GRACE_S = 5.0
-MAX_FILE_BYTES = 2_000_000_000  # of a tool's own: JMeter writes 90 bytes a request
+MAX_FILE_BYTES = 2_000_000_000  # of a tool's own file; JMeter writes 90 bytes a request
 
 
 @dataclass
 class LoadJobs:
-    """The load jobs of one trial: `name` on every driver, each with its share of the workload (study.workload).
+    """The load jobs of one trial: `name` on every driver, each with its share of the workload.
 
-    `started` holds our clock (epoch s) and monotonic clock. Several drivers begin to measure at one instant:
-    `schedule_start`
-    chooses it, and `start_times` holds it in each host's own time (epoch s).
+    `started` holds our wall clock (epoch s) and monotonic clock at each start. Several drivers begin to measure at one
+    instant, which `schedule_start` chooses; `start_times` holds it by each host's clock (epoch s).
     """
 
     tool: Tool
@@ -158,7 +155,7 @@ class LoadJobs:
 
     @property
     def workload(self) -> Workload:
-        """One of the shares, for what all have in common: their times."""
+        """One of the shares; all have the same times."""
         return next(iter(self.shares.values()))
 
     def steps_on(self, alias: str) -> tuple[tuple[str, ...], ...]:
@@ -180,14 +177,14 @@ class LoadJobs:
             raise ToolError(f"host {alias}, whose share is {part}: {error.message}", error.hint) from error
 
     def _warmup_command(self, share: Workload) -> tuple[str, ...]:
-        """Return the warm-up's command: cut off at its time, since some tools count in whole seconds only."""
+        """Return the warm-up's command, ended by a shell, since some tools count in whole seconds only."""
         longer_s = math.ceil(share.warmup_s) + WARMUP_SPARE_S
         longer = self.tool.command(share.with_duration(longer_s, 0), self.target, longer_s)
         return ("/bin/sh", "-c", TIMED_WARMUP_SCRIPT, f"{share.warmup_s:g}", *longer)
 
     @property
     def planned_s(self) -> float:
-        """Seconds from the jobs' start to the end of the measurement when all goes well."""
+        """Planned seconds from the jobs' start to the end of the measurement."""
         return self.lead_s + self.workload.warmup_s + self.workload.duration_s
 
     @property
@@ -198,7 +195,7 @@ class LoadJobs:
         return lead_s + self.workload.warmup_s + self.workload.hang_limit_s + extra_timeout_s + GRACE_S
 
     def schedule_start(self, clocks: Mapping[str, ClockRecord]) -> None:
-        """Choose the instant at which several drivers begin to measure, far enough away for all to be started."""
+        """Choose the instant at which several drivers begin to measure, late enough for all to be started."""
         if len(self.shares) == 1:
             return
         round_trip_s = max(clocks[alias].rtt_before_s for alias in self.shares)
@@ -219,7 +216,7 @@ class LoadJobs:
         return Job(self.name, self.steps_on(alias), lease_s, files, last_step_at=self.start_times.get(alias))
 
     def wait(self, host: Host) -> None:
-        """Sleep through the planned time, asking nothing of anybody, then wait for the job's end."""
+        """Sleep for the planned time without contacting the host, then wait for the job's end."""
         begun = self.started[host.alias][1]
         planned_s = self.planned_s if host.live else 0.0
         if self._cancelled.wait(max(0.0, begun + planned_s - time.monotonic())):
@@ -227,11 +224,11 @@ class LoadJobs:
         host.wait(self.name, timeout_s=max(1.0, begun + self.timeout_s - time.monotonic()))
 
     def cancel(self) -> None:
-        """Wake whoever sleeps in `wait`."""
+        """Wake threads that sleep in `wait`."""
         self._cancelled.set()
 
     def end(self, host: Host) -> None:
-        """End the job on one driver, whether it still runs or not, and remove what it left there."""
+        """End the job on one driver and remove its files there."""
         host.stop(self.name, grace_s=STOP_GRACE_S)
         remove_job_folder(host, self.name)
 
@@ -264,7 +261,7 @@ class LoadJobs:
 
 
 def truncated_outputs(folder: Path, drivers: Iterable[DriverRecord]) -> str:
-    """Return which outputs were larger than is kept of them, and where they were cut; empty if none was."""
+    """Describe outputs that were cut at their size limit; empty if there are none."""
     names = [(driver.host, name, size) for driver in drivers for name, size in driver.cut.items()]
     return "; ".join(
         f"host {host}: {name} has {size:,} bytes: only the first {(folder / name).stat().st_size:,} are kept"
@@ -278,7 +275,7 @@ def remove_job_folder(host: Host, name: str) -> None:
 
 
 def _fetch_truncated(host: Host, path: str, local: Path, max_bytes: int) -> dict[str, int]:
-    """Copy a file; return name and size (bytes) of one that is larger, of which only the beginning is kept."""
+    """Copy the beginning of a file; return name and size (bytes) of a larger one."""
     try:
         host.fetch(path, local, max_bytes=max_bytes)
     except OversizeError as error:

@@ -1,10 +1,8 @@
-"""From an attempt to the kept record: seal, publish by one rename, account for it; and the same after a crash.
+"""The loop over a plan: attempts, retries, and the published record of each trial.
 
-The loop over a plan: every trial ends in exactly one recorded state, and a trial that fails does not end the run.
-
-Only transient failures (a lost connection, a time-out) are tried again. Several trials lost in a row, or spoiled by a
-full disk, are the fault of a host, not of a treatment: the run stops, and the same command later repeats them and goes
-on.
+Every trial ends in exactly one recorded status, and a failed trial does not end the run. Only transient failures (a
+lost connection, a time-out) are retried. Several trials in a row that were lost or met a full disk are the fault of a
+host: the run stops, and a resumed run repeats them.
 """
 
 from __future__ import annotations
@@ -30,13 +28,13 @@ PUBLISHED_STATUSES = ("ok", "partial", "invalid")
 
 
 class AttemptStore:
-    """Keeps the attempts of one run: the ledger says what was begun and how it ended, folders hold what was seen."""
+    """The attempts of one run: events in the ledger, files in folders that are published by one rename."""
 
     def __init__(self, testbed: Testbed, paths: RunPaths, ledger: Ledger) -> None:
         self.testbed, self.paths, self.ledger = testbed, paths, ledger
 
     def begin(self, planned: PlannedTrial) -> tuple[int, Path]:
-        """Account for a new attempt and return its number and its empty staging folder."""
+        """Record a new attempt in the ledger and return its number and its empty staging folder."""
         state = trial_states(self.ledger.entries).get(planned.trial)
         attempt = state.attempt + 1 if state else 1
         self.ledger.append("started", trial=planned.trial, attempt=attempt)
@@ -45,13 +43,13 @@ class AttemptStore:
         return attempt, folder
 
     def end(self, record: TrialRecord, folder: Path, *, final: bool) -> None:
-        """Seal and publish an attempt, whole or failed, then account for it."""
+        """Seal and publish an attempt, then record its end in the ledger."""
         sealed = trial_record.seal_trial(folder, record)
         trial_record.publish_trial(folder, self._final_folder(sealed))
         self._record_end(sealed, self._final_folder(sealed), final=final)
 
     def _final_folder(self, record: TrialRecord) -> Path:
-        """Return where an attempt belongs: among the trials when its load ran to its end, else among the failed."""
+        """Return trials/ID for an attempt whose load ran to its end, else its folder below failed/."""
         whole = record.status in PUBLISHED_STATUSES and record.drivers
         return self.paths.trial(record.trial) if whole else failed_folder(self.paths, record.trial, record.attempt)
 
@@ -62,14 +60,14 @@ class AttemptStore:
         )
 
     def pending(self) -> Iterator[PlannedTrial]:
-        """Yield the planned trials that have no final end, in the plan's order."""
+        """Yield the planned trials without a final status, in the plan's order."""
         for planned in self.testbed.plan.trials:
             state = trial_states(self.ledger.entries).get(planned.trial)
             if state is None or not state.final:
                 yield planned
 
     def unfinished(self) -> list[tuple[PlannedTrial, int]]:
-        """Return the attempts that a dead controller left without a recorded end."""
+        """Return the attempts of a dead controller without a recorded end."""
         states_by_trial = trial_states(self.ledger.entries)
         open_ = {trial: s.attempt for trial, s in states_by_trial.items() if s.status is None}
         return [(p, open_[p.trial]) for p in self.testbed.plan.trials if p.trial in open_]
@@ -100,12 +98,12 @@ class AttemptStore:
 
 
 def lost_attempts(entries: Iterable[dict[str, Any]]) -> list[tuple[str, int]]:
-    """Return trial and number of the attempts that lost a host, on which something of them may still be."""
+    """Return trial and number of attempts that lost a host, where stale jobs may be left."""
     return [(e["trial"], e["attempt"]) for e in entries if e["event"] == "ended" and e["status"] == "lost"]
 
 
 def _read_sealed(folder: Path) -> TrialRecord | None:
-    """Return the record of a staging folder that was complete when its controller died."""
+    """Return the record of a staging folder that was complete when its controller died, else None."""
     try:
         record = trial_record.read_trial(folder)
     except DataError:
@@ -113,20 +111,20 @@ def _read_sealed(folder: Path) -> TrialRecord | None:
     return None if trial_record.changed_files(folder, record) else record
 
 
-# a network that comes and goes may meet two attempts in a row; a tool that hung twice will hang again
+# attempts by status: an unstable network may break two in a row; a tool that hung twice will hang again
 TRIES = {"lost": 3, "timeout": 2}
 MAX_LOST_IN_A_ROW = 3
 HOST_REASONS = ("lost", "timeout")
 
 
 def execute_plan(testbed: Testbed, store: AttemptStore, on_event: OnEvent, until: int | None = None) -> None:
-    """Do every trial of the plan that has no final end yet, up to the block `until`.
+    """Run every trial of the plan that has no final status, up to the block `until`.
 
     Raises
     ------
-    LoadbookError : three trials in a row were lost; they are open again for whoever resumes the run.
-    NotRestoredError : a host is not as it was found, and nothing more is measured before somebody has seen to it.
-    KeyboardInterrupt : the trial under way is recorded as cancelled first.
+    LoadbookError : three trials in a row were lost; a resumed run repeats them.
+    NotRestoredError : changes of a host could not be undone.
+    KeyboardInterrupt : the current trial was recorded as cancelled.
     """
     lost: list[TrialRecord] = []
     clock = _TimeEstimate(testbed, len(list(store.pending())))
@@ -143,7 +141,7 @@ def execute_plan(testbed: Testbed, store: AttemptStore, on_event: OnEvent, until
 
 
 def _run_trial(testbed: Testbed, store: AttemptStore, planned: PlannedTrial, on_event: OnEvent) -> TrialRecord:
-    """Attempt one trial until it ends or may not be tried again, and return its last record."""
+    """Attempt one trial until it ends or may not be retried, and return its last record."""
     tries = 0
     while True:
         tries += 1
@@ -152,10 +150,10 @@ def _run_trial(testbed: Testbed, store: AttemptStore, planned: PlannedTrial, on_
         attempt = Attempt(testbed, planned, number, folder)
         try:
             record = attempt.run()
-            # nobody tries a host again that stayed away for as long as it may
+            # no retry on a host that could not be reconnected
             reconnected = not attempt.retry or reconnect_all(testbed)
         except KeyboardInterrupt:
-            # whatever it was about to be: it was interrupted, and is repeated
+            # an interrupted attempt is repeated, whatever its status was about to be
             attempt.record.status, attempt.record.reason = "cancelled", "interrupted by the user"
             store.end(attempt.record, folder, final=False)
             for error in testbed.not_restored:
@@ -165,7 +163,7 @@ def _run_trial(testbed: Testbed, store: AttemptStore, planned: PlannedTrial, on_
         store.end(record, folder, final=not retry)
         testbed.check_restored()
         if attempt.retry and reconnected:
-            with contextlib.suppress(HostError):  # gone again: whoever resumes the run clears it
+            with contextlib.suppress(HostError):  # out of reach again: a resumed run removes them
                 remove_stale_jobs(testbed, [job_stem(testbed.run, planned.trial, number)])
         if not retry:
             return record
@@ -173,7 +171,7 @@ def _run_trial(testbed: Testbed, store: AttemptStore, planned: PlannedTrial, on_
 
 
 def _is_host_fault(record: TrialRecord) -> bool:
-    """Tell whether a host, not the treatment, spoiled a trial: it was lost, or its disk was full."""
+    """Tell whether a host, not the treatment, caused the failure: it was lost, or its disk was full."""
     return record.status in HOST_REASONS or REMOTE_DISK_FULL in (record.reason or "")
 
 
@@ -192,7 +190,7 @@ def _status_text(record: TrialRecord) -> str:
 
 
 class _TimeEstimate:
-    """Estimates the time that is left from what trials took so far."""
+    """Estimate of the remaining time, from the durations of the trials so far."""
 
     def __init__(self, testbed: Testbed, left: int) -> None:
         self.plan, self.left = testbed.plan, left

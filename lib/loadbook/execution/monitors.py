@@ -1,6 +1,6 @@
-"""Monitors of one trial, from just before the load until just after it: a sampler on every host of the testbed.
+"""Monitors of one trial, from just before the load until just after it.
 
-Where the study says so, the hosts' own monitors are asked as well, over the SSH connection.
+A sampler runs on every host; the study may also have the hosts' own monitors polled over the SSH connection.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from loadbook.hosts.monitors import Poller, connect_monitor, sampler_job
 from loadbook.store.trial_record import MonitorRecord, PolledRecord, ServiceRecord
 
 STOP_GRACE_S = 1.0
-MAX_MONITOR_BYTES = 20_000_000  # 2 kB a sample; what lies beyond is a gap in the trace, as every other
+MAX_MONITOR_BYTES = 20_000_000  # 2 kB a sample; the rest is a gap in the trace
 
 
 class TrialMonitors:
-    """The samplers of one trial, and who is asked beside them; `polled` is filled when they are collected.
+    """The samplers and pollers of one trial; `polled` is filled by `collect`.
 
     Parameters
     ----------
-    name : of the sampler's job on every host.
+    name : name of the sampler's job on every host.
     limit_s : seconds after which a sampler ends by itself.
-    jobs : host -> file below jobs/ that names a process which is watched (of the load, of a service) -> its label.
+    jobs : host -> file below jobs/ with the id of a process to watch -> its label.
     """
 
     def __init__(self, testbed: Testbed, name: str, limit_s: float, jobs: Mapping[str, Mapping[str, str]]) -> None:
@@ -41,7 +41,7 @@ class TrialMonitors:
         self._pollers: dict[tuple[str, str], Poller] = {}
 
     def start(self) -> None:
-        """Start the sampler on every host, and to ask the other sources."""
+        """Start the samplers and the pollers."""
         self.testbed.map(self._start_on, self.testbed.hosts if "sampler" in self.sources else ())
         for source in self.polled_sources:
             self.testbed.map(partial(self._start_poller, source), self._live_hosts)
@@ -71,7 +71,7 @@ class TrialMonitors:
         return sampler_job(self.name, interval_s=self.interval_s, limit_s=self.limit_s, processes=watch)
 
     def collect(self, folder: Path, services: Sequence[ServiceRecord]) -> list[MonitorRecord]:
-        """Stop the samplers and copy what they saw, and what the others said, into `folder`."""
+        """Stop the samplers and copy their output, and that of the pollers, into `folder`."""
         for source in self.polled_sources:
             self.testbed.map(partial(self._write_polled, folder, source), self.testbed.hosts)
         self.polled.sort(key=lambda record: record.file)
@@ -93,7 +93,7 @@ class TrialMonitors:
         )
 
     def _write_polled(self, folder: Path, source: str, alias: str) -> None:
-        """Keep what a source said; a replay has what it said then."""
+        """Write the answers of a source; a replay has the recorded ones."""
         file, poller = f"{source}-{alias}", self._pollers.get((alias, source))
         if data := poller.stop() if poller else self.testbed.hosts[alias].recorded_file(file):
             write_trial_file(folder / file, data)
@@ -105,7 +105,7 @@ class TrialMonitors:
             self.polled.append(polled)
 
     def end(self) -> None:
-        """End the samplers, whether they still run or not, and remove what they left on the hosts."""
+        """End the samplers and remove their files on the hosts."""
         for poller in self._pollers.values():
             poller.stop()
         self.testbed.map(self._end_on, self._started)
@@ -117,5 +117,5 @@ class TrialMonitors:
 
 
 def _service_pids(alias: str, service: str, services: Sequence[ServiceRecord]) -> list[int]:
-    """Return the processes of a service on a host, whichever roles it has there."""
+    """Return the processes of a service on a host, in all of its roles there."""
     return [pid for s in services if (s.host, s.service) == (alias, service) for pid in s.pids]

@@ -1,11 +1,7 @@
-"""What runs recorded on these hosts say about their noise: files only, no host is asked.
+"""Noise recorded on the hosts, and the differences that a plan can detect with it; reads files only.
 
-A run tells of noise where one configuration ran under two names (the baseline and its A/A arm); where none did, the
-scatter of each treatment's ratio to the baseline around its own median stands in.
-
-What a plan can find at the noise that is known beforehand: the difference, the blocks it needs, the time they take.
-
-From pseudo-studies of recorded pairs (stats.power), else from an assumption that says so. No network.
+Noise comes from pairs of trials of one configuration under two names (the baseline and its A/A arm); without such
+pairs, from the scatter of each treatment's ratio to the baseline around its median; without runs, it is assumed.
 """
 
 from __future__ import annotations
@@ -39,17 +35,17 @@ if TYPE_CHECKING:
 
 MIN_BLOCKS = 5
 ENOUGH_PAIRS = 60
-MAX_RUNS = 50  # runs that are looked at; noise of long ago says little
-# facts that make a host another one
+MAX_RUNS = 50  # newest runs that are read
+# facts that identify a machine
 MACHINE_FACTS = ("machine", "cpu_model", "cores")
 SAME_LOAD, SAME_TOOL, OTHER_TOOL = 2, 1, 0
-# what may differ between two loads that count as alike
+# keys that may differ between equal loads
 IGNORED_LOAD_KEYS = {"role", "target", "warmup_s", "timeout_s", "expect_status", "expect_bytes"}
 
 
 @dataclass(frozen=True)
 class NoiseSample:
-    """The pairs of one run: logs of two trials of a block, alike but for noise; `aa` says whether truly alike."""
+    """The pairs of one run: log values of two trials of a block; `aa` tells whether both have one configuration."""
 
     study: str
     run: str
@@ -60,10 +56,10 @@ class NoiseSample:
 
 
 def noise_samples(layout: Layout, plan: Plan, hosts: Path | None = None) -> list[NoiseSample]:
-    """Return what is known of the noise of a plan's metric on these hosts, newest first; empty if nothing is.
+    """Return the recorded noise of a plan's metric on these hosts, newest run first; may be empty.
 
-    Of runs on the same hosts (without a hosts file: of the lab) those with the load most like the plan's are taken,
-    the newest first, until there are 60 pairs. Runs that were imported, played back or not ingested are left out.
+    Runs on the same hosts (without a hosts file: the lab's) with the most similar load are used, newest first, up to 60
+    pairs. Imported, replayed and not ingested runs are left out.
     """
     hosts_known, pairs = _known_hosts(layout, hosts), 0
     samples: list[NoiseSample] = []
@@ -76,7 +72,7 @@ def noise_samples(layout: Layout, plan: Plan, hosts: Path | None = None) -> list
 
 
 def within_trial_rates(sample: NoiseSample) -> tuple[list[RateSeries], float]:
-    """Return the rates within the trials of the baseline, and the seconds that a trial costs beyond them."""
+    """Return the rates within the trials of the baseline, and the overhead of a trial in seconds."""
     import numpy as np
 
     from loadbook.stats.steady_state import rate_series
@@ -91,12 +87,12 @@ def within_trial_rates(sample: NoiseSample) -> tuple[list[RateSeries], float]:
 
 
 def aa_arms(study: Study) -> tuple[str, ...]:
-    """Return the names under which the baseline's configuration runs, its own first."""
+    """Return the names of the treatments with the baseline's configuration, its own first."""
     return (study.baseline, *(name for name in study.treatments if study.repeated_treatment(name) == study.baseline))
 
 
 def runs_on_same_hosts(layout: Layout, paths: RunPaths) -> Iterator[RunPaths]:
-    """Yield the newest runs that were recorded on the hosts of this one, itself among them, newest first."""
+    """Yield the newest runs on the hosts of this run, itself included, newest first."""
     key = _hosts_key(read_run_record(paths))
     machines: dict[str, Any] = {}
     _same_machines(paths, machines)
@@ -106,7 +102,7 @@ def runs_on_same_hosts(layout: Layout, paths: RunPaths) -> Iterator[RunPaths]:
             other_run = read_run_record(other_paths)
             if not other_run.imported and _hosts_key(other_run) == key and _same_machines(other_paths, machines):
                 yield other_paths
-        except LoadbookError:  # torn: it tells nothing
+        except LoadbookError:  # a damaged run
             continue
 
 
@@ -115,7 +111,6 @@ def _hosts_key(run: RunRecord) -> tuple[Any, ...]:
 
 
 def _newest_runs(layout: Layout) -> list[tuple[str, str]]:
-    """Return run and study of the newest runs."""
     every = [(run, study) for study in layout.studies_with_runs() for run in layout.runs(study)]
     return sorted(every, reverse=True)[:MAX_RUNS]
 
@@ -129,9 +124,9 @@ def _read_samples(layout: Layout, plan: Plan, known_hosts: Mapping[str, Any] | N
                 continue
             other_study = parse_plan(read_json(paths.plan_json), str(paths.plan_json)).study
             pairs, aa = _noise_pairs(paths, other_study, plan.study.metric)
-        except LoadbookError:  # torn, of another version, or not ingested: it tells nothing, and others may
+        except LoadbookError:  # damaged, of another version, or not ingested
             continue
-        if len(pairs) >= MIN_BLOCKS and pairs.any():  # a single block, less its own median, is nothing
+        if len(pairs) >= MIN_BLOCKS and pairs.any():  # a single block less its median is zero
             yield NoiseSample(study, run, _load_similarity(plan.study, other_study), aa, pairs, paths)
 
 
@@ -159,7 +154,7 @@ def _same_hosts(run: RunRecord, known_hosts: Mapping[str, Any] | None) -> bool:
 
 
 def _same_machines(paths: RunPaths, machines: dict[str, Any]) -> bool:
-    """Tell whether hosts are still the machines of the newest run, which `machines` keeps by alias."""
+    """Tell whether the hosts are those in `machines` (facts by alias, from newer runs), and add them."""
     values = {}
     for path in sorted(paths.facts.glob("*-before.json")):
         facts = read_json(path)
@@ -171,7 +166,7 @@ def _same_machines(paths: RunPaths, machines: dict[str, Any]) -> bool:
 
 
 def _load_similarity(first: Study, second: Study) -> int:
-    """Return how much two studies' loads are alike: SAME_LOAD with the same services, SAME_TOOL or OTHER_TOOL."""
+    """Return SAME_LOAD for equal loads and services, else SAME_TOOL or OTHER_TOOL."""
     loads = [study.workload_of(study.baseline) for study in (first, second)]
     services = [{name: role.service for name, role in study.roles.items()} for study in (first, second)]
     dumps = [load.model_dump(exclude=IGNORED_LOAD_KEYS) for load in loads]
@@ -181,7 +176,7 @@ def _load_similarity(first: Study, second: Study) -> int:
 
 
 def _noise_pairs(paths: RunPaths, study: Study, metric: str) -> tuple[NDArray[Any], bool]:
-    """Return the pairs of a run, each less the run's median, and whether both of a pair are one configuration."""
+    """Return the pairs of a run, each less its median, and whether they are A/A pairs."""
     import numpy as np
 
     trials, measurements = (read_table(paths.table(name), name) for name in ("trials", "measurements"))
@@ -194,7 +189,7 @@ def _noise_pairs(paths: RunPaths, study: Study, metric: str) -> tuple[NDArray[An
 
 
 def _centred_pairs(values: pd.DataFrame, name: str, baseline: str, aa: bool) -> NDArray[Any]:
-    """Return the pairs of one arm and the baseline less their median; arms that are not alike each less its own."""
+    """Return the pairs of one arm and the baseline less their common median (A/A), else each less its own."""
     import numpy as np
 
     from loadbook.stats.paired_tests import pair_arms
@@ -204,7 +199,7 @@ def _centred_pairs(values: pd.DataFrame, name: str, baseline: str, aa: bool) -> 
     return arms - np.median(arms, axis=None if aa else 0) if len(arms) else arms
 
 
-# scatter of one trial on pinned CPUs of a quiet machine (2 to 3 %), and of the ratio of two
+# coefficient of variation of one trial on pinned CPUs of a quiet machine (2 to 3 %), and of the ratio of two trials
 ASSUMED_CV = 0.025
 ASSUMED_SD = ASSUMED_CV * 2**0.5
 ALPHA = 0.05
@@ -213,17 +208,17 @@ MAX_NAMED_RUNS = 3
 
 @dataclass(frozen=True)
 class PowerForecast:
-    """What so many blocks find, and what the `effect` looked for needs.
+    """Detectable difference of a plan, and the blocks needed for the difference `effect`.
 
     Parameters
     ----------
-    effect : the difference looked for (ratio minus 1), by default the study's margin.
-    alpha : threshold of one comparison: the smaller, the more comparisons and looks share it.
-    sd, sd_range : scatter of the log ratio of a block, with the range in which it lies with 80 % (None: assumed).
-    source : where that is known from, in words.
-    detectable, detectable_range : effect that the planned blocks find with a probability of 80 %; None with too few.
-    blocks_needed, blocks_needed_range : blocks that find the effect; None for more than 10,000.
-    length : how long a trial gives most per hour, or why that is not known.
+    effect : the difference to find (ratio minus 1), by default the study's margin.
+    alpha : threshold of one comparison, lower for several comparisons and interim analyses.
+    sd, sd_range : standard deviation of a block's log ratio, and its 80 % interval (None: assumed).
+    source : origin of the noise, in words.
+    detectable, detectable_range : effect detected with a power of 80 %; None with too few blocks.
+    blocks_needed, blocks_needed_range : blocks for the effect; None for more than 10,000.
+    length : the most efficient length of a trial, or why it is not known.
     """
 
     plan: Plan
@@ -240,7 +235,7 @@ class PowerForecast:
 
     @property
     def underpowered(self) -> bool:
-        """Tell whether the planned blocks are too few for the effect looked for."""
+        """Tell whether the planned blocks are too few for the effect."""
         return self.detectable is None or self.detectable > self.effect
 
     def hours(self, blocks: int) -> float:
@@ -248,7 +243,7 @@ class PowerForecast:
         return blocks * len(self.plan.treatments) * self.plan.trial_s / 3600
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `loadbook plan --json` says of it."""
+        """Return the forecast as `loadbook plan --json` prints it."""
         return {
             "effect": self.effect,
             "alpha": self.alpha,
@@ -265,7 +260,7 @@ class PowerForecast:
 
 
 def forecast_power(layout: Layout, plan: Plan, hosts: Path | None = None, effect: float | None = None) -> PowerForecast:
-    """Return what a plan can find on these hosts (default: the lab); `effect` is by default the study's margin."""
+    """Return the power of a plan on these hosts (default: the lab); `effect` defaults to the study's margin."""
     effect = plan.study.margin if effect is None else effect
     samples = noise_samples(layout, plan, hosts)
     return _forecast_from_samples(plan, effect, samples) if samples else _forecast_from_assumption(plan, effect)
@@ -297,7 +292,7 @@ def _forecast_from_samples(plan: Plan, effect: float, samples: list[NoiseSample]
 
 
 def _best_trial_length(plan: Plan, samples: list[NoiseSample], sd: float) -> TrialLength | str:
-    """Return what the inside of recorded trials of this load says of their best length, or what is missing."""
+    """Return the best trial length by recorded trials of this load, or what is missing."""
     from loadbook.stats.power import estimate_trial_length
 
     tool = plan.study.workload_of(plan.study.baseline).tool
@@ -327,7 +322,7 @@ def _forecast_from_assumption(plan: Plan, effect: float) -> PowerForecast:
 
 
 def _comparison_alpha(plan: Plan) -> float:
-    """Return the threshold of one comparison among those of the plan, and of one look among its looks."""
+    """Return the threshold of one comparison, shared among all comparisons and interim analyses."""
     from loadbook.stats.sequential import equivalent_fixed_alpha
 
     stopping = plan.study.stopping
@@ -336,14 +331,14 @@ def _comparison_alpha(plan: Plan) -> float:
 
 
 def comparison_count(plan: Plan) -> int:
-    """Return how many treatments are compared, or effects of a factorial: checks of the laboratory are not."""
+    """Return the number of compared treatments, or of effects of a factorial; checks do not count."""
     if plan.study.factorial:
         return len(factorial_design(plan.study.factorial).alias_sets)
     return sum(name != plan.study.baseline and not plan.study.treatments[name].check for name in plan.treatments)
 
 
 def scatter_ratio(plan: Plan) -> float:
-    """Return the scatter of a main effect of a factorial, which uses every trial, over that of two trials' ratio."""
+    """Return the scatter of a factorial's main effect over that of the ratio of two trials."""
     return math.sqrt(2 / len(factorial_design(plan.study.factorial).cells)) if plan.study.factorial else 1.0
 
 
@@ -352,7 +347,7 @@ def _scale_effect(effect: float, factor: float) -> float:
 
 
 def _detectable_effect(pool: PairPool, blocks: int, alpha: float) -> float | None:
-    """Return what so many blocks detect; beyond the blocks that are drawn again and again, by the formula."""
+    """Return the detectable effect by resampling, for large numbers of blocks by the formula."""
     from loadbook.stats import power
 
     if blocks < MIN_BLOCKS:
@@ -378,7 +373,7 @@ def _source_text(plan: Plan, samples: list[NoiseSample], pairs: int) -> str:
 
 
 def power_lines(forecast: PowerForecast) -> list[str]:
-    """Return what `loadbook plan` prints of it."""
+    """Return the lines that `loadbook plan` prints."""
     plan, compared = forecast.plan, comparison_count(forecast.plan)
     among = f", one of {compared} comparisons" if compared > 1 else ""
     among = f", a main effect, one of {compared} effects" if plan.study.factorial else among
@@ -409,7 +404,7 @@ def _length_text(length: TrialLength | str) -> str:
 
 
 def blocks_needed_text(forecast: PowerForecast) -> str:
-    """Return how many blocks the effect needs, and how long they take."""
+    """Return the number of blocks that the effect needs, and their time."""
     if forecast.blocks_needed is None:
         return "more than 10,000 blocks"
     span = (
@@ -421,7 +416,7 @@ def blocks_needed_text(forecast: PowerForecast) -> str:
 
 
 def noise_cost_text(forecast: PowerForecast) -> str:
-    """Return what more noise would cost in blocks, from the noise that is recorded on these hosts."""
+    """Return the blocks needed at the recorded noise and at twice that noise."""
     if forecast.sd_range is None or forecast.blocks_needed is None:
         return "how many more blocks that takes is not known, as no noise is recorded on these hosts yet"
     noise, effect = (format_percent(value, signed=False) for value in (forecast.sd, forecast.effect))
@@ -432,7 +427,7 @@ def noise_cost_text(forecast: PowerForecast) -> str:
 
 
 def underpowered_note(forecast: PowerForecast) -> str | None:
-    """Return the line that `loadbook run` begins with where the plan is too short for the margin, else None."""
+    """Return the warning of `loadbook run` about a plan that is too short for the margin, else None."""
     if not forecast.underpowered:
         return None
     blocks = forecast.plan.blocks

@@ -1,7 +1,4 @@
-"""Which programs a study needs on which role's hosts: its load generators, its services, and what builds them.
-
-Everything that can be known before the first trial, and all that is wrong with it at once.
-"""
+"""Programs that a study needs on its hosts, and the checks before the first trial, which list all problems at once."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ BUILT_HERE_NOTE = " (there, or here: what is built is carried)"
 
 
 def required_programs(study: Study, folders: Sequence[Path]) -> dict[str, list[RequiredProgram]]:
-    """Return role -> the programs that any treatment of the study's subset needs on its hosts, each once.
+    """Return role -> the programs that the study's subset needs on its hosts, each once.
 
     Raises UsageError for an unknown service, ToolError for an unknown tool.
     """
@@ -53,13 +50,13 @@ def required_programs(study: Study, folders: Sequence[Path]) -> dict[str, list[R
 
 
 def role_services(study: Study, treatments: Iterable[str], role: str) -> list[str]:
-    """Return the names of the services that a role has under any of the treatments, each once."""
+    """Return the names of a role's services under any of the treatments, each once."""
     settings = (study.setting(treatment, role) for treatment in treatments)
     return list(dict.fromkeys(setting.service for setting in settings if setting.service))
 
 
 def service_programs(spec: ServiceSpec) -> list[RequiredProgram]:
-    """Return the programs of a service: its own, and what builds it, which a host may lack where we have it."""
+    """Return the programs of a service, and those that build it, which the controller may have instead."""
     programs = [RequiredProgram(spec.binary, APT_INSTALL + spec.package)] if spec.version else []
     builders = spec.build.needs if spec.build else ()
     get = spec.build.get + BUILT_HERE_NOTE if spec.build else ""
@@ -69,7 +66,7 @@ def service_programs(spec: ServiceSpec) -> list[RequiredProgram]:
 
 
 def package_arguments(programs: Iterable[RequiredProgram]) -> list[str]:
-    """Return `command=package[,package]` for each program that comes as a package, as scripts/setup.sh takes them."""
+    """Return `command=package[,package]` for each packaged program, as scripts/setup.sh takes them."""
     named = {p.binary: p.install.removesuffix(BUILT_HERE_NOTE) for p in programs}
     return [
         f"{name}={','.join(get.removeprefix(APT_INSTALL).split())}"
@@ -79,11 +76,11 @@ def package_arguments(programs: Iterable[RequiredProgram]) -> list[str]:
 
 
 PROBE_TIMEOUT_S = 20.0
-RC_NOT_FOUND = 127  # of a shell that does not find a program
+RC_NOT_FOUND = 127  # the shell's exit code for a missing program
 CHECK_LEASE_S = 60.0
 PORT_HINT = "stop what listens there, or give the host another service_port in the hosts file"
 
-# $1 is a folder that may not exist yet, $2 an address as /proc/net/tcp has it (empty: any), the rest ports likewise
+# $1: a folder that may not exist yet; $2: an address as in /proc/net/tcp (empty: any); the rest: ports as there
 PREFLIGHT_SCRIPT = """
 folder=$1
 while [ ! -d "$folder" ]; do folder=$(dirname "$folder"); done
@@ -111,7 +108,7 @@ def preflight(testbed: Testbed, data: Path) -> None:
     PreflightError : with everything that is wrong, on all hosts.
     """
     refused = missing_permissions(testbed.deployment(treatment) for treatment in testbed.plan.treatments)
-    if refused:  # before anything is touched that may not be
+    if refused:  # before any host is touched
         raise PreflightError(refused)
     hosts = [partial(_check_host, testbed, alias) for alias in testbed.hosts]
     checks: list[Callable[[], None]] = [lambda: _check_controller(testbed, data)]
@@ -123,24 +120,24 @@ def preflight(testbed: Testbed, data: Path) -> None:
         for alias in testbed.drivers
         for launch in load_launches(testbed)
     ]
-    # the services that one role may have on a host use one folder, one after the other
+    # all services of a role on a host use one folder, so they are checked one after the other
     places = dict.fromkeys((placement.role, placement.alias) for placement in testbed.placements)
     checks += [partial(_check_role_on_host, testbed, role, alias) for role, alias in places]
     checks += [partial(_check_changes, testbed)]
     checks += [partial(_check_monitor_sources, testbed, alias) for alias, host in testbed.hosts.items() if host.live]
-    # services are placed on the CPUs that hosts have, so hosts come first
+    # hosts come first: services are placed on the CPUs that these checks find
     problems = [*_run_checks(testbed, hosts), *_run_checks(testbed, checks), *_tool_version_mismatches(testbed)]
     if problems:
         raise PreflightError(problems)
 
 
 def _run_checks(testbed: Testbed, checks: Sequence[Callable[[], None]]) -> list[str]:
-    """Do checks at the same time and return what they found wrong."""
+    """Run checks at the same time and return their problems."""
     return [problem for group in testbed.map(_problems_of, checks).values() for problem in group]
 
 
 def _problems_of(check: Callable[[], None]) -> list[str]:
-    """Run one check and return what it found wrong."""
+    """Run one check and return its problems."""
     try:
         check()
     except PreflightError as error:
@@ -151,7 +148,7 @@ def _problems_of(check: Callable[[], None]) -> list[str]:
 
 
 def _check_controller(testbed: Testbed, data: Path) -> None:
-    """See that our disk has room and that the tool can put this load on the target."""
+    """Check our disk space, and that the tool can generate this load."""
     data.mkdir(parents=True, exist_ok=True)
     free, need = free_bytes(data), testbed.plan.disk_bytes * DISK_FACTOR
     if free < need:
@@ -165,12 +162,12 @@ def _check_controller(testbed: Testbed, data: Path) -> None:
 
 
 def load_launches(testbed: Testbed) -> list[LaunchOptions]:
-    """Return the ways in which load generators are started under the plan's treatments."""
+    """Return the launch options of load generators under the plan's treatments, each once."""
     return list(dict.fromkeys(testbed.deployment(name).load_launch for name in testbed.plan.treatments))
 
 
 def _check_driver(testbed: Testbed, alias: str, tool: Tool) -> None:
-    """Learn the version of a tool on a driver; ToolError when it is missing or cannot be used."""
+    """Read the version of a tool on a driver; ToolError when it is missing or unusable."""
     done = testbed.hosts[alias].run(tool.version_argv, timeout_s=PROBE_TIMEOUT_S)
     if done.rc == RC_NOT_FOUND:
         raise ToolError(f"host {alias}: {tool.binary} is not installed", tool.install_hint)
@@ -181,7 +178,7 @@ def _check_driver(testbed: Testbed, alias: str, tool: Tool) -> None:
 
 
 def _tool_version_mismatches(testbed: Testbed) -> Iterator[str]:
-    """Yield the tools of which drivers have different versions: what they report is added up."""
+    """Yield tools with different versions on the drivers, whose results are added up."""
     for tool in testbed.tools:
         versions = {alias: version for (alias, name), version in testbed.tool_versions.items() if name == tool}
         if len(set(versions.values())) > 1:
@@ -190,7 +187,7 @@ def _tool_version_mismatches(testbed: Testbed) -> Iterator[str]:
 
 
 def _check_host(testbed: Testbed, alias: str) -> None:
-    """Learn the boot id of a host and see that its disk has room and its service ports are free."""
+    """Read a host's boot id and CPUs; check its disk space and that its service ports are free."""
     host = testbed.hosts[alias]
     ports = needed_ports(testbed, alias)
     done = host.script(
@@ -211,7 +208,6 @@ def _check_host(testbed: Testbed, alias: str) -> None:
 
 
 def _check_role_on_host(testbed: Testbed, role: str, alias: str) -> None:
-    """Check all services that a role may have on a host."""
     placements = [placement for placement in testbed.placements if (placement.role, placement.alias) == (role, alias)]
     if problems := [
         problem for placement in placements for problem in _problems_of(partial(_check_placement, testbed, placement))
@@ -220,7 +216,7 @@ def _check_role_on_host(testbed: Testbed, role: str, alias: str) -> None:
 
 
 def _check_placement(testbed: Testbed, placement: Placement) -> None:
-    """Learn a service's version and let it check the configuration of every treatment, each once."""
+    """Read a service's version and have it check the configuration of every treatment, each once."""
     host, stem = testbed.hosts[placement.alias], preflight_stem(testbed.run)
     testbed.service_versions[placement] = version(host, placement.spec)
     problems, seen = [], set()
@@ -240,7 +236,7 @@ def _check_placement(testbed: Testbed, placement: Placement) -> None:
 
 
 def _check_monitor_sources(testbed: Testbed, alias: str) -> None:
-    """See that a host's own monitors answer that the study wants to be asked."""
+    """Check that the host's own monitors answer, where the study uses them."""
     for source in testbed.plan.study.monitors.sources:
         if source != "sampler" and (
             source_poller := connect_monitor(testbed.hosts[alias], testbed.inventory.hosts[alias], source)
@@ -249,7 +245,7 @@ def _check_monitor_sources(testbed: Testbed, alias: str) -> None:
 
 
 def _check_changes(testbed: Testbed) -> None:
-    """Make every change of a host once and put it back: what a host refuses is known before the first trial."""
+    """Make every change of a host once and undo it, so that refusals are known before the first trial."""
     problems, seen = [], set()
     for treatment in testbed.plan.treatments:
         jobs = HostChangeJobs(
@@ -278,7 +274,7 @@ def _check_configuration(instance: Instance) -> None:
 
 
 def needed_ports(testbed: Testbed, alias: str) -> list[str]:
-    """Return the ports (hex) on which nothing may listen yet; a host's own server may be there already."""
+    """Return the ports (hex) that must be free; a host's own server may be listening already."""
     placements = [placement for placement in testbed.placements if placement.alias == alias and not placement.spec.tree]
     return sorted({f"{port:04X}" for placement in placements for port in placement.spec.ports(placement.port)})
 

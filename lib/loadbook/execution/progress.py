@@ -1,8 +1,6 @@
-"""What a run tells while it runs: one small value per event, for the terminal, a log or a notebook.
+"""Events of a run, for a terminal, a log or a notebook; and the wait for hosts that another run uses.
 
-Whose turn it is: hosts that another run uses are refused at once, or waited for while none of them is held.
-
-Whoever held one host and waited for another would keep both from everybody, and two such runs for ever.
+A run that waits holds no host: two runs that each held one and waited for the other would never end.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ Kind = Literal["note", "trial-started", "trial-ended"]
 class Progress:
     """One event; `remaining_s` is the expected time (s) to the end of the plan, None where it is not known.
 
-    `run` is the run's id, in the one event that says which it is.
+    `run` is the run's id, in the event that announces it.
     """
 
     kind: Kind
@@ -52,7 +50,7 @@ class Progress:
         return f"{where}  {self.trial}  {self.treatment}: {one_line(self.message)}{self.remaining_text()}"
 
     def remaining_text(self) -> str:
-        """Return the expected time to the end as words that follow others; nothing where it is not known."""
+        """Return the expected remaining time as the end of a line; empty where it is not known."""
         return "" if self.remaining_s is None else f", {format_remaining_time(self.remaining_s)}"
 
 
@@ -64,10 +62,10 @@ Confirm = Callable[[str], bool]
 
 
 def ignore_event(event: Progress) -> None:
-    """Do nothing with an event."""
+    """Ignore an event."""
 
 
-# the host measures for somebody else meanwhile: each look costs it some milliseconds
+# each poll costs the host, which runs another measurement, some milliseconds
 LOCK_POLL_S = 3.0
 LOCK_NOTE_S = 60.0
 LOCK_PROBE_TIMEOUT_S = 20.0
@@ -77,14 +75,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class LockPolicy:
-    """What to do about hosts in use: wait so many seconds, and end the owner with this id, typed by the user."""
+    """Reaction to hosts in use: seconds to wait, and the id of an owner to end, typed by the user."""
 
     wait_s: float = 0.0
     break_lock: str = ""
 
 
 def wait_for_hosts(start: Callable[[], T], hosts_file: Path, wait_s: float, on_event: OnEvent) -> T:
-    """Return what `start` returns, tried again when the host that refused it is free, `wait_s` long from then.
+    """Return the result of `start`, retried for `wait_s` seconds while another run uses a host.
 
     Raises
     ------
@@ -102,12 +100,12 @@ def wait_for_hosts(start: Callable[[], T], hosts_file: Path, wait_s: float, on_e
 
 
 def _wait_until_free(hosts_file: Path, refused: InUseError, deadline: float, on_event: OnEvent) -> None:
-    """Look every few seconds, over a connection that claims nothing, until nobody holds the host or the time is up."""
+    """Poll the lock's owner, over a connection without a lock, until the host is free or the time is up."""
     owner = refused.owner
     lock = read_hosts(hosts_file).hosts[refused.host].lock or DEFAULT_LOCK_FILE
     noted = time.monotonic()
     on_event(Progress("note", _waiting_text(refused.host, owner, deadline)))
-    with suppress(HostError):  # one that is away is asked again by the next try, which says so
+    with suppress(HostError):  # the next try reports a host that is out of reach
         host = connect(hosts_file, refused.host, "waiting")
         try:
             while time.monotonic() < deadline:

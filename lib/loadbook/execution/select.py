@@ -1,16 +1,8 @@
-"""Looks at a run under way, where its study declares them: which are left, what is seen, and whether that ends it.
+"""The run that a command means, blocks added to a run, and the interim analyses of a run.
 
-A look makes the tables and asks the analysis that the report shows. What it saw is kept in the ledger, so that a run
-that is resumed neither looks twice nor goes on after its end.
-
-Blocks added to a finished run: where its study looks again they belong to the plan, else they make it exploratory.
-
-Whoever adds blocks has seen the results, or could have; only a rule that was declared before allows for that
-(statistics.md 3.8).
-
-Which run a command means: the unfinished one, exactly as planned, a finished one with more blocks, or a new one.
-
-Runs are never mixed.
+A command resumes the unfinished run exactly as planned, adds blocks to a finished one, or starts a new one. Blocks that
+no stopping rule of the study provides for make a run exploratory, since their author may know the results. Interim
+analyses are recorded in the ledger: a resumed run neither repeats them nor goes on after its end.
 """
 
 from __future__ import annotations
@@ -42,7 +34,7 @@ DECISIVE_VERDICTS = ("better", "worse", "small", "no-loss", "equivalent")
 def stopping_points(plan: Plan, entries: Iterable[dict[str, Any]]) -> list[int]:
     """Return the numbers of blocks after which a run may end, in order; the last is the end of its plan.
 
-    Blocks that were added although everything was decided are all done: somebody asked for them.
+    Blocks that the user added after a decision are all run.
     """
     changes = [e for e in entries if e["event"] in ("looked", "blocks-added")]
     analyses = [e for e in changes if e["event"] == "looked"]
@@ -55,9 +47,9 @@ def stopping_points(plan: Plan, entries: Iterable[dict[str, Any]]) -> list[int]:
 
 
 def interim_analysis(layout: Layout, plan: Plan, run: str, blocks: int, ledger: Ledger, on_event: OnEvent) -> bool:
-    """Look at a run after so many blocks, if its study does and nobody did; return whether everything is decided.
+    """Analyse a run after so many blocks, where its study plans that; return whether everything is decided.
 
-    A look that fails decides nothing, and says so: the run goes on.
+    An analysis that fails decides nothing: the run goes on with a note.
     """
     earlier = [e for e in ledger.entries if e["event"] == "looked" and e["blocks"] == blocks]
     if earlier or not plan.study.stopping.allows_interim(blocks):
@@ -74,7 +66,7 @@ def interim_analysis(layout: Layout, plan: Plan, run: str, blocks: int, ledger: 
 
 
 def _undecided_treatments(layout: Layout, plan: Plan, run: str) -> tuple[str, list[str]]:
-    """Return which look it is, and the treatments of which nothing can be said yet."""
+    """Return the title of the analysis and the undecided treatments."""
     from loadbook.ingestion.ingest import ingest
     from loadbook.stats.analyse import analyse_strata
     from loadbook.stats.text import evidence_text
@@ -93,11 +85,11 @@ def _undecided_treatments(layout: Layout, plan: Plan, run: str) -> tuple[str, li
 
 
 def add_blocks(paths: RunPaths, more: int) -> tuple[dict[str, Any], Plan]:
-    """Return what the ledger is to keep of `more` blocks added to a run, and the plan that comes of it.
+    """Return the ledger's entry for `more` blocks added to a run, and the extended plan.
 
     Raises
     ------
-    UsageError : the study has a look later, but not there; the run was imported; no block is to be added.
+    UsageError : the study plans a later analysis, but not there; the run was imported; `more` is below 1.
     """
     if more < 1:
         raise UsageError(f"{more} blocks cannot be added", "give a number of blocks, 1 or more")
@@ -126,14 +118,14 @@ def _check_planned_look(plan: Plan, blocks: int, total: int) -> None:
 
 
 def resumes_added_blocks(paths: RunPaths, more: int) -> bool:
-    """Tell whether a run is unfinished because just so many blocks were added: the same command goes on with them."""
+    """Tell whether a run is unfinished because exactly so many blocks were added."""
     changes = [e for e in read_ledger(paths.ledger) if e["event"] in ("blocks-added", "run-ended")]
     return bool(changes) and changes[-1].get("more") == more
 
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What the user asked for: None leaves it to the study (a new run) or to the plan (a resumed one)."""
+    """Options of the user; None leaves a value to the study (new run) or to the plan (resumed run)."""
 
     subset: str | None = None
     blocks: int | None = None
@@ -144,9 +136,9 @@ class RunRequest:
 
 @dataclass(frozen=True)
 class RunSelection:
-    """The run to be done: its id, plan and paths, whether it goes on from before, and a sentence that says so.
+    """The selected run: its id, plan and paths, whether it is resumed, and a message.
 
-    `added` is what its ledger keeps of blocks that are added now.
+    `added_blocks` is the ledger's entry for blocks that are added now.
     """
 
     run: str
@@ -158,14 +150,15 @@ class RunSelection:
 
 
 def select_run(layout: Layout, study: Study, request: RunRequest) -> RunSelection:
-    """Return the run to do: the one named by `wish.resume`, else the latest if it is unfinished, else a new one.
+    """Return the run named by `request.resume`, else the latest unfinished one, else a new one.
 
-    With `wish.more` it is the latest, or the one named, that gets so many blocks more.
+    With `request.more`, so many blocks are added to the latest or named run.
 
     Raises
     ------
-    UsageError : the run to resume is complete or unknown, or the study changed since it was planned; blocks are added
-        to a run that is unfinished, or to where its study does not look.
+    UsageError : the run to resume is complete or unknown; the study changed since it was planned; blocks are added to
+        an
+        unfinished run, or where the study plans no analysis.
     """
     if request.more is not None:
         return _select_extended(layout, study, request)
@@ -229,7 +222,7 @@ def _select_new(layout: Layout, study: Study, request: RunRequest) -> RunSelecti
 
 
 def _check_same_plan(study: Study, plan: Plan, run: str, request: RunRequest) -> None:
-    """Refuse to mix what was planned with something else."""
+    """Raise UsageError when the request differs from the run's plan."""
     _check_same_study(study, plan, run)
     if request.subset is not None and request.subset != plan.subset:
         difference = f"it was planned with the subset {plan.subset!r}, not {request.subset!r}"

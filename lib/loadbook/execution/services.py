@@ -1,4 +1,4 @@
-"""The services of one trial: put and checked, started from the back to the front and proven, counted, stopped."""
+"""The services of one trial: configuration, start and proof, counters, stop."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ LOG_TAIL_CHARS = 800
 
 
 class TrialServices:
-    """The services that a treatment needs, for one attempt; `folder` receives what they leave behind.
+    """The services of one attempt; `folder` receives their logs and configurations.
 
     Parameters
     ----------
-    stem : what the names of the attempt's jobs begin with.
-    lease_s : seconds after which the hosts end them by themselves.
+    stem : prefix of the attempt's job names.
+    lease_s : seconds after which the hosts end the services by themselves.
     """
 
     def __init__(self, deployment: Deployment, stem: str, lease_s: float, folder: Path) -> None:
@@ -33,7 +33,7 @@ class TrialServices:
         self._records: dict[Placement, ServiceRecord] = {}
 
     def configure(self) -> None:
-        """Render every service, put it on its host and let it check its configuration."""
+        """Render every service, put it on its host and have it check its configuration."""
         for placement in self.deployment.placements:
             token = self.testbed.hosts[placement.alias].token(service_job_name(self.stem, placement.role))
             self.instances[placement] = make_instance(self.deployment, placement, self.stem, self.lease_s, token)
@@ -41,15 +41,15 @@ class TrialServices:
 
     @property
     def records(self) -> list[ServiceRecord]:
-        """The records of those that were started, in their order."""
+        """The records of the started services, in their order."""
         return list(self._records.values())
 
     def start(self) -> None:
-        """Start those behind before those in front of them, and prove each.
+        """Start the services, backends first, and prove each one's configuration.
 
         Raises
         ------
-        InvalidTrialError : one does not run this treatment's configuration.
+        InvalidTrialError : a service does not run this treatment's configuration.
         """
         for placements in self.deployment.start_groups():
             self._records |= self.testbed.map(self._start, placements)
@@ -63,14 +63,14 @@ class TrialServices:
         instance.start()
         instance.ready(client)
         proof, version = instance.prove(client), self.testbed.service_versions.get(placement)
-        # the host's own server has the CPUs that its system gives it
+        # the host's own system chooses the CPUs of its server
         cpus = list(self.deployment.launch(placement).cpus) or (
             [] if placement.spec.tree else self.testbed.cpus_of(placement.alias)
         )
         return service_record(placement, instance, proof, self.folder, version=version, cpus=cpus)
 
     def check_running(self) -> None:
-        """Raise InvalidTrialError when a service ended during the load; behind a balancer another may have stood in."""
+        """Raise InvalidTrialError when a service ended during the load, which a balancer may have hidden."""
         self._check_system_services()
         states = self.testbed.map(self._state, self._records)
         for placement, state in states.items():
@@ -80,7 +80,7 @@ class TrialServices:
                 raise InvalidTrialError(f"{message} with exit code {state.rc}: {log or 'it said nothing'}")
 
     def _check_system_services(self) -> None:
-        """See that a host's own server still runs what it is to run: others may have reloaded it meanwhile."""
+        """Raise InvalidTrialError when a host's own server was reloaded by somebody else meanwhile."""
         system_placements = [placement for placement in self._records if placement.spec.tree]
         for placement, proof in self.testbed.map(self._prove, system_placements).items():
             if proof.live is False:
@@ -96,7 +96,7 @@ class TrialServices:
 
     @property
     def changes(self) -> dict[str, dict[str, str]]:
-        """What services changed of their hosts beside their own folders, by host."""
+        """Changes that services made to their hosts outside their own folders, by host."""
         changes_by_host: dict[str, dict[str, str]] = {}
         for placement in self._records:
             if changed := self.instances[placement].changes:
@@ -104,7 +104,7 @@ class TrialServices:
         return changes_by_host
 
     def read_counters(self, when: Literal["before", "after"]) -> None:
-        """Keep in their records what the services have counted so far."""
+        """Store the services' current counters in their records."""
         for placement, counts in self.testbed.map(self._counters_of, self._records).items():
             setattr(self._records[placement], f"counters_{when}", counts)
 
@@ -112,7 +112,7 @@ class TrialServices:
         return self.instances[placement].counters(self.deployment.client_host(placement))
 
     def stop_calls(self) -> list[Callable[[], None]]:
-        """Return the calls that end them, each keeping the end of the service's log first."""
+        """Return calls that save the end of each service's log and end the service."""
         return [partial(self._end, placement) for placement in self.instances]
 
     def _end(self, placement: Placement) -> None:

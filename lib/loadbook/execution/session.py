@@ -1,12 +1,7 @@
-"""May a run go on here? What its first sitting recorded of the hosts must still hold: runs are never mixed.
+"""One session of a run: hosts opened, checked and recorded; stale jobs and changes of earlier sessions removed.
 
-Does anybody else use the hosts? Asked once, before anything of ours runs there, and said, not forbidden.
-
-During the trials the gates judge it (foreign and stolen CPU, hosts that are not at rest).
-
-The hosts file beside a run's raw data that plays this very run back (hosts.replay).
-
-One sitting at a run: hosts opened, leftovers of a dead controller stopped, everything checked, and recorded.
+A resumed run must have the hosts with which it began (`check_same_hosts`). Other programs on the hosts are reported
+before the run (`background_load`); during trials the validity rules check for them.
 """
 
 from __future__ import annotations
@@ -48,13 +43,13 @@ from loadbook.store.verify import run_file_checksums
 from loadbook.study.plan import study_sha256
 from loadbook.tools.base import is_known_version
 
-# a reboot is a doubt on the trials after it (gate facts_differ), not another host
+# a rebooted host may go on: the rule facts_differ has a doubt about its later trials
 VOLATILE_FACTS = ("boot_id",)
 MAX_NAMED_CHANGES = 5
 
 
 def hosts_record(testbed: Testbed) -> dict[str, RecordedHost]:
-    """Return what run.json says of the hosts: roles, CPU mask and, where it is known, rate of the link by alias."""
+    """Return run.json's record of the hosts: roles, CPU mask and, where known, link rate by alias."""
     hosts = {}
     for alias in testbed.hosts:
         host = RecordedHost(roles=list(testbed.roles_of(alias)), cpus=testbed.cpus_of(alias) or None)
@@ -65,7 +60,7 @@ def hosts_record(testbed: Testbed) -> dict[str, RecordedHost]:
 
 
 def check_same_hosts(testbed: Testbed, paths: RunPaths) -> None:
-    """Raise UsageError when a run would go on with other hosts than it was begun with, or on changed ones."""
+    """Raise UsageError when a run would be resumed on other or changed hosts."""
     differences = list(_host_differences(testbed, paths))
     if differences:
         more = [f"and {len(differences) - MAX_NAMED_CHANGES} more"] if len(differences) > MAX_NAMED_CHANGES else []
@@ -79,7 +74,7 @@ def check_same_hosts(testbed: Testbed, paths: RunPaths) -> None:
 
 
 def _how_to_restore_hosts(testbed: Testbed, before: dict[str, RecordedHost]) -> str:
-    """Return how to have the hosts again that a run was begun with; a lab that grew since has more of some roles."""
+    """Return how to get the run's original hosts; a lab that grew since has more of some roles."""
     counts = {role: [0, 0] for role in testbed.plan.study.roles}
     for number, roles in ((0, [h["roles"] for h in before.values()]), (1, map(testbed.roles_of, testbed.hosts))):
         for role in (role for host in roles for role in host):
@@ -119,7 +114,7 @@ def _host_text(host: RecordedHost) -> str:
 
 
 SCRIPT_TIMEOUT_S = 20.0
-# $1 is an address as /proc/net/tcp has it (empty: any), the rest ports likewise; CPUs are looked at twice
+# $1: an address as in /proc/net/tcp (empty: any); the rest: ports as there; CPU times are read twice
 BACKGROUND_LOAD_SCRIPT = """
 address=${1:-[0-9A-F]*}
 shift
@@ -152,7 +147,7 @@ done
 
 
 def background_load(testbed: Testbed) -> Iterator[str]:
-    """Yield a sentence for everything of others that is found on the hosts: CPU, connections, package managers."""
+    """Yield a sentence for each sign of other programs: CPU use, connections, package managers."""
     live = [alias for alias, host in testbed.hosts.items() if host.live]
     answers = testbed.map(
         lambda alias: (
@@ -170,13 +165,13 @@ def background_load(testbed: Testbed) -> Iterator[str]:
 
 
 def script_arguments(testbed: Testbed, alias: str) -> list[str]:
-    """Return the arguments of SCRIPT: a host's address and the ports of its services."""
+    """Return the arguments of BACKGROUND_LOAD_SCRIPT: address and service ports of a host."""
     ports = sorted({f"{placement.port:04X}" for placement in testbed.placements if placement.alias == alias})
     return [hex_address(testbed.hosts[alias].address), *ports]
 
 
 def parse_background_load(answer: str, foreign_cpu: float, hours: float) -> Iterator[str]:
-    """Yield what SCRIPT's answer says of others; CPU from `foreign_cpu` CPUs on, timers within so many hours."""
+    """Yield sentences from the script's output: CPU use above `foreign_cpu` CPUs, timers within `hours`."""
     first, _, rest = answer.partition("again\n")
     lines = [line.split() for line in rest.splitlines()]
     values = {fields[0]: fields[1:] for fields in lines if fields}
@@ -186,7 +181,7 @@ def parse_background_load(answer: str, foreign_cpu: float, hours: float) -> Iter
     if used > foreign_cpu:
         yield f"others use {used:.1f} of its {len(mask)} CPUs now (load average {load:g}): run top there to see which"
     elif load > max(1, len(mask)):
-        yield f"its load average is {load:g}: somebody used it until now, or waits for its disks"
+        yield f"its load average is {load:g}: a program used it until now, or waits for its disks"
     for fields in lines:
         if fields[:1] == ["connected"]:
             yield f"{fields[2]} connections to port {int(fields[1], 16)} are open, which are not ours"
@@ -206,7 +201,7 @@ def parse_background_load(answer: str, foreign_cpu: float, hours: float) -> Iter
 
 
 def _cpus_in_use(first: str, second: str, mask: set[int]) -> float:
-    """Return how many of these CPUs were in use between two looks; without stolen time, which is a gate's own."""
+    """Return the CPUs in use between two readings; stolen time is left to its own rule."""
     before, after = _cpu_ticks(first), _cpu_ticks(second)
     total = sum(sum(after[cpu]) - sum(before[cpu]) for cpu in mask if cpu in before and cpu in after)
     # idle, iowait and steal are fields 4, 5 and 8
@@ -224,7 +219,7 @@ def _cpu_ticks(text: str) -> dict[int, list[int]]:
 
 
 def _seconds_until(fields: list[str], now: float) -> float | None:
-    """Return the seconds until an instant that systemd prints as "Sun 2026-11-22 16:32:11 UTC"."""
+    """Return the seconds until a time such as "Sun 2026-11-22 16:32:11 UTC", as systemd prints it."""
     try:
         at = datetime.strptime(" ".join(fields[1:3]), "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
     except ValueError:
@@ -237,7 +232,7 @@ REPLAY_HEADER = '# plays this run back: loadbook run STUDY --hosts THIS-FILE\nre
 
 
 def replay_hosts_file(testbed: Testbed) -> str:
-    """Return a hosts file of the run's own hosts: all that a report reads of them, and nothing of the way to them."""
+    """Return a hosts file that replays the run: everything that a report needs of the hosts, without logins."""
     inventory = testbed.inventory
     settings = {"currency": inventory.currency, "external": inventory.external}
     head = REPLAY_HEADER + "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items() if value)
@@ -262,13 +257,13 @@ def _replay_entry(testbed: Testbed, alias: str) -> str:
     return format_entry(alias, required | {key: value for key, value in optional.items() if value})
 
 
-# hosts get so long to end our jobs; after an interruption they do what is left by themselves
+# seconds for hosts to end our jobs; after an interruption they do the rest by themselves
 CLOSE_S = 12.0
 INTERRUPTED_CLOSE_S = 2.0
 
 
 class RunSession:
-    """Context manager of one sitting; `testbed` is there once it is entered."""
+    """Context manager of one session; `testbed` is available inside it."""
 
     testbed: Testbed
 
@@ -294,13 +289,13 @@ class RunSession:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        """Close every connection, which frees whoever still waits on one and ends jobs that end with us."""
+        """Close every connection, which frees waiting threads and ends our jobs."""
         self.testbed.ended.set()
         self.testbed.pool.shutdown(wait=False, cancel_futures=True)
         close_all(self.testbed, INTERRUPTED_CLOSE_S if isinstance(error, KeyboardInterrupt) else CLOSE_S)
 
     def prepare(self, study_file: Path) -> None:
-        """Stop leftovers, check everything, and make the run's folder when it is a new one."""
+        """Remove leftovers, check everything, and create the folder of a new run."""
         if self.selection.resumed:
             check_same_hosts(self.testbed, self.paths)
             self._stop_leftovers()
@@ -326,7 +321,7 @@ class RunSession:
             self._make_run(study_file)
 
     def _warn_of_background_load(self) -> None:
-        """Tell what else uses the hosts and what that costs; UsageError when the user would rather not start."""
+        """Report other programs on the hosts and their cost; UsageError when the user does not want to start."""
         if not (messages := list(background_load(self.testbed))):
             return
         for message in messages:
@@ -339,14 +334,14 @@ class RunSession:
             )
 
     def _roll_back_leftovers(self) -> None:
-        """Put back what any run left changed on these hosts, and say so; NotRestoredError for what cannot be."""
+        """Undo changes that earlier runs left on these hosts; NotRestoredError where that fails."""
         live = [alias for alias, host in self.testbed.hosts.items() if host.live]
         for alias, done in self.testbed.map(lambda alias: restore(self.testbed.hosts[alias]), live).items():
             if done:
                 self.on_event(Progress("note", f"host {alias}: put back what was left changed: {', '.join(done)}"))
 
     def _driver_notes(self) -> Iterator[str]:
-        """Yield what a user should know before the load: unknown versions, what is shared, and what has no total."""
+        """Yield notes on unknown tool versions and on metrics that several drivers cannot total."""
         drivers, metric = self.testbed.drivers, self.selection.plan.study.metric
         for (alias, name), tool_version in self.testbed.tool_versions.items():
             if not is_known_version(self.testbed.tools[name], tool_version):
@@ -357,7 +352,7 @@ class RunSession:
                 yield f"{metric} of several drivers has a total only where the tool logs every request (docs/tools.md)"
 
     def _stop_leftovers(self) -> None:
-        """Stop what a dead controller, or an attempt that lost its host, may have left on the hosts."""
+        """Stop jobs of a dead controller, and of attempts that lost their host."""
         with Ledger(self.paths.ledger) as ledger:
             store = AttemptStore(self.testbed, self.paths, ledger)
             open_attempts = [(planned.trial, attempt) for planned, attempt in store.unfinished()]
@@ -366,24 +361,24 @@ class RunSession:
         remove_stale_jobs(self.testbed, [*stems, preflight_stem(self.selection.run)])
 
     def recover_attempts(self, store: AttemptStore) -> None:
-        """Give every attempt of a dead controller its recorded end, and say so."""
+        """Record the end of every attempt of a dead controller."""
         for planned, attempt in store.unfinished():
             record = store.recover(planned, attempt)
             self.on_event(Progress("note", f"{planned.trial}, attempt {attempt}: {record.status} ({record.reason})"))
 
     def finish(self, store: AttemptStore, blocks: int) -> None:
-        """Read the hosts' facts again and account for the run's end, which a look may put before that of the plan."""
+        """Read the hosts' facts again and record the run's end, after `blocks` blocks."""
         self.testbed.set_trial(None)
         self._write_facts(self.paths.raw, "after")
         self._append_transcripts(self.paths.raw)
-        for leftover in self.paths.raw.glob(".*.part"):  # of a controller that died while it wrote
+        for leftover in self.paths.raw.glob(".*.part"):  # left by a controller that died
             leftover.unlink()
         write_run_record(self.paths, read_run_record(self.paths).model_copy(update={"ended": time.time()}))
         early = {"blocks": blocks} if blocks < self.selection.plan.blocks else {}
         store.ledger.append("run-ended", **early, files=run_file_checksums(self.paths))
 
     def _make_run(self, study_file: Path) -> None:
-        """Make the run's folder under another name first, so that a run is there whole or not at all."""
+        """Create the run's folder by one rename, so that it exists whole or not at all."""
         part = self.paths.raw.with_name(f".{self.selection.run}.part")
         for leftover in part.parent.glob(".*.part"):
             shutil.rmtree(leftover)
@@ -410,7 +405,7 @@ class RunSession:
             write_json(raw / "facts" / f"{alias}-{when}.json", values)
 
     def _append_transcripts(self, raw: Path) -> None:
-        """Append what hosts answered to questions that belong to no trial."""
+        """Append the hosts' answers that belong to no trial."""
         for alias, host in self.testbed.hosts.items():
             transcript = raw / transcript_name(alias)
             write_atomic(
@@ -445,7 +440,7 @@ class RunSession:
 
 
 def _git_state(root: Path) -> tuple[str | None, bool | None]:
-    """Return revision and whether files differ from it; None each where `root` is no checkout."""
+    """Return the git revision of `root` and whether files differ from it; (None, None) outside a checkout."""
     try:
         done = [
             subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, timeout=20, check=True)

@@ -1,4 +1,4 @@
-"""A study by its name, checked against the services that it names. Needs no host."""
+"""A study by its name, checked against its services and tools; needs no host."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from loadbook.tools.base import Target
 
 
 def load_study(layout: Layout, name: str) -> Study:
-    """Return a study that its services accept, too; StudyError names every problem."""
+    """Return a study that its services accept; StudyError lists every problem."""
     folders, file = service_folders(layout), study_file(layout, name)
     try:
         study = find_study(layout.studies, name)
@@ -32,7 +32,7 @@ def load_study(layout: Layout, name: str) -> Study:
 
 
 def _load_problems(study: Study) -> list[SpecProblem]:
-    """Return what the tools would refuse of the loads, without a host; where they go makes no difference."""
+    """Return the loads that tools would refuse."""
     changed = [name for name in study.treatments if study.workload_of(name) != study.workload]
     places = {"workload": study.workload} | {f"treatments.{name}.workload": study.workload_of(name) for name in changed}
     return [problem for place, load in places.items() for problem in _tool_problems(load, place)]
@@ -54,7 +54,7 @@ def _tool_problems(load: Workload, place: str) -> list[SpecProblem]:
 
 
 def study_file(layout: Layout, name: str) -> Path:
-    """Return the file that a study's name stands for; a smoke variant has its study's."""
+    """Return the file of a study; a smoke variant has its study's."""
     if name.endswith(".toml"):
         return Path(name)
     path = layout.studies / f"{name}.toml"
@@ -62,12 +62,12 @@ def study_file(layout: Layout, name: str) -> Path:
 
 
 def service_folders(layout: Layout) -> list[Path]:
-    """Return the folders that are searched for services before those that come with loadbook."""
+    """Return the folders that are searched for services before the built-in ones."""
     return [layout.studies / "services"]
 
 
 def _vars_problems(file: Path, folders: list[Path]) -> Iterator[SpecProblem]:
-    """Yield what services would refuse in a file that is wrong otherwise, so that both are told at once."""
+    """Yield the services' problems with a study file that has other problems, so that all are listed at once."""
     try:
         roles = read_study_tables(file).get("roles")
     except LoadbookError:
@@ -81,6 +81,6 @@ def _vars_problems(file: Path, folders: list[Path]) -> Iterator[SpecProblem]:
 
 
 def _service_and_vars(role: Any) -> tuple[str, dict[str, Any]]:
-    """Return service and values of a raw role; empty ones where it holds something else."""
+    """Return service and variables of a raw role; empty for values of a wrong type."""
     service, values = (role.get("service"), role.get("vars")) if isinstance(role, dict) else (None, None)
     return service if isinstance(service, str) else "", values if isinstance(values, dict) else {}

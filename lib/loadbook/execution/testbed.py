@@ -1,14 +1,8 @@
-"""What a study may put on hosts: never more than the caps of the hosts file, and never on anything that is not in it.
+"""The testbed: the open hosts of a run with their roles, and the checks of a plan against the hosts file.
 
-Everything is known from study and hosts file, so that it is refused before anything is touched. A cap holds for every
-host that requests come to: the one that the load is aimed at, and all that stand behind it, since a balancer may send
-everything to one of them. Workloads are totals of all drivers (`study.workload`), and so are caps.
-
-Which hosts a plan takes: every role has enough of them, and nobody else is asked anything.
-
-The testbed: the hosts of a run, opened, with who drives and who serves. Shared by all of its trials.
-
-From a hosts file (of real hosts or of a recording), or the lab, to the testbed: who drives, who serves, the target.
+No plan puts load on targets that the hosts file does not name, or more than it allows. A limit holds for every host
+that receives requests, since a balancer may send everything to one backend. Workloads are totals of all drivers, and so
+are limits.
 """
 
 from __future__ import annotations
@@ -52,9 +46,9 @@ from loadbook.study.workload import Workload
 from loadbook.tools import base
 from loadbook.tools.base import Tool
 
-# alias, entry -> the name or address that loads are aimed at
+# alias, entry -> the name or address of the host on the network
 NameResolver = Callable[[str, HostEntry], str]
-HANG_FACTOR = 3  # a load of so many requests is ended when it has taken so many times what it was expected to
+HANG_FACTOR = 3  # multiple of its expected time after which a load of a fixed number of requests is ended
 LIMITS_HINT = "change the study, or what its hosts may get in the hosts file"
 EXTERNAL_HINT = 'name it in the hosts file, above the hosts: external = ["host:port"], if you may put load on it'
 
@@ -62,19 +56,19 @@ EXTERNAL_HINT = 'name it in the hosts file, above the hosts: external = ["host:p
 def check_load_allowed(
     plan: Plan, inventory: HostsFile, source: Path, *, lab: bool = False, resolve_name: NameResolver = resolve_host_name
 ) -> None:
-    """Refuse a plan that puts load on what the hosts file does not name, or more than it allows.
+    """Refuse a plan that loads targets outside the hosts file, or more than it allows.
 
     Parameters
     ----------
     source : the hosts file.
-    lab : it is a lab's: everything there is on this machine, so an external target must be, too.
-    named : what the hosts are called on the network, by default as ~/.ssh/config has it; nothing is asked of anybody.
+    lab : whether it is a lab's; an external target must then be on this machine.
+    resolve_name : network name of a host, by default from ~/.ssh/config.
 
     Raises
     ------
-    StudyError : with all that is refused: host, key, treatment, and what to do.
+    StudyError : lists every refused host, key and treatment.
     """
-    if inventory.replay is not None:  # nothing is sent to anybody
+    if inventory.replay is not None:  # no load is generated
         return
     if unlisted := list(_unlisted_targets(plan, inventory, lab, resolve_name)):
         raise StudyError(str(source), unlisted, EXTERNAL_HINT)
@@ -83,7 +77,7 @@ def check_load_allowed(
 
 
 def _unlisted_targets(plan: Plan, inventory: HostsFile, lab: bool, resolve_name: NameResolver) -> Iterator[SpecProblem]:
-    """Yield the external addresses that are neither a host nor listed; each once, with its treatments."""
+    """Yield the external addresses that are neither a host nor listed, with their treatments."""
     targets: dict[tuple[str, str], list[str]] = {}
     for treatment in plan.treatments:
         for role, setting in _loaded_roles(plan, treatment):
@@ -112,7 +106,6 @@ def _is_loopback(address: str) -> bool:
 
 
 def _aliases_of_address(address: str, inventory: HostsFile, resolve_name: NameResolver) -> list[str]:
-    """Return the hosts that have an address."""
     return [
         a
         for a, entry in inventory.hosts.items()
@@ -121,7 +114,7 @@ def _aliases_of_address(address: str, inventory: HostsFile, resolve_name: NameRe
 
 
 def _loaded_roles(plan: Plan, treatment: str) -> Iterator[tuple[str, Setting]]:
-    """Yield the roles that requests come to under a treatment, with their settings."""
+    """Yield the roles that receive requests under a treatment, with their settings."""
     study = plan.study
     pending, visited = [study.target_of(treatment)], set[str]()
     while pending:
@@ -134,19 +127,19 @@ def _loaded_roles(plan: Plan, treatment: str) -> Iterator[tuple[str, Setting]]:
 
 
 def _loaded_hosts(plan: Plan, treatment: str, inventory: HostsFile, resolve_name: NameResolver) -> list[str]:
-    """Return the aliases of the hosts that requests come to under a treatment."""
+    """Return the aliases of the hosts that receive requests under a treatment."""
     first, loaded = plan.study.target_of(treatment), dict[str, None]()
     for role, setting in _loaded_roles(plan, treatment):
         aliases = hosts_for_role(inventory, role, setting) if setting.service else []
         if setting.external:
             aliases = _aliases_of_address(setting.external.rpartition(":")[0], inventory, resolve_name)
-        # of the role that the load is aimed at, the first host gets it
+        # the first host of the target role gets the load
         loaded |= dict.fromkeys(aliases[:1] if role == first and setting.service else aliases)
     return list(loaded)
 
 
 def _exceeded_limits(plan: Plan, inventory: HostsFile, resolve_name: NameResolver) -> Iterator[SpecProblem]:
-    """Yield what is too much for a host: each cap once for every load that exceeds it, with its treatments."""
+    """Yield exceeded limits of hosts, each once for every load, with its treatments."""
     exceeded: dict[tuple[str, str], list[str]] = {}
     for treatment in plan.treatments:
         work = plan.study.workload_of(treatment)
@@ -158,7 +151,7 @@ def _exceeded_limits(plan: Plan, inventory: HostsFile, resolve_name: NameResolve
 
 
 def _limits_exceeded_by(work: Workload, entry: HostEntry) -> Iterator[tuple[str, str]]:
-    """Yield the caps that a load exceeds, and by what."""
+    """Yield the limits that a load exceeds, with a message."""
     rate, max_rate = work.rate_per_s, entry.max_requests_per_s
     if max_rate is not None and rate is None:
         remedy = "use an open load (workload.model = 'open' with rate_per_s), or take the cap away"
@@ -172,14 +165,14 @@ def _limits_exceeded_by(work: Workload, entry: HostEntry) -> Iterator[tuple[str,
 
 
 def _max_connections(work: Workload) -> int:
-    """Return how many connections a load may have open; some tools open one after the other, answered or not."""
+    """Return the largest number of open connections of a load."""
     if not getattr(base.load_tool(work.tool), "opens_connections_at_rate", False):
         return work.connections
     return math.ceil((work.rate_per_s or 0.0) * work.timeout_s)
 
 
 def longest_load_s(work: Workload) -> float:
-    """Return how long the load of one trial may last, seconds: its warm-up, and the load until it counts as hung."""
+    """Return the longest duration of a trial's load, seconds: warm-up, and load until it counts as hung."""
     return work.warmup_s + work.duration_s * (HANG_FACTOR if work.requests is not None else 1)
 
 
@@ -195,12 +188,12 @@ def _role_settings(plan: Plan, role: str) -> list[Setting]:
 
 
 def needed_hosts(plan: Plan) -> dict[str, int]:
-    """Return how many hosts each role of a plan takes; a role without a service (a driver) takes what there is."""
+    """Return the number of hosts that each role of a plan needs."""
     return {role: count for role in plan.study.roles if (count := _needed_host_count(plan, role))}
 
 
 def needed_cpus(plan: Plan) -> int:
-    """Return how many CPUs each host must have for the CPUs that a plan names."""
+    """Return how many CPUs each host must have for the CPU numbers in a plan."""
     named = [setting.cpus for role in plan.study.roles for setting in _role_settings(plan, role) if setting.service]
     return max((max(cpu_list(cpus)) + 1 for cpus in named if cpus != "all"), default=1)
 
@@ -213,12 +206,12 @@ def _needed_host_count(plan: Plan, role: str) -> int:
 
 
 def _is_only_monitored(role: Role) -> bool:
-    """Tell whether nothing runs in a role: it drives, or is looked at."""
+    """Tell whether no service runs in a role (drivers, monitored hosts)."""
     return not any(setting.is_present for setting in (role, *map(role.variant_setting, role.variants)))
 
 
 def used_hosts(plan: Plan, inventory: HostsFile) -> list[str]:
-    """Return the aliases that the plan takes, in the order of the hosts file."""
+    """Return the aliases of the hosts that the plan uses, in the order of the hosts file."""
     used: set[str] = set()
     for role, spec in plan.study.roles.items():
         if _is_only_monitored(spec):
@@ -229,7 +222,7 @@ def used_hosts(plan: Plan, inventory: HostsFile) -> list[str]:
 
 
 def check_roles(plan: Plan, inventory: HostsFile) -> None:
-    """See that every role of the study has the hosts that it takes; PreflightError names all that have too few."""
+    """Raise PreflightError when a role has too few hosts; it lists every such role."""
     missing = missing_roles(plan, inventory)
     if missing:
         roles_by_host = "; ".join(f"{a}: {', '.join(entry.roles)}" for a, entry in inventory.hosts.items()) or "no host"
@@ -240,7 +233,7 @@ def check_roles(plan: Plan, inventory: HostsFile) -> None:
 
 
 def missing_roles(plan: Plan, inventory: HostsFile) -> dict[str, str]:
-    """Return role -> what the hosts file lacks of it for a plan, in words."""
+    """Return role -> what the hosts file lacks of it."""
     return dict(_missing_roles(plan, inventory))
 
 
@@ -257,7 +250,7 @@ def _missing_roles(plan: Plan, inventory: HostsFile) -> Iterator[tuple[str, str]
 
 
 def unloaded_hosts(plan: Plan, inventory: HostsFile | None = None) -> Iterator[str]:
-    """Yield which hosts get no load although one might think so; `inventory`: those that are no lab of ours."""
+    """Yield notes on hosts that get no load; `inventory`: hosts that are no lab of ours."""
     alone: dict[str, list[str]] = {}
     for name in plan.treatments:
         target = plan.study.target_of(name)
@@ -282,13 +275,11 @@ K = TypeVar("K")
 
 @dataclass(kw_only=True)
 class Testbed:
-    """What the trials of one run share; versions, CPUs and boot ids are filled in by preflight.
+    """The hosts of a run, shared by all of its trials; preflight fills in versions, CPUs and boot ids.
 
-    `placements` are those of all treatments; `deployment` tells what one of them needs.
-    `tools` holds the load generators of all treatments by name, `tool_versions` a version by host alias and tool.
-    `lab` is the kind of the lab, "" for other hosts; `replay` is the id of the run that is played back, None where
-    something really happens. `ended` is set when the sitting ends: whoever pauses then goes on. `not_restored` tells of
-    hosts that are not as they were found.
+    `placements` are those of all treatments, `tools` the load generators by name, `tool_versions` versions by host
+    alias and tool. `lab` is the kind of the lab, "" for other hosts; `replayed_run` is the id of a run that is played
+    back. `ended` is set at the end of the session and ends all pauses. `not_restored` collects errors of rollbacks.
     """
 
     plan: Plan
@@ -310,33 +301,33 @@ class Testbed:
     _deployments: dict[str, Deployment] = field(default_factory=dict)
 
     def deployment(self, treatment: str) -> Deployment:
-        """Return what a treatment needs on the hosts."""
+        """Return the deployment of a treatment."""
         return self._deployments.setdefault(treatment, Deployment(self, treatment))
 
     def set_trial(self, planned: PlannedTrial | None) -> None:
-        """Tell every host which trial the calls that follow belong to; None: to the run as a whole."""
+        """Set the trial to which the following calls belong; None: the run as a whole."""
         for host in self.hosts.values():
             host.set_trial(planned)
 
     def submit(self, function: Callable[[K], T], keys: Iterable[K]) -> dict[K, Future[T]]:
-        """Call `function` with every key at the same time, without waiting; `results` gives what comes of it."""
+        """Submit a call of `function` for every key; `results` waits for them."""
         return {key: self.pool.submit(function, key) for key in keys}
 
     def results(self, futures: dict[K, Future[T]]) -> dict[K, T]:
-        """Wait until all of these bounded calls have ended; an error is raised only then."""
+        """Wait for all of these calls; an error is raised only then."""
         wait(futures.values())
         return {key: future.result() for key, future in futures.items()}
 
     def map(self, function: Callable[[K], T], keys: Iterable[K]) -> dict[K, T]:
-        """Call `function` with every key at the same time and return the results by key."""
+        """Call `function` for every key at the same time and return the results by key."""
         return self.results(self.submit(function, keys))
 
     def roles_of(self, alias: str) -> tuple[str, ...]:
-        """Return the roles that a host has in this study, in the study's order."""
+        """Return the roles of a host in this study, in the study's order."""
         return tuple(r for r in self.plan.study.roles if r in self.inventory.hosts[alias].roles)
 
     def tool_versions_on(self, alias: str) -> str:
-        """Return names and versions of a driver's load generators, for readers."""
+        """Return names and versions of a driver's load generators."""
         return ", ".join(f"{tool} {version}" for (host, tool), version in self.tool_versions.items() if host == alias)
 
     def services_by_host(self) -> dict[str, str]:
@@ -349,7 +340,7 @@ class Testbed:
 
     @property
     def delay_method(self) -> str | None:
-        """How the delay that treatments ask for is made: by the kernel or in userspace; None: none asks."""
+        """How delays are made: kernel or userspace; None when no treatment has one."""
         study = self.plan.study
         if not any(study.setting(treatment, study.workload.role).delay_ms for treatment in self.plan.treatments):
             return None
@@ -357,19 +348,19 @@ class Testbed:
 
     @contextmanager
     def collecting_restore_errors(self) -> Iterator[None]:
-        """Note it when a host cannot be put back, so that all else can still be ended before the run says so."""
+        """Collect NotRestoredError, so that the rest of the trial can still be ended."""
         try:
             yield
         except NotRestoredError as error:
             self.not_restored.append(error)
 
     def check_restored(self) -> None:
-        """Raise NotRestoredError when a host is not as it was found."""
+        """Raise the first collected NotRestoredError."""
         if self.not_restored:
             raise self.not_restored[0]
 
     def pause(self, seconds: float) -> None:
-        """Sleep, but no longer than the sitting lasts."""
+        """Sleep, at most until the session ends."""
         self.ended.wait(seconds)
 
     def cpus_of(self, alias: str) -> list[int]:
@@ -382,12 +373,12 @@ MAX_NAMED_TRIALS = 5
 
 
 def resolve_hosts_file(layout: Layout, plan: Plan, hosts_file: Path | None) -> Path:
-    """Return the hosts file that is meant: the lab's, which is brought up, where none is given."""
+    """Return the given hosts file, else that of the lab, which is started."""
     return hosts_file or _start_lab(layout, plan)
 
 
 def open_testbed(layout: Layout, plan: Plan, run: str, path: Path, break_lock: str = "") -> Testbed:
-    """Return the testbed of a run, its hosts opened and held.
+    """Return the testbed of a run, its hosts open and locked.
 
     Parameters
     ----------
@@ -395,7 +386,7 @@ def open_testbed(layout: Layout, plan: Plan, run: str, path: Path, break_lock: s
 
     Raises
     ------
-    InUseError : another run uses a host; none is held then.
+    InUseError : another run uses a host; none is locked then.
     HostError : a host cannot be reached, or its key is not the trusted one.
     PreflightError, UsageError, ToolError : a role without a host, an unknown service, tool or target.
     """
@@ -453,7 +444,7 @@ def build_testbed(
 
 
 def _load_services(plan: Plan, folders: Sequence[Path], *, userspace_delay: bool) -> dict[str, ServiceSpec]:
-    """Return every service that a treatment runs, by name, and the delay in userspace where it is needed."""
+    """Return the services of all treatments by name, and the delay in userspace where it is needed."""
     study = plan.study
     names = {study.setting(treatment, role).service for treatment in plan.treatments for role in study.roles}
     needed = sorted(name for name in names if name) + ([DELAY_SERVICE] if userspace_delay else [])
@@ -489,7 +480,7 @@ def _open_replay_host(folder: Path, recording: RecordedRun, alias: str, inventor
 
 
 def _open_all(open_host: Callable[[str], Host], aliases: Sequence[str]) -> dict[str, Host]:
-    """Open all hosts, one after the other: the first key that is not trusted ends it before anything is run."""
+    """Open the hosts one after the other; the first untrusted key ends it before anything is run."""
     hosts: dict[str, Host] = {}
     with _close_on_error(hosts.values()):
         for alias in aliases:
@@ -499,7 +490,7 @@ def _open_all(open_host: Callable[[str], Host], aliases: Sequence[str]) -> dict[
 
 @contextmanager
 def _close_on_error(hosts: Iterable[Host]) -> Iterator[None]:
-    """Close the hosts that are open by then when the block fails: a session that stayed would keep others away."""
+    """Close the hosts that are open when the block fails."""
     try:
         yield
     except BaseException:

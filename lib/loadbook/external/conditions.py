@@ -1,7 +1,4 @@
-"""A CSV file of conditions -> one `Condition` per row, and everything that is wrong with it, each with its line.
-
-From the names in a file of conditions to the files that they mean: only regular ones, only below the folder.
-"""
+"""The CSV file of conditions, and the output files that it names: regular files inside the folder only."""
 
 from __future__ import annotations
 
@@ -31,14 +28,14 @@ DELIMITERS = ",;\t"
 MAX_BYTES = 50_000_000
 MAX_NAMED_PROBLEMS = 50
 MAX_NUMBER = 1e12
-# seconds since 1970 from 1973 to 2286: neither a date written as 20240305 nor milliseconds
+# accepted epoch seconds, 1973 to 2286, which excludes dates such as 20240305 and milliseconds
 EPOCH_S = (1e8, 1e10)
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 @dataclass(frozen=True, order=True)
 class ImportProblem:
-    """One mistake: the line of the CSV file (0: the file as a whole), and whether it is the outputs' (exit code 4)."""
+    """One mistake: line of the CSV file (0: the whole file); `data`: it is in an output (exit code 4)."""
 
     line: int
     message: str
@@ -47,7 +44,7 @@ class ImportProblem:
 
 @dataclass(frozen=True)
 class Condition:
-    """What the user says of one raw output: texts as given, times in seconds (`started`: epoch, `duration`)."""
+    """The user's description of one raw output: texts as given, times in seconds (`started`: epoch, `duration`)."""
 
     line: int
     file: str
@@ -65,7 +62,7 @@ class Condition:
 
 
 def import_error(path: Path, problems: Iterable[ImportProblem]) -> LoadbookError:
-    """Return the error that names every mistake: a UsageError, or a DataError when only the outputs are at fault."""
+    """Return an error that lists every mistake: a DataError if all are in outputs, else a UsageError."""
     ordered = sorted(set(problems))
     lines = [f"{path}: {len(ordered)} problem{'s' if len(ordered) != 1 else ''}; nothing was imported"]
     lines += [f"  line {w.line}: {w.message}" if w.line else f"  {w.message}" for w in ordered[:MAX_NAMED_PROBLEMS]]
@@ -75,13 +72,13 @@ def import_error(path: Path, problems: Iterable[ImportProblem]) -> LoadbookError
 
 
 def read_conditions(path: Path) -> tuple[list[Condition], list[ImportProblem]]:
-    """Read a file of conditions; rows that cannot be understood are left out and named.
+    """Read a file of conditions; rows with mistakes are left out, and the mistakes are returned.
 
     Commas, semicolons or tabs separate, as in the header; UTF-8 with or without a byte order mark.
 
     Raises
     ------
-    UsageError : the file cannot be read as CSV at all, holds no rows, or lacks a column that is required.
+    UsageError : the file is no CSV, has no rows, or lacks a required column.
     """
     numbered = _csv_rows(path, _read_csv_text(path))
     header_line, cells = next(numbered, (0, []))
@@ -104,7 +101,7 @@ def read_conditions(path: Path) -> tuple[list[Condition], list[ImportProblem]]:
 
 
 def _clean_cell(cell: str) -> str:
-    """Return a cell without the blanks that spreadsheets leave."""
+    """Return a cell without the blanks of spreadsheets."""
     return cell.replace("\u00a0", " ").strip()
 
 
@@ -131,7 +128,7 @@ def _read_csv_text(path: Path) -> str:
 
 
 def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the file's rows with the line on which each begins; blank ones are left out."""
+    """Yield the file's rows with the line on which each begins, without blank ones."""
     first = next((line for line in text.splitlines() if line.strip()), "")
     delimiter = max(DELIMITERS, key=first.count)
     reader, line = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True), 1
@@ -160,7 +157,7 @@ def _header_problems(line: int, header: list[str]) -> Iterator[ImportProblem]:
 
 
 def _parse_condition(line: int, cells: dict[str, str]) -> tuple[Condition | None, list[ImportProblem]]:
-    """Return a row as a condition, None if that cannot be, and what is wrong with it."""
+    """Return a row as a condition, None for one with mistakes, and the mistakes."""
     problems = [ImportProblem(line, f"no {name}") for name in REQUIRED if not cells[name]]
     problems += [
         ImportProblem(line, f"{n} holds control characters") for n, text in cells.items() if not text.isprintable()
@@ -193,7 +190,7 @@ def _parse_number(text: str) -> float | None:
 
 
 def _parse_time(text: str) -> float | None:
-    """Return an ISO 8601 time (UTC unless it says otherwise) or a number of epoch seconds as epoch seconds."""
+    """Return an ISO 8601 time (default UTC), or seconds since 1970, as epoch seconds."""
     if not text:
         return None
     epoch_s = next((t for read in (float, _parse_iso_time) if (t := _parse_in_range(read, text)) is not None), None)
@@ -228,7 +225,7 @@ class OutputFiles:
     others: Mapping[str, Path] = field(default_factory=dict)
 
     def read_captured(self) -> ToolOutput:
-        """Return the output as parsers get it, but for the command line, of which each tool knows its own part."""
+        """Return the output for parsers, without the command line, which depends on the tool."""
         files, big = read_small_files({**({STDOUT: self.stdout} if self.stdout else {}), **self.files})
         return ToolOutput(
             stdout=files.pop(STDOUT, b""),
@@ -240,7 +237,7 @@ class OutputFiles:
 
 
 def find_outputs(folder: Path, conditions: list[Condition]) -> tuple[list[OutputFiles], list[ImportProblem]]:
-    """Return the files of each condition, and what is wrong with their names; nothing but names and sizes is read."""
+    """Return the files of each condition, and mistakes in their names; contents are not read."""
     outputs: list[OutputFiles] = []
     problems: list[ImportProblem] = []
     line_of: dict[Path, int] = {}
@@ -259,7 +256,7 @@ def find_outputs(folder: Path, conditions: list[Condition]) -> tuple[list[Output
 
 
 def resolve_inside(folder: Path, name: str) -> Path:
-    """Return the file or folder called `name` below `folder`; ValueError says why it may not be used."""
+    """Return the file or folder `name` below `folder`; ValueError says why it may not be used."""
     pure = PurePath(name)
     if pure.is_absolute() or ".." in pure.parts:
         raise ValueError(f"{short_repr(name)} leads out of the folder: name files by their path inside {folder}")
@@ -309,7 +306,7 @@ def _output_files(folder: Path, condition: Condition, path: Path) -> OutputFiles
 
 
 def _folder_files(folder: Path, path: Path) -> dict[str, Path]:
-    """Return the files of a row's folder by name; folders in it are not part of an output."""
+    """Return the files of a row's folder by name, without subfolders."""
     names = sorted(p.name for p in path.iterdir() if not p.is_dir() or p.is_symlink())
     odd = next((name for name in names if not name.isprintable()), None)
     if odd is not None:
@@ -319,7 +316,7 @@ def _folder_files(folder: Path, path: Path) -> dict[str, Path]:
 
 
 def _exit_code(folder: Path, condition: Condition, files: Mapping[str, Path]) -> int | None:
-    """Return the exit code that the cell or the file named in it gives, else the folder's own, None if none does."""
+    """Return the exit code of the cell, of the file that it names, or of the folder; None without any."""
     cell = condition.exit_code
     text = cell if not cell or cell.isdecimal() else _read_small_text(resolve_inside(folder, cell))
     if not text and "rc" in files:
@@ -330,7 +327,7 @@ def _exit_code(folder: Path, condition: Condition, files: Mapping[str, Path]) ->
 
 
 def _command(folder: Path, condition: Condition, files: Mapping[str, Path]) -> str:
-    """Return the command line that the cell holds or names a file with, else the folder's own."""
+    """Return the command line of the cell, of the file that it names, or of the folder."""
     cell = condition.command
     if cell and " " not in cell:
         return _read_small_text(resolve_inside(folder, cell))
@@ -344,7 +341,7 @@ def _read_small_text(path: Path) -> str:
 
 
 def files_by_kept_name(output: OutputFiles) -> Iterator[tuple[str, Path]]:
-    """Yield every file of an output with the name under which its trial keeps it, `{host}` being the driver's name."""
+    """Yield every file of an output with its name in the trial's folder; `{host}` is the driver's name."""
     if output.stdout:
         yield "stdout-{host}", output.stdout
     if output.stderr:

@@ -1,4 +1,4 @@
-"""Which tool wrote which output: told by the user, or the only one whose parser takes it."""
+"""The tool that wrote each output: the one named by the user, else the only one whose parser accepts it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from loadbook.ingestion.trial_rows import find_argv
 from loadbook.tools import base
 from loadbook.tools.base import ParsedReport, ToolOutput
 
-# rows that only a load at a given rate has
+# metrics of loads at a given rate only
 OPEN_METRICS = ("offered_per_s", "latency_intended")
 
 
 @dataclass(frozen=True)
 class ToolReport:
-    """One output and what its tool's parser made of it: `parsed` is None where `error` says that it cannot be read."""
+    """One output and its parsed report: `parsed` is None where `error` says that it cannot be read."""
 
     source: OutputFiles
     tool: str
@@ -26,24 +26,24 @@ class ToolReport:
 
     @property
     def condition(self) -> Condition:
-        """What the user said of it."""
+        """The user's description of the output."""
         return self.source.condition
 
     @property
     def metrics(self) -> frozenset[str]:
-        """Names of what the report measured."""
+        """Names of the measured metrics."""
         return frozenset(row.metric for row in self.parsed.measurements) if self.parsed else frozenset()
 
     @property
     def offered_per_s(self) -> float | None:
-        """The rate asked for, by the user's word, else by the report; None where neither tells."""
+        """The offered rate given by the user, else by the report; None without either."""
         rows = self.parsed.measurements if self.parsed else ()
         reported = next((row.value for row in rows if row.metric == "offered_per_s"), None)
         return self.condition.offered_per_s or reported
 
     @property
     def is_open(self) -> bool:
-        """Tell whether the load came at a rate of its own."""
+        """Tell whether the load had a rate of its own."""
         return self.condition.offered_per_s is not None or bool(self.metrics & set(OPEN_METRICS))
 
 
@@ -52,8 +52,8 @@ def read_reports(
 ) -> tuple[list[ToolReport], list[ImportProblem]]:
     """Read every output with the tool of its row, else `tool`, else every tool.
 
-    A tool that was named and cannot read an output is no mistake (the trial will have no numbers), unless another
-    tool can. `on_file(done, total)` is told of progress.
+    A named tool that cannot read an output is no mistake (the trial will have no numbers), unless another tool can.
+    `on_file(done, total)` receives the progress.
     """
     reports: list[ToolReport] = []
     problems: list[ImportProblem] = []
@@ -70,7 +70,7 @@ def read_reports(
 
 
 def _read_report(source: OutputFiles, named: str) -> ToolReport:
-    """Return one report; its tool is empty where none was named and no parser takes the output."""
+    """Return one report; its tool is empty where none was named and no parser accepts the output."""
     names = base.tool_names()
     if named and named not in names:
         raise UsageError(f"no tool {named!r}; tools: {', '.join(names)}")
@@ -90,7 +90,7 @@ def _read_report(source: OutputFiles, named: str) -> ToolReport:
 
 
 def _try_tool(source: OutputFiles, read: ToolOutput, name: str) -> ParsedReport | str:
-    """Return what a tool's parser makes of an output, or why it refuses it."""
+    """Return the parsed report of a tool, or the parser's error message."""
     tool = base.load_tool(name)
     try:
         return base.parse_output(tool, replace(read, argv=find_argv(source.command, tool.binary)))
@@ -124,7 +124,7 @@ def _assign_tools(reports: Sequence[ToolReport]) -> tuple[list[ToolReport], list
 
 
 def _mixed_tools(reports: Sequence[ToolReport]) -> Iterator[ImportProblem]:
-    """Yield outputs of another tool than their treatment's first, or than the first of all if the user named none."""
+    """Yield outputs of another tool than the first of their treatment, or of all if no tool was named."""
     first: dict[str, ToolReport] = {}
     for report in (r for r in reports if r.tool):
         first_of_treatment = first.setdefault(report.condition.treatment, report)

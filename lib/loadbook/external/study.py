@@ -1,11 +1,7 @@
-"""Conditions and reports -> the study that they answer, as a file that can be read like any other, and its plan.
+"""Import of results measured without loadbook: the study made from them, its checks, and the run on disk.
 
-Reports -> a run on disk like any other: whole, by one rename, or not at all.
-
-The door for results that someone else measured: outputs and a file of conditions in, a run like any other out.
-
-Everything is checked before anything is written: `read_import` names all mistakes at once, `keep_import` then makes
-the run whole or not at all.
+Everything is checked before anything is written: `read_import` lists all mistakes at once, and `write_import` makes the
+run whole, by one rename, or not at all.
 """
 
 from __future__ import annotations
@@ -61,17 +57,17 @@ from loadbook.study.problems import suggestion
 from loadbook.study.reader import read_study
 from loadbook.tools import base
 
-# a study needs an address that gets the load; nothing is ever sent there
+# a study needs a target address; nothing is ever sent there
 NOT_RECORDED = "not-recorded:1"
 DEFAULT_BASELINE, DEFAULT_METRIC = "baseline", "ok_per_s"
-# of a study (design/study)
+# of a study (study.model)
 MAX_BLOCKS = 1000
 FACTOR_NAME = re.compile(r"[a-z][a-z0-9_]{0,40}\Z")
 
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """What the user asks of the outputs; None leaves it to a default."""
+    """Options of the user; None stands for a default."""
 
     name: str
     baseline: str | None = None
@@ -83,12 +79,12 @@ class ImportOptions:
 
 
 def to_valid_name(text: str) -> str:
-    """Return a text as a name: letters, digits, '.', '_' and '-', at most 63; empty if nothing of it is left."""
+    """Return a text as a name: letters, digits, '.', '_' and '-', at most 63; empty if none is left."""
     return re.sub(r"\.{2,}", ".", re.sub(r"[^A-Za-z0-9._-]+", "-", text)).strip("-._")[:63]
 
 
 def unique_names(texts: Sequence[str]) -> dict[str, str]:
-    """Return each text with a name of its own, in order."""
+    """Return each text with a unique name, in order."""
     names: dict[str, str] = {}
     for text in texts:
         stem = name = to_valid_name(text) or "treatment"
@@ -101,7 +97,7 @@ def unique_names(texts: Sequence[str]) -> dict[str, str]:
 
 
 def block_numbers(reports: Sequence[ToolReport]) -> dict[str, int]:
-    """Return each block's number: its own where all are whole numbers from 1 to 1000, else by first appearance."""
+    """Return each block's number: its own where all are whole numbers from 1 to 1000, else by appearance."""
     texts = list(dict.fromkeys(r.condition.block for r in reports))
     numbers = {
         text: int(text)
@@ -116,7 +112,7 @@ def block_numbers(reports: Sequence[ToolReport]) -> dict[str, int]:
 def condition_problems(
     options: ImportOptions, conditions: Sequence[Condition], *, whole: bool
 ) -> Iterator[ImportProblem]:
-    """Yield why conditions make no study: treatments, blocks, factors; blocks may lack rows unless `whole`."""
+    """Yield mistakes in treatments, blocks and factors; blocks may lack rows unless `whole`."""
     treatments = list(dict.fromkeys(c.treatment for c in conditions))
     if len(treatments) == 1 and whole:
         yield ImportProblem(0, f"there is only the treatment {treatments[0]!r}, nothing to compare it with")
@@ -134,7 +130,7 @@ def condition_problems(
 
 
 def report_problems(options: ImportOptions, reports: Sequence[ToolReport]) -> Iterator[ImportProblem]:
-    """Yield why reports do not answer what is asked: no such metric, no known rate."""
+    """Yield mistakes in the outputs: a missing metric, an unknown rate."""
     measured = frozenset[str]().union(*(r.metrics for r in reports))
     metric = options.metric or DEFAULT_METRIC
     if measured and metric not in measured:
@@ -157,7 +153,7 @@ def _aa_problems(conditions: Sequence[Condition], baseline: str | None, aa_arm: 
 
 
 def find_treatment(wanted: str, treatments: Sequence[str]) -> str | None:
-    """Return the treatment that is meant, as the file has it: by its text or by its name; None if there is none."""
+    """Return the treatment with this text or name, as the file has it; None if there is none."""
     return next((text for text, name in unique_names(treatments).items() if wanted in (text, name)), None)
 
 
@@ -192,7 +188,7 @@ def _factor_problems(conditions: Sequence[Condition]) -> Iterator[ImportProblem]
 
 
 def study_text(options: ImportOptions, reports: Sequence[ToolReport]) -> str:
-    """Return the study file of reports that have no problems."""
+    """Return the study file for reports without problems."""
     names = unique_names(list(dict.fromkeys(r.condition.treatment for r in reports)))
     baseline = find_treatment(options.baseline or DEFAULT_BASELINE, list(names)) or ""
     aa_arm = find_treatment(options.aa, list(names)) if options.aa else None
@@ -238,7 +234,7 @@ def _default_question(better: str | None, baseline: str) -> str:
 
 
 def _varied_factors(reports: Sequence[ToolReport]) -> dict[str, list[str]]:
-    """Return the factors that differ between treatments with their levels."""
+    """Return the factors that differ between treatments, with their levels."""
     levels: dict[str, list[str]] = {}
     for report in reports:
         for factor, level in report.condition.factors.items():
@@ -247,12 +243,12 @@ def _varied_factors(reports: Sequence[ToolReport]) -> dict[str, list[str]]:
 
 
 def constant_factors(reports: Sequence[ToolReport]) -> list[str]:
-    """Return the factors that are the same everywhere, which make no study."""
+    """Return the factors with one level, which are no factors of the study."""
     return [factor for factor in reports[0].condition.factors if factor not in _varied_factors(reports)]
 
 
 def _load_settings(reports: Sequence[ToolReport]) -> dict[str, Any]:
-    """Return what is known of a treatment's load."""
+    """Return the known settings of a treatment's load."""
     rates = [r.offered_per_s for r in reports if r.offered_per_s is not None]
     load: dict[str, Any] = {"model": "open", "rate_per_s": median(rates)} if rates else {"model": "closed"}
     return {"tool": reports[0].tool} | load
@@ -285,12 +281,12 @@ OnFile = Callable[[int, int], None]
 
 
 def ignore_progress(done: int, total: int) -> None:
-    """Tell nobody of progress."""
+    """Ignore progress."""
 
 
 @dataclass(frozen=True)
 class CheckedImport:
-    """Outputs that were checked: the study that they answer, its plan in order, and what the user should know."""
+    """Checked outputs: the study, its plan in order, and notes for the user."""
 
     folder: Path
     conditions: Path
@@ -319,7 +315,7 @@ class CheckedImport:
 
 
 def write_run(paths: RunPaths, checked: CheckedImport, on_file: OnFile) -> None:
-    """Make a run's folder under another name, then rename it; on any failure nothing of it is left."""
+    """Make a run's folder under another name, then rename it; a failure leaves nothing."""
     part, run = paths.raw.with_name(f".{paths.raw.name}.part"), paths.raw.name
     try:
         part.mkdir(parents=True)
@@ -342,7 +338,7 @@ def write_run(paths: RunPaths, checked: CheckedImport, on_file: OnFile) -> None:
 def _write_trial(
     paths: RunPaths, ledger: Ledger, plan: Plan, run: str, planned: PlannedTrial, report: ToolReport
 ) -> None:
-    """Copy one output byte for byte, seal it with its record, and account for it."""
+    """Copy one output byte for byte, seal it with its record, and record it in the ledger."""
     record = _trial_record(plan, run, planned, report)
     failed_name = f"{planned.trial}-attempt1"
     folder = paths.trial(planned.trial) if record.status == "ok" else paths.failed / failed_name
@@ -359,7 +355,7 @@ def _write_trial(
 
 
 def _trial_record(plan: Plan, run: str, planned: PlannedTrial, report: ToolReport) -> TrialRecord:
-    """Return what is known of a trial: what is not stays empty, so that gates call it unchecked."""
+    """Return the record of a trial; unknown fields stay empty, so that rules are unchecked."""
     condition, study = report.condition, plan.study
     driver = _driver_record(report)
     failed = driver.rc not in (0, None)
@@ -432,10 +428,7 @@ def _run_record(run: str, checked: CheckedImport) -> RunRecord:
         resumed=0,
         provenance="imported",
         imported=ImportSource(
-            at=now,
-            timed=timed,
-            folder=_printable(checked.folder.name),
-            conditions=_printable(checked.conditions.name),
+            at=now, timed=timed, folder=_printable(checked.folder.name), conditions=_printable(checked.conditions.name)
         ),
     )
 
@@ -449,24 +442,20 @@ MAX_NOTES = 5
 
 
 def read_import(
-    folder: Path,
-    conditions: Path,
-    options: ImportOptions,
-    tool: str | None = None,
-    on_file: OnFile = ignore_progress,
+    folder: Path, conditions: Path, options: ImportOptions, tool: str | None = None, on_file: OnFile = ignore_progress
 ) -> CheckedImport:
-    """Read and check outputs in `folder` and what `conditions` says of them; nothing is written.
+    """Read and check outputs in `folder` with the file `conditions`; nothing is written.
 
     Parameters
     ----------
-    asked : an empty name stands for the folder's.
-    tool : that wrote every output whose row names none; None finds it out.
-    on_file : is told how many outputs were read, and of how many.
+    options : an empty name stands for the folder's.
+    tool : the tool of every output whose row names none; None detects it.
+    on_file : receives the number of outputs read, and of all.
 
     Raises
     ------
-    UsageError : everything that is wrong with the file of conditions, the names in it or the arguments.
-    DataError : only the outputs are wrong.
+    UsageError : all mistakes in the file of conditions, its file names or the arguments.
+    DataError : only outputs are wrong.
     """
     _check_arguments(folder, options)
     folder = folder.resolve()
@@ -501,7 +490,7 @@ def _parse_study(text: str, conditions: Path) -> Study:
 
 
 def _import_notes(reports: Sequence[ToolReport]) -> Iterator[str]:
-    """Yield what the user should know of outputs that can be imported."""
+    """Yield notes on outputs that can be imported."""
     same = constant_factors(reports)
     if same:
         yield f"{', '.join(same)}: the same in every row, so no factor of the study"
@@ -523,7 +512,7 @@ def _check_arguments(folder: Path, options: ImportOptions) -> None:
 
 
 def earlier_imports(layout: Layout, name: str) -> list[str]:
-    """Return the imported runs of a study; UsageError if the name is that of a study which loadbook runs itself."""
+    """Return the imported runs of a study; UsageError for a study that loadbook runs itself."""
     runs = layout.runs(name)
     own_runs = [r for r in runs if read_run_record(layout.run(name, r)).provenance != "imported"]
     if own_runs or study_file(layout, name).is_file():
@@ -535,7 +524,7 @@ def earlier_imports(layout: Layout, name: str) -> list[str]:
 
 
 def find_same_import(layout: Layout, checked: CheckedImport) -> str | None:
-    """Return the latest earlier run that holds the same outputs as the same trials, None if there is none."""
+    """Return the latest earlier run with the same outputs and trials, None if there is none."""
     keys = {
         (
             planned.treatment,
@@ -553,18 +542,18 @@ def _is_nonempty(path: Path) -> bool:
 
 
 def _output_keys(paths: RunPaths) -> set[tuple[str, int, frozenset[str]]]:
-    """Return treatment, block and the sha256 of every file that holds something, of each trial of an imported run."""
+    """Return treatment, block and the sha256 of every nonempty file, of each trial of an imported run."""
     folders = [path.parent for place in (paths.trials, paths.failed) for path in place.glob(f"*/{RECORD_NAME}")]
     records = [read_trial(folder) for folder in folders]
     return {(r.treatment, r.block, frozenset(f.sha256 for f in r.files.values() if f.size)) for r in records}
 
 
 def write_import(layout: Layout, checked: CheckedImport, on_file: OnFile = ignore_progress) -> str:
-    """Keep checked outputs as a new run and return its id; `on_file(done, total)` is told of progress.
+    """Write checked outputs as a new run and return its id; `on_file(done, total)` receives the progress.
 
     Raises
     ------
-    UsageError : the study's name belongs to another study, or someone else writes runs of it just now.
+    UsageError : the name belongs to another study, or another process writes its runs.
     DataError : a file cannot be read or written; nothing of the run is left.
     """
     earlier_imports(layout, checked.name)

@@ -1,1 +1,8 @@
-"""From raw files to tables."""
+"""From the raw files of a run to its five tables.
+
+- `host_metrics`: metric files of hosts that are added to a run
+- `trial_rows`: rows of one trial: measurements, samples, traces, request logs
+- `cache`: trial folders, and what the last ingest has read of them
+- `workers`: parts of a run in worker processes or on a Dask cluster
+- `ingest`: all trials of a run to tables, with the validity rules
+"""

@@ -1,14 +1,9 @@
-"""Where the trials of a run lie in data/raw, and whether what lies there is still what was read before.
+"""Trial folders of a run, and the cache of the last ingest, by which only new or changed folders are read.
 
-A folder's identity is made of the size, time of modification, time of change and inode of every file in it. The kernel
-sets the time of change (ctime) at every write, rename and change of attributes, and nobody can set it back: equal
-identities mean equal bytes, without reading them. What a disk loses by itself only `loadbook verify` finds.
-
-What the last ingest of a run left, so that the next reads only what is new: its tables, and a memory beside them.
-
-The memory holds, by trial, the identity of the folder that was read (`ingest.cache`) and what is known of it beside
-its rows; the rows are in the tables. It counts only if the plan, the code and the tables are those it was made with.
-Anything else, torn or foreign, is no error: everything is read again. The same raw data gives the same memory.
+A folder's identity consists of size, modification time, change time (ctime) and inode of every file. The kernel sets
+ctime at every write and rename, and it cannot be set back, so equal identities mean equal bytes. Damage by the disk
+itself is found by `loadbook verify` only. The cache holds the identity of each folder and the results that are not in
+the tables; it is used only with the same plan, code and tables. A damaged or foreign cache is ignored.
 """
 
 from __future__ import annotations
@@ -34,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ATTEMPT = re.compile(r"(.+)-attempt(\d+)")
-# Two changes within one tick of the file system's clock leave the same time. Linux ticks at least 100 times a second;
+# Two changes within one tick of the file system's clock leave the same time. Linux has at least 100 ticks a second;
 # times of whole seconds are those of file systems that count in 1 s or 2 s.
 TICK_S, COARSE_TICK_S, SECOND_NS = 0.05, 2.1, 1_000_000_000
 FileIdentity = tuple[str, int, int, int, int]
@@ -44,7 +39,7 @@ FileIdentity = tuple[str, int, int, int, int]
 class TrialFolder:
     """The folder of one trial, its size in bytes, and its identity.
 
-    The identity is empty where a later change might leave the same one: such a folder is always read again.
+    The identity is empty where a later change could leave the same one: such a folder is always read again.
     """
 
     folder: Path
@@ -53,7 +48,7 @@ class TrialFolder:
 
 
 def find_trial_folders(paths: RunPaths, trials: Iterable[str]) -> tuple[dict[str, TrialFolder], list[str]]:
-    """Return the folders of those trials that have one, and the names in trials/ that belong to none of them.
+    """Return the folder of each trial, and the names in trials/ that belong to none.
 
     A trial's folder is the published one, else that of its last failed attempt.
     """
@@ -77,7 +72,7 @@ def _last_attempts(paths: RunPaths) -> dict[str, Path]:
 
 
 def _identify(folder: Path) -> TrialFolder:
-    """Return what a folder holds; one that changed within the last tick is looked at again when that is over."""
+    """Return a trial's folder with its identity, waiting until the current clock tick is over if need be."""
     now = time.time()
     try:
         files = sorted(_file_identities(os.fspath(folder)))
@@ -86,10 +81,10 @@ def _identify(folder: Path) -> TrialFolder:
             time.sleep(min(unsafe_s, COARSE_TICK_S))
             now = time.time()
             files = sorted(_file_identities(os.fspath(folder)))
-    except OSError:  # whoever reads it will say why
+    except OSError:  # reading it later reports the reason
         return TrialFolder(folder, 0, "")
     size = sum(size for _, size, *_ in files)
-    if _unsafe_for_s(files, now) > 0:  # it goes on changing, or by a clock that is ahead of ours
+    if _unsafe_for_s(files, now) > 0:  # it is still being changed, or its clock is ahead of ours
         return TrialFolder(folder, size, "")
     start = len(os.fspath(folder))
     described = repr([folder.name, *((path[start:], *rest) for path, *rest in files)])
@@ -97,13 +92,13 @@ def _identify(folder: Path) -> TrialFolder:
 
 
 def _unsafe_for_s(files: Iterable[FileIdentity], now: float) -> float:
-    """Return for how many seconds after `now` another change of the newest file might go unseen; 0 or less: none."""
+    """Return the seconds after `now` in which a change of the newest file could go unnoticed."""
     newest = max((ctime for *_, ctime, _ in files), default=0)
     return newest / SECOND_NS + (TICK_S if newest % SECOND_NS else COARSE_TICK_S) - now
 
 
 def _file_identities(folder: str) -> Iterator[FileIdentity]:
-    """Yield path, size (B), modification and change (ns), and inode of every file below a folder."""
+    """Yield path, size (B), modification and change time (ns), and inode of every file below a folder."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir():
@@ -119,17 +114,14 @@ TAIL_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class IngestCache:
-    """A memory that counts.
-
-    `state` tells which raw data the tables show (see `raw_state`), `summary` is what was said of them.
-    """
+    """A valid cache; `state` identifies the raw data of the tables (see `raw_state`)."""
 
     paths: RunPaths
     state: str
     summary: dict[str, Any]
 
     def unchanged_trials(self, folders: Mapping[str, TrialFolder]) -> dict[str, IngestedTrial]:
-        """Return what is known of the trials whose folders are unchanged."""
+        """Return the results of trials whose folders are unchanged."""
         import pyarrow.parquet as pq
 
         rows = pq.read_table(_cache_table(self.paths)).to_pylist()
@@ -139,23 +131,23 @@ class IngestCache:
         return {row["trial"]: IngestedTrial(row["record"], **json.loads(row["said"])) for row in same}
 
     def tables(self) -> dict[str, pa.Table]:
-        """Return the tables of which every row belongs to one trial."""
+        """Return the tables in which every row belongs to one trial."""
         import pyarrow.parquet as pq
 
         return {name: pq.read_table(self.paths.table(name)) for name in TRIAL_TABLES}
 
 
 def raw_state(paths: RunPaths, folders: Mapping[str, TrialFolder], more: Any) -> str:
-    """Return a digest of all that tables are made of; empty if some of it cannot be told from a later change.
+    """Return a digest of all raw data behind the tables; empty if a later change could go unnoticed.
 
-    `more` is what else they show, as values of JSON.
+    `more` holds further inputs, as JSON values.
     """
     identities = {trial: folder.identity for trial, folder in folders.items()}
     return "" if "" in identities.values() else _json_digest([_basis_digest(paths), identities, more])
 
 
 def load_cache(paths: RunPaths) -> IngestCache | None:
-    """Return the memory of a run, None if there is none that counts."""
+    """Return the cache of a run, None if there is no valid one."""
     try:
         cached = trial_record.read_json(_cache_file(paths))
         digest = cached.pop("digest")
@@ -177,7 +169,7 @@ def save_cache(
     folders: Mapping[str, TrialFolder],
     ingested: Mapping[str, IngestedTrial],
 ) -> None:
-    """Keep what was found, now that the tables are written."""
+    """Write the cache after the tables."""
     import pyarrow as pa
 
     rows = [(t, folders[t].identity, trial.record, _trial_json(trial)) for t, trial in sorted(ingested.items())]
@@ -201,13 +193,13 @@ def _cache_table(paths: RunPaths) -> Path:
 
 
 def _basis_digest(paths: RunPaths) -> str:
-    """Return a digest of what decides beside the trials: the code, the plan, the run's name, traces that were added."""
+    """Return a digest of the other inputs: code, plan, the run's name, added files."""
     later = [(*added, _added_file_sums(paths, added)) for added in read_added_files(paths)]
     return _json_digest([code_version(), trial_record.sha256_file(paths.plan_json), paths.raw.name, later])
 
 
 def _added_file_sums(paths: RunPaths, added: AddedTraceFiles) -> list[str]:
-    """Return what the files that were added hold now."""
+    """Return the current digests of the added files."""
     return [
         trial_record.sha256_file(paths.raw / name) if (paths.raw / name).is_file() else ""
         for name, _ in added.parsed_files
@@ -215,7 +207,7 @@ def _added_file_sums(paths: RunPaths, added: AddedTraceFiles) -> list[str]:
 
 
 def _table_sums(paths: RunPaths) -> dict[str, str]:
-    """Return what tells every file that the memory relies on: its sha256, of big ones the size and that of the end."""
+    """Return the sha256 of every table; of large ones size and sha256 of the end."""
     files = [*(paths.table(name) for name in TABLES), _cache_table(paths)]
     sums = {file.relative_to(paths.processed).as_posix(): trial_record.sha256_file(file) for file in files}
     big = sorted(paths.request_logs.iterdir()) if paths.request_logs.is_dir() else []
@@ -223,7 +215,7 @@ def _table_sums(paths: RunPaths) -> dict[str, str]:
 
 
 def _tail_digest(file: Path) -> str:
-    """Return size and sha256 of the last bytes of a parquet file, where it says what it holds and where."""
+    """Return size and sha256 of the last bytes of a parquet file, which describe its content."""
     size = file.stat().st_size
     with file.open("rb") as handle:
         handle.seek(max(0, size - TAIL_BYTES))

@@ -1,7 +1,4 @@
-"""Files of traces that were added to a run -> rows of its trials, and what was wrong with the files.
-
-Files of traces that a user has: what they are, what was read from them, and how they are kept with a run.
-"""
+"""Metric files of hosts that are added to a run (sysstat, munin, RRD, node_exporter), and their rows by trial."""
 
 from __future__ import annotations
 
@@ -31,13 +28,13 @@ FileStates = tuple[tuple[int, int], ...]
 
 
 class AddedFiles(NamedTuple):
-    """What was added to the run whose raw folder is `raw`."""
+    """The files added to the run with the raw folder `raw`."""
 
     raw: Path = Path()
     added: tuple[AddedTraceFiles, ...] = ()
 
     def host_metric_rows(self, record: TrialRecord) -> Iterator[Row]:
-        """Yield what the files say of the time of one trial, times from the start of its measurement."""
+        """Yield the rows within the time of one trial, times from the start of its measurement."""
         span, opened = trial_span(record), window_start(record)
         if span is None or opened is None:
             return
@@ -49,7 +46,7 @@ class AddedFiles(NamedTuple):
                 yield keys | {"t_s": t_s} | {name: point[name] for name in POINT}
 
     def problems(self, records: Sequence[TrialRecord]) -> Iterator[Row]:
-        """Yield what was wrong with the files, and those of which nothing lies within any trial."""
+        """Yield problems of the files, and files without rows in any trial."""
         spans = [span for record in records if (span := trial_span(record))]
         for added in self.added:
             traces = _read_added(self.raw, added, _file_states(self.raw, added))
@@ -65,7 +62,7 @@ class AddedFiles(NamedTuple):
 
 
 def _offset_s(record: TrialRecord, added: AddedTraceFiles) -> float:
-    """Return the host's clock minus ours: as it was said when the file was added, else as it was measured."""
+    """Return the host's clock minus ours: the value given with the file, else the measured one."""
     clock = record.clocks.get(added.host)
     if added.offset_s is not None:
         return added.offset_s
@@ -73,14 +70,14 @@ def _offset_s(record: TrialRecord, added: AddedTraceFiles) -> float:
 
 
 def trial_span(record: TrialRecord) -> tuple[float, float] | None:
-    """Return begin and end of a trial by our clock; None where that is not known."""
+    """Return begin and end of a trial by our clock; None where they are not known."""
     if record.started is not None and record.duration_s is not None:
         return record.started, record.started + record.duration_s
     return record.window
 
 
 def window_start(record: TrialRecord) -> float | None:
-    """Return when the measurement began, by our clock; of an imported trial when it was started."""
+    """Return the start of the measurement by our clock; of an imported trial the trial's start."""
     return record.window[0] if record.window else record.started
 
 
@@ -114,7 +111,7 @@ def _sorted_points(raw: Path, added: AddedTraceFiles, states: FileStates) -> tup
 
 @lru_cache(maxsize=16)
 def _read_added(raw: Path, added: AddedTraceFiles, states: FileStates) -> Traces:
-    """Read the files of one host that are still as they were kept; another one is a problem."""
+    """Read the files of one host; a file that changed since it was added is a problem."""
     changed = [name for name, sha256 in added.parsed_files if not _is_unchanged(raw / name, sha256)]
     problems = [Problem("changed-file", f"{name} is missing or no longer matches its sha256") for name in changed]
     contents = {
@@ -125,7 +122,7 @@ def _read_added(raw: Path, added: AddedTraceFiles, states: FileStates) -> Traces
 
 
 def _file_states(raw: Path, added: AddedTraceFiles) -> FileStates:
-    """Return size and time of each file, so that what was read of another content is not used again."""
+    """Return size and time of each file."""
     paths = [raw / name for name, _ in added.parsed_files]
     stats = [path.stat() if path.is_file() else None for path in paths]
     return tuple((s.st_size, s.st_mtime_ns) if s else (0, 0) for s in stats)
@@ -141,7 +138,7 @@ SYSSTAT = "sysstat"
 
 
 class HostMetricFiles(NamedTuple):
-    """Files of one kind: contents by name to read, and what those were made of."""
+    """Files of one kind: the contents to read, and the originals."""
 
     kind: str
     read: dict[str, bytes]
@@ -149,16 +146,16 @@ class HostMetricFiles(NamedTuple):
 
     @property
     def traces(self) -> Traces:
-        """What is in them."""
+        """The content of the files."""
         return registry.read_traces(self.kind, self.read)
 
 
 def read_metric_files(files: Sequence[Path], kind: str = "auto") -> list[HostMetricFiles]:
-    """Read files and find out what they are; sar's binary data become text by the `sadf` that is installed here.
+    """Read files and find their kind; the installed `sadf` turns sar's binary data into text.
 
     Raises
     ------
-    UsageError : a file is not there, or of no known kind. DataError : `sadf` cannot read it, or nothing is in it.
+    UsageError : a file is missing or of an unknown kind. DataError : `sadf` cannot read it, or it is empty.
     """
     if kind not in ("auto", SYSSTAT, *registry.FORMATS):
         raise UsageError(f"no kind {kind!r} of traces", f"auto, {', '.join([*registry.FORMATS, SYSSTAT])}")
@@ -198,9 +195,9 @@ def _metric_files(kind: str, contents: Mapping[str, bytes]) -> HostMetricFiles:
 
 
 def sadf_json(path: Path) -> bytes:
-    """Return what ``sadf -j FILE -- -A`` prints of a binary file of sar's.
+    """Return the output of ``sadf -j FILE -- -A`` for a binary file of sar.
 
-    Its format changes with the version of sysstat, so the text is what is kept to be read.
+    The binary format changes with the version of sysstat, so the text is kept.
     """
     by_hand = f"export it where it was written: sadf -j {path.name} -- -A >{path.name}.json"
     if shutil.which("sadf") is None:
@@ -229,11 +226,11 @@ def add_metric_files(
     role: str | None,
     offset_s: float | None,
 ) -> list[AddedTraceFiles]:
-    """Keep files with a run: copied, checksummed, in its ledger; the next ingest reads them.
+    """Copy files to a run, with checksums and an entry in its ledger; the next ingest reads them.
 
     Raises
     ------
-    UsageError : a host that is not of the run, without a role; or the study is in use by a run under way.
+    UsageError : an unknown host, one without a role, or a study with a run under way.
     """
     paths = layout.run(study, run)
     hosts = read_run_record(paths).hosts

@@ -1,12 +1,8 @@
-"""What `ingest` writes of trials once all are read: rows of `trials` and `problems`, and why trials do not count.
+"""From data/raw of one run to its five tables in data/processed; repeated ingests give identical bytes.
 
-From what was read of every trial to the five tables: the gates on the run as a whole, and the files.
-
-data/raw of one run -> its five tables in data/processed. No network, no clock: rebuilt tables are byte-identical.
-
-Conditions come only from trial.json, never from folder names. Every planned trial is accounted for: by a row, or by
-a problem that says why there is none. Folders are read in parts (`ingest.workers`) that may go to worker processes
-(`ingest.workers`), and only those that the last ingest has not read as they are (`ingest.cache`).
+Conditions come only from trial.json, never from folder names. Every planned trial has a row, or a problem that explains
+its absence. Folders are read in parts, possibly by worker processes (`workers`), and only when they are new or changed
+(`cache`). The validity rules are applied to every trial and to the run as a whole.
 """
 
 from __future__ import annotations
@@ -55,7 +51,7 @@ HIT_COLUMNS = ("host", "name", "level", "message")
 
 
 def trial_row(plan: Plan, record: TrialRecord, problems: Sequence[Row], hits: Sequence[RuleHit]) -> Row:
-    """Return a trial's row: its conditions, how it ended, and whether it counts."""
+    """Return a trial's row: its conditions, its status, and whether it counts."""
     response, workload = record.response_before, record.workload
     named = [(hit.name, hit.level) for hit in hits] + [(p["name"], p["level"]) for p in problems]
     lives = [s.live for s in record.services]
@@ -94,9 +90,9 @@ def problem_rows(
     unplanned: Iterable[str],
     run_problems: Iterable[Row],
 ) -> list[Row]:
-    """Return the table of problems: of reading, of gates, of planned trials that are not there and folders too many.
+    """Return the table of problems: unreadable files, validity rules, missing trials, unplanned folders.
 
-    `run_problems` are those of files that belong to no trial.
+    `run_problems` are problems of files that belong to no trial.
     """
     blank = dict.fromkeys(TABLES["problems"]) | dict(keys)
     rows = [
@@ -121,7 +117,7 @@ def _note_fields(name: str, message: str) -> Row:
 
 
 def invalid_causes(trials: Sequence[Row], problems: Sequence[Row]) -> list[tuple[str, int]]:
-    """Count why trials are not valid: what made them invalid, else how they ended (their names in it do not count)."""
+    """Count the reasons of invalid trials: the rules, else the status without the trial's name."""
     named: dict[str, set[str]] = {}
     for problem in problems:
         if problem["level"] == "invalid" and problem["trial"]:
@@ -148,7 +144,7 @@ class TrialTable(NamedTuple):
 
 
 def split_by_trial(tables: Mapping[str, pa.Table]) -> Iterator[TrialTable]:
-    """Cut tables in which each trial's rows stand together into a piece per trial; nothing is copied."""
+    """Cut tables that are grouped by trial into one slice per trial, without copying."""
     import pyarrow.compute as pc
 
     for name, table in tables.items():
@@ -160,7 +156,7 @@ def split_by_trial(tables: Mapping[str, pa.Table]) -> Iterator[TrialTable]:
 
 
 def concat_by_table(pieces: Sequence[TrialTable]) -> dict[str, pa.Table]:
-    """Put each table together from its pieces, in the order of the trials' names."""
+    """Concatenate the slices of each table, in the order of the trials' names."""
     import pyarrow as pa
 
     tables = {name: [arrow_schema(name).empty_table()] for name in TRIAL_TABLES}
@@ -179,10 +175,7 @@ def write_tables(
     files: AddedFiles,
     changed: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Apply the gates on the whole run, write all five tables, and return their summary.
-
-    (see `ingest.IngestSummary`).
-    """
+    """Apply the rules on the whole run, write all five tables, and return their summary (see `IngestSummary`)."""
     records = _usable_records(plan, ingested)
     hits = _validity_hits(plan, records, ingested, tables, facts, paths)
     by_trial: dict[str | None, list[RuleHit]] = {}
@@ -216,7 +209,7 @@ def _problem_trials(problems: Iterable[Row]) -> dict[str, list[tuple[str, int]]]
 
 
 def _changed_file_row(name: str) -> dict[str, Any]:
-    """Return the row of a file of the run as a whole that is not as it was kept."""
+    """Return the problem of a file of the run that changed since the run's end."""
     message = (
         f"{name} is missing or no longer as it was kept when the run ended; loadbook verify names all that changed"
     )
@@ -231,7 +224,7 @@ def _ledger_rows(paths: RunPaths) -> Iterator[dict[str, Any]]:
 
 
 def _usable_records(plan: Plan, ingested: Mapping[str, IngestedTrial]) -> list[TrialRecord]:
-    """Return the records that can be used, in the order of the plan."""
+    """Return the usable records, in the order of the plan."""
     texts = [ingested[planned.trial].record for planned in plan.trials if planned.trial in ingested]
     return [TrialRecord.model_validate_json(text) for text in texts if text is not None]
 
@@ -244,7 +237,7 @@ def _validity_hits(
     facts: Mapping[str, Any],
     paths: RunPaths,
 ) -> list[RuleHit]:
-    """Return the hits of every gate, on single trials (they are known) and on the run."""
+    """Return the hits of every rule, on single trials (already known) and on the run."""
     hits = [RuleHit(**hit) for record in records for hit in ingested[record.trial].hits]
     excluded = {hit.trial for hit in hits if hit.trial and hit.level == "invalid"}
     measurements, rates = (
@@ -262,14 +255,14 @@ def _declared_changes(plan: Plan, processed: Path) -> dict[tuple[str, str], tupl
     services = {plan.study.setting(name, role).service for name in plan.treatments for role in roles}
     changes: dict[tuple[str, str], tuple[str, ...]] = {}
     for service in sorted(filter(None, services)):
-        with suppress(LoadbookError):  # a service that is not there any more declares nothing
+        with suppress(LoadbookError):  # a service that no longer exists declares nothing
             variables = load_service(service, own).vars
             changes |= {(service, name): variable.changes for name, variable in variables.items() if variable.changes}
     return changes
 
 
 def _rate_samples(samples: pa.Table) -> pd.DataFrame:
-    """Return the rates per second; the histograms beside them may hold a thousand times as many rows."""
+    """Return the rates per second; histograms may have a thousand times as many rows."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -280,18 +273,17 @@ def _rate_samples(samples: pa.Table) -> pd.DataFrame:
     )
 
 
-# Raw bytes that a worker is given at a time, and below which no processes are started: starting takes longer then.
+# raw bytes of one part; below the second number reading takes less time than the start of worker processes
 PART_BYTES, MIN_PARALLEL_BYTES = 4_000_000, 12_000_000
 MAX_NAMED_CHECKS = 4
 
 
 @dataclass(frozen=True)
 class IngestSummary:
-    """What an ingest found: numbers of planned, recorded and valid trials, of problems by level, and causes.
+    """Result of an ingest: numbers of planned, recorded and valid trials, problems by level, and causes.
 
-    `causes` says why recorded trials are not valid (how they ended, else their rules), with how many, most frequent
-    first; `problem_trials` holds name and number of trials of each problem, by level. `read` is the number of trials
-    whose folders were read this time.
+    `causes` counts the reasons of invalid trials (status, else rules), most frequent first; `problem_trials` holds name
+    and number of trials of each problem, by level. `read` is the number of trials whose folders were read this time.
     """
 
     planned: int
@@ -323,13 +315,13 @@ def ingest(
     on_trial: Callable[[int, int], None] = lambda done, total: None,
     on_note: Callable[[str], None] = lambda text: None,
 ) -> IngestSummary:
-    """Make the five tables of one run; trials that are unchanged since the last time are not read again.
+    """Make the five tables of one run; unchanged trials are not read again.
 
     Parameters
     ----------
-    executor : reads the trials; None: processes of our own where there is enough to read, else this process.
-    on_trial : is told how many trials are in, and of how many.
-    say : is told what else somebody who waits should know.
+    executor : reads the trials; None: processes of our own for large runs, else this process.
+    on_trial : receives the number of trials read, and of all.
+    on_note : receives other messages for the user.
 
     Raises
     ------
@@ -367,7 +359,7 @@ def ingest(
 
 
 def _remove_stale_requests(paths: RunPaths, ingested: Mapping[str, IngestedTrial]) -> None:
-    """Remove the requests kept of trials that are read now, or are not there any more."""
+    """Remove the request tables of trials that are read now or no longer exist."""
     for file in paths.request_logs.iterdir() if paths.request_logs.is_dir() else ():
         if file.stem not in ingested:
             file.unlink()
@@ -380,7 +372,7 @@ def _to_summary(summary: Mapping[str, Any], read: int) -> IngestSummary:
 
 
 def _read_host_facts(paths: RunPaths, changed: Sequence[str]) -> dict[str, Any]:
-    """Return what the hosts told before and after the run; a file that changed or cannot be read is as if not there."""
+    """Return the hosts' facts before and after the run; changed or unreadable files are left out."""
     facts: dict[str, Any] = {}
     for path in sorted(paths.facts.glob("*.json")):
         if path.relative_to(paths.raw).as_posix() in changed:

@@ -1,15 +1,8 @@
-"""What one execution of a tool left behind, in a file or in a folder, as parsers get it.
+"""Rows of one recorded trial: measurements, samples, traces, counters and request logs; and the problems found.
 
-A trial's totals over its drivers: what can be added up is, and what cannot is left out, never averaged.
-
-What services counted -> rows of `traces`: each counter as it stood before the load and after it.
-
-The requests of a trial one by one: its drivers' logs (JTL, h2load's log, ab's -g) -> one parquet file.
-
-One recorded trial -> rows of measurements, samples and traces, and what was wrong. Pure but for reading its files.
-
-A file that no longer matches its sha256 is not read; an output that cannot be parsed gives a problem and no number.
-`read_load_rows` reads what the load generator left, `read_trial_rows` also what was seen of the hosts.
+`read_load_rows` reads the outputs of the load generators, `read_trial_rows` also those of the hosts. A file that no
+longer matches its sha256 is not read; an output that cannot be parsed gives a problem and no number. Totals over
+several drivers are sums where sums are meaningful, and are left out otherwise; they are never averages.
 """
 
 from __future__ import annotations
@@ -42,18 +35,18 @@ from loadbook.tools import base, h2load, jmeter
 from loadbook.tools.base import MAX_REPORT_BYTES, Measurement, ParsedReport, Tool, ToolOutput
 from loadbook.tools.line_patterns import clean_lines, find_port_exhaustion
 
-# a file alone of this ending is not what the tool printed; and what is bigger than this is read as a stream
+# ending of single files that are no standard output; size in bytes above which files are read as streams
 STREAMED_SUFFIX, MAX_READ_BYTES = ".jtl", 64 << 20
 STDOUT = "stdout"
-# files of a folder that are not the tool's own
+# files of a folder that the tool did not write
 RESERVED_NAMES = frozenset({"stdout", "stderr", "cmd", "rc", "note", "wall"})
 
 
 def read_captured(path: Path, binary: str) -> ToolOutput:
-    """Return what a file or folder holds of one execution of `binary`; DataError if there is no output to read.
+    """Return the output of one execution of `binary` from a file or folder; DataError if there is none.
 
-    A folder holds `stdout`, and where they are known `stderr`, `cmd` (the command line), `rc` (the exit code) and the
-    tool's own files under their own names; a file alone is what the tool printed.
+    A folder holds `stdout`, and where known `stderr`, `cmd` (the command line), `rc` (the exit code) and the tool's own
+    files; a single file is the tool's standard output.
     """
     if not path.is_dir():
         contents, big = read_small_files({path.name if path.name.endswith(STREAMED_SUFFIX) else STDOUT: path})
@@ -77,7 +70,7 @@ def read_captured(path: Path, binary: str) -> ToolOutput:
 
 
 def read_small_files(files: Mapping[str, Path]) -> tuple[dict[str, bytes], dict[str, Path]]:
-    """Return the content of files, and where those lie that are too big to be held; STDOUT is what the tool printed."""
+    """Return the content of small files, and the paths of large ones; STDOUT is the tool's standard output."""
     limits = {name: MAX_REPORT_BYTES if name == STDOUT else MAX_READ_BYTES for name in files}
     big = {name: path for name, path in files.items() if _file_size(path) > limits[name]}
     return {name: read_bytes(path) for name, path in files.items() if name not in big}, big
@@ -104,7 +97,7 @@ def find_argv(command: str, binary: str) -> tuple[str, ...]:
 
 
 def parse_output(tool: Tool, path: Path, captured: ToolOutput) -> ParsedReport:
-    """Parse what was read from `path`, naming the real file in errors."""
+    """Parse the output read from `path`, naming that file in errors."""
     try:
         return base.parse_output(tool, captured)
     except ParseError as error:
@@ -122,16 +115,15 @@ def read_bytes(path: Path) -> bytes:
 
 
 SUMMED_UNITS = ("1", "B", "1/s", "B/s")
-# a share of one CPU: its sum over drivers means nothing
+# shares of one CPU, whose sum over drivers has no meaning
 NEVER_SUMMED = ("driver_cpu",)
 
 
 def driver_totals(reports: Sequence[ParsedReport]) -> list[Measurement]:
-    """Return the rows of driver ``*``; those of a single driver are the totals.
+    """Return the rows of driver ``*``, the totals; those of a single driver are the totals.
 
-    Of several, what every driver reports counts: counts and rates are summed, each rate over its driver's own
-    duration, and the duration is the longest of theirs, by the tools' own accounts. The statistics of a time are those
-    of all drivers' single times together where these are known (`Parsed.times_us`), and else there are none.
+    Counts and rates are summed, each rate over its driver's own duration, and the duration is the longest of all.
+    Statistics of times are those of all drivers' single times (`ParsedReport.times_us`), and are left out without them.
     """
     if len(reports) == 1:
         return list(reports[0].measurements)
@@ -152,13 +144,13 @@ def driver_totals(reports: Sequence[ParsedReport]) -> list[Measurement]:
 
 
 def unmerged_times(reports: Sequence[ParsedReport]) -> list[str]:
-    """Return the metrics of times that several drivers report, but not every single time: each driver has its own."""
+    """Return the time metrics that have no total, since a driver lacks the single times."""
     timed = {m.metric for report in reports for m in report.measurements if m.unit == "s" and m.metric != "duration"}
     return sorted(timed - set(_merged_times(reports))) if len(reports) > 1 else []
 
 
 def _merged_times(reports: Sequence[ParsedReport]) -> dict[str, Counter[int]]:
-    """Return the single times of all drivers by metric, for metrics of which each driver has them."""
+    """Return the single times of all drivers by metric, where every driver has them."""
     if not reports:
         return {}
     metrics = set.intersection(*(set(report.times_us) for report in reports))
@@ -166,7 +158,7 @@ def _merged_times(reports: Sequence[ParsedReport]) -> dict[str, Counter[int]]:
 
 
 def statistic_s(times_us: Mapping[int, int], statistic: str) -> float | None:
-    """Return a statistic of single times in s (percentiles: nearest rank); None for one that is not known."""
+    """Return a statistic of single times in s (percentiles: nearest rank); None for an unknown one."""
     count, ordered = sum(times_us.values()), sorted(times_us)
     mean = sum(us * n for us, n in times_us.items()) / count
     if statistic in ("min", "max", "mean"):
@@ -189,16 +181,16 @@ Row = dict[str, Any]
 
 
 class CounterReset(NamedTuple):
-    """A counter that was lower after the load than before it: its service was started again, or another answered."""
+    """A counter that decreased during the load: its service was restarted, or another one answered."""
 
     host: str
     message: str
 
 
 def counter_rows(record: TrialRecord) -> tuple[list[Row], list[CounterReset]]:
-    """Return rows of a trial's counters, two for each that was read twice, and those that went back.
+    """Return two rows for each counter that was read twice, and the counters that decreased.
 
-    Their times are those of the load's start and end, warm-up included; 0 is the start of the window.
+    Times are those of the load's start and end, warm-up included; 0 is the start of the window.
     """
     times = _load_times(record)
     rows: list[Row] = []
@@ -216,7 +208,7 @@ def counter_rows(record: TrialRecord) -> tuple[list[Row], list[CounterReset]]:
 
 
 def _load_times(record: TrialRecord) -> tuple[float, ...]:
-    """Return when the load began and ended, seconds from the window's start; nothing where that is not known."""
+    """Return start and end of the load, seconds from the window's start; empty where not known."""
     began = [d.started_ours for d in record.drivers if d.started_ours is not None]
     ended = [d.ended_ours for d in record.drivers if d.ended_ours is not None]
     if record.window is None or not began or not ended:
@@ -244,9 +236,9 @@ def _counter_row(service: ServiceRecord, name: str, t_s: float, value: float) ->
 
 
 def write_requests(folder: Path, record: TrialRecord, target: Path) -> ParseError | None:
-    """Write `target` from the logs in a trial's folder: no file where there are none, or one that cannot be read.
+    """Write `target` from the request logs in a trial's folder; without readable logs no file is written.
 
-    h2load appends its log to that of the warm-up: rows that began before its process did are left out.
+    h2load appends to the log of the warm-up: rows from before its process are left out.
     """
     logs = [(driver, folder / name) for driver in record.drivers for name in _request_logs(record.tool, driver)]
     if not logs:
@@ -266,7 +258,7 @@ def write_requests(folder: Path, record: TrialRecord, target: Path) -> ParseErro
 
 
 def _request_logs(tool: str, driver: DriverRecord) -> Iterator[str]:
-    """Yield the name under which a driver's log of requests was kept, if it wrote one."""
+    """Yield the names of a driver's request logs."""
     if tool == "jmeter":
         named = [name for name in driver.files if name.endswith(".jtl")]
         yield driver.files[jmeter.RESULTS_FILE if len(named) > 1 else named[0]] if named else driver.stdout
@@ -283,14 +275,14 @@ ALL_DRIVERS = "*"
 READABLE = ("ok", "partial", "invalid")
 POINT = ("metric", "item", "value", "unit")
 
-# hosts without fractions in date tell a process's times to the second
+# hosts whose date has no fractions give process times in whole seconds
 SPAN_SLACK_S = 1.0
 STDERR_TAIL_BYTES = 10_000
 
 
 @dataclass
 class TrialRows:
-    """What one trial contributes to the tables, without the columns study, run and trial."""
+    """Rows of one trial for the tables, without the columns study, run and trial."""
 
     record: TrialRecord
     measurements: list[Row] = field(default_factory=list)
@@ -310,13 +302,13 @@ class TrialRows:
         file: str | None = None,
         line: int | None = None,
     ) -> None:
-        """Note one problem of this trial."""
+        """Add one problem of this trial."""
         row = {"host": host, "file": file, "line": line, "name": name, "level": level, "message": message}
         self.problems.append(row)
 
 
 def read_trial_rows(folder: Path, record: TrialRecord) -> TrialRows:
-    """Read one trial's folder; see TrialRows."""
+    """Read one trial's folder."""
     changed = changed_files(folder, record)
     if record.status in READABLE:
         rows = read_load_rows(folder, record, changed)
@@ -332,7 +324,7 @@ def read_trial_rows(folder: Path, record: TrialRecord) -> TrialRows:
 
 
 def read_load_rows(folder: Path, record: TrialRecord, changed: Sequence[str] = ()) -> TrialRows:
-    """Read what the load generators of a trial left in its folder, but for `changed` files."""
+    """Read the outputs of a trial's load generators, except `changed` files."""
     rows = TrialRows(record)
     parsed = {d.host: p for d in record.drivers if (p := _parse_driver_output(folder, d, changed, rows)) is not None}
     if len(parsed) == len(record.drivers):
@@ -375,14 +367,14 @@ def _parse_driver_output(
 
 
 def _with_request_times(record: TrialRecord, parsed: dict[str, ParsedReport]) -> TrialRecord:
-    """Return the record with the times of the requests where a tool tells them, for those of its process."""
+    """Return the record with start and end by the request log, where the tool writes one."""
     drivers = [_with_request_span(driver, parsed[driver.host].span) for driver in record.drivers]
     changed = {"drivers": drivers, **window_fields(drivers, record.clocks)}
     return record if drivers == record.drivers else record.model_copy(update=changed)
 
 
 def _with_request_span(driver: DriverRecord, span: tuple[float, float] | None) -> DriverRecord:
-    """Return the driver's record with a span that lies within its process's life; others are of another clock."""
+    """Return a driver's record with a span inside its process's life; other spans use another clock."""
     if span is None or driver.started_host is None or driver.ended_host is None:
         return driver
     if not driver.started_host - SPAN_SLACK_S <= span[0] < span[1] <= driver.ended_host + SPAN_SLACK_S:
@@ -405,7 +397,7 @@ def _add_measurements(rows: TrialRows, parsed: dict[str, ParsedReport]) -> None:
 
 
 def _add_host_metrics(rows: TrialRows, folder: Path, changed: Iterable[str]) -> None:
-    """Place every host's samples by our clock, 0 being the start of the measurement."""
+    """Add every host's samples with times by our clock, 0 being the start of the measurement."""
     record = rows.record
     if record.window is None:
         return
@@ -430,7 +422,7 @@ def _add_host_metric_source(
     rows: TrialRows, parsed: Traces, opened: float, monitor: MonitorRecord | PolledRecord, source: str,
     problems: Iterable[Problem],
 ) -> None:  # fmt: skip
-    """Add a source's samples and what was wrong; `opened` is the window's start by the clock of its times."""
+    """Add a source's samples and problems; `opened` is the window's start by the source's clock."""
     keys = {"host": monitor.host, "role": monitor.role, "source": source}
     for point in parsed.rows:
         t_s = round(float(point["t"]) - opened, TIME_DIGITS)
@@ -440,7 +432,7 @@ def _add_host_metric_source(
 
 
 def _add_service_counters(rows: TrialRows) -> None:
-    """Put what services counted beside the samples."""
+    """Add the counters of services to the traces."""
     counters, resets = counter_rows(rows.record)
     rows.traces += counters
     for counter_reset in resets:

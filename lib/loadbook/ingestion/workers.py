@@ -1,12 +1,7 @@
-"""Which code makes the tables: what one version has read, another one reads again.
+"""Parts of a run read by worker processes, or by a Dask cluster of the user (the optional extra `dask`).
 
-What a worker does for `ingest`: some trials' folders -> rows as arrow tables, and what is known of each trial.
-
-Nothing here looks beyond one trial, so that parts may be read in any order, on any process or machine that sees data/.
-
-Workers on a Dask cluster that the user runs: the one door to `distributed`, which is the optional extra `dask`.
-
-Work spread over an executor, so that nothing is lost: what a worker could not do is done in this process.
+A part holds whole trials, so that parts may be read in any order on any machine that sees data/. Jobs that a worker
+cannot do are done in this process. `code_version` identifies the code and libraries that made the tables.
 """
 
 from __future__ import annotations
@@ -46,14 +41,14 @@ from loadbook.validity.rules import check_trial
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# the libraries that read, decide or write
+# libraries whose versions may change the tables
 LIBRARIES = ("numpy", "pandas", "pyarrow", "pydantic", "scipy")
 SOURCE_SUFFIXES = (".py", ".toml")
 
 
 @cache
 def code_version() -> str:
-    """Return a digest of every file of loadbook, of tools added to it, and of the versions beneath."""
+    """Return a digest of loadbook's files, of registered tools, and of the versions of libraries."""
     digest = sha256(repr([platform.python_version(), *((name, version(name)) for name in LIBRARIES)]).encode())
     for folder in map(Path, dict.fromkeys((*loadbook.__path__, *loadbook.tools.__path__))):
         for file in sorted(p for p in folder.rglob("*") if p.suffix in SOURCE_SUFFIXES):
@@ -63,16 +58,15 @@ def code_version() -> str:
 
 # the tables of which every row belongs to one trial and needs no other
 TRIAL_TABLES = ("measurements", "samples", "traces")
-# the sources of traces that gates judge by
+# the sources of traces that the rules read
 VALIDITY_SOURCES = ("sampler", "service")
 
 
 @dataclass(frozen=True)
 class IngestPart:
-    """What one worker is asked to read: trials of one run with their folders, in the order of their names.
+    """Trials of one run with their folders, in the order of their names: the work of one job.
 
-    `requests` is the folder for the requests of each trial one by one, of tools that tell them; `added` the files of
-    traces that were added to the run.
+    `requests` is the folder for request tables; `added` holds the metric files added to the run.
     """
 
     study: str
@@ -87,9 +81,9 @@ class IngestPart:
 
 @dataclass(frozen=True)
 class IngestedTrial:
-    """What is known of one trial beside its rows: its record's text (None: there is none that can be used).
+    """Results of one trial beside its rows: its record as text (None: no usable one).
 
-    `problems` and `hits` are rows with the columns that they have, values of JSON only.
+    `problems` and `hits` are rows of JSON values.
     """
 
     record: str | None
@@ -99,7 +93,7 @@ class IngestedTrial:
 
 @dataclass(frozen=True)
 class IngestedPart:
-    """What a part gave: what is known by trial, and tables (see OWN_TABLES) sorted by all their columns."""
+    """Result of a part: trials, and tables (see TRIAL_TABLES) sorted by all their columns."""
 
     trials: dict[str, IngestedTrial]
     tables: dict[str, pa.Table]
@@ -128,7 +122,7 @@ def read_part(part: IngestPart) -> IngestedPart:
 
 
 def _read_trial(part: IngestPart, planned: PlannedTrial, folder: Path) -> tuple[IngestedTrial, TrialRows | None]:
-    """Return what is known of a trial, and its rows unless its record cannot be used."""
+    """Return the results of a trial, and its rows unless its record is unusable."""
     requests = part.requests / f"{planned.trial}.parquet"
     requests.unlink(missing_ok=True)
     try:
@@ -148,7 +142,7 @@ def _read_trial(part: IngestPart, planned: PlannedTrial, folder: Path) -> tuple[
 
 
 def _validity_rows(traces: Sequence[Row]) -> list[Row]:
-    """Return what our own sampler and the services counted: other sources tell the same once more, in other steps."""
+    """Return the traces of our sampler and of the services, which the rules read."""
     return [row for row in traces if row["source"] in VALIDITY_SOURCES]
 
 
@@ -159,7 +153,7 @@ def _write_requests(folder: Path, record: TrialRecord, target: Path, rows: Trial
 
 
 def _check_planned_as(planned: PlannedTrial, record: TrialRecord, part: IngestPart) -> None:
-    """Refuse a record that is not of this run's planned trial (a folder copied from elsewhere)."""
+    """Refuse a record that is not of this run's planned trial, such as a copied folder."""
     expected = (part.study, part.run, planned.trial, planned.treatment, planned.block, planned.slot)
     recorded = (record.study, record.run, record.trial, record.treatment, record.block, record.slot)
     if recorded != expected:
@@ -167,7 +161,7 @@ def _check_planned_as(planned: PlannedTrial, record: TrialRecord, part: IngestPa
 
 
 def _check_ledger_sum(folder: Path, record: TrialRecord, record_sums: Mapping[int, str] | None) -> None:
-    """Refuse a record that is not the one that the ledger accounts for; an older ledger, or one to come, has no sum."""
+    """Refuse a record with another sha256 than in the ledger; older ledgers have none."""
     note = folder / trial_record.RECORD_NAME
     if record_sums and record_sums.get(record.attempt) != trial_record.sha256_file(note):
         raise DataError(f"{note} is not as the ledger says it was kept; the trial was not used", "loadbook verify")
@@ -198,13 +192,13 @@ CONNECT_S = 10
 
 @contextmanager
 def dask_workers(address: str) -> Iterator[Executor]:
-    """Yield the executor of the cluster whose scheduler listens at `address` (``tcp://host:8786``).
+    """Yield the executor of the Dask cluster whose scheduler listens at `address` (``tcp://host:8786``).
 
     Its workers need the same loadbook installed and must see data/ under the same path. The cluster goes on afterwards.
 
     Raises
     ------
-    UsageError : Dask is not installed, or `address` is none.
+    UsageError : Dask is not installed, or `address` is invalid.
     HostError : no scheduler answers there, or it has no workers.
     """
     try:
@@ -220,7 +214,7 @@ def dask_workers(address: str) -> Iterator[Executor]:
     with client:
         if not client.scheduler_info()["workers"]:
             raise HostError(address, "the Dask scheduler has no workers", f"start some: dask worker {address}")
-        # pure: Dask would hand out the result of an earlier call with the same arguments, whatever the files hold now
+        # not pure: Dask would return the result of an earlier call with the same arguments, although files changed
         executor: Executor = client.get_executor(pure=False)
         try:
             yield executor
@@ -232,7 +226,7 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 OnNote = Callable[[str], None]
 
-# a cluster that has lost all of its workers does nothing but wait; no job takes so long
+# seconds; a cluster without workers waits for ever, and no job takes so long
 WORKER_TIMEOUT_S = 600.0
 
 
@@ -241,14 +235,14 @@ def map_unordered(
 ) -> Iterator[Result]:
     """Yield the results of all jobs, in any order.
 
-    A job that fails on a worker (it died, it runs other code, it does not see the files) is done again in this process:
-    nothing is lost, and an error of the job itself comes up here.
+    A job that fails on a worker (which died, runs other code or does not see the files) is repeated in this process,
+    where errors of the job itself are raised.
 
     Parameters
     ----------
     work : a function of a module; jobs and results are pickled.
     executor : None does everything in this process.
-    say : is told when and why jobs are done again.
+    on_note : receives a message when jobs are repeated.
     """
     left = list(jobs) if executor is None else (yield from _run_on_workers(work, jobs, executor, say))
     yield from map(work, left)
@@ -257,7 +251,7 @@ def map_unordered(
 def _run_on_workers(
     work: Callable[[Job], Result], jobs: Sequence[Job], executor: Executor, say: OnNote
 ) -> Generator[Result, None, list[Job]]:
-    """Yield what workers made; return the jobs that they did not do."""
+    """Yield the workers' results; return the jobs that they did not do."""
     waiting: dict[Future[Result], Job] = {}
     undone: list[Job] = []
     reasons: set[str] = set()
@@ -281,7 +275,7 @@ def _run_on_workers(
 
 
 def _submit(executor: Executor, work: Callable[[Job], Result], job: Job) -> Future[Result]:
-    """Return the job's future; one that has failed already if the executor takes nothing any more."""
+    """Return the job's future; a failed one if the executor no longer accepts jobs."""
     try:
         return executor.submit(work, job)
     except RuntimeError as error:  # BrokenExecutor is one
@@ -301,7 +295,7 @@ def _failure(future: Future[Result]) -> str | None:
 
 @contextmanager
 def worker_processes(count: int | None = None) -> Iterator[Executor]:
-    """Yield an executor of processes, by default one per CPU that we may use; they end with the block, or with us."""
+    """Yield an executor of processes, by default one per usable CPU; they end with the block or with us."""
     pool = ProcessPoolExecutor(count or usable_cpus(), _Context(), initializer=_follow_parent)
     try:
         yield pool
@@ -310,10 +304,10 @@ def worker_processes(count: int | None = None) -> Iterator[Executor]:
 
 
 class _Process(SpawnProcess):
-    """A fresh interpreter that does not import the program which runs here.
+    """A fresh interpreter that does not import the running program.
 
-    A script without the usual guard would run its studies again in every worker. (A fork instead would copy locks that
-    threads of Jupyter or arrow hold.)
+    Otherwise a script without the usual guard would run its studies again in every worker. (A fork would copy locks
+    that threads of Jupyter or arrow hold.)
     """
 
     def start(self) -> None:
@@ -335,8 +329,8 @@ def usable_cpus() -> int:
 
 
 def _follow_parent() -> None:
-    """In a worker: leave Ctrl-C to the parent, and end when it ends in whatever way."""
-    gc.set_threshold(100_000, 20, 20)  # rows are many and have no cycles: looking for some takes a tenth of the time
+    """In a worker: ignore Ctrl-C, and end when the parent ends."""
+    gc.set_threshold(100_000, 20, 20)  # rows have no reference cycles; collections would take a tenth of the time
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
     assert parent is not None
