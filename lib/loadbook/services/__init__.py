@@ -1,11 +1,11 @@
 """Services: server software as data (one folder each), and one implementation that runs any of them.
 
 - `spec`: service.toml: variables and their accepted values, commands, probes, counters
-- `build`: programs that come as sources: built on the host or on this machine
-- `render`: configuration files and argument lists, made of templates and values
+- `build`: programs distributed as sources, built on the host or on this machine
+- `render`: configuration files and argument lists from templates and values
 - `instance`: one service on a host for one trial: check, start, ready, prove, stop
 - `system`: the host's own server, its files replaced for one trial
-- `check`: a study against its services; a commented study to begin with
+- `check`: problems of a study with its services; a commented starter study
 
 How a trial uses this package (every call is bounded in time; errors are HostError, bad values are StudyError)::
 
@@ -13,7 +13,7 @@ How a trial uses this package (every call is bounded in time; errors are HostErr
     problems = check_study(study, folders)      # plan: every problem at once, with key paths
     spec = load_service("nginx", folders)       # ServiceSpec
     version(host, spec)                         # "1.22.1", or ServiceError with the package to install;
-                                                # builds a program that comes as sources, as check() does
+                                                # builds a program distributed as sources, as check() does
 
     # folder, address and port on that host
     context = InstanceContext.for_instance(host, name="t0001-a1-web", port=18080)
@@ -25,10 +25,10 @@ How a trial uses this package (every call is bounded in time; errors are HostErr
     web = Instance(host, spec, rendered, name="t0001-a1-web", lease_s=60.0, launch=launch)
     web.check()                # put files, prepare, syntax check, effective dump; ServiceError with the tool's output
     pid = web.start()          # a fresh process as a Job of that name under a lease
-    web.ready(driver)          # the driver's http_get answers 200; the error of a process that died has its log's end
+    web.ready(driver)          # waits for status 200 on the driver; the error of a dead process has the end of its log
     proof = web.prove(driver)  # Proof(live: bool | None, evidence: str, pids: list[int]); trial is void when not live
-    web.counters(driver)       # {"requests": 12.0, "connections": 3.0}: since its start; {} when it does not count
-    web.pids()                 # the service's own processes, for the monitors: after the warm-up, since a server
+    web.counters(driver)       # {"requests": 12.0, "connections": 3.0}: since its start; {} without counters
+    web.pids()                 # the service's own processes, for the monitors: call it after the warm-up, as a server
                                # may answer before its last worker is forked
     web.effective_config()     # bytes of the service's own dump (b"" when it has none)
     web.log()                  # last bytes of stderr

@@ -1,8 +1,8 @@
-"""Programs that come as sources: built on the host if it has the compiler, else on this machine and copied there.
+"""Builds programs distributed as sources: on the host if it has the compiler, else on this machine, then copied.
 
-A program stays on the host, in a folder named after the digest of its sources and recipe, so that a run builds it
-once and another program has another name. The folder appears by one rename, with the file `.built` that names the
-compiler and the kind of machine; a half-built program is never used.
+A program stays on the host, in a folder named after the digest of its sources and recipe, so that it is built once. The
+folder appears by one rename, with the file `.built` that names the compiler and the kind of machine; a half-built
+program is never used.
 """
 
 from __future__ import annotations
@@ -80,10 +80,9 @@ def target_machine(recipe: Build, machine: str) -> str:
 BUILD_CONTROL_TIMEOUT_S, KILL_TIMEOUT_S = 60.0, 5.0
 STAMP_FILE = ".built"
 _OUTPUT_CHARS = 800
-# before any clock: tar warns of files from the future
-_EPOCH = 1
+_EPOCH = 1  # older than any clock: tar warns of files from the future
 
-# $1 is an archive, $2 the folder that it is unpacked to
+# $1 is an archive, $2 the folder to unpack to
 _UNPACK_SCRIPT = """: loadbook unpacks what builds or is built
 mkdir -p "$2" && tar -xzf "$1" -C "$2" && rm -f "$1"
 """
@@ -196,7 +195,7 @@ def _upload_archive(host: Host, partial: str, data: bytes) -> None:
     host.script(_UNPACK_SCRIPT, [archive, partial], timeout_s=BUILD_CONTROL_TIMEOUT_S, check=True)
 
 
-# $1 is the folder of what is built, the rest are programs that building needs
+# $1 is the folder of the built program, the rest are programs that building needs
 BUILD_STATE_SCRIPT = """: loadbook looks for what is built
 folder=$1
 echo "machine $(uname -m)"
@@ -204,7 +203,7 @@ echo "machine $(uname -m)"
 shift
 for program; do command -v "$program" >/dev/null || echo "lacks $program"; done
 """
-# $1 is a whole folder, $2 its place; another run of ours may have been quicker, or the machine another one
+# $1 is a complete folder, $2 its final name; another run may have built it meanwhile, or for another machine
 _INSTALL_SCRIPT = """: loadbook places what is built
 tries=50 # one at a time; whoever died at it is not waited for any longer
 until mkdir "$2.placing" 2>/dev/null || [ "$tries" -eq 0 ]; do
@@ -239,7 +238,7 @@ class _BuildState(NamedTuple):
 def build(host: Host, spec: ServiceSpec) -> BuiltProgram:
     """Ensure that a service's program is on a host, building it if necessary; one short script if it is there.
 
-    Raises BuildError when neither the host nor this machine can build it, HostError when the host cannot be used.
+    Raises BuildError if neither the host nor this machine can build it, HostError if the host cannot be used.
     """
     state = _read_build_state(host, spec)
     if not _is_current(state, build_spec(spec)):

@@ -1,7 +1,4 @@
-"""Studies against their services: a commented study to begin with, and the problems of one before it is run.
-
-Problems are variables and levels that a service refuses, and settings that can have no effect.
-"""
+"""Problems of a study with its services, settings without effect, and a commented starter study."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ class VariableSetting(NamedTuple):
 def parse_setting(text: str, services: Mapping[str, ServiceSpec]) -> VariableSetting:
     """Read `[ROLE.]VARIABLE=VALUE`; the role may be left out where only one has the variable.
 
-    UsageError for what is no such text or names what there is not, StudyError for a value that is not allowed.
+    Raises UsageError for other texts and unknown names, StudyError for a value that is not allowed.
     """
     target, separator, value = text.partition("=")
     role, _, var = target.rpartition(".")
@@ -63,15 +60,15 @@ def starter_study(
 
     Parameters
     ----------
-    name : the study's.
+    name : of the study.
     services : role -> its service, in the order in which a request passes them.
-    tried : what is compared with the baseline, a treatment each.
-    fixed : what every treatment has.
-    control : what makes up the treatment whose cost is known.
+    tried : settings compared with the baseline, one treatment each.
+    fixed : settings of every treatment.
+    control : settings of the positive control, whose cost is known.
 
     Raises
     ------
-    UsageError : nothing is tried, or something that the baseline has already.
+    UsageError : nothing is tried, or a setting that the baseline has already.
     """
     usual = {(role, var): services[role].vars[var].default for role in services for var in services[role].vars}
     usual |= {(role, var): value for role, var, value in fixed}
@@ -241,7 +238,7 @@ def ineffective_settings(study: Study, folders: Sequence[Path] = ()) -> list[str
     """Return the settings of treatments that can have no effect, one sentence each with the missing precondition.
 
     A setting counts where it differs from the baseline's and is neither "off" nor "unset". Roles with a configuration
-    file of their own are left out: what that file says is not known.
+    file of their own are left out: the content of that file is not known.
     """
     treatments: dict[str, list[str]] = {}
     for treatment in study.treatments:
@@ -268,7 +265,7 @@ def ineffective_settings(study: Study, folders: Sequence[Path] = ()) -> list[str
 def check_study(study: Study, folders: Sequence[Path] = ()) -> list[SpecProblem]:
     """Return every problem between a study and the services of its roles, with key paths such as `roles.web.vars.x`.
 
-    Raises StudyError only for a service.toml that is itself wrong.
+    Raises StudyError only for a bad service.toml.
     """
     specs: Specs = {}
     return [*_role_problems(study, folders, specs), *_factor_problems(study, specs)]

@@ -23,7 +23,7 @@ from loadbook.services.spec import Probe, ServiceSpec
 PROBE_TIMEOUT_S = 2.0
 MAX_COMMAND_CHARS = 80
 POLL_PAUSES_S = (0.005, 0.1)
-# prints the local address of every TCP socket that listens on port $1 (hex)
+# prints the local address of every listening TCP socket with port $1 (hex)
 LISTENING_SCRIPT = """: loadbook asks which addresses listen on a port
 port=$1
 cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | while read -r number local remote state rest; do
@@ -40,7 +40,7 @@ class ServiceError(HostError):
 class ProbeResult(NamedTuple):
     """Result of a probe: `response` is None without an answer, its status 0 if not HTTP; `succeeded`: exit code 0.
 
-    `target` names what was asked and `outcome` what happened, for sentences.
+    `target` (URL or command) and `outcome` are for messages.
     """
 
     response: HttpResponse | None
@@ -50,14 +50,14 @@ class ProbeResult(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The body or what was printed, as text."""
+        """The body, or the output of the command, as text."""
         return self.response.body.decode(errors="replace") if self.response else ""
 
 
 def run_probe(probe: Probe, name: str, rendered: RenderedService, host: Host, client_host: Host) -> ProbeResult:
     """Send one probe: the path from `client_host` (or the side port from the service's `host`), the command on `host`.
 
-    `name` is the command's in `rendered.commands`. Raises only LostError: the host itself is gone.
+    `name` is that of the command in `rendered.commands`. Raises only LostError: the connection to the host is lost.
     """
     if name in rendered.commands:
         return _run_command(host, rendered.commands[name])
@@ -97,7 +97,7 @@ def _run_command(host: Host, argv: tuple[str, ...]) -> ProbeResult:
 def wait_for_http(
     client_host: Host, address: str, port: int, path: str = "/", *, status: int = 200, timeout_s: float = 10.0
 ) -> HttpResponse:
-    """Wait until a web server answers `path` with `status` to `client_host`; ServiceError when the time is up."""
+    """Wait until a web server answers `path` with `status` to `client_host`; ServiceError after `timeout_s`."""
     deadline, pause = time.monotonic() + timeout_s, POLL_PAUSES_S[0]
     while True:
         result = probe_http(client_host, address, port, path)
@@ -138,7 +138,7 @@ def _proc_net_address(address: str) -> str:
 LIMITS_TIMEOUT_S = 20.0
 _JOIN_CGROUP = 'read -r door <"$1" && echo $$ >"$door" && shift && exec "$@"'
 _SET_NOFILE = 'ulimit -n "$1" && shift && exec "$@"'
-# prints the hard limit of open files, then the CPUs that a process may use which asks for the CPUs $1
+# prints the hard limit of open files, then the CPUs that a process gets if it requests the CPUs $1
 LIMITS_SCRIPT = """: loadbook asks what processes may have
 ulimit -H -n
 [ -z "$1" ] || exec taskset -c "$1" grep Cpus_allowed_list /proc/self/status
@@ -219,7 +219,7 @@ class Proof(NamedTuple):
 def version(host: Host, spec: ServiceSpec) -> str:
     """Return the version of the service's binary on a host, and the digest of a built program.
 
-    It is built if need be. ServiceError names the package of a missing binary, BuildError what building needs.
+    Builds the program if needed. ServiceError names the package of a missing binary, BuildError what building needs.
     """
     program = build(host, spec).version if spec.build else ""
     if spec.version is None:
@@ -242,9 +242,9 @@ class Instance:
 
     Parameters
     ----------
-    name : of the Job and of the folder; unique on the host within the run.
-    lease_s : seconds after which the host ends the processes by itself.
-    launch : CPUs and open files that its processes get.
+    name : of the job and of the folder; unique on the host within the run.
+    lease_s : seconds after which the host ends the processes.
+    launch : CPUs and limit of open files of its processes.
     """
 
     def __init__(
@@ -275,14 +275,14 @@ class Instance:
 
     @property
     def scheme(self) -> str:
-        """What its port speaks: http or https."""
+        """Protocol of its port: http or https."""
         return self.rendered.scheme
 
     def check(self) -> None:
         """Put the files on the host, run the service's own check, and keep its dump of the configuration.
 
-        What is built is built first if need be. Raises ServiceError with the service's own words, or BuildError;
-        nothing has been started then.
+        Builds the program first if needed. Raises ServiceError with the service's own output, or BuildError, before
+        anything is started.
         """
         self._files_written = True
         if self.spec.build:
@@ -315,14 +315,14 @@ class Instance:
 
     @property
     def job(self) -> Job:
-        """The job that its processes run in."""
+        """The job of its processes."""
         argv = self.launch.wrap(self.rendered.commands["start"])
         return Job(self.name, (argv,), self.lease_s, ends_with_session=True)
 
     def ready(self, client_host: Host) -> HttpResponse:
         """Wait until the service is ready; ServiceError with the end of the log when it exits or takes too long.
 
-        `client_host` asks over HTTP; the status of an answer that is no HTTP is 0.
+        HTTP requests come from `client_host`; the status of other responses is 0.
         """
         deadline, pause = time.monotonic() + self.spec.ready.timeout_s, POLL_PAUSES_S[0]
         while True:
@@ -405,7 +405,7 @@ class Instance:
     def counters(self, client_host: Host) -> dict[str, float]:
         """Return the service's counters since its start, by name; empty if it has none.
 
-        Asking counts, too. A user's own file may leave the counters out; else ServiceError when they are not found.
+        Reading them counts, too. ServiceError if they are missing, except with a user's own file.
         """
         probe = self.spec.counters
         if probe is None or not self.has_counters:
@@ -418,7 +418,7 @@ class Instance:
         return counts
 
     def pids(self) -> list[int]:
-        """Return the ids of the service's own processes, oldest first; empty when it is not running."""
+        """Return the ids of the service's own processes, oldest first; empty if it is not running."""
         if self._leader is None:
             return []
         argv = (str(self._leader), self.spec.process_name)
@@ -430,7 +430,7 @@ class Instance:
         return self._effective_config
 
     def log(self) -> bytes:
-        """Return the last bytes that the service wrote to stderr; empty when there is nothing."""
+        """Return the last bytes that the service wrote to stderr."""
         return self._tail(self.log_file)
 
     @property
@@ -450,7 +450,7 @@ class Instance:
         return output.decode(errors="replace")[-800:] or "it said nothing"
 
     def stop(self) -> None:
-        """End the processes and remove the instance's folder; calling it again, or before `start`, is fine."""
+        """End the processes and remove the instance's folder; may be called again, or before `start`."""
         if not self._files_written:
             return
         try:

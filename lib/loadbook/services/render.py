@@ -21,23 +21,18 @@ from loadbook.services.spec import Commands, ServiceSpec, side_port
 from loadbook.study.treatments import FactorLevel
 
 _DEFAULT_VALUES: Mapping[str, Any] = {
-    "backends": (),
-    "behind": {},
-    "also_at": (),
-    "node": "node",
-    "cpus": (0,),
-    "built": "/built",
-}
+    "backends": (), "behind": {}, "also_at": (), "node": "node", "cpus": (0,), "built": "/built",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class InstanceContext:
     """Place of an instance: folder (absolute, on the host), address and TCP port.
 
-    `extra` is what only the run knows, seen by templates under its own names: `backends` (each with node, address,
-    port, dir and local: is it on this very host), `behind` (the same by role), `also_at` (addresses of a balancer in
-    front at which it must answer, too), `node` (the host's alias), `cpus` (the numbers of those that the service may
-    use), `built` (where built programs are; templates see their own's folder).
+    `extra` holds further values of templates, known to the run only: `backends` (each with node, address, port, dir and
+    local: on this very host), `behind` (the same by role), `also_at` (addresses of a balancer in front on which it must
+    listen, too), `node` (the host's alias), `cpus` (the numbers of those that the service may use), `built` (folder of
+    built programs; templates see that of their own program).
     """
 
     dir: str
@@ -47,7 +42,7 @@ class InstanceContext:
 
     @classmethod
     def for_instance(cls, host: Host, name: str, port: int, extra: Mapping[str, Any] | None = None) -> InstanceContext:
-        """Return the place of the instance `name` on a host: a folder of its own below the host's workdir."""
+        """Return the location of the instance `name` on a host: a folder of its own below the host's workdir."""
         values = {"built": f"{host.workdir}/{BUILT_FOLDER}", **(extra or {})}
         return cls(f"{host.workdir}/services/{name}", host.address, port, values)
 
@@ -82,13 +77,13 @@ def _blank_backends(backends: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
 
 @dataclass(frozen=True)
 class RenderedService:
-    """A configuration ready to be put on a host.
+    """A rendered configuration and its commands.
 
     `config_sha256` tells configurations apart and is the same wherever and whenever one is used: folder, addresses,
     ports, names of hosts and the id are blanked for it. `config_id` is its start and a token of this rendering: a
     process that answers with it has read these very files. `contains_config_id` is False for a user's own file
-    without the id. `commands` has, beside the service's own, what is asked of it by a command (ready, prove, counters);
-    `expected` what the answers must hold, `scheme` what its port speaks.
+    without the id. `commands` has the service's own commands and those of probes (ready, prove, counters); `expected`
+    the texts that their output must contain; `scheme` the protocol of the port.
     """
 
     context: InstanceContext
@@ -113,13 +108,13 @@ def render(
 
     Parameters
     ----------
-    values : variables as the study gives them; what is left out has the service's default.
+    values : variables as the study gives them; others have the service's default.
     token : distinguishes this rendering from every other; random unless given.
-    main : a template of the user's own that takes the place of the service's main one.
+    main : the user's own template in place of the service's main one.
 
     Raises
     ------
-    StudyError : a value that its variable does not allow (``vars.<name>``), or a template that cannot be rendered.
+    StudyError : a value that its variable does not allow (``vars.<name>``), or an error of a template.
     """
     values_seen = {**spec.values(values), "binary": spec.binary, "tree": spec.tree}
     program = program_folder_name(spec) if spec.build else ""
@@ -166,7 +161,7 @@ def _render_all(
 ) -> tuple[dict[str, bytes], dict[str, tuple[str, ...]]]:
     argvs = spec.commands.model_dump(exclude_none=True)
     probes = {"ready": spec.ready, "prove": spec.prove, "counters": spec.counters}
-    argvs |= {name: question.argv for name, question in probes.items() if question is not None and question.argv}
+    argvs |= {name: probe.argv for name, probe in probes.items() if probe is not None and probe.argv}
     files, commands = {}, {}
     key = ""
     try:
@@ -202,8 +197,8 @@ def _template_error(spec: ServiceSpec, key: str, error: Exception) -> StudyError
 
 @cache
 def _environment(folder: Path) -> jinja2.Environment:
-    # Values are typed: escaping for HTML would only corrupt configurations. Templates may be a user's own file or come
-    # with a stranger's study: they get at values, not at Python.
+    # Values are typed, and escaping for HTML would corrupt configurations. Templates may come with other people's
+    # studies: the sandbox gives them values, not Python.
     environment = ImmutableSandboxedEnvironment(
         loader=jinja2.FileSystemLoader(folder),
         undefined=jinja2.StrictUndefined,
@@ -216,7 +211,7 @@ def _environment(folder: Path) -> jinja2.Environment:
     return environment
 
 
-# what templates raise; OverflowError: a range of more than the sandbox's 100,000
+# errors of templates; OverflowError: a range above the sandbox's limit of 100,000
 _TEMPLATE_ERRORS = (jinja2.TemplateError, TypeError, ValueError, ArithmeticError)
 
 

@@ -94,7 +94,7 @@ class _Var(ServiceModel):
 
 
 class SwitchVar(_Var):
-    """`on` or `off`; true and false are taken as such."""
+    """`on` or `off`; true and false are accepted."""
 
     type: Literal["switch"]
 
@@ -208,8 +208,8 @@ def side_port(port: int) -> int:
 class Probe(ServiceModel):
     """A probe of the running service: a `path` over HTTP, or a command (`argv`, templates) on its own host.
 
-    With `side`, the path is asked on the service's `side_port`, over plain HTTP from its own host: for what must not
-    be in the way of the load, or when the port that the load goes to speaks no HTTP.
+    With `side`, the request goes to the service's `side_port`, over plain HTTP from its own host, so that it does not
+    disturb the load, or because the port of the load speaks no HTTP.
     """
 
     path: UrlPath | None = None
@@ -228,8 +228,8 @@ class Probe(ServiceModel):
 class ReadyProbe(Probe):
     """Probe that the service is ready to serve, within `timeout_s` seconds of its start.
 
-    It answers `path` with `status` (default "/"), the command ends with exit code 0 and prints `says` (a template)
-    among other things, or, with `tcp`, its port listens.
+    `path` (default "/") returns `status`, the command ends with exit code 0 and its output contains `says` (a
+    template), or, with `tcp`, its port listens.
     """
 
     tcp: bool = False
@@ -251,8 +251,8 @@ class ConfigProbe(Probe):
 class CounterProbe(Probe):
     """Probe of counters since the service's start: the sum of the matches of each pattern, by name.
 
-    `requests`: requests that it answered; `connections`: connections that it accepted; `upstream_connections`:
-    connections that it opened to what is behind it. Nothing is asked when `when`, a template, is rendered "off".
+    `requests`: answered requests; `connections`: accepted connections; `upstream_connections`: connections opened to
+    backends. No request is made if `when`, a template, is rendered "off".
     """
 
     when: str = "on"
@@ -263,10 +263,10 @@ class CounterProbe(Probe):
         return _require_target(self)
 
 
-def _require_target(question: ProbeT) -> ProbeT:
-    if not (question.path or question.argv):
+def _require_target(probe: ProbeT) -> ProbeT:
+    if not (probe.path or probe.argv):
         raise ValueError("needs path or argv")
-    return question
+    return probe
 
 
 RESERVED_NAMES = frozenset(
@@ -318,12 +318,12 @@ class SystemServer(ServiceModel):
     Attributes
     ----------
     tree : the folder that holds all of its configuration.
-    files : file of the tree -> its template; `main` is the one that a study's own `config` takes the place of.
-    check : checks the whole configuration in `tree`; tried on a copy of it first.
-    start : starts it in the background, where no systemd does; `reload` and `stop` are signals to its main process.
-        reload = "restart": of a server that takes some of its settings at a start only.
-    unit : of systemd, which does all that where it runs.
-    drain_s : seconds after a reload in which the processes of before must have ended; then it is started anew.
+    files : file of the tree -> its template; a study's own `config` replaces `main`.
+    check : command that checks the whole configuration in `tree`; run on a copy of it first.
+    start : command that starts the server in the background where there is no systemd; `reload` and `stop` are signals
+        to its main process. reload = "restart": for a server that reads some settings at a start only.
+    unit : systemd unit, used instead where systemd runs.
+    drain_s : seconds after a reload in which the old processes must have ended; after that it is restarted.
     """
 
     tree: AbsolutePath
@@ -415,7 +415,7 @@ class ServiceSpec(ServiceModel):
     def ports(self, port: int) -> tuple[int, ...]:
         """Return the TCP ports of the service: the load port, and the side port if it has one."""
         probes = (self.ready, self.prove, self.counters)
-        return (port, side_port(port)) if any(question and question.side for question in probes) else (port,)
+        return (port, side_port(port)) if any(probe and probe.side for probe in probes) else (port,)
 
     @property
     def process_name(self) -> str:
@@ -465,7 +465,7 @@ def known_services(folders: Sequence[Path] = ()) -> list[str]:
 def load_service(name: str, folders: Sequence[Path] = ()) -> ServiceSpec:
     """Read `<folder>/<name>/service.toml` from the first folder that has it, then from the package.
 
-    Raises UsageError for a name that nobody knows and StudyError, naming every key, for a bad file.
+    Raises UsageError for an unknown name and StudyError, with every key, for a bad file.
     """
     files = _service_files(folders)
     if name not in files:

@@ -16,7 +16,7 @@ from loadbook.services.instance import CONTROL_TIMEOUT_S, POLL_PAUSES_S, Instanc
 from loadbook.services.spec import SystemServer
 
 STAGE_TIMEOUT_S = 60.0
-SYSTEM_START_TIMEOUT_S = 90.0  # it may wait for another one that puts something back
+SYSTEM_START_TIMEOUT_S = 90.0  # another job may still be restoring files
 LIVE_TIMEOUT_S = 5.0
 
 
@@ -24,8 +24,8 @@ class SystemInstance(Instance):
     """The host's own server with one rendered configuration, for one trial.
 
     The calls are those of `Instance`: `check` checks a copy of the server's whole tree with the new files in it,
-    `start` keeps what there is, replaces and reloads, `prove` also waits until the processes from before have ended,
-    `stop` puts back what was there. Whatever ends us, the host does the last by itself.
+    `start` saves the files, replaces them and reloads, `prove` also waits until the old processes have ended, `stop`
+    restores the files. If the controller dies, the host restores them by itself.
     """
 
     _old_processes = ""
@@ -111,7 +111,7 @@ class SystemInstance(Instance):
     def ready(self, client_host: Host) -> HttpResponse:
         """Wait until the live server reports this configuration or the time is over; `prove` then has the result.
 
-        A file of the user's own that does not tell it: until any answer comes.
+        With a user's own file without the id: until any response.
         """
         if not self.rendered.contains_config_id or self.spec.prove is None:
             return super().ready(client_host)
@@ -186,7 +186,7 @@ class SystemInstance(Instance):
 
         Raises
         ------
-        NotRestoredError : something could not be put back, or somebody else has edited it.
+        NotRestoredError : a file could not be restored, or somebody else has edited it.
         """
         if not self._files_written:
             return
@@ -196,7 +196,3 @@ class SystemInstance(Instance):
         finally:
             self.host.remove(self.rendered.context.dir)
         self._leader, self._files_written, self._started = None, False, False
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
