@@ -165,7 +165,8 @@ class SystemInstance(Instance):
     @property
     def changes(self) -> dict[str, str]:
         """The replaced files with digests of their new content, and the actions on the server."""
-        files = {f"{self.spec.tree}/{n}": f"sha256 {_sha256(data)}" for n, data in sorted(self.rendered.files.items())}
+        digests = {name: hashlib.sha256(data).hexdigest() for name, data in sorted(self.rendered.files.items())}
+        files = {f"{self.spec.tree}/{name}": f"sha256 {digest}" for name, digest in digests.items()}
         restarted = self._old_processes.startswith("restarted") or self.system.reload == "restart"
         return {**files, self.spec.name: "restarted" if restarted else "reloaded"}
 
