@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and say what they needed where the disk is full."""
+"""Files and folders written whole or not at all; errors of a full disk with the space that was needed."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pathlib import Path
 
 from loadbook.core.units import format_bytes
 
-# no room on the disk, in our quota, or within what this process may write (ulimit -f)
+# no space on the disk, in our quota, or within the limit of this process (ulimit -f)
 DISK_FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 DISK_FULL_HINT = "free some space there, then give the same command again: nothing half-written was kept"
 
 
 class DiskFullError(OSError):
-    """A file of ours for which there is no room; `filename` is its path, `strerror` says what it needed."""
+    """No space for a file of loadbook; `filename` is its path, `strerror` has the bytes needed."""
 
 
 @contextmanager
 def explain_disk_full(path: Path, needed_bytes: int | None = None) -> Iterator[None]:
-    """Say of a full disk which file it was, how many bytes it needed at least, and how many are free."""
+    """Turn the error of a full disk into `DiskFullError`: the file, bytes needed at least, bytes free."""
     try:
         yield
     except DiskFullError:
@@ -34,29 +34,29 @@ def explain_disk_full(path: Path, needed_bytes: int | None = None) -> Iterator[N
 
 
 def disk_full_error(path: Path, needed_bytes: int | None, cause: str) -> DiskFullError:
-    """Return the error of a file that needs so many bytes (None: not known) where there are too few."""
+    """Return the error for a file of `needed_bytes` (None: not known)."""
     needed = f"{format_bytes(needed_bytes)} needed, " if needed_bytes else ""
     return DiskFullError(errno.ENOSPC, f"no room: {needed}{format_bytes(free_bytes(path))} free ({cause})", str(path))
 
 
 def disk_full_message(error: OSError, where: str | Path = ".") -> str:
-    """Return what to say of a full disk: which file, what it needed where that is known, and what is free."""
+    """Return the message for a full disk: the file, bytes needed where they are known, bytes free."""
     if not isinstance(error, DiskFullError):
         error = disk_full_error(Path(error.filename or where), None, error.strerror or str(error))
     return f"{error.filename}: {error.strerror}"
 
 
 def free_bytes(path: Path) -> int:
-    """Return what is free for us on the disk of a path that need not exist yet."""
+    """Return the bytes that we may use on the disk of a path, which need not exist yet."""
     existing = next((folder for folder in (path, *path.absolute().parents) if folder.exists()), Path("/"))
     return shutil.disk_usage(existing).free
 
 
 @contextmanager
 def atomic_path(path: Path, needed_bytes: int | None = None) -> Iterator[Path]:
-    """Yield another name beside `path`; what the block writes there is `path` once the block is over.
+    """Yield a temporary path beside `path`; the file that the block writes there becomes `path` at its end.
 
-    It is on the disk by then: the file, and its name in the folder. Fails the block, what was there stays as it was.
+    File and folder entry are synced to the disk. If the block fails, an existing file stays as it was.
     """
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -79,7 +79,7 @@ def write_atomic(path: Path, data: bytes) -> None:
 
 
 def move_folder(staged: Path, final: Path) -> None:
-    """Have a whole folder appear under its final name, when every file in it is on the disk."""
+    """Rename a folder to its final name, after every file in it is on the disk."""
     with explain_disk_full(final):
         for path in [*staged.rglob("*"), staged]:
             fsync_path(path)
@@ -90,7 +90,7 @@ def move_folder(staged: Path, final: Path) -> None:
 
 
 def fsync_path(path: Path) -> None:
-    """Have the kernel write a file, or the names in a folder, to the disk (fsync)."""
+    """Sync a file, or the names in a folder, to the disk (fsync)."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,7 +1,6 @@
-"""What two runs do not share: the recorded conditions in which they differ. Records in, values out.
+"""Recorded conditions in which two runs differ: study, treatments, hosts, versions, facts.
 
-Hosts are told apart by their place, which is a role ("web", and "web 2" where there are several), so that a run on
-other hosts has the places of the first.
+A host is named by its role ("web", and "web 2" where there are several), so that runs on other hosts can be compared.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ ChangeCategory = Literal["run", "study", "treatment", "host", "version", "fact",
 
 FACT_TOLERANCE = 0.02
 BEFORE_SUFFIX = "-before"
-# facts that tell which machine it was: their values are for no page
+# facts that identify a machine: pages do not print them
 BOOT_ID_FACT, MACHINE_FACT = "boot_id", "machine"
-# what of a study is words, or names treatments that the plan names anyway
+# fields of a study that are texts, or names of treatments, which the plan has, too
 NON_CONDITION_KEYS = frozenset(
     {"schema_version", "name", "question", "background", "notebooks", "published", "subset", "subsets", "seed"}
     | {"blocks", "factors", "factorial", "grid", "treatments"}
 )
-# what of a study says how much the servers get to do; the rest says how a run is judged
+# fields of a study that decide the load on the servers; the others decide how a run is judged
 LOAD_KEYS = ("workload", "roles")
-MAX_VALUE_LENGTH = 200  # letters of a value; what is longer is a file
+MAX_VALUE_LENGTH = 200  # letters of a value; a longer one is a file
 
 
 class FactDifference(NamedTuple):
@@ -43,8 +42,8 @@ class FactDifference(NamedTuple):
 class ConditionChange(NamedTuple):
     """One recorded condition of two runs.
 
-    `host_roles` are the places of the hosts, none for the run as a whole. None as a value: not there, or not recorded.
-    `prevents_comparison`: such conditions must agree before rates of the two runs may stand side by side.
+    `host_roles` name the hosts, none for the run as a whole. None as a value: not there, or not recorded.
+    `prevents_comparison`: the condition must be the same before rates of the two runs may be compared.
     """
 
     category: ChangeCategory
@@ -69,10 +68,10 @@ class RunConditions:
 
 
 def condition_changes(older: RunConditions, newer: RunConditions) -> list[ConditionChange]:
-    """Return what is recorded otherwise of the newer run: the run, its study, treatments, hosts, versions, facts.
+    """Return the recorded conditions in which the newer run differs.
 
-    What one of the runs was never asked for (its loadbook knew no such fact) is no change; facts of kind "info" never
-    are. A reboot is told and breaks no identity: kernel and hardware have facts of their own.
+    A fact that one of the runs has no record of (its loadbook knew no such fact) is no change; facts of kind "info"
+    never are. A reboot does not prevent a comparison: kernel and hardware have facts of their own.
     """
     return [
         *_value_changes(
@@ -86,7 +85,7 @@ def condition_changes(older: RunConditions, newer: RunConditions) -> list[Condit
 
 
 def treatment_contrast(study: Study, treatment: str, against: str) -> dict[str, tuple[Any, Any]]:
-    """Return what sets a treatment apart from another: factor, or field of the load -> (the other's, its own)."""
+    """Return the settings in which a treatment differs from another: factor or field of the load -> (other, own)."""
     own_values, other_values = ({**study.levels_of(n), **_workload_fields(study, n)} for n in (treatment, against))
     return {
         name: (other_values.get(name), own_values[name])
@@ -172,7 +171,7 @@ def _hosts_changes(older: RunConditions, newer: RunConditions) -> Iterator[Condi
 
 
 def _host_by_role(run: RunRecord) -> dict[str, str]:
-    """Return place -> host of a run, in the order in which its roles appear."""
+    """Return role ("web 2" for the second host of one) -> host of a run, in the order in which its roles appear."""
     by_role: dict[str, list[str]] = {}
     for alias, host in run.hosts.items():
         for role in host["roles"]:
@@ -189,18 +188,15 @@ def _host_changes(
 ) -> Iterator[ConditionChange]:
     older_run, newer_run = older.run_record, newer.run_record
     yield from _value_changes("host", {"host": older_host}, {"host": newer_host}, informative=("host",))
-    yield from _value_changes("host", _cpus_in_use(older_run, older_host), _cpus_in_use(newer_run, newer_host))
+    cpus = [run.hosts[host].get("cpus") for run, host in ((older_run, older_host), (newer_run, newer_host))]
+    old_cpus, new_cpus = ({"CPUs in use": None if c is None else ", ".join(map(str, c))} for c in cpus)
+    yield from _value_changes("host", old_cpus, new_cpus)
     yield from _value_changes("version", _versions(older_run, older_host), _versions(newer_run, newer_host))
     old, new = older.facts.get(older_host + BEFORE_SUFFIX), newer.facts.get(newer_host + BEFORE_SUFFIX)
     if old and new:
         yield from _fact_changes(old, new)
     elif old or new:
         yield ConditionChange("fact", "facts of the host", "recorded" if old else None, "recorded" if new else None)
-
-
-def _cpus_in_use(run: RunRecord, alias: str) -> dict[str, str | None]:
-    cpus = run.hosts[alias].get("cpus")
-    return {"CPUs in use": None if cpus is None else ", ".join(map(str, cpus))}
 
 
 def _versions(run: RunRecord, alias: str) -> dict[str, str]:
@@ -227,7 +223,7 @@ def _value_changes(
 
 
 def _merged_changes(changes: Iterator[ConditionChange]) -> list[ConditionChange]:
-    """Return the changes with those that are alike at several places told once."""
+    """Return the changes, one for all hosts where several have the same."""
     merged: dict[str, ConditionChange] = {}
     for change in changes:
         key = repr(change._replace(host_roles=()))

@@ -1,9 +1,8 @@
-"""One run as one file, for somebody else: a tar archive with a manifest, read again without trusting it.
+"""A run for others: a tar archive with a manifest, a tidy CSV for spreadsheets, Go's benchmark format for benchstat.
 
-The archive holds the run's raw files, its tables, executed notebooks and pages. Only raw files are taken from one that
-is opened: tables are made again and held against the sums of those that were sent, notebooks and pages are code.
-
-A run as text for other programs: a tidy CSV for spreadsheets, and the benchmark format that benchstat reads.
+The archive holds the run's raw files, tables, executed notebooks and pages. Only raw files are taken from an archive
+that is opened, and nothing in it is trusted: tables are made again and compared with the checksums of those that were
+sent; notebooks and pages are code.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class ArchiveEntry(BaseModel):
 
 
 class ArchiveManifest(BaseModel):
-    """What an archive says that it holds: `files` by path in it, below raw/, tables/, notebooks/ and pages/."""
+    """manifest.json of an archive: `files` by path in it, below raw/, tables/, notebooks/ and pages/."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -248,7 +247,7 @@ def _sha256_if_present(path: Path) -> str:
     return sha256_file(path) if path.is_file() else ""
 
 
-FORMULA_START = re.compile(r"[=+\-@\t\r]")  # with these a spreadsheet begins to compute
+FORMULA_START = re.compile(r"[=+\-@\t\r]")  # a spreadsheet takes such a text for a formula
 TOTAL = "*"
 
 

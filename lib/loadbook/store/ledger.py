@@ -1,11 +1,8 @@
-"""The append-only account of a run: one JSON line per event, one write and one fsync each, with a checksum.
+"""ledger.jsonl, the append-only record of a run: a JSON line with a checksum, one write and one fsync per event.
 
-What became of a trial is derived from these lines and from published folders, never from memory or notebooks.
-A last line that was torn by a crash is ignored (and cut off by the next writer); any other bad line is an error.
-
-The plan of a run as it stands: plan.json, which never changes, with what its ledger says was added or left out.
-
-Files of traces that were added to a run after it was done: kept in its raw folder, accounted for in its ledger.
+The state of a trial is derived from these lines and from published folders only. A last line that was torn by a crash
+is ignored (and cut off by the next writer); any other bad line is an error. The ledger also holds what plan.json,
+which never changes, cannot: blocks that were added or left out, and files of traces that were added after the run.
 """
 
 from __future__ import annotations
@@ -32,7 +29,7 @@ CHECKSUM_LENGTH = 16
 
 @dataclass(frozen=True)
 class TrialState:
-    """Where a trial stands: `status` is None while its last attempt has no recorded end.
+    """State of a trial: `status` is None while its last attempt has no recorded end.
 
     A trial that is not `final` will be attempted again, by this process or the one that resumes the run.
     """
@@ -156,7 +153,7 @@ LedgerEntries = Iterable[dict[str, Any]]
 
 
 def read_current_plan(paths: RunPaths) -> dict[str, Any]:
-    """Return the content of plan.json, brought up to date by `current_plan`.
+    """Return the content of plan.json with the changes in the ledger (`current_plan`).
 
     Raises
     ------
@@ -166,10 +163,9 @@ def read_current_plan(paths: RunPaths) -> dict[str, Any]:
 
 
 def current_plan(plan: dict[str, Any], entries: LedgerEntries) -> dict[str, Any]:
-    """Return a plan with the blocks that are to be done.
+    """Return a plan with added blocks, and without those after an interim analysis that ended the run.
 
-    A run that a look ended has no blocks after it, one to which blocks were added has those, too. `added` says how many
-    of them its study did not provide for: with any, the run is exploratory.
+    `added` is how many of them the study did not provide for: with any, the run is exploratory.
     """
     changes = [e for e in entries if e["event"] == "blocks-added" or (e["event"] == "run-ended" and "blocks" in e)]
     if not changes:
@@ -188,7 +184,7 @@ def all_planned_trials(plan: dict[str, Any], entries: LedgerEntries) -> list[dic
 
 
 def is_run_complete(paths: RunPaths) -> bool:
-    """Tell whether a run was done to its end: nothing of its plan is left, the hosts' facts were read again."""
+    """Tell whether a run is complete: all trials of its plan were done and the hosts' facts were read again."""
     ends = [e["event"] for e in read_ledger(paths.ledger) if e["event"] in ("run-ended", "blocks-added")]
     return bool(ends) and ends[-1] == "run-ended"
 
@@ -197,11 +193,11 @@ TRACES_ADDED_EVENT: Event = "traces-added"
 
 
 class AddedTraceFiles(NamedTuple):
-    """Files of one kind and one host.
+    """Added files of one kind and one host.
 
-    `parsed_files` are read, by path below the run's raw folder with their sha256 (hex); `original_files`, from which
-    they were made, lie beside them. `offset_s` is the host's clock minus ours, None where the trials' own measurement
-    counts.
+    `parsed_files` are those that ingest reads, by path below the run's raw folder with their sha256 (hex);
+    `original_files`, from which they were made, lie beside them. `offset_s` is the host's clock minus ours, None where
+    the trials' own measurement of it counts.
     """
 
     host: str
@@ -218,12 +214,12 @@ class AddedTraceFiles(NamedTuple):
 
 
 def read_added_files(paths: RunPaths) -> list[AddedTraceFiles]:
-    """Return what was added to a run, oldest first; DataError where its ledger is damaged."""
+    """Return the files that were added to a run, oldest first; DataError where its ledger is damaged."""
     return added_files_in(read_ledger(paths.ledger))
 
 
 def added_files_in(entries: Iterable[dict[str, Any]]) -> list[AddedTraceFiles]:
-    """Return what a ledger's entries say was added."""
+    """Return the added files that a ledger's entries name."""
     return [
         AddedTraceFiles(
             e["host"], e["role"], e["kind"], e["offset_s"], *(tuple(sorted(e[k].items())) for k in ("read", "kept"))
@@ -237,7 +233,7 @@ def store_added_files(
     paths: RunPaths, host: str, role: str, kind: str, offset_s: float | None,
     parsed_files: Mapping[str, bytes], original_files: Mapping[str, bytes],
 ) -> AddedTraceFiles:  # fmt: skip
-    """Write files into a run's raw folder, each under a number of its own, and account for them.
+    """Write files into a run's raw folder, each under a number of its own, and record them in its ledger.
 
     `parsed_files` and `original_files` are contents by plain file name. The caller holds the lock of the study.
     """

@@ -1,4 +1,4 @@
-"""One runner per study folder: an advisory lock that the kernel frees when its owner dies."""
+"""One process at a time in a study's folder: an advisory lock that the kernel frees when its owner dies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOCK_FILE = ".lock"
 def hold_study_lock(folder: Path) -> Iterator[str]:
     """Hold the lock of a study's folder; a second runner gets UsageError with the owner's process, host and age.
 
-    Yields a sentence about an owner that died, whose lock this was; "" when the last one ended as it should.
+    Yields a sentence about the previous owner if it died without releasing the lock, else "".
     """
     folder.mkdir(parents=True, exist_ok=True)
     fd = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

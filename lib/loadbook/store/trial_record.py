@@ -1,9 +1,7 @@
-"""trial.json: what one trial was, how it ended, and the sha256 of every file beside it.
+"""trial.json: conditions of one trial, how it ended, and the sha256 of every file beside it.
 
-Conditions are read only from here; folder names are opaque. Written last into a staged folder
-that then appears under its final name by one rename: a trial is there whole or not at all.
-
-When each driver of a trial measured, by our clock: all times that several hosts tell are compared only here.
+Conditions are read only from here; folder names have no meaning. The record is written last into a staged folder,
+which one rename publishes: a trial is there whole or not at all. Times of several hosts are compared only here.
 """
 
 from __future__ import annotations
@@ -86,7 +84,7 @@ class MonitorRecord(_Record):
 
 
 class PolledRecord(_Record):
-    """What a host's own monitor answered while the trial ran, times by our clock; `problem` says why it ended early."""
+    """Answers of a host's own monitor during the trial, times by our clock; `problem` is why it ended early."""
 
     host: str
     role: str
@@ -118,7 +116,7 @@ class ServiceRecord(_Record):
 
 
 class ResponseRecord(_Record):
-    """What the page answered when asked once from the driver."""
+    """Response to one request for the page, sent from the driver."""
 
     status: int
     bytes: int
@@ -271,6 +269,6 @@ def window_fields(drivers: Sequence[DriverRecord], clocks: Mapping[str, ClockRec
 
 
 def clock_error_s(record: TrialRecord) -> float:
-    """Return by how much the hosts' corrected clocks may differ at most: half of each probe's round trip, two hosts."""
+    """Return the largest error (s) between corrected clocks of two hosts: half of each probe's round trip."""
     round_trips = sorted(record.clocks[d.host].rtt_before_s for d in record.drivers if d.host in record.clocks)
     return sum(round_trips[-2:]) / 2

@@ -1,7 +1,7 @@
-"""Is what was kept still what it was? Every file of a run is hashed again and held against the run's own records.
+"""Checks of a run's files against recorded checksums.
 
-A trial's files stand in its trial.json; that file, and the files of the run as a whole, stand in the ledger, whose
-lines carry checksums of their own.
+trial.json has the checksums of a trial's files; the ledger, whose lines have checksums of their own, has those of
+trial.json and of the files of the run as a whole.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FindingKind = Literal["changed", "missing", "extra", "unreadable"]
 
 
 class IntegrityFinding(NamedTuple):
-    """A file or folder that is not as it was kept."""
+    """A file or folder that is not as it was recorded."""
 
     kind: FindingKind
     path: Path
@@ -42,7 +42,7 @@ class LedgerChecksums(NamedTuple):
 
 @dataclass
 class IntegrityCheck:
-    """What was hashed (attempts, files, bytes), what is wrong, and the files that no checksum covers."""
+    """Result of a check: attempts, files and bytes that were hashed, findings, files without a checksum."""
 
     attempts: int = 0
     files: int = 0
@@ -51,7 +51,7 @@ class IntegrityCheck:
     uncovered: list[Path] = field(default_factory=list)
 
     def add_finding(self, kind: FindingKind, path: Path, message: str = "") -> None:
-        """Note something that is not as it was kept."""
+        """Add a finding."""
         self.findings.append(IntegrityFinding(kind, path, message))
 
     def check_file(self, path: Path, sha256: str | None) -> None:
@@ -71,24 +71,28 @@ class IntegrityCheck:
 
 
 def run_file_checksums(paths: RunPaths) -> dict[str, str]:
-    """Return the sha256 of a run's own files, those of no trial, by name: what the ledger keeps when the run ends."""
+    """Return the sha256 of the files of a run that belong to no trial, by name; the ledger gets them at its end."""
     return {p.relative_to(paths.raw).as_posix(): trial_record.sha256_file(p) for p in _run_file_paths(paths)}
 
 
 def changed_run_files(paths: RunPaths) -> list[str]:
-    """Return the names of a run's own files that are missing or not as its ledger says they were when it ended."""
+    """Return the names of files of a run, of no trial, that are missing or changed since the run ended."""
     checksums = _read_checksums(paths, IntegrityCheck())
     known = (checksums.run_files if checksums else None) or {}
-    return sorted(name for name, sha256 in known.items() if _sha256(paths.raw / name) != sha256)
+    return sorted(
+        name
+        for name, sha256 in known.items()
+        if not (paths.raw / name).is_file() or trial_record.sha256_file(paths.raw / name) != sha256
+    )
 
 
 def missing_ledger_lines(paths: RunPaths) -> str:
-    """Return how a run's own files contradict a ledger that lacks its last lines, "" where they do not."""
+    """Return the evidence that a ledger lacks its last lines, "" where there is none."""
     try:
         entries = read_ledger(paths.ledger)
         ended = read_run_record(paths).ended is not None
     except (DataError, OSError):
-        return ""  # damaged: whoever needs them says so
+        return ""  # damaged files have errors of their own
     known = {entry["trial"] for entry in entries if "trial" in entry}
     trials = sorted(p.name for p in paths.trials.iterdir()) if paths.trials.is_dir() else []
     if unknown := [name for name in trials if not name.startswith(".") and name not in known]:
@@ -108,13 +112,6 @@ def attempt_checksums(paths: RunPaths) -> dict[str, dict[int, str]]:
     return checksums
 
 
-def _sha256(path: Path) -> str:
-    try:
-        return trial_record.sha256_file(path)
-    except OSError:
-        return ""
-
-
 def _run_file_paths(paths: RunPaths) -> Iterator[Path]:
     for folder in (paths.raw, paths.facts, paths.added_files):
         if folder.is_dir():
@@ -122,7 +119,7 @@ def _run_file_paths(paths: RunPaths) -> Iterator[Path]:
 
 
 def verify_run(paths: RunPaths, on_attempt: Callable[[int, int], None] = lambda done, total: None) -> IntegrityCheck:
-    """Hash everything kept of a run again; `on_attempt(done, total)` is told of progress."""
+    """Hash every file of a run and compare; `on_attempt(done, total)` is called after each attempt."""
     checked = IntegrityCheck()
     checksums = _read_checksums(paths, checked)
     folders = sorted(f for parent in (paths.trials, paths.failed) if parent.is_dir() for f in parent.iterdir())
@@ -156,7 +153,7 @@ def _read_checksums(paths: RunPaths, checked: IntegrityCheck) -> LedgerChecksums
 
 
 def _check_attempt(folder: Path, checksums: LedgerChecksums | None, checked: IntegrityCheck) -> tuple[str, int] | None:
-    """Check the folder of one attempt and return which one it is, None if it does not tell."""
+    """Check the folder of one attempt; return its trial and number, None without a readable record."""
     record_path = folder / trial_record.RECORD_NAME
     try:
         record = trial_record.read_trial(folder)

@@ -1,4 +1,4 @@
-"""What a study declares unacceptable: the table `[ci]`, by which a build passes or fails (docs/ci.md)."""
+"""The table `[ci]` of a study: results that fail a build (docs/ci.md)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from loadbook.core.errors import SpecProblem
 from loadbook.core.metrics import METRICS
 from loadbook.core.validity_rules import RULE_INFO
 from loadbook.study.problems import key_path, short_repr, suggestion
-from loadbook.study.treatments import Name, StrictModel
+from loadbook.study.treatments import Name, StrictModel, one_or_more
 
-# "small" is a loss that is real and smaller than the margin; of gains only "faster" can be unacceptable
+# "small" is a real loss smaller than the margin; the only gain that can be unacceptable is "faster"
 FailureVerdict = Literal["faster", "slower", "small", "more-errors"]
 UndecidedPolicy = Literal["fail", "pass"]
 DEFAULT_FAIL_ON: tuple[FailureVerdict, ...] = ("slower", "more-errors")
@@ -30,10 +30,6 @@ MetricName = Annotated[str, Field(pattern=r"^[a-z_]+( (value|mean|sd|min|max|p[0
 EffectLimit = Annotated[float, Field(gt=-1, lt=1000)]
 
 
-def _one_or_more(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
 def _reject_other_words(value: Any) -> Any:
     for word in value if isinstance(value, (list, tuple)) else ():
         if isinstance(word, str) and word in WORD_HINTS:
@@ -41,16 +37,16 @@ def _reject_other_words(value: Any) -> Any:
     return value
 
 
-OneOrMoreNames = Annotated[tuple[str, ...], BeforeValidator(_one_or_more)]
+OneOrMoreNames = Annotated[tuple[str, ...], BeforeValidator(one_or_more)]
 FailureVerdicts = Annotated[
-    tuple[FailureVerdict, ...], BeforeValidator(lambda value: _reject_other_words(_one_or_more(value)))
+    tuple[FailureVerdict, ...], BeforeValidator(lambda value: _reject_other_words(one_or_more(value)))
 ]
 
 
 class CiLimits(StrictModel):
-    """What is unacceptable of one treatment; what it does not say is as in `[ci]`.
+    """Limits for one treatment; keys that it leaves out are those of `[ci]`.
 
-    An interval decides, never the estimate: beyond a limit it fails, within it passes, astride it is undecided.
+    The interval decides, not the estimate: beyond a limit it fails, within it passes, across it is undecided.
 
     Attributes
     ----------
@@ -74,9 +70,9 @@ class CiLimits(StrictModel):
 
 
 class CiPolicy(CiLimits):
-    """The table `[ci]`: what fails a build.
+    """The table `[ci]`: results that fail a build.
 
-    `undecided` has no default: whoever writes a gate says whether a build passes that shows neither.
+    `undecided` has no default: the study decides whether a build passes that shows neither.
 
     Attributes
     ----------
@@ -104,18 +100,18 @@ class CiPolicy(CiLimits):
         return self
 
     def limits_for(self, treatment: str) -> CiLimits:
-        """Return what holds for a treatment, its own keys before those of `[ci]`."""
+        """Return the limits for a treatment, its own keys before those of `[ci]`."""
         common = {key: getattr(self, key) for key in CiLimits.model_fields}
         own = self.treatments.get(treatment, CiLimits()).model_dump(exclude_none=True)
         return CiLimits.model_validate(common | own)
 
     def metric_limits(self, metric: str, treatment: str) -> CiLimits:
-        """Return what holds for a treatment on one of `metrics`: what is said of that metric alone."""
+        """Return the limits for a treatment on one of `metrics`."""
         own = self.metrics[metric]
         return own if own.undecided else own.model_copy(update={"undecided": self.limits_for(treatment).undecided})
 
     def restricted_to(self, treatments: Iterable[str]) -> CiPolicy | None:
-        """Return the gate of a study that has these treatments alone; None if it judged others only."""
+        """Return the policy for a study with these treatments only; None if it is about others only."""
         known = set(treatments)
         only = tuple(name for name in self.only if name in known)
         if self.only and not only:
@@ -125,7 +121,7 @@ class CiPolicy(CiLimits):
 
 
 def ci_policy_problems(raw: Mapping[str, Any]) -> Iterator[SpecProblem]:
-    """Yield what is wrong between `[ci]` and the rest of a study; parts of the wrong shape are left to pydantic."""
+    """Yield contradictions between `[ci]` and the rest of a study; wrong types are left to pydantic."""
     policy = raw.get("ci")
     if not isinstance(policy, dict):
         return
@@ -156,7 +152,7 @@ def ci_policy_problems(raw: Mapping[str, Any]) -> Iterator[SpecProblem]:
 
 
 def _no_comparison_reason(raw: Mapping[str, Any], name: str) -> str | None:
-    """Say why there is no comparison of a treatment called so."""
+    """Return why no treatment of this name is compared, None if one is."""
     treatments = _table(raw.get("treatments"))
     if name not in treatments:
         return f"no treatment {short_repr(name)}{suggestion(name, treatments)}"
@@ -167,7 +163,7 @@ def _no_comparison_reason(raw: Mapping[str, Any], name: str) -> str | None:
 
 
 def _as_list(value: object) -> list[Any]:
-    names = _one_or_more(value)
+    names = one_or_more(value)
     return names if isinstance(names, list) else []
 
 

@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from loadbook.core.renamed_keys import renamed_field
 from loadbook.study.treatments import StrictModel
 
 StoppingRuleName = Literal["fixed", "looks", "always-valid"]
 
-# below, nothing is judged (stats.compare)
+# fewer are not analysed (stats.compare)
 MIN_ANALYSIS_BLOCKS = 5
-# p below which one of so many equally spaced looks decides, 5 % in all (Pocock 1977, two-sided)
+# threshold of p at each of so many equally spaced looks, 5 % in all (Pocock 1977, two-sided)
 POCOCK_P = {2: 0.0294, 3: 0.0221, 4: 0.0182, 5: 0.0158}
 
 
-class StoppingRule(BaseModel):
+class StoppingRule(StrictModel):
     """The rule by which a run ends.
 
     Attributes
@@ -30,8 +30,6 @@ class StoppingRule(BaseModel):
     rule : after `blocks`; at planned looks, each with a smaller threshold; or whenever all is decided.
     looks : numbers of blocks, two to five, equally spaced; only with the rule "looks", and needed there.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     rule: StoppingRuleName = "fixed"
     looks: tuple[Annotated[int, Field(ge=MIN_ANALYSIS_BLOCKS, le=1000)], ...] = ()
@@ -60,7 +58,7 @@ class StoppingRule(BaseModel):
         return tuple(range(min(MIN_ANALYSIS_BLOCKS, blocks), blocks + 1)) if self.rule == "always-valid" else (blocks,)
 
     def allows_interim(self, blocks: int) -> bool:
-        """Tell whether a run may be judged after so many blocks although it was looked at before."""
+        """Tell whether an interim analysis is allowed after so many blocks."""
         return self.rule == "always-valid" or blocks in self.looks
 
     def describe(self) -> str:
@@ -74,7 +72,7 @@ class StoppingRule(BaseModel):
 
 
 def last_declared_look(raw: Mapping[str, Any]) -> int | None:
-    """Return the last look of a study as its file says it, None where it has none or says something else."""
+    """Return the last look in the tables of a study file, None where there is none or no number."""
     stopping = raw.get("stopping")
     looks = stopping.get("looks") if isinstance(stopping, Mapping) else None
     last = looks[-1] if isinstance(looks, (list, tuple)) and looks else None
@@ -96,7 +94,7 @@ class MonitorSettings(StrictModel):
 
 
 class ValidityLimits(StrictModel):
-    """Thresholds of the validity rules (docs/gates.md); the defaults are the one place where they stand.
+    """Thresholds of the validity rules (docs/gates.md), with their defaults.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a study says: question, roles, factors, treatments, load, margin. `study_file` reads it from TOML."""
+"""The model of a whole study: question, roles, factors, treatments, load, margin (`reader` reads it from TOML)."""
 
 from __future__ import annotations
 
@@ -122,9 +122,9 @@ class Study(StrictModel):
         return spec.same_as or (self.baseline if spec.check == "aa" else None)
 
     def baseline_of(self, treatment: str) -> str:
-        """Return what a treatment is held against: the baseline or, where conditions are judged apart, that of its own.
+        """Return the baseline of a treatment: the study's or, in a stratified study, that of its stratum.
 
-        That is the first treatment, no check, that differs from the baseline in the condition alone.
+        That is the first treatment, no check, that differs from the study's baseline in the stratum only.
         """
         if self.stratify_by is None:
             return self.baseline
@@ -154,7 +154,7 @@ class Study(StrictModel):
         return factor.levels[0] if level is None else level
 
     def setting(self, treatment: str, role: str) -> Setting:
-        """Return what `treatment` makes of a role: its variant, with the levels of all factors on it."""
+        """Return the setting of a role under `treatment`: its variant, with the levels of all factors."""
         levels = self.levels_of(treatment)
         role_factors = {name: factor for name, factor in self.factors.items() if factor.role == role}
         variants = [str(levels[name]) for name, factor in role_factors.items() if factor.of == "variant"]
@@ -170,7 +170,7 @@ class Study(StrictModel):
         return self.setting(treatment, role).vars
 
     def target_of(self, treatment: str) -> str:
-        """Return the role that gets the load: the workload's, or, where a treatment leaves that out, the one behind."""
+        """Return the role that gets the load: the target or, where a treatment leaves that out, its first backend."""
         role, seen = self.workload.target, set[str]()
         while not (setting := self.setting(treatment, role)).is_present and setting.backends and role not in seen:
             seen.add(role)
@@ -187,7 +187,7 @@ class Study(StrictModel):
         return Workload.model_validate(self.workload.model_dump() | changed) if changed else self.workload
 
     def _page_expectation(self, levels: Mapping[str, FactorLevel]) -> dict[str, FactorLevel]:
-        """Return how many bytes each answer must have where a factor sets the size of the page."""
+        """Return the expected bytes of a response where a factor sets the size of the page."""
         sizes = [levels[n] for n, f in self.factors.items() if f.of == "vars" and (f.var or n) == PAGE_SIZE_VAR]
         return {"expect_bytes": sizes[0]} if sizes and type(sizes[0]) is int else {}
 

@@ -1,4 +1,4 @@
-"""The plan: every trial of a run, in order, before the first one starts (docs/statistics.md).
+"""The plan of a run: all trials in order, drawn before the first one starts (docs/statistics.md).
 
 Randomised complete blocks. Each block draws its order from a generator of its own, seeded by (seed, block), so that
 asking for more blocks later leaves the earlier ones as they were.
@@ -33,7 +33,7 @@ class PlannedTrial:
 
 @dataclass(frozen=True)
 class Plan:
-    """All trials of a run in the order of execution, and what they were drawn from.
+    """All trials of a run in the order of execution, and the study and seed that they were drawn from.
 
     `seed` is None where the order was not drawn by loadbook: results that were imported.
     """
@@ -133,7 +133,7 @@ def study_spec(study: Study) -> dict[str, Any]:
 
 
 def study_sha256(study: Study) -> str:
-    """Return the sha256 of what is measured: comments, order, formatting and `[ci]` of its file do not count."""
+    """Return the sha256 of a study without `[ci]`; comments, order and formatting of its file do not count."""
     measurement_spec = {key: value for key, value in study_spec(study).items() if key != "gate"}
     return hashlib.sha256(json.dumps(measurement_spec, sort_keys=True).encode()).hexdigest()
 

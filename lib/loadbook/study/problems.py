@@ -1,4 +1,4 @@
-"""What is wrong with a spec file, in words: key paths, what was meant, and what is wrong between its tables."""
+"""Mistakes in a study file as messages with key paths: wrong values, unknown names, contradictions between tables."""
 
 from __future__ import annotations
 
@@ -17,26 +17,25 @@ from loadbook.study.workload import Workload
 
 _PLAIN_NAME = re.compile(r"[\w.-]{1,80}\Z", re.ASCII)
 _UNION_TAGS = frozenset({"str", "int", "float", "bool"})
-# who drives, what is served and how the load is made belong to the question, not to a treatment
+# keys of the load that are the same for all treatments
 STUDY_WIDE_LOAD_KEYS = frozenset({"role", "target", "model", "scheme"})
-# characters of texts that readers see, in a study file; runs recorded with longer ones are read
+# characters of texts in a study file; recorded runs with longer ones are read
 MAX_LABEL_CHARS, MAX_TEXT_CHARS = 200, 10_000
 # keys of a claim that name a treatment, a metric or a factor
 CLAIM_NAME_KEYS = frozenset({"treatment", "against", "among", "further", "metric", "factors"})
 
 
 def validation_problems(error: ValidationError, model: type[BaseModel]) -> list[SpecProblem]:
-    """Return pydantic's findings on `model` as problems, one per key path, in the file's order."""
+    """Return the errors of pydantic on `model` as problems, one per key path, in the file's order."""
     messages: dict[str, str] = {}
     for detail in error.errors():
         loc = [p for p in detail["loc"] if p != "[key]"]
-        if loc and loc[-1] in _UNION_TAGS and len(loc) > 1:
+        if len(loc) > 1 and loc[-1] in _UNION_TAGS:
             loc.pop()
-            messages.setdefault(
-                key_path(loc), f"must be a text, a finite number, true or false (is {short_repr(detail['input'])})"
-            )
+            message = f"must be a text, a finite number, true or false (is {short_repr(detail['input'])})"
         else:
-            messages.setdefault(key_path(loc), _problem_message(detail, loc, model))
+            message = _problem_message(detail, loc, model)
+        messages.setdefault(key_path(loc), message)
     return [SpecProblem(path, message) for path, message in messages.items()]
 
 
@@ -75,7 +74,7 @@ def _problem_message(detail: Any, loc: list[int | str], model: type[BaseModel]) 
 
 
 def _field_description(model: type[BaseModel], loc: list[int | str]) -> str:
-    """Return what a key is for, where its field says so."""
+    """Return the description of a field, "" if it has none."""
     field = _model_at(model, loc[:-1]).model_fields.get(str(loc[-1])) if loc else None
     return f": {field.description}" if field and field.description else ""
 
@@ -99,7 +98,7 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
 
 
 def consistency_problems(raw: dict[str, Any]) -> list[SpecProblem]:
-    """Return what is wrong between the tables of a study; wrong shapes are left to `validation_problems`."""
+    """Return contradictions between the tables of a study; wrong types are left to `validation_problems`."""
     return [
         SpecProblem(path, message)
         for check in (
@@ -133,9 +132,9 @@ def _list(raw: object, key: str) -> list[Any]:
 
 def _unknown_message(kind: str, name: object, known: Iterable[str]) -> str | None:
     names = list(known)
-    return (
-        None if not isinstance(name, str) or name in names else f"no {kind} {short_repr(name)}{suggestion(name, names)}"
-    )
+    if not isinstance(name, str) or name in names:
+        return None
+    return f"no {kind} {short_repr(name)}{suggestion(name, names)}"
 
 
 def _reference_problems(raw: dict[str, Any]) -> PathMessages:
@@ -164,10 +163,8 @@ def _hypothesis_problems(raw: dict[str, Any]) -> PathMessages:
     if raw.get("factorial") and raw.get("stratify_by"):
         yield "stratify_by", "a factorial has its conditions among its factors: leave stratify_by out"
     if raw.get("hypothesis") == "non-inferiority" and "margin" not in raw:
-        yield (
-            "margin",
-            'is required with hypothesis = "non-inferiority": the largest loss that is accepted, 0.02 for 2 %',
-        )
+        message = 'is required with hypothesis = "non-inferiority": the largest loss that is accepted, 0.02 for 2 %'
+        yield "margin", message
     if raw.get("hypothesis") == "non-inferiority" and raw.get("contrasts") == "best":
         yield "contrasts", 'cannot be "best" with hypothesis = "non-inferiority": against the best, everything loses'
 
@@ -199,7 +196,7 @@ def _factor_problems(raw: dict[str, Any]) -> PathMessages:
 
 
 def _usual_level(raw: dict[str, Any], role: str, factor: dict[str, Any], name: str) -> tuple[str, object]:
-    """Return where a factor's usual level is stated, and the level; None where it is not."""
+    """Return the key path that states a factor's usual level, and the level; None where none is stated."""
     of, var = factor.get("of", "vars"), factor.get("var", name)
     table = raw if of == "workload" else _table(_table(raw, "roles"), role)
     if of in ("vars", "sysctls", "workload"):
@@ -210,9 +207,8 @@ def _usual_level(raw: dict[str, Any], role: str, factor: dict[str, Any], name: s
 
 def _treatment_problems(raw: dict[str, Any]) -> PathMessages:
     treatments, factors = _table(raw, "treatments"), _table(raw, "factors")
-    twin = (
-        None if raw.get("stratify_by") else raw.get("baseline")
-    )  # of several conditions each has a baseline of its own
+    # of several strata each has a baseline of its own
+    baseline = None if raw.get("stratify_by") else raw.get("baseline")
     for name, treatment in treatments.items():
         path = ("treatments", name)
         for factor, level in _table(treatment, "set").items():
@@ -220,16 +216,16 @@ def _treatment_problems(raw: dict[str, Any]) -> PathMessages:
             if message := _unknown_message("factor", factor, factors):
                 yield key_path((*path, "set", factor)), message
             elif levels and level not in levels:
-                yield (
-                    key_path((*path, "set", factor)),
-                    f"{short_repr(level)} is not one of its levels {short_repr(levels)}",
-                )
+                message = f"{short_repr(level)} is not one of its levels {short_repr(levels)}"
+                yield key_path((*path, "set", factor)), message
         if isinstance(treatment, dict):
-            for key, message in _treatment_rules(name, treatment, treatments, twin):
+            for key, message in _treatment_rules(name, treatment, treatments, baseline):
                 yield key_path((*path, key)), message
 
 
-def _treatment_rules(name: str, treatment: dict[str, Any], treatments: dict[str, Any], twin: object) -> PathMessages:
+def _treatment_rules(
+    name: str, treatment: dict[str, Any], treatments: dict[str, Any], baseline: object
+) -> PathMessages:
     same_as = treatment.get("same_as")
     if isinstance(same_as, str):
         other = treatments.get(same_as)
@@ -237,14 +233,14 @@ def _treatment_rules(name: str, treatment: dict[str, Any], treatments: dict[str,
             yield "same_as", f"{short_repr(same_as)} is no other treatment with levels of its own"
     if same_as is not None and treatment.get("workload"):
         yield "workload", "goes without same_as, which repeats the other treatment's load, too"
-    if treatment.get("check") == "aa" and (twin not in (None, same_as) or treatment.get("set")):
+    if treatment.get("check") == "aa" and (baseline not in (None, same_as) or treatment.get("set")):
         yield "check", "an A/A arm repeats the baseline: same_as = the baseline, and nothing set"
     if treatment.get("check") == "control" and "expect" not in treatment:
         yield "expect", 'a control needs the sign that is known: expect = "worse" or "better"'
 
 
 def _load_problems(raw: dict[str, Any]) -> PathMessages:
-    """Check what treatments change of the study's load; one that is wrong already is left to `validation_problems`."""
+    """Check the loads that treatments change; a load that is wrong already is left to `validation_problems`."""
     common = _table(raw, "workload")
     for name, treatment in _table(raw, "treatments").items():
         changed, path = _table(treatment, "workload"), ("treatments", name, "workload")
@@ -290,7 +286,7 @@ def _claim_problems(raw: dict[str, Any]) -> PathMessages:
 
 
 def _length_problems(raw: dict[str, Any]) -> PathMessages:
-    """Check that labels fit a table and a figure, and that other texts end."""
+    """Check the lengths of labels and other texts."""
     texts: list[tuple[tuple[str, ...], object, int]] = [(("background",), raw.get("background"), MAX_TEXT_CHARS)]
     texts.append((("grid", "label"), _table(raw, "grid").get("label"), MAX_LABEL_CHARS))
     texts += [

@@ -1,7 +1,4 @@
-"""Study files: found by name, read with their includes and the files beside them, and checked.
-
-Every mistake is named at once, by key path.
-"""
+"""Reads study files, with their includes and the files beside them, and checks them; names all mistakes by key path."""
 
 from __future__ import annotations
 
@@ -22,10 +19,10 @@ from loadbook.study.problems import STUDY_WIDE_LOAD_KEYS, key_path, short_repr, 
 from loadbook.study.treatments import ABSENT_VARIANT, RESERVED_ROLE_NAMES, Setting, Treatment
 
 MAX_PROBLEMS = 20
-# what is said of processes that loadbook starts itself, and what of those of a service in any mode
+# keys on processes that loadbook starts itself, and on those of a service in any mode
 PROCESS_LIMIT_KEYS = frozenset({"cpus", "cpu_quota", "nofile"})
 SERVICE_KEYS = PROCESS_LIMIT_KEYS | {"mode", "config"}
-DRIVER_KEYS = frozenset({"nofile"})  # what is said of the load generator, too, where a role drives
+DRIVER_KEYS = frozenset({"nofile"})  # keys on the load generator, too, where a role drives
 SYSTEM_MODE_MESSAGE = "goes without system mode: the host's own server has what its system gives it"
 NETWORK_PATH_MESSAGE = "is of the way from the drivers to the target: say it of the role that drives"
 IDLE_HOSTS_MESSAGE = "would change hosts on which nothing runs: this role has no service"
@@ -34,7 +31,7 @@ DRIVER_CPUS_MESSAGE = "of a driver stand in the hosts file, where they keep its 
 
 
 def read_configs(folder: Path, raw: dict[str, Any]) -> Iterator[SpecProblem]:
-    """Put what the files named by `config` hold beside their names, so that a run keeps it; yield what is missing."""
+    """Put the text of files named by `config` beside their names, for the record of a run; yield what is missing."""
     roles = raw.get("roles")
     for name, role in roles.items() if isinstance(roles, dict) else ():
         yield from _read_config(folder, role, ("roles", name))
@@ -55,7 +52,7 @@ def _read_config(folder: Path, owner: object, where: tuple[str, ...]) -> Iterato
 
 
 def setting_problems(study: Study) -> list[SpecProblem]:
-    """Return what is wrong with the roles of a study that is valid table by table, under each of its treatments."""
+    """Return mistakes in the roles of a study, under each of its treatments, whose tables are valid one by one."""
     by_path: dict[str, SpecProblem] = {}
     for problem in [
         *_reserved_name_problems(study),
@@ -99,7 +96,7 @@ def _factor_setting_problems(study: Study) -> Iterator[SpecProblem]:
         if factor.of == "workload" and (factor.var or name) in STUDY_WIDE_LOAD_KEYS:
             yield SpecProblem(f"factors.{name}.var", "is the same for every treatment: set it in [workload]")
         if factor.role not in study.roles:
-            continue  # consistency_problems has said so, or it is of the load
+            continue  # named by consistency_problems, or a factor of the load
         known = {ABSENT_VARIANT, *study.roles[factor.role].variants}
         for number, level in enumerate(factor.levels if factor.of == "variant" else ()):
             if level not in known:
@@ -110,7 +107,7 @@ def _factor_setting_problems(study: Study) -> Iterator[SpecProblem]:
 
 
 def _process_problems(study: Study) -> Iterator[SpecProblem]:
-    """Check that what is said of a role's processes can be so: it has a service, and loadbook starts it itself."""
+    """Check that keys on processes belong to a role with a service that loadbook starts itself."""
     for name, role in study.roles.items():
         settings = {f"roles.{name}": role.base_setting}
         settings |= {f"roles.{name}.variants.{v}": role.variant_setting(v) for v in role.variants}
@@ -137,7 +134,7 @@ def _process_problems(study: Study) -> Iterator[SpecProblem]:
 
 
 def _network_problems(study: Study) -> Iterator[SpecProblem]:
-    """Check that what is done to the network or the kernel is said of a role whose hosts a trial changes."""
+    """Check that keys on network and kernel belong to a role whose hosts a trial changes."""
     for name, role in study.roles.items():
         variants = {f"roles.{name}.variants.{v}": role.variant_setting(v) for v in role.variants}
         settings = {f"roles.{name}": role.base_setting, **variants}
@@ -152,7 +149,7 @@ def _network_problems(study: Study) -> Iterator[SpecProblem]:
 
 
 def _condition_problems(study: Study) -> Iterator[SpecProblem]:
-    """Check that a study whose conditions are judged apart has a baseline under each, which its A/A arms repeat."""
+    """Check that a stratified study has a baseline in each stratum, which its A/A arms repeat."""
     if study.stratify_by is None:
         return
     if (factor := study.stratify_by) not in study.factors:
@@ -209,9 +206,9 @@ def study_files(folder: Path) -> list[Path]:
 
 
 def is_variant(path: Path) -> bool:
-    """Tell whether a study file is another at another scale: the article's, or it includes one and asks nothing new.
+    """Tell whether a study file is a variant: at the article's scale, or with an include and no question of its own.
 
-    A file that cannot be read is none: whoever reads it as a study says what is wrong.
+    A file that cannot be read is none; reading it as a study names its mistakes.
     """
     try:
         raw = read_toml(path)
@@ -245,7 +242,7 @@ def read_study(path: Path) -> Study:
 
 
 def _read_plan_files(folder: Path, raw: dict[str, Any]) -> Iterator[SpecProblem]:
-    """Put what the plan files of the loads hold beside their names, so that a run keeps it; yield what is missing."""
+    """Put the text of the loads' plan files beside their names, for the record of a run; yield what is missing."""
     treatments = raw.get("treatments")
     tables = treatments.items() if isinstance(treatments, dict) else ()
     owners: list[tuple[tuple[str, ...], Any]] = [((), raw), *((("treatments", name), t) for name, t in tables)]
@@ -262,7 +259,7 @@ def _read_plan_files(folder: Path, raw: dict[str, Any]) -> Iterator[SpecProblem]
 
 
 def find_study(studies: Path, name: str) -> Study:
-    """Return the study called `name`: a path, a file in `studies`, or `<name>-smoke`, which comes by rule."""
+    """Return the study called `name`: a path, a file in `studies`, or `<name>-smoke`, the smoke variant of one."""
     direct = Path(name)
     if direct.suffix == ".toml":
         return read_study(direct)
@@ -278,8 +275,8 @@ def find_study(studies: Path, name: str) -> Study:
 def smoke_variant(study: Study) -> Study:
     """Return the short variant of a study: baseline, its checks and one treatment, 6 blocks of 1 s.
 
-    A study that has a subset `smoke` says itself what belongs to it. Of a factorial it is the whole factorial of the
-    first two switches.
+    A subset `smoke` of the study replaces that choice. Of a factorial it is the whole factorial of the first two
+    switches.
     """
     treatments = study.treatments_in()
     checks = [t for t in treatments if study.treatments[t].check]
@@ -308,7 +305,7 @@ def smoke_variant(study: Study) -> Study:
 
 
 def _shortened_treatment(study: Study, name: str) -> Treatment:
-    """Return a treatment whose own changes of the load are those of a smoke variant, too."""
+    """Return a treatment whose own changes of the load are shortened as in a smoke variant."""
     spec = study.treatments[name]
     load = study.workload_of(name).with_duration(*SMOKE_TIMES_S).model_dump()
     return spec.model_copy(update={"workload": {key: load[key] for key in spec.workload}})

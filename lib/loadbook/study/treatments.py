@@ -1,7 +1,7 @@
-"""Roles, factors and treatments: the parts of a study that say what is compared.
+"""Roles, factors and treatments: the parts of a study that are compared.
 
-A role has a usual setting and, in `variants`, others to choose from; factors change parts of it. `Study.setting`
-combines them for a treatment.
+A role has a usual setting and, in `variants`, alternatives; factors change parts of it. `Study.setting` combines them
+for a treatment.
 """
 
 from __future__ import annotations
@@ -69,12 +69,13 @@ def _check_cpu_ranges(cpus: str) -> str:
     return cpus
 
 
-def _one_or_more(value: object) -> object:
+def one_or_more(value: object) -> object:
+    """Return a list also for a single text."""
     return [value] if isinstance(value, str) else value
 
 
 class StrictModel(BaseModel):
-    """What stands in a study file: nothing unknown, nothing that changes later, no number that is none."""
+    """Base of all tables of a study file: no unknown keys, immutable, finite numbers only."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -107,7 +108,7 @@ class Setting(StrictModel):
     mode: Literal["managed", "system"] = "managed"
     vars: dict[Ident, FactorLevel] = Field(default_factory=dict)
     external: HostPort | None = None
-    backends: Annotated[tuple[Ident, ...], BeforeValidator(_one_or_more)] = ()
+    backends: Annotated[tuple[Ident, ...], BeforeValidator(one_or_more)] = ()
     hosts: Annotated[int, Field(ge=1, le=1000)] = 1
     cpus: CpuList = "all"
     cpu_quota: Annotated[float, Field(gt=0, le=4096)] | None = None

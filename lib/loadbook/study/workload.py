@@ -1,7 +1,4 @@
-"""What is requested and how hard: one model for every load generator.
-
-One load from several hosts: the workload's numbers are totals, and each driver gets its part of them.
-"""
+"""The load of a study, one model for every load generator, and its shares on several drivers."""
 
 from __future__ import annotations
 
