@@ -13,7 +13,6 @@ ENTRY = re.compile(r"^- `(\w+)`: \S", re.MULTILINE)
 NOT_YET = frozenset({
     "execution", "external", "host_metrics", "ingestion", "report", "report/figures",
     "request_logs", "stats", "tools", "validity", "analyses/effects", "analyses/quality", ".",
-    "analyses/page_size",
 })  # fmt: skip
 
 

@@ -4,7 +4,7 @@
 - `compute`: series, bottlenecks and tiers of a run
 - `text`: sentences about page sizes
 - `size_axis`: an axis of page sizes
-- `figure`: the curves
 - `tier_ratios`: the ratio of two tiers
+- `figure`: the curves
 - `page`: the page, and JMeter's own columns
 """

@@ -13,7 +13,8 @@ from matplotlib.axes import Axes
 
 from loadbook.analyses.page_size import text as words
 from loadbook.analyses.page_size import tier_ratios
-from loadbook.analyses.page_size.compute import PageSizeResult, PageSizeSeries, TwoRegimeCurve
+from loadbook.analyses.page_size.compute import PageSizeResult, PageSizeSeries
+from loadbook.analyses.page_size.curve import TwoRegimeCurve
 from loadbook.analyses.page_size.size_axis import (
     NOT_MONITORED,
     NOTHING_FULL,

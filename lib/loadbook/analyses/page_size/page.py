@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.analyses.page_size import text as words
-from loadbook.analyses.page_size.compute import PageSizeResult, TwoRegimeCurve, analyse_page_sizes
+from loadbook.analyses.page_size.compute import PageSizeResult, analyse_page_sizes
+from loadbook.analyses.page_size.curve import TwoRegimeCurve
 from loadbook.core.errors import UsageError
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP

@@ -1,11 +1,12 @@
-"""Sentences about page size: which cost rules where, what limits, and where two tiers converge."""
+"""Sentences about page sizes: the cost that rules, the resource that limits, the size at which tiers converge."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 
-from loadbook.analyses.page_size.compute import Estimate, PageSizeResult, TierPair, TwoRegimeCurve
+from loadbook.analyses.page_size.compute import PageSizeResult, TierPair
+from loadbook.analyses.page_size.curve import Estimate, TwoRegimeCurve
 from loadbook.core.units import NBSP, decimals_for_half_width, format_percent
 from loadbook.stats.compare import MIN_BLOCKS
 from loadbook.stats.results import Verdict
@@ -13,7 +14,7 @@ from loadbook.stats.saturation import BOTTLENECK_NAMES
 from loadbook.stats.text import comparison_texts, margin_text
 
 NOT_KNOWN = "not known"
-MISFIT = 0.10  # beyond this share the curve is said to be too simple
+MISFIT = 0.10  # share beyond which the curve is called too simple
 
 
 def size_text(size_b: float) -> str:
@@ -60,29 +61,30 @@ def knee_text(curve: TwoRegimeCurve, tick: bool = False) -> str:
 
 
 def curve_sentence(curve: TwoRegimeCurve | str) -> str:
-    """Return what a curve says, to stand behind its series' name; the reason where there is none."""
+    """Return the regimes of a curve, to follow its series' name; the reason if there is no curve."""
     if isinstance(curve, str):
         return f": no curve: {curve}."
-    level, last = f"{curve.level * 100:g}{NBSP}%", size_text(curve.sizes_b[-1])
+    sizes, (low_b, high_b) = curve.sizes_b, curve.knee_b.interval
+    evidence = f"{curve.blocks} blocks.{misfit_sentence(curve)}"
     if curve.visible_regime == "request":
-        least = min(curve.knee_b.interval[0], curve.sizes_b[-1])
-        sentence = f": the cost per request rules; both costs are equal beyond {size_text(least)}, if at all"
-        return f"{sentence} (sizes up to {last}), {_block_count_text(curve)}.{misfit_sentence(curve)}"
-    ceiling = f"it approaches {_bandwidth_estimate_text(curve.ceiling_bytes_per_s)}"
-    if curve.visible_regime == "byte":
-        first = size_text(curve.sizes_b[0])
+        least, last = size_text(min(low_b, sizes[-1])), size_text(sizes[-1])
         return (
-            f": the cost per byte rules from {first} on; {ceiling}, {_block_count_text(curve)}.{misfit_sentence(curve)}"
+            f": the cost per request rules; both costs are equal beyond {least}, if at all "
+            f"(sizes up to {last}), {evidence}"
         )
-    low, high = (size_text(bound) for bound in curve.knee_b.interval)
-    sentence = (
-        f": from {size_text(curve.knee_b.value)} on ({level} interval {low} to {high}) bytes cost more than the request"
-    )
-    return f"{sentence}; {ceiling}, {_block_count_text(curve)}.{misfit_sentence(curve)}"
+    ceiling = curve.ceiling_bytes_per_s
+    unit = bandwidth_unit(ceiling.value)
+    low, high = (_in_unit(bound, unit).removesuffix(f"{NBSP}{unit[1]}") for bound in ceiling.interval)
+    approach = f"it approaches {_in_unit(ceiling.value, unit)} ({low} to {high}), {evidence}"
+    if curve.visible_regime == "byte":
+        return f": the cost per byte rules from {size_text(sizes[0])} on; {approach}"
+    level, bounds = f"{curve.level * 100:g}{NBSP}%", f"{size_text(low_b)} to {size_text(high_b)}"
+    knee = f"from {size_text(curve.knee_b.value)} on ({level} interval {bounds})"
+    return f": {knee} bytes cost more than the request; {approach}"
 
 
 def misfit_sentence(curve: TwoRegimeCurve) -> str:
-    """Return where the measured rates lie surely and far off the curve: it is then a summary, not the mechanism."""
+    """Return the largest significant misfit beyond `MISFIT`; the curve is then a summary, not the mechanism."""
     off = {
         size: misfit
         for size, misfit in curve.misfits.items()
@@ -96,7 +98,7 @@ def misfit_sentence(curve: TwoRegimeCurve) -> str:
 
 
 def largest_misfit_text(curve: TwoRegimeCurve) -> str:
-    """Return by how much the mean of a size lies beside the curve at most, and at which size."""
+    """Return the largest deviation of a size's mean from the curve, and the size."""
     size = max(curve.misfits, key=lambda s: abs(math.log(curve.misfits[s].value)))
     return f"{format_percent(curve.misfits[size].value - 1, 0)} at {size_text(size)}"
 
@@ -108,29 +110,28 @@ def headline(result: PageSizeResult) -> str:
         return "Not known what limits: no monitor recorded anything."
     if not result.measured_sizes_b:
         return f"No answer: at no size do {MIN_BLOCKS} trials count."
-    last = size_text(result.measured_sizes_b[-1])
-    sizes = {page_series.name: result.network_limited_from(page_series) for page_series in series}
+    sizes = {one.name: result.network_limited_from(one) for one in series}
     limited_from = {name: size for name, size in sizes.items() if size is not None}
     if not limited_from:
+        last = size_text(result.measured_sizes_b[-1])
         return f"At no size up to {last} is the network the limit{_other_limit_text(result)}."
     least, most = min(limited_from.values()), max(limited_from.values())
     first = {name for name, size in limited_from.items() if size == least}
     sentence = f"From {size_text(least)} on the network is the limit"
     if len(first) == len(series):
         return f"{sentence}."
-    later = f"; for others from {size_text(most)} on at the latest" if most > least else ""
-    never = (
-        f"; never for {len(series) - len(limited_from)} of {len(series)} curves"
-        if len(limited_from) < len(series)
-        else ""
-    )
-    return f"{sentence} ({_common_name(result, first)}){later}{never}."
+    sentence += f" ({_common_name(result, first)})"
+    if most > least:
+        sentence += f"; for others from {size_text(most)} on at the latest"
+    if len(limited_from) < len(series):
+        sentence += f"; never for {len(series) - len(limited_from)} of {len(series)} curves"
+    return f"{sentence}."
 
 
 def bandwidth_headline(result: PageSizeResult) -> str:
-    """Return which bandwidth was reached, and how near to the link that is where the link is known."""
+    """Return the bandwidth reached, and its share of the link if the link is known."""
     median_rate = result.values[result.values["valid"]].groupby("treatment")["value"].median()
-    arms = {arm: size for page_series in result.curves.series for size, arm in page_series.arms.items()}
+    arms = {arm: size for series in result.curves.series for size, arm in series.arms.items()}
     flows = [median_rate[arm] * size for arm, size in arms.items() if arm in median_rate.index]
     if not flows:
         return "Not known: no trial counts."
@@ -144,26 +145,23 @@ def network_limit_text(result: PageSizeResult) -> str:
     """Return the answer in the few words that the index has room for."""
     if not result.bottlenecks or not result.measured_sizes_b:
         return NOT_KNOWN
-    return (
-        "network"
-        if any(result.network_limited_from(page_series) for page_series in result.curves.series)
-        else "not the network"
-    )
+    limited = any(result.network_limited_from(series) for series in result.curves.series)
+    return "network" if limited else "not the network"
 
 
 def _common_name(result: PageSizeResult, names: set[str]) -> str:
-    """Return what some series are called together: what only they have in common, else how many they are."""
-    parts = {part: {page_series.name for page_series in result.curves.series if part in page_series.name.split(", ")}
-             for name in sorted(names) for part in name.split(", ")}  # fmt: skip
-    shared = next((part for part, series_names in parts.items() if series_names == names), None)
+    """Return the part of the name that only these series have, else their number."""
+    names_by_part: dict[str, set[str]] = {}
+    for series in result.curves.series:
+        for part in series.name.split(", "):
+            names_by_part.setdefault(part, set()).add(series.name)
+    shared = next((part for part, own in names_by_part.items() if own == names), None)
     return shared or (next(iter(names)) if len(names) == 1 else f"{len(names)} curves")
 
 
 def _other_limit_text(result: PageSizeResult) -> str:
-    """Return what limits most points in place of the network."""
-    arms = [
-        arm for page_series in result.curves.series for arm in page_series.arms.values() if arm in result.bottlenecks
-    ]
+    """Return the resource that limits most points in place of the network."""
+    arms = [arm for series in result.curves.series for arm in series.arms.values() if arm in result.bottlenecks]
     counts = Counter(letter for arm in arms if (letter := result.bottlenecks[arm]))
     if not counts:
         return ": nothing watched was full"
@@ -189,7 +187,7 @@ def pair_cells(verdict: Verdict) -> list[str]:
 
 
 def pair_sentence(result: PageSizeResult, pair: TierPair) -> str:
-    """Return from which size on two tiers are shown to converge; to stand behind the front's name."""
+    """Return the size from which on two tiers are equivalent, to follow the front's name."""
     assert result.tiers is not None
     size, margin = pair.converge_from_b, margin_text(result.margin)
     first, second = result.tiers.names
@@ -199,17 +197,7 @@ def pair_sentence(result: PageSizeResult, pair: TierPair) -> str:
     return f": from {size_text(size)} on no difference between {second} and {first} larger than {margin}."
 
 
-def _bandwidth_estimate_text(estimate: Estimate) -> str:
-    unit = bandwidth_unit(estimate.value)
-    low, high = (_in_unit(bound, unit).removesuffix(f"{NBSP}{unit[1]}") for bound in estimate.interval)
-    return f"{_in_unit(estimate.value, unit)} ({low} to {high})"
-
-
 def _in_unit(bytes_per_s: float, unit: tuple[float, str]) -> str:
     value = bytes_per_s / unit[0]
     digits = 0 if value >= 100 else 1 if value >= 10 else 2
     return f"{value:,.{digits}f}{NBSP}{unit[1]}"
-
-
-def _block_count_text(curve: TwoRegimeCurve) -> str:
-    return f"{curve.blocks} blocks"
