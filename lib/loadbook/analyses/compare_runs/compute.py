@@ -1,25 +1,24 @@
-"""May two runs be compared? What forbids it, which treatments are not one thing in both, and what remains in doubt.
+"""Two runs of one study: whether they can be compared, and how far each effect moved, with an interval.
 
-Two runs of one study: how far each effect moved, with an interval, and what that allows to be said.
-
-What is compared are the two effects, never two words and never whether two intervals overlap. Each run brings its own
-estimate and interval: half of it over Student's t is a standard error, one per side where it is lopsided, and
-Welch-Satterthwaite gives the freedom of the difference. A run that could stop early has a wider interval; it counts.
+The two effects are compared, never two verdicts and never whether two intervals overlap. Each run has its own estimate
+and interval: half of the interval over Student's t is a standard error, one per side if it is lopsided, and
+Welch-Satterthwaite gives the degrees of freedom of the difference. A run that could stop early has a wider interval.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from scipy.special import stdtr, stdtrit
 
 from loadbook.core.errors import UsageError
-from loadbook.stats.paired_tests import adjust_holm, effect_from_log
+from loadbook.core.units import shorten_list
 from loadbook.stats.results import Analysis, AnalysisRow, Comparison, Interval
 from loadbook.stats.sequential import smallest_block_count, t_quantile
+from loadbook.stats.paired_tests import adjust_holm, effect_from_log
 from loadbook.stats.text import added_blocks_text, margin_text
 from loadbook.stats.verdict import FORECAST_POWER, MAX_FORECAST_BLOCKS, excludes_zero, is_within_margin
 from loadbook.store.conditions import LOAD_KEYS, ConditionChange, RunConditions, treatment_contrast
@@ -29,63 +28,54 @@ MAX_LISTED = 3
 
 
 class Caveat(NamedTuple):
-    """Why a comparison of two runs may mislead although it can be made."""
+    """A reason why a comparison of two runs may mislead."""
 
     title: str
     text: str
 
 
 def check_comparable(older: RunConditions, newer: RunConditions, metric: str = "", baseline: str = "") -> None:
-    """Raise UsageError where the two runs hold no two answers to one question.
+    """Raise UsageError if the two runs do not answer one question.
 
     Parameters
     ----------
-    metric, baseline : asked for by the user; empty: what the studies declare, which must then agree.
+    metric, baseline : chosen by the user; empty: those of the studies, which must then agree.
     """
+    one, other = older.run_record.run, newer.run_record.run
     if older.study.name != newer.study.name:
-        names = [f"run {_run_id(run)} is of study {run.study.name!r}" for run in (older, newer)]
-        raise UsageError(", ".join(names), "only runs of one study are compared")
-    if _measured_run_id(older) == _measured_run_id(newer):
-        raise _same_measurements_error(older, newer, f"those of run {_measured_run_id(older)}")
-    _check_declared_alike(older, newer, "metric", metric)
-    _check_declared_alike(older, newer, "baseline", baseline)
-    if not set(older.plan["treatments"]) & set(newer.plan["treatments"]):
+        studies = f"run {one} is of study {older.study.name!r}, run {other} is of study {newer.study.name!r}"
+        raise UsageError(studies, "only runs of one study are compared")
+    measured = [run.run_record.replay or run.run_record.run for run in (older, newer)]
+    if measured[0] == measured[1]:
+        raise _same_measurements_error(older, newer, f"those of run {measured[0]}")
+    declared = {
+        "metric": (metric, older.study.metric, newer.study.metric),
+        "baseline": (baseline, older.study.baseline, newer.study.baseline),
+    }
+    for name, (chosen, before, after) in declared.items():
+        if not chosen and before != after:
+            raise UsageError(
+                f"the study's {name} was {before} in run {one} and is {after} in run {other}",
+                f"say which one is meant: -p {name}={after}",
+            )
+    before_names, after_names = older.plan["treatments"], newer.plan["treatments"]
+    if not set(before_names) & set(after_names):
         raise UsageError(
-            f"runs {_run_id(older)} and {_run_id(newer)} have no treatment in common",
-            f"{_shortened_list(older.plan['treatments'])} there, {_shortened_list(newer.plan['treatments'])} here",
+            f"runs {one} and {other} have no treatment in common",
+            f"{', '.join(shorten_list(before_names, MAX_LISTED))} there, "
+            f"{', '.join(shorten_list(after_names, MAX_LISTED))} here",
         )
-
-
-def _check_declared_alike(older: RunConditions, newer: RunConditions, name: str, requested: str) -> None:
-    older_value, newer_value = (getattr(run.study, name) for run in (older, newer))
-    if not requested and older_value != newer_value:
-        raise UsageError(
-            (
-                f"the study's {name} was {older_value} in run {_run_id(older)} and is {newer_value} in run "
-                f"{_run_id(newer)}"
-            ),
-            f"say which one is meant: -p {name}={newer_value}",
-        )
-
-
-def _run_id(run: RunConditions) -> str:
-    return str(run.run_record.run)
-
-
-def _measured_run_id(run: RunConditions) -> str:
-    """Return the run whose measurements these are."""
-    return run.run_record.replay or _run_id(run)
 
 
 def _same_measurements_error(older: RunConditions, newer: RunConditions, evidence: str) -> UsageError:
-    hint = "a replay or a copy measures nothing anew; compare with a run of another time"
     return UsageError(
-        f"runs {_run_id(older)} and {_run_id(newer)} hold the very measurements of one run: {evidence}", hint
+        f"runs {older.run_record.run} and {newer.run_record.run} hold the very measurements of one run: {evidence}",
+        "a replay or a copy measures nothing anew; compare with a run of another time",
     )
 
 
 def check_not_copies(older: RunData, newer: RunData) -> None:
-    """Raise UsageError where every measured value of two runs is equal: one is a copy, whatever it is called."""
+    """Raise UsageError if every measured value of two runs is equal: one is a copy."""
     columns = ["trial", "metric", "statistic", "value"]
     values = [run.measurements.loc[run.measurements["driver"] == "*", columns] for run in (older, newer)]
     ordered = [frame.sort_values(columns, ignore_index=True) for frame in values]
@@ -93,44 +83,21 @@ def check_not_copies(older: RunData, newer: RunData) -> None:
         raise _same_measurements_error(older, newer, f"all {len(ordered[0]):,} values are equal")
 
 
-def _shortened_list(names: Sequence[str]) -> str:
-    return ", ".join(names[:MAX_LISTED]) + (", ..." if len(names) > MAX_LISTED else "")
-
-
 def changed_treatments(older: RunConditions, newer: RunConditions, baseline: str = "") -> dict[str, str]:
-    """Return treatment -> why it is not one thing in both runs: other things set it apart from its baseline."""
-    reason_by_treatment = {}
-    for name in newer.plan["treatments"]:
-        if name in older.plan["treatments"]:
-            older_settings, newer_settings = (_settings_against_baseline(run, name, baseline) for run in (older, newer))
-            if older_settings != newer_settings:
-                reason_by_treatment[name] = (
-                    f"it is another treatment: {_describe_difference(older_settings, newer_settings)}"
-                )
-    return reason_by_treatment
-
-
-def _settings_against_baseline(run: RunConditions, name: str, baseline: str) -> dict[str, tuple[Any, Any]]:
-    return treatment_contrast(run.study, name, baseline or run.study.baseline_of(name))
-
-
-def _describe_difference(
-    older_settings: Mapping[str, tuple[Any, Any]], newer_settings: Mapping[str, tuple[Any, Any]]
-) -> str:
-    """Return by what a treatment differs from its baseline in one run and not so in the other."""
-    names = [
-        name
-        for name in dict.fromkeys([*older_settings, *newer_settings])
-        if older_settings.get(name) != newer_settings.get(name)
-    ]
-    differences = [
-        (
-            f"{name} {_change_text(older_settings.get(name))} in the older run, "
-            f"{_change_text(newer_settings.get(name))} in the newer"
+    """Return treatment -> the settings by which it differs from its baseline in one run only; {} if there are none."""
+    reasons = {}
+    for name in (name for name in newer.plan["treatments"] if name in older.plan["treatments"]):
+        before, after = (
+            treatment_contrast(run.study, name, baseline or run.study.baseline_of(name)) for run in (older, newer)
         )
-        for name in names[:MAX_LISTED]
-    ]
-    return "; ".join(differences) + (f"; {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else "")
+        differences = [
+            f"{key} {_change_text(before.get(key))} in the older run, {_change_text(after.get(key))} in the newer"
+            for key in dict.fromkeys([*before, *after])
+            if before.get(key) != after.get(key)
+        ]
+        if differences:
+            reasons[name] = f"it is another treatment: {'; '.join(shorten_list(differences, MAX_LISTED))}"
+    return reasons
 
 
 def _change_text(values: tuple[Any, Any] | None) -> str:
@@ -138,7 +105,7 @@ def _change_text(values: tuple[Any, Any] | None) -> str:
 
 
 def comparison_caveats(older: RunConditions, newer: RunConditions, changes: Sequence[ConditionChange]) -> list[Caveat]:
-    """Return what a reader must know before a change is believed; that two runs cannot tell why comes last."""
+    """Return the reasons for doubt about any change; last, that two runs do not show a cause."""
     caveats = [*_run_caveats("The older run", older), *_run_caveats("The newer run", newer)]
     margins = [run.study.margin for run in (older, newer)]
     if margins[0] != margins[1]:
@@ -146,7 +113,7 @@ def comparison_caveats(older: RunConditions, newer: RunConditions, changes: Sequ
         caveats.append(Caveat("Other margin", f"{declared}; judged by the smaller"))
     load_changes = [change for change in changes if change.category == "study" and change.name.startswith(LOAD_KEYS)]
     if load_changes:
-        names = _shortened_list([change.name for change in load_changes])
+        names = ", ".join(shorten_list([change.name for change in load_changes], MAX_LISTED))
         caveats.append(Caveat("Other load or set-up", f"{names}: an effect may be another one there"))
     return [*caveats, Caveat("Two runs tell that, not why", CAUSE_UNKNOWN)]
 
@@ -166,19 +133,15 @@ def _run_caveats(subject: str, run: RunConditions) -> Iterator[Caveat]:
             f"{subject} was imported", "loadbook measured nothing, and what nobody recorded cannot have changed"
         )
     elif run_record.ended is None:
-        yield Caveat(f"{subject} did not end", "its last blocks are missing, and its hosts were not looked at again")
+        yield Caveat(f"{subject} did not end", "its last blocks are missing, and its hosts were not checked again")
     if run.plan.get("added"):
         yield Caveat(f"{subject} is exploratory", f"{added_blocks_text(run.plan['added'])}, which favours differences")
 
 
 ChangeKind = Literal["changed", "undecided", "agrees", "not compared"]
-CHANGE_KINDS: tuple[ChangeKind, ...] = (
-    "changed",
-    "undecided",
-    "agrees",
-    "not compared",
-)  # the order in which rows are shown
+CHANGE_KINDS: tuple[ChangeKind, ...] = ("changed", "undecided", "agrees", "not compared")  # in the order of rows
 OLDER_TEXT, NEWER_TEXT = "the older run", "the newer run"
+TOO_FEW_BLOCKS = "a run has too few blocks for an interval"
 
 
 @dataclass(frozen=True)
@@ -203,9 +166,9 @@ class EffectChange:
 
 @dataclass(frozen=True)
 class EffectPair:
-    """One comparison of the two runs; a row is None where its run does not have the treatment.
+    """One comparison of the two runs; a row is None if its run does not have the treatment.
 
-    `blocks_needed` is how many blocks each of two such runs needs to decide what is undecided (None: more than 60).
+    `blocks_needed`: the blocks that each of two such runs needs for a decision (None: more than 60).
     """
 
     older: AnalysisRow | None
@@ -217,7 +180,7 @@ class EffectPair:
 
     @property
     def row(self) -> AnalysisRow:
-        """The newer run's row, or the older one's where it alone has the treatment."""
+        """The newer run's row, or the older one's if it alone has the treatment."""
         row = self.newer or self.older
         assert row is not None
         return row
@@ -230,9 +193,9 @@ class EffectPair:
 
 @dataclass(frozen=True)
 class RunComparison:
-    """What became of each comparison, in the order in which it is shown: by word and size, checks last.
+    """Every comparison of two runs, ordered by kind and size of the change, checks last.
 
-    `margin` is the smaller of the two that were declared.
+    `margin` is the smaller of the two declared margins.
     """
 
     older: Analysis
@@ -243,7 +206,7 @@ class RunComparison:
 
     @property
     def treatments(self) -> tuple[EffectPair, ...]:
-        """The rows that are no checks of the laboratory."""
+        """The rows without the A/A arm and the known effect."""
         return tuple(row for row in self.rows if row.row.kind == "treatment")
 
 
@@ -259,20 +222,19 @@ def compare_analyses(
     level : confidence of the intervals of differences.
     """
     margin = min(older.margin, newer.margin)
-    rows = [
-        _effect_pair(older_row, newer_row, changed_treatments, level)
-        for older_row, newer_row in _paired_rows(older, newer)
-    ]
-    rows = [_with_kind(row, margin) for row in _with_adjusted_p(rows)]
-    in_sequence = newer.contrasts == "adjacent"
-    return RunComparison(older, newer, margin, level, tuple(sorted(rows, key=lambda row: _sort_key(row, in_sequence))))
+    older_rows, newer_rows = ({r.treatment: r for r in a.rows if r.kind != "baseline"} for a in (older, newer))
+    names = dict.fromkeys([*newer_rows, *older_rows])
+    pairs = [_effect_pair(older_rows.get(n), newer_rows.get(n), changed_treatments, level) for n in names]
+    pairs = [_with_kind(pair, margin) for pair in _with_adjusted_p(pairs)]
 
+    def order(pair: EffectPair) -> tuple[int, int, float]:
+        kind = ("treatment", "aa", "control").index(pair.row.kind)
+        if kind or newer.contrasts == "adjacent":  # these keep the order of the study
+            return kind, 0, 0.0
+        size = abs(math.log1p(pair.change.effect)) if pair.change else 0.0
+        return kind, CHANGE_KINDS.index(pair.kind), -size
 
-def _paired_rows(older: Analysis, newer: Analysis) -> Iterable[tuple[AnalysisRow | None, AnalysisRow | None]]:
-    older_rows, newer_rows = (
-        {r.treatment: r for r in analysis.rows if r.kind != "baseline"} for analysis in (older, newer)
-    )
-    return ((older_rows.get(name), newer_rows.get(name)) for name in dict.fromkeys([*newer_rows, *older_rows]))
+    return RunComparison(older, newer, margin, level, tuple(sorted(pairs, key=order)))
 
 
 def _effect_pair(
@@ -280,32 +242,23 @@ def _effect_pair(
 ) -> EffectPair:
     if older is None or newer is None:
         return EffectPair(older, newer, reason=f"only {NEWER_TEXT if older is None else OLDER_TEXT} has it")
-    reason = (
-        changed_treatments.get(newer.treatment)
-        or _other_baseline_reason(older, newer)
-        or _invalid_verdict_reason(older, OLDER_TEXT)
-        or _invalid_verdict_reason(newer, NEWER_TEXT)
-    )
+    reason = changed_treatments.get(newer.treatment)
+    baselines = [row.verdict.comparison.baseline for row in (older, newer) if row.verdict]
+    if not reason and len(set(baselines)) > 1:
+        reason = f"its baseline was {baselines[0]} in {OLDER_TEXT}, {baselines[1]} in {NEWER_TEXT}"
+    for row, run in ((older, OLDER_TEXT), (newer, NEWER_TEXT)):
+        if not reason and row.verdict is None:
+            reason = f"{run} has no value of it"
+        if not reason and row.verdict and row.verdict.kind == "invalid":
+            reason = f"{run}: {row.verdict.reason}"
     if reason or older.verdict is None or newer.verdict is None:
         return EffectPair(older, newer, reason=reason)
-    return EffectPair(older, newer, change=effect_change(older.verdict.comparison, newer.verdict.comparison, level))
-
-
-def _other_baseline_reason(older: AnalysisRow, newer: AnalysisRow) -> str | None:
-    bases = [row.verdict.comparison.baseline for row in (older, newer) if row.verdict]
-    if len(set(bases)) < 2:
-        return None
-    return f"it was held against {bases[0]} in {OLDER_TEXT}, against {bases[1]} in {NEWER_TEXT}"
-
-
-def _invalid_verdict_reason(row: AnalysisRow, run: str) -> str | None:
-    if row.verdict is None:
-        return f"{run} has no value of it"
-    return f"{run}: {row.verdict.reason}" if row.verdict.kind == "invalid" else None
+    change = effect_change(older.verdict.comparison, newer.verdict.comparison, level)
+    return EffectPair(older, newer, change=change, reason=None if change else TOO_FEW_BLOCKS)
 
 
 def effect_change(older: Comparison, newer: Comparison, level: float = 0.95) -> EffectChange | None:
-    """Return how far an effect moved from one run to another; None where a run has no interval."""
+    """Return how far an effect moved from one run to another; None if a run has no interval."""
     sides = [_log_effect_and_errors(comparison, level) for comparison in (older, newer)]
     if sides[0] is None or sides[1] is None:
         return None
@@ -314,11 +267,18 @@ def effect_change(older: Comparison, newer: Comparison, level: float = 0.95) -> 
     below, above = math.hypot(low_2, high_1), math.hypot(high_2, low_1)
     errors = ((low_1 + high_1) / 2, (low_2 + high_2) / 2)
     df = _welch_df(errors, blocks)
+
+    def interval(quantile: float) -> Interval:
+        t = float(stdtrit(df, quantile))
+        return effect_from_log(log_change - t * below), effect_from_log(log_change + t * above)
+
+    error = below if log_change > 0 else above
+    p = float(2 * stdtr(df, -abs(log_change) / error)) if error > 0 else 0.0
     return EffectChange(
         effect=effect_from_log(log_change),
-        ci95=_change_interval(log_change, below, above, df, (1 + level) / 2),
-        ci90=_change_interval(log_change, below, above, df, level),
-        p=_change_p(log_change, below if log_change > 0 else above, df),
+        ci95=interval((1 + level) / 2),
+        ci90=interval(level),
+        p=p if log_change else 1.0,
         blocks=blocks,
         sd_logs=(errors[0] * math.sqrt(blocks[0]), errors[1] * math.sqrt(blocks[1])),
         level=level,
@@ -326,7 +286,7 @@ def effect_change(older: Comparison, newer: Comparison, level: float = 0.95) -> 
 
 
 def _log_effect_and_errors(comparison: Comparison, level: float) -> tuple[float, float, float] | None:
-    """Return a log effect and its standard errors below and above it, as its run's interval tells them."""
+    """Return a log effect with its standard errors below and above it, from its run's interval."""
     if comparison.effect is None or comparison.ci95 is None or comparison.blocks < 2:
         return None
     estimate, low, high = (math.log1p(max(value, -1 + 1e-15)) for value in (comparison.effect, *comparison.ci95))
@@ -341,40 +301,24 @@ def _welch_df(errors: tuple[float, float], blocks: tuple[int, int]) -> float:
     return sum(squares) ** 2 / denominator if denominator > 0 else float(sum(blocks) - 2)
 
 
-def _change_interval(log_change: float, below: float, above: float, df: float, quantile: float) -> Interval:
-    t = float(stdtrit(df, quantile))
-    return effect_from_log(log_change - t * below), effect_from_log(log_change + t * above)
-
-
-def _change_p(log_change: float, error: float, df: float) -> float:
-    if log_change == 0:
-        return 1.0
-    return float(2 * stdtr(df, -abs(log_change) / error)) if error > 0 else 0.0
-
-
-def _with_adjusted_p(rows: Sequence[EffectPair]) -> list[EffectPair]:
-    """Adjust the p-values of the treatments for each other (Holm); checks of the laboratory stand alone."""
-    family = [row for row in rows if row.change and row.row.kind == "treatment"]
-    if len(family) < 2:
-        return list(rows)
-    adjusted = dict(
-        zip(
-            (row.row.treatment for row in family),
-            adjust_holm([row.change.p for row in family if row.change]),
-            strict=True,
-        )
-    )
+def _with_adjusted_p(pairs: Sequence[EffectPair]) -> list[EffectPair]:
+    """Adjust the p-values of the treatments for each other (Holm); the A/A arm and the known effect stand alone."""
+    family = [k for k, pair in enumerate(pairs) if pair.change and pair.row.kind == "treatment"]
+    changes = {k: change for k in family if (change := pairs[k].change)}
+    if len(changes) < 2:
+        return list(pairs)
+    adjusted = dict(zip(changes, adjust_holm([change.p for change in changes.values()]), strict=True))
     return [
-        replace(row, change=replace(row.change, p_adjusted=adjusted[row.row.treatment], family_size=len(family)))
-        if row.change and row.row.treatment in adjusted
-        else row
-        for row in rows
+        replace(pair, change=replace(changes[k], p_adjusted=adjusted[k], family_size=len(changes)))
+        if k in changes
+        else pair
+        for k, pair in enumerate(pairs)
     ]
 
 
 def _with_kind(row: EffectPair, margin: float) -> EffectPair:
     if row.change is None:
-        return row if row.reason else replace(row, reason="a run has too few blocks for an interval")
+        return row
     if is_changed(row.change):
         return replace(row, kind="changed")
     if is_within_margin(row.change.ci90, margin):
@@ -383,15 +327,15 @@ def _with_kind(row: EffectPair, margin: float) -> EffectPair:
 
 
 def is_changed(change: EffectChange) -> bool:
-    """Tell whether a change is shown, after allowing for all comparisons of the family."""
+    """Tell whether a change is significant, p adjusted for all comparisons of the family."""
     p = change.p if change.p_adjusted is None else change.p_adjusted
     return excludes_zero(change.ci95) and p < 1 - change.level
 
 
 def blocks_needed_per_run(change: EffectChange, margin: float) -> int | None:
-    """Return how many blocks each run needs to show this change, or to exclude one beyond the margin; at most 60.
+    """Return how many blocks each of two new runs needs to show this change, or to exclude one beyond the margin.
 
-    Whichever comes first, at the noise of these runs and with the power of every forecast: both runs are measured anew.
+    The smaller of both numbers, at the noise of these runs and with the power of every forecast; None above 60.
     """
     log_change, alpha = abs(math.log1p(change.effect)), (1 - change.level) / change.family_size
     squares = [sd**2 for sd in change.sd_logs]
@@ -411,10 +355,3 @@ def blocks_needed_per_run(change: EffectChange, margin: float) -> int | None:
     )
     needed = min((n for n in (detect, exclude) if n is not None), default=None)
     return None if needed is None else max(needed, min(change.blocks) + 1)
-
-
-def _sort_key(row: EffectPair, in_sequence: bool) -> tuple[int, int, float]:
-    kind_index = ("treatment", "aa", "control").index(row.row.kind)
-    if kind_index or in_sequence:
-        return kind_index, 0, 0.0
-    return kind_index, CHANGE_KINDS.index(row.kind), -abs(math.log1p(row.change.effect)) if row.change else 0.0
