@@ -152,11 +152,7 @@ def test_changed_treatment_has_no_change() -> None:
     assert wording.effect_change_phrase(row(found, "x"), 0.02) == ": not compared: it sets other things."
 
 
-<<<<<<< HEAD
 def test_step_with_another_reference_has_no_change() -> None:
-=======
-def test_effects_against_two_baselines_are_not_compared() -> None:
->>>>>>> 5d672ef (compare_runs: shorter checks, changes and sentences)
     newer = run({"x": 0.06}, seed=2)
     verdict = newer.row("x").verdict
     verdict = replace(verdict, comparison=replace(verdict.comparison, baseline="rung-2"))

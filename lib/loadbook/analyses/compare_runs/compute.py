@@ -16,9 +16,9 @@ from scipy.special import stdtr, stdtrit
 
 from loadbook.core.errors import UsageError
 from loadbook.core.units import shorten_list
+from loadbook.stats.paired_tests import adjust_holm, effect_from_log
 from loadbook.stats.results import Analysis, AnalysisRow, Comparison, Interval
 from loadbook.stats.sequential import smallest_block_count, t_quantile
-from loadbook.stats.paired_tests import adjust_holm, effect_from_log
 from loadbook.stats.text import added_blocks_text, margin_text
 from loadbook.stats.verdict import FORECAST_POWER, MAX_FORECAST_BLOCKS, excludes_zero, is_within_margin
 from loadbook.store.conditions import LOAD_KEYS, ConditionChange, RunConditions, treatment_contrast

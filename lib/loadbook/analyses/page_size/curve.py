@@ -21,8 +21,8 @@ from functools import cached_property
 import numpy as np
 
 from loadbook.stats.compare import MIN_BLOCKS
-from loadbook.stats.results import Interval
 from loadbook.stats.paired_tests import FloatArray
+from loadbook.stats.results import Interval
 
 MIN_SIZES = 3  # two costs and one size that can contradict them
 MIN_COST_SHARE = 1e-4  # a cost that is a smaller part of every request than this cannot be seen at all
