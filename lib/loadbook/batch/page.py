@@ -12,8 +12,9 @@ from typing import Any
 from loadbook.batch.jobs import BATCH_FILE, BatchRun, EntryRecord, PageFiles
 from loadbook.core.errors import ReportError
 from loadbook.core.units import format_duration
-from loadbook.report.blocks import check_texts, render, stylesheet
+from loadbook.report.blocks import check_texts
 from loadbook.report.html import CONTENT_SECURITY_POLICY, forbidden_content
+from loadbook.report.render import stylesheet
 from loadbook.store.atomic import write_atomic
 
 PAGE_FILE = "index.html"
@@ -108,7 +109,7 @@ def write_batch_page(folder: Path, batch_run: BatchRun) -> Path:
     rows = entry_views(batch_run)
     took_s = (batch_run.ended or time.time()) - batch_run.began
     page = str(
-        render(
+        fill_template(
             "batch.html.j2",
             batch_run=batch_run,
             rows=rows,

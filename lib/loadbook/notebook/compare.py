@@ -17,10 +17,9 @@ from loadbook.core.units import NBSP
 from loadbook.notebook.display import Displayable
 from loadbook.notebook.trials import column_name, resolve_metric, whole_blocks
 from loadbook.report import verdicts
-from loadbook.report.blocks import Block, clean, render, table_markup, table_text
+from loadbook.report.blocks import Block, clean, note_block, render, table_markup, table_text
 from loadbook.report.build import ensure_ingested
 from loadbook.report.checks import describe_change
-from loadbook.report.page import note_block
 from loadbook.stats.analyse import analyse, restrict_to
 from loadbook.stats.results import Analysis, AnalysisRow
 from loadbook.store.paths import project_layout
@@ -265,8 +264,7 @@ class EffectChanges(Displayable):
         """Return the answer, what changed in the records, and the verdicts side by side."""
         blocks = [self.page.answer(), self.page.conditions(), self.page.verdicts()]
         blocks += [note_block(f"{self.selection_note}: it explores.")] if self.selection_note else []
-        html, text = "".join(block.html for block in blocks), "\n\n".join(block.text for block in blocks)
-        return replace(blocks[0], html=html, text=text)
+        return Block(*blocks, data=blocks[0].data)
 
 
 def _change_numbers(row: EffectPair) -> dict[str, Any]:

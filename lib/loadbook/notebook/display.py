@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loadbook.core.errors import unknown_name_error
-from loadbook.report.blocks import Block, figure_block, notebook_style
+from loadbook.report.blocks import Block, Picture, Stylesheet
 
 if TYPE_CHECKING:
     from loadbook.report.figures.base import ReportFigure
@@ -34,7 +33,7 @@ class Displayable:
 
 def styled(block: Block) -> Block:
     """Return a block with the style of the reports in it, as a cell outside of a report needs it."""
-    return replace(block, html=notebook_style() + block.html)
+    return Block(Stylesheet(), block, data=block.data)
 
 
 class FigureView(Displayable):
@@ -49,7 +48,7 @@ class FigureView(Displayable):
 
     @cached_property
     def _figure_block(self) -> Block:
-        return figure_block(self._figure)
+        return Block(Picture(self._figure))
 
     @property
     def answer(self) -> str:

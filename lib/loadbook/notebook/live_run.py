@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.request import ProxyHandler, Request, build_opener
@@ -26,9 +26,8 @@ from loadbook.execution.power import forecast_power, power_lines
 from loadbook.execution.studies import load_study
 from loadbook.ingestion.ingest import ingest as ingest_run
 from loadbook.notebook.display import Displayable, styled
-from loadbook.report.blocks import Block, Column, Table, render, render_block, table_markup, table_text
+from loadbook.report.blocks import Block, Column, Table, note_block, render, render_block, table_markup, table_text
 from loadbook.report.notebooks import DONE_MIME
-from loadbook.report.page import note_block
 from loadbook.store.ledger import is_run_complete
 from loadbook.store.paths import project_layout
 from loadbook.store.tables import load_run
@@ -302,7 +301,7 @@ def state(study: str, run: str = "latest") -> Block:
     done = {"notebook": "run_study", "study": study, "run": None}
     if not layout.runs(study):
         load_study(layout, study)
-        return replace(text_block("The first run is one parameter away: execute = True."), data={DONE_MIME: done})
+        return Block(text_block("The first run is one parameter away: execute = True."), data={DONE_MIME: done})
     data = load_run(layout, study, run)
     planned = [t["treatment"] for t in data.plan["trials"]]
     rows = []

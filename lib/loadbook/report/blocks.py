@@ -1,108 +1,140 @@
-"""A piece of a report: HTML for readers, plain text for terminals and diffs. The one door from values to markup.
-
-Every string that comes from a host, a tool or a study is hostile: it passes a template with autoescape, and loses
-its control characters on the way.
-
-Tables of a page: cells as text, escaped in one place, numbers right, the verdict in the second column.
-
-What a page's summary says of the checks, as every list of pages shows it beside the verdict.
-
-A figure as a block: the picture with its caption and the words for readers who cannot see it.
-"""
+"""A piece of a report: a tree of nodes, which `render` writes as HTML, as plain text and as Markdown."""
 
 from __future__ import annotations
 
-import base64
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from loadbook.core.metrics import get_metric
-from loadbook.core.text import clean as cleaned
 from loadbook.report import palette
 from loadbook.report.palette import DOUBT_GLYPH, FAILED_GLYPH
 from loadbook.stats.results import AnalysisRow
 
 if TYPE_CHECKING:
-    from loadbook.report.figures.base import HoverArea, ReportFigure
+    from loadbook.report.figures.base import ReportFigure
 
 # marks in an output's data, read when the notebook is exported: put this section first; leave this section out
 URGENT_MIME = "application/vnd.loadbook.urgent+json"
 EMPTY_MIME = "application/vnd.loadbook.empty+json"
-TEMPLATES_DIR = Path(__file__).parent / "templates"
-
-
-@dataclass(frozen=True, repr=False)
-class Block:
-    """What a notebook cell shows; `data` adds further MIME types to the output (read by `report.notebooks`)."""
-
-    html: str
-    text: str
-    data: Mapping[str, Any] = field(default_factory=dict)
-
-    def __repr__(self) -> str:
-        return self.text
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        """Return the output for Jupyter: HTML, its plain text, and what `data` adds."""
-        return {"text/html": f'<div class="lb cell">{self.html}</div>', "text/plain": self.text, **self.data}
-
-
-def clean(value: Any) -> Any:
-    """Return text without control characters (see `core.text`); other values, and markup of ours, as they are."""
-    return cleaned(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-@cache
-def jinja_environment() -> Environment:
-    """Return the jinja environment of all pages: autoescape always, unknown names are errors."""
-    return Environment(
-        loader=FileSystemLoader(TEMPLATES_DIR),
-        autoescape=True,
-        finalize=clean,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-
-
-def render(template: str, **values: Any) -> Markup:
-    """Fill one of report/templates and return it as markup that other templates may embed."""
-    return Markup(jinja_environment().get_template(template).render(**values))  # noqa: S704 - autoescape made it safe
-
-
-def render_block(template: str, text: str, **values: Any) -> Block:
-    """Fill a template as a block; `text` is what a terminal shows instead."""
-    return Block(str(render(template, **values)), str(clean(text)))
-
-
-@cache
-def stylesheet() -> str:
-    """Return the style of all pages, the same in JupyterLab and in exported HTML; colours come from the palette."""
-    names = {
-        "ink": palette.INK, "soft": palette.SOFT, "tint": palette.TINT, "grid": palette.GRID, "rule": palette.RULE,
-        "link": palette.LINK, "doubt-box": palette.DOUBT_BOX, "doubt-text": palette.DOUBT_TEXT,
-    }  # fmt: skip
-    colours = "".join(f"--{name}: {colour}; " for name, colour in names.items())
-    verdicts = "".join(
-        f".lb .v-{kind} {{ color: {style.text}; }} .lb .bar-{kind} {{ --bar: {style.fill}; }}\n"
-        for kind, style in palette.VERDICTS.items()
-    )
-    return f":root {{ {colours}}}\n" + (TEMPLATES_DIR / "report.css").read_text(encoding="utf-8") + verdicts
-
-
-def notebook_style() -> str:
-    """Return the style as an element for the first block of a notebook; exported pages have it in their head."""
-    return f"<style data-notebook>\n{stylesheet()}</style>\n"
-
-
 DASH = "–"
+
+
+class Node:
+    """A part of a block."""
+
+    def __html__(self) -> str:
+        from loadbook.report.render import to_html
+
+        return str(to_html(self))
+
+
+Content = Node | str | None  # what a node may hold; None is left out
+
+
+class Element(Node):
+    """A node that holds others; `css` is its class in the stylesheet."""
+
+    def __init__(self, *children: Content, css: str = "") -> None:
+        self.children, self.css = children, css
+
+
+class Strong(Element):
+    """Emphasised text."""
+
+
+class Code(Element):
+    """Text as it is typed."""
+
+
+class Span(Element):
+    """A part of a line with a style of its own."""
+
+
+class Paragraph(Element):
+    """A paragraph."""
+
+
+class Preformatted(Element):
+    """Lines as they are in a file."""
+
+
+class Group(Element):
+    """Nodes in order, without a box."""
+
+
+class Division(Element):
+    """Nodes in a box; `anchor` is the target of links to it."""
+
+    def __init__(self, *children: Content, css: str = "", anchor: str = "") -> None:
+        super().__init__(*children, css=css)
+        self.anchor = anchor
+
+
+class HtmlOnly(Element):
+    """Nodes that plain text and Markdown leave out."""
+
+
+class TextOnly(Element):
+    """Nodes that HTML leaves out."""
+
+
+class Heading(Element):
+    """A heading; the page's question has level 1."""
+
+    def __init__(self, text: str, level: int = 3) -> None:
+        super().__init__(text)
+        self.level = level
+
+
+class Link(Element):
+    """A link to a place in the page or to a file beside it."""
+
+    def __init__(self, text: str, href: str, css: str = "") -> None:
+        super().__init__(text, css=css)
+        self.href = href
+
+
+class Break(Node):
+    """The end of a line within a paragraph or a cell."""
+
+
+class BulletList(Element):
+    """A list of items; `bullet` begins each of them in plain text."""
+
+    def __init__(self, items: Iterable[Content], css: str = "", bullet: str = "- ") -> None:
+        super().__init__(*items, css=css)
+        self.bullet = bullet
+
+
+class Details(Element):
+    """Nodes that HTML shows when their summary is clicked."""
+
+    def __init__(self, summary: str, *children: Content, css: str = "") -> None:
+        super().__init__(*children, css=css)
+        self.summary = summary
+
+
+@dataclass(frozen=True)
+class Definitions(Node):
+    """Pairs of a name and its value."""
+
+    pairs: Sequence[tuple[str, Content]]
+
+
+@dataclass(frozen=True)
+class VerdictCell(Node):
+    """A verdict: its glyph before its word, both in the verdict's colour."""
+
+    css_class: str
+    glyph: str
+    word: str
+
+    def __str__(self) -> str:
+        return f"{self.glyph} {self.word}"
 
 
 @dataclass(frozen=True)
@@ -115,7 +147,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(Node):
     """Rows of cells under columns; `ruled_rows` are the positions of rows with a line above them."""
 
     name: str
@@ -123,21 +155,105 @@ class Table:
     rows: Sequence[Sequence[Any]]
     ruled_rows: frozenset[int] = field(default_factory=frozenset)
     caption: str = ""
+    css: str = ""
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(f"table {self.name!r}: a row of {len(row)} cells under {len(self.columns)} columns")
 
 
 @dataclass(frozen=True)
-class VerdictCell:
-    """A verdict as readers meet it: glyph before the word, both in the verdict's colour."""
+class Picture(Node):
+    """A figure with its caption and its words; it is drawn when the block is written as HTML."""
 
-    css_class: str
-    glyph: str
-    word: str
+    figure: ReportFigure
 
-    def __html__(self) -> str:
-        return str(render("said.html.j2", verdict=self))
 
-    def __str__(self) -> str:
-        return f"{self.glyph} {self.word}"
+class Block(Node):
+    """What a notebook cell shows; `data` adds further MIME types to the output (read by `report.notebooks`)."""
+
+    def __init__(self, *content: Any, data: Mapping[str, Any] | None = None) -> None:
+        if len(content) > 1 and type(content[0]) is str:  # the old form: HTML, text, data
+            html, text, *more = content
+            content, data = (HtmlOnly(Markup(html)), TextOnly(text)), more[0] if more else data  # noqa: S704
+        self.content, self.data = content, data or {}
+
+    @cached_property
+    def html(self) -> str:
+        """The block as HTML."""
+        from loadbook.report.render import to_html
+
+        return str(to_html(self))
+
+    @cached_property
+    def text(self) -> str:
+        """The block as plain text, for terminals and diffs."""
+        from loadbook.report.render import to_text
+
+        return to_text(self)
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        """Return the output for Jupyter: HTML, plain text, Markdown, and what `data` adds."""
+        from loadbook.report.render import to_markdown
+
+        html = f'<div class="lb cell">{self.html}</div>'
+        return {"text/html": html, "text/plain": self.text, "text/markdown": to_markdown(self), **self.data}
+
+
+def note(text: str) -> Paragraph:
+    """Return a sentence beside the main text."""
+    return Paragraph(text, css="soft")
+
+
+def note_block(text: str) -> Block:
+    """Return one sentence as a block."""
+    return Block(note(text))
+
+
+def empty_section(text: str) -> Block:
+    """Return the block of a section without content; exported pages leave the section out."""
+    return Block(note(text), data={EMPTY_MIME: True})
+
+
+def lines_list(lines: Iterable[Content]) -> BulletList:
+    """Return sentences as a list."""
+    return BulletList(lines, css="doubts")
+
+
+def answer_box(
+    headline: str, *lines: Content, kind: str = "", counts: Sequence[tuple[int, str]] = (), first: Content = None
+) -> Division:
+    """Return the box with a page's answer; `kind` is the verdict that gives the bar beside it its colour.
+
+    `first` stands before the headline; `counts` are numbers with their words below it, in HTML only.
+    """
+    tally = BulletList([Group(Strong(str(number)), f" {word}") for number, word in counts], css="counts")
+    paragraphs = [Paragraph(line) if isinstance(line, str) else line for line in lines if line]
+    return Division(
+        first, Paragraph(headline, css="headline"), *paragraphs, HtmlOnly(tally) if counts else None,
+        css=f"answer bar-{kind}" if kind else "answer",
+    )  # fmt: skip
+
+
+def scope_nodes(question: str, line: str) -> Group:
+    """Return a page's question as its title, and below it what was done to answer it."""
+    return Group(Stylesheet(), Heading(question, level=1), Paragraph(line, css="scope"))
+
+
+class Stylesheet(Node):
+    """The stylesheet for notebooks, in the first block of each; exported pages have it in their head."""
+
+
+def provenance_line(pairs: Sequence[tuple[str, str]]) -> Group:
+    """Return where a page comes from, as one line of HTML."""
+    return Group(
+        HtmlOnly(Paragraph(" · ".join(f"{name} {value}" for name, value in pairs), css="provenance")),
+        TextOnly(*(Paragraph(f"{name}: {value}") for name, value in pairs)),
+    )
 
 
 def verdict_cell(row: AnalysisRow, metric: str) -> VerdictCell | str:
@@ -146,25 +262,6 @@ def verdict_cell(row: AnalysisRow, metric: str) -> VerdictCell | str:
         return "(reference)"
     kind = row.verdict.kind if row.verdict and row.kind == "treatment" else "check"
     return VerdictCell(f"v-{kind}", palette.row_glyph(row), palette.row_word(row, get_metric(metric)))
-
-
-def table_markup(table: Table) -> Markup:
-    """Return a table as markup; every cell is escaped unless it is markup of ours."""
-    for row in table.rows:
-        if len(row) != len(table.columns):
-            raise ValueError(f"table {table.name!r}: a row of {len(row)} cells under {len(table.columns)} columns")
-    return render("table.html.j2", table=table)
-
-
-def table_text(table: Table) -> str:
-    """Return a table as text, columns aligned, for terminals and diffs."""
-    lines = [[c.header for c in table.columns], *[[str(cell) for cell in row] for row in table.rows]]
-    widths = [max(len(line[k]) for line in lines) for k in range(len(table.columns))]
-    return "\n".join("  ".join(map(_align_cell, table.columns, widths, line)) for line in lines)
-
-
-def _align_cell(column: Column, width: int, text: str) -> str:
-    return text.rjust(width) if column.numeric else text.ljust(width)
 
 
 CHECK_NAMES = {"aa": "A/A", "control": "known effect"}
@@ -179,74 +276,78 @@ def check_texts(summary: Mapping[str, Any]) -> list[str]:
     return [*found, f"{CI_GLYPHS[gate['outcome']]} build gate"] if gate else found
 
 
+# ---- the old form of blocks, until every page is written as nodes ----
+
+
 @dataclass(frozen=True)
 class RenderedFigure:
     """A drawn figure: its picture as a data URI, its texts, and the areas that have a text on hover."""
 
-    picture: str
-    caption: str
-    help: str
-    alt_text: str
-    hover_areas: Sequence[HoverArea] = ()
+    figure: ReportFigure
+
+    @property
+    def caption(self) -> str:
+        """The caption."""
+        return self.figure.caption
+
+    @property
+    def alt_text(self) -> str:
+        """The words."""
+        return self.figure.alt_text
 
 
 def render_figure(figure: ReportFigure) -> RenderedFigure:
-    """Draw a figure."""
-    from loadbook.report.figures.base import to_svg
-
-    sheet = figure.draw_sheet()
-    svg = compact_svg(to_svg(sheet.figure).decode()).encode()
-    picture = "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
-    return RenderedFigure(picture, figure.caption, figure.help, figure.alt_text, sheet.hover_areas)
+    """Return the figure."""
+    return RenderedFigure(figure)
 
 
 def figure_markup(figure: RenderedFigure) -> Markup:
     """Return a drawn figure as markup."""
-    return render("figure.html.j2", figure=figure)
+    from loadbook.report.render import to_html
+
+    return to_html(Picture(figure.figure))
 
 
 def figure_block(figure: ReportFigure) -> Block:
     """Return a figure as a block."""
-    rendered = render_figure(figure)
-    return Block(str(figure_markup(rendered)), str(clean(f"{rendered.caption}\n{rendered.alt_text}")))
+    return Block(Picture(figure))
 
 
-def compact_svg(svg: str) -> str:
-    """Return a picture of matplotlib's in about half of its bytes, the same to the eye: a page holds up to thirty.
+def table_markup(table: Table) -> Markup:
+    """Return a table as markup."""
+    from loadbook.report.render import to_html
 
-    What goes: prologue, comments, metadata, names that nothing refers to, blanks, digits below 1/100 of a point, and
-    the style that each of many marks repeats.
-    """
-    svg = _REMOVABLE.sub("", svg)
-    svg = _LONG_NUMBER.sub(_round_number, svg)
-    svg = _PATH_DATA.sub(lambda path: _BLANKS_IN_PATH.sub("", path[0].replace("\n", " ")), svg)
-    svg = _SPACE_BETWEEN_TAGS.sub("><", _TRANSLATED_GLYPH.sub(r'\1 x="\2"/>', svg))
-    svg = _STYLE_ATTRIBUTE.sub(lambda style: _BLANK_IN_STYLE.sub(r"\1", style[0]), svg)
-    svg = _SAME_STYLE_RUN.sub(
-        lambda run: f'<g style="{run[1]}">{run[0].replace(_style_attribute(run[1]), "")}</g>', svg
-    )
-    return svg.replace("DejaVuSans", "f").replace("xlink:href", "href").strip()
+    return to_html(table)
 
 
-_REMOVABLE = re.compile(
-    r"<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<metadata>.*?</metadata>"
-    r'| id="(?:text|line2d|patch|xtick|ytick|axes|figure|matplotlib\.axis|\w+Collection)_\d+"',
-    re.DOTALL,
-)
-_LONG_NUMBER = re.compile(r"(?<![\w.#])-?\d+\.\d{3,}")
-_PATH_DATA = re.compile(r'(?<= d=")[^"]*')
-_BLANKS_IN_PATH = re.compile(r"(?<=[A-Za-z]) +| +(?=[A-Za-z]|$)")
-_TRANSLATED_GLYPH = re.compile(r'(?<="#DejaVuSans)(-[^"]*") transform="translate\((\S+) 0\)"/>')
-_STYLE_ATTRIBUTE = re.compile(r' style="[^"]*"')
-_BLANK_IN_STYLE = re.compile(r"([:;]) ")
-_SAME_STYLE_RUN = re.compile(r'<use [^>]* style="([^"]*)"/>(?:<use [^>]* style="\1"/>)+')  # marks of one kind
-_SPACE_BETWEEN_TAGS = re.compile(r">\s+<")
+def table_text(table: Table) -> str:
+    """Return a table as text."""
+    from loadbook.report.render import to_text
+
+    return to_text(table)
 
 
-def _style_attribute(text: str) -> str:
-    return f' style="{text}"'
+def clean(value: Any) -> Any:
+    """Return text without control characters."""
+    from loadbook.report.render import clean as cleaned
+
+    return cleaned(value)
 
 
-def _round_number(number: re.Match[str]) -> str:
-    value = float(number[0])
-    return f"{value:.2f}".rstrip("0").rstrip(".") if abs(value) >= 1 else f"{value:.4g}"
+def render(template: str, **values: Any) -> Markup:
+    """Fill a template."""
+    from loadbook.report.render import fill_template
+
+    return fill_template(template, **values)
+
+
+def render_block(template: str, text: str, **values: Any) -> Block:
+    """Fill a template as a block."""
+    return Block(str(render(template, **values)), text)
+
+
+def notebook_style() -> str:
+    """Return the style."""
+    from loadbook.report.render import notebook_style as style
+
+    return style()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from loadbook.core.units import format_p_value, format_percent, format_rounded, join_words
 from loadbook.core.validity_rules import lower_first
 from loadbook.report import palette, sections
-from loadbook.report.blocks import DASH, Column, Table, figure_markup, render, render_figure
+from loadbook.report.blocks import DASH, Column, Details, Division, HtmlOnly, Link, Picture, Strong, Table, TextOnly
 from loadbook.report.sections import ValidityMessage, fact_name, fact_text
 from loadbook.stats import diagnostics
 from loadbook.stats.compare import MAX_INCOMPLETE_SHARE
@@ -40,7 +40,6 @@ from loadbook.store.tables import RunData
 
 if TYPE_CHECKING:
     import pandas as pd
-    from markupsafe import Markup
 
     from loadbook.request_logs.summary import ExceedanceCurve
 
@@ -74,6 +73,22 @@ def harness_checks(
         _trials_check(data),
         _doubts_check(data, analysis, more),
     ]
+
+
+def check_strip(cells: Sequence[HarnessCheck]) -> Division:
+    """Return checks side by side; in plain text one line each."""
+    return Division(
+        *(
+            Division(
+                Strong(f"{cell.glyph} {cell.title}"),
+                TextOnly(": "),
+                Link(cell.text, cell.link) if cell.link else cell.text,
+                css=cell.css_class,
+            )
+            for cell in cells
+        ),
+        css="trust",
+    )
 
 
 def _arm_check(data: RunData, analysis: Analysis, kind: str) -> HarnessCheck:
@@ -284,15 +299,11 @@ def _trials_by_treatment(trials: pd.DataFrame) -> list[tuple[str, list[str]]]:
     return [(str(name), list(own["trial"])) for name, own in trials.groupby("treatment", sort=False)]
 
 
-def distribution_details(analysis: Analysis, found: Mapping[str, ExceedanceCurve]) -> Markup:
+def distribution_details(analysis: Analysis, found: Mapping[str, ExceedanceCurve]) -> HtmlOnly:
     """Return the distributions, one click away."""
     from loadbook.report.figures.distribution import LatencyDistributionFigure
 
-    return render(
-        "details.html.j2",
-        summary=DISTRIBUTION_TITLE,
-        inside=figure_markup(render_figure(LatencyDistributionFigure(analysis, found))),
-    )
+    return HtmlOnly(Details(DISTRIBUTION_TITLE, Picture(LatencyDistributionFigure(analysis, found))))
 
 
 STATIONARITY_HEADERS = ("Trials", "Seconds", "Moved after 10 s", "p", "Rate, all of it", "Rate, settled", "Left out, s")

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from loadbook.core.errors import ReportError
-from loadbook.report.blocks import EMPTY_MIME, TEMPLATES_DIR, URGENT_MIME, clean, notebook_style, stylesheet
+from loadbook.report.blocks import EMPTY_MIME, URGENT_MIME
+from loadbook.report.render import TEMPLATES_DIR, clean, notebook_style, stylesheet
 from loadbook.store.atomic import write_atomic
 
 CONTENT_SECURITY_POLICY = (

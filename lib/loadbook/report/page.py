@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -10,18 +9,20 @@ from loadbook.core.units import NBSP, format_bytes, format_duration
 from loadbook.report import checks, sections, verdicts
 from loadbook.report.blocks import (
     CI_GLYPHS,
-    EMPTY_MIME,
     URGENT_MIME,
     Block,
-    clean,
-    figure_block,
-    figure_markup,
-    notebook_style,
-    render,
-    render_block,
-    render_figure,
-    table_markup,
-    table_text,
+    Code,
+    Details,
+    Heading,
+    HtmlOnly,
+    Paragraph,
+    Picture,
+    Preformatted,
+    Strong,
+    note,
+    note_block,
+    provenance_line,
+    scope_nodes,
 )
 from loadbook.report.ci import CiReport, ci_summary, evaluate_ci
 from loadbook.report.figures import figure_class
@@ -92,9 +93,7 @@ class Page:
 
     def scope(self) -> Block:
         """Show the question and, in one line, what was done to answer it."""
-        line = " · ".join(scope_parts(self.data, self.analysis.margin))
-        block = render_block("scope.html.j2", f"{self.question}\n{line}", question=self.question, line=line)
-        return Block(notebook_style() + block.html, block.text)
+        return Block(scope_nodes(self.question, " · ".join(scope_parts(self.data, self.analysis.margin))))
 
     def analyse(self, metric: str, statistic: str | None = None, baseline: str = "") -> Analysis:
         """Return the analysis of another metric, or against another baseline, by the same rules."""
@@ -109,16 +108,16 @@ class Page:
 
         Below them stands what the build gate says of the study's own question, where the study has one.
         """
-        cells = checks.harness_checks(self.data, self.analysis, self.notes)
-        lines, gate, glyph = [f"{c.glyph} {c.title}: {c.text}" for c in cells], None, None
-        if self.ci_report:
-            gate, glyph = self.ci_report.sentence, CI_GLYPHS[self.ci_report.result.outcome]
-            lines.append(f"{glyph} {gate}")
-        return render_block("trust.html.j2", "\n".join(lines), cells=cells, gate=gate, glyph=glyph)
+        strip = checks.check_strip(checks.harness_checks(self.data, self.analysis, self.notes))
+        if not self.ci_report:
+            return Block(strip)
+        name, _, outcome = self.ci_report.sentence.partition(":")
+        glyph = CI_GLYPHS[self.ci_report.result.outcome]
+        return Block(strip, Paragraph(Strong(f"{glyph} {name}"), f":{outcome}", css="gate"))
 
     def figure(self, name: str, *data: Any, **options: Any) -> Block:
         """Show a figure of `report.figures.FIGURES`, made from the data that its class documents."""
-        return figure_block(figure_class(name)(*data, **options))
+        return Block(Picture(figure_class(name)(*data, **options)))
 
     def order(self) -> Block:
         """Show every trial by its place in the order of execution, and the drift below."""
@@ -129,9 +128,9 @@ class Page:
             return note_block(f"Not known: {source['conditions']} does not say when each trial began.")
         if not (self.values["value"] > 0).any():
             return note_block("Not known: no trial has a value of this metric.")
-        figure = figure_block(OrderFigure.from_run(self.data, self.analysis, sections.exclusion_reasons(self.data)))
+        figure = OrderFigure.from_run(self.data, self.analysis, sections.exclusion_reasons(self.data))
         text = " ".join(checks.order_sentences(self.carry_over, self.analysis, self.values, self.labels))
-        return Block(figure.html + note_block(text).html, f"{figure.text}\n{clean(text)}")
+        return Block(Picture(figure), note(text))
 
     def errors(self) -> Block:
         """Show errors per trial; first on the page when a treatment is shown to have more than the baseline."""
@@ -139,14 +138,9 @@ class Page:
 
         if not ErrorsFigure.has_data(self.analysis):
             return note_block(verdicts.no_errors_sentence(self.analysis))
-        table = verdicts.error_table(self.analysis, self.labels)
-        figure = render_figure(ErrorsFigure.from_run(self.data, self.analysis))
         urgent = {URGENT_MIME: True} if verdicts.has_more_errors(self.analysis) else {}
-        return Block(
-            str(figure_markup(figure) + table_markup(table)),
-            str(clean(f"{figure.caption}\n{table_text(table)}")),
-            urgent,
-        )
+        picture = Picture(ErrorsFigure.from_run(self.data, self.analysis))
+        return Block(picture, verdicts.error_table(self.analysis, self.labels), data=urgent)
 
     def limit(self) -> Block:
         """Show the traces of the median block, which say what resource was full, and whether it was the driver's."""
@@ -154,7 +148,7 @@ class Page:
 
         if not HostMetricsFigure.has_data(self.data.traces):
             return note_block("Not known: no monitor recorded anything.")
-        return figure_block(HostMetricsFigure.from_run(self.data))
+        return Block(Picture(HostMetricsFigure.from_run(self.data)))
 
     @property
     def comparison_notes(self) -> list[sections.ValidityMessage]:
@@ -163,9 +157,7 @@ class Page:
 
     def doubts(self) -> Block:
         """Show in words what could still be wrong, one line each."""
-        lines = [*sections.doubt_messages(self.data), *self.comparison_notes, *self.notes]
-        text = "\n".join(f"- {d.title}: {d.text}" for d in lines) or "No gate had a doubt."
-        return render_block("doubts.html.j2", text, doubts=lines)
+        return Block(sections.doubts_list([*sections.doubt_messages(self.data), *self.comparison_notes, *self.notes]))
 
     def which_count(self) -> Block:
         """Show the gate matrix and, below it, a sentence of each gate that spoke."""
@@ -175,28 +167,35 @@ class Page:
         """Show how treatments differ, on which hosts they ran, and what changed there during the run."""
         data = self.data
         changes, others = sections.fact_changes_table(data), sections.other_facts_table(data)
-        return render_block(
-            "setup.html.j2",
-            table_text(sections.treatment_differences(data)),
-            background=data.study.background,
-            differences=table_markup(sections.treatment_differences(data)),
-            diffs=sections.config_differences(data),
-            hosts=table_markup(sections.host_table(data)),
-            facts=table_markup(others) if others.rows else None,
-            changes=table_markup(changes) if changes.rows else None,
+        words = enumerate((data.study.background or "").split("`"))
+        background = Paragraph(*(Code(text) if number % 2 else text for number, text in words))
+        lines = [
+            part
+            for name, text in sections.config_differences(data).items()
+            for part in (Paragraph(Strong(name)), Preformatted(text))
+        ]
+        unchanged = "Every recorded fact was the same before and after the run."
+        return Block(
+            HtmlOnly(background) if data.study.background else None,
+            Heading("How do the treatments differ?"),
+            sections.treatment_differences(data),
+            note("“=” is the baseline’s value."),
+            Details("The lines of configuration that differ from the baseline’s", *lines) if lines else None,
+            Heading("On which hosts?"),
+            sections.host_table(data),
+            Details("Every other recorded fact", others) if others.rows else None,
+            Heading("What changed on them during the run?") if changes.rows else None,
+            changes if changes.rows else Paragraph(unchanged if others.rows else "No facts of any host were recorded."),
         )
 
     def every_trial(self) -> Block:
         """Show every trial in order of execution, the excluded ones with their reason."""
         table = sections.trial_table(self.data, self.metric, self.labels)
-        html = render("details.html.j2", summary=f"Every trial ({len(table.rows)})", inside=table_markup(table))
-        return Block(str(html), table_text(table))
+        return Block(Details(f"Every trial ({len(table.rows)})", table))
 
     def provenance(self) -> Block:
         """Show where the page comes from; as the last block it also tells the runner that the end was reached."""
-        pairs = sections.provenance_pairs(self.data)
-        block = render_block("provenance.html.j2", "\n".join(f"{k}: {v}" for k, v in pairs), pairs=pairs)
-        return Block(block.html, block.text, {DONE_MIME: self.summary()})
+        return Block(provenance_line(sections.provenance_pairs(self.data)), data={DONE_MIME: self.summary()})
 
     def summary(self) -> dict[str, Any]:
         """Return what the index page and the command line say about this run."""
@@ -210,16 +209,6 @@ class Page:
             "origin": "; ".join(_origin_parts(self.data)),
             **({"gate": ci_summary(self.ci_report)} if self.ci_report else {}),
         } | sections.trial_counts(self.data)
-
-
-def note_block(text: str) -> Block:
-    """Return one sentence as a block."""
-    return Block(str(render("note.html.j2", text=text)), str(clean(text)))
-
-
-def empty_section(text: str) -> Block:
-    """Return the block of a section that has nothing to say; exported pages leave the section out."""
-    return replace(note_block(text), data={EMPTY_MIME: True})
 
 
 def load_run_data(study: str, run: str = "latest") -> RunData:

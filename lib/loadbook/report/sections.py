@@ -20,7 +20,19 @@ from loadbook.core.errors import DataError, LoadbookError
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP, format_bytes, format_duration, format_percent, format_rounded
 from loadbook.core.validity_rules import EVALUATED_RULES, rule_advice, rule_title
-from loadbook.report.blocks import DASH, Block, Column, Table, clean, render, render_figure
+from loadbook.report.blocks import (
+    DASH,
+    Block,
+    BulletList,
+    Column,
+    Content,
+    Division,
+    Group,
+    Paragraph,
+    Picture,
+    Strong,
+    Table,
+)
 from loadbook.services.check import version_defaults
 from loadbook.stats import diagnostics
 from loadbook.store import trial_record
@@ -309,15 +321,29 @@ def exclusion_reasons(data: RunData) -> dict[str, str]:
     return {t.trial: exclusion_reason(data, t) for t in row_tuples(data.trials[~data.trials["valid"]])}
 
 
+def doubts_list(messages: Sequence[ValidityMessage]) -> Division:
+    """Return doubts as a list, each with the number of its trials; it is the target of links to the doubts."""
+    if not messages:
+        return Division(Paragraph("No rule raised a doubt, and every rule could be checked."), anchor="doubts")
+    trials = [None if m.level == "unchecked" or not m.trials else f" ({_trials_text(m.trials)})" for m in messages]
+    items = [Group(Strong(m.title), count, f": {m.text}") for m, count in zip(messages, trials, strict=True)]
+    return Division(BulletList(items, css="doubts"), anchor="doubts")
+
+
 def validity_block(data: RunData, levels: Sequence[str]) -> Block:
-    """Return the gate matrix with the sentences of the gates that spoke at these levels."""
+    """Return the matrix of the validity rules with the messages of these levels."""
     from loadbook.report.figures.validity import ValidityFigure
 
-    rendered = render_figure(ValidityFigure.from_run(data, rule_titles(data)))
-    messages = validity_messages(data, *levels)
-    html = render("gates.html.j2", figure=rendered, messages=messages)
-    text = "\n".join([rendered.caption, *(f"- {s.title} ({s.level}): {s.text}" for s in messages)])
-    return Block(str(html), str(clean(text)))
+    items: list[Content] = [
+        Group(Strong(m.title), f" ({m.level}{f', {_trials_text(m.trials)}' if m.trials else ''}): {m.text}")
+        for m in validity_messages(data, *levels)
+    ]
+    picture = Picture(ValidityFigure.from_run(data, rule_titles(data)))
+    return Block(picture, BulletList(items, css="doubts") if items else None)
+
+
+def _trials_text(number: int) -> str:
+    return f"{number} trial{'' if number == 1 else 's'}"
 
 
 def trial_table(data: RunData, metric: str, labels: Mapping[str, str]) -> Table:

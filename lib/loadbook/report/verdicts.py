@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -10,7 +10,20 @@ from typing import TYPE_CHECKING
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP, format_p_value, format_percent
 from loadbook.report import palette
-from loadbook.report.blocks import DASH, Column, Table, VerdictCell, verdict_cell
+from loadbook.report.blocks import (
+    DASH,
+    BulletList,
+    Column,
+    Division,
+    Group,
+    HtmlOnly,
+    Paragraph,
+    Span,
+    Strong,
+    Table,
+    VerdictCell,
+    verdict_cell,
+)
 from loadbook.stats import headline as first
 from loadbook.stats.results import VERDICT_ORDER, Analysis, AnalysisRow, ErrorSummary, StoppingState, VerdictKind
 from loadbook.stats.text import ERROR_CLASS_NOUNS, aa_sentence, control_sentence, errors_sentence, row_phrase, row_texts
@@ -51,9 +64,20 @@ class AnswerSummary:
     control_warning: str = ""
 
     @property
-    def text(self) -> str:
-        """The block as plain text."""
-        return "\n".join(filter(None, [*self.errors, self.headline, self.control_warning, self.support]))
+    def nodes(self) -> Division:
+        """The answer in its box, the number of treatments in each class below it (in HTML only)."""
+        counts = [
+            Span(f"{count.glyph} ", Strong(str(count.number)), f" {count.word}", css=f"v v-{count.kind}")
+            for count in self.counts
+        ]
+        return Division(
+            *(Paragraph(Strong(line)) for line in self.errors),
+            Paragraph("Given that: " if self.errors else None, self.headline, css="headline"),
+            Paragraph(Strong(self.control_warning)) if self.control_warning else None,
+            Paragraph(self.support) if self.support else None,
+            HtmlOnly(BulletList(counts, css="counts")),
+            css=f"answer bar-{self.kind}",
+        )
 
 
 @dataclass(frozen=True)
@@ -64,6 +88,16 @@ class VerdictLine:
     glyph: str
     name: str
     text: str
+
+    @property
+    def nodes(self) -> Group:
+        """The line with its glyph in the colour of the verdict."""
+        return Group(Span(self.glyph, css=f"g v-{self.kind}"), " ", Strong(self.name), self.text)
+
+
+def verdict_list(lines: Sequence[VerdictLine]) -> BulletList:
+    """Return verdict sentences as a list."""
+    return BulletList([line.nodes for line in lines], css="verdicts", bullet="")
 
 
 def summarise_answer(analysis: Analysis) -> AnswerSummary:

@@ -11,8 +11,8 @@ from loadbook.analyses.effects.page import EffectsPage, capitalise_first
 from loadbook.core.errors import UsageError
 from loadbook.core.units import join_words
 from loadbook.report import palette, verdicts
-from loadbook.report.blocks import Block, figure_block
-from loadbook.report.page import load_run_data, note_block
+from loadbook.report.blocks import Block, figure_block, note_block
+from loadbook.report.page import load_run_data
 from loadbook.stats.analyse import analyse, restrict_to
 from loadbook.stats.results import Analysis, AnalysisRow
 from loadbook.stats.text import NO_VERDICT, alternatives_text, comparison_texts, verdict_phrase

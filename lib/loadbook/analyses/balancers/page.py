@@ -27,12 +27,14 @@ from loadbook.report.blocks import (
     Table,
     VerdictCell,
     clean,
+    empty_section,
     figure_block,
+    note_block,
     render,
     table_markup,
     table_text,
 )
-from loadbook.report.page import empty_section, load_run_data, note_block
+from loadbook.report.page import load_run_data
 from loadbook.stats.results import Analysis
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from loadbook.analyses.claims.figure import ClaimsFigure
 from loadbook.analyses.claims.text import OUTCOMES
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.core.errors import LoadbookError
-from loadbook.report.blocks import Block, clean, figure_markup, render, render_figure
+from loadbook.report.blocks import Block, clean, empty_section, figure_markup, render, render_figure
 from loadbook.report.build import ensure_ingested
-from loadbook.report.page import empty_section
 from loadbook.stats.results import Analysis
 from loadbook.store.paths import Layout
 from loadbook.store.tables import RunData, load_run

@@ -27,6 +27,7 @@ from loadbook.report.blocks import (
     VerdictCell,
     clean,
     figure_markup,
+    note_block,
     notebook_style,
     render,
     render_block,
@@ -38,7 +39,6 @@ from loadbook.report.blocks import (
 from loadbook.report.build import BuiltReport, OutputPaths, ensure_ingested, notebook_parameters, page_breadcrumbs
 from loadbook.report.checks import HarnessCheck
 from loadbook.report.notebooks import DONE_MIME
-from loadbook.report.page import note_block
 from loadbook.report.verdicts import LEVEL_HEADERS, VerdictLine
 from loadbook.stats.analyse import analyse_strata
 from loadbook.stats.results import Analysis, AnalysisRow, VerdictKind

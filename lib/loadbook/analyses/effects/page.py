@@ -8,24 +8,23 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup
-
 from loadbook.analyses import SECTIONS
 from loadbook.core.metrics import get_metric
 from loadbook.report import checks as tails
 from loadbook.report import sections, verdicts
 from loadbook.report.blocks import (
     Block,
+    Content,
+    Details,
+    Group,
+    Heading,
+    HtmlOnly,
+    Picture,
     Table,
-    clean,
-    figure_markup,
-    render,
-    render_block,
-    render_figure,
-    table_markup,
-    table_text,
+    empty_section,
+    note,
 )
-from loadbook.report.page import Page, empty_section, load_run_data
+from loadbook.report.page import Page, load_run_data
 from loadbook.stats.analyse import combine_strata, strata_of
 
 if TYPE_CHECKING:
@@ -81,14 +80,11 @@ class EffectsPage(Page):
         blocks = {name: make_block(page) for name, page in self.strata.items()}
         if len(blocks) == 1:
             return next(iter(blocks.values()))
-        parts = [(capitalise_first(name), Markup(one.html)) for name, one in blocks.items()]  # noqa: S704 - made by templates
-        text = "\n\n".join(f"{capitalise_first(name)}\n{one.text}".strip() for name, one in blocks.items())
-        return Block(str(render("parts.html.j2", parts=parts)), str(clean(text)))
+        return Block(*(Group(Heading(capitalise_first(name)), block) for name, block in blocks.items()))
 
     def answer(self) -> Block:
         """Show the answer to the study's question, what supports it, and how many treatments are in each class."""
-        answer = self.answer_summary()
-        return render_block("answer.html.j2", answer.text, answer=answer)
+        return Block(self.answer_summary().nodes)
 
     def answer_summary(self) -> verdicts.AnswerSummary:
         """Return the answer to the study's question.
@@ -123,15 +119,8 @@ class EffectsPage(Page):
         from loadbook.analyses.effects.non_inferiority import NonInferiorityFigure
 
         figure = NonInferiorityFigure if self.analysis.hypothesis == "non-inferiority" else EffectsFigure
-        lines, table = verdicts.verdict_lines(self.analysis), self.effects_table()
-        html = render(
-            "effects.html.j2",
-            figure=figure_markup(render_figure(figure(self.analysis))),
-            lines=lines,
-            table=table_markup(table),
-        )
-        text = "\n".join(f"{s.glyph} {s.name}{s.text}" for s in lines)
-        return Block(str(html), str(clean(f"{text}\n\n{table_text(table)}")))
+        lines = verdicts.verdict_list(verdicts.verdict_lines(self.analysis))
+        return Block(HtmlOnly(Picture(figure(self.analysis))), lines, self.effects_table())
 
     def effects_table(self) -> Table:
         """Return the numbers behind the effect plot."""
@@ -147,42 +136,37 @@ class EffectsPage(Page):
         chosen = default_treatment(self.analysis)
         if chosen is None or not _has_effect(self.analysis.row(chosen)):
             return empty_section("No comparison has complete blocks.")
-        first = render_figure(PairedBlocksFigure(self.analysis, chosen, self.values))
         others = [r.treatment for r in self.analysis.of_kind("treatment") if r.treatment != chosen and _has_effect(r)]
-        rest = [
-            figure_markup(render_figure(PairedBlocksFigure(self.analysis, name, self.values)))
-            for name in others[:MAX_OTHER_FIGURES]
+        pictures = [
+            Picture(PairedBlocksFigure(self.analysis, name, self.values))
+            for name in [chosen, *others[:MAX_OTHER_FIGURES]]
         ]
-        summary = "The other treatments" + (f": {len(rest)} of {len(others)}" if len(others) > len(rest) else "")
-        html = figure_markup(first) + (render("more.html.j2", summary=summary, inside=rest) if rest else "")
-        return Block(str(html), str(clean(f"{first.caption}\n{first.alt_text}")))
+        rest = f": {MAX_OTHER_FIGURES} of {len(others)}" if len(others) > MAX_OTHER_FIGURES else ""
+        more = HtmlOnly(Details(f"The other treatments{rest}", *pictures[1:])) if others else None
+        return Block(pictures[0], more)
 
     def latency(self) -> Block:
         """Show the latency percentiles of every trial, each percentile with verdicts of its own."""
         return self._each_stratum(EffectsPage._latency_block)
 
     def _latency_block(self) -> Block:
-        own = self._driver_latency_block()
+        own = self._driver_latency()
         if not self.panels:
             none = f"{' and '.join(self.data.tools)}: no percentiles. {self._tail_note()}"
-            return own or empty_section(none.strip())
-        figure = render_figure(self.latency_figure)
-        table = verdicts.latency_table(self.panels, self.labels)
-        numbers = render("details.html.j2", summary="The numbers behind this figure", inside=table_markup(table))
-        text, curves = self._tail_note(), tails.treatment_curves(self.data)
-        picture = tails.distribution_details(self.analysis, curves) if curves else ""
-        html = str(figure_markup(figure) + render("note.html.j2", text=text) + numbers + picture)
-        plain_text = str(clean(f"{figure.caption}\n{text}\n{table_text(table)}"))
-        return Block(html + own.html, f"{plain_text}\n{own.text}") if own else Block(html, plain_text)
+            return Block(*own) if own else empty_section(none.strip())
+        curves = tails.treatment_curves(self.data)
+        return Block(
+            Picture(self.latency_figure),
+            note(self._tail_note()),
+            Details("The numbers behind this figure", verdicts.latency_table(self.panels, self.labels)),
+            tails.distribution_details(self.analysis, curves) if curves else None,
+            *own,
+        )
 
-    def _driver_latency_block(self) -> Block | None:
+    def _driver_latency(self) -> list[Content]:
         """Return the percentiles of each driver where several cannot be put together."""
         table = sections.driver_latency_table(self.data, self.labels, LATENCY_METRICS, PERCENTILES)
-        if not table.rows:
-            return None
-        text = sections.driver_latency_note(self.data)
-        html = render("note.html.j2", text=text) + table_markup(table)
-        return Block(str(html), str(clean(f"{text}\n{table_text(table)}")))
+        return [note(sections.driver_latency_note(self.data)), table] if table.rows else []
 
     @cached_property
     def latency_figure(self) -> LatencyFigure:

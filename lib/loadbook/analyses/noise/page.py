@@ -25,14 +25,16 @@ from loadbook.report.blocks import (
     Column,
     Table,
     clean,
+    empty_section,
     figure_markup,
+    note_block,
     render,
     render_block,
     render_figure,
     table_markup,
     table_text,
 )
-from loadbook.report.page import Page, empty_section, load_run_data, note_block
+from loadbook.report.page import Page, load_run_data
 from loadbook.stats.diagnostics import lag1_correlation
 from loadbook.stats.power import POWER
 from loadbook.stats.scatter import sd_interval_factors, trials_of_arms

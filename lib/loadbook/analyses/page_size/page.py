@@ -28,13 +28,15 @@ from loadbook.report.blocks import (
     Table,
     VerdictCell,
     clean,
+    empty_section,
     figure_markup,
+    note_block,
     render,
     render_figure,
     table_markup,
     table_text,
 )
-from loadbook.report.page import empty_section, load_run_data, note_block
+from loadbook.report.page import load_run_data
 from loadbook.stats.results import Verdict
 from loadbook.stats.saturation import BOTTLENECK_NAMES
 from loadbook.stats.text import errors_sentence

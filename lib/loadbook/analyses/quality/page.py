@@ -14,8 +14,8 @@ from loadbook.core.validity_rules import rule_title
 from loadbook.report import checks as trust
 from loadbook.report import checks as within
 from loadbook.report import sections
-from loadbook.report.blocks import DASH, Block, Column, Table, render, render_block, table_markup, table_text
-from loadbook.report.page import Page, empty_section, load_run_data, note_block
+from loadbook.report.blocks import DASH, Block, Column, Details, Paragraph, Table, answer_box, empty_section, note_block
+from loadbook.report.page import Page, load_run_data
 from loadbook.stats.sequential import detectable_effect
 from loadbook.store import trial_record
 
@@ -99,21 +99,19 @@ class QualityPage(Page):
             f"{name} {checks[cell.glyph]}" for name, cell in zip(("A/A arm", "control"), cells, strict=False)
         )
         headline = f"{number['valid']} of {number['planned']} trials count; {checks_text}."
-        return render_block("quality.html.j2", headline, headline=headline, cells=cells)
+        return Block(answer_box(headline), trust.check_strip(cells))
 
     def noise(self) -> Block:
         """Show per treatment how much its trials scatter, and what difference so many blocks can detect."""
-        table = noise_table(self.values, self.labels)
         text = noise_sentence(self.values, self.analysis)
-        return Block(str(render("noise.html.j2", text=text, table=table_markup(table))), f"{text}\n{table_text(table)}")
+        return Block(Paragraph(text), noise_table(self.values, self.labels))
 
     def within(self) -> Block:
         """Show whether rates held still within trials, and what they are without the warm-up that was found."""
         text = within.stationarity_note(self.data)
         if not (set(self.data.samples["metric"]) & {within.STATIONARITY_METRIC}):
             return note_block(text)
-        table = within.stationarity_table(self.data, self.labels)
-        return Block(str(render("noise.html.j2", text=text, table=table_markup(table))), f"{text}\n{table_text(table)}")
+        return Block(Paragraph(text), within.stationarity_table(self.data, self.labels))
 
     def unread(self) -> Block:
         """Show every problem with its place: trial, host, file and line."""
@@ -131,16 +129,12 @@ class QualityPage(Page):
             for p in sections.row_tuples(problems)
         ]
         columns = [Column("Trial"), Column("Level"), Column("Gate"), Column("Where"), Column("What", wrap=True)]
-        table = Table("Problems", columns, rows)
-        inside = render("details.html.j2", summary=f"{len(rows)} lines", inside=table_markup(table))
-        return Block(str(inside), table_text(table))
+        return Block(Details(f"{len(rows)} lines", Table("Problems", columns, rows)))
 
     def phases(self) -> Block:
         """Show how long each phase of a trial took, and the clocks of the hosts."""
         table = phase_table(self.data.paths.trials)
-        if not table.rows:
-            return empty_section("No trial recorded its phases.")
-        return Block(str(table_markup(table)), table_text(table))
+        return Block(table) if table.rows else empty_section("No trial recorded its phases.")
 
 
 def quality_page(study: str, run: str = "latest", metric: str = "") -> QualityPage:

@@ -19,14 +19,16 @@ from loadbook.report.blocks import (
     Column,
     Table,
     clean,
+    empty_section,
     figure_markup,
+    note_block,
     render,
     render_block,
     render_figure,
     table_markup,
     table_text,
 )
-from loadbook.report.page import Page, empty_section, load_run_data, note_block
+from loadbook.report.page import Page, load_run_data
 from loadbook.stats import saturation
 
 if TYPE_CHECKING:
