@@ -14,7 +14,7 @@ from loadbook.core.errors import ReportError
 from loadbook.core.units import format_duration
 from loadbook.report.blocks import check_texts
 from loadbook.report.html import CONTENT_SECURITY_POLICY, forbidden_content
-from loadbook.report.render import stylesheet
+from loadbook.report.render import fill_template, stylesheet
 from loadbook.store.atomic import write_atomic
 
 PAGE_FILE = "index.html"
