@@ -12,7 +12,7 @@ from markupsafe import Markup
 from loadbook.core.metrics import get_metric
 from loadbook.report import palette
 from loadbook.report.palette import DOUBT_GLYPH, FAILED_GLYPH
-from loadbook.stats.results import AnalysisRow
+from loadbook.stats.results import AnalysisRow, CheckState, RowKind
 
 if TYPE_CHECKING:
     from loadbook.report.figures.base import ReportFigure
@@ -264,14 +264,18 @@ def verdict_cell(row: AnalysisRow, metric: str) -> VerdictCell | str:
     return VerdictCell(f"v-{kind}", palette.row_glyph(row), palette.row_word(row, get_metric(metric)))
 
 
-CHECK_NAMES = {"aa": "A/A", "control": "known effect"}
-CHECK_GLYPHS = {True: "✓", False: FAILED_GLYPH, None: "–"}
+CHECK_NAMES: dict[RowKind, str] = {"aa": "A/A", "control": "known effect"}
+CHECK_STATES: tuple[CheckState, ...] = ("failed", "inconclusive", "unchecked", "passed")  # the worst first
+CHECK_GLYPHS = {"failed": FAILED_GLYPH, "inconclusive": DOUBT_GLYPH, "unchecked": "–", "passed": "✓"}
+_OLD_STATES = {True: "passed", False: "failed", None: "unchecked"}  # of summaries without `check_states`
 CI_GLYPHS = {"passed": "✓", "failed": FAILED_GLYPH, "invalid": DOUBT_GLYPH}
 
 
 def check_texts(summary: Mapping[str, Any]) -> list[str]:
     """Return the A/A arm, the positive control and the build gate, each with its glyph; nothing without a report."""
-    found = [f"{CHECK_GLYPHS[summary[key]]} {words}" for key, words in CHECK_NAMES.items() if key in summary]
+    states = {kind: _OLD_STATES[summary[kind]] for kind in CHECK_NAMES if kind in summary}
+    states |= summary.get("check_states", {})
+    found = [f"{CHECK_GLYPHS[states[kind]]} {words}" for kind, words in CHECK_NAMES.items() if kind in states]
     gate = summary.get("gate")
     return [*found, f"{CI_GLYPHS[gate['outcome']]} build gate"] if gate else found
 

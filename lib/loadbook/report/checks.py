@@ -19,7 +19,19 @@ from typing import TYPE_CHECKING, Any
 from loadbook.core.units import format_p_value, format_percent, format_rounded, join_words
 from loadbook.core.validity_rules import lower_first
 from loadbook.report import palette, sections
-from loadbook.report.blocks import DASH, Column, Details, Division, HtmlOnly, Link, Picture, Strong, Table, TextOnly
+from loadbook.report.blocks import (
+    CHECK_STATES,
+    DASH,
+    Column,
+    Details,
+    Division,
+    HtmlOnly,
+    Link,
+    Picture,
+    Strong,
+    Table,
+    TextOnly,
+)
 from loadbook.report.sections import ValidityMessage, fact_name, fact_text
 from loadbook.stats import diagnostics
 from loadbook.stats.compare import MAX_INCOMPLETE_SHARE
@@ -95,8 +107,7 @@ def _arm_check(data: RunData, analysis: Analysis, kind: str) -> HarnessCheck:
     rows = analysis.of_kind(kind)  # type: ignore[arg-type]
     if not rows:
         return HarnessCheck("doubt", "!", *MISSING_CHECK_TEXTS[kind])
-    states = ("failed", "inconclusive", "unchecked", "passed", None)
-    row = min(rows, key=lambda r: states.index(r.check_state))  # the worst of several conditions
+    row = min(rows, key=lambda r: CHECK_STATES.index(r.check_state or "unchecked"))  # the worst of several conditions
     name = CHECK_ARM_NAMES[kind] if len(rows) == 1 or row.passed else row.label
     texts = row_texts(row)
     change = f"{texts.change} ({texts.interval})"

@@ -49,10 +49,7 @@ class VerdictCount:
 
 @dataclass(frozen=True)
 class AnswerSummary:
-    """The answer block: `kind` gives the bar its colour; `errors` are said first, the headline is given them.
-
-    `control_warning` says that the positive control failed, "" where it did not: whoever reads the headline must know.
-    """
+    """The answer block: `kind` gives the bar its colour; `errors` come first, the headline is given them."""
 
     kind: str
     glyph: str
@@ -61,7 +58,6 @@ class AnswerSummary:
     support: str
     errors: tuple[str, ...]
     counts: tuple[VerdictCount, ...]
-    control_warning: str = ""
 
     @property
     def nodes(self) -> Division:
@@ -73,7 +69,6 @@ class AnswerSummary:
         return Division(
             *(Paragraph(Strong(line)) for line in self.errors),
             Paragraph("Given that: " if self.errors else None, self.headline, css="headline"),
-            Paragraph(Strong(self.control_warning)) if self.control_warning else None,
             Paragraph(self.support) if self.support else None,
             HtmlOnly(BulletList(counts, css="counts")),
             css=f"answer bar-{self.kind}",
@@ -113,13 +108,13 @@ def summarise_answer(analysis: Analysis) -> AnswerSummary:
     if not analysis.aa_failure and first.aa_only_headline(analysis):
         check = analysis.demoting_check
         word = "none seen" if check is None else "not compared" if check.check_state == "unchecked" else "too noisy"
-        return AnswerSummary(kind, palette.BASELINE.glyph, word, first.headline(analysis), "", (), counts, "")
-    if not analysis.allows_headline and not analysis.aa_failure:
+        return AnswerSummary(kind, palette.BASELINE.glyph, word, first.headline(analysis), "", (), counts)
+    if not analysis.allows_headline:
         kind, word = "invalid", "no verdict"
     headline = first.headline(analysis)
     support = first.supporting_text(analysis).removeprefix(headline).strip()
     glyph, errors = palette.VERDICTS[kind].glyph, _error_sentences(analysis)
-    return AnswerSummary(kind, glyph, word, headline, support, errors, counts, "")
+    return AnswerSummary(kind, glyph, word, headline, support, errors, counts)
 
 
 def mark_exploratory(answer: AnswerSummary, stand: StoppingState) -> AnswerSummary:

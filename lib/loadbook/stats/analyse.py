@@ -518,6 +518,7 @@ def combine_strata(analysis_by_level: dict[str, Analysis]) -> Analysis:
         best=None,
         tied_with_best=(),
         aa_failure=aa_failures[0] if len(aa_failures) == len(analyses) else None,
+        driver_saturated_share=max((a.driver_saturated_share or 0.0 for a in analyses), default=None),
     )
 
 

@@ -24,6 +24,7 @@ from loadbook.stats.text import (
     direction,
     margin_text,
     row_phrase,
+    saturation_text,
     verdict_phrase,
 )
 from loadbook.study.ci_policy import ALL_RULES, DEFAULT_FAIL_ON, CiLimits, CiPolicy
@@ -269,6 +270,11 @@ def _check_cases(analysis: Analysis) -> Iterator[CiCase]:
             yield CiCase(kind, name, "skipped", f"The run has no {name}.", f"the run has no {name}")  # type: ignore[arg-type]
         for row in rows:
             yield _check_case(analysis, row, name)
+    if analysis.driver_saturated:
+        text = saturation_text(analysis.driver_saturated_share or 0.0)
+        yield CiCase(
+            "doubt", "driver", "invalid", f"{text[0].upper()}{text[1:]}.", "the generator was measured, not the service"
+        )
 
 
 def _check_case(analysis: Analysis, row: AnalysisRow, name: str) -> CiCase:

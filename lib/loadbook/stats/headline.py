@@ -19,6 +19,7 @@ from loadbook.stats.text import (
     metric_noun,
     not_checked_reason,
     predicate,
+    saturation_text,
     verdict_phrase,
 )
 
@@ -85,18 +86,30 @@ def mark_exploratory(text: str, stand: StoppingState) -> str:
     return f"{EXPLORATORY_PREFIX}{text}" if needs_prefix else text
 
 
-def _headline_text(analysis: Analysis, labels: Mapping[str, str] | None) -> str:
-    rows = analysis.of_kind("treatment")
+def neutral_headline(analysis: Analysis) -> str:
+    """Return the first line of a run whose harness checks allow no verdict as a headline; "" where they do.
+
+    Pages, figures, lists of runs and the command line all use it, whatever their own headline would be.
+    """
     if analysis.aa_failure:
         return "No verdict: the laboratory contradicts itself."
     if analysis.stopping_state.pending_reason:
         return "No verdict yet: this is no planned look."
+    if analysis.demoting_check:
+        return demoted_headline(analysis.demoting_check)
+    return "" if analysis.allows_headline else f"No verdict: {saturation_text(analysis.driver_saturated_share or 0.0)}."
+
+
+def _headline_text(analysis: Analysis, labels: Mapping[str, str] | None) -> str:
+    rows = analysis.of_kind("treatment")
+    if analysis.aa_failure or analysis.stopping_state.pending_reason:
+        return neutral_headline(analysis)
     if not rows and (sentence := aa_only_headline(analysis)):
         return sentence
     if not rows or _count_kind(rows, "invalid") == len(rows):
         return "No verdict: no treatment could be compared."
-    if analysis.demoting_check:
-        return demoted_headline(analysis.demoting_check)
+    if text := neutral_headline(analysis):
+        return text
     if len(rows) == 1:
         return _first_fitting(_row_label(rows[0], labels), *_single_treatment_variants(rows[0]))
     if analysis.hypothesis == "non-inferiority":
@@ -142,13 +155,6 @@ def _adjacent_suffix(analysis: Analysis, preposition: str) -> str:
     return f" {preposition} the one before it" if analysis.contrasts == "adjacent" else ""
 
 
-def control_failure_sentence(analysis: Analysis) -> str:
-    """Return that the positive control failed, "" where it did not or where there is no verdict anyway."""
-    failed = any(row.passed is False for row in analysis.of_kind("control"))
-    sentence = "The known effect was not found: this laboratory may miss others, too."
-    return sentence if failed and not analysis.aa_failure else ""
-
-
 def supporting_text(analysis: Analysis, labels: Mapping[str, str] | None = None) -> str:
     """Return what stands under the headline, at most two sentences: which are best, what moved too, what would decide.
 
@@ -159,6 +165,8 @@ def supporting_text(analysis: Analysis, labels: Mapping[str, str] | None = None)
         return analysis.aa_failure
     if analysis.demoting_check and _count_kind(rows, "invalid") < len(rows):
         return demoted_support(analysis.demoting_check)
+    if not analysis.allows_headline:
+        return "The numbers say how fast the load generator is, not the service. The verdicts below may not hold."
     reason = _no_comparison_reason(rows) or _forecast_text(rows, labels)
     if analysis.hypothesis == "non-inferiority":
         return " ".join(filter(None, (losing_sentences(rows), reason)))

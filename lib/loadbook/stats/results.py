@@ -191,16 +191,27 @@ class Analysis:
 
         Where every treatment is undecided the headline claims nothing, and only a check that failed forbids it.
         """
-        kinds = {row.verdict.kind for row in self.of_kind("treatment") if row.verdict}
-        has_claims = not kinds or bool(kinds - {"undecided", "invalid"})
-        states, order = ("failed", "inconclusive", "unchecked") if has_claims else ("failed",), ("aa", "control")
+        states, order = ("failed", "inconclusive", "unchecked") if self._has_claims else ("failed",), ("aa", "control")
         open_checks = [row for row in self.of_kind("aa", "control") if row.check_state in states]
         return min(open_checks, key=lambda r: (states.index(r.check_state), order.index(r.kind)), default=None)
 
     @property
+    def _has_claims(self) -> bool:
+        kinds = {row.verdict.kind for row in self.of_kind("treatment") if row.verdict}
+        return not kinds or bool(kinds - {"undecided", "invalid"})
+
+    @property
+    def driver_saturated(self) -> bool:
+        """Whether a driver was at its limit in more than half of the trials."""
+        return (self.driver_saturated_share or 0.0) > 0.5
+
+    @property
     def allows_headline(self) -> bool:
-        """Whether a verdict may stand as the headline: every A/A arm and every control of the run passed."""
-        return self.demoting_check is None
+        """Whether a verdict may stand as the headline.
+
+        Every A/A arm and every control of the run passed, and a driver was at its limit in at most half of the trials.
+        """
+        return self.demoting_check is None and not (self.driver_saturated and self._has_claims)
 
     @property
     def best_is_reference(self) -> bool:

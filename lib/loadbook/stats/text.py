@@ -439,6 +439,11 @@ def demoted_headline(check: AnalysisRow) -> str:
     return f"No verdict, too noisy: the A/A arm gives {interval}."
 
 
+def saturation_text(share: float) -> str:
+    """Return in how many trials a driver was at its limit."""
+    return f"a driver was at its limit in {format_percent(share, 0, signed=False)} of the trials"
+
+
 def demoted_support(check: AnalysisRow) -> str:
     """Return the sentences below `demoted_headline`: what would be a pass, and what the verdicts below are worth."""
     below = "The verdicts below may not hold."

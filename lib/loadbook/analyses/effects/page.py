@@ -13,6 +13,8 @@ from loadbook.core.metrics import get_metric
 from loadbook.report import checks as tails
 from loadbook.report import sections, verdicts
 from loadbook.report.blocks import (
+    CHECK_NAMES,
+    CHECK_STATES,
     Block,
     Content,
     Details,
@@ -26,6 +28,7 @@ from loadbook.report.blocks import (
 )
 from loadbook.report.page import Page, load_run_data
 from loadbook.stats.analyse import combine_strata, strata_of
+from loadbook.stats.headline import neutral_headline
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,7 +95,7 @@ class EffectsPage(Page):
         No page has words of its own where there is no verdict, or hides that one is exploratory.
         """
         answer = verdicts.summarise_answer(self.answer_analysis)
-        if not (self.answer_analysis.aa_failure or self.answer_analysis.stopping_state.pending_reason):
+        if not neutral_headline(self.answer_analysis) and not neutral_headline(self.analysis):
             answer = self.customise_answer(answer)
         return verdicts.mark_exploratory(answer, self.answer_analysis.stopping_state)
 
@@ -214,7 +217,6 @@ class EffectsPage(Page):
     def summary(self) -> dict[str, Any]:
         """Return what the index and the command line say: headline, sentences, checks."""
         answer = self.answer_summary()
-        checks = {kind: [r.passed for r in self.analysis.of_kind(kind)] for kind in ("aa", "control")}
         verdict = {"kind": answer.kind, "glyph": answer.glyph, "word": answer.word, "sentence": answer.headline}
         return (
             super().summary()
@@ -224,7 +226,7 @@ class EffectsPage(Page):
                 "doubts": len(sections.doubt_messages(self.data)),
                 "metric": get_metric(self.metric).name,
             }
-            | {kind: all(found) if found and None not in found else None for kind, found in checks.items()}
+            | _check_states(self.analysis)
         )
 
     def sentences(self, answer: verdicts.AnswerSummary) -> list[str]:
@@ -232,6 +234,14 @@ class EffectsPage(Page):
         lines = [f"{s.glyph} {s.name}{s.text}" for s in verdicts.verdict_lines(self.analysis)]
         first = [] if any(answer.headline.rstrip(".") in line for line in lines) else [answer.headline]
         return [*first, *lines]
+
+
+def _check_states(analysis: Analysis) -> dict[str, Any]:
+    """Return the worst state of the A/A arms and of the controls; `aa` and `control` are true only where all passed."""
+    arms = {kind: [row.check_state for row in analysis.of_kind(kind)] for kind in CHECK_NAMES}
+    states = {kind: next(s for s in CHECK_STATES if s in own) for kind, own in arms.items() if own}
+    passed = {"passed": True, "failed": False}
+    return {kind: passed.get(states.get(kind, "")) for kind in CHECK_NAMES} | {"check_states": states}
 
 
 def capitalise_first(name: str) -> str:

@@ -15,7 +15,7 @@ from loadbook.analyses.factorial.compute import (
 )
 from loadbook.core.units import NBSP, format_percent, format_percent_range, shorten_list
 from loadbook.stats.headline import headline as first_line
-from loadbook.stats.headline import mark_exploratory
+from loadbook.stats.headline import mark_exploratory, neutral_headline
 from loadbook.stats.results import VerdictKind
 from loadbook.stats.text import (
     comparison_evidence,
@@ -38,6 +38,8 @@ def factorial_headline(result: FactorialAnalysis) -> str:
     Two factors depend on each other if their pair is at least as large as the effect of one of them, which then says
     little.
     """
+    if neutral := neutral_headline(result.analysis):
+        return neutral
     sizes = {e.names[0]: _log_size(e) for e in result.main_effects}
     for pair in result.interactions:
         decided = pair.verdict.kind in INTERACTION_TEXTS and not pair.aliases

@@ -25,6 +25,7 @@ from loadbook.report.figures.base import (
     treatment_names,
     wrap,
 )
+from loadbook.stats.headline import neutral_headline
 from loadbook.stats.results import Analysis, AnalysisRow
 from loadbook.stats.text import direction_word, margin_text, row_texts
 
@@ -103,8 +104,8 @@ class LatencyFigure(ReportFigure):
         """Which treatments move which percentiles, and which percentile most."""
         if not self.percentiles:
             return "This tool prints no percentiles."
-        if self.analysis.aa_failure:
-            return "No verdict on any percentile: the laboratory contradicts itself."
+        if text := neutral_headline(self.analysis):
+            return text.replace("No verdict", "No verdict on any percentile", 1)
         changes = self._changes()
         if not changes:
             margin = margin_text(next(iter(self.percentiles.values()))[1].margin)
