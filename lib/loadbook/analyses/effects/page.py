@@ -233,6 +233,7 @@ class EffectsPage(Page):
         """Return what the command line says: the headline, where no line below repeats it, and a line per row."""
         lines = [f"{s.glyph} {s.name}{s.text}" for s in verdicts.verdict_lines(self.analysis)]
         first = [] if any(answer.headline.rstrip(".") in line for line in lines) else [answer.headline]
+        first += [] if self.analysis.allows_headline else [answer.support]
         return [*first, *lines]
 
 
