@@ -15,21 +15,22 @@ from loadbook.core.errors import DataError, ReportError
 from loadbook.core.units import format_duration
 from loadbook.report.blocks import check_texts
 from loadbook.report.html import CONTENT_SECURITY_POLICY, forbidden_content
-from loadbook.report.links import SUMMARY_SUFFIX, comparison_links
+from loadbook.report.links import SUMMARY_SUFFIX, comparison_links, earlier_pages
 from loadbook.report.render import fill_template, stylesheet
 from loadbook.store.atomic import write_atomic
 from loadbook.store.trial_record import read_json, write_json
 
 SITE_FILE = "site.json"
-MAX_INDEX_COMPARISONS = 5
+MAX_INDEX_LINKS = 5  # of a study, to comparisons and to earlier runs each
 
 
 @dataclass(frozen=True)
 class IndexEntry:
-    """One row: the summary of a study's newest report, and links to comparisons of its runs."""
+    """One row: the summary of a study's newest report, links to comparisons of its runs and to reports of earlier ones."""
 
     summary: dict[str, Any]
     comparisons: Sequence[tuple[str, str]] = ()
+    earlier: Sequence[tuple[str, str]] = ()
 
     @property
     def date(self) -> str:
@@ -61,7 +62,14 @@ def write_index(reports: Path) -> Path:
         known = newest.get(summary["study"])
         if known is None or summary["started"] > known["started"]:
             newest[summary["study"]] = summary
-    entries = [IndexEntry(s, comparison_links(reports, name)[:MAX_INDEX_COMPARISONS]) for name, s in newest.items()]
+    entries = [
+        IndexEntry(
+            s,
+            comparison_links(reports, name)[:MAX_INDEX_LINKS],
+            earlier_pages(reports, name, s["run"])[:MAX_INDEX_LINKS],
+        )
+        for name, s in newest.items()
+    ]
     entries.sort(key=lambda entry: (-entry.summary["started"], entry.summary["study"]))
     rows = [
         {"name": run.batch, "began": utc_text(run.began), "tally": tally(run), "page": f"batch/{folder}/{PAGE_FILE}"}

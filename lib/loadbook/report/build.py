@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from loadbook.core.errors import LoadbookError, UsageError
+from loadbook.core.errors import DataError, LoadbookError, UsageError
 from loadbook.report import html, links, notebooks
 from loadbook.report import notebooks as parameters
 from loadbook.store.ledger import read_current_plan
@@ -118,19 +118,52 @@ def build_report(
     UsageError : no such study, run, notebook or parameter; nothing was executed.
     DataError : the run's raw data cannot be ingested.
     """
-    run = layout.resolve_run(study, run)
+    run, interrupted = select_run(layout, study, run)
+    if interrupted:
+        on_message(
+            f"{study}: run {interrupted} is not finished, so this is the report of run {run}; "
+            f"next: {resume_hint(study)}"
+        )
     paths = layout.run(study, run)
     plan = parse_plan(read_current_plan(paths), str(paths.plan_json))
     values = parameters.parse_pairs(_merge_parameters(_declared_by_notebook(layout, plan.study.notebooks)), pairs)
     place = OutputPaths(layout.reports, study, paths.processed / "notebooks")
+    links.keep_other_pages(layout.reports, study, run)
     page, failed = build_history_page(layout, study, plan.study.question, on_message, timeout_s)
     built = build_report_at(layout, study, run, values, place, on_message, timeout_s)
     built.pages += page
     built.failed += failed
     if page:
         built.summary.setdefault("more", {})[HISTORY_NOTEBOOK] = page[0].name
+    if interrupted:
+        built.summary["interrupted"] = {"run": interrupted, "next": resume_hint(study)}
     links.write_summary(layout.reports, built.summary)
     return built
+
+
+def select_run(layout: Layout, study: str, run: str = "latest") -> tuple[str, str | None]:
+    """Return the run to report: of "latest" the newest that is finished, else the newest.
+
+    The second value is the newest run where that was passed over as it is not finished.
+    """
+    newest = layout.resolve_run(study, run)
+    if run != "latest" or _is_finished(layout.run(study, newest)):
+        return newest, None
+    finished = [one for one in layout.runs(study) if _is_finished(layout.run(study, one))]
+    return (finished[-1], newest) if finished else (newest, None)
+
+
+def _is_finished(paths: RunPaths) -> bool:
+    try:
+        record = read_run_record(paths)
+    except DataError:
+        return False
+    return record.ended is not None or record.imported is not None
+
+
+def resume_hint(study: str) -> str:
+    """Return the command that goes on with an unfinished run."""
+    return f"loadbook run {study}"
 
 
 def build_report_at(

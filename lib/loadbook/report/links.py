@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 from loadbook.core.errors import DataError
+from loadbook.store.atomic import write_atomic
 from loadbook.store.trial_record import read_json, write_json
 
+_RUN_ID = re.compile(r"\d{8}\D?\d{6}[\w.-]*")
 COMPARISON_SUFFIX = ".compared.json"
 SUMMARY_SUFFIX = ".summary.json"
 
@@ -15,6 +18,37 @@ SUMMARY_SUFFIX = ".summary.json"
 def write_summary(reports: Path, summary: dict[str, Any]) -> None:
     """Write a study's summary beside its pages; the index is made from these files alone."""
     write_json(reports / f"{summary['study']}{SUMMARY_SUFFIX}", summary)
+
+
+def keep_other_pages(reports: Path, study: str, run: str) -> None:
+    """Rename the pages of a study's last report if they are of another run than `run`: they get its id.
+
+    The links among them are changed, too. Pages that were kept of `run` itself are removed: new ones are made.
+    """
+    for path in reports.glob(f"{study}*-{run}.html"):
+        path.unlink()
+    try:
+        old = read_json(reports / f"{study}{SUMMARY_SUFFIX}")
+        names = [old["page"], *(name for title, name in old.get("more", {}).items() if title != "history")]
+        other = str(old["run"])
+    except (DataError, KeyError, TypeError):
+        return
+    pages = [reports / name for name in names if (reports / name).is_file()]
+    if other == run or not pages:
+        return
+    renamed = {page.name: f"{page.stem}-{other}.html" for page in pages}
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        for name, new in renamed.items():
+            text = text.replace(f'href="{name}"', f'href="{new}"')
+        write_atomic(reports / renamed[page.name], text.encode())
+
+
+def earlier_pages(reports: Path, study: str, run: str) -> list[tuple[str, str]]:
+    """Return text and page of the reports that were kept of earlier runs of a study, the newest first."""
+    kept = {path.stem.removeprefix(f"{study}-"): path.name for path in reports.glob(f"{study}-*.html")}
+    runs = sorted((name for name in kept if _RUN_ID.fullmatch(name) and name != run), reverse=True)
+    return [(f"run {name}", kept[name]) for name in runs]
 
 
 def write_comparison(page: Path, study: str, run: str, against: str) -> None:

@@ -78,8 +78,10 @@ class Page:
     def notes(self) -> list[sections.ValidityMessage]:
         """What the order of the trials may have done to them."""
         source = import_record(self.data)
-        timed = not source or source["timed"]
-        return checks.order_notes(self.carry_over, self.analysis, self.values, self.labels) if timed else []
+        notes = sections.unfinished_notes(self.data)
+        if not source or source["timed"]:
+            notes += checks.order_notes(self.carry_over, self.analysis, self.values, self.labels)
+        return notes
 
     @cached_property
     def carry_over(self) -> CarryOver | None:

@@ -49,7 +49,7 @@ TEMPLATES_DIR = Path(__file__).parent / "templates"
 _TAGS: dict[type[Element], str] = {
     Strong: "b", Code: "code", Span: "span", Paragraph: "p", Preformatted: "pre", Division: "div",
 }  # fmt: skip
-_MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&])")
+_MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]#|~])")
 
 
 def clean(value: Any) -> Any:
@@ -249,7 +249,7 @@ def _cell_markdown(cell: Any) -> str:
 
 
 def _escape_markdown(text: str) -> str:
-    return _MARKDOWN_SPECIAL.sub(r"\\\1", str(clean(text)))
+    return _MARKDOWN_SPECIAL.sub(r"\\\1", str(clean(text)).replace("&", "&amp;").replace("<", "&lt;"))
 
 
 @cache

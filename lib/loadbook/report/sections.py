@@ -291,6 +291,14 @@ def doubt_messages(data: RunData) -> list[ValidityMessage]:
     return validity_messages(data, "doubt", "unchecked")
 
 
+def unfinished_notes(data: RunData) -> list[ValidityMessage]:
+    """Return that a run is not finished and how it goes on, nothing of one that is."""
+    if data.run_record.ended is not None or data.run_record.imported is not None:
+        return []
+    text = f"the run was interrupted or is still going on; next: loadbook run {data.study.name}"
+    return [ValidityMessage("unfinished", "Run not finished", "doubt", 0, text)]
+
+
 def trial_counts(data: RunData) -> dict[str, int]:
     """Return the numbers of planned, executed and valid trials."""
     return {"planned": len(data.plan["trials"]), "trials": len(data.trials), "valid": int(data.trials["valid"].sum())}
