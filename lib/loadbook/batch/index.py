@@ -16,7 +16,7 @@ from loadbook.core.units import format_duration
 from loadbook.report.blocks import check_texts
 from loadbook.report.html import CONTENT_SECURITY_POLICY, forbidden_content
 from loadbook.report.links import SUMMARY_SUFFIX, comparison_links, earlier_pages
-from loadbook.report.render import fill_template, stylesheet
+from loadbook.report.render import fill_template, page_stylesheet
 from loadbook.store.atomic import write_atomic
 from loadbook.store.trial_record import read_json, write_json
 
@@ -76,7 +76,7 @@ def write_index(reports: Path) -> Path:
         for folder, run in batches
     ]
     values = {"entries": entries, "site": _read_site(reports), "batches": rows}
-    page = str(fill_template("index.html.j2", **values, style=stylesheet(), policy=CONTENT_SECURITY_POLICY))
+    page = str(fill_template("index.html.j2", **values, style=page_stylesheet(), policy=CONTENT_SECURITY_POLICY))
     if forbidden := forbidden_content(page):
         raise ReportError(f"index.html: not written, it would hold {'; '.join(forbidden[:5])}")
     write_atomic(reports / "index.html", page.encode())

@@ -14,7 +14,7 @@ from loadbook.core.errors import ReportError
 from loadbook.core.units import format_duration
 from loadbook.report.blocks import check_texts
 from loadbook.report.html import CONTENT_SECURITY_POLICY, forbidden_content
-from loadbook.report.render import fill_template, stylesheet
+from loadbook.report.render import fill_template, page_stylesheet
 from loadbook.store.atomic import write_atomic
 
 PAGE_FILE = "index.html"
@@ -115,7 +115,7 @@ def write_batch_page(folder: Path, batch_run: BatchRun) -> Path:
             rows=rows,
             tally=tally(batch_run),
             json=BATCH_FILE,
-            style=stylesheet(),
+            style=page_stylesheet(),
             policy=CONTENT_SECURITY_POLICY,
             home=HOME_LINK,
             began=utc_text(batch_run.began),

@@ -105,8 +105,13 @@ def format_quantity(value: float, unit: str) -> str:
 
 
 def format_rounded(value: float, half_width: float | None = None) -> str:
-    """Return a rate or count with thousands commas, rounded to the place of its half-width where that is known."""
-    places = 0 if half_width is None else -math.floor(math.log10(half_width)) if half_width > 0 else 0
+    """Return a rate or count with thousands commas, rounded to the place of its half-width where that is known.
+
+    At least three digits stay, so that values whose difference is a verdict do not look the same.
+    """
+    places = -math.floor(math.log10(half_width)) if half_width else 0
+    if half_width and value:
+        places = max(places, 2 - math.floor(math.log10(abs(value))))
     rounded = round(value, min(places, 3))
     return f"{rounded:,.{max(0, min(places, 3))}f}".replace("-", MINUS)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from loadbook.core.errors import ReportError
 from loadbook.report.blocks import EMPTY_MIME, URGENT_MIME
-from loadbook.report.render import TEMPLATES_DIR, clean, notebook_style, stylesheet
+from loadbook.report.render import TEMPLATES_DIR, clean, notebook_style, page_stylesheet
 from loadbook.store.atomic import write_atomic
 
 CONTENT_SECURITY_POLICY = (
@@ -65,12 +65,25 @@ def to_html(notebook: Any, title: str, breadcrumbs: Breadcrumbs = ()) -> str:
 
     exporter = HTMLExporter(template_file=str(TEMPLATES_DIR / "page.html.j2"), exclude_anchor_links=True)
     exporter.register_filter("clean", clean)
+    exporter.register_filter("section_links", add_section_links)
     cells = [c for c in notebook.cells if NOTEBOOK_ONLY_TAG not in c.metadata.get("tags", [])]
     notebook.cells = arrange_cells(cells)
-    style = {"style": stylesheet(), "notebook_style": notebook_style()}
+    style = {"style": page_stylesheet(), "notebook_style": notebook_style()}
     values = {"policy": CONTENT_SECURITY_POLICY, "title": title, "crumbs": list(breadcrumbs), **style}
     page, _ = exporter.from_notebook_node(notebook, resources={"loadbook": values})
     return str(page)
+
+
+def add_section_links(html: str) -> str:
+    """Return rendered Markdown with an anchor of its own at each heading of a section, and a link to it."""
+
+    def link(heading: re.Match[str]) -> str:
+        anchor = "-".join(re.findall(r"[a-z0-9]+", re.sub(r"<.*?>", "", heading[1]).lower()))
+        return (
+            f'<h2 id="{anchor}"><a class="anchor" href="#{anchor}" title="Link to this section">#</a>{heading[1]}</h2>'
+        )
+
+    return re.sub(r"<h2[^>]*>(.*?)</h2>", link, html, flags=re.DOTALL)
 
 
 def arrange_cells(cells: list[Any]) -> list[Any]:

@@ -28,6 +28,12 @@ LINK = "#00508F"
 DOUBT = "#A86F00"
 DOUBT_TEXT = "#7A5200"
 
+# the colours of a page for readers who prefer a dark one, by their names in the stylesheet
+DARK = {
+    "paper": "#16181A", "ink": "#E8E8E6", "soft": "#ABABA8", "tint": "#212427", "grid": "#3A3E42", "rule": "#7C8084",
+    "link": "#8CBEF0", "doubt-box": "#352B12", "doubt-text": "#F0C674",
+}  # fmt: skip
+
 
 @dataclass(frozen=True)
 class VerdictStyle:
@@ -48,6 +54,12 @@ class VerdictStyle:
     def edge(self) -> str:
         """The colour of the mark's edge and of its interval."""
         return self.fill
+
+    @property
+    def dark_text(self) -> str:
+        """The colour of the text on a dark ground: three fifths of the way to white."""
+        channels = (int(self.text[at : at + 2], 16) for at in (1, 3, 5))
+        return "#" + "".join(f"{round(0.4 * channel + 0.6 * 255):02X}" for channel in channels)
 
 
 _EQUIVALENT = VerdictStyle("#00573F", "#00573F", "■", "s")

@@ -274,7 +274,7 @@ def fill_template(template: str, **values: Any) -> Markup:
 def stylesheet() -> str:
     """Return the style of all pages, the same in JupyterLab and in exported HTML; colours come from the palette."""
     names = {
-        "ink": palette.INK, "soft": palette.SOFT, "tint": palette.TINT, "grid": palette.GRID, "rule": palette.RULE,
+        "paper": palette.BACKGROUND, "ink": palette.INK, "soft": palette.SOFT, "tint": palette.TINT, "grid": palette.GRID, "rule": palette.RULE,
         "link": palette.LINK, "doubt-box": palette.DOUBT_BOX, "doubt-text": palette.DOUBT_TEXT,
     }  # fmt: skip
     colours = "".join(f"--{name}: {colour}; " for name, colour in names.items())
@@ -283,6 +283,18 @@ def stylesheet() -> str:
         for kind, style in palette.VERDICTS.items()
     )
     return f":root {{ {colours}}}\n" + (TEMPLATES_DIR / "report.css").read_text(encoding="utf-8") + verdicts
+
+
+@cache
+def page_stylesheet() -> str:
+    """Return the style of exported pages: that of all pages, and dark colours where the reader prefers them.
+
+    Figures keep their light ground: a picture does not know the reader's colours.
+    """
+    colours = "".join(f"--{name}: {colour}; " for name, colour in palette.DARK.items())
+    verdicts = "".join(f".lb .v-{kind} {{ color: {style.dark_text}; }} " for kind, style in palette.VERDICTS.items())
+    dark = f"html {{ color-scheme: dark; }} :root {{ {colours}}} {verdicts}.lb figure .picture {{ background: #fff; }}"
+    return f"{stylesheet()}@media screen and (prefers-color-scheme: dark) {{ {dark} }}\n"
 
 
 def notebook_style() -> str:
