@@ -93,3 +93,11 @@ def test_palette_verdict_words_follow_the_metric(name, better, worse):
 def test_palette_only_equivalent_and_no_loss_share_a_style():
     assert palette.VERDICTS["no-loss"] == palette.VERDICTS["equivalent"]
     assert len({style.fill for style in palette.VERDICTS.values()}) == len(palette.VERDICTS) - 1
+
+
+@pytest.mark.parametrize("ground", [palette.DARK["paper"], palette.DARK["tint"]])
+def test_texts_keep_their_contrast_on_a_dark_ground(ground):
+    texts = [palette.DARK[name] for name in ("ink", "soft", "link")]
+    for colour in (*texts, *(style.dark_text for style in palette.VERDICTS.values())):
+        assert palette.contrast_ratio(colour, ground) >= 4.5, colour
+    assert palette.contrast_ratio(palette.DARK["doubt-text"], palette.DARK["doubt-box"]) >= 4.5

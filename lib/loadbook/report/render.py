@@ -274,7 +274,8 @@ def fill_template(template: str, **values: Any) -> Markup:
 def stylesheet() -> str:
     """Return the style of all pages, the same in JupyterLab and in exported HTML; colours come from the palette."""
     names = {
-        "paper": palette.BACKGROUND, "ink": palette.INK, "soft": palette.SOFT, "tint": palette.TINT, "grid": palette.GRID, "rule": palette.RULE,
+        "paper": palette.BACKGROUND, "ink": palette.INK, "soft": palette.SOFT,
+        "tint": palette.TINT, "grid": palette.GRID, "rule": palette.RULE,
         "link": palette.LINK, "doubt-box": palette.DOUBT_BOX, "doubt-text": palette.DOUBT_TEXT,
     }  # fmt: skip
     colours = "".join(f"--{name}: {colour}; " for name, colour in names.items())
