@@ -66,13 +66,15 @@ MAX_PAGE_COMPARISONS = 3  # of a page's links to comparisons of its run
 class OutputPaths:
     """Where pages go: their folder, what their names begin with, and where what was executed is kept (None: beside).
 
-    `home` is the text of each page's link to the index.html beside it.
+    `home` is the text of each page's link to the index.html beside it. With `markdown` each page gets a Markdown file
+    beside it.
     """
 
     pages: Path
     stem: str
     notebooks: Path | None = None
     home: str = "All studies"
+    markdown: bool = False
 
     def page_path(self, notebook: str, first: bool) -> Path:
         """Return the file of a notebook's page."""
@@ -104,6 +106,7 @@ def build_report(
     pairs: Sequence[str],
     on_message: OnMessage,
     timeout_s: float | None = notebooks.TIMEOUT_S,
+    markdown: bool = False,
 ) -> BuiltReport:
     """Make the report of one run; a notebook that fails is a line of `failed`, the others go on.
 
@@ -112,6 +115,7 @@ def build_report(
     pairs : ``name=value`` texts for the notebooks' parameters; each must be known to at least one notebook.
     on_message : called with each line of progress.
     timeout_s : seconds that one cell of a notebook may take; None: no limit.
+    markdown : write each page as Markdown, too, beside it.
 
     Raises
     ------
@@ -127,7 +131,7 @@ def build_report(
     paths = layout.run(study, run)
     plan = parse_plan(read_current_plan(paths), str(paths.plan_json))
     values = parameters.parse_pairs(_merge_parameters(_declared_by_notebook(layout, plan.study.notebooks)), pairs)
-    place = OutputPaths(layout.reports, study, paths.processed / "notebooks")
+    place = OutputPaths(layout.reports, study, paths.processed / "notebooks", markdown=markdown)
     links.keep_other_pages(layout.reports, study, run)
     page, failed = build_history_page(layout, study, plan.study.question, on_message, timeout_s)
     built = build_report_at(layout, study, run, values, place, on_message, timeout_s)
@@ -253,11 +257,13 @@ def _build_page(
         html.export_html(
             executed.path, page, f"{plan.study.question} · {study}", page_breadcrumbs(plan, built.run, name, place)
         )
+        if place.markdown:
+            html.export_markdown(executed.path, page.with_suffix(".md"))
     except LoadbookError as error:
         built.failed.append(error.message)
         on_message(f"{study}: {error.message}" + (f" ({error.hint})" if error.hint else ""))
         return
-    built.pages.append(page)
+    built.pages += [page, page.with_suffix(".md")] if place.markdown else [page]
     if name == names[0]:
         built.summary |= {**executed.summary, "page": page.name}
     else:

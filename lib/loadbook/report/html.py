@@ -66,12 +66,31 @@ def to_html(notebook: Any, title: str, breadcrumbs: Breadcrumbs = ()) -> str:
     exporter = HTMLExporter(template_file=str(TEMPLATES_DIR / "page.html.j2"), exclude_anchor_links=True)
     exporter.register_filter("clean", clean)
     exporter.register_filter("section_links", add_section_links)
-    cells = [c for c in notebook.cells if NOTEBOOK_ONLY_TAG not in c.metadata.get("tags", [])]
-    notebook.cells = arrange_cells(cells)
+    notebook.cells = arrange_cells([cell for cell in notebook.cells if _is_exported(cell)])
     style = {"style": page_stylesheet(), "notebook_style": notebook_style()}
     values = {"policy": CONTENT_SECURITY_POLICY, "title": title, "crumbs": list(breadcrumbs), **style}
     page, _ = exporter.from_notebook_node(notebook, resources={"loadbook": values})
     return str(page)
+
+
+def export_markdown(notebook: Path, out: Path) -> None:
+    """Write the executed `notebook` as the Markdown file `out`: its text and its blocks, without pictures and code."""
+    import nbformat
+
+    cells = [c for c in nbformat.read(notebook, as_version=4).cells if _is_exported(c)]
+    parts: list[str] = []
+    for cell in arrange_cells(cells):
+        if cell.cell_type == "markdown":
+            parts.append(cell.source)
+        else:
+            parts += [
+                o["data"]["text/markdown"] for o in cell.get("outputs", []) if "text/markdown" in o.get("data", {})
+            ]
+    write_atomic(out, ("\n\n".join(filter(None, parts)) + "\n").encode())
+
+
+def _is_exported(cell: Any) -> bool:
+    return NOTEBOOK_ONLY_TAG not in cell.metadata.get("tags", [])
 
 
 def add_section_links(html: str) -> str:
