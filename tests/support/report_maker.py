@@ -16,6 +16,7 @@ class Made:
     layout: Layout
     output: str
     exit_code: int
+    stderr: str = ""
 
     def page(self, name: str = "nginx-directives.html") -> str:
         return (self.layout.reports / name).read_text(encoding="utf-8")
@@ -26,4 +27,4 @@ def make_report(layout: Layout, *arguments: str) -> Made:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOADBOOK_HOME", str(layout.root))
         result = CliRunner().invoke(report, list(arguments), catch_exceptions=False)
-    return Made(layout, result.stdout, result.exit_code)
+    return Made(layout, result.stdout, result.exit_code, result.stderr)

@@ -41,6 +41,10 @@ STDOUT = Path("-")
     "--against", metavar="RUN", help="Compare --run with this run of STUDY instead; previous: the one before."
 )
 @click.option("-p", "--parameter", "pairs", multiple=True, metavar="NAME=VALUE", help="Notebook parameter.")
+@click.option(
+    "--format", "file_format", type=click.Choice(["html", "md"]), default="html", show_default=True,
+    help="md: write each page as Markdown, too, beside it.",
+)  # fmt: skip
 @click.option("--all", "whole", is_flag=True, help="First run the smoke variant of every study that has none here.")
 @click.option("--hosts", type=click.Path(path_type=Path), help="With --all: hosts file; without it: the lab.")
 @click.option("--new", is_flag=True, help="With --all: run also what has been run.")
@@ -53,6 +57,7 @@ def report(
     run: str,
     against: str | None,
     pairs: tuple[str, ...],
+    file_format: str,
     whole: bool,
     hosts: Path | None,
     new: bool,
@@ -90,7 +95,7 @@ def report(
             if against:
                 built.append(build_comparison(layout, name, run, against, pairs, display.step, timeout_s))
             else:
-                built.append(build_report(layout, name, run, pairs, display.step, timeout_s))
+                built.append(build_report(layout, name, run, pairs, display.step, timeout_s, file_format == "md"))
         except DataError as error:
             if len(names) == 1:
                 raise
@@ -114,6 +119,9 @@ def _print_report(built: BuiltReport) -> None:
         echo(one_line(f"{built.study}: no report: {failed}"), err=True)
     for page in built.pages[:1]:
         echo(f"report: {page}")
+    for page in built.pages:
+        if page.suffix == ".md":
+            echo(f"Markdown: {page}")
 
 
 def _report_site(hosts: Path | None, new: bool, jobs: int | None, timeout_s: int) -> None:
