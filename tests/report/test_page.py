@@ -106,6 +106,12 @@ def test_page_provenance_reports_changed_raw_data(tmp_path):
     assert "NOT as recorded: t0002/stdout-driver-1" in page.provenance().text
 
 
+def test_page_of_a_run_without_one_trial_record_names_the_file(tmp_path):
+    page = page_of(tmp_path)
+    (page.data.paths.trial("t0001") / "trial.json").unlink()
+    assert "NOT as recorded: t0001/trial.json" in text_of(page_html(page))
+
+
 def test_page_shows_any_figure_by_name(usual):
     shown = usual.figure("effects", usual.analysis)
     assert shown.html.count("data:image/svg+xml;base64,") == 1

@@ -101,7 +101,8 @@ def _case_numbers(case: CiCase) -> dict[str, Any]:
     if verdict is None:
         return {}
     found, known = verdict.comparison, verdict.kind != "invalid"
-    numbers = {key: getattr(found, key) if known else None for key in ("effect", "ci95", "ci90", "p", "p_adjusted")}
+    values = asdict(found)
+    numbers = {key: values[key] if known else None for key in ("effect", "ci95", "ci90", "p", "p_adjusted")}
     question = {"metric": found.metric, "statistic": found.statistic, "against": found.baseline}
     return question | {"verdict": verdict.kind, **numbers, "blocks": found.blocks}
 

@@ -99,7 +99,7 @@ def add_section_links(html: str) -> str:
     def link(heading: re.Match[str]) -> str:
         anchor = "-".join(re.findall(r"[a-z0-9]+", re.sub(r"<.*?>", "", heading[1]).lower()))
         return (
-            f'<h2 id="{anchor}"><a class="anchor" href="#{anchor}" title="Link to this section">#</a>{heading[1]}</h2>'
+            f'<h2 id="{anchor}"><a class="anchor" href="#{anchor}" title="Link to this section"></a>{heading[1]}</h2>'
         )
 
     return re.sub(r"<h2[^>]*>(.*?)</h2>", link, html, flags=re.DOTALL)

@@ -142,11 +142,9 @@ def quality_page(study: str, run: str = "latest", metric: str = "") -> QualityPa
     return QualityPage(load_run_data(study, run), metric=metric)
 
 
-def _problem_place(problem: object) -> str:
-    parts = [getattr(problem, name) for name in ("host", "file")]
-    place = " ".join(p for p in parts if isinstance(p, str))
-    line = getattr(problem, "line", None)
-    return (f"{place}:{line:.0f}" if line == line and line is not None and line else place) or DASH
+def _problem_place(problem: Any) -> str:
+    place = " ".join(part for part in (problem.host, problem.file) if isinstance(part, str))
+    return (f"{place}:{problem.line:.0f}" if problem.line and problem.line == problem.line else place) or DASH
 
 
 def phase_table(folder: object) -> Table:
