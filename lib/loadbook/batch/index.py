@@ -26,7 +26,7 @@ MAX_INDEX_LINKS = 5  # of a study, to comparisons and to earlier runs each
 
 @dataclass(frozen=True)
 class IndexEntry:
-    """One row: the summary of a study's newest report, links to comparisons of its runs and to reports of earlier ones."""
+    """One row: a study's newest report, links to comparisons of its runs and to reports of earlier ones."""
 
     summary: dict[str, Any]
     comparisons: Sequence[tuple[str, str]] = ()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from loadbook.core.units import format_duration, format_percent
 from loadbook.core.validity_rules import rule_title
