@@ -43,7 +43,7 @@ def test_report_and_index_name_the_interrupted_run_with_the_command_that_resumes
     assert f"Run {NEW} is newer and not finished." in index and "<code>loadbook run quick</code>" in index
     markdown = (two_runs.reports / "quick.md").read_text()
     assert markdown.startswith("# Can the data of this run be trusted?")
-    assert "\n## Which trials count, and why not the others?\n" in markdown
+    assert "\n## Which trials count?\n" in markdown
     assert "| Treatment |" in markdown and "|---" not in markdown.replace("| ---", "")
     assert "<div" not in markdown
 
