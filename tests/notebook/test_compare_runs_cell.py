@@ -33,8 +33,9 @@ def repeated(layout: Layout, run: str, slower: dict[str, float]) -> None:
     noise = values["trial"].map(lambda name: 1 + 0.002 * (int(name[1:]) % 7 - 3))
     values["value"] = values["value"] * (ratio * noise).where(values["metric"] == "ok_per_s", 1.0)
     values.to_parquet(new.table("measurements"))
+    shutil.rmtree(new.ingest_cache)  # without checksums, edited tables are taken as they are
     for table in new.processed.glob("*.parquet"):
-        table.touch()  # younger than the record: they are as they are
+        table.touch()  # younger than the record
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +71,7 @@ def test_cell_compares_a_run_with_the_previous_one(run: Run) -> None:
 def test_cell_figure_equals_the_figure_of_the_report(run: Run) -> None:
     drawn = run.plot.two_runs()
     assert drawn.answer == "The effect of tcp_nopush on changed."
-    assert drawn._repr_html_().count("data:image/svg+xml;base64,") == 2
+    assert drawn._repr_html_().count("data:image/svg+xml;base64,") == 1
 
 
 def test_cell_compares_another_metric_and_a_subset_of_trials(run: Run, home: Layout) -> None:

@@ -1,6 +1,6 @@
-"""The whole site by one call: every study's smoke variant is run where it was not yet, then every report is made.
+"""The whole site by one call: every smoke study that has no run yet is run, then every report is made.
 
-What cannot be run here (a tool, a permission, a host that is missing) is kept with its reason and stands on the index.
+A study that cannot be run here (a missing tool, permission or host) is on the index with its reason.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ReportTask = tuple[Layout, str, float]
 
 @dataclass
 class SiteStudy:
-    """One study of the site: its run, what running and reporting took in seconds, or why it could not be run.
+    """One study of the site: its run, the seconds of run and report, or why it could not be run (`lacks`).
 
     `stood`: the run was there already.
     """
@@ -45,7 +45,7 @@ class SiteStudy:
 
 @dataclass
 class SiteReport:
-    """What came of one study's report: `built`, or the error that ended it, and the seconds that it took."""
+    """The report of one study: `built`, or the error that ended it, and the seconds that it took."""
 
     study: str
     built: BuiltReport | None
@@ -53,15 +53,12 @@ class SiteReport:
     took_s: float
 
 
-def smoke_study_names(layout: Layout) -> list[str]:
-    """Return the smoke variant of every study that asks its own question."""
-    return [path.stem + SMOKE_SUFFIX for path in study_files(layout.studies) if not is_variant(path)]
-
-
 def run_smoke_studies(
     layout: Layout, hosts: Path | None, new: bool, on_event: OnEvent, on_message: OnMessage
 ) -> Iterator[SiteStudy]:
-    """Run every smoke study, one after the other, and yield what came of each; what is done already is left alone.
+    """Run the smoke variant of every study that is no variant itself, one after the other, and yield each result.
+
+    A study whose newest run is finished and of the same text is not run again.
 
     Parameters
     ----------
@@ -72,8 +69,8 @@ def run_smoke_studies(
     ------
     KeyboardInterrupt : the same call goes on with the study under way.
     """
-    for name in smoke_study_names(layout):
-        begun = time.monotonic()
+    for name in [path.stem + SMOKE_SUFFIX for path in study_files(layout.studies) if not is_variant(path)]:
+        started = time.monotonic()
         part = SiteStudy(name)
         try:
             study = load_study(layout, name)
@@ -82,34 +79,31 @@ def run_smoke_studies(
             if part.run is None:
                 on_message(f"{name}: {study.question}")
                 part.run = run_study(layout, name, hosts, new=new or _study_changed(layout, study), on_event=on_event)
-            part.ran_s = _run_duration_s(layout, part) if part.stood else time.monotonic() - begun
+            part.ran_s = time.monotonic() - started
+            if part.stood:
+                record = read_run_record(layout.run(name, part.run))
+                part.ran_s = (record.ended or record.started) - record.started
         except LoadbookError as error:
             part.lacks = _error_text(error)
         yield part
 
 
 def _error_text(error: LoadbookError) -> str:
-    """Return why a study could not be run in a sentence or two: of many reasons the first, with their number."""
+    """Return an error in a sentence or two: of many reasons the first two, with the number of the others."""
     first, *others = [" ".join(line.split()) for line in error.message.splitlines()]
-    why = " ".join([first, *others[:1]])
     more = f" (and {len(others) - 1} more)" if len(others) > 1 else ""
-    return f"{why}{more}" + (f"; {error.hint}" if error.hint else "")
+    return " ".join([first, *others[:1]]) + more + (f"; {error.hint}" if error.hint else "")
 
 
 def _finished_run(layout: Layout, study: Study) -> str | None:
-    """Return the newest run of a study if it is finished and of this very study."""
+    """Return the newest run of a study if it is finished and of the study's present text."""
     runs = layout.runs(study.name)
     paths = layout.run(study.name, runs[-1]) if runs else None
     return runs[-1] if paths and is_run_complete(paths) and not _study_changed(layout, study) else None
 
 
-def _run_duration_s(layout: Layout, part: SiteStudy) -> float:
-    run = read_run_record(layout.run(part.study, str(part.run)))
-    return (run.ended or run.started) - run.started
-
-
 def _study_changed(layout: Layout, study: Study) -> bool:
-    """Tell whether the newest run of a study was planned from another text of it."""
+    """Tell whether the study was changed after its newest run was planned."""
     runs = layout.runs(study.name)
     if not runs:
         return False
@@ -120,36 +114,36 @@ def _study_changed(layout: Layout, study: Study) -> bool:
 def build_all_reports(
     layout: Layout, studies: Sequence[str], jobs: int, timeout_s: float = notebooks.TIMEOUT_S
 ) -> Iterator[SiteReport]:
-    """Make the reports of studies that have a run, `jobs` at a time, and yield what came of each as it is done.
+    """Make the reports of studies that have a run, `jobs` at a time, and yield each result.
 
-    `timeout_s` is what one cell of a notebook may take, in seconds.
+    `timeout_s`: seconds that one cell of a notebook may take.
     """
-    work: list[ReportTask] = [(layout, study, timeout_s) for study in studies]
-    if jobs == 1 or len(work) < 2:
-        yield from map(_build_one_report, work)
+    tasks: list[ReportTask] = [(layout, study, timeout_s) for study in studies]
+    if jobs == 1 or len(tasks) < 2:
+        yield from map(_build_one_report, tasks)
         return
     from concurrent.futures import as_completed
 
     with worker_processes(jobs) as pool:
-        for done in as_completed([pool.submit(_build_one_report, job) for job in work]):
+        for done in as_completed([pool.submit(_build_one_report, task) for task in tasks]):
             yield done.result()
 
 
-def _build_one_report(job: ReportTask) -> SiteReport:
+def _build_one_report(task: ReportTask) -> SiteReport:
     """Make one report; an error becomes a text, so that the others go on."""
-    layout, study, timeout_s = job
-    begun = time.monotonic()
+    layout, study, timeout_s = task
+    started = time.monotonic()
     built, error = None, None
     try:
         built = build_report(layout, study, "latest", (), lambda text: None, timeout_s)
         error = "; ".join(built.failed) or None
     except LoadbookError as failed:
         error = " ".join(failed.message.split())
-    return SiteReport(study, built, error, time.monotonic() - begun)
+    return SiteReport(study, built, error, time.monotonic() - started)
 
 
 def site_record(parts: Sequence[SiteStudy], began: float, reported_s: float) -> dict[str, Any]:
-    """Return what the index says of the whole: when it began (epoch s), each part, seconds of all reports together."""
+    """Return the record for the index; `began` is epoch seconds, `reported_s` the seconds of all reports together."""
     ran_s = sum(part.ran_s for part in parts)
     return {
         "began": began,

@@ -40,8 +40,8 @@ def register_completion(shell: InteractiveShell) -> None:
 def _known_names(owner: object, method: str) -> list[str]:
     import loadbook
     from loadbook.core.errors import UsageError
-    from loadbook.notebook.run import Run
-    from loadbook.store.paths import EXAMPLE_STUDY, project_layout
+    from loadbook.notebook.run import Run, recorded_studies
+    from loadbook.store.paths import project_layout
 
     if isinstance(owner, Run) and method in RUN_METHODS:
         return list(RUN_METHODS[method](owner))
@@ -51,6 +51,5 @@ def _known_names(owner: object, method: str) -> list[str]:
         layout = project_layout()
     except UsageError:
         return []
-    recorded = {*layout.studies_with_runs(), *([EXAMPLE_STUDY] if layout.runs(EXAMPLE_STUDY) else [])}
     files = {path.stem for path in layout.studies.glob("*.toml")} if method in ("plan", "run") else set()
-    return sorted(recorded | files)
+    return sorted({*recorded_studies(layout)} | files)

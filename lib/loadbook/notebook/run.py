@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from loadbook.analyses.compare_runs.page import PREVIOUS
 from loadbook.core.errors import UsageError, unknown_name_error
 from loadbook.core.units import format_percent
-from loadbook.notebook import compare as verdicts
+from loadbook.notebook import compare as comparisons
 from loadbook.notebook import raw
 from loadbook.notebook.compare import EffectChanges
 from loadbook.notebook.display import Displayable
@@ -23,7 +23,7 @@ from loadbook.notebook.trials import (
     trials_table,
 )
 from loadbook.notebook.zoom import ZoomView
-from loadbook.report import sections as counted
+from loadbook.report import sections
 from loadbook.report.blocks import Block, Column, Table, render_block, table_markup, table_text
 from loadbook.report.build import ensure_ingested
 from loadbook.report.page import Page, scope_parts
@@ -39,8 +39,14 @@ if TYPE_CHECKING:
     from loadbook.notebook.compare import Verdicts
 
 
+FRAMES = ("trials", "measurements", "samples", "traces", "problems")
+METHODS_HELP = ".compare(), .against(run), .plot, .wide(), .slowest(), .why(trial), .raw(trial), .only(query), .zoom()"
+HOSTS_ALIKE = "Its hosts did what they do in its treatment’s other trials."
+HOSTS_UNKNOWN = "Too little was recorded of its hosts to compare them with its treatment’s other trials."
+
+
 class TrialExplanation(Displayable):
-    """What was unlike in one trial; `.frame` is the table behind it (`stats.diagnostics`)."""
+    """How one trial differs from the others of its treatment; `.frame` is the table behind it."""
 
     def __init__(self, data: RunData, trial: str) -> None:
         if trial not in set(data.trials["trial"]):
@@ -52,34 +58,26 @@ class TrialExplanation(Displayable):
 
     @property
     def sentences(self) -> list[str]:
-        """What gates said of the trial, then what its hosts did otherwise than in its treatment's other trials."""
+        """The problems of the trial, then where its hosts differed from those of its treatment's other trials."""
         from loadbook.analyses.resources.peers import peer_value_text
 
-        spoken = self._data.problems[self._data.problems["trial"] == self.trial]
-        gates = [f"{row.level}{f' ({row.host})' if isinstance(row.host, str) else ''}: {row.message}"
-                 for row in counted.row_tuples(spoken)]  # fmt: skip
-        unlike = self.frame[self.frame["apart"].notna()]
+        own = self._data.problems[self._data.problems["trial"] == self.trial]
+        problems = [f"{row.level}{f' ({row.host})' if isinstance(row.host, str) else ''}: {row.message}"
+                    for row in sections.row_tuples(own)]  # fmt: skip
         hosts = [
             f"{row.host}: {row.resource} {peer_value_text(row, row.here)}, usually {peer_value_text(row, row.usual)}"
-            for row in counted.row_tuples(unlike)
+            for row in sections.row_tuples(self.frame[self.frame["apart"].notna()])
         ]
-        return [*gates, *(hosts or [NOTHING if len(self.frame) else UNKNOWN])]
+        return [*problems, *(hosts or [HOSTS_ALIKE if len(self.frame) else HOSTS_UNKNOWN])]
 
     def _block(self) -> Block:
-        """Return how far the trial lies from its treatment, and what came together with that."""
+        """Return the distance of the trial from the median of its treatment, and the sentences."""
         own: Any = slowest_trials(self._data).set_index("trial").loc[self.trial]
         away, metric = own["away"], self._data.study.metric
         far = f"{format_percent(away)} from the median of {own['treatment']}" if away == away else "no value"
         head = f"{self.trial}: {own['treatment']}, block {own['block']}, {own['status']}; {metric}: {far}"
         text = "\n".join([head, *(f"- {line}" for line in self.sentences)])
         return render_block("why.html.j2", text, head=head, lines=self.sentences)
-
-
-NOTHING = "Its hosts did what they do in its treatment’s other trials."
-UNKNOWN = "Too little was recorded of its hosts to compare them with its treatment’s other trials."
-
-
-FRAMES = ("trials", "measurements", "samples", "traces", "problems")
 
 
 class Run(Displayable):
@@ -115,17 +113,17 @@ class Run(Displayable):
 
     @property
     def samples(self) -> pd.DataFrame:
-        """What the tool told within trials: rates by the second, bins of histograms."""
+        """Rates by the second and bins of histograms, as the tool printed them."""
         return self.data.samples
 
     @property
     def traces(self) -> pd.DataFrame:
-        """What the hosts did: a row per trial, host, time (s since the measurement began), metric and item."""
+        """Host metrics: a row per trial, host, time (s since the measurement began), metric and item."""
         return self.data.traces
 
     @property
     def problems(self) -> pd.DataFrame:
-        """What gates and readers said, with trial, host, file and line."""
+        """Findings of validity rules and readers, with trial, host, file and line."""
         return self.data.problems
 
     @cached_property
@@ -140,7 +138,7 @@ class Run(Displayable):
 
     @property
     def metrics(self) -> list[str]:
-        """What was measured, by the names that `compare` and `wide` take: "ok_per_s", "latency p99"."""
+        """The metrics that were measured, by the names that `compare` and `wide` take: "ok_per_s", "latency p99"."""
         return list(available_metrics(self.data))
 
     def wide(self, *metrics: str) -> pd.DataFrame:
@@ -153,17 +151,17 @@ class Run(Displayable):
         return trials_table(self.data, metrics or (self.data.study.metric,))
 
     def slowest(self, number: int = 5, metric: str = "") -> pd.DataFrame:
-        """Return the trials that are worst beside the median of their treatment, the worst first.
+        """Return the trials that are the furthest from the median of their treatment on the bad side, the worst first.
 
-        `away` is the ratio to that median minus 1, `metric` the study's if none is given. Trials that do not count are
-        among them; nothing is tested here.
+        `away` is the ratio to that median minus 1, `metric` the study's if none is given. Invalid trials are
+        included; nothing is tested here.
         """
         if not isinstance(number, int):
             raise UsageError(f"how many comes first, not {number!r}", 'run.slowest(5, "latency p99")')
         return slowest_trials(self.data, metric).head(number)
 
     def why(self, trial: str) -> TrialExplanation:
-        """Show what was unlike in one trial: what its hosts did beside its treatment's others, and what gates said.
+        """Show how one trial differs from the others of its treatment: its problems, and what its hosts did.
 
         Raises
         ------
@@ -220,8 +218,8 @@ class Run(Displayable):
         DataError : there is no trial, as none could be read.
         """
         some = (treatments,) if isinstance(treatments, str) and treatments else tuple(treatments)
-        asked = verdicts.ComparisonRequest(metric, baseline, some, by, margin, level)
-        return verdicts.compare(self.data, asked, self._selection_note())
+        asked = comparisons.ComparisonRequest(metric, baseline, some, by, margin, level)
+        return comparisons.compare(self.data, asked, self._selection_note())
 
     def against(self, run: str = PREVIOUS, baseline: str = "", metric: str = "", level: float = 0.95) -> EffectChanges:
         """Compare the effects of this run with those of another run of its study, and say what else changed.
@@ -259,7 +257,7 @@ class Run(Displayable):
 
     def _block(self) -> Block:
         """Return what the run is, what it holds, and what to ask it."""
-        number, page = counted.trial_counts(self.data), Page(self.data)
+        number, page = sections.trial_counts(self.data), Page(self.data)
         scope = [*scope_parts(self.data, self.data.study.margin), *filter(None, [self._selection_note()])]
         arms = [[name, self.data.study.label(name), *self._counts(name)] for name in self.treatments]
         columns = [Column("Treatment"), Column("Label", wrap=True), Column("Trials", True), Column("Count", True)]
@@ -295,11 +293,8 @@ class Run(Displayable):
         raise unknown_name_error("attribute", name, dir(self), f"of {type(self).__name__}")
 
 
-METHODS_HELP = ".compare(), .against(run), .plot, .wide(), .slowest(), .why(trial), .raw(trial), .only(query), .zoom()"
-
-
 def load(study: str, run: str = "latest") -> Run:
-    """Load a recorded run; tables that are missing or older than what was recorded are made first.
+    """Load a recorded run; tables that are missing or older than the raw files are made first.
 
     Parameters
     ----------
@@ -310,19 +305,24 @@ def load(study: str, run: str = "latest") -> Run:
     ------
     UsageError : no such study or run; the nearest of the known ones come first.
     """
-    home = project_layout()
-    check_study_recorded(home, study)
-    paths = home.run(study, home.resolve_run(study, run))
-    ensure_ingested(paths, lambda said: None)
-    return Run(load_run(home, study, paths.raw.name))
+    layout = project_layout()
+    check_study_recorded(layout, study)
+    paths = layout.run(study, layout.resolve_run(study, run))
+    ensure_ingested(paths, lambda text: None)
+    return Run(load_run(layout, study, paths.raw.name))
 
 
-def check_study_recorded(home: Layout, study: str) -> None:
+def recorded_studies(layout: Layout) -> list[str]:
+    """Return the studies with a run, the example last."""
+    return [*layout.studies_with_runs(), *([EXAMPLE_STUDY] if layout.runs(EXAMPLE_STUDY) else [])]
+
+
+def check_study_recorded(layout: Layout, study: str) -> None:
     """Raise UsageError that names the recorded studies unless `study` is one of them."""
-    known = [*home.studies_with_runs(), *([EXAMPLE_STUDY] if home.runs(EXAMPLE_STUDY) else [])]
+    known = recorded_studies(layout)
     if study in known:
         return
-    if study in [path.stem for path in study_files(home.studies)]:
-        here = f"recorded: {', '.join(known) or 'none'}"
-        raise UsageError(f"study {study!r} has no run yet", f"lb.run({study!r}, execute=True), or try another; {here}")
+    if study in [path.stem for path in study_files(layout.studies)]:
+        hint = f"lb.run({study!r}, execute=True), or try another; recorded: {', '.join(known) or 'none'}"
+        raise UsageError(f"study {study!r} has no run yet", hint)
     raise unknown_name_error("recorded study", study, known, plural="recorded")

@@ -1,9 +1,4 @@
-"""A study through its runs in a cell: `lb.history(study)`.
-
-Which studies there are, and which of them were run: the table that `lb.studies()` shows.
-
-Pickers for study, run, metric and baseline, where ipywidgets is installed (the extra `explore`).
-"""
+"""Studies in a cell: the table of all (`lb.studies()`), one through its runs (`lb.history`), pickers (`lb.pick`)."""
 
 from __future__ import annotations
 
@@ -11,32 +6,38 @@ import importlib.util
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loadbook.analyses.history import text as words
+from loadbook.analyses.history import text
 from loadbook.analyses.history.compute import ALARM_RATE, EffectPoint, EffectSeries
+from loadbook.analyses.history.figure import HistoryFigure
 from loadbook.analyses.history.page import HistoryPage
 from loadbook.analyses.history.runs import read_history
 from loadbook.core.errors import LoadbookError
 from loadbook.core.units import format_duration
 from loadbook.notebook.display import Displayable, FigureView
-from loadbook.notebook.run import Run, check_study_recorded, load
+from loadbook.notebook.run import Run, check_study_recorded, load, recorded_studies
 from loadbook.report.blocks import DASH, Block, Column, Table, clean, render, table_markup, table_text
 from loadbook.store.ledger import is_run_complete, read_current_plan, read_ledger, trial_states
-from loadbook.store.paths import EXAMPLE_STUDY, Layout, project_layout
+from loadbook.store.paths import Layout, project_layout
 from loadbook.study.plan import make_plan
 from loadbook.study.reader import is_variant, read_study, study_files
 
 if TYPE_CHECKING:
     import pandas as pd
 
+COLUMNS = ("study", "question", "runs", "latest", "trials", "planned", "complete", "hours", "problem")
+STUDIES_HELP = "lb.load(study) opens the latest run of one, lb.plan(study) says what a new run would do."
+PICK_INSTALL_HINT = "To pick by mouse: %pip install ipywidgets in a cell, then restart JupyterLab."
+
 
 class History(Displayable):
-    """What became of a study's effects from run to run.
+    """The effects of a study from run to run.
 
     Attributes
     ----------
-    page : what the report shows of it, block by block.
+    page : the report's page about it, block by block.
     """
 
     def __init__(self, page: HistoryPage) -> None:
@@ -47,30 +48,28 @@ class History(Displayable):
         """One row per comparison and run as a plain pandas frame; change and bounds are ratios minus 1."""
         import pandas as pd
 
-        rows = [_row(course, point) for course in self.page.history.series for point in course.points]
-        return pd.DataFrame(rows)
+        history = self.page.history
+        return pd.DataFrame([_point_row(series, point) for series in history.series for point in series.points])
 
     @property
     def runs(self) -> pd.DataFrame:
-        """One row per run: when, on which hosts, why it is left out, what is recorded otherwise than before."""
+        """One row per run: start, hosts, why it is left out, which conditions changed since the run before."""
         import pandas as pd
 
         marks = self.page.marks
         return pd.DataFrame([
-            {"run": s.run, "started": pd.to_datetime(s.started, unit="s", utc=True), "hosts": s.hosts,
-             "left_out": s.excluded_reason, "conditions_changed": "; ".join(marks.get(s.run, ()))}
-            for s in self.page.history.runs
+            {"run": run.run, "started": pd.to_datetime(run.started, unit="s", utc=True), "hosts": run.hosts,
+             "left_out": run.excluded_reason, "conditions_changed": "; ".join(marks.get(run.run, ()))}
+            for run in self.page.history.runs
         ])  # fmt: skip
 
     @property
     def sentences(self) -> list[str]:
         """A sentence per comparison."""
-        return [f"{course.label} {words.series_sentence(course)}" for course in self.page.history.series]
+        return [f"{series.label} {text.series_sentence(series)}" for series in self.page.history.series]
 
     def plot(self) -> FigureView:
         """Draw every effect by date, and where recorded conditions changed."""
-        from loadbook.analyses.history.figure import HistoryFigure
-
         return FigureView(HistoryFigure(self.page.history, self.page.marks))
 
     def _block(self) -> Block:
@@ -79,13 +78,13 @@ class History(Displayable):
         return Block("".join(part.html for part in parts), "\n".join([parts[0].text, *self.sentences]))
 
 
-def _row(course: EffectSeries, point: EffectPoint) -> dict[str, object]:
-    found = point.effect
-    low, high = found.interval or (None, None)
+def _point_row(series: EffectSeries, point: EffectPoint) -> dict[str, object]:
+    effect = point.effect
+    low, high = effect.interval or (None, None)
     return {
-        "run": point.run, "started": point.started, "hosts": point.hosts, "treatment": course.treatment,
-        "kind": course.kind, "verdict": found.verdict, "change": found.effect, "low": low, "high": high,
-        "blocks": found.blocks, "counts": point.is_included, "why": point.excluded_reason,
+        "run": point.run, "started": point.started, "hosts": point.hosts, "treatment": series.treatment,
+        "kind": series.kind, "verdict": effect.verdict, "change": effect.effect, "low": low, "high": high,
+        "blocks": effect.blocks, "counts": point.is_included, "why": point.excluded_reason,
     }  # fmt: skip
 
 
@@ -102,12 +101,9 @@ def history(study: str, metric: str = "", rate: float = ALARM_RATE, by_name: boo
     ------
     UsageError : no such study, metric or rate.
     """
-    home = project_layout()
-    check_study_recorded(home, study)
-    return History(HistoryPage(read_history(home, study, lambda done, total: None, metric, rate, by_name)))
-
-
-COLUMNS = ("study", "question", "runs", "latest", "trials", "planned", "complete", "hours", "problem")
+    layout = project_layout()
+    check_study_recorded(layout, study)
+    return History(HistoryPage(read_history(layout, study, lambda done, total: None, metric, rate, by_name)))
 
 
 @dataclass(frozen=True, repr=False)
@@ -115,7 +111,7 @@ class Studies(Displayable):
     """The studies of a project; iterate over their names, or take `.frame` for a plain pandas frame."""
 
     rows: list[dict[str, Any]]
-    more: str = ""
+    note: str = ""
 
     @cached_property
     def frame(self) -> pd.DataFrame:
@@ -135,68 +131,58 @@ class Studies(Displayable):
         columns = [Column("Study"), Column("Question", wrap=True), Column("Runs", True), Column("Latest"),
                    Column("Trials", True), Column("A new run takes", True)]  # fmt: skip
         table = Table("Studies", columns, [_cells(row) for row in self.rows])
-        hint = f"{HINT} {self.more}".strip()
-        html = table_markup(table) + render("note.html.j2", text=hint)
-        return Block(str(html), str(clean(f"{table_text(table)}\n{hint}")))
-
-
-HINT = "lb.load(study) opens the latest run of one, lb.plan(study) says what a new run would do."
+        help_text = f"{STUDIES_HELP} {self.note}".strip()
+        html = table_markup(table) + render("note.html.j2", text=help_text)
+        return Block(str(html), str(clean(f"{table_text(table)}\n{help_text}")))
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    done = DASH if row["planned"] is None else f"{row['trials']} of {row['planned']}"
-    takes = DASH if row["hours"] is None else format_duration(row["hours"] * 3600)
-    return [row["study"], row["problem"] or row["question"], str(row["runs"]), row["latest"] or DASH, done, takes]
+    trials = DASH if row["planned"] is None else f"{row['trials']} of {row['planned']}"
+    time = DASH if row["hours"] is None else format_duration(row["hours"] * 3600)
+    return [row["study"], row["problem"] or row["question"], str(row["runs"]), row["latest"] or DASH, trials, time]
 
 
 def studies() -> Studies:
     """Return the studies of the project, those with a run first: question, latest run, what a new one takes."""
-    home = project_layout()
-    variants = {path.stem for path in study_files(home.studies) if is_variant(path)}
-    files = {path.stem: path for path in study_files(home.studies)}
-    recorded = [*home.studies_with_runs(), *([EXAMPLE_STUDY] if home.runs(EXAMPLE_STUDY) else [])]
-    others = [name for name in files if name not in recorded and name not in variants]
-    return Studies([_studies_row(home, name, files.get(name)) for name in (*recorded, *others)])
+    layout = project_layout()
+    files = {path.stem: path for path in study_files(layout.studies)}
+    recorded = recorded_studies(layout)
+    others = [name for name, path in files.items() if name not in recorded and not is_variant(path)]
+    return Studies([_study_row(layout, name, files.get(name)) for name in (*recorded, *others)])
 
 
-def _studies_row(home: Layout, name: str, file: Any) -> dict[str, Any]:
-    """Return what one study says; what cannot be read says why, and the others are still told."""
+def _study_row(layout: Layout, name: str, file: Path | None) -> dict[str, Any]:
+    """Return the row of one study; of one that cannot be read it holds the error, so that the others are listed."""
     row: dict[str, Any] = dict.fromkeys(COLUMNS) | {"study": name, "runs": 0, "question": ""}
     try:
-        return row | (_asked(file) if file else {}) | _done(home, name)
+        if file:
+            study = read_study(file)
+            row |= {"question": study.question, "hours": make_plan(study).hours}
+        return row | _latest_run(layout, name)
     except (LoadbookError, KeyError) as error:
-        return row | {"problem": str(error).splitlines()[0], "runs": len(home.runs(name))}
+        return row | {"problem": str(error).splitlines()[0], "runs": len(layout.runs(name))}
 
 
-def _asked(file: Any) -> dict[str, Any]:
-    study = read_study(file)
-    return {"question": study.question, "hours": make_plan(study).hours}
-
-
-def _done(home: Layout, name: str) -> dict[str, Any]:
-    runs = home.runs(name)
+def _latest_run(layout: Layout, name: str) -> dict[str, Any]:
+    runs = layout.runs(name)
     if not runs:
         return {}
-    paths = home.run(name, runs[-1])
+    paths = layout.run(name, runs[-1])
     plan = read_current_plan(paths)
-    ended = sum(state.final for state in trial_states(read_ledger(paths.ledger)).values())
     return {
         "question": plan["study_spec"]["question"],
         "runs": len(runs),
         "latest": runs[-1],
-        "trials": ended,
+        "trials": sum(state.final for state in trial_states(read_ledger(paths.ledger)).values()),
         "planned": len(plan["trials"]),
         "complete": is_run_complete(paths),
     }
 
 
-PICK_INSTALL_HINT = "To pick by mouse: %pip install ipywidgets in a cell, then restart JupyterLab."
-
-
 def pick(study: str = "example") -> Any:
     """Show pickers for study, run, metric and baseline, with verdicts and the order plot below them.
 
-    Without ipywidgets the table of studies, and how to get more.
+    Without ipywidgets the table of studies, and how to install it.
     """
     if importlib.util.find_spec("ipywidgets") is None:
         return Studies(studies().rows, PICK_INSTALL_HINT)
@@ -204,43 +190,38 @@ def pick(study: str = "example") -> Any:
 
 
 class Pickers:
-    """Four lists and what they ask for; `box` is the widget, `run` the run that is picked."""
+    """Four lists and the comparison that they select; `box` is the widget, `run` the selected run."""
 
     run: Run
 
     def __init__(self, study: str) -> None:
         import ipywidgets as widgets
 
-        known = [row["study"] for row in studies().rows if row["runs"]]
-        self.study, self.runs, self.metric, self.baseline = (
+        self.study, self.runs, self.metric, self.baseline = lists = [
             widgets.Dropdown(description=name) for name in ("study", "run", "metric", "baseline")
-        )
+        ]
         self.out = widgets.Output()
-        self.study.options, self.study.value = known, study if study in known else known[0]
-        lists = [self.study, self.runs, self.metric, self.baseline]
         self.box = widgets.VBox([widgets.HBox(lists, layout={"flex_flow": "row wrap"}), self.out])
-        self._studied()
-        self.study.observe(self._studied, "value")
-        self.runs.observe(self._loaded, "value")
-        for one in (self.metric, self.baseline):
-            one.observe(self._asked, "value")
+        _set_options(self.study, recorded_studies(project_layout()), study)
+        self._select_study()
+        self.study.observe(self._select_study, "value")
+        self.runs.observe(self._select_run, "value")
+        for dropdown in (self.metric, self.baseline):
+            dropdown.observe(self._show, "value")
 
-    def _studied(self, change: Any = None) -> None:
-        runs = project_layout().runs(self.study.value)
-        self.runs.options, self.runs.value = runs[::-1], runs[-1]
-        self._loaded()
+    def _select_study(self, change: Any = None) -> None:
+        _set_options(self.runs, project_layout().runs(self.study.value)[::-1])
+        self._select_run()
 
-    def _loaded(self, change: Any = None) -> None:
+    def _select_run(self, change: Any = None) -> None:
         if self.runs.value is None:
             return
         self.run = load(self.study.value, self.runs.value)
-        metrics, arms = self.run.metrics, self.run.treatments
-        own, base = self.run.data.study.metric, self.run.data.study.baseline
-        self.metric.options, self.metric.value = metrics, own if own in metrics else metrics[0]
-        self.baseline.options, self.baseline.value = arms, base if base in arms else arms[0]
-        self._asked()
+        _set_options(self.metric, self.run.metrics, self.run.data.study.metric)
+        _set_options(self.baseline, self.run.treatments, self.run.data.study.baseline)
+        self._show()
 
-    def _asked(self, change: Any = None) -> None:
+    def _show(self, change: Any = None) -> None:
         from IPython.display import display
 
         if self.metric.value is None or self.baseline.value is None:
@@ -251,3 +232,7 @@ class Pickers:
                 display(self.run.compare(self.metric.value, self.baseline.value), self.run.zoom(self.metric.value))
             except LoadbookError as error:
                 print(error.message, error.hint or "", sep="\n")
+
+
+def _set_options(dropdown: Any, options: list[str], preferred: str = "") -> None:
+    dropdown.options, dropdown.value = options, preferred if preferred in options else options[0]
