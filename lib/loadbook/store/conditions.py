@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from loadbook.store.run_record import RunRecord
 from loadbook.study.model import Study
+from loadbook.study.plan import PlanRecord
 
 Fact = Mapping[str, Any]  # "value" and "kind", see hosts/facts
 ChangeCategory = Literal["run", "study", "treatment", "host", "version", "fact", "loadbook"]
@@ -62,7 +63,7 @@ class RunConditions:
     """
 
     study: Study
-    plan: dict[str, Any]
+    plan: PlanRecord
     run_record: RunRecord
     facts: dict[str, dict[str, Any]]
 

@@ -20,6 +20,7 @@ from loadbook.core.errors import DataError
 from loadbook.store.atomic import explain_disk_full, write_atomic
 from loadbook.store.paths import RunPaths
 from loadbook.store.trial_record import read_json
+from loadbook.study.plan import PlannedTrialRecord, PlanRecord
 
 Event = Literal[
     "run-started", "run-resumed", "blocks-added", "looked", "run-ended", "started", "ended", "reopened", "traces-added"
@@ -152,7 +153,7 @@ def _line_checksum(text: str) -> str:
 LedgerEntries = Iterable[dict[str, Any]]
 
 
-def read_current_plan(paths: RunPaths) -> dict[str, Any]:
+def read_current_plan(paths: RunPaths) -> PlanRecord:
     """Return the content of plan.json with the changes in the ledger (`current_plan`).
 
     Raises
@@ -162,7 +163,7 @@ def read_current_plan(paths: RunPaths) -> dict[str, Any]:
     return current_plan(read_json(paths.plan_json), read_ledger(paths.ledger))
 
 
-def current_plan(plan: dict[str, Any], entries: LedgerEntries) -> dict[str, Any]:
+def current_plan(plan: PlanRecord, entries: LedgerEntries) -> PlanRecord:
     """Return a plan with added blocks, and without those after an interim analysis that ended the run.
 
     `added` is how many of them the study did not provide for: with any, the run is exploratory.
@@ -178,7 +179,7 @@ def current_plan(plan: dict[str, Any], entries: LedgerEntries) -> dict[str, Any]
     return plan | {"blocks": blocks, "trials": trials, "added": added}
 
 
-def all_planned_trials(plan: dict[str, Any], entries: LedgerEntries) -> list[dict[str, Any]]:
+def all_planned_trials(plan: PlanRecord, entries: LedgerEntries) -> list[PlannedTrialRecord]:
     """Return every trial that was ever drawn for a run, in order."""
     return [*plan["trials"], *(trial for e in entries if e["event"] == "blocks-added" for trial in e["trials"])]
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from loadbook.core.errors import DataError, UsageError
 from loadbook.study.model import Study
@@ -29,6 +30,29 @@ class PlannedTrial:
     treatment: str
     block: int
     slot: int
+
+
+class PlannedTrialRecord(TypedDict):
+    """One trial in plan.json."""
+
+    trial: str
+    treatment: str
+    block: int
+    slot: int
+
+
+class PlanRecord(TypedDict):
+    """The content of plan.json; `added` blocks, for which the study did not provide, stand in the ledger only."""
+
+    study: str
+    study_spec: dict[str, Any]
+    study_sha256: str
+    subset: str
+    seed: int | None
+    blocks: int
+    treatments: list[str]
+    trials: list[PlannedTrialRecord]
+    added: NotRequired[int]
 
 
 @dataclass(frozen=True)
@@ -62,7 +86,7 @@ class Plan:
         samples = self.trial_s / self.study.monitors.interval_s * len(self.study.roles)
         return int(len(self.trials) * (TRIAL_BYTES + samples * SAMPLE_BYTES))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> PlanRecord:
         """Return the content of plan.json."""
         return {
             "study": self.study.name,
@@ -72,7 +96,9 @@ class Plan:
             "seed": self.seed,
             "blocks": self.blocks,
             "treatments": list(self.treatments),
-            "trials": [asdict(t) for t in self.trials],
+            "trials": [
+                {"trial": t.trial, "treatment": t.treatment, "block": t.block, "slot": t.slot} for t in self.trials
+            ],
         }
 
 
@@ -114,7 +140,7 @@ def _draw_trials(treatments: tuple[str, ...], seed: int, blocks: int) -> tuple[P
     return tuple(PlannedTrial(f"t{i:04d}", name, block, i) for i, (block, name) in enumerate(drawn, 1))
 
 
-def parse_plan(raw: dict[str, Any], source: str) -> Plan:
+def parse_plan(raw: Mapping[str, Any], source: str) -> Plan:
     """Return the plan that plan.json (`raw`) holds; DataError names `source` when it does not hold one."""
     try:
         study = Study.model_validate_json(json.dumps(raw["study_spec"]))
