@@ -7,14 +7,16 @@
 - `deployment`: services, jobs and folders of one treatment on the hosts
 - `load`: load jobs on the drivers, and the trial's status from their outputs
 - `host_changes`: kernel, network and CPU changes for a trial; the page and the files kept as evidence
-- `testbed`: limits on load, the hosts that a plan needs, and the open hosts of a run
+- `plan_checks`: limits on load, and the hosts that a plan needs
+- `testbed`: the open hosts of a run with their roles
 - `services`: start, proof, counters and stop of a trial's services
 - `monitors`: samplers and host monitors during a trial
 - `host_state`: connections, rest between trials, disk space, stale jobs
 - `preflight`: required programs, and all checks before the first trial
+- `background_load`: other programs on the hosts before a run
 - `attempt`: one attempt at one trial, phase by phase
 - `loop`: the loop over trials with retries, and the ledger's account of every attempt
-- `session`: open hosts, resumption, background load, the records of a run
+- `session`: open hosts, resumption, the records of a run
 - `api`: `run_study`, the entry point
 - `dry_run`: every step of a run, recorded without touching a host
 """

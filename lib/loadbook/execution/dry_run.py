@@ -13,19 +13,13 @@ from typing import Any
 
 from loadbook.core.errors import LoadbookError
 from loadbook.execution.attempt import Attempt
+from loadbook.execution.background_load import BACKGROUND_LOAD_SCRIPT, script_arguments
 from loadbook.execution.deployment import Placement, changes_job_name, job_stem, make_instance, preflight_stem
 from loadbook.execution.host_changes import HostChangeJobs, host_changes_of, missing_permissions, uses_delay
 from loadbook.execution.host_state import HOST_STATE_SCRIPT
+from loadbook.execution.plan_checks import check_load_allowed, missing_roles, needed_cpus, used_hosts
 from loadbook.execution.preflight import CHECK_LEASE_S, PREFLIGHT_SCRIPT, hex_address, load_launches, needed_ports
-from loadbook.execution.session import BACKGROUND_LOAD_SCRIPT, script_arguments
-from loadbook.execution.testbed import (
-    Testbed,
-    build_testbed,
-    check_load_allowed,
-    missing_roles,
-    needed_cpus,
-    used_hosts,
-)
+from loadbook.execution.testbed import Testbed, build_testbed
 from loadbook.hosts import rollback
 from loadbook.hosts.dry import CLOCK_COMMAND, LEADER_PID, TOKEN, DryRunHost, DryRunLog, DryRunStep
 from loadbook.hosts.facts import gather_facts
