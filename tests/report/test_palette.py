@@ -26,12 +26,30 @@ STYLES = {**LOOKS, "baseline": palette.BASELINE, "aa": palette.AA, "control": pa
 GROUNDS = (palette.BACKGROUND, palette.BAND, palette.BLOCK_TINT, palette.WINDOW_TINT)
 
 
+def contrast_ratio(first: str, second: str) -> float:
+    """Return the contrast ratio of two `#RRGGBB` colours (WCAG 2.2, relative luminance)."""
+    lighter, darker = sorted((_luminance(first), _luminance(second)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def linear_rgb(colour: str) -> tuple[float, float, float]:
+    """Return the linear-light red, green and blue (0 to 1) of `#RRGGBB` (IEC 61966-2-1)."""
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
+    return red, green, blue
+
+
+def _luminance(colour: str) -> float:
+    red, green, blue = linear_rgb(colour)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
 def _times(matrix, vector):
     return tuple(sum(m * v for m, v in zip(row, vector, strict=True)) for row in matrix)
 
 
 def _lab(colour: str, vision: str) -> tuple[float, float, float]:
-    seen = tuple(min(1.0, max(0.0, c)) for c in _times(MATRICES[vision], palette.linear_rgb(colour)))
+    seen = tuple(min(1.0, max(0.0, c)) for c in _times(MATRICES[vision], linear_rgb(colour)))
     x, y, z = (v / w for v, w in zip(_times(XYZ, seen), WHITE, strict=True))
     f = [v ** (1 / 3) if v > (6 / 29) ** 3 else v * (29 / 6) ** 2 / 3 + 4 / 29 for v in (x, y, z)]
     return 116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])
@@ -45,28 +63,28 @@ def test_palette_verdict_colours_differ_for_colour_blind_readers(vision):
 
 
 def test_palette_contrast_formula_matches_known_values():
-    assert palette.contrast_ratio("#000000", "#FFFFFF") == pytest.approx(21)
-    assert palette.contrast_ratio("#767676", "#FFFFFF") == pytest.approx(4.54, abs=0.01)
+    assert contrast_ratio("#000000", "#FFFFFF") == pytest.approx(21)
+    assert contrast_ratio("#767676", "#FFFFFF") == pytest.approx(4.54, abs=0.01)
 
 
 @pytest.mark.parametrize("kind", STYLES)
 def test_palette_marks_and_labels_have_enough_contrast(kind):
     style = STYLES[kind]
-    assert palette.contrast_ratio(style.text, palette.BACKGROUND) >= 4.5
-    assert all(palette.contrast_ratio(style.edge, ground) >= 3.0 for ground in GROUNDS)
+    assert contrast_ratio(style.text, palette.BACKGROUND) >= 4.5
+    assert all(contrast_ratio(style.edge, ground) >= 3.0 for ground in GROUNDS)
 
 
 @pytest.mark.parametrize("ground", [palette.BACKGROUND, palette.TINT])
 def test_palette_other_texts_have_enough_contrast(ground):
     for text in (palette.INK, palette.SOFT, palette.LINK, palette.DOUBT_TEXT):
-        assert palette.contrast_ratio(text, ground) >= 4.5
-    assert palette.contrast_ratio(palette.DOUBT_TEXT, palette.DOUBT_BOX) >= 4.5
+        assert contrast_ratio(text, ground) >= 4.5
+    assert contrast_ratio(palette.DOUBT_TEXT, palette.DOUBT_BOX) >= 4.5
 
 
 def test_palette_lines_have_enough_contrast():
-    assert palette.contrast_ratio(palette.DOUBT, palette.BACKGROUND) >= 3.0
-    assert palette.contrast_ratio(palette.DOUBT, palette.WINDOW_TINT) >= 3.0
-    assert palette.contrast_ratio(palette.OTHERS, palette.BACKGROUND) >= 3.0
+    assert contrast_ratio(palette.DOUBT, palette.BACKGROUND) >= 3.0
+    assert contrast_ratio(palette.DOUBT, palette.WINDOW_TINT) >= 3.0
+    assert contrast_ratio(palette.OTHERS, palette.BACKGROUND) >= 3.0
 
 
 def test_palette_verdicts_have_unique_glyphs_and_markers():

@@ -1,8 +1,8 @@
-"""Colours, marks and words of verdicts: report.md section 5, the only place where they stand.
+"""Colours, markers and words of verdicts.
 
-Colour means verdict and nothing else; which treatment it is, position, marker shape and a direct label say.
-The fills keep 3:1 on white and on the margin band, texts 4.5:1, and any two fills a CIE Lab distance of 15 for
-readers with protan, deutan and tritan vision (tests/report/test_palette.py proves it from these constants).
+Colour means verdict and nothing else; position, marker shape and a direct label tell treatments apart. Fills have a
+contrast of 3:1 on white and on the margin band, texts 4.5:1, and any two fills a CIE Lab distance of 15 for readers
+with protan, deutan and tritan vision (tests/report/test_palette.py).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DARK = {
 
 @dataclass(frozen=True)
 class VerdictStyle:
-    """How one class of rows looks: `marker` is matplotlib's, `hollow` marks are white with an ink edge."""
+    """The style of one class of rows: `marker` is matplotlib's, `hollow` markers are white with an ink edge."""
 
     fill: str
     text: str
@@ -92,7 +92,7 @@ LOSES_MORE = "loses more"
 
 
 def verdict_word(kind: VerdictKind, metric: Metric, hypothesis: Hypothesis = "difference") -> str:
-    """Return the word that stands behind the glyph of a verdict class, by the metric's kind and by what is asked."""
+    """Return the word that stands behind the glyph of a verdict class, by the metric's kind and by the hypothesis."""
     if kind == "worse" and hypothesis == "non-inferiority":
         return LOSES_MORE
     if kind not in ("better", "worse"):
@@ -102,7 +102,7 @@ def verdict_word(kind: VerdictKind, metric: Metric, hypothesis: Hypothesis = "di
 
 
 def row_style(row: AnalysisRow) -> VerdictStyle:
-    """Return how a row looks: its check or baseline look, else that of its verdict."""
+    """Return the style of a row: that of the baseline or of its check, else that of its verdict."""
     if row.kind != "treatment":
         return {"baseline": BASELINE, "aa": AA, "control": CONTROL}[row.kind]
     return VERDICTS[row.verdict.kind if row.verdict else "invalid"]
@@ -125,23 +125,5 @@ def row_glyph(row: AnalysisRow) -> str:
 
 
 def row_text_colour(row: AnalysisRow) -> str:
-    """Return the colour of a row's word; a failed check speaks in ink."""
+    """Return the colour of a row's word; that of a failed check is ink."""
     return INK if row.passed is False else row_style(row).text
-
-
-def contrast_ratio(first: str, second: str) -> float:
-    """Return the contrast ratio of two `#RRGGBB` colours (WCAG 2.2, relative luminance)."""
-    lighter, darker = sorted((_luminance(first), _luminance(second)), reverse=True)
-    return (lighter + 0.05) / (darker + 0.05)
-
-
-def linear_rgb(colour: str) -> tuple[float, float, float]:
-    """Return the linear-light red, green and blue (0 to 1) of `#RRGGBB` (IEC 61966-2-1)."""
-    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
-    return red, green, blue
-
-
-def _luminance(colour: str) -> float:
-    red, green, blue = linear_rgb(colour)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -3,7 +3,12 @@
 - `base`: base class `ReportFigure`, the sheet, measured text, names that the font can draw
 - `axes`: log axes of ratios and values, ticks, intervals
 - `tracks`: host metrics laid out over time
-- `order`, `errors`, `latency`, `distribution`, `validity`, `host_metrics`: figures of any run
+- `order`: every trial in order of execution, and the drift of the host
+- `errors`: errors per trial
+- `latency`: latency percentiles per trial
+- `distribution`: latency of all requests together
+- `validity`: the validity rules' results by trial
+- `host_metrics`: host metrics of one block, of one host's cores, of all trials
 
 A figure is an object of a `ReportFigure`: its constructor (or `from_run`) reads the data once; `draw()`, `caption`,
 `help` and `alt_text` use it.
