@@ -60,7 +60,7 @@ def test_figures_fit_a_laptop_and_scroll_in_their_boxes_on_a_phone(chrome, made)
 def test_effect_plot_rows_have_their_numbers_on_hover(chrome, made):
     chrome.open(made.layout.reports / PAGES[0], *SIZES["laptop"])
     texts = chrome.value("[...document.querySelectorAll('figure span[title]')].map(s => s.title)")
-    assert any(re.search(r"^tcp_nopush on: faster, \+[\d.]+ .* blocks, p ", text) for text in texts)
+    assert any(re.search(r"^tcp_nopush on: faster, \+[\d.]+\s%.* blocks, p ", text) for text in texts)
     middle = """(() => { const span = document.querySelector('figure span[title]'), box = span.getBoundingClientRect();
         const at = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
         return at === span && box.width > 50 && box.height > 20 })()"""

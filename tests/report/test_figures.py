@@ -483,7 +483,7 @@ def test_validity_figure_lists_clean_rules_in_words():
     m = mock("plain")
     titles = m.titles | {f"more-{n}": f"One more gate {n}" for n in range(20)}
     drawn = ValidityFigure(m.trials, m.problems, titles, m.labels).draw()
-    assert any(text.startswith("26 more gates, checked and clean: ") for text in words(drawn))
+    assert any(text.startswith("26 more rules, checked and clean: ") for text in words(drawn))
     assert all(box.x1 <= drawn.bbox.x1 for _, box in boxes(drawn))
 
 

@@ -111,7 +111,7 @@ class RunComparisonFigure(ReportFigure):
         return max(names, 1.0) + 0.22, WIDTH_IN - EDGE_IN - columns - 0.12
 
     def _scale(self) -> axes.RatioScale:
-        """Return the axis that holds both runs' intervals, unless one is far wider than what was decided."""
+        """Return the axis that holds both runs' intervals, unless one is far wider than the decided effects."""
         sides = [side for row in self.result.rows for side in row.sides if side is not None and is_compared(side)]
         verdicts = [(side, side.verdict) for side in sides if side.verdict]
         intervals = [bounds for _, v in verdicts if (bounds := v.comparison.ci_family or v.comparison.ci95)]

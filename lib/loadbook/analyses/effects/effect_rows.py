@@ -1,4 +1,4 @@
-"""Rows of effects on one axis of ratios: what the effect plot and the non-inferiority plot share.
+"""Rows of effects on one axis of ratios, the base of the effect plot and the non-inferiority plot.
 
 A row has the treatment's name, its interval over the margin band, its verdict and its change; the checks of the
 laboratory stand below the treatments.
@@ -81,7 +81,7 @@ class EffectRowsFigure(ReportFigure):
         return change_text(row)
 
     def draw_background(self, panel: Axes, ticks: Sequence[float], top: float, bottom: float) -> None:
-        """Draw what lies behind all rows: grid, margin band, and the line of no difference."""
+        """Draw the background of all rows: grid, margin band, and the line of no difference."""
         axes.draw_ratio_background(panel, self.analysis.margin, ticks, top, bottom)
 
     def draw_row(self, panel: Axes, scale: axes.RatioScale, y: float, row: AnalysisRow) -> None:
@@ -90,17 +90,17 @@ class EffectRowsFigure(ReportFigure):
             axes.draw_interval(panel, scale, y, row, row.verdict.comparison, tick=0.075)
 
     def note(self, row: AnalysisRow) -> str:
-        """Return what stands below a row's change."""
+        """Return a second line below a row's change."""
         return ""
 
     @cached_property
     def scale(self) -> axes.RatioScale:
-        """The axis that holds every compared row's interval, unless it is far wider than what was decided."""
+        """The axis that holds every compared row's interval, unless it is far wider than the decided effects."""
         compared = [(row, row.verdict) for row in self.rows if row.verdict and is_compared(row)]
         intervals = [bounds for _, v in compared if (bounds := v.comparison.ci_family or v.comparison.ci95)]
         certain = [v.comparison.effect or 0.0 for r, v in compared if r.kind != "treatment" or v.kind in DECIDED]
-        known = [row.expected_effect for row, _ in compared if row.expected_effect is not None]
-        return axes.ratio_scale(intervals, known, [*certain, *known], self.analysis.margin)
+        expected = [row.expected_effect for row, _ in compared if row.expected_effect is not None]
+        return axes.ratio_scale(intervals, expected, [*certain, *expected], self.analysis.margin)
 
     def _draw(self) -> Sheet:
         lines = [self._line(row) for row in self.rows]
@@ -152,8 +152,8 @@ class EffectRowsFigure(ReportFigure):
         if is_compared(row):
             self.draw_row(panel, self.scale, middle, row)
             if row.expected_effect is not None and self.scale.contains(axes.log_ratio(row.expected_effect)):
-                known = axes.log_ratio(row.expected_effect)
-                panel.plot([known] * 2, [middle - 0.11, middle + 0.11], color=palette.INK, linewidth=1.1)
+                expected = axes.log_ratio(row.expected_effect)
+                panel.plot([expected] * 2, [middle - 0.11, middle + 0.11], color=palette.INK, linewidth=1.1)
         else:
             self._write_not_compared(sheet, middle, edges)
         sheet.text(left - 0.14, middle, line.name, bold=not line.is_check, align="right")
@@ -217,14 +217,14 @@ def change_text(row: AnalysisRow, blocks: bool = True) -> str:
 
 
 def reference_text(analysis: Analysis) -> str:
-    """Return what the rows' changes are changes against, in the few words that an axis has room for."""
+    """Return the reference of the rows' changes, in the few words that an axis has room for."""
     if analysis.contrasts == "adjacent":
         return "the treatment above it"
     return "the one observed best" if analysis.best_is_reference else "the baseline"
 
 
 def interval_help(analysis: Analysis) -> str:
-    """Return what the short ticks of an interval are."""
+    """Return the meaning of the short ticks of an interval."""
     return f"short ticks: {level_text(analysis, one_sided=True)} interval, which decides equivalence"
 
 

@@ -99,8 +99,8 @@ class NonInferiorityFigure(EffectRowsFigure):
         bounds = [bound for verdict in verdicts for bound in verdict.one_sided_bounds or ()]
         if not all(self.scale.contains(axes.log_ratio(bound)) for bound in bounds):
             text += "; arrow head: it goes on beyond the axis"
-        known = any(row.expected_effect is not None for row in self.rows if is_compared(row))
-        text += "; long tick: the true size of the known effect." if known else "."
+        has_known_effect = any(row.expected_effect is not None for row in self.rows if is_compared(row))
+        text += "; long tick: the true size of the known effect." if has_known_effect else "."
         return f"{text[0].upper()}{text[1:]}"
 
     @property

@@ -37,7 +37,7 @@ NO_VERDICT = palette.VerdictStyle(palette.INK, palette.INK, "", "p", hollow=True
 
 
 def default_treatment(analysis: Analysis) -> str | None:
-    """Return the treatment whose blocks say most about the study's question: the first that was compared."""
+    """Return the treatment whose blocks are shown first: the first one that was compared."""
     rows = [*analysis.of_kind("treatment"), *analysis.of_kind("control", "aa")]
     return next((r.treatment for r in rows if r.verdict and r.verdict.comparison.effect is not None), None)
 

@@ -248,7 +248,7 @@ SMALL_PT = LETTER_PT - 0.6
 class HistoryFigure(ReportFigure):
     """Each comparison's effect by date, with the levels between changes, and lines where conditions changed.
 
-    `condition_changes` has run -> what is recorded otherwise than in the run before it on the same hosts, in words.
+    `condition_changes` maps a run to the recorded conditions that differ from the run before it on the same hosts.
     """
 
     def __init__(self, history: StudyHistory, condition_changes: ConditionChanges) -> None:

@@ -72,7 +72,7 @@ class PageSizeFigure(ReportFigure):
         self.limits = self._limits()
 
     def _scaled(self, rate: Any, size_b: float) -> Any:
-        """Return a rate of answers as what the figure draws: itself, or bytes per second."""
+        """Return a rate of answers in the unit of the figure: answers or bytes per second."""
         return rate * size_b if self.by_bytes else rate
 
     def _limits(self) -> Interval:
@@ -148,10 +148,10 @@ class PageSizeFigure(ReportFigure):
 
     def _draw_ceiling(self, sheet: Sheet, panel: Axes, axis: SizeAxis) -> None:
         """Draw the bandwidth ceiling where it crosses the panel, with its name along the line."""
-        known = bandwidth_ceiling(self.result)
-        if known is None:
+        named_ceiling = bandwidth_ceiling(self.result)
+        if named_ceiling is None:
             return
-        ceiling, name = known
+        ceiling, name = named_ceiling
         low, high = (math.log(limit) for limit in self.limits)
         sizes = np.geomspace(axis.first / 4, axis.last * 1.12, 400)
         ys = np.log([self._scaled(ceiling / size, size) for size in sizes])
@@ -198,7 +198,7 @@ class PageSizeFigure(ReportFigure):
 
     @property
     def caption(self) -> str:
-        """From which size on the network is the limit, or what is instead."""
+        """The size from which on the network is the limit, or the other limit."""
         return words.bandwidth_headline(self.result) if self.by_bytes else words.headline(self.result)
 
     @property
@@ -208,8 +208,8 @@ class PageSizeFigure(ReportFigure):
         text = (
             "One hollow mark per trial; line: the fit of 1 / rate = cost per request + bytes × cost per byte, with its "
             f"{self.result.curves.level * 100:g}{NBSP}% band; upright tick: the knee, where both costs are equal, with "
-            "its interval. Amber: the bandwidth ceiling, bytes of pages alone. Letters: what the traces name as full: "
-            f"{resources}; {NOTHING_FULL} nothing watched was full"
+            "its interval. Amber: the bandwidth ceiling, bytes of pages alone. Letters: the resource that was "
+            f"full by the traces: {resources}; {NOTHING_FULL} nothing watched was full"
         )
         letters = {bottleneck_letter(self.result, arm) for one in self.series for arm in one.arms.values()}
         text += f"; {NOT_MONITORED} not watched." if NOT_MONITORED in letters else "."

@@ -93,7 +93,7 @@ def series_styles(result: PageSizeResult) -> dict[str, SeriesStyle]:
 
 
 def front_of(result: PageSizeResult, series: PageSizeSeries) -> tuple[object, ...]:
-    """Return the levels of a series without that of its web tier: what stands in front of it."""
+    """Return the front of a series: its levels without that of its web tier."""
     tier = result.tiers.factor if result.tiers else None
     return tuple(level for name, level in series.levels.items() if name != tier)
 

@@ -111,8 +111,9 @@ class PeersFigure(ReportFigure):
         """How the figure is read."""
         others = pluralize(self.samples["trial"].nunique() - 1, "other trial")
         return (
-            f"Ink: {self.trial}; grey: the {others} of its treatment. Told is what lies more than three usual spreads "
-            "and a tenth away: it came together with the result; whether it caused it, this cannot tell."
+            f"Ink: {self.trial}; grey: the {others} of its treatment. Named are resources that lie more than three "
+            "usual spreads and a tenth away: they changed together with the result; the figure cannot show whether "
+            "they caused it."
         )
 
     @property

@@ -240,7 +240,7 @@ class CoresFigure(HostMetricsFigure):
 
     @property
     def help(self) -> str:
-        """How the figure is read, and what it leaves out."""
+        """How the figure is read, and which CPUs and processes it leaves out."""
         text = f"Block {self.timeline.block}; 100{NBSP}% is one whole CPU; amber: at or above 90{NBSP}%."
         if self.cpus:
             text += f" Only the CPUs that the host is given: {join_words([str(n) for n in self.cpus])}."

@@ -42,7 +42,7 @@ class LatencyFigure(ReportFigure):
     ----------
     analysis : gives the order of the rows.
     percentiles : "p99" -> `RunData.values` of it and its own analysis.
-    definition : what the tool's percentile is.
+    definition : definition of the tool's percentile.
     """
 
     def __init__(self, analysis: Analysis, percentiles: Percentiles, definition: str = "") -> None:
@@ -126,7 +126,7 @@ class LatencyFigure(ReportFigure):
 
     @property
     def help(self) -> str:
-        """How the figure is read; names what the tool's percentile is."""
+        """How the figure is read, with the definition of the tool's percentile."""
         own = next(iter(self.percentiles.values()))[1] if self.percentiles else self.analysis
         parts = [
             f"One mark is one trial’s percentile{', ' + self.definition if self.definition else ''};",

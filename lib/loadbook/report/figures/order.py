@@ -93,7 +93,7 @@ class OrderFigure(ReportFigure):
 
     @cached_property
     def key(self) -> list[tuple[str, str, palette.VerdictStyle]]:
-        """(treatment, name, style) of what stands beside the plot; the others once, as a count."""
+        """The labels beside the plot: (treatment, name, style); the other arms once, as a count."""
         key = [(t, name, self.styles[t]) for t, name in self.names.items() if self.styles[t] is not OTHERS]
         others = len(self.styles) - len(key)
         return [*key, ("", f"{others} others", OTHERS)] if others else key

@@ -1,6 +1,6 @@
 """Host metrics laid out over time: the resources of several trials on one clock, and when each was full.
 
-Lines over time are drawn one per trial: broken where samples are missing, and of many trials no more than can be seen.
+Lines over time are drawn one per trial: broken where samples are missing, and simplified where many trials overlap.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Track:
 
     @property
     def limit(self) -> float | None:
-        """From which value on the resource is full; None where its capacity is not known."""
+        """The value from which on the resource is full; None if its capacity is unknown."""
         return None if self.capacity is None else FULL_SHARE * self.capacity
 
     @property
@@ -101,7 +101,7 @@ class Timeline:
         return [(track, share) for track in self.tracks if (share := self.full_share(track)) is not None]
 
     def number_text(self, track: Track) -> str:
-        """Return what stands beside a panel's title: how often the resource was full, or how much was used at most."""
+        """Return the text beside a panel's title: how often the resource was full, or how much was used at most."""
         values, share = self.measured(track), self.full_share(track)
         if values.empty:
             why = "" if any(t.valid for t in self.trials) else ": no trial counts"

@@ -42,17 +42,17 @@ _MARKERS = {
 
 @dataclass(frozen=True)
 class RuleResult:
-    """One row of the matrix: how one validity rule judged the trials and the whole run.
+    """One row of the matrix: the result of one validity rule for the trials and the whole run.
 
     Parameters
     ----------
-    level : the worst level; None where the rule found nothing.
-    hits : (trial, level, slot, treatment) of what it found.
-    whole_run : the level at which it judged the whole run.
+    level : the worst level; None for a rule without a hit.
+    hits : (trial, level, slot, treatment) of each trial at which the rule applied.
+    whole_run : the level of its result for the whole run.
     unchecked : why it could not be checked somewhere.
     unchecked_slots : the slots of the trials that it could not check.
     wholly_unchecked : whether those are all.
-    text : what stands at the right.
+    text : the summary at the right of the row.
     """
 
     title: str
@@ -121,7 +121,7 @@ class ValidityFigure(ReportFigure):
         return RuleResult(title, level, hits, whole_run, reason, tuple(sorted(slots)), wholly, text)
 
     def _result_text(self, hits: pd.DataFrame, whole_run: str | None, unchecked: int) -> str:
-        """Return what stands at the right: how many trials were hit, and whether all are of one treatment."""
+        """Return the summary at the right: how many trials were hit, and whether all are of one treatment."""
         if whole_run:
             return f"{LEVEL_TEXTS[whole_run]}: whole run"
         numbers = {level: hits.loc[hits["level"] == level, "trial"].nunique() for level in LEVELS}
@@ -170,7 +170,7 @@ class ValidityFigure(ReportFigure):
         """Return the names of the clean rules that have no row, wrapped."""
         titles = {row.title for row in rows}
         clean = [result.title for result in self.results if result.title not in titles]
-        text = f"{len(clean)} more gates, checked and clean: {', '.join(clean)}."
+        text = f"{len(clean)} more rules, checked and clean: {', '.join(clean)}."
         return wrap(text, WIDTH_IN - 0.25, LETTER_PT - 0.6, lines=30) if clean else ""
 
     @property
@@ -182,28 +182,28 @@ class ValidityFigure(ReportFigure):
         """How many trials count, and which rules excluded the others."""
         if self.trials["valid"].all():
             doubts = sum(1 for result in self.results if result.level == "doubt")
-            tail = f"; {pluralize(doubts, 'gate')} had a doubt." if doubts else "."
+            tail = f"; {pluralize(doubts, 'rule')} had a doubt." if doubts else "."
             return f"All {pluralize(len(self.trials), 'trial')} count{tail}"
         excluding = [f"{r.title} ({r.excluded_trials})" for r in self.results if (r.hits["level"] == "invalid").any()]
-        return f"{self._counts}; the others were excluded by {join_first(excluding, 3, 'gates')}."
+        return f"{self._counts}; the others were excluded by {join_first(excluding, 3, 'rules')}."
 
     @property
     def help(self) -> str:
         """How the figure is read."""
-        text = "One row is one gate, one place in it one trial. ✕: not counted; amber: doubt, counted; grey: note."
-        text += " An empty row was checked and clean."
+        text = "One row is one validity rule, one place in it one trial. ✕: not counted; amber: doubt, counted;"
+        text += " grey: note. An empty row was checked and clean."
         return text + (" What is hatched could not be checked." if any(r.unchecked for r in self.results) else "")
 
     @property
     def alt_text(self) -> str:
         """The caption and every rule that has a result."""
         results = [f"{r.title}: {r.text.replace('✕ ', '').replace('! ', '')}" for r in self.results if r.level]
-        clean = pluralize(sum(1 for result in self.results if not result.level), "gate")
-        return f"Validity gates by trial. {self.caption} {'; '.join([*results, f'{clean} clean.'])}"
+        clean = pluralize(sum(1 for result in self.results if not result.level), "rule")
+        return f"Validity rules by trial. {self.caption} {'; '.join([*results, f'{clean} clean.'])}"
 
 
 def _title_of(name: str) -> str:
-    text = drawable(name, "gate").replace("-", " ").replace("_", " ")
+    text = drawable(name, "rule").replace("-", " ").replace("_", " ")
     return text[:1].upper() + text[1:]
 
 
