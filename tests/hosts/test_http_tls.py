@@ -46,7 +46,7 @@ def test_tls_page_is_read_completely_with_and_without_close_notify(server_side: 
                     tls.unwrap()
 
     ours, thread = answered(serve)
-    stream = TlsStream(ours, "127.0.0.1")  # type: ignore[arg-type]
+    stream = TlsStream(ours, "127.0.0.1")
     stream.sendall(b"GET / HTTP/1.1\r\n\r\n")
     response = http.client.HTTPResponse(stream, method="GET")  # type: ignore[arg-type]
     response.begin()
@@ -65,5 +65,5 @@ def test_tls_request_to_plain_server_fails_without_hanging(said: bytes) -> None:
 
     ours, thread = answered(serve)
     with pytest.raises(OSError, match=r"SSL|EOF"):
-        TlsStream(ours, "127.0.0.1")  # type: ignore[arg-type]
+        TlsStream(ours, "127.0.0.1")
     thread.join(10)

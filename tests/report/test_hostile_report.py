@@ -247,4 +247,4 @@ def test_report_command_on_hostile_data_makes_inert_pages(
     assert {"hostile.html", "index.html"} <= {page.name for page in pages}
     for page in pages:
         is_inert(chrome, page, counter)
-    record_property("seen", f"{len(pages)} pages: no script, no request, nothing on the console")  # type: ignore[operator]
+    record_property("seen", f"{len(pages)} pages: no script, no request, nothing on the console")

@@ -4,6 +4,7 @@ import http.client
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -91,7 +92,7 @@ def test_haproxy_health_check_removes_a_failing_backend(
 
 def test_haproxy_refuses_a_port_in_use(here: LocalHost, free_ports: list[int], nodes: list[Instance]) -> None:
     with running(here, "haproxy", free_ports[0], *nodes) as old:
-        values = {"nbthread": 1}
+        values: dict[str, Any] = {"nbthread": 1}
         with running(here, "haproxy", free_ports[0], *nodes, **values) as new:
             assert new.prove(here).live is False
         assert old.prove(here).live
@@ -114,7 +115,15 @@ def test_haproxy_without_backends_is_refused() -> None:
 
 def test_haproxy_configuration_contains_every_value() -> None:
     behind = [{"node": "a", "address": "10.0.0.1", "port": 80, "dir": "/w/a", "local": False}]
-    values = {"balance": "least-conn", "http_reuse": "always", "nbthread": 2, "maxconn": 900, "check": "tcp"}
+    values: dict[str, Any] = {
+        "balance": "least-conn", "http_reuse": "always", "nbthread": 2, "maxconn": 900, "check": "tcp",
+    }  # fmt: skip
+        "balance": "least-conn",
+        "http_reuse": "always",
+        "nbthread": 2,
+        "maxconn": 900,
+        "check": "tcp",
+    }
     text = (
         render(HAPROXY, values, InstanceContext("/w", "10.0.0.9", 443, {"backends": behind}))
         .files["haproxy.cfg"]

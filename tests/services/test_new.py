@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ def home(tmp_path, monkeypatch):
 def other(var: Var) -> str | int:
     """Return a value that is not the variable's default."""
     if isinstance(var, IntVar):
-        values = [var.min, var.max]
+        values: list[Any] = [var.min, var.max]
     elif isinstance(var, SwitchVar):
         values = ["on", "off"]
     elif isinstance(var, EnumVar):

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingMixIn, UnixStreamServer
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ PLACE = InstanceContext("/w/t1", "127.0.0.1", 18080)
 
 @pytest.fixture
 def nodes(here: LocalHost, free_ports: list[int]) -> Iterator[list[Instance]]:
-    wide = {"page": "node", "counters": "on", "page_bytes": 100, "keepalive_requests": 1000}
+    wide: dict[str, Any] = {"page": "node", "counters": "on", "page_bytes": 100, "keepalive_requests": 1000}
     with (
         running(here, "nginx", free_ports[1], node="web1", **wide) as one,
         running(here, "nginx", free_ports[2], node="web2", **wide) as two,
@@ -89,7 +90,7 @@ def test_nginx_fastcgi_over_unix_socket_beside_a_static_page(
 ) -> None:
     with _Server(f"{nodes[0].rendered.context.dir}/app.sock", _Fcgi) as app:
         threading.Thread(target=app.serve_forever, daemon=True).start()
-        values = {"upstream": "fastcgi", "upstream_socket": "on", "upstream_path": "/api"}
+        values: dict[str, Any] = {"upstream": "fastcgi", "upstream_socket": "on", "upstream_path": "/api"}
         with running(here, "nginx", free_ports[0], nodes[0], **values) as web:
             said = page(here, web, "/api1?a=b")
             assert b"REQUEST_METHODGET" in said and b"REQUEST_URI/api1?a=b" in said and b"QUERY_STRINGa=b" in said

@@ -22,6 +22,7 @@ class LocalHost(Host):
     alias = "here"
     address = "127.0.0.1"
     live = True
+    reconnects = 0
 
     def __init__(self, workdir: Path, env: dict[str, str] | None = None) -> None:
         self.workdir, self.env = str(workdir), env

@@ -183,7 +183,7 @@ def test_h2load_log_with_warm_up_is_read_from_its_end() -> None:
     ],
 )
 def test_h2load_log_of_another_run_is_refused(log: object, says: str) -> None:
-    data = log(case("logfile").files["req.log"])  # type: ignore[operator]
+    data = log(case("logfile").files["req.log"])
     with pytest.raises(ParseError, match=says):
         H2LOAD.parse(replace(case("logfile"), files={"req.log": data}))
 
