@@ -118,12 +118,6 @@ def test_haproxy_configuration_contains_every_value() -> None:
     values: dict[str, Any] = {
         "balance": "least-conn", "http_reuse": "always", "nbthread": 2, "maxconn": 900, "check": "tcp",
     }  # fmt: skip
-        "balance": "least-conn",
-        "http_reuse": "always",
-        "nbthread": 2,
-        "maxconn": 900,
-        "check": "tcp",
-    }
     text = (
         render(HAPROXY, values, InstanceContext("/w", "10.0.0.9", 443, {"backends": behind}))
         .files["haproxy.cfg"]
