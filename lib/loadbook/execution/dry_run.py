@@ -38,7 +38,7 @@ RUN, TRIAL = "RUN", "t0001"
 STEM = job_stem(RUN, TRIAL, 1)
 TIMEOUT_S = 1.0  # of calls to hosts that answer at once
 
-# phase of an attempt -> its title; the first phase is told in two parts
+# phase of an attempt -> its title; the steps of `configure` that change hosts have a title of their own
 PHASE_TITLES = {
     "reset": "back to rest",
     "configure": "put and check",

@@ -254,9 +254,9 @@ class LoadJobs:
                 record.cut |= _fetch_truncated(host, f"{jobs}/{stream}.{step}", folder / name, MAX_REPORT_BYTES)
         for name in self.tool.expected_files(share):
             if host.exists(f"{jobs}/{name}"):
-                kept_name = f"{host.alias}-{Path(name).name}"
-                record.cut |= _fetch_truncated(host, f"{jobs}/{name}", folder / kept_name, MAX_FILE_BYTES)
-                record.files[name] = kept_name
+                local_name = f"{host.alias}-{Path(name).name}"
+                record.cut |= _fetch_truncated(host, f"{jobs}/{name}", folder / local_name, MAX_FILE_BYTES)
+                record.files[name] = local_name
         return record
 
 

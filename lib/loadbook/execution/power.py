@@ -61,9 +61,9 @@ def noise_samples(layout: Layout, plan: Plan, hosts: Path | None = None) -> list
     Runs on the same hosts (without a hosts file: the lab's) with the most similar load are used, newest first, up to 60
     pairs. Imported, replayed and not ingested runs are left out.
     """
-    hosts_known, pairs = _known_hosts(layout, hosts), 0
+    hosts_of_file, pairs = _hosts_of_file(layout, hosts), 0
     samples: list[NoiseSample] = []
-    for sample in sorted(_read_samples(layout, plan, hosts_known), key=lambda r: -r.similarity):
+    for sample in sorted(_read_samples(layout, plan, hosts_of_file), key=lambda r: -r.similarity):
         if samples and (sample.similarity < samples[0].similarity or pairs >= ENOUGH_PAIRS):
             break
         samples.append(sample)
@@ -115,12 +115,12 @@ def _newest_runs(layout: Layout) -> list[tuple[str, str]]:
     return sorted(every, reverse=True)[:MAX_RUNS]
 
 
-def _read_samples(layout: Layout, plan: Plan, known_hosts: Mapping[str, Any] | None) -> Iterator[NoiseSample]:
+def _read_samples(layout: Layout, plan: Plan, hosts_of_file: Mapping[str, Any] | None) -> Iterator[NoiseSample]:
     machines: dict[str, Any] = {}
     for run, study in _newest_runs(layout):
         paths = layout.run(study, run)
         try:
-            if not _same_hosts(read_run_record(paths), known_hosts) or not _same_machines(paths, machines):
+            if not _same_hosts(read_run_record(paths), hosts_of_file) or not _same_machines(paths, machines):
                 continue
             other_study = parse_plan(read_json(paths.plan_json), str(paths.plan_json)).study
             pairs, aa = _noise_pairs(paths, other_study, plan.study.metric)
@@ -130,7 +130,7 @@ def _read_samples(layout: Layout, plan: Plan, known_hosts: Mapping[str, Any] | N
             yield NoiseSample(study, run, _load_similarity(plan.study, other_study), aa, pairs, paths)
 
 
-def _known_hosts(layout: Layout, hosts: Path | None) -> Mapping[str, Any] | None:
+def _hosts_of_file(layout: Layout, hosts: Path | None) -> Mapping[str, Any] | None:
     """Return roles and CPU mask by alias; None for a lab that has not been up yet."""
     file = hosts or layout.lab / "hosts.toml"
     if hosts is None and not file.is_file():
@@ -139,13 +139,13 @@ def _known_hosts(layout: Layout, hosts: Path | None) -> Mapping[str, Any] | None
     return {"lab": lab_kind(file), "hosts": entries}
 
 
-def _same_hosts(run: RunRecord, known_hosts: Mapping[str, Any] | None) -> bool:
+def _same_hosts(run: RunRecord, hosts_of_file: Mapping[str, Any] | None) -> bool:
     if run.imported or run.replay or not run.hosts:
         return False
-    if known_hosts is None:
+    if hosts_of_file is None:
         return run.lab_kind == "loopback"
-    entries = known_hosts["hosts"]
-    return run.lab_kind == known_hosts["lab"] and all(
+    entries = hosts_of_file["hosts"]
+    return run.lab_kind == hosts_of_file["lab"] and all(
         alias in entries
         and set(host["roles"]) <= set(entries[alias]["roles"])
         and (host.get("cpus") or []) == entries[alias]["cpus"]
@@ -314,11 +314,11 @@ def _forecast_from_assumption(plan: Plan, effect: float) -> PowerForecast:
 
     alpha = _comparison_alpha(plan)
     sd = ASSUMED_SD * scatter_ratio(plan)
-    effect_found = detectable_effect(plan.blocks, sd, alpha=alpha) if plan.blocks >= MIN_BLOCKS else None
+    detectable = detectable_effect(plan.blocks, sd, alpha=alpha) if plan.blocks >= MIN_BLOCKS else None
     needed = blocks_needed(effect, sd, alpha=alpha)
     source = f"assumed, {format_percent(ASSUMED_CV, signed=False)} per trial, as nothing is recorded on these hosts yet"
     unknown = "not known: nothing is recorded yet"
-    return PowerForecast(plan, effect, alpha, ASSUMED_SD, None, source, effect_found, None, needed, None, unknown)
+    return PowerForecast(plan, effect, alpha, ASSUMED_SD, None, source, detectable, None, needed, None, unknown)
 
 
 def _comparison_alpha(plan: Plan) -> float:

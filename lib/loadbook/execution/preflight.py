@@ -219,15 +219,15 @@ def _check_placement(testbed: Testbed, placement: Placement) -> None:
     """Read a service's version and have it check the configuration of every treatment, each once."""
     host, stem = testbed.hosts[placement.alias], preflight_stem(testbed.run)
     testbed.service_versions[placement] = version(host, placement.spec)
-    problems, seen = [], set()
+    problems, checked = [], set()
     for treatment in testbed.plan.treatments:
         deployment = testbed.deployment(treatment)
         if placement not in deployment.placements:
             continue
         try:
             instance = make_instance(deployment, placement, stem, CHECK_LEASE_S)
-            if instance.rendered.config_sha256 not in seen:
-                seen.add(instance.rendered.config_sha256)
+            if instance.rendered.config_sha256 not in checked:
+                checked.add(instance.rendered.config_sha256)
                 _check_configuration(instance)
         except LoadbookError as error:
             problems.append(f"treatment {treatment}, role {placement.role}: {error.message}")
@@ -246,15 +246,15 @@ def _check_monitor_sources(testbed: Testbed, alias: str) -> None:
 
 def _check_changes(testbed: Testbed) -> None:
     """Make every change of a host once and undo it, so that refusals are known before the first trial."""
-    problems, seen = [], set()
+    problems, checked = [], set()
     for treatment in testbed.plan.treatments:
         jobs = HostChangeJobs(
             testbed.deployment(treatment), changes_job_name(preflight_stem(testbed.run)), CHECK_LEASE_S
         )
         changes = repr(sorted(host_changes_of(jobs.deployment).items()))
-        if changes in seen:
+        if changes in checked:
             continue
-        seen.add(changes)
+        checked.add(changes)
         try:
             jobs.apply()
         except LoadbookError as error:

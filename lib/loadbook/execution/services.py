@@ -80,7 +80,7 @@ class TrialServices:
                 raise InvalidTrialError(f"{message} with exit code {state.rc}: {log or 'it said nothing'}")
 
     def _check_system_services(self) -> None:
-        """Raise InvalidTrialError when a host's own server was reloaded by somebody else meanwhile."""
+        """Raise InvalidTrialError when a host's own server was changed during the load."""
         system_placements = [placement for placement in self._records if placement.spec.tree]
         for placement, proof in self.testbed.map(self._prove, system_placements).items():
             if proof.live is False:

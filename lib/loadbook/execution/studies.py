@@ -22,8 +22,8 @@ def load_study(layout: Layout, name: str) -> Study:
     try:
         study = find_study(layout.studies, name)
     except StudyError as error:
-        known_paths = {problem.path for problem in error.problems}
-        vars_problems = [p for p in _vars_problems(file, folders) if p.path not in known_paths]
+        reported_paths = {problem.path for problem in error.problems}
+        vars_problems = [p for p in _vars_problems(file, folders) if p.path not in reported_paths]
         raise StudyError(error.source, [*error.problems, *vars_problems], error.hint) from error
     problems = [*check_study(study, folders), *_load_problems(study)]
     if problems:

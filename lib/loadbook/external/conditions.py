@@ -340,7 +340,7 @@ def _read_small_text(path: Path) -> str:
     return read_bytes(path).decode(errors="replace").strip()
 
 
-def files_by_kept_name(output: OutputFiles) -> Iterator[tuple[str, Path]]:
+def files_by_trial_name(output: OutputFiles) -> Iterator[tuple[str, Path]]:
     """Yield every file of an output with its name in the trial's folder; `{host}` is the driver's name."""
     if output.stdout:
         yield "stdout-{host}", output.stdout

@@ -26,7 +26,7 @@ from loadbook.execution.studies import study_file
 from loadbook.external.conditions import (
     Condition,
     ImportProblem,
-    files_by_kept_name,
+    files_by_trial_name,
     find_outputs,
     import_error,
     read_conditions,
@@ -343,7 +343,7 @@ def _write_trial(
     failed_name = f"{planned.trial}-attempt1"
     folder = paths.trial(planned.trial) if record.status == "ok" else paths.failed / failed_name
     folder.mkdir(parents=True)
-    for pattern, path in files_by_kept_name(report.source):
+    for pattern, path in files_by_trial_name(report.source):
         shutil.copyfile(path, folder / pattern.format(host=record.drivers[0].host), follow_symlinks=False)
     for name in (record.drivers[0].stdout, record.drivers[0].stderr):
         (folder / name).touch()  # what was not kept is empty
@@ -529,7 +529,7 @@ def find_same_import(layout: Layout, checked: CheckedImport) -> str | None:
         (
             planned.treatment,
             planned.block,
-            frozenset(sha256_file(p) for _, p in files_by_kept_name(report.source) if _is_nonempty(p)),
+            frozenset(sha256_file(p) for _, p in files_by_trial_name(report.source) if _is_nonempty(p)),
         )
         for planned, report in checked.pairs
     }

@@ -162,18 +162,16 @@ def read_metric_files(files: Sequence[Path], kind: str = "auto") -> list[HostMet
     contents = {str(path): _read_content(path) for path in files}
     named = {"auto": registry.files_by_format(contents)}.get(kind, {kind: list(contents)})
     if unknown := named.get(None):
-        known_kinds = ", ".join([*registry.FORMATS, SYSSTAT])
-        raise UsageError(
-            f"{join_words(unknown)}: not a file of traces that loadbook knows", f"--kind one of: {known_kinds}"
-        )
-    found_files = [_metric_files(str(k), {name: contents[name] for name in names}) for k, names in named.items()]
-    for metric_files in found_files:
+        kinds = ", ".join([*registry.FORMATS, SYSSTAT])
+        raise UsageError(f"{join_words(unknown)}: not a file of traces that loadbook knows", f"--kind one of: {kinds}")
+    metric_files_read = [_metric_files(str(k), {name: contents[name] for name in names}) for k, names in named.items()]
+    for metric_files in metric_files_read:
         if not metric_files.traces.rows:
             messages = "; ".join(p.message for p in metric_files.traces.problems[:3])
             raise DataError(
                 f"{join_words(list(metric_files.read))}: read as {metric_files.kind}, nothing usable in it: {messages}"
             )
-    return found_files
+    return metric_files_read
 
 
 def _read_content(path: Path) -> bytes:

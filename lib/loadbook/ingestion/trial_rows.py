@@ -339,7 +339,7 @@ def _parse_driver_output(
     if {driver.stdout, driver.stderr, *driver.files.values()} & set(changed):
         return None
     names = {STDOUT: driver.stdout, **dict(sorted(driver.files.items()))}
-    files, big = read_small_files({name: folder / kept_name for name, kept_name in names.items()})
+    files, big = read_small_files({name: folder / local_name for name, local_name in names.items()})
     captured = ToolOutput(
         stdout=files.pop(STDOUT, b""),
         stderr=read_bytes(folder / driver.stderr),
