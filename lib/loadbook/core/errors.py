@@ -1,6 +1,6 @@
-"""Every way in which loadbook can fail, with the exit code that the command line gives it.
+"""Exceptions of loadbook, with the exit codes of the command line.
 
-A message says what failed and where (host, trial, file, key path); ``hint`` says what to do next.
+A message names what failed and where (host, trial, file, key path); ``hint`` is what to do next.
 Exit codes are those of docs/architecture.md: 2 usage or bad spec, 3 a host or tool failed, 4 data invalid.
 Both may quote hosts, tools and files, so control characters are removed here, once.
 """
@@ -30,7 +30,7 @@ class LoadbookError(Exception):
         super().__init__(self.message)
 
     def _render_traceback_(self) -> list[str]:
-        """Return what a notebook shows: what failed and what to do next, instead of the way through our code."""
+        """Return what a notebook displays instead of a traceback: message and hint."""
         return [f"{type(self).__name__}: {self.message}", *([self.hint] if self.hint else [])]
 
 
@@ -106,11 +106,11 @@ class CommandError(HostError):
 
 
 class HostFullError(HostError):
-    """A host's disk has no room left: what was written there since is not to be trusted."""
+    """A host's disk is full: files written there since are not to be trusted."""
 
 
 class OversizeError(HostError):
-    """A host's file is larger than is kept of it: `size_bytes`, of which the first `copied_bytes` were copied."""
+    """A host's file is too large: of its `size_bytes` only the first `copied_bytes` were copied."""
 
     def __init__(self, host: str, path: str, size_bytes: int, copied_bytes: int) -> None:
         super().__init__(host, f"{path} has {size_bytes:,} bytes: only the first {copied_bytes:,} are kept")
@@ -143,7 +143,7 @@ class ParseError(LoadbookError):
 
 
 class DataError(LoadbookError):
-    """Kept data that is missing, torn, changed, or does not fit its declared schema."""
+    """Recorded data that is missing, torn, changed, or does not fit its declared schema."""
 
     exit_code = 4
 

@@ -1,6 +1,6 @@
-"""Every gate by name, from gates.toml beside this file: what readers call it, what it reads, what to do about it.
+"""The registry of validity rules, from validity_rules.toml: titles, evidence, levels, advice.
 
-Rules (loadbook/gates/) add what was seen. Doubts that tools raise and files that cannot be read have names here too.
+Doubts of load generators and problems of files have entries, too. The rules themselves are in `loadbook.validity`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ RuleSource = Literal["trial", "run", "tool", "file"]
 
 
 class RuleInfo(NamedTuple):
-    """A gate as readers see it; `why` and `remedy` continue a sentence and carry no full stop.
+    """A validity rule as readers see it; `why` and `remedy` continue a sentence and have no full stop.
 
-    `level` says in words when it is invalid, doubt or note; of a tool's doubt it is the level itself.
+    `level` is a text on when it is invalid, doubt or note; of a tool's doubt it is the level itself.
     `thresholds` are keys of a study's [validity].
     """
 
@@ -39,22 +39,22 @@ def _read() -> dict[str, RuleInfo]:
 
 
 RULE_INFO = _read()
-# gates that look at every trial or run; the others speak only when something is wrong
+# rules that are applied to every trial or run; the others have a hit only where a tool or a file has a problem
 EVALUATED_RULES = tuple(info.name for info in RULE_INFO.values() if info.by in ("trial", "run"))
 
 
 def rule_title(name: str) -> str:
-    """Return a gate's title; a name that is no gate's is made readable."""
+    """Return a rule's title; of an unknown name the name as words."""
     return RULE_INFO[name].title if name in RULE_INFO else name.replace("-", " ").replace("_", " ").capitalize()
 
 
 def lower_first(title: str) -> str:
-    """Return a title as it stands inside a sentence; abbreviations (CPU) keep their capitals."""
+    """Return a title for the middle of a sentence; abbreviations (CPU) keep their capitals."""
     return title if title[1:2].isupper() else title[:1].lower() + title[1:]
 
 
 def rule_advice(name: str) -> str:
-    """Return how a gate's sentences end, after what was seen: why it matters and what to do; a tool says why itself."""
+    """Return the end of a rule's messages: why it matters (a tool's doubt has its own reason) and what to do."""
     info = RULE_INFO.get(name)
     if info is None or info.by == "file":
         return ""

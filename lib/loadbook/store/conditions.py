@@ -87,7 +87,8 @@ def condition_changes(older: RunConditions, newer: RunConditions) -> list[Condit
 
 def treatment_contrast(study: Study, treatment: str, against: str) -> dict[str, tuple[Any, Any]]:
     """Return the settings in which a treatment differs from another: factor or field of the load -> (other, own)."""
-    own_values, other_values = ({**study.levels_of(n), **_workload_fields(study, n)} for n in (treatment, against))
+    loads = (dict(_flattened({"workload": study.workload_of(n).model_dump(mode="json")})) for n in (treatment, against))
+    own_values, other_values = (study.levels_of(n) | load for n, load in zip((treatment, against), loads, strict=True))
     return {
         name: (other_values.get(name), own_values[name])
         for name in own_values
@@ -103,14 +104,12 @@ def fact_differences(
     for name in dict.fromkeys([*before, *after]):
         old, new = before.get(name, {}).get("value"), after.get(name, {}).get("value")
         kind = str((after.get(name) or before[name]).get("kind"))
-        if kind != "info" and old != new and not (kind == "tolerance" and _within_tolerance(old, new, tolerance)):
+        within = False
+        if kind == "tolerance" and isinstance(old, int | float) and isinstance(new, int | float):
+            within = abs(float(new) - float(old)) <= tolerance * abs(float(old))
+        if kind != "info" and old != new and not within:
             differing.append(FactDifference(name, old, new, kind))
     return differing
-
-
-def _within_tolerance(old: Any, new: Any, tolerance: float) -> bool:
-    numbers = isinstance(old, int | float) and isinstance(new, int | float)
-    return numbers and abs(float(new) - float(old)) <= tolerance * abs(float(old))
 
 
 def _run_conditions(record: RunConditions) -> dict[str, Any]:
@@ -155,10 +154,6 @@ def _treatment_settings(study: Study, name: str) -> dict[str, Any]:
     """Return what a treatment itself sets."""
     spec = study.treatments[study.treatments[name].same_as or name]
     return dict(spec.set) | {f"workload.{key}": value for key, value in spec.workload.items()}
-
-
-def _workload_fields(study: Study, name: str) -> dict[str, Any]:
-    return dict(_flattened({"workload": study.workload_of(name).model_dump(mode="json")}))
 
 
 def _hosts_changes(older: RunConditions, newer: RunConditions) -> Iterator[ConditionChange]:

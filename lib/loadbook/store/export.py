@@ -74,7 +74,7 @@ def pack_run(
     ----------
     pages : name -> file of the run's HTML pages.
     version : of loadbook.
-    on_file : is told (files done, files in all).
+    on_file : called with (files done, files in all).
 
     Raises
     ------
@@ -240,11 +240,8 @@ def _extract_file(
 def differing_tables(contents: ArchiveManifest, paths: RunPaths) -> list[str]:
     """Return the names of tables that are not, byte for byte, those that were sent with the raw files."""
     sent = {name: e.sha256 for name, e in contents.files_below("tables").items() if name.endswith(".parquet")}
-    return sorted(name for name, sha256 in sent.items() if _sha256_if_present(paths.processed / name) != sha256)
-
-
-def _sha256_if_present(path: Path) -> str:
-    return sha256_file(path) if path.is_file() else ""
+    files = {name: paths.processed / name for name in sent}
+    return sorted(n for n, file in files.items() if not file.is_file() or sha256_file(file) != sent[n])
 
 
 FORMULA_START = re.compile(r"[=+\-@\t\r]")  # a spreadsheet takes such a text for a formula
@@ -252,7 +249,7 @@ TOTAL = "*"
 
 
 def tidy_csv(data: RunData) -> str:
-    """Return one row per trial, driver, metric and statistic, with the trial's treatment, factors, block and gates.
+    """Return one row per trial, driver, metric and statistic, with the trial's treatment, factors, block and rules.
 
     Values are in base units (s, B, 1/s, 1). A text that a spreadsheet would compute gets an apostrophe before it.
     """
@@ -264,18 +261,14 @@ def tidy_csv(data: RunData) -> str:
         [*first, *(name for name in rows.columns if name not in first)]
     ]
     for name in rows.select_dtypes(["object", "string"]).columns:
-        rows[name] = rows[name].map(_escape_formula)
+        rows[name] = rows[name].map(lambda t: f"'{t}" if isinstance(t, str) and FORMULA_START.match(t) else t)
     return str(rows.sort_values(["slot", "driver", "metric", "statistic"]).to_csv(index=False, lineterminator="\n"))
-
-
-def _escape_formula(text: object) -> object:
-    return f"'{text}" if isinstance(text, str) and FORMULA_START.match(text) else text
 
 
 def go_benchmark_text(data: RunData, metric: str) -> str:
     """Return the trials that count as a Go benchmark, one line each (golang.org/design/14313-benchmark-format).
 
-    `benchstat -col /treatment FILE` compares them. It knows neither blocks nor margins nor gates, and takes a unit's
+    `benchstat -col /treatment FILE` compares them. It knows neither blocks nor margins nor validity rules, and takes a unit's
     better direction from the `Unit` line.
     """
     definition = get_metric(metric)
@@ -285,9 +278,6 @@ def go_benchmark_text(data: RunData, metric: str) -> str:
         raise UsageError(f"no trial of run {data.run} that counts has the metric {metric}", "loadbook report shows why")
     unit_line = f"Unit {metric} better={definition.better}" if definition.better in ("higher", "lower") else ""
     head = [f"study: {data.study.name}", f"run: {data.run}", unit_line]
-    return "\n".join([*filter(None, head), "", *_benchmark_lines(counted.itertuples(), metric), ""])
-
-
-def _benchmark_lines(rows: Iterator[object], metric: str) -> Iterator[str]:
-    for row in rows:
-        yield f"BenchmarkTrial/treatment={row.treatment} 1 {row.value:.9g} {metric}"  # type: ignore[attr-defined]
+    pairs = zip(counted["treatment"], counted["value"], strict=True)
+    lines = [f"BenchmarkTrial/treatment={treatment} 1 {value:.9g} {metric}" for treatment, value in pairs]
+    return "\n".join([*filter(None, head), "", *lines, ""])

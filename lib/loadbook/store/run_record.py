@@ -109,12 +109,9 @@ def read_run_record(paths: RunPaths) -> RunRecord:
     except FileNotFoundError:
         raise DataError(f"{paths.run_json} is not there", RESTORE_HINT) from None
     except ValueError as error:  # ValidationError among them
-        reason = "; ".join(_problems(error)) if isinstance(error, ValidationError) else str(error)
+        found = error.errors()[:3] if isinstance(error, ValidationError) else []
+        reason = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'file'}: {e['msg']}" for e in found) or str(error)
         raise DataError(f"{paths.run_json} is no record of a run: {reason}", RESTORE_HINT) from error
-
-
-def _problems(error: ValidationError) -> list[str]:
-    return [f"{'.'.join(map(str, e['loc'])) or 'file'}: {e['msg']}" for e in error.errors()[:3]]
 
 
 def write_run_record(paths: RunPaths, record: RunRecord) -> None:

@@ -50,7 +50,7 @@ TABLES: dict[str, dict[str, str]] = {
         "line": "int32?", "name": "string", "level": "string", "message": "string",
     },
 }  # fmt: skip
-# "unchecked": a gate that had no evidence to read (no monitor on the balancer, say)
+# "unchecked": a rule without evidence (no monitor on the balancer, say)
 PROBLEM_LEVELS = ("invalid", "doubt", "note", "unchecked")
 
 

@@ -197,11 +197,12 @@ def read_trial(folder: Path) -> TrialRecord:
 
 def changed_files(folder: Path, record: TrialRecord) -> list[str]:
     """Return the names of files of the trial that are missing or no longer match their sha256."""
-    return [n for n, f in record.files.items() if not _matches(folder / n, f)]
-
-
-def _matches(path: Path, record: FileRecord) -> bool:
-    return path.is_file() and path.stat().st_size == record.size and sha256_file(path) == record.sha256
+    paths = {name: folder / name for name in record.files}
+    return [
+        name
+        for name, file in record.files.items()
+        if not (path := paths[name]).is_file() or path.stat().st_size != file.size or sha256_file(path) != file.sha256
+    ]
 
 
 def write_json(path: Path, value: Any) -> None:

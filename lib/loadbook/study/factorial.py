@@ -127,7 +127,7 @@ class FactorialDesign:
 
     @cached_property
     def higher_order_effects(self) -> list[int]:
-        """Effects of three and more factors that can be seen in this design: it takes them to be negligible."""
+        """Effects of three and more factors that this design can estimate; it takes them to be negligible."""
         return higher_order_effects(len(self.names), self.words)
 
     def switch_names(self, effect: int) -> tuple[str, ...]:

@@ -181,7 +181,7 @@ def _factorial_problems(parts: _FactorialTables) -> PathMessages:
 
 
 def _name_problems(parts: _FactorialTables) -> PathMessages:
-    spec, seen = parts.factorial, dict[str, str]()
+    spec, set_by = parts.factorial, dict[str, str]()
     for group, factors in spec.groups.items():
         if group in parts.factors:
             yield f"factorial.groups.{group}", "is the name of a factor, too"
@@ -194,9 +194,9 @@ def _name_problems(parts: _FactorialTables) -> PathMessages:
         if name not in known:
             yield f"factorial.factors.{i}", f"no factor or group {short_repr(name)}{suggestion(name, known)}"
         for factor in switched_factors(spec, name):
-            if factor in seen:
-                yield f"factorial.factors.{i}", f"sets {factor}, which {seen[factor]} sets already"
-            seen.setdefault(factor, name)
+            if factor in set_by:
+                yield f"factorial.factors.{i}", f"sets {factor}, which {set_by[factor]} sets already"
+            set_by.setdefault(factor, name)
 
 
 def _level_problems(parts: _FactorialTables) -> PathMessages:

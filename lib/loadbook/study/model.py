@@ -45,7 +45,7 @@ Hypothesis = Annotated[
     BeforeValidator(lambda value: OLD_HYPOTHESES.get(value, value) if isinstance(value, str) else value),
     PlainSerializer(_serialize_hypothesis),
 ]
-PAGE_SIZE_VAR = "page_bytes"  # the variable by which services are told the size of their page
+PAGE_SIZE_VAR = "page_bytes"  # the variable of services for the size of their page
 
 
 class Study(StrictModel):
@@ -79,7 +79,7 @@ class Study(StrictModel):
     reset : how hosts come to rest between trials.
     validity : limits of the validity rules (docs/gates.md).
     ci : what fails a build.
-    published : what an article said (docs/claims.md).
+    published : claims of an article (docs/claims.md).
     """
 
     schema_version: Literal[1] = Field(1, alias="schema")
@@ -171,9 +171,9 @@ class Study(StrictModel):
 
     def target_of(self, treatment: str) -> str:
         """Return the role that gets the load: the target or, where a treatment leaves that out, its first backend."""
-        role, seen = self.workload.target, set[str]()
-        while not (setting := self.setting(treatment, role)).is_present and setting.backends and role not in seen:
-            seen.add(role)
+        role, passed = self.workload.target, set[str]()
+        while not (setting := self.setting(treatment, role)).is_present and setting.backends and role not in passed:
+            passed.add(role)
             role = setting.backends[0]
         return role
 

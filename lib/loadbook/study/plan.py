@@ -136,7 +136,11 @@ def additional_trials(plan: Plan, blocks: int) -> tuple[PlannedTrial, ...]:
 
 
 def _draw_trials(treatments: tuple[str, ...], seed: int, blocks: int) -> tuple[PlannedTrial, ...]:
-    drawn = [(block, name) for block in range(1, blocks + 1) for name in _draw_order(treatments, seed, block)]
+    drawn = []
+    for block in range(1, blocks + 1):
+        order = list(treatments)
+        random.Random(f"loadbook {seed} {block}").shuffle(order)
+        drawn += [(block, name) for name in order]
     return tuple(PlannedTrial(f"t{i:04d}", name, block, i) for i, (block, name) in enumerate(drawn, 1))
 
 
@@ -162,9 +166,3 @@ def study_sha256(study: Study) -> str:
     """Return the sha256 of a study without `[ci]`; comments, order and formatting of its file do not count."""
     measurement_spec = {key: value for key, value in study_spec(study).items() if key != "gate"}
     return hashlib.sha256(json.dumps(measurement_spec, sort_keys=True).encode()).hexdigest()
-
-
-def _draw_order(treatments: tuple[str, ...], seed: int, block: int) -> list[str]:
-    order = list(treatments)
-    random.Random(f"loadbook {seed} {block}").shuffle(order)
-    return order

@@ -64,23 +64,15 @@ def suggestion(name: object, known: Iterable[str]) -> str:
 
 def _problem_message(detail: Any, loc: list[int | str], model: type[BaseModel]) -> str:
     if detail["type"] == "extra_forbidden":
-        return f"unknown key{suggestion(loc[-1], _fields_at(model, loc[:-1]))}"
+        fields = _model_at(model, loc[:-1]).model_fields
+        return f"unknown key{suggestion(loc[-1], [field.alias or name for name, field in fields.items()])}"
     if detail["type"] == "missing":
-        return f"is required{_field_description(model, loc)}"
+        required = _model_at(model, loc[:-1]).model_fields.get(str(loc[-1]))
+        return f"is required: {required.description}" if required and required.description else "is required"
     if detail["type"] == "string_pattern_mismatch":
         return f"must match {detail['ctx']['pattern']} (is {short_repr(detail['input'])})"
     message = str(detail["msg"]).removeprefix("Value error, ")
     return message if isinstance(detail["input"], dict) else f"{message} (is {short_repr(detail['input'])})"
-
-
-def _field_description(model: type[BaseModel], loc: list[int | str]) -> str:
-    """Return the description of a field, "" if it has none."""
-    field = _model_at(model, loc[:-1]).model_fields.get(str(loc[-1])) if loc else None
-    return f": {field.description}" if field and field.description else ""
-
-
-def _fields_at(model: type[BaseModel], loc: Iterable[int | str]) -> list[str]:
-    return [field.alias or name for name, field in _model_at(model, loc).model_fields.items()]
 
 
 def _model_at(model: type[BaseModel], loc: Iterable[int | str]) -> type[BaseModel]:

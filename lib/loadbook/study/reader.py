@@ -84,11 +84,11 @@ def _backend_problems(study: Study) -> Iterator[SpecProblem]:
                 yield SpecProblem(where, f"requests would go round: {other} stands in front of {name}, too")
 
 
-def _reachable_roles(study: Study, role: str, seen: frozenset[str] = frozenset()) -> set[str]:
+def _reachable_roles(study: Study, role: str, visited: frozenset[str] = frozenset()) -> set[str]:
     """Return a role and every role that its requests may go on to."""
-    if role in seen or role not in study.roles:
+    if role in visited or role not in study.roles:
         return set()
-    return {role}.union(*(_reachable_roles(study, other, seen | {role}) for other in study.roles[role].backends))
+    return {role}.union(*(_reachable_roles(study, other, visited | {role}) for other in study.roles[role].backends))
 
 
 def _factor_setting_problems(study: Study) -> Iterator[SpecProblem]:

@@ -137,6 +137,7 @@ def _conditions_by_kind(records: Sequence[TrialRecord]) -> dict[str, list[tuple[
     for r in records:
         drivers, treatment_key = [driver.host for driver in r.drivers], f"treatment {r.treatment}"
         load = json.dumps(r.workload, sort_keys=True)
+        server = r.response_before.server if r.response_before else None
         kinds: dict[str, ConditionValues] = {
             "was rebooted": {(host, ""): boot for host, boot in r.boot_ids.items()},
             "ran another version of the tool": {(host, r.tool): r.tool_version for host in drivers},
@@ -146,15 +147,11 @@ def _conditions_by_kind(records: Sequence[TrialRecord]) -> dict[str, list[tuple[
                 (s.host, s.role + treatment_key): s.config_sha256 for s in r.services
             },
             "was given another load": dict.fromkeys(((host, treatment_key) for host in drivers), load),
-            "was answered by another server": {(host, treatment_key): _server_name(r) for host in drivers},
+            "was answered by another server": dict.fromkeys(((host, treatment_key) for host in drivers), server),
         }
         for kind, values in kinds.items():
             conditions.setdefault(kind, []).append((r, values))
     return conditions
-
-
-def _server_name(record: TrialRecord) -> str | None:
-    return record.response_before.server if record.response_before else None
 
 
 def _differing_trials(kind: str, values: Sequence[tuple[TrialRecord, ConditionValues]]) -> Iterator[RuleHit]:

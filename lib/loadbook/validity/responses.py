@@ -41,7 +41,9 @@ def bytes_per_response(evidence: Evidence) -> Iterator[RuleHit]:
     What connections were still receiving when the load ended may be counted, too: one page for each.
     """
     received, requests = evidence.total("bytes_read", "count"), evidence.total("requests", "count")
-    pages = _page_sizes(evidence)
+    expected, record = evidence.record.workload.get("expect_bytes"), evidence.record
+    answers = (record.response_before, record.response_after)
+    pages = [int(expected)] if expected is not None else [answer.bytes for answer in answers if answer]
     if received is None or requests is None:
         yield evidence.unchecked("bytes_per_response", "the tool does not count bytes")
     elif not pages:
@@ -55,12 +57,6 @@ def bytes_per_response(evidence: Evidence) -> Iterator[RuleHit]:
             observation = f"{received / requests:,.0f} bytes came per response; the page has {pages[0]:,}"
             observation += f", and its headers at most {headers:,}" if received > max_bytes else ""
             yield evidence.hit("bytes_per_response", "doubt", observation)
-
-
-def _page_sizes(evidence: Evidence) -> list[int]:
-    expected = evidence.record.workload.get("expect_bytes")
-    responses = (evidence.record.response_before, evidence.record.response_after)
-    return [int(expected)] if expected is not None else [answer.bytes for answer in responses if answer]
 
 
 def config_not_live(evidence: Evidence) -> Iterator[RuleHit]:
@@ -178,7 +174,7 @@ def _concurrent_streams(evidence: Evidence) -> int:
 
 
 def order_not_random(records: Sequence[TrialRecord]) -> Iterator[RuleHit]:
-    """Doubt an order that nobody recorded, or that a treatment's effect cannot be told from.
+    """Doubt an order that was not recorded, or that is confounded with a treatment.
 
     Orders that loadbook drew need no evidence: they come from the plan's seed.
     """

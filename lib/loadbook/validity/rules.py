@@ -137,7 +137,7 @@ def check_run(
     excluded : trials that a rule on trials has called invalid; they do not count here either.
     facts : of the hosts, under ``<host>-before`` and ``<host>-after``.
     changes : by service and variable, what the variable must change of what is measured.
-    samples : the samples table; without it nothing is said about what happened within trials.
+    samples : the samples table; without it `unsteady` is not applied.
     """
     measured = [record for record in records if record.status == "ok" and record.trial not in excluded]
     return [
