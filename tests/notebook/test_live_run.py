@@ -174,9 +174,10 @@ def executed(layout, made):
 def test_notebook_of_120_trials_stays_small(project):
     layout, hosts = project
     longer(layout, hosts)
-    outputs = executed(layout, book(layout, hosts))
-    said = [o["data"]["text/plain"] for o in outputs]
-    assert len(outputs) == 2 and "120 of 120 trials" in said[0] and "is complete" in said[1]
+    # the recorded study has keys of an older version: a note says so
+    outputs = [one for one in executed(layout, book(layout, hosts)) if "RenamedKeyWarning" not in one.get("text", "")]
+    texts = [output["data"]["text/plain"] for output in outputs]
+    assert len(outputs) == 2 and "120 of 120 trials" in texts[0] and "is complete" in texts[1]
     assert sum(len(str(output)) for output in outputs) < 60_000
 
 

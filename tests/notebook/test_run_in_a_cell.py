@@ -221,13 +221,13 @@ def test_raw_shows_hostile_bytes_as_text(run, tmp_path):
 
 
 def test_raw_shows_large_files_in_part(run, tmp_path):
-    from loadbook.notebook.raw import SHOWN_BYTES, Raw
+    from loadbook.notebook.raw import MAX_BYTES, Raw
 
     folder = tmp_path / "t0001"
     folder.mkdir()
     (folder / "stdout-driver").write_bytes(b"x" * 5_000_000)
     shown = Raw(trial_record.seal_trial(folder, run.raw("t0001").record), folder, "stdout-driver")
-    assert len(repr(shown)) < SHOWN_BYTES + 2000 and "beginning of 4.8" in repr(shown)
+    assert len(repr(shown)) < MAX_BYTES + 2000 and "beginning of 4.8" in repr(shown)
 
 
 def test_raw_refuses_a_record_with_a_foreign_path(run, home, tmp_path):

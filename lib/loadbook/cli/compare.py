@@ -40,7 +40,7 @@ NARROWEST = 76
     "first names them), or with the one observed best.",
 )
 @click.option("--no-loss", is_flag=True, help="Ask one thing only: is a loss beyond --margin excluded?")
-@click.option("--lower-is-better/--higher-is-better", default=None, help="Default: what the name of the metric says.")
+@click.option("--lower-is-better/--higher-is-better", default=None, help="Default: by the name of the metric.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; effects and intervals are ratios minus 1.")
 def compare(
     csv: Path,

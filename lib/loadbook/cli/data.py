@@ -174,7 +174,7 @@ EXPORT_FORMATS = ("archive", "csv", "benchstat")
 @study_argument
 @run_option
 @click.option(
-    "--as", "form", type=click.Choice(EXPORT_FORMATS), default="archive", show_default=True, help="What to write."
+    "--as", "form", type=click.Choice(EXPORT_FORMATS), default="archive", show_default=True, help="Format of the file."
 )
 @click.option("--metric", help="Of benchstat; default: the study's own.")
 @click.option(
@@ -266,14 +266,14 @@ def open_archive(path: Path) -> None:
 @click.argument("folder", metavar="FOLDER|ARCHIVE", type=click.Path(path_type=Path))
 @click.option("--conditions", type=click.Path(path_type=Path), help="CSV: file, treatment, block, ...")
 @click.option("--study", default="", metavar="NAME", help="Name of the study; default: the folder's.")
-@click.option("--tool", help="What wrote the outputs; default: found out from them.")
+@click.option("--tool", help="Tool that wrote the outputs; default: detected.")
 @click.option("--baseline", help="Treatment that the others are compared with; default: baseline.")
 @click.option("--aa", metavar="TREATMENT", help="Treatment that is the baseline once more: it must not differ.")
-@click.option("--metric", help="What decides; default: ok_per_s.")
+@click.option("--metric", help="Metric of the verdict; default: ok_per_s.")
 @click.option("--margin", type=float, help="Smallest difference that matters, 0.02 for 2 %; default: the metric's.")
-@click.option("--question", help="What the report answers, at most 90 characters.")
+@click.option("--question", help="Question of the study, at most 90 characters.")
 @click.option("--incomplete", is_flag=True, help="Accept blocks that lack a treatment.")
-@click.option("--dry-run", is_flag=True, help="Check everything and show what would be; write nothing.")
+@click.option("--dry-run", is_flag=True, help="Check everything and print the run that would be made; write nothing.")
 def import_(
     folder: Path,
     conditions: Path | None,
@@ -287,7 +287,7 @@ def import_(
     incomplete: bool,
     dry_run: bool,
 ) -> None:
-    """Keep raw outputs that you have already as a run, with what a CSV file says of them; then make its tables.
+    """Import raw outputs as a run, with their conditions from a CSV file; then make its tables.
 
     Each row of the CSV names an output in FOLDER (a file, or a folder with stdout, stderr, cmd, rc and the tool's
     own files), its treatment and its block. Files are copied byte for byte; FOLDER is not changed.
@@ -374,9 +374,11 @@ def _value_text(report: ToolReport, metric: str) -> str:
 @study_argument
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
 @click.option("--host", required=True, metavar="ALIAS", help="The host that the files are of.")
-@click.option("--kind", default="auto", show_default=True, metavar="KIND", help="What wrote them: docs/traces.md.")
+@click.option(
+    "--kind", default="auto", show_default=True, metavar="KIND", help="Their format: docs/traces.md."
+)
 @run_option
-@click.option("--role", metavar="ROLE", help="What the machine did, if the run has no such host.")
+@click.option("--role", metavar="ROLE", help="Role of the machine, if the run has no such host.")
 @click.option(
     "--clock-offset", type=float, metavar="S", help="Its clock minus ours, seconds; default: as the run measured it."
 )

@@ -181,7 +181,7 @@ def status() -> None:
 @click.argument("host")
 @click.option("--seconds", default=CUT_S, show_default=True, help="After this time the link is there again by itself.")
 def cut(host: str, seconds: float) -> None:
-    """Cut a host off from all others, and from us, to see what a study makes of it (namespace lab)."""
+    """Cut a host off from all others and from this controller, to try out a fault (namespace lab)."""
     _load_lab().cut_link(host, seconds)
     echo(f"{host} is cut off for {seconds:g} s, or until: loadbook lab join {host}", err=True)
 

@@ -356,7 +356,7 @@ def _claim_record(study: str, claim_by_run: ClaimByRun) -> dict[str, Any]:
 def gate(study: str, run: str, junit: Path | None, summary: Path | None) -> None:
     """Check a run of STUDY by the table [ci] that its study had when the run was planned.
 
-    Prints what was asked, what was seen and what follows. A FILE of - is stdout, in place of that table. Exit codes:
+    Prints every condition, its result and the outcome. A FILE of - is stdout, in place of that table. Exit codes:
     0 passed; 1 a verdict that the study declared unacceptable; 2 no [ci]; 4 no answer: an invalid comparison, or a
     check of the laboratory that failed.
     """

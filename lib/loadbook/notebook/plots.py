@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class Plots(Displayable):
-    """The figures of a run, one method each; the repr lists them with what each one shows."""
+    """The figures of a run, one method each; the repr lists them."""
 
     def __init__(self, data: RunData) -> None:
         self._data = data
@@ -60,7 +60,7 @@ class Plots(Displayable):
         return FigureView(EffectsFigure(self._analysis(metric)))
 
     def losses(self, metric: str = "") -> FigureView:
-        """Draw whether each loss is certainly smaller than what is accepted."""
+        """Draw whether each loss is certainly smaller than the accepted one."""
         return FigureView(NonInferiorityFigure(self._analysis(metric)))
 
     def order(self, metric: str = "") -> FigureView:
@@ -92,7 +92,7 @@ class Plots(Displayable):
         return FigureView(LatencyDistributionFigure(self._page.analysis, curves))
 
     def traces(self, trial: str = "", block: int | None = None) -> FigureView:
-        """Draw what each resource did in one block, that of `trial` or the one in the middle.
+        """Draw the use of each resource in one block, that of `trial` or the one in the middle.
 
         Amber: the resource was full.
         """
@@ -107,7 +107,7 @@ class Plots(Displayable):
         return FigureView(CoresFigure.from_run(self._data, block, host))
 
     def beside(self, trial: str) -> FigureView:
-        """Draw one trial beside the others of its treatment: what its hosts did otherwise."""
+        """Draw the host metrics of one trial beside those of its treatment's other trials."""
         return FigureView(PeersFigure.from_run(self._data, trial))
 
     def gates(self) -> FigureView:
@@ -146,7 +146,7 @@ class Plots(Displayable):
         return FigureView(PageSizeFigure(PageSizePage(self._data).result, by))
 
     def published(self) -> FigureView:
-        """Draw what an article claimed beside what was found here."""
+        """Draw the claims of an article beside the results of this run."""
         results = assess_claims(self._data, self._page.analysis, self._page.level)
         if not results:
             raise UsageError("nothing published stands beside this study", "docs/claims.md says how claims are written")

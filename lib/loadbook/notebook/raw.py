@@ -1,4 +1,4 @@
-"""The bytes that a number came from: what a trial's tool printed, and every other file of it, as the host sent them."""
+"""Raw files of a trial, byte for byte as the host sent them: the output of its tool, and every other file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from loadbook.store import trial_record
 from loadbook.store.paths import RunPaths
 from loadbook.store.trial_record import TrialRecord
 
-SHOWN_BYTES, SHOWN_LINES = 20_000, 200
+MAX_BYTES, MAX_LINES = 20_000, 200
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,7 +49,7 @@ class Raw(Displayable):
 
     @property
     def text(self) -> str:
-        """The whole content as text; what is no UTF-8 is replaced."""
+        """The whole content as text; bytes that are no UTF-8 are replaced."""
         return self.bytes.decode("utf-8", "replace")
 
     @cached_property
@@ -59,7 +59,7 @@ class Raw(Displayable):
 
     @property
     def unchanged(self) -> bool:
-        """Tell whether the file is what was recorded."""
+        """Whether the file still has the recorded sha256."""
         return self.sha256 == self.record.files[self.file].sha256
 
     def _block(self) -> Block:
@@ -85,24 +85,24 @@ class Raw(Displayable):
 
     def _command(self) -> list[tuple[str, str]]:
         """Return the command that printed the file, if one of the trial's tools did."""
-        found = [d for d in self.record.drivers if self.file in (d.stdout, d.stderr, *d.files.values())]
-        return [("command", f"{' '.join(d.argv)}  (on {d.host}, exit code {d.rc})") for d in found]
+        drivers = [d for d in self.record.drivers if self.file in (d.stdout, d.stderr, *d.files.values())]
+        return [("command", f"{' '.join(d.argv)}  (on {d.host}, exit code {d.rc})") for d in drivers]
 
     def _start(self) -> tuple[str, str]:
-        """Return the beginning of the content, and what was left out of it."""
+        """Return the beginning of the content, and a note on the rest."""
         if not self.sha256:
             return "", "The file is gone: loadbook verify says what else is."
         with self.path.open("rb") as handle:
-            data = handle.read(SHOWN_BYTES)
+            data = handle.read(MAX_BYTES)
         lines = data.decode("utf-8", "replace").split("\n")
         whole = self.path.stat().st_size
-        if whole <= SHOWN_BYTES and len(lines) <= SHOWN_LINES:
+        if whole <= MAX_BYTES and len(lines) <= MAX_LINES:
             return ("\n".join(lines), "") if whole else ("", "The file is empty.")
-        return "\n".join(lines[:SHOWN_LINES]), f"The beginning of {format_bytes(whole)}; .text has all of it."
+        return "\n".join(lines[:MAX_LINES]), f"The beginning of {format_bytes(whole)}; .text has all of it."
 
 
 def raw(paths: RunPaths, trial: str, file: str = "") -> Raw:
-    """Return a file of a trial, by default what its first driver's tool printed.
+    """Return a file of a trial, by default the output of its first driver's tool.
 
     Raises
     ------
@@ -114,12 +114,12 @@ def raw(paths: RunPaths, trial: str, file: str = "") -> Raw:
     folder = folders[trial]
     record = trial_record.read_trial(folder)
     printed = [name for driver in record.drivers for name in (driver.stdout, *driver.files.values())]
-    there = [name for name in printed if name in record.files] or list(record.files)
-    if (file and file not in record.files) or not there:
+    names = [name for name in printed if name in record.files] or list(record.files)
+    if (file and file not in record.files) or not names:
         raise unknown_name_error("file", file, record.files, f"of trial {trial}")
-    chosen = file or there[0]
-    if not (folder / chosen).resolve().is_relative_to(folder.resolve()):
+    file = file or names[0]
+    if not (folder / file).resolve().is_relative_to(folder.resolve()):
         raise DataError(
-            f"{folder / trial_record.RECORD_NAME} names a file outside of its folder: {chosen}", "loadbook verify"
+            f"{folder / trial_record.RECORD_NAME} names a file outside of its folder: {file}", "loadbook verify"
         )
-    return Raw(record, folder, chosen)
+    return Raw(record, folder, file)
