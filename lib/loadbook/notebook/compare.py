@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup
-
 from loadbook.analyses.compare_runs import page
 from loadbook.analyses.compare_runs.compute import EffectPair
 from loadbook.analyses.compare_runs.page import ComparePage, resolve_run_pair
@@ -17,7 +15,7 @@ from loadbook.core.units import NBSP
 from loadbook.notebook.display import Displayable
 from loadbook.notebook.trials import column_name, resolve_metric, whole_blocks
 from loadbook.report import verdicts
-from loadbook.report.blocks import Block, clean, note_block, render, table_markup, table_text
+from loadbook.report.blocks import Block, Group, Paragraph, Strong, lines_list, note, note_block
 from loadbook.report.build import ensure_ingested
 from loadbook.report.checks import describe_change
 from loadbook.stats.analyse import analyse, restrict_to
@@ -79,18 +77,16 @@ class Verdicts(Displayable):
         """Return the table of every group below its headline, and whether the study had declared the question."""
         labels = {name: self.data.study.label(name) for name in self.data.study.treatments}
         parts = [self._group(group, analysis, labels) for group, analysis in self.groups.items()]
-        note = REQUESTED_NOTE.format(changed="; ".join(self.changed)) if self.changed else DECLARED_NOTE
-        html = Markup("").join(html for html, _ in parts) + render("note.html.j2", text=note)
-        return Block(str(html), str(clean("\n\n".join([*(text for _, text in parts), note]))))
+        text = REQUESTED_NOTE.format(changed="; ".join(self.changed)) if self.changed else DECLARED_NOTE
+        return Block(*parts, note(text))
 
-    def _group(self, group: str, analysis: Analysis, labels: dict[str, str]) -> tuple[Markup, str]:
-        table = verdicts.verdict_table(analysis, labels)
+    def _group(self, group: str, analysis: Analysis, labels: dict[str, str]) -> Group:
         name = f"{self.by} = {group}: " if self.by else ""
         answer = verdicts.summarise_answer(analysis).headline
         headline = f"{name}{answer} Margin ±{analysis.margin * 100:g}{NBSP}%."
         invalid = [f"{line.name}{line.text}" for line in verdicts.verdict_lines(analysis) if line.kind == "invalid"]
-        html = render("verdicts.html.j2", headline=headline, table=table_markup(table), why=invalid)
-        return html, "\n".join([headline, table_text(table), *invalid])
+        table = verdicts.verdict_table(analysis, labels)
+        return Group(Paragraph(Strong(headline)), table, lines_list(invalid) if invalid else None)
 
 
 def _numbers(row: AnalysisRow) -> dict[str, Any]:

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 from urllib.request import ProxyHandler, Request, build_opener
 
+from markupsafe import Markup
+
 from loadbook.batch.process import DetachedRun, WorkerJob, find_detached_run, start_detached_run
 from loadbook.batch.progress import RunState
 from loadbook.core.errors import DataError, LoadbookError, UsageError
@@ -26,7 +28,7 @@ from loadbook.execution.power import forecast_power, power_lines
 from loadbook.execution.studies import load_study
 from loadbook.ingestion.ingest import ingest as ingest_run
 from loadbook.notebook.display import Displayable, styled
-from loadbook.report.blocks import Block, Column, Table, note_block, render, render_block, table_markup, table_text
+from loadbook.report.blocks import Block, Column, HtmlOnly, Paragraph, Strong, Table, note, note_block
 from loadbook.report.notebooks import DONE_MIME
 from loadbook.store.ledger import is_run_complete
 from loadbook.store.paths import project_layout
@@ -135,13 +137,15 @@ class RunProgress(Displayable):
         table = Table("Running estimate", heads, rows[:MAX_ROWS]) if rows and not state.ended else None
         bad = ", ".join(f"{n} {status}" for status, n in state.not_ok.items())
         notes = state.notes[-MAX_NOTES:]
-        text = [self.line, *([f"not ok: {bad}"] if bad else []),
-                *([table_text(table), PEEKING_WARNING] if table else []), *notes]  # fmt: skip
-        return render_block(
-            "progress.html.j2", "\n".join(text), percent=round(100 * state.share), line=self.line, bad=bad, notes=notes,
-            table=table_markup(table) if table else None, warning=PEEKING_WARNING,
-            hint="" if state.ended else BACKGROUND_HINT,
-        )  # fmt: skip
+        bar = Markup('<div class="progress"><div style="width: {}%"></div></div>').format(round(100 * state.share))
+        return Block(
+            HtmlOnly(bar),
+            Paragraph(Strong(self.line)),
+            Paragraph(f"Not ok: {bad}") if bad else None,
+            *([table, note(PEEKING_WARNING)] if table else []),
+            *map(note, notes),
+            None if state.ended else HtmlOnly(note(BACKGROUND_HINT)),
+        )
 
 
 def follow(run: DetachedRun, show: Callable[[RunProgress], None] | None = None) -> str:
@@ -229,7 +233,7 @@ def plan(study: str, subset: str = "", blocks: int = 0) -> Block:
     ]
     rows += [line.split(maxsplit=1) for line in power_lines(forecast_power(layout, planned)) if line[0] != " "]
     table = Table("Plan", [Column(study), Column("", wrap=True)], rows)
-    return styled(Block(str(table_markup(table)), table_text(table)))
+    return styled(Block(table))
 
 
 def run(
@@ -311,8 +315,7 @@ def state(study: str, run: str = "latest") -> Block:
         rows.append([data.study.label(name), *map(str, (planned.count(name), len(own), ok, int(own["valid"].sum())))])
     heads = ("Planned", "Executed", "Ended well", "Count")
     table = Table("State", [Column("Treatment"), *(Column(h, True) for h in heads)], rows)
-    html = table_markup(table) + render("note.html.j2", text=f"Run {data.run} of {study}.")
-    return styled(Block(str(html), table_text(table), {DONE_MIME: done | {"run": data.run}}))
+    return styled(Block(table, note(f"Run {data.run} of {study}."), data={DONE_MIME: done | {"run": data.run}}))
 
 
 def text_block(text: str) -> Block:

@@ -28,7 +28,7 @@ from loadbook.notebook.compare import comparison_page
 from loadbook.notebook.display import Displayable, FigureView
 from loadbook.notebook.trials import resolve_metric
 from loadbook.report import checks, sections
-from loadbook.report.blocks import Block, render_block
+from loadbook.report.blocks import Block, BulletList
 from loadbook.report.figures.distribution import LatencyDistributionFigure
 from loadbook.report.figures.errors import ErrorsFigure
 from loadbook.report.figures.host_metrics import CoresFigure, HostMetricsFigure, TrialOverlayFigure
@@ -176,4 +176,4 @@ class Plots(Displayable):
     def _block(self) -> Block:
         """Return the list of figures."""
         lines = [f"{name}: {(getattr(type(self), name).__doc__ or '').splitlines()[0]}" for name in sorted(dir(self))]
-        return render_block("lines.html.j2", "\n".join(lines), lines=lines)
+        return Block(BulletList(lines, css="doubts", bullet=""))

@@ -9,7 +9,7 @@ from pathlib import Path
 from loadbook.core.errors import DataError, unknown_name_error
 from loadbook.core.units import format_bytes
 from loadbook.notebook.display import Displayable
-from loadbook.report.blocks import Block, Column, Table, clean, render, table_markup
+from loadbook.report.blocks import Block, Column, Definitions, Details, HtmlOnly, Preformatted, Table, note
 from loadbook.store import trial_record
 from loadbook.store.paths import RunPaths
 from loadbook.store.trial_record import TrialRecord
@@ -77,11 +77,12 @@ class Raw(Displayable):
         text, cut = self._start()
         rows = [[name, f"{f.size:,}", f"{f.sha256[:16]}…"] for name, f in self.record.files.items()]
         others = Table("Files", [Column("File"), Column("Bytes", True), Column("sha256")], rows)
-        html = render(
-            "raw.html.j2", facts=facts, text=text, cut=cut, number=len(others.rows), files=table_markup(others)
+        return Block(
+            Definitions(facts),
+            Preformatted(text) if text else None,
+            note(cut) if cut else None,
+            HtmlOnly(Details(f"All {len(others.rows)} files of this trial", others)),
         )
-        lines = [f"{key}: {value}" for key, value in facts]
-        return Block(str(html), str(clean("\n".join([*lines, "", text, *filter(None, [cut])]))))
 
     def _command(self) -> list[tuple[str, str]]:
         """Return the command that printed the file, if one of the trial's tools did."""

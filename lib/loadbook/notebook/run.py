@@ -24,7 +24,7 @@ from loadbook.notebook.trials import (
 )
 from loadbook.notebook.zoom import ZoomView
 from loadbook.report import sections
-from loadbook.report.blocks import Block, Column, Table, render_block, table_markup, table_text
+from loadbook.report.blocks import Block, Column, Definitions, Paragraph, Strong, Table, lines_list
 from loadbook.report.build import ensure_ingested
 from loadbook.report.page import Page, scope_parts
 from loadbook.stats import saturation
@@ -76,8 +76,7 @@ class TrialExplanation(Displayable):
         away, metric = own["away"], self._data.study.metric
         far = f"{format_percent(away)} from the median of {own['treatment']}" if away == away else "no value"
         head = f"{self.trial}: {own['treatment']}, block {own['block']}, {own['status']}; {metric}: {far}"
-        text = "\n".join([head, *(f"- {line}" for line in self.sentences)])
-        return render_block("why.html.j2", text, head=head, lines=self.sentences)
+        return Block(Paragraph(Strong(head)), lines_list(self.sentences))
 
 
 class Run(Displayable):
@@ -268,9 +267,8 @@ class Run(Displayable):
             ("trials", f"{number['valid']} of {number['planned']} count"), ("frames", frames),
             ("metrics", ", ".join(self.metrics)), ("ask", METHODS_HELP),
         ]  # fmt: skip
-        text = "\n".join([page.question, " · ".join(scope), *(f"{k}: {v}" for k, v in facts), "", table_text(table)])
-        return render_block("run.html.j2", text, question=page.question, scope=" · ".join(scope), facts=facts,
-                     table=table_markup(table))  # fmt: skip
+        scope_line = Paragraph(" · ".join(scope), css="scope")
+        return Block(Paragraph(Strong(page.question)), scope_line, Definitions(facts), table)
 
     def _selection_note(self) -> str:
         out = self._left_out

@@ -18,7 +18,7 @@ from loadbook.core.errors import LoadbookError
 from loadbook.core.units import format_duration
 from loadbook.notebook.display import Displayable, FigureView
 from loadbook.notebook.run import Run, check_study_recorded, load, recorded_studies
-from loadbook.report.blocks import DASH, Block, Column, Table, clean, render, table_markup, table_text
+from loadbook.report.blocks import DASH, Block, BulletList, Column, HtmlOnly, Table, TextOnly, note
 from loadbook.store.ledger import is_run_complete, read_current_plan, read_ledger, trial_states
 from loadbook.store.paths import Layout, project_layout
 from loadbook.study.plan import make_plan
@@ -75,7 +75,7 @@ class History(Displayable):
     def _block(self) -> Block:
         """Return the answer and the sentences."""
         parts = [self.page.answer(), self.page.comparisons()]
-        return Block("".join(part.html for part in parts), "\n".join([parts[0].text, *self.sentences]))
+        return Block(parts[0], HtmlOnly(parts[1]), TextOnly(BulletList(self.sentences, bullet="")))
 
 
 def _point_row(series: EffectSeries, point: EffectPoint) -> dict[str, object]:
@@ -131,9 +131,7 @@ class Studies(Displayable):
         columns = [Column("Study"), Column("Question", wrap=True), Column("Runs", True), Column("Latest"),
                    Column("Trials", True), Column("A new run takes", True)]  # fmt: skip
         table = Table("Studies", columns, [_cells(row) for row in self.rows])
-        help_text = f"{STUDIES_HELP} {self.note}".strip()
-        html = table_markup(table) + render("note.html.j2", text=help_text)
-        return Block(str(html), str(clean(f"{table_text(table)}\n{help_text}")))
+        return Block(table, note(f"{STUDIES_HELP} {self.note}".strip()))
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

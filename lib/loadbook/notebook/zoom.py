@@ -9,7 +9,8 @@ from loadbook.core.metrics import METRICS
 from loadbook.notebook.display import Displayable
 from loadbook.notebook.trials import resolve_metric, trials_table
 from loadbook.report import palette
-from loadbook.report.blocks import Block, clean, render
+from loadbook.report.blocks import Block, note
+from loadbook.report.render import clean
 from loadbook.store.tables import RunData
 
 if TYPE_CHECKING:
@@ -58,9 +59,8 @@ class ZoomView(Displayable):
 
     def _block(self) -> Block:
         still, has_plotly = self.still._block(), importlib.util.find_spec("plotly") is not None
-        note = ZOOM_HELP if has_plotly else ZOOM_INSTALL_HINT
-        html = still.html + str(render("note.html.j2", text=note))
-        return Block(html, f"{still.text}\n{note}", {MIME: self.figure} if has_plotly else {})
+        help_text = note(ZOOM_HELP if has_plotly else ZOOM_INSTALL_HINT)
+        return Block(still, help_text, data={MIME: self.figure} if has_plotly else {})
 
 
 def _inert(text: str) -> str:
