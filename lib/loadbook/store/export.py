@@ -268,8 +268,8 @@ def tidy_csv(data: RunData) -> str:
 def go_benchmark_text(data: RunData, metric: str) -> str:
     """Return the trials that count as a Go benchmark, one line each (golang.org/design/14313-benchmark-format).
 
-    `benchstat -col /treatment FILE` compares them. It knows neither blocks nor margins nor validity rules, and takes a unit's
-    better direction from the `Unit` line.
+    `benchstat -col /treatment FILE` compares them. It knows neither blocks nor margins nor validity rules, and takes a
+    unit's better direction from the `Unit` line.
     """
     definition = get_metric(metric)
     values = data.values(metric)
