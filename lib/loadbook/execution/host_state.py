@@ -62,7 +62,8 @@ class Connectivity:
         try:
             self.check_not_rebooted(boot_ids)
         except HostError as lost:
-            return LostError(lost.host, f"{_message_without_host(lost)}; before that was noticed: {error.message}")
+            reason = lost.message.removeprefix(f"host {lost.host}: ")
+            return LostError(lost.host, f"{reason}; before that was noticed: {error.message}")
         try:
             self.check_connected(error.message)
         except LostError as lost:
@@ -79,10 +80,6 @@ class Connectivity:
 def _read_boot_id(host: Host) -> str:
     # a file instead of a command, so that transcripts for replays do not have it
     return host.get(BOOT_ID_FILE, max_bytes=100).decode("ascii", "replace").strip()
-
-
-def _message_without_host(error: HostError) -> str:
-    return error.message.removeprefix(f"host {error.host}: ")
 
 
 def reconnect_all(testbed: Testbed) -> bool:

@@ -10,8 +10,7 @@ from typing import Literal
 from loadbook.execution.deployment import Deployment, Placement, make_instance, service_job_name
 from loadbook.execution.host_changes import InvalidTrialError, service_record, write_trial_file
 from loadbook.execution.load import remove_job_folder
-from loadbook.hosts.host import JobState
-from loadbook.services import Instance, Proof
+from loadbook.services import Instance
 from loadbook.store.trial_record import ServiceRecord
 
 LOG_TAIL_CHARS = 800
@@ -72,7 +71,7 @@ class TrialServices:
     def check_running(self) -> None:
         """Raise InvalidTrialError when a service ended during the load, which a balancer may have hidden."""
         self._check_system_services()
-        states = self.testbed.map(self._state, self._records)
+        states = self.testbed.map(lambda placement: self.instances[placement].state(), self._records)
         for placement, state in states.items():
             if not state.running:
                 log = self.instances[placement].log().decode(errors="replace").strip()[-LOG_TAIL_CHARS:]
@@ -82,17 +81,13 @@ class TrialServices:
     def _check_system_services(self) -> None:
         """Raise InvalidTrialError when a host's own server was changed during the load."""
         system_placements = [placement for placement in self._records if placement.spec.tree]
-        for placement, proof in self.testbed.map(self._prove, system_placements).items():
+        client_host, instances = self.deployment.client_host, self.instances
+        proofs = self.testbed.map(lambda placed: instances[placed].prove(client_host(placed)), system_placements)
+        for placement, proof in proofs.items():
             if proof.live is False:
                 raise InvalidTrialError(
                     f"host {placement.alias}: {placement.spec.name} was changed during the load: {proof.evidence}"
                 )
-
-    def _prove(self, placement: Placement) -> Proof:
-        return self.instances[placement].prove(self.deployment.client_host(placement))
-
-    def _state(self, placement: Placement) -> JobState:
-        return self.instances[placement].state()
 
     @property
     def changes(self) -> dict[str, dict[str, str]]:
@@ -105,11 +100,10 @@ class TrialServices:
 
     def read_counters(self, when: Literal["before", "after"]) -> None:
         """Store the services' current counters in their records."""
-        for placement, counts in self.testbed.map(self._counters_of, self._records).items():
+        client_host, instances = self.deployment.client_host, self.instances
+        counters = self.testbed.map(lambda placed: instances[placed].counters(client_host(placed)), self._records)
+        for placement, counts in counters.items():
             setattr(self._records[placement], f"counters_{when}", counts)
-
-    def _counters_of(self, placement: Placement) -> dict[str, float]:
-        return self.instances[placement].counters(self.deployment.client_host(placement))
 
     def stop_calls(self) -> list[Callable[[], None]]:
         """Return calls that save the end of each service's log and end the service."""
