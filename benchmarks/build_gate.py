@@ -81,7 +81,8 @@ CASES = [
 class Tables:
     """What a gate reads of a run besides its analysis: every trial counts, no rule had a doubt."""
 
-    study = measurements = None
+    study = measurements = samples = problems = run_record = None
+    plan: dict[str, Any] = {}
     trials = pd.DataFrame({"valid": [True]})
 
 

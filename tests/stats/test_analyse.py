@@ -14,6 +14,7 @@ from loadbook.stats import diagnostics
 from loadbook.stats.analyse import analyse
 from loadbook.stats.headline import headline, supporting_text, verdict_counts
 from loadbook.stats.text import aa_sentence, control_sentence, row_texts
+from loadbook.store.run_record import RunRecord
 from loadbook.study.model import Study
 
 ARMS = {
@@ -33,7 +34,9 @@ class Run:
     trials: pd.DataFrame
     measurements: pd.DataFrame
     plan: dict = field(default_factory=dict)
+    samples: pd.DataFrame | None = None
     problems: pd.DataFrame | None = None
+    run_record: RunRecord | None = None
 
 
 def make_run(arms=ARMS, blocks: int = 12, seed: int = 5, drift: float = 0.0, **study) -> Run:

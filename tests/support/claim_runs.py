@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from loadbook.store.run_record import RunRecord
 from loadbook.study.model import Study
 
 Truth = Mapping[str, Mapping[str, Any]]
@@ -28,6 +29,9 @@ class Run:
     trials: pd.DataFrame
     measurements: pd.DataFrame
     plan: dict[str, Any] = field(default_factory=dict)
+    samples: pd.DataFrame | None = None
+    problems: pd.DataFrame | None = None
+    run_record: RunRecord | None = None
 
 
 def study_of(arms: Truth, *claims: Mapping[str, Any], **more: Any) -> Study:

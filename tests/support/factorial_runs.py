@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from loadbook.store.run_record import RunRecord
 from loadbook.study import factorial as aliases
 from loadbook.study.factorial import factorial_design
 from loadbook.study.generated_treatments import expand_factorial
@@ -23,7 +24,9 @@ class FactorialRun:
     trials: pd.DataFrame
     measurements: pd.DataFrame
     plan: dict[str, Any] = field(default_factory=dict)
+    samples: pd.DataFrame | None = None
     problems: pd.DataFrame | None = None
+    run_record: RunRecord | None = None
 
 
 def factorial_study(factors: Sequence[str], blocks: int = 8, **factorial: Any) -> Study:

@@ -29,6 +29,7 @@ from loadbook.stats.results import (
     Verdict,
     VerdictKind,
 )
+from loadbook.store.run_record import RunRecord
 from loadbook.study.model import Study
 
 CASES = (
@@ -170,6 +171,10 @@ class Tables:
     study: Study
     trials: pd.DataFrame
     measurements: pd.DataFrame
+    plan: dict[str, Any] = field(default_factory=dict)
+    samples: pd.DataFrame | None = None
+    problems: pd.DataFrame | None = None
+    run_record: RunRecord | None = None
 
 
 def judged(m: Mock, study: Study | None = None) -> list[ClaimResult]:

@@ -35,6 +35,7 @@ class SizedRun:
     traces: pd.DataFrame
     plan: dict[str, Any]
     run_record: RunRecord = field(default_factory=lambda: make_run_record(hosts=HOSTS))
+    samples: pd.DataFrame | None = None
     problems: pd.DataFrame | None = None
 
     def values(self, metric: str) -> pd.DataFrame:

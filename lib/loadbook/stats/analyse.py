@@ -1,16 +1,13 @@
-"""What is asked of a run: defaults filled in, and the values of the tables that answer it.
+"""Analysis of a run: study's defaults, values, comparisons, checks and verdicts from its tables.
 
-One run's tables -> the Analysis that every view shows. Frames in, values out; no files, no host.
-
-A run in parts: one for each level of the factor that is a condition, not a choice (near or remote, say).
-
-Treatments of different parts are never compared: each part is the run as if its treatments had been its whole study.
+A run with conditions (near or remote, say) is analysed stratum by stratum: treatments of different strata are never
+compared, and each stratum is analysed as if its treatments had been the whole study. Frames in, values out; no files.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -50,36 +47,48 @@ from loadbook.store.tables import RunData, trial_values
 if TYPE_CHECKING:
     import pandas as pd
 
+    from loadbook.store.run_record import RunRecord
     from loadbook.study.model import Study
 
 
 class RunTables(Protocol):
-    """What an analysis reads of a run (`store.tables.RunData` is one)."""
+    """Parts of a run that an analysis reads; `store.tables.RunData` has them all, None is a table that is missing."""
 
     @property
     def study(self) -> Study:
         """The question, its treatments and margin."""
-        ...
+
+    @property
+    def plan(self) -> Mapping[str, Any]:
+        """plan.json with added blocks; empty where there is none."""
+
+    @property
+    def run_record(self) -> RunRecord | None:
+        """The content of run.json."""
 
     @property
     def trials(self) -> pd.DataFrame:
-        """The trials table."""
-        ...
+        """One row per trial."""
 
     @property
     def measurements(self) -> pd.DataFrame:
-        """The measurements table."""
-        ...
+        """One row per trial, metric, statistic and driver."""
+
+    @property
+    def samples(self) -> pd.DataFrame | None:
+        """Rates within trials."""
+
+    @property
+    def problems(self) -> pd.DataFrame | None:
+        """Messages of validity rules."""
 
 
 @dataclass(frozen=True)
 class AnalysisSpec:
-    """One question with all of its answers' values.
+    """A question with its defaults filled in, and the values that answer it.
 
-    `planned_blocks` is how many were planned, None where there is no plan.
-
-    What is compared with what and a one-sided question belong to the study's own baseline and metric: another metric
-    keeps the rungs of a ladder only, another baseline is what everything is compared with.
+    `planned_blocks` is None where there is no plan. `contrasts` and `hypothesis` are the study's for its own baseline
+    and metric only: another metric keeps "adjacent", with another baseline everything is compared with that.
     """
 
     study: Study
@@ -118,9 +127,8 @@ def resolve_spec(
         margin = study.margin if metric_name == study.metric else metric_info.margin
     statistic_name = statistic or metric_info.default_statistic
     values = trial_values(data.trials, data.measurements, metric_name, statistic_name)
-    samples: pd.DataFrame | None = getattr(data, "samples", None)
-    if statistic_name == SETTLED and samples is not None:
-        values["value"] = values["trial"].map(settled_rates(samples, metric_name))
+    if statistic_name == SETTLED and data.samples is not None:
+        values["value"] = values["trial"].map(settled_rates(data.samples, metric_name))
     requests = trial_values(data.trials, data.measurements, "requests")["value"]
     short = diagnostics.has_short_tail(metric_name, statistic_name, requests, study.validity.min_tail_requests)
     values["value"] = values["value"].mask(short)
@@ -142,7 +150,7 @@ def resolve_spec(
         values,
         trials,
         errors,
-        _planned_blocks(data),
+        data.plan.get("blocks") or None,
         *_declared_contrasts(study, baseline, own=metric_name == study.metric),
     )
 
@@ -161,7 +169,7 @@ def apply_stopping_rule(data: RunTables, spec: AnalysisSpec) -> AnalysisSpec:
         started=started_blocks,
         complete=started_blocks if last_is_complete else started_blocks - 1,
         planned=spec.planned_blocks,
-        added=getattr(data, "plan", {}).get("added", 0),
+        added=data.plan.get("added", 0),
         level=spec.level,
     )
     return replace(spec, level=state.level, planned_blocks=state.blocks, stopping_state=state)
@@ -174,12 +182,12 @@ def _declared_contrasts(study: Study, baseline: str | None, *, own: bool) -> tup
 
 
 def _trials_with_causes(data: RunTables) -> pd.DataFrame:
-    """Return the trials with only those gates that excluded them, as far as the problems are there to tell.
+    """Return the trials with only those rules in `gates` that excluded them, as far as problems are known.
 
-    The column `at_ceiling` tells which of them served all of an open load, `moving` whether the rate of the treatment
-    moved within its trials (NaN: not known).
+    The column `at_ceiling` marks trials that served all of an open load, `moving` treatments whose rate moved within
+    trials (NaN: not known).
     """
-    problems = getattr(data, "problems", None)
+    problems = data.problems
     trials = data.trials.assign(
         at_ceiling=["offered_ceiling" in gates for gates in data.trials["gates"]], moving=_rate_moving(data)
     )
@@ -191,26 +199,17 @@ def _trials_with_causes(data: RunTables) -> pd.DataFrame:
 
 
 def _rate_moving(data: RunTables) -> pd.Series:
-    samples: pd.DataFrame | None = getattr(data, "samples", None)
     usable = data.trials[usable_mask(data.trials)]
-    trend_by_treatment = (
-        {} if samples is None else rate_trends(samples, dict(zip(usable["trial"], usable["treatment"], strict=True)))
-    )
-    moving_by_treatment = {name: trend.moving for name, trend in trend_by_treatment.items() if trend is not None}
-    return data.trials["treatment"].map(moving_by_treatment)
+    treatment_of = dict(zip(usable["trial"], usable["treatment"], strict=True))
+    trends = {} if data.samples is None else rate_trends(data.samples, treatment_of)
+    return data.trials["treatment"].map({name: trend.moving for name, trend in trends.items() if trend is not None})
 
 
 def treatments_of(data: RunTables) -> list[str]:
     """Return the treatments of the run in the order of its subset or, without a plan, of the study's file."""
-    planned = getattr(data, "plan", {}).get("treatments")
+    planned = data.plan.get("treatments")
     names = planned or set(data.trials["treatment"])
     return [name for name in planned or data.study.treatments if name in names and name in data.study.treatments]
-
-
-def _planned_blocks(data: RunTables) -> int | None:
-    """Return how many blocks the run was planned with, None where there is no plan."""
-    planned = getattr(data, "plan", {}).get("blocks")
-    return int(planned) if planned else None
 
 
 def analyse(
@@ -233,11 +232,11 @@ def analyse(
     Returns
     -------
     Rows in the order in which they are shown: baseline, treatments by verdict and size, checks. Only trials with
-    status ok that no gate called invalid enter a comparison; errors are counted in all trials that reported.
+    status ok that no validity rule excluded enter a comparison; errors are counted in all trials with a report.
 
     Raises
     ------
-    UsageError : a baseline, metric or level that there is not.
+    UsageError : an unknown baseline or metric, a level out of range.
     """
     spec = apply_stopping_rule(data, resolve_spec(data, baseline, metric, statistic, margin, level))
     checks = {name: t.check for name, t in spec.study.treatments.items() if t.check}
@@ -257,11 +256,10 @@ def analyse(
         [reference_row, *_with_common_decimals(rows), *_with_common_decimals(check_rows)], spec.contrasts
     )
     analysis = _build_analysis(spec, rows, aa_failure, spec.planned_blocks or spec.study.blocks, comparisons.best_arm)
-    problems: pd.DataFrame | None = getattr(data, "problems", None)
     return replace(
         analysis,
-        driver_saturated_share=trial_share(problems, data.trials, SATURATION_RULE),
-        background_load_share=trial_share(problems, data.trials, BACKGROUND_LOAD_RULE),
+        driver_saturated_share=trial_share(data.problems, data.trials, SATURATION_RULE),
+        background_load_share=trial_share(data.problems, data.trials, BACKGROUND_LOAD_RULE),
     )
 
 
@@ -437,9 +435,6 @@ def _build_analysis(
     )
 
 
-TABLES = ("measurements", "samples", "traces", "problems")
-
-
 def analyse_strata(
     data: RunData,
     *,
@@ -449,13 +444,13 @@ def analyse_strata(
     level: float = 0.95,
     fixed: bool = False,
 ) -> Analysis:
-    """Answer the study's question under each condition that is judged apart, as `analyse` does of a whole run.
+    """Analyse each stratum of a run; see `analyse`.
 
     Parameters
     ----------
-    baseline : another than the study's: everything is then held against it, whatever the condition.
-    fixed : hold everything against the study's baseline also where it asks for the arm observed best, which may be
-        another one in every run.
+    baseline : another than the study's; everything is then compared with it, in whatever stratum.
+    fixed : compare with the study's baseline also where its contrasts are "best", whose reference differs from run to
+        run.
     """
     analyses = {}
     for name, stratum in ({"": data} if baseline else strata_of(data)).items():
@@ -467,9 +462,9 @@ def analyse_strata(
 
 
 def strata_of(data: RunData) -> dict[str, RunData]:
-    """Return level -> the part of the run under that condition (`Study.stratify_by`); one part called "" without any.
+    """Return level of `Study.stratify_by` -> the part of the run under it; one part "" without strata.
 
-    "near: " before a label is left out in the part that is called near.
+    The prefix "near: " of a label is left out in the stratum "near".
     """
     study, levels = data.study, dict[str, list[str]]()
     if study.stratify_by is None:
@@ -492,21 +487,20 @@ def restrict_to(data: RunData, treatments: Collection[str], **changes: Any) -> R
         update={"claims": tuple(claim for claim in study.published.claims if set(claim.treatments) <= set(specs))}
     )
     trials = data.trials[data.trials["treatment"].isin(kept_names)].reset_index(drop=True)
-    present = {name: frame for name in TABLES if (frame := getattr(data, name, None)) is not None}
-    frames: dict[str, Any] = {
-        name: _rows_of_trials(frame, trials, whole=name == "problems") for name, frame in present.items()
-    }
     return replace(
         data,
         study=study.model_copy(update={"treatments": specs, "published": published} | changes),
         plan=data.plan | {"treatments": kept_names},
         trials=trials,
-        **frames,
+        measurements=_rows_of_trials(data.measurements, trials),
+        samples=_rows_of_trials(data.samples, trials),
+        traces=_rows_of_trials(data.traces, trials),
+        problems=_rows_of_trials(data.problems, trials, keep_run_rows=True),
     )
 
 
 def combine_strata(analysis_by_level: dict[str, Analysis]) -> Analysis:
-    """Return one analysis with the rows of all parts, part by part, each against the baseline of its own part."""
+    """Return one analysis with the rows of all strata, each compared with the baseline of its own stratum."""
     analyses = list(analysis_by_level.values())
     rows = tuple(
         _with_stratum_label(level, row) for level, analysis in analysis_by_level.items() for row in analysis.rows
@@ -527,7 +521,7 @@ def _with_stratum_label(level: str, row: AnalysisRow) -> AnalysisRow:
 
 
 def _without_stratum_label(data: RunData, level: str) -> RunData:
-    """Return the run with labels that do not say in which part they are."""
+    """Return the run with labels without the name of the stratum."""
     treatments = {
         name: spec.model_copy(update={"label": data.study.label(name).removeprefix(f"{level}: ")})
         for name, spec in data.study.treatments.items()
@@ -535,7 +529,7 @@ def _without_stratum_label(data: RunData, level: str) -> RunData:
     return replace(data, study=data.study.model_copy(update={"treatments": treatments}))
 
 
-def _rows_of_trials(frame: pd.DataFrame, trials: pd.DataFrame, *, whole: bool) -> pd.DataFrame:
+def _rows_of_trials(frame: pd.DataFrame, trials: pd.DataFrame, *, keep_run_rows: bool = False) -> pd.DataFrame:
     """Return the rows of these trials; with `keep_run_rows` those of the run as such, too."""
     selected = frame["trial"].isin(trials["trial"])
-    return frame[selected | frame["trial"].isna()] if whole else frame[selected]
+    return frame[selected | frame["trial"].isna()] if keep_run_rows else frame[selected]

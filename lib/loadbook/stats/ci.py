@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from loadbook.stats.analyse import RunTables
-    from loadbook.store.run_record import RunRecord
 
 LimitState = Literal["met", "missed", "open"]
 VERDICT_KINDS: dict[str, VerdictKind] = {"faster": "better", "slower": "worse"}
@@ -293,9 +292,9 @@ def _check_case(analysis: Analysis, row: AnalysisRow, name: str) -> CiCase:
 
 def _trials_case(data: RunTables) -> CiCase:
     """Return whether the run is over, and how many of its trials count."""
-    planned = len(getattr(data, "plan", {}).get("trials") or data.trials)
+    planned = len(data.plan.get("trials") or data.trials)
     valid = int(data.trials["valid"].sum())
-    record: RunRecord | None = getattr(data, "run_record", None)
+    record = data.run_record
     case = partial(CiCase, "trials", "trials")
     sentence = f"{valid} of {planned} trials count."
     if record and record.ended is None and not record.imported:
@@ -313,7 +312,7 @@ def _stopping_case(gate: CiPolicy, analysis: Analysis) -> CiCase:
 
 
 def _doubt_cases(gate: CiPolicy, data: RunTables) -> Iterator[CiCase]:
-    problems: pd.DataFrame | None = getattr(data, "problems", None)
+    problems = data.problems
     doubts = _problem_messages(problems, "doubt")
     unchecked = _problem_messages(problems, "unchecked")
     for name in gate.doubts:
