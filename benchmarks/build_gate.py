@@ -15,7 +15,7 @@ import zlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -82,7 +82,7 @@ class Tables:
     """What a gate reads of a run besides its analysis: every trial counts, no rule had a doubt."""
 
     study = measurements = samples = problems = run_record = None
-    plan: dict[str, Any] = {}
+    plan: ClassVar[dict[str, Any]] = {}
     trials = pd.DataFrame({"valid": [True]})
 
 

@@ -12,13 +12,14 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from loadbook.analyses.claims.checks import check_claims
+from loadbook.store.run_record import RunRecord
 from loadbook.study.model import Study
 
 CELLS = {"neither": {}, "a": {"a": "on"}, "b": {"b": "on"}, "both": {"a": "on", "b": "on"}}
@@ -52,6 +53,10 @@ class Run:
     study: Study
     trials: pd.DataFrame
     measurements: pd.DataFrame
+    plan: Mapping[str, Any] = field(default_factory=dict)
+    samples: pd.DataFrame | None = None
+    problems: pd.DataFrame | None = None
+    run_record: RunRecord | None = None
 
 
 def study_of(claim: Mapping[str, Any], arms: Mapping[str, float]) -> Study:

@@ -195,7 +195,8 @@ def _trials_with_causes(data: RunTables) -> pd.DataFrame:
         return trials
     invalid = problems[problems["level"] == "invalid"]
     names = invalid.groupby("trial")["name"].agg(lambda found: sorted(set(found)))
-    return trials.assign(gates=[names.get(trial, []) for trial in data.trials["trial"]])
+    excluding: Any = [names.get(trial, []) for trial in data.trials["trial"]]
+    return trials.assign(gates=excluding)
 
 
 def _rate_moving(data: RunTables) -> pd.Series:

@@ -18,6 +18,7 @@ from loadbook.stats.analyse import RunTables, analyse, treatments_of
 from loadbook.stats.compare import compare
 from loadbook.stats.text import direction
 from loadbook.stats.verdict import decide_verdict, usable_mask
+from loadbook.store.run_record import RunRecord
 from loadbook.store.tables import trial_values
 from loadbook.study.claims import ERROR_CLAIM_KINDS, Claim
 
@@ -80,6 +81,7 @@ class ClaimTables:
     plan: dict[str, Any]
     problems: pd.DataFrame | None
     samples: pd.DataFrame | None
+    run_record: RunRecord | None = None
 
 
 class ClaimRun:
@@ -212,8 +214,8 @@ class ClaimRun:
             measurements = measurements[measurements["trial"].isin(trials["trial"])]
             study_treatments = self.study.treatments.items()
             updates["treatments"] = {name: t.model_copy(update={"check": None}) for name, t in study_treatments}
-        problems, samples = (getattr(self.data, name, None) for name in ("problems", "samples"))
-        return ClaimTables(self.study.model_copy(update=updates), trials, measurements, plan, problems, samples)
+        study = self.study.model_copy(update=updates)
+        return ClaimTables(study, trials, measurements, plan, self.data.problems, self.data.samples)
 
 
 def _same_treatment(treatment: str, then: Study, now: Study) -> bool:
