@@ -38,17 +38,17 @@ def job(**more: Any) -> WorkerJob:
     return WorkerJob(**usual | more)
 
 
-class Told:
-    """Receives what a worker tells."""
+class MessageRecorder:
+    """Receiver of a worker's messages."""
 
     def __init__(self) -> None:
-        self.said: list[dict[str, Any]] = []
+        self.messages: list[dict[str, Any]] = []
 
-    def __call__(self, kind: str, **said: Any) -> None:
-        self.said.append({"kind": kind} | said)
+    def __call__(self, kind: str, **fields: Any) -> None:
+        self.messages.append({"kind": kind} | fields)
 
     def notes(self) -> str:
-        return "\n".join(one["event"]["message"] for one in self.said if one["kind"] == "event")
+        return "\n".join(one["event"]["message"] for one in self.messages if one["kind"] == "event")
 
 
 @pytest.fixture(scope="module")
@@ -60,43 +60,43 @@ def layout(tmp_path_factory):
 
 
 def test_worker_starts_a_run_once_and_resumes_it(layout, monkeypatch):
-    first = Told()
+    first = MessageRecorder()
 
-    def interrupted(kind: str, **said: Any) -> None:
-        first(kind, **said)
-        if said.get("event", {}).get("kind") == "trial-ended":
+    def interrupted(kind: str, **fields: Any) -> None:
+        first(kind, **fields)
+        if fields.get("event", {}).get("kind") == "trial-ended":
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         worker.measure(layout, job(), interrupted)
     (run,) = layout.runs(STUDY)
-    assert [one["event"]["run"] for one in first.said if one["event"].get("run")] == [run]
-    told = Told()
-    assert worker.measure(layout, job(run=run), told) == run
-    assert f"resuming run {run}: 3 of 4 trials to do" in told.notes()
+    assert [one["event"]["run"] for one in first.messages if one["event"].get("run")] == [run]
+    recorder = MessageRecorder()
+    assert worker.measure(layout, job(run=run), recorder) == run
+    assert f"resuming run {run}: 3 of 4 trials to do" in recorder.notes()
     assert is_run_complete(layout.run(STUDY, run))
-    again = Told()
+    again = MessageRecorder()
     assert worker.measure(layout, job(run=run), again) == run
     assert again.notes() == f"run {run} is complete already"
 
 
 def test_worker_starts_new_runs_for_a_new_batch(layout):
     before = layout.runs(STUDY)
-    told = Told()
-    run = worker.measure(layout, job(), told)
+    recorder = MessageRecorder()
+    run = worker.measure(layout, job(), recorder)
     assert run not in before
     assert run in layout.runs(STUDY)
 
 
 def test_worker_adds_blocks_once_despite_interruptions(layout):
-    run = worker.measure(layout, job(), Told())
-    told = Told()
-    assert worker.measure(layout, job(more=1, blocks=None), told) == run
-    assert told.said[0] == {"kind": "adding", "run": run, "blocks_after": 2}
+    run = worker.measure(layout, job(), MessageRecorder())
+    recorder = MessageRecorder()
+    assert worker.measure(layout, job(more=1, blocks=None), recorder) == run
+    assert recorder.messages[0] == {"kind": "adding", "run": run, "blocks_after": 2}
     assert read_current_plan(layout.run(STUDY, run))["blocks"] == 2
-    told = Told()
-    assert worker.measure(layout, job(more=1, blocks=None, run=run, blocks_after=2), told) == run
-    assert len(told.said) == 1
+    recorder = MessageRecorder()
+    assert worker.measure(layout, job(more=1, blocks=None, run=run, blocks_after=2), recorder) == run
+    assert len(recorder.messages) == 1
     assert read_current_plan(layout.run(STUDY, run))["blocks"] == 2
 
 
@@ -106,15 +106,15 @@ def test_worker_reports_failures_and_continues(layout, monkeypatch, capsys, erro
         raise error
 
     monkeypatch.setattr(worker, "measure", raises)
-    told = Told()
-    worker._run_job(layout, job(), told)
-    assert told.said[0]["kind"] == "failed"
-    assert str(error) in told.said[0]["reason"]
+    recorder = MessageRecorder()
+    worker._run_job(layout, job(), recorder)
+    assert recorder.messages[0]["kind"] == "failed"
+    assert str(error) in recorder.messages[0]["reason"]
     monkeypatch.setattr(worker, "measure", lambda *_: "r")
     monkeypatch.setattr(worker, "make_report", lambda *words: {"ok": 1} if words[3] == "b" else raises())
-    told = Told()
-    worker._run_job(layout, job(reports=[("a", {}), ("b", {})]), told)
-    assert [one["kind"] for one in told.said] == ["ran", "report", "failed", "report", "reported"]
+    recorder = MessageRecorder()
+    worker._run_job(layout, job(reports=[("a", {}), ("b", {})]), recorder)
+    assert [one["kind"] for one in recorder.messages] == ["ran", "report", "failed", "report", "reported"]
 
 
 SLEEPS = """
@@ -141,9 +141,9 @@ def process(*words: str) -> subprocess.Popen[str]:
 def test_worker_process_prints_json_lines(tmp_path):
     one = process("-m", worker.__name__, str(tmp_path))
     assert one.stdout is not None
-    said = json.loads(one.stdout.readline())
-    assert (said["kind"], said["exit_code"]) == ("failed", 2)
-    assert "no study 'absent'" in said["reason"]
+    message = json.loads(one.stdout.readline())
+    assert (message["kind"], message["exit_code"]) == ("failed", 2)
+    assert "no study 'absent'" in message["reason"]
     assert one.wait(timeout=20) == 0
 
 
