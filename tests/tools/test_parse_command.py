@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from loadbook.cli.data import _measurement_record
 from loadbook.ingestion.trial_rows import find_argv, read_captured
+from loadbook.tools.base import Measurement
 from tool_captures import FIXTURES
 
 
@@ -120,3 +122,8 @@ def test_parse_json_prints_values_without_float_noise(tmp_path: Path) -> None:
     text = (FIXTURES / "wrk" / "4.1.0--slow_ms.stdout").read_text().replace(" 50%  126.12ms", " 50%  218.37us")
     (tmp_path / "wrk.txt").write_text(text)
     assert '"value": 0.00021837,' in run("wrk", tmp_path / "wrk.txt", "--json").stdout
+
+
+def test_parse_json_keeps_whole_numbers_of_the_report_as_integers() -> None:
+    printed = _measurement_record(Measurement("bytes_per_s", "value", 23552, "B/s", "23.00KB"))["value"]
+    assert printed == 23552 and isinstance(printed, int)

@@ -155,9 +155,9 @@ def parse(tool: str, path: Path, as_json: bool) -> None:
 
 
 def _measurement_record(row: Measurement) -> dict[str, str | float | int | None]:
-    """Return one row as JSON holds it: whole counts as integers, other values without the noise of the 16th digit."""
+    """Return one row as JSON holds it: whole counts as integers, floats without the noise of the 16th digit."""
     is_count = row.statistic == "count" and float(row.value).is_integer()
-    value = int(row.value) if is_count else float(f"{row.value:.15g}")
+    value = int(row.value) if is_count or isinstance(row.value, int) else float(f"{row.value:.15g}")
     return row._asdict() | {"value": value}
 
 

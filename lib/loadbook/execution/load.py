@@ -191,8 +191,7 @@ class LoadJobs:
     def timeout_s(self) -> float:
         """Seconds after its start at which the job counts as hung."""
         lead_s = MAX_LEAD_S if len(self.shares) > 1 else 0.0
-        extra_timeout_s: float = getattr(self.tool, "extra_timeout_s", 0.0)
-        return lead_s + self.workload.warmup_s + self.workload.hang_limit_s + extra_timeout_s + GRACE_S
+        return lead_s + self.workload.warmup_s + self.workload.hang_limit_s + self.tool.extra_timeout_s + GRACE_S
 
     def schedule_start(self, clocks: Mapping[str, ClockRecord]) -> None:
         """Choose the instant at which several drivers begin to measure, late enough for all to be started."""

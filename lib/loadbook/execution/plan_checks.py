@@ -143,7 +143,7 @@ def _limits_exceeded_by(work: Workload, entry: HostEntry) -> Iterator[tuple[str,
 
 def _max_connections(work: Workload) -> int:
     """Return the largest number of open connections of a load."""
-    if not getattr(base.load_tool(work.tool), "opens_connections_at_rate", False):
+    if not base.load_tool(work.tool).opens_connections_at_rate:
         return work.connections
     return math.ceil((work.rate_per_s or 0.0) * work.timeout_s)
 

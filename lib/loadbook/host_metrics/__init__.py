@@ -3,8 +3,8 @@
 - `base`: metrics of the host metrics table, results of readers, and recorded answers of polled monitors
 - `sampler`: output of loadbook's own sampler (hosts/sampler.sh)
 - `sysstat`: exports of sar: sadf as JSON or CSV
+- `node_exporter`: scrapes of Prometheus' node_exporter
 - `munin`: answers of a munin node
 - `rrd`: exports of munin's round-robin databases
-- `node_exporter`: scrapes of Prometheus' node_exporter
 - `registry`: the file formats, their detection and their readers
 """

@@ -1,5 +1,7 @@
 """Hosts: commands, files and jobs over SSH; locks, labs, replays, host facts and monitors.
 
+The package is a layer over Paramiko; Fabric serves for the login only (`ssh`).
+
 - `host`: the protocol `Host` with its jobs, command results and HTTP responses
 - `shell`: the persistent /bin/sh of a host, quoting of arguments, and the PATH of programs
 - `jobs`: the shell text that starts, reads and ends detached jobs (job.sh)

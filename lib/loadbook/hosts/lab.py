@@ -1,6 +1,6 @@
 """The lab: a real sshd per host alias on one machine, on loopback addresses or in network namespaces.
 
-The same code path as on real machines (Fabric over SSH, strict host keys) is what a newcomer, a test and CI use.
+The same code path as on real machines (SSH by Paramiko, strict host keys) is what a newcomer, a test and CI use.
 Keys are thrown away with the folder; every host has its own work folder, ports and CPU mask.
 """
 

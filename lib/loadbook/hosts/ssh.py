@@ -1,7 +1,9 @@
-"""One SSH connection by Fabric, made safe: strict host keys, bounded waits, a watchdog for dead peers.
+"""One SSH connection: strict host keys, bounded waits, a watchdog for dead peers.
 
-Fabric alone accepts any host key, waits for ever for a dead peer, and loses 45 ms per command to Nagle's algorithm.
-A login never prompts, since a run may have no terminal; the error of a refused login names the credentials tried.
+Fabric logs in, through jump hosts (`fabric.Connection`, its only use in this package); commands and files go over
+Paramiko's transport. Fabric's defaults accept any host key, wait for ever for a dead peer, and lose 45 ms per command
+to Nagle's algorithm. A login never prompts, since a run may have no terminal; the error of a refused login names the
+credentials tried.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Time stamps of JTL files: milliseconds since 1970, or text by a SimpleDateFormat pattern (`timestamp_format`).
+"""Columns and time stamps of JMeter result files in CSV.
 
-Text has no zone: it is read as if it were UTC, which is right for durations and seconds, not for times of day. It must
-hold milliseconds, or rows could not be ordered.
-
-The columns of a JMeter result file in CSV: from its header, or without one from the run's recorded properties.
+The columns come from the file's header, or without one from the run's recorded properties. Time stamps are milliseconds
+since 1970, or text by a SimpleDateFormat pattern (`timestamp_format`). Text has no zone: it is read as UTC, which is
+right for durations and seconds, not for times of day. It must hold milliseconds, or rows could not be ordered.
 
 Facts from CSVSaveService.java, SampleSaveConfiguration.java and jmeter.properties of apache/jmeter, and from files that
 2.13, 3.3, 5.1.1 and 5.6.3 wrote. The order of columns is fixed; properties choose which are there.

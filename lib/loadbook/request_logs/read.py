@@ -1,8 +1,7 @@
-"""Rows of per-request logs as parquet (docs/data-format.md, `requests`): written while they are read, whole or not.
+"""Entry point of the package: one call reads a per-request log of any tool as a stream and returns exact figures.
 
-Logs of one plain line per request: h2load's --log-file and ab's -g, as batches of rows.
-
-The door: one call reads a per-request log of any tool as a stream and returns exact figures.
+It also reads the logs of one plain line per request (h2load's --log-file, ab's -g), and writes rows as parquet while
+they are read (docs/data-format.md, `requests`); a parquet file is complete or absent.
 
 >>> from pathlib import Path
 >>> from loadbook.request_logs.read import summarise

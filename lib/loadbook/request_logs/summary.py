@@ -1,8 +1,7 @@
-"""Exact distributions of whole numbers: every distinct value with its count, mergeable in any order.
+"""Exact figures of any number of requests: by label, in total, per second; mergeable over files and drivers.
 
-Exact figures of any number of rows: by label, in total, per second; mergeable over files and drivers.
-
-The times of the requests of several trials together, for pictures: they describe, and are never tested.
+A distribution holds every distinct whole number with its count. Times of several trials are put together for figures
+only: they describe, and are never tested.
 """
 
 from __future__ import annotations

@@ -1,1 +1,13 @@
-"""Load generators: version probe, command line and parser; one module each."""
+"""Load generators: version probe, command line and parser; one module each.
+
+- `base`: the protocol `Tool`, reports as rows, the registry of tools, and checks of workloads
+- `line_patterns`: parser for text reports: every expected line at its place, exactly once
+- `ab`: Apache ab 2.3
+- `h2load`: nghttp2's h2load
+- `httperf`: httperf 0.9
+- `jmeter_plan`: JMeter's test plan for a workload
+- `jmeter`: Apache JMeter 5
+- `weighttp`: weighttp 0.3 to 0.5
+- `wrk`: wrk 4
+- `wrk2`: wrk2, which prints wrk's lines and an HdrHistogram
+"""

@@ -421,7 +421,7 @@ LOGIN_OPTIONS = ("-A", "-P", "-C")
 COARSE_S = 0.010  # under this, a rounding of half a millisecond is more than the margin of 5 % for times
 
 
-class Ab:
+class Ab(base.Tool):
     """Apache ab (``ab``); the module docstring defines its metrics."""
 
     name = "ab"
@@ -464,10 +464,6 @@ class Ab:
             return ["-n", str(workload.requests)]
         seconds = base.whole_seconds(self, "duration", duration_s)
         return ["-t", str(seconds), "-n", str(max(min(seconds * REQUESTS_PER_S, MAX_REQUESTS), workload.connections))]
-
-    def extra_files(self, workload: Workload) -> Mapping[str, bytes]:
-        """Return nothing: ab needs no files."""
-        return {}
 
     def expected_files(self, workload: Workload) -> Sequence[str]:
         """Return the file of percentiles, and that of -g if `extra` asks for one."""

@@ -97,13 +97,18 @@ class ParsedReport:
 
 
 class Tool(Protocol):
-    """One load generator; `install_hint` is the command or the sentence that explains how to install it on a host.
+    """One load generator; the tools of this package inherit from it.
 
-    One that needs long to start and to end may say so: `extra_timeout_s` seconds are added to the time after which it
-    has hung.
-    `streamed_inputs` names what it reads where it lies, however big: "files", "stdout"; nothing unless it says so.
-    One may name in `known_versions` how the versions begin whose reports it was written for; others are used with a
-    word.
+    Attributes
+    ----------
+    name, binary : the tool's name in studies, and its program.
+    install_hint : a command or a sentence that explains how to install it on a host.
+    load_models : "closed", "open" or both.
+    version_argv : the command that prints the version and puts no load on anything.
+    known_versions : prefixes of the versions whose reports the parser was written for; others are used with a note.
+    streamed_inputs : "files" and "stdout", where the parser reads them as streams of any size.
+    extra_timeout_s : seconds that the tool needs to start and to end, added to the time after which it has hung.
+    opens_connections_at_rate : whether it opens connections at the requested rate, whatever was answered by then.
     """
 
     name: str
@@ -111,6 +116,10 @@ class Tool(Protocol):
     install_hint: str
     load_models: frozenset[str]
     version_argv: tuple[str, ...]
+    known_versions: tuple[str, ...] = ()
+    streamed_inputs: tuple[str, ...] = ()
+    extra_timeout_s: float = 0.0
+    opens_connections_at_rate: bool = False
 
     def version(self, stdout: bytes, stderr: bytes) -> str:
         """Return the version printed by `version_argv`, else ToolError; its exit code is not reliable."""
@@ -124,12 +133,12 @@ class Tool(Protocol):
         ...
 
     def extra_files(self, workload: Workload) -> Mapping[str, bytes]:
-        """Return the files that the command needs in its working folder, such as a Lua script."""
-        ...
+        """Return the files that the command needs in its working folder, such as a Lua script; by default none."""
+        return {}
 
     def expected_files(self, workload: Workload) -> Sequence[str]:
-        """Return the names of files that the tool writes into its working folder and that must be collected."""
-        ...
+        """Return the names of files that the tool writes and that must be collected; by default none."""
+        return ()
 
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the report's rows; raises ParseError, never returns zeros or NaN for a report that is not there."""
@@ -167,9 +176,8 @@ def capable_tools(workload: Workload, target: Target) -> list[str]:
 
 def parse_output(tool: Tool, output: ToolOutput) -> ParsedReport:
     """Parse the output of a tool; ParseError also for an output too large for memory and not readable as a stream."""
-    streamed: tuple[str, ...] = getattr(tool, "streamed_inputs", ())
     for name, path in output.paths.items():
-        if (name if name == "stdout" else "files") not in streamed:
+        if (name if name == "stdout" else "files") not in tool.streamed_inputs:
             raise ParseError(
                 tool.name,
                 name,
@@ -182,9 +190,8 @@ def parse_output(tool: Tool, output: ToolOutput) -> ParsedReport:
 
 def is_known_version(tool: Tool, version: str) -> bool:
     """Tell whether a tool's reports are known of this version; a tool that names no versions knows all of its own."""
-    known_versions: tuple[str, ...] = getattr(tool, "known_versions", ())
     number = version.partition(" ")[0] + "."
-    return not known_versions or any(number.startswith(f"{one}.") for one in known_versions)
+    return not tool.known_versions or any(number.startswith(f"{prefix}.") for prefix in tool.known_versions)
 
 
 def _can_make(tool: Tool, workload: Workload, target: Target) -> bool:

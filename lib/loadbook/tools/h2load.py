@@ -283,7 +283,7 @@ REPORT_START = r"spawning thread #\d+: \d+ total client|finished in \d+(\.\d\d)?
 LOST_CONNECTION_RATIO = 1.1  # rates of the clients over the whole's rate: above it, clients ended before the test did
 
 
-class H2load:
+class H2load(base.Tool):
     """nghttp2's h2load; the module docstring defines its metrics.
 
     Open loads are not offered: --rps is per client, waits for answers, and its times are not from the intended start.
@@ -328,10 +328,6 @@ class H2load:
         for name, value in base.request_headers(workload).items():
             argv += ["-H", _header(name, value)]
         return [*argv, *workload.extra, base.target_url(target, workload.path)]
-
-    def extra_files(self, workload: Workload) -> Mapping[str, bytes]:
-        """Return nothing: h2load needs no files."""
-        return {}
 
     def expected_files(self, workload: Workload) -> Sequence[str]:
         """Return the log's name if `extra` asks for one (``--log-file=h2load.log``): it costs some of the rate."""

@@ -8,7 +8,7 @@ Source of the formats: httperf/httperf `src/stat/basic.c`, `src/stat/sess_stat.c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from loadbook.core.errors import ToolError
 from loadbook.core.units import BYTE_UNITS, COUNT_UNITS, TIME_UNITS_S
@@ -182,7 +182,7 @@ RESERVED_OPTIONS = (
 HISTOGRAM_HEADING = "Connection lifetime histogram (time in ms):"
 
 
-class Httperf:
+class Httperf(base.Tool):
     """httperf; the module docstring defines its metrics.
 
     Its closed mode (no ``--rate``: one connection after another) is not offered: httperf 0.9.0 cannot end it after a
@@ -226,14 +226,6 @@ class Httperf:
         argv += ["--num-calls", str(workload.calls_per_connection), "--timeout", f"{workload.timeout_s:g}"]
         argv += ["--ssl"] if target.scheme == "https" else []
         return [*argv, *_header_options(workload), *workload.extra]
-
-    def extra_files(self, workload: Workload) -> Mapping[str, bytes]:
-        """Return nothing: httperf needs no files."""
-        return {}
-
-    def expected_files(self, workload: Workload) -> Sequence[str]:
-        """Return nothing: httperf writes no files."""
-        return ()
 
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one report, and the samples that ``--verbose`` prints."""

@@ -281,7 +281,7 @@ DEBIAN_NOTE = (
 )
 
 
-class JMeter:
+class JMeter(base.Tool):
     """Apache JMeter; the module docstring defines its metrics."""
 
     name = "jmeter"

@@ -156,7 +156,7 @@ RESERVED_OPTIONS = ("-n", "-c", "-t", "-k", "-6", "-h", "-v", "-V")
 USAGE_LINE = "weighttp <options> <"
 
 
-class Weighttp:
+class Weighttp(base.Tool):
     """weighttp; the module docstring defines its metrics."""
 
     name = "weighttp"
@@ -195,14 +195,6 @@ class Weighttp:
             if name.lower() != "connection":  # weighttp sends its own, by -k
                 argv += ["-H", f"{name}: {value}"]
         return [*argv, *workload.extra, base.target_url(target, workload.path)]
-
-    def extra_files(self, workload: Workload) -> Mapping[str, bytes]:
-        """Return nothing: weighttp needs no files."""
-        return {}
-
-    def expected_files(self, workload: Workload) -> Sequence[str]:
-        """Return nothing: weighttp writes no files that are read."""
-        return ()
 
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one report, text or JSON."""

@@ -204,7 +204,7 @@ SCRIPT_ERROR = re.compile(r"(\S+): (?:cannot open \1|\1:\d+: )")  # wrk goes on 
 RESERVED_OPTIONS = ("-t", "--threads", "-c", "--connections", "-d", "--duration", "-T", "--timeout", "-v", "--version")
 
 
-class Wrk:
+class Wrk(base.Tool):
     """wrk 4; the module docstring defines its metrics."""
 
     name = "wrk"
@@ -248,10 +248,6 @@ class Wrk:
             return {}
         script = (resources.files(__package__) / "wrk.lua").read_bytes()
         return {SCRIPT_NAME: script + (DELAY_FUNCTION % _think_ms(workload) if workload.think_time_s else b"")}
-
-    def expected_files(self, workload: Workload) -> Sequence[str]:
-        """Return nothing: wrk writes no files."""
-        return ()
 
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one report: from the Lua block where there is one, checked against the human text."""

@@ -165,7 +165,7 @@ MIN_ACHIEVED_SHARE = 0.97  # wrk2 itself stays about 1 % below on runs of a few 
 INSTALL_HINT = "in no package registry: build github.com/giltene/wrk2, and put its binary on the PATH as wrk2"
 
 
-class Wrk2:
+class Wrk2(base.Tool):
     """wrk2; the module docstring defines its metrics."""
 
     name = "wrk2"
@@ -202,14 +202,6 @@ class Wrk2:
         for name, value in base.request_headers(workload).items():
             argv += ["-H", f"{name}: {value}"]
         return [*argv, *workload.extra, base.target_url(target, workload.path)]
-
-    def extra_files(self, workload: Workload) -> Mapping[str, bytes]:
-        """Return nothing: wrk2 needs no files."""
-        return {}
-
-    def expected_files(self, workload: Workload) -> Sequence[str]:
-        """Return nothing: wrk2 writes no files."""
-        return ()
 
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one report, and the spectra as samples: requests that took at most x seconds."""
