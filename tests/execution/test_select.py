@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from loadbook.core.errors import UsageError
+from loadbook.core.errors import DataError, UsageError
+from loadbook.execution.api import run_study
 from loadbook.execution.select import RunRequest, select_run
 from loadbook.store.ledger import is_run_complete
 from loadbook.study.reader import find_study
-from recorded_run import STUDY, copy_recorded_run
+from recorded_run import FIXTURE, STUDY, copy_recorded_run, run_of
 
 
 @pytest.fixture
@@ -65,3 +66,14 @@ def test_select_never_mixes_changed_studies(layout, unfinished):
     path.write_text("margin = 0.05\n" + path.read_text())
     with pytest.raises(UsageError, match="the study has changed since"):
         select_run(layout, find_study(layout.studies, STUDY), RunRequest())
+
+
+@pytest.mark.parametrize(("name", "content"), [("plan.json", "{"), ("run.json", "{"), ("run.json", None)])
+def test_resume_with_a_missing_or_broken_file_names_the_next_step(tmp_path, name, content):
+    layout = copy_recorded_run(tmp_path)
+    ledger, damaged = run_of(layout) / "ledger.jsonl", run_of(layout) / name
+    ledger.write_text("".join(ledger.read_text().splitlines(keepends=True)[:-1]))  # unfinished again
+    damaged.unlink() if content is None else damaged.write_text(content)
+    with pytest.raises(DataError) as error:
+        run_study(layout, STUDY, FIXTURE / run_of(layout).name / "hosts.toml")
+    assert name in error.value.message and "loadbook verify" in error.value.hint
