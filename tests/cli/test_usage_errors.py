@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -125,3 +127,9 @@ def test_shell_completes_commands_and_studies(typed, monkeypatch):
         code, out, _ = typed()
         assert code == 0
         assert {line.partition(",")[2] for line in out.splitlines()} == expected
+
+
+def test_help_imports_neither_the_study_model_nor_hosts():
+    code = "import sys; from loadbook.cli import cli; cli(['--help'], standalone_mode=False); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"pydantic", "paramiko", "rich", "pandas"} & set(done.stdout.splitlines()[-1].split())

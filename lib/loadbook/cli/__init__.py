@@ -24,7 +24,6 @@ import click
 
 from loadbook.cli.terminal import echo
 from loadbook.core.errors import DataError, LoadbookError, unknown_name_error
-from loadbook.core.renamed_keys import RenamedKeyWarning
 from loadbook.core.text import closest_name
 
 # command -> its module in this folder, and its summary (the module is imported only when the command is called)
@@ -104,7 +103,9 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    note = category is RenamedKeyWarning
+    from loadbook.core.renamed_keys import RenamedKeyWarning  # imports pydantic, which --help does without
+
+    note = issubclass(category, RenamedKeyWarning)
     echo(f"note: {message}" if note else warnings.formatwarning(message, category, filename, lineno).rstrip(), err=True)
 
 
