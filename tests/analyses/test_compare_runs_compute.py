@@ -152,6 +152,13 @@ def test_changed_treatment_has_no_change() -> None:
     assert wording.effect_change_phrase(row(found, "x"), 0.02) == ": not compared: it sets other things."
 
 
+def test_headline_is_neutral_if_the_checks_of_a_run_failed() -> None:
+    passed, failed = run({"x": 0.06}), replace(run({"x": -0.06}, seed=2), aa_failure="No verdict: it differs.")
+    newer, older = compare_analyses(passed, failed, ALIKE), compare_analyses(failed, passed, ALIKE)
+    assert wording.headline(newer) == "No verdict: the laboratory contradicts itself (newer run)."
+    assert wording.headline(older) == "No verdict: the laboratory contradicts itself (older run)."
+
+
 def test_step_with_another_reference_has_no_change() -> None:
     newer = run({"x": 0.06}, seed=2)
     verdict = newer.row("x").verdict

@@ -1,4 +1,4 @@
-"""The page of a study of ways to a backend: which is fastest in each regime, and whether pooling pools."""
+"""The page of ways to a backend: the fastest in each regime, and connections per request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from loadbook.analyses.effects.page import EffectsPage, capitalise_first
 from loadbook.core.errors import UsageError
 from loadbook.core.units import join_words
 from loadbook.report import palette, verdicts
-from loadbook.report.blocks import Block, figure_block, note_block
+from loadbook.report.blocks import Block, Picture, note_block
 from loadbook.report.page import load_run_data
 from loadbook.stats.analyse import analyse, restrict_to
 from loadbook.stats.results import Analysis, AnalysisRow
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RegimeResult:
-    """What one regime says: its ways to the backend against the one observed best, and that against no backend.
+    """One regime: its ways to the backend against the one observed best, and that one against no backend.
 
-    `aa_failure` is the sentence that there is no verdict, as its A/A arm differs; None where that passed.
+    `aa_failure` is the sentence that there is no verdict, as the A/A arm differs; None if it passed.
     """
 
     modes: Analysis
@@ -37,15 +37,15 @@ class RegimeResult:
 
     @property
     def best_labels(self) -> list[str]:
-        """Labels of the fastest way, or of those that cannot be told apart from it; none without a verdict."""
+        """Labels of the fastest way, or of those tied with it; none without a verdict."""
         if self.aa_failure:
             return []
-        known = (self.modes.best,) if self.modes.best else self.modes.tied_with_best
-        return [self.modes.row(name).label for name in known]
+        names = (self.modes.best,) if self.modes.best else self.modes.tied_with_best
+        return [self.modes.row(name).label for name in names]
 
 
 class BackendsPage(EffectsPage):
-    """Which way to the backend is fastest, regime by regime; see `backends_page`."""
+    """The fastest way to the backend, regime by regime; see `backends_page`."""
 
     notebook = "backend_modes"
 
@@ -54,7 +54,7 @@ class BackendsPage(EffectsPage):
 
     @cached_property
     def regimes(self) -> dict[str, RegimeResult]:
-        """Regime -> what it says of the ways to the backend."""
+        """Regime -> its analysis of the ways to the backend."""
         return {name: self._analyse_regime(page) for name, page in self.strata.items()}
 
     def _analyse_regime(self, page: EffectsPage) -> RegimeResult:
@@ -78,7 +78,7 @@ class BackendsPage(EffectsPage):
         return analyse(restrict_to(page.data, treatments, **changes), metric=self.metric, level=self.level)
 
     def customise_answer(self, default: verdicts.AnswerSummary) -> verdicts.AnswerSummary:
-        """Say which way is fastest, what comes next and what no backend would bring, for every regime."""
+        """Return the answer of every regime: the fastest way, the next one, and the rate without a backend."""
         kind = _overall_kind(list(self.regimes.values()))
         return replace(
             default,
@@ -90,19 +90,16 @@ class BackendsPage(EffectsPage):
         )
 
     def connections(self) -> Block:
-        """Show how many connections the application accepted for each request that it answered."""
+        """Show the connections that the application accepted for each request that it answered."""
         from loadbook.analyses.balancers.connections import ConnectionsFigure
 
         if self.connections_per_request.empty:
             return note_block("Not known: no application counted its connections.")
-        return figure_block(ConnectionsFigure(self.analysis, self.connections_per_request))
+        return Block(Picture(ConnectionsFigure(self.analysis, self.connections_per_request)))
 
     @cached_property
     def connections_per_request(self) -> pd.DataFrame:
-        """Connections that the application was sent for each request, a row per trial.
-
-        (`analyses.balancers.compute.opened`).
-        """
+        """Connections that the application accepted for each request, a row per trial."""
         study = self.data.study
         backend_roles = {
             role for t in self.data.plan["treatments"] for role in study.setting(t, study.target_of(t)).backends
@@ -110,77 +107,64 @@ class BackendsPage(EffectsPage):
         return connections_per_request(self.data.traces, self.data.trials, sorted(backend_roles))
 
     def sentences(self, answer: verdicts.AnswerSummary) -> list[str]:
-        """Return what the command line says: the headline with what supports it, and a line per row."""
+        """Return the lines of the command line: the headline, its support, and a line per row."""
         lines = [f"{line.glyph} {line.name}{line.text}" for line in verdicts.verdict_lines(self.analysis)]
         return [answer.headline, answer.support, *lines]
 
 
-def regimes_headline(found: dict[str, RegimeResult]) -> str:
-    """Return which way to the backend is fastest in which regime, in one sentence."""
-    leaders = {name: tuple(one.best_labels) for name, one in found.items()}
-    alone = set(leaders.values())
-    where = join_words(list(leaders)) if all(leaders) else ""
-    if len(alone) == 1 and len(next(iter(alone))) == 1:
-        (name,) = next(iter(alone))
-        return (
-            f"{capitalise_first(where)}: {name} is the fastest way to the application."
-            if where
-            else f"{name} is fastest."
-        )
-    phrases = (
-        f"{name}: {_fastest_text(names)}" if name else _fastest_text(names, capital=True)
-        for name, names in leaders.items()
-    )
+def regimes_headline(regimes: dict[str, RegimeResult]) -> str:
+    """Return the fastest way to the backend in each regime, in one sentence."""
+    best = {name: tuple(one.best_labels) for name, one in regimes.items()}
+    if len(set(best.values())) == 1 and len(next(iter(best.values()))) == 1:
+        (label,) = next(iter(best.values()))
+        where = join_words(list(best)) if all(best) else ""
+        if not where:
+            return f"{label} is fastest."
+        return f"{capitalise_first(where)}: {label} is the fastest way to the application."
+    phrases = []
+    for name, labels in best.items():
+        text = "no verdict"
+        if labels:
+            text = f"{labels[0] if len(labels) == 1 else alternatives_text(labels, capital=not name)} "
+            text += "is fastest" if len(labels) == 1 else "may be fastest"
+        phrases.append(f"{name}: {text}" if name else text)
     text = "; ".join(phrases)
-    return f"{text if leaders.get('') else capitalise_first(text)}."
+    return f"{text if best.get('') else capitalise_first(text)}."
 
 
-def _fastest_text(leaders: tuple[str, ...], *, capital: bool = False) -> str:
-    if not leaders:
-        return "no verdict"
-    return (
-        f"{leaders[0]} is fastest"
-        if len(leaders) == 1
-        else f"{alternatives_text(leaders, capital=capital)} may be fastest"
-    )
+def regime_support(name: str, result: RegimeResult) -> str:
+    """Return the next way after the fastest one, and the fastest against an answer without a backend.
 
-
-def regime_support(name: str, found: RegimeResult) -> str:
-    """Return what comes next after the fastest way, and how it stands against an answer without a backend.
-
-    Where there is no fastest way: that the laboratory contradicts itself, if it does.
+    Without a fastest way: the reason, if the A/A arm differs.
     """
-    if not found.best_labels:
-        return f"{capitalise_first(name)}: {found.aa_failure.removeprefix(NO_VERDICT)}" if found.aa_failure else ""
-    slower = [row for row in found.modes.of_kind("treatment") if row.verdict and row.verdict.kind == "worse"]
-    phrases = [f"next is {slower[-1].label}{_difference_text(slower[-1])}"] if slower else []
-    phrases += [
-        f"{row.label}{_difference_text(row).removeprefix(',') if _differs(row) else _verdict_phrase(row, found)}"
-        for row in found.no_backend_rows
-    ]
+    if not result.best_labels:
+        reason = (result.aa_failure or "").removeprefix(NO_VERDICT)
+        return f"{capitalise_first(name)}: {reason}" if reason else ""
+    slower = [row for row in result.modes.of_kind("treatment") if row.verdict and row.verdict.kind == "worse"]
+    phrases = [f"next is {slower[-1].label}, {_difference_text(slower[-1])}"] if slower else []
+    for row in result.no_backend_rows:
+        if row.verdict and row.verdict.kind in ("better", "worse", "small"):
+            phrases.append(f"{row.label} {_difference_text(row)}")
+        elif row.verdict:
+            phrase = verdict_phrase(row.verdict, against=result.best_labels[0]).rstrip(".")
+            phrases.append(f"{row.label}{phrase}")
+        else:
+            phrases.append(row.label)
     if not phrases:
         return ""
     return f"{capitalise_first(name)}: {'; '.join(phrases)}." if name else f"{capitalise_first('; '.join(phrases))}."
 
 
 def _difference_text(row: AnalysisRow) -> str:
-    """Return ", slower by 52 % (50 to 54 %)"."""
+    """Return "slower by 52 % (50 to 54 %)"."""
     texts = comparison_texts(row.verdict) if row.verdict else None
-    return f", {texts.direction_word} by {texts.size} ({texts.bounds})" if texts else ""
+    return f"{texts.direction_word} by {texts.size} ({texts.bounds})" if texts else ""
 
 
-def _differs(row: AnalysisRow) -> bool:
-    return row.verdict is not None and row.verdict.kind in ("better", "worse", "small")
-
-
-def _verdict_phrase(row: AnalysisRow, found: RegimeResult) -> str:
-    return verdict_phrase(row.verdict, against=found.best_labels[0]).rstrip(".") if row.verdict else ""
-
-
-def _overall_kind(found: list[RegimeResult]) -> VerdictKind:
-    if not all(one.best_labels for one in found):
+def _overall_kind(regimes: list[RegimeResult]) -> VerdictKind:
+    if not all(one.best_labels for one in regimes):
         return "invalid"
-    return "better" if all(one.modes.best for one in found) else "undecided"
+    return "better" if all(one.modes.best for one in regimes) else "undecided"
 
 
 def backends_page(study: str, run: str = "latest", metric: str = "", level: float = 0.95) -> BackendsPage:

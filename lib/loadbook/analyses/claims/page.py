@@ -1,7 +1,4 @@
-"""The claims of a study, each judged by the newest of its runs that has the treatments it is about.
-
-The section "What did the article say?": the figure, and a row per claim with its check and its evidence.
-"""
+"""The section "What did the article say?", and the claims of a study over all of its runs."""
 
 from __future__ import annotations
 
@@ -14,12 +11,22 @@ from loadbook.analyses.claims.figure import ClaimsFigure
 from loadbook.analyses.claims.text import OUTCOMES
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.core.errors import LoadbookError
-from loadbook.report.blocks import Block, clean, empty_section, figure_markup, render, render_figure
+from loadbook.report.blocks import (
+    Block,
+    Break,
+    Column,
+    Group,
+    Picture,
+    Span,
+    Strong,
+    Table,
+    empty_section,
+    note,
+)
 from loadbook.report.build import ensure_ingested
 from loadbook.stats.results import Analysis
 from loadbook.store.paths import Layout
 from loadbook.store.tables import RunData, load_run
-from loadbook.study.claims import Claim
 from loadbook.study.model import Study
 
 OnMessage = Callable[[str], None]
@@ -27,7 +34,7 @@ OnMessage = Callable[[str], None]
 
 @dataclass(frozen=True)
 class ClaimByRun:
-    """One claim judged by one run (None: no run has its treatments); `late`: it was written after that run."""
+    """One claim checked by one run (None: no run has its treatments); `late`: it was written after that run."""
 
     run: str | None
     result: ClaimResult
@@ -35,21 +42,21 @@ class ClaimByRun:
 
 
 def replay_claims(layout: Layout, study: Study, on_message: OnMessage) -> list[ClaimByRun]:
-    """Judge the claims of a study file, newest run first; a run that cannot be read is named and passed over."""
-    found = [ClaimByRun(None, one) for one in check_claims(study)]
-    for newest, data in enumerate(_runs_newest_first(layout, study.name, on_message)):
-        for number, one in enumerate(check_claims(study, data)):
-            if one.finding.outcome != "not-run" and found[number].run is None:
-                found[number] = ClaimByRun(data.run, one, late=one.claim not in _declared_claims(data))
-            elif not newest:
-                found[number] = ClaimByRun(None, one)
-        if all(one.run for one in found):
+    """Check every claim of a study file by the newest run that has its treatments.
+
+    `on_message` is called with the reason why a run that cannot be read is skipped.
+    """
+    results = [ClaimByRun(None, result) for result in check_claims(study)]
+    for age, data in enumerate(_runs_newest_first(layout, study.name, on_message)):
+        declared = data.study.published.claims if data.study.published else ()
+        for number, result in enumerate(check_claims(study, data)):
+            if result.finding.outcome != "not-run" and results[number].run is None:
+                results[number] = ClaimByRun(data.run, result, late=result.claim not in declared)
+            elif age == 0:
+                results[number] = ClaimByRun(None, result)
+        if all(one.run for one in results):
             break
-    return found
-
-
-def _declared_claims(data: RunData) -> tuple[Claim, ...]:
-    return data.study.published.claims if data.study.published else ()
+    return results
 
 
 def _runs_newest_first(layout: Layout, study: str, on_message: OnMessage) -> Iterator[RunData]:
@@ -78,18 +85,28 @@ def section(page: EffectsPage) -> Block:
 
 
 def claims_block(source: str, results: Sequence[ClaimResult], analysis: Analysis) -> Block:
-    """Show the article's claims beside what was found here: picture where there is something to draw, rows, source."""
-    figure, rows = ClaimsFigure(results, analysis), [claim_row(one) for one in results]
-    answer = figure.caption
-    head = figure_markup(render_figure(figure)) if figure.has_data else render("note.html.j2", text=answer)
-    note = f"Source: {source}."
-    text = "\n".join(f"{r['glyph']} {r['title']}: {r['word']}. {r['evidence']}" for r in rows)
-    html = head + render("claims.html.j2", claims=rows) + render("note.html.j2", text=note)
-    return Block(str(html), str(clean(f"{answer}\n{text}\n{note}")))
+    """Show the article's claims beside the findings of this run: the figure if it has data, rows, the source."""
+    figure = ClaimsFigure(results, analysis)
+    head = Picture(figure) if figure.has_data else note(figure.caption)
+    return Block(head, claims_table(results), note(f"Source: {source}."))
+
+
+def claims_table(results: Sequence[ClaimResult]) -> Table:
+    """Return a row per claim: its sentence and numbers, outcome and check, evidence, worth of the numbers."""
+    heads = ("The article says", "Verdict", "Evidence here", "Could its own numbers show it?")
+    rows = []
+    for row in map(claim_row, results):
+        rows.append([
+            Group(Strong(row["title"]), Break(), Span(row["numbers"], css="soft")),
+            Group(Span(f"{row['glyph']} {row['word']}", css="v"), Break(), Span(row["check"], css="soft")),
+            row["evidence"],
+            Group(Strong(f"{row['could']}."), f" {row['worth']}"),
+        ])  # fmt: skip
+    return Table("Claims", [Column(head, wrap=True) for head in heads], rows, css="claims")
 
 
 def claim_row(one: ClaimResult) -> dict[str, str]:
-    """Return the texts of one claim: its sentence and numbers, how it fares and why, what the numbers are worth."""
+    """Return the texts of one claim: sentence and numbers, outcome, check and evidence, worth of the numbers."""
     glyph, word = OUTCOMES[one.finding.outcome]
     return {
         "title": claim_title(one.claim),

@@ -16,6 +16,7 @@ from scipy.special import stdtr, stdtrit
 
 from loadbook.core.errors import UsageError
 from loadbook.core.units import shorten_list
+from loadbook.stats.headline import neutral_headline
 from loadbook.stats.paired_tests import adjust_holm, effect_from_log
 from loadbook.stats.results import Analysis, AnalysisRow, Comparison, Interval
 from loadbook.stats.sequential import smallest_block_count, t_quantile
@@ -208,6 +209,14 @@ class RunComparison:
     def treatments(self) -> tuple[EffectPair, ...]:
         """The rows without the A/A arm and the known effect."""
         return tuple(row for row in self.rows if row.row.kind == "treatment")
+
+    @property
+    def neutral_headline(self) -> str:
+        """The headline if the harness checks of one of the runs allow no verdict, "" if they do."""
+        for which, analysis in (("newer", self.newer), ("older", self.older)):
+            if text := neutral_headline(analysis):
+                return f"{text.removesuffix('.')} ({which} run)."
+        return ""
 
 
 def compare_analyses(

@@ -99,6 +99,8 @@ def blocks_needed_sentence(row: EffectPair) -> str:
 
 def headline(comparison: RunComparison) -> str:
     """Return the answer in one sentence: the comparisons that changed, or how many agree."""
+    if comparison.neutral_headline:
+        return comparison.neutral_headline
     compared = [row for row in comparison.treatments if row.change is not None]
     changed = [row.row.label for row in compared if row.kind == "changed"]
     number, margin = len(compared), margin_text(comparison.margin)

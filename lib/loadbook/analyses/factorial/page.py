@@ -24,16 +24,17 @@ from loadbook.report import checks, palette, sections, verdicts
 from loadbook.report.blocks import (
     DASH,
     Block,
+    BulletList,
+    Code,
     Column,
+    HtmlOnly,
+    Paragraph,
+    Picture,
+    Preformatted,
     Table,
     VerdictCell,
-    clean,
-    figure_markup,
-    render,
-    render_block,
-    render_figure,
-    table_markup,
-    table_text,
+    lines_list,
+    note,
 )
 from loadbook.report.page import load_run_data
 from loadbook.stats.text import comparison_texts
@@ -123,14 +124,9 @@ class FactorialPage(EffectsPage):
         """Show the effects as a figure, a sentence per effect, and both analyses side by side."""
         from loadbook.analyses.factorial.figure import FactorialFigure
 
-        lines, table = self._effect_lines(), effect_table(self.result)
-        figure = figure_markup(render_figure(FactorialFigure(self.result)))
-        html = render("effects.html.j2", figure=figure, lines=lines, table=table_markup(table))
-        note = EFFECTS_NOTE.format(adjusted=self.result.adjustment, number=len(self.result.effects))
-        text = "\n".join(f"{line.glyph} {line.name}{line.text}" for line in lines)
-        return Block(
-            str(html + render("note.html.j2", text=note)), str(clean(f"{text}\n\n{table_text(table)}\n{note}"))
-        )
+        note_text = EFFECTS_NOTE.format(adjusted=self.result.adjustment, number=len(self.result.effects))
+        lines = verdicts.verdict_list(self._effect_lines())
+        return Block(HtmlOnly(Picture(FactorialFigure(self.result))), lines, effect_table(self.result), note(note_text))
 
     def _effect_lines(self) -> list[verdicts.VerdictLine]:
         """Return a line per factor and per pair that acts together, the other pairs by number, and the checks."""
@@ -158,23 +154,20 @@ class FactorialPage(EffectsPage):
             sentences.higher_order_sentence(self.result),
             sentences.cost_sentence(self.result),
         ]
-        return render_block("lines.html.j2", "\n".join(f"- {line}" for line in lines), lines=lines)
+        return Block(lines_list(lines))
 
     def errors(self) -> Block:
         """Show which factor or pair brings errors, above the errors of every combination."""
-        lines, default = (
-            sentences.factorial_error_sentences(count_factorial_errors(self.data), self.result.factor_labels),
-            super().errors(),
-        )
-        html = str(render("lines.html.j2", lines=lines)) + default.html
-        return Block(html, str(clean("\n".join([*lines, default.text]))), default.data)
+        errors = count_factorial_errors(self.data)
+        lines = sentences.factorial_error_sentences(errors, self.result.factor_labels)
+        default = super().errors()
+        return Block(BulletList(lines, css="doubts", bullet=""), default, data=default.data)
 
     def next_step(self) -> Block:
         """Show the next runs: groups that matter taken apart, pairs that the fraction mixes, missing blocks."""
-        lines, text = follow_up_study(self.data.study, self.result)
-        html = str(render("lines.html.j2", lines=lines))
-        html += str(render("study.html.j2", name=text[0], text=text[1])) if text else ""
-        return Block(html, str(clean("\n".join([*(f"- {line}" for line in lines), *(text or ())]))))
+        lines, study = follow_up_study(self.data.study, self.result)
+        file = (Paragraph("This study does it (", Code(study[0]), "):"), Preformatted(study[1])) if study else ()
+        return Block(lines_list(lines), *file)
 
     @property
     def comparison_notes(self) -> list[sections.ValidityMessage]:

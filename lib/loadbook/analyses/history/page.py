@@ -14,18 +14,18 @@ from loadbook.report.blocks import (
     DASH,
     Block,
     Column,
+    Details,
+    Picture,
     Table,
     VerdictCell,
-    clean,
-    figure_block,
-    notebook_style,
-    render,
-    render_block,
-    table_markup,
-    table_text,
+    answer_box,
+    lines_list,
+    note_block,
+    provenance_line,
+    scope_nodes,
 )
 from loadbook.report.notebooks import DONE_MIME
-from loadbook.report.verdicts import AnswerSummary, VerdictLine
+from loadbook.report.verdicts import VerdictLine, verdict_list
 from loadbook.stats.text import margin_text
 from loadbook.store.conditions import ConditionChange
 from loadbook.store.paths import project_layout
@@ -72,33 +72,25 @@ class HistoryPage:
             f"margin ±{margin_text(history.margin)}",
             f"hosts {'; '.join(hosts)}",
         ]
-        question, line = self.runs.question, " · ".join(parts)
-        block = render_block("scope.html.j2", f"{question}\n{line}", question=question, line=line)
-        return Block(notebook_style() + block.html, block.text)
+        return Block(scope_nodes(self.runs.question, " · ".join(parts)))
 
     def answer(self) -> Block:
         """Show whether the newest run is worse than its past, whether effects changed, and the rate of false alarms."""
         kind = "worse" if self.history.alarms else "invalid"
-        headline, support = words.headline(self.history), words.supporting_text(self.history)
-        answer = AnswerSummary(kind, palette.VERDICTS["worse"].glyph, "", headline, support, (), ())
-        return render_block("answer.html.j2", f"{headline}\n{support}", answer=answer)
+        return Block(answer_box(words.headline(self.history), words.supporting_text(self.history), kind=kind))
 
     def effect_timeline(self) -> Block:
         """Show every effect by date, the levels between changes, and where recorded conditions changed."""
         from loadbook.analyses.history.figure import HistoryFigure
 
         if not any(series.points for series in self.history.series):
-            return Block(str(render("note.html.j2", text=NO_EFFECTS_TEXT)), NO_EFFECTS_TEXT)
-        return figure_block(HistoryFigure(self.history, self.marks))
+            return note_block(NO_EFFECTS_TEXT)
+        return Block(Picture(HistoryFigure(self.history, self.marks)))
 
     def comparisons(self) -> Block:
         """Show a sentence for each comparison, then every effect of every run, which is one click away."""
-        lines = [_history_line(series) for series in self.history.series]
-        table = self.effects_table()
-        inside = render("details.html.j2", summary="The numbers behind this figure", inside=table_markup(table))
-        html = render("effects.html.j2", figure="", lines=lines, table=inside)
-        text = "\n".join(f"{line.glyph} {line.name}{line.text}" for line in lines)
-        return Block(str(html), str(clean(f"{text}\n\n{table_text(table)}")))
+        lines = verdict_list([_history_line(series) for series in self.history.series])
+        return Block(lines, Details("The numbers behind this figure", self.effects_table()))
 
     def effects_table(self) -> Table:
         """Return every effect of every run, the newest first."""
@@ -120,8 +112,7 @@ class HistoryPage:
 
     def which_count(self) -> Block:
         """Show every run, the newest first: whether it counts, and which recorded conditions changed."""
-        table = self.runs_table()
-        return Block(str(table_markup(table)), table_text(table))
+        return Block(self.runs_table())
 
     def runs_table(self) -> Table:
         """Return every run, the newest first."""
@@ -159,7 +150,7 @@ class HistoryPage:
         lines = list(HISTORY_DOUBTS)
         if IMPORTED_HOSTS_TEXT in self.runs.hosts:
             lines.insert(0, "Imported runs are compared as if they were on the same hosts: nobody recorded that.")
-        return render_block("lines.html.j2", "\n".join(f"- {line}" for line in lines), lines=lines)
+        return Block(lines_list(lines))
 
     def provenance(self) -> Block:
         """Show where the page comes from; as the last block it also tells the runner that the end was reached."""
@@ -167,8 +158,7 @@ class HistoryPage:
         known = self.runs.records.get(newest.run)
         version = known.run_record.loadbook_version if known else DASH
         pairs = [("study", self.history.study), ("newest run", newest.run), ("loadbook", version)]
-        block = render_block("provenance.html.j2", "\n".join(f"{k}: {v}" for k, v in pairs), pairs=pairs)
-        return Block(block.html, block.text, {DONE_MIME: self.summary()})
+        return Block(provenance_line(pairs), data={DONE_MIME: self.summary()})
 
     def summary(self) -> dict[str, Any]:
         """Return the answer for the index and the command line."""

@@ -23,16 +23,12 @@ from loadbook.report.blocks import (
     DASH,
     Block,
     Column,
+    Details,
+    Picture,
     Table,
-    clean,
+    answer_box,
     empty_section,
-    figure_markup,
     note_block,
-    render,
-    render_block,
-    render_figure,
-    table_markup,
-    table_text,
 )
 from loadbook.report.page import Page, load_run_data
 from loadbook.stats.diagnostics import lag1_correlation
@@ -175,8 +171,7 @@ class NoisePage(Page):
 
     def answer(self) -> Block:
         """Show how many blocks the margin needs here, and what labels drawn anew say."""
-        first, *support = self.sentences
-        return render_block("laboratory.html.j2", "\n".join([first, *support]), headline=first, lines=support)
+        return Block(answer_box(*self.sentences))
 
     @cached_property
     def sentences(self) -> list[str]:
@@ -206,18 +201,13 @@ class NoisePage(Page):
 
         if self.record is None:
             return empty_section(self.headline)
-        rendered, table = render_figure(NoiseFigure(self.record)), ability_table(self.record)
-        inside = render("details.html.j2", summary="The numbers behind this figure", inside=table_markup(table))
-        return Block(str(figure_markup(rendered) + inside), str(clean(f"{rendered.caption}\n{table_text(table)}")))
+        table = ability_table(self.record)
+        return Block(Picture(NoiseFigure(self.record)), Details("The numbers behind this figure", table))
 
     def every_load(self) -> Block:
         """Show the noise of each load that was recorded on these hosts, this run's among them."""
         table = noise_by_load_table(self.data)
-        return (
-            Block(str(table_markup(table)), table_text(table))
-            if table.rows
-            else note_block("No load has ten trials yet.")
-        )
+        return Block(table) if table.rows else note_block("No load has ten trials yet.")
 
     def summary(self) -> dict[str, Any]:
         """Return what the index and the command line say: the headline, and what labels drawn anew found."""

@@ -1,9 +1,7 @@
-"""What JMeter would have shown: a table with the column names of its own dashboard, for runs that it measured.
+"""The page of a study of page sizes: costs, limits and tiers, and JMeter's own columns where JMeter measured.
 
-Names and meanings are JMeter's (its Statistics table): samples of any outcome, those without an answer among them;
-times are elapsed times in ms; Transactions/s counts failed samples, too. Percentiles are of all samples of a trial.
-
-The page of a study of page sizes: which cost rules where, what limits each point, whether web tiers converge.
+Names and meanings of JMeter's columns are those of its Statistics table: samples of any outcome, also those without an
+answer; elapsed times in ms; Transactions/s counts failed samples, too. Percentiles are of all samples of a trial.
 """
 
 from __future__ import annotations
@@ -15,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.analyses.page_size import text as words
-from loadbook.analyses.page_size.compute import PageSizeResult, analyse_page_sizes
-from loadbook.analyses.page_size.curve import TwoRegimeCurve
+from loadbook.analyses.page_size.compute import PageSizeResult, TwoRegimeCurve, analyse_page_sizes
 from loadbook.core.errors import UsageError
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP
@@ -24,20 +21,18 @@ from loadbook.report import palette, verdicts
 from loadbook.report.blocks import (
     DASH,
     Block,
+    BulletList,
     Column,
+    Details,
+    HtmlOnly,
+    Picture,
     Table,
+    TextOnly,
     VerdictCell,
-    clean,
     empty_section,
-    figure_markup,
-    note_block,
-    render,
-    render_figure,
-    table_markup,
-    table_text,
+    note,
 )
 from loadbook.report.page import load_run_data
-from loadbook.stats.results import Verdict
 from loadbook.stats.saturation import BOTTLENECK_NAMES
 from loadbook.stats.text import errors_sentence
 from loadbook.study.reader import page_size_factor
@@ -58,8 +53,8 @@ TrialNumbers = Mapping[tuple[str, str], float]
 
 def _metric_reader(metric: str, statistic: str, factor: float = 1.0) -> Callable[[TrialNumbers], float | None]:
     def value(numbers: TrialNumbers) -> float | None:
-        found = numbers.get((metric, statistic))
-        return None if found is None or found != found else found * factor
+        number = numbers.get((metric, statistic))
+        return None if number is None or number != number else number * factor
 
     return value
 
@@ -115,11 +110,11 @@ def jmeter_tables(data: RunData, labels: Mapping[str, str]) -> tuple[Table, Tabl
 
 def _numbers_by_trial(measurements: pd.DataFrame, trials: Sequence[str]) -> dict[str, dict[tuple[str, str], float]]:
     rows = measurements[measurements["trial"].isin(trials) & (measurements["driver"] == "*")]
-    found: dict[str, dict[tuple[str, str], float]] = {}
+    numbers: dict[str, dict[tuple[str, str], float]] = {}
     columns = (rows[name] for name in ("trial", "metric", "statistic", "value"))
     for trial, metric, statistic, value in zip(*columns, strict=True):
-        found.setdefault(str(trial), {})[str(metric), str(statistic)] = float(value)
-    return found
+        numbers.setdefault(str(trial), {})[str(metric), str(statistic)] = float(value)
+    return numbers
 
 
 def _trial_cells(numbers: TrialNumbers) -> list[str]:
@@ -132,7 +127,7 @@ def _median_cells(trials: Sequence[TrialNumbers]) -> list[str]:
 
     cells = []
     for value, digits in JMETER_COLUMNS.values():
-        values = [found for numbers in trials if (found := value(numbers)) is not None]
+        values = [number for numbers in trials if (number := value(numbers)) is not None]
         low, middle, high = (_number_text(f(values) if values else None, digits) for f in (min, median, max))
         cells.append(middle if low == high else f"{middle} ({low} to {high})")
     return cells
@@ -151,7 +146,7 @@ COSTS_NOTE = (
 
 
 class PageSizePage(EffectsPage):
-    """From which page size on is the network the limit; see `page_size_page`."""
+    """The page size from which on the network is the limit; see `page_size_page`."""
 
     notebook = "page_size_tps"
 
@@ -160,14 +155,15 @@ class PageSizePage(EffectsPage):
         """Curves, bottlenecks and tiers of the run, on the page's metric."""
         if page_size_factor(self.data.study) is None:
             study = self.data.study
-            other = f"its notebook is {study.notebooks[0]}"
-            raise UsageError(f"no factor of study {study.name!r} sets page_bytes", other)
+            raise UsageError(
+                f"no factor of study {study.name!r} sets page_bytes", f"its notebook is {study.notebooks[0]}"
+            )
         if get_metric(self.metric).kind != "rate":
             raise UsageError(f"a curve over page size needs a rate, not {self.metric}", "metric = 'ok_per_s', say")
         return analyse_page_sizes(self.data, self.metric, self.level)
 
     def customise_answer(self, default: verdicts.AnswerSummary) -> verdicts.AnswerSummary:
-        """Say from which size on the network is the limit, and where requests cost as much as their bytes."""
+        """Return the answer: the size from which on the network is the limit, and the knees of the curves."""
         word = words.network_limit_text(self.result)
         kind = "undecided" if word == words.NOT_KNOWN else "invalid"
         return replace(
@@ -176,46 +172,41 @@ class PageSizePage(EffectsPage):
         )  # fmt: skip
 
     def curves(self) -> Block:
-        """Show the fits over page size, a sentence per curve, and the tables of costs and of points."""
+        """Show the curves over page size, a sentence per curve, and the tables of costs and of points."""
         from loadbook.analyses.page_size.figure import PageSizeFigure
 
         lines = [f"{name}{words.curve_sentence(fit)}" for name, fit in self.result.curves.fits.items()]
-        costs, points = cost_table(self.result), point_table(self.result)
-        html = (
-            figure_markup(render_figure(PageSizeFigure(self.result)))
-            + render("lines.html.j2", lines=lines)
-            + table_markup(costs)
+        return Block(
+            HtmlOnly(Picture(PageSizeFigure(self.result))),
+            TextOnly(words.headline(self.result)),
+            BulletList(lines, css="doubts", bullet=""),
+            cost_table(self.result),
+            note(COSTS_NOTE),
+            Details("Every point of the figure", point_table(self.result)),
         )
-        html += render("note.html.j2", text=COSTS_NOTE)
-        html += render("details.html.j2", summary="Every point of the figure", inside=table_markup(points))
-        text = "\n".join([words.headline(self.result), *lines])
-        return Block(str(html), str(clean(f"{text}\n\n{table_text(costs)}\n{COSTS_NOTE}\n\n{table_text(points)}")))
 
     def bandwidth(self) -> Block:
         """Show the trials and curves as bytes of pages per second."""
         return self.figure("page_size", self.result, by="bytes")
 
     def tiers(self) -> Block:
-        """Show in words whether the web tiers converge: a sentence per front, a table with a verdict per size."""
+        """Show whether the web tiers converge: a sentence per front, a table with a verdict per size."""
         from loadbook.analyses.page_size import tier_ratios
 
         if self.result.tiers is None:
             return empty_section("This study has one web tier.")
-        lines, table = tier_ratios.sentences(self.result), tier_table(self.result)
-        html = render("lines.html.j2", lines=lines) + table_markup(table)
-        return Block(str(html), str(clean("\n".join([*lines, table_text(table)]))))
+        lines = BulletList(tier_ratios.sentences(self.result), css="doubts", bullet="")
+        return Block(lines, tier_table(self.result))
 
     def errors(self) -> Block:
         """Show the errors of each web tier over all sizes, above those of every treatment."""
         lines, default = self._error_lines(), super().errors()
-        html = str(render("lines.html.j2", lines=lines)) + default.html if lines else default.html
-        return Block(html, str(clean("\n".join([*lines, default.text]))), default.data)
+        return Block(BulletList(lines, css="doubts", bullet="") if lines else None, default, data=default.data)
 
     def _error_lines(self, only: str | None = None) -> list[str]:
-        known = list(self.result.errors.items())
-        if not known:
+        if not self.result.errors:
             return []
-        (first, reference), (second, compared) = known
+        (first, reference), (second, compared) = self.result.errors.items()
         lines = [] if only else [f"{first}, all sizes: {errors_sentence(reference)}"]
         if only in (None, compared.kind):
             lines.append(f"{second}, all sizes: {errors_sentence(compared, reference, first)}")
@@ -223,26 +214,24 @@ class PageSizePage(EffectsPage):
 
     def jmeter(self) -> Block:
         """Show the numbers under JMeter's own column names, where JMeter measured."""
-        found = jmeter_tables(self.data, self.labels)
-        if found is None:
+        tables = jmeter_tables(self.data, self.labels)
+        if tables is None:
             return empty_section("JMeter measured nothing here.")
-        by_label, by_trial = found
-        html = table_markup(by_label) + render("note.html.j2", text=JMETER_NOTE)
-        html += render("details.html.j2", summary=f"Every trial ({len(by_trial.rows)})", inside=table_markup(by_trial))
-        text = "Median over trials (minimum to maximum)."
-        return Block(note_block(text).html + str(html), str(clean(f"{text}\n{table_text(by_label)}\n{JMETER_NOTE}")))
+        by_label, by_trial = tables
+        every_trial = HtmlOnly(Details(f"Every trial ({len(by_trial.rows)})", by_trial))
+        return Block(note("Median over trials (minimum to maximum)."), by_label, note(JMETER_NOTE), every_trial)
 
     def sentences(self, answer: verdicts.AnswerSummary) -> list[str]:
-        """Return what the command line says: the headline, errors, and a line per curve."""
+        """Return the lines of the command line: the headline, errors, and a line per curve."""
         lines = [f"{name}{words.curve_sentence(fit)}" for name, fit in self.result.curves.fits.items()]
         return [answer.headline, *answer.errors, *lines]
 
 
-def cost_table(found: PageSizeResult) -> Table:
+def cost_table(result: PageSizeResult) -> Table:
     """Return the costs of every curve with their intervals."""
     heads = ("Per request, ms", "Per byte, ns", "Knee", "Ceiling, Mbit/s", "Misses", "Blocks")
     columns = [Column("Series"), *(Column(head, True) for head in heads)]
-    return Table("Costs", columns, [_cost_cells(name, fit) for name, fit in found.curves.fits.items()])
+    return Table("Costs", columns, [_cost_cells(name, fit) for name, fit in result.curves.fits.items()])
 
 
 def _cost_cells(name: str, fit: TwoRegimeCurve | str) -> list[str]:
@@ -260,48 +249,41 @@ def _cost_cells(name: str, fit: TwoRegimeCurve | str) -> list[str]:
     ]
 
 
-def point_table(found: PageSizeResult) -> Table:
-    """Return every size of every series: the median rate, the page's bytes per second, and what limited it."""
+def point_table(result: PageSizeResult) -> Table:
+    """Return every size of every series: the median rate, the page's bytes per second, and the full resource."""
     columns = [
         Column("Series"), Column("Page", True), Column("ok/s, median (trials)", True), Column("of pages, Mbit/s", True),
         Column("Full by the traces"),
     ]  # fmt: skip
-    rows = []
-    for one in found.curves.series:
-        for size, arm in one.arms.items():
-            own = found.values[(found.values["treatment"] == arm) & found.values["valid"]]["value"].dropna()
-            middle = float(own.median()) if len(own) else None
-            rate = f"{middle:,.0f} ({len(own)})" if middle is not None else f"not measured ({len(own)})"
-            bits = f"{middle * size / 125e3:,.1f}" if middle is not None else DASH
-            rows.append([one.name, words.size_text(size), rate, bits, _bottleneck_text(found, arm)])
+    valid, rows = result.values[result.values["valid"]], []
+    for series in result.curves.series:
+        for size, arm in series.arms.items():
+            own = valid.loc[valid["treatment"] == arm, "value"].dropna()
+            rate, bits = f"not measured ({len(own)})", DASH
+            if len(own):
+                median = float(own.median())
+                rate, bits = f"{median:,.0f} ({len(own)})", f"{median * size / 125e3:,.1f}"
+            letter = result.bottlenecks.get(arm)
+            full = BOTTLENECK_NAMES[letter] if letter else "nothing watched"
+            cells = [series.name, words.size_text(size), rate, bits]
+            rows.append([*cells, full if arm in result.bottlenecks else "not watched"])
     return Table("Points", columns, rows)
 
 
-def _bottleneck_text(found: PageSizeResult, arm: str) -> str:
-    if arm not in found.bottlenecks:
-        return "not watched"
-    letter = found.bottlenecks[arm]
-    return BOTTLENECK_NAMES[letter] if letter else "nothing watched"
-
-
-def tier_table(found: PageSizeResult) -> Table:
+def tier_table(result: PageSizeResult) -> Table:
     """Return the comparison of the tiers at every size: verdict, change, intervals."""
-    assert found.tiers is not None
+    assert result.tiers is not None
     columns = [
         Column("Page"), Column("Verdict"), Column("Behind"), Column("Change", True), Column("95 % interval", True),
         Column("90 % interval", True), Column("Blocks", True),
     ]  # fmt: skip
-    rows = [
-        [words.size_text(size), _tier_verdict_cell(verdict), pair.name or DASH, *words.pair_cells(verdict)]
-        for pair in found.tiers.pairs
-        for size, verdict in pair.verdicts.items()
-    ]
-    return Table("Tiers", columns, rows, caption=" over ".join(found.tiers.names[::-1]))
-
-
-def _tier_verdict_cell(verdict: Verdict) -> VerdictCell:
-    kind = verdict.kind
-    return VerdictCell(f"v-{kind}", palette.VERDICTS[kind].glyph, palette.verdict_word(kind, get_metric("ok_per_s")))
+    rows = []
+    for pair in result.tiers.pairs:
+        for size, verdict in pair.verdicts.items():
+            word = palette.verdict_word(verdict.kind, get_metric("ok_per_s"))
+            cell = VerdictCell(f"v-{verdict.kind}", palette.VERDICTS[verdict.kind].glyph, word)
+            rows.append([words.size_text(size), cell, pair.name or DASH, *words.pair_cells(verdict)])
+    return Table("Tiers", columns, rows, caption=" over ".join(result.tiers.names[::-1]))
 
 
 def page_size_page(study: str, run: str = "latest", metric: str = "", level: float = 0.95) -> PageSizePage:

@@ -1,7 +1,4 @@
-"""Tables on traces: how much memory was needed, who recorded what, how far several sources agree.
-
-The page on what the hosts did: which resource was full, on which host, core and process, and who says so.
-"""
+"""The page on the hosts of a run: full resources by host, core and process, memory, and the sources of the data."""
 
 from __future__ import annotations
 
@@ -16,17 +13,17 @@ from loadbook.core.units import NBSP, format_bytes, format_duration, join_words
 from loadbook.report.blocks import (
     DASH,
     Block,
+    BulletList,
     Column,
+    Details,
+    HtmlOnly,
+    Paragraph,
+    Picture,
     Table,
-    clean,
+    answer_box,
     empty_section,
-    figure_markup,
+    note,
     note_block,
-    render,
-    render_block,
-    render_figure,
-    table_markup,
-    table_text,
 )
 from loadbook.report.page import Page, load_run_data
 from loadbook.stats import saturation
@@ -38,13 +35,14 @@ SOURCE_NAMES = {
     "sampler": "our sampler", "sadf": "sysstat", "munin": "munin node", "rrd": "munin’s databases",
     "node-exporter": "node_exporter", "service": "the services’ own counters",
 }  # fmt: skip
+FILE_PATTERNS = {"sampler": "^monitor-", "munin": "^munin-", "node-exporter": "^node-exporter-"}
 METRIC_GROUPS = {
     "CPU": ("cpu_busy", "cpu_user", "cpu_system", "cpu_iowait", "cpu_steal"), "memory": ("memory_used", "memory_total"),
     "network": ("net_rx", "net_tx"), "load": ("load1",), "sockets": ("sockets_tcp_inuse", "sockets_tcp_tw"),
     "processes": ("process_cpu", "process_rss"),
 }  # fmt: skip
 GROUPED_METRICS = frozenset(metric for metrics in METRIC_GROUPS.values() for metric in metrics)
-# notes on traces (docs/traces.md), which count as what was wrong with a source
+# problems of a source (docs/traces.md)
 SOURCE_PROBLEMS = (
     "gap", "torn_sample", "unreadable_sample", "unreadable_line", "counter_went_back", "too_few_samples", "outside",
     "monitor_ended", "no_timestamps", "local_times", "memory_not_told", "munin_says", "changed-file", "clock_not_known",
@@ -74,18 +72,14 @@ def memory_table(full: pd.DataFrame, traces: pd.DataFrame, hosts: Mapping[str, A
             ]
         )
         lines.append(f"{name}: {text}.")
-    shared = " Hosts of a lab are one machine: each of them sees the memory of all." if _share_one_machine(full) else ""
-    return Table("Memory", columns, rows), [*lines, *([shared.strip()] if shared else [])]
-
-
-def _share_one_machine(full: pd.DataFrame) -> bool:
-    """Tell whether hosts have exactly the same memory, so that they are likely one machine."""
-    sizes = full.loc[full["resource"] == "memory"].groupby("host")["capacity"].max()
-    return len(sizes) > 1 and sizes.nunique() == 1
+    sizes = used.groupby("host")["capacity"].max()
+    if len(sizes) > 1 and sizes.nunique() == 1:  # exactly the same memory: likely one machine
+        lines.append("Hosts of a lab are one machine: each of them sees the memory of all.")
+    return Table("Memory", columns, rows), lines
 
 
 def sources_table(traces: pd.DataFrame, problems: pd.DataFrame) -> Table:
-    """Return a row per host and source: how often it was sampled, what it told, what was wrong."""
+    """Return a row per host and source: interval of its samples, metrics, problems."""
     columns = [Column("Host"), Column("Source"), Column("A sample every", True), Column("Trials", True),
                Column("Samples", True), Column("Notes", True), Column("What it told", wrap=True)]  # fmt: skip
     noted = problems[problems["name"].isin(SOURCE_PROBLEMS)]
@@ -94,7 +88,7 @@ def sources_table(traces: pd.DataFrame, problems: pd.DataFrame) -> Table:
         times = own[["trial", "t_s"]].drop_duplicates().sort_values(["trial", "t_s"])
         steps = times.groupby("trial")["t_s"].diff().dropna()
         about = noted[
-            (noted["host"] == host) & noted["file"].fillna("").str.contains(_source_file_pattern(str(source)))
+            (noted["host"] == host) & noted["file"].fillna("").str.contains(FILE_PATTERNS.get(str(source), "^traces/"))
         ]
         metrics = set(own["metric"])
         groups = [name for name, known in METRIC_GROUPS.items() if metrics & set(known)] + sorted(
@@ -106,13 +100,8 @@ def sources_table(traces: pd.DataFrame, problems: pd.DataFrame) -> Table:
     return Table("Sources", columns, [[*map(str, row)] for row in rows])
 
 
-def _source_file_pattern(source: str) -> str:
-    """Return how the files of a source are called."""
-    return {"sampler": "^monitor-", "munin": "^munin-", "node-exporter": "^node-exporter-"}.get(source, "^traces/")
-
-
 def source_agreement(traces: pd.DataFrame, trials: pd.DataFrame, windows: Mapping[str, float]) -> str:
-    """Return how much busy CPU each of several sources of a host saw while trials were measured."""
+    """Return the mean CPU use of each host that has several sources, by source, while trials were measured."""
     ends = traces["trial"].map(dict(windows)).astype(float)
     cpu = traces[(traces["metric"] == "cpu_busy") & (traces["t_s"] > 0) & (traces["t_s"] <= ends)]
     cpu = cpu[cpu["item"] == "all"]
@@ -131,29 +120,29 @@ NO_TRACES = "Not known: no monitor recorded anything of this run."
 
 
 class ResourcesPage(Page):
-    """What was the limit? See `resources_page`."""
+    """The resources of the hosts and the limit of the run; see `resources_page`."""
 
     notebook = "resource_traces"
 
     @property
     def question(self) -> str:
-        """What the page answers, whatever the study asks."""
+        """The question of the page, which is not that of the study."""
         return "Which host, core or process was the limit?"
 
     @cached_property
     def hosts(self) -> dict[str, dict[str, Any]]:
-        """Every host that was watched: those of the run, and machines whose traces were added to it."""
+        """Every monitored host: those of the run, and machines whose traces were added to it."""
         return saturation.hosts_with_traces(self.data.traces, self.data.run_record.hosts)
 
     @cached_property
     def resource_usage(self) -> pd.DataFrame:
-        """What was full, by treatment and host."""
+        """Use of resources by treatment and host."""
         return saturation.saturation_of_run(self.data)
 
     def answer(self) -> Block:
-        """Show what was full and whether it was the driver's, a line per resource."""
-        headline, lines = self._headline(), words.host_sentences(self.resource_usage, self.labels)
-        return render_block("resources.html.j2", "\n".join([headline, *lines]), headline=headline, lines=lines)
+        """Show the full resources and whether the driver was full, a line per resource."""
+        lines = words.host_sentences(self.resource_usage, self.labels)
+        return Block(answer_box(self._headline(), BulletList(lines, bullet="") if lines else None))
 
     def _headline(self) -> str:
         return (
@@ -170,12 +159,10 @@ class ResourcesPage(Page):
         return "Files of sysstat, munin or Prometheus can be added: loadbook traces."
 
     def saturation(self) -> Block:
-        """Show by treatment and host how much of each resource was used, and what was the bottleneck."""
+        """Show the use of each resource and the bottleneck by treatment and host."""
         if self.resource_usage.empty:
             return empty_section(NO_TRACES)
-        table = saturation_table(self.resource_usage, self.labels)
-        html = render("note.html.j2", text=SATURATION_NOTE) + table_markup(table)
-        return Block(str(html), f"{table_text(table)}\n{clean(SATURATION_NOTE)}")
+        return Block(note(SATURATION_NOTE), saturation_table(self.resource_usage, self.labels))
 
     def blocks(self) -> Block:
         """Show the block in the middle of the run on one time axis; the first and the last are one click away."""
@@ -187,20 +174,16 @@ class ResourcesPage(Page):
         middle = median_block(self.data.trials)
         others = [b for b in sorted({int(b) for b in self.data.trials["block"]}) if b != middle]
         ends = sorted({others[0], others[-1]}) if others else []
-        first, *others_rendered = (render_figure(HostMetricsFigure.from_run(self.data, n)) for n in (middle, *ends))
-        rest = [figure_markup(one) for one in others_rendered]
-        more = render("more.html.j2", summary="The first and the last block", inside=rest) if rest else ""
-        return Block(str(figure_markup(first) + more), str(clean(f"{first.caption}\n{first.alt_text}")))
+        first, *rest = (Picture(HostMetricsFigure.from_run(self.data, number)) for number in (middle, *ends))
+        return Block(first, HtmlOnly(Details("The first and the last block", *rest)) if rest else None)
 
     def all_trials(self) -> Block:
-        """Show every trial laid over the others by the time since its measurement began."""
+        """Show all trials in one figure, by the time since their measurements began."""
         from loadbook.report.figures.host_metrics import HostMetricsFigure, TrialOverlayFigure
 
         if not HostMetricsFigure.has_data(self.data.traces):
             return empty_section(NO_TRACES)
-        figure = render_figure(TrialOverlayFigure.from_run(self.data))
-        html = render("details.html.j2", summary="All trials, one over the other", inside=figure_markup(figure))
-        return Block(str(html), str(clean(f"{figure.caption}\n{figure.alt_text}")))
+        return Block(Details("All trials, one over the other", Picture(TrialOverlayFigure.from_run(self.data))))
 
     def cores(self) -> Block:
         """Show each core and each process of every host in the block in the middle."""
@@ -209,31 +192,25 @@ class ResourcesPage(Page):
         hosts = CoresFigure.hosts_with_cores(self.data.traces, self.hosts)
         if not hosts:
             return empty_section("No monitor told single cores or processes.")
-        rendered = [render_figure(CoresFigure.from_run(self.data, host=alias)) for alias in hosts]
-        pictures = [figure_markup(one) for one in rendered]
-        html = pictures[0] + (
-            render("more.html.j2", summary="The other hosts", inside=pictures[1:]) if rendered[1:] else ""
-        )
-        return Block(str(html), str(clean("\n".join(one.caption for one in rendered))))
+        first, *rest = (Picture(CoresFigure.from_run(self.data, host=alias)) for alias in hosts)
+        return Block(first, Details("The other hosts", *rest) if rest else None)
 
     def memory(self) -> Block:
-        """Show how much memory was in use at most, and which size would have held it."""
+        """Show the highest use of memory, and the smallest usual size that would hold it."""
         table, lines = memory_table(self.resource_usage, self.data.traces, self.hosts)
         if not table.rows:
             return empty_section("No monitor told the memory in use.")
-        text = " ".join(lines)
-        return Block(str(render("noise.html.j2", text=text, table=table_markup(table))), f"{text}\n{table_text(table)}")
+        return Block(Paragraph(" ".join(lines)), table)
 
     def sources(self) -> Block:
-        """Show who recorded what, how often, with how many problems, and how far several sources agree."""
-        from loadbook.report.figures.host_metrics import values_by_trial
-
+        """Show every source with its metrics, its interval and its problems, and how far several sources agree."""
         table = sources_table(self.data.traces, self.data.problems)
         if not table.rows:
             return note_block(f"{NO_TRACES} {self._missing_traces_reason()}")
+        from loadbook.report.figures.host_metrics import values_by_trial
+
         windows = values_by_trial(self.data, "duration")
-        text = source_agreement(self.data.traces, self.data.trials, windows)
-        return Block(str(render("noise.html.j2", text=text, table=table_markup(table))), f"{text}\n{table_text(table)}")
+        return Block(Paragraph(source_agreement(self.data.traces, self.data.trials, windows)), table)
 
     def summary(self) -> dict[str, Any]:
         """Return what the index and the command line say."""
