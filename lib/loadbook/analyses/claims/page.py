@@ -16,10 +16,12 @@ from loadbook.report.blocks import (
     Break,
     Column,
     Group,
+    HtmlOnly,
     Picture,
     Span,
     Strong,
     Table,
+    TextOnly,
     empty_section,
     note,
 )
@@ -87,7 +89,7 @@ def section(page: EffectsPage) -> Block:
 def claims_block(source: str, results: Sequence[ClaimResult], analysis: Analysis) -> Block:
     """Show the article's claims beside the findings of this run: the figure if it has data, rows, the source."""
     figure = ClaimsFigure(results, analysis)
-    head = Picture(figure) if figure.has_data else note(figure.caption)
+    head = Group(HtmlOnly(Picture(figure)), TextOnly(note(figure.caption))) if figure.has_data else note(figure.caption)
     return Block(head, claims_table(results), note(f"Source: {source}."))
 
 
