@@ -1,9 +1,8 @@
-"""What every reader of traces gives: rows of the traces table, the times that were sampled, and what was wrong.
+"""Result of every reader of host metrics (rows, sample times, problems), and the file of polled answers.
 
-What the controller asked a host's own monitor for while a trial ran, one answer after the other, as kept in a file.
-
-The first line is ``loadbook-poll 1 SOURCE INTERVAL_S``. An answer stands between ``@ BEGUN ENDED`` (epoch seconds, our
-clock, as the asker counts them) and ``@end``; it is whole only if that ends it.
+The file of polled answers holds the answers of a host's own monitor during a trial, in order. Its first line is
+``loadbook-poll 1 SOURCE INTERVAL_S``. An answer stands between ``@ BEGUN ENDED`` (epoch seconds, controller's clock)
+and ``@end``; without ``@end`` it is incomplete.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ TraceRow = dict[str, str | float]
 
 
 class Problem(NamedTuple):
-    """What could not be read or does not add up; `t` (epoch s, host clock) where it has a time."""
+    """A part of the input that is unreadable or inconsistent; `t` is its time (epoch s, host clock), if known."""
 
     name: str
     message: str

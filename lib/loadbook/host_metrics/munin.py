@@ -1,9 +1,9 @@
-"""What a munin node said -> rows of traces.
+"""Reader of the recorded answers of a munin node.
 
-The protocol is munin's own: a question a line on port 4949, an answer of ``field.value NUMBER`` lines, ended by a dot.
-In the file that the controller kept, ``> fetch PLUGIN`` stands before each answer. Values of `cpu` count hundredths of
-a second since boot, of all CPUs together; munin tells no single cores and no MemAvailable: memory in use is what is
-neither free, nor buffers, nor cache.
+The protocol is munin's own: one request per line on port 4949, an answer of ``field.value NUMBER`` lines, ended by a
+dot. In the controller's file, ``> fetch PLUGIN`` stands before each answer. Values of `cpu` count 1/100 s
+since boot, of all CPUs together. munin has neither single cores nor MemAvailable: memory in use is the installed memory
+without free memory, buffers and cache.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Prometheus node_exporter's text -> rows of traces: scrapes of ours, or files whose samples have timestamps.
+"""Reader of Prometheus node_exporter's text: recorded scrapes, or files whose samples have timestamps.
 
 The format is Prometheus' exposition format (``name{label="value"} number [timestamp in ms]``) and OpenMetrics, whose
 timestamps are seconds; ``{__name__="name", ...}``, as `promtool tsdb dump` writes it, is read, too.

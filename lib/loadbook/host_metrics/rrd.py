@@ -1,8 +1,8 @@
-"""Exports of munin's round-robin databases -> rows of traces: `rrdtool xport`, `rrdtool dump`, `rrdtool fetch`.
+"""Reader of exports of munin's round-robin databases: `rrdtool xport`, `rrdtool dump`, `rrdtool fetch`.
 
-Munin keeps each field of a plugin in a file of its own, ``HOST-PLUGIN-FIELD-g.rrd`` (d for what is counted), with one
-data source called 42. So what a dump or a fetch holds is told by its file's name, which must end in the same
-``PLUGIN-FIELD-d.xml``; the columns of an xport say it in their legends (``PLUGIN.FIELD`` or ``PLUGIN-FIELD``).
+Munin writes each field of a plugin to a file of its own, ``HOST-PLUGIN-FIELD-g.rrd`` (d for counters), with one data
+source called 42. The field of a dump or a fetch is known only from its file's name, which must end in the same
+``PLUGIN-FIELD-d.xml``; the columns of an xport have it in their legends (``PLUGIN.FIELD`` or ``PLUGIN-FIELD``).
 Files of one host are read together, since a CPU's share needs all of its fields. Counted fields are rates already.
 The XML is read line by line, never as XML: nothing in it can be expanded, and a torn file gives its whole rows.
 """

@@ -1,9 +1,7 @@
-"""Samples of a kernel's counters -> rows: rates of what is counted, levels as they are.
+"""Reader of the output of loadbook's own sampler (hosts/sampler.sh), and conversion of kernel counters to rates.
 
-The counters and their meaning are those of proc(5). Rates belong to the interval that ends at their time; over gaps,
-and counters that went back there is no row, but a problem: nothing is interpolated.
-
-What our own sampler (hosts/sampler.sh) printed -> rows of traces, or problems.
+The counters and their meaning are those of proc(5). A rate belongs to the interval that ends at its time. A gap, or a
+counter that decreased, gives a problem and no row: nothing is interpolated.
 """
 
 from __future__ import annotations

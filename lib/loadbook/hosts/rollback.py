@@ -115,7 +115,7 @@ NETEM_SCRIPT = (
 
 @dataclass(frozen=True)
 class HostChanges:
-    """What one trial changes of one host.
+    """Changes of one host by one trial.
 
     Parameters
     ----------

@@ -96,7 +96,7 @@ _INTEGER = re.compile(r"[0-9]{1,18}")
 
 @dataclass(frozen=True)
 class JtlLayout:
-    """How to read the rows of one file.
+    """Columns, separator and time stamps of one file.
 
     Parameters
     ----------

@@ -69,7 +69,7 @@ class BatchBuilder:
     def build(self, table: pa.Table, lines: Sequence[int], kinds: Sequence[LogRowKind] | None = None) -> RequestBatch:
         """Return the rows of a table of JTL columns; ParseError for impossible times or counts.
 
-        `lines` says where each row is; `kinds` what it is, where that is known (XML).
+        `lines` are the line numbers of the rows; `kinds` are their kinds where known (XML).
         """
         labels, label = _column_texts(table, "label")
         codes, code = _column_texts(table, "responseCode")

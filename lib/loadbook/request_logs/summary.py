@@ -63,7 +63,7 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many values were added."""
+        """Number of values added."""
         return int(self.cells[1].sum())
 
     @property
@@ -345,7 +345,7 @@ CURVE_POINTS = 160
 
 
 class ExceedanceCurve(NamedTuple):
-    """How many requests took longer than a time: shares that fall from 1, and times (s) that rise."""
+    """Shares of requests that took longer than a time: shares that fall from 1, and times (s) that rise."""
 
     shares_slower: tuple[float, ...]
     times_s: tuple[float, ...]

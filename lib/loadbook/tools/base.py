@@ -23,12 +23,12 @@ from loadbook.study.workload import Workload
 if TYPE_CHECKING:
     from loadbook.request_logs.summary import Summary
 
-# what is kept and read of a tool's stdout, bytes: reports are below 1 MB, and what is parsed takes ten times its memory
+# largest stdout that is collected and parsed, bytes: reports are below 1 MB, and parsing takes ten times the memory
 MAX_REPORT_BYTES = 8 << 20
 
 
 class Target(NamedTuple):
-    """Where the load goes: an address that the driver can reach, a TCP port, and the URL scheme."""
+    """Destination of the load: an address that the driver can reach, a TCP port, and the URL scheme."""
 
     address: str
     port: int
@@ -58,12 +58,10 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class ToolOutput:
-    """Everything that one execution of a tool left behind, byte for byte.
+    """Output of one execution of a tool, byte for byte.
 
-    `exit_code` is None where it is not known; `files` holds the tool's own files by the names that `expected_files`
-    gave,
-    `paths` says where those lie that are too big to be held and are read as streams; "stdout" among them is what the
-    tool printed.
+    `exit_code` is None if unknown. `files` maps names in `expected_files` to contents; `paths` maps the names of files
+    too large for memory, which are read as streams, to their paths ("stdout": the standard output).
     """
 
     stdout: bytes
@@ -78,14 +76,13 @@ class ToolOutput:
 class ParsedReport:
     """Rows of one report, and doubts (name, message) that gates read, such as connections not as asked.
 
-    `times_us` is for metrics of which every single time is known: metric -> time in whole us -> how often it occurred.
-    Of several drivers, only the times of such metrics can be put together; percentiles never can.
+    `times_us` maps metrics of which every single time is known to a histogram: time in whole us -> number of times.
+    Only such metrics can be merged over several drivers; percentiles cannot.
 
     `span` is from the first start to the last end of the requests, epoch seconds by the driver's clock, where the tool
-    tells it: its process may have needed seconds to begin.
+    reports it: its process may have needed seconds to begin.
 
-    `rejected` says how often there was something that is no row in the tool's own file of requests, by the doubt that
-    tells of it: what it held is lost.
+    `rejected` counts the records in the tool's own file of requests that are unreadable, by the name of their doubt.
     """
 
     measurements: tuple[Measurement, ...]
