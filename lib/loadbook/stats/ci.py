@@ -1,11 +1,7 @@
-"""What a build gate asks of one comparison, and the answers: met, missed, or open where the run shows neither.
+"""Outcome of a build by what its study declares unacceptable (docs/ci.md): one case per limit, check and rule.
 
-What a build gate says of a run: one case per question, and how the build ends.
-
-Does a build pass? An Analysis, judged by what its study declares unacceptable (docs/ci.md).
-
-Every question has three answers: it is met, it is missed, or the run shows neither. What shows neither fails or passes
-as the study chose; what may not be compared never passes. Nothing is decided by an estimate.
+A limit is met, missed, or open where the run shows neither: open limits fail or pass as the study chose, and invalid
+comparisons never pass. No outcome rests on an estimate alone.
 """
 
 from __future__ import annotations
@@ -39,7 +35,7 @@ VERDICT_KINDS: dict[str, VerdictKind] = {"faster": "better", "slower": "worse"}
 
 
 def policy_text(gate: CiPolicy, metric: str) -> str:
-    """Return in a line what fails a build."""
+    """Return the policy in one line."""
     words = unacceptable_verdicts(gate, metric)
     parts = [f"{' or '.join(words)} fails" if words else "no verdict fails"]
     parts += [f"at least {_signed_limit(gate.min_effect)}"] if gate.min_effect is not None else []
@@ -53,9 +49,9 @@ def policy_text(gate: CiPolicy, metric: str) -> str:
 
 
 def check_limits(limits: CiLimits, row: AnalysisRow, *, errors: bool = True) -> Iterator[tuple[LimitState, str]]:
-    """Yield the answer to each thing that is asked of a comparison, and what it is that is missed or open.
+    """Yield the state of each limit of a comparison, with its text.
 
-    `errors` are left out where they are judged elsewhere.
+    `errors`: False where they are judged elsewhere.
     """
     assert row.verdict is not None
     comparison, kind = row.verdict.comparison, row.verdict.kind
@@ -72,7 +68,7 @@ def check_limits(limits: CiLimits, row: AnalysisRow, *, errors: bool = True) -> 
 
 
 def unacceptable_verdicts(limits: CiLimits, metric: str) -> tuple[str, ...]:
-    """Return the verdicts that fail: those named; else slower, unless a limit says how much of a loss is accepted."""
+    """Return the verdicts that fail: those named; else slower, unless a limit accepts some loss."""
     if limits.fail_on is not None:
         return limits.fail_on
     limit = limits.min_effect if direction(metric) == "higher" else limits.max_effect
@@ -147,7 +143,7 @@ class CiCase:
 
     @property
     def full_sentence(self) -> str:
-        """What was seen, and what follows from it where that is not said already."""
+        """The sentence, followed by the reason unless it contains it."""
         if self.because is None or self.because.lower() in self.sentence.lower():
             return self.sentence
         return f"{self.sentence} {self.because[0].upper()}{self.because[1:]}."
@@ -155,13 +151,13 @@ class CiCase:
 
 @dataclass(frozen=True)
 class CiResult:
-    """What a build gate says of a run: invalid before failed before passed."""
+    """Outcome of a build: invalid before failed before passed."""
 
     cases: tuple[CiCase, ...]
 
     @property
     def outcome(self) -> CaseOutcome:
-        """How the build ends; invalid where anything that was asked could not be judged."""
+        """Outcome of the build; invalid if any case could not be judged."""
         outcomes = {case.outcome for case in self.cases}
         return "invalid" if "invalid" in outcomes else "failed" if "failed" in outcomes else "passed"
 
@@ -176,7 +172,7 @@ class CiResult:
 
     @property
     def sentence(self) -> str:
-        """The outcome in words, with the first reason; what is wrong with the laboratory comes first."""
+        """The outcome in words, with the first reason; harness checks come first."""
         if self.outcome == "passed":
             return f"Build gate: passed{self._accepted_text()}."
         wrong = self.cases_with(self.outcome)
@@ -195,7 +191,7 @@ class CiResult:
 def assess_run(
     gate: CiPolicy, analysis: Analysis, data: RunTables, others: Mapping[str, Analysis] | None = None
 ) -> CiResult:
-    """Judge a run by what its study declares unacceptable.
+    """Judge a run by the CI policy of its study.
 
     Parameters
     ----------
@@ -227,7 +223,7 @@ def _comparison_case(gate: CiPolicy, analysis: Analysis, row: AnalysisRow) -> Ci
 
 
 def _metric_case(gate: CiPolicy, metric: str, row: AnalysisRow) -> CiCase:
-    """Judge a treatment on another metric; its errors were judged already."""
+    """Judge a treatment on another metric, errors left out."""
     name = f"{row.label} ({metric})"
     sentence = f"{name}{verdict_phrase(row.verdict, against=row.reference_label)}" if row.verdict else name
     case = partial(CiCase, "comparison", name, treatment=row.treatment, metric=metric, row=row)
@@ -257,12 +253,12 @@ def _assess_case(
 
 
 def _undecided_outcome(limits: CiLimits) -> CaseOutcome:
-    """Return what the study says of a build that shows neither."""
+    """Return the outcome that the study gives an open limit."""
     return "failed" if limits.undecided == "fail" else "passed"
 
 
 def _check_cases(analysis: Analysis) -> Iterator[CiCase]:
-    """Yield a case per check of the laboratory; without one, that nobody asked."""
+    """Yield a case per harness check; "skipped" for a kind that the run does not have."""
     for kind, name in CHECK_NAMES.items():
         rows = analysis.of_kind(kind)  # type: ignore[arg-type]
         if not rows:
@@ -291,7 +287,7 @@ def _check_case(analysis: Analysis, row: AnalysisRow, name: str) -> CiCase:
 
 
 def _trials_case(data: RunTables) -> CiCase:
-    """Return whether the run is over, and how many of its trials count."""
+    """Return the case of the trials: the run is finished, and some count."""
     planned = len(data.plan.get("trials") or data.trials)
     valid = int(data.trials["valid"].sum())
     record = data.run_record
@@ -303,7 +299,7 @@ def _trials_case(data: RunTables) -> CiCase:
 
 
 def _stopping_case(gate: CiPolicy, analysis: Analysis) -> CiCase:
-    """Return whether the run stopped as its study declared: one that went on after a look shows nothing for sure."""
+    """Return the case of the stopping rule: a run with undeclared blocks is exploratory."""
     case = partial(CiCase, "stopping", "blocks as declared")
     if not analysis.stopping_state.added_blocks:
         return case("passed", "The run stopped as its study declared.")
@@ -333,7 +329,7 @@ def _doubt_cases(gate: CiPolicy, data: RunTables) -> Iterator[CiCase]:
 
 
 def _problem_messages(problems: pd.DataFrame | None, level: str) -> list[tuple[str, str]]:
-    """Return the different sentences of a level, each with the name of its rule."""
+    """Return the distinct messages of a level, each with the name of its rule."""
     if problems is None:
         return []
     rows = problems.loc[problems["level"] == level, ["name", "message"]].drop_duplicates()

@@ -1,7 +1,4 @@
-"""The first lines of a study that asks one thing: does any treatment lose more than is accepted.
-
-The answer to a study's question in one line, and the sentence under it. It answers; it does not pick the largest.
-"""
+"""First line of a report, which answers the question of its study, and the sentence below it."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ MAX_LOSING = 2
 
 
 def non_inferiority_headline(rows: Sequence[AnalysisRow], margin: float) -> str:
-    """Return how many treatments lose more than the margin, keep within it, or leave that open."""
+    """Return the first line of a non-inferiority study: how many lose more than the margin, and how many keep it."""
     losing, within, undecided = (_rows_with_verdict(rows, kind) for kind in ("worse", "no-loss", "undecided"))
     accepted, all_of_them = margin_text(margin), f"of {len(rows)} treatments"
     if len(within) == len(rows):
@@ -48,7 +45,7 @@ def non_inferiority_headline(rows: Sequence[AnalysisRow], margin: float) -> str:
 
 
 def losing_sentences(rows: Sequence[AnalysisRow]) -> str | None:
-    """Return the sentences of those that lose more, where the headline only counts them."""
+    """Return the sentences of treatments that lose more, which the headline only counts."""
     losing = _rows_with_verdict(rows, "worse")[:MAX_LOSING] if len(rows) > 1 else []
     return (
         " ".join(f"{r.label}{verdict_phrase(r.verdict, against=r.reference_label)}" for r in losing if r.verdict)
@@ -81,7 +78,7 @@ def headline(analysis: Analysis, labels: Mapping[str, str] | None = None) -> str
 
 
 def mark_exploratory(text: str, stand: StoppingState) -> str:
-    """Return a first line that says that it is exploratory, if it is."""
+    """Return the first line with a prefix if the run is exploratory."""
     needs_prefix = stand.added_blocks and not text.startswith((EXPLORATORY_PREFIX, "No verdict"))
     return f"{EXPLORATORY_PREFIX}{text}" if needs_prefix else text
 
@@ -156,9 +153,9 @@ def _adjacent_suffix(analysis: Analysis, preposition: str) -> str:
 
 
 def supporting_text(analysis: Analysis, labels: Mapping[str, str] | None = None) -> str:
-    """Return what stands under the headline, at most two sentences: which are best, what moved too, what would decide.
+    """Return at most two sentences below the headline: the best arms, other effects, blocks that would decide.
 
-    How many treatments have which verdict is not repeated: the counts stand below.
+    Counts of verdicts are left out, as they stand below.
     """
     rows = analysis.of_kind("treatment")
     if analysis.aa_failure:
@@ -187,7 +184,7 @@ def supporting_text(analysis: Analysis, labels: Mapping[str, str] | None = None)
 
 
 def _runner_up_sentence(analysis: Analysis, labels: Mapping[str, str] | None) -> str | None:
-    """Say which arm comes nearest to the best one."""
+    """Return the sentence on the arm nearest to the best one."""
     behind = _rows_of_kind(analysis.of_kind("treatment"), "worse")
     if analysis.best is None or not behind:
         return None
@@ -197,7 +194,7 @@ def _runner_up_sentence(analysis: Analysis, labels: Mapping[str, str] | None) ->
 def _other_effects_sentence(
     analysis: Analysis, better: Sequence[AnalysisRow], worse: Sequence[AnalysisRow], labels: Mapping[str, str] | None
 ) -> str | None:
-    """Say what moved besides the headline's treatment, each with its interval."""
+    """Return the sentence on effects besides the headline's, each with its interval."""
     rows = [*better, *worse][1:] if len(better) == 1 or not better or analysis.best is not None else [*better, *worse]
     sentences = [f"{_row_label(row, labels)}{_effect_phrase(row)}" for row in rows[:MAX_OTHERS]]
     return f"{'; '.join(sentences)}." if sentences else None
@@ -223,7 +220,7 @@ def _counts_headline(analysis: Analysis) -> str:
 
 
 def _single_treatment_variants(row: AnalysisRow) -> list[str]:
-    """Return what a headline may say of the only treatment, the longest form first."""
+    """Return headlines of a study with one treatment, the longest form first."""
     kind = _verdict_kind(row)
     if row.verdict is None or kind == "invalid":
         return [": not compared."]
@@ -240,7 +237,7 @@ def _single_treatment_variants(row: AnalysisRow) -> list[str]:
 
 
 def _phrase_variants(row: AnalysisRow) -> list[str]:
-    """Return what is said of a treatment, then the same without its number of blocks."""
+    """Return the phrase of a treatment, then the same without its number of blocks."""
     text = _row_verdict_phrase(row)
     return [text, f"{text.rpartition(', ')[0]}."]
 
@@ -263,7 +260,7 @@ def _effect_phrase(row: AnalysisRow) -> str:
 
 
 def _forecast_text(rows: Sequence[AnalysisRow], labels: Mapping[str, str] | None) -> str | None:
-    """Say what would decide the undecided ones: of one its forecast, of several the range of theirs."""
+    """Return the forecast of the undecided treatment, or the range of several forecasts."""
     undecided = _rows_of_kind(rows, "undecided")
     verdicts = [row.verdict for row in undecided if row.verdict]
     if len(verdicts) <= 1:
@@ -284,7 +281,7 @@ def _single_forecast_text(row: AnalysisRow, treatments: int, labels: Mapping[str
 
 
 def _no_comparison_reason(rows: Sequence[AnalysisRow]) -> str | None:
-    """Give the reason where no treatment at all could be compared."""
+    """Return the reason if no treatment could be compared."""
     reasons = [row.verdict.reason for row in _rows_of_kind(rows, "invalid") if row.verdict and row.verdict.reason]
     if not reasons or len(reasons) < len(rows):
         return None

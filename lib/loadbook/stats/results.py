@@ -13,12 +13,12 @@ VerdictKind = Literal["better", "worse", "small", "no-loss", "equivalent", "unde
 RowKind = Literal["baseline", "treatment", "aa", "control"]
 # of an A/A arm or a positive control: inconclusive is too noisy to tell, unchecked was not compared
 CheckState = Literal["passed", "failed", "inconclusive", "unchecked"]
-# what each treatment is compared with: the baseline, the one before it, or the one observed best
+# reference of each treatment: the baseline, the treatment before it, or the arm observed best
 Contrasts = Literal["baseline", "adjacent", "best"]
 # two-sided, or whether a loss beyond the margin is excluded
 Hypothesis = Literal["difference", "non-inferiority"]
 
-# the order in which figure, sentences and table list comparisons (report.md section 7)
+# order of comparisons in figure, sentences and table
 VERDICT_ORDER: tuple[VerdictKind, ...] = (
     "better", "worse", "small", "no-loss", "equivalent", "undecided", "invalid",
 )  # fmt: skip
@@ -59,12 +59,11 @@ class Comparison:
 
 @dataclass(frozen=True)
 class StoppingState:
-    """Where a run stands by the rule that its study declared for stopping (see `sequential.compute_stopping_state`).
+    """State of a run by the stopping rule of its study (see `sequential.compute_stopping_state`).
 
-    `level` is that of each interval, `blocks` how many the rule judges, `interim_analysis` which look of how many this
-    is.
-    `pending_reason` says why there is no verdict yet. `added_blocks`, which the rule does not provide for, make a run
-    exploratory.
+    `level` is that of each interval, `blocks` the number of blocks that count, `interim_analysis` the number of this
+    look and of all looks. `pending_reason` is why there is no verdict yet. `added_blocks`, which the rule does not
+    provide for, make a run exploratory.
     """
 
     rule: StoppingRuleName = "fixed"
@@ -77,7 +76,7 @@ class StoppingState:
 
 @dataclass(frozen=True)
 class Forecast:
-    """How many more blocks would decide: `about`, in the range `low` to `high`; None of them: not reachable."""
+    """Number of further blocks that would decide: `about`, in the range `low` to `high`; all None: not reachable."""
 
     about: int | None
     low: int | None
@@ -86,12 +85,11 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a comparison allows to be said, given the margin (ratio minus 1) declared before the run.
+    """Verdict on a comparison, given the margin (ratio minus 1) declared before the run.
 
-    A margin of 0 means that none was declared. `decimals` is how many the analysis gives to every percentage, None to
-    let the interval decide. `one_sided_bounds` answers the one-sided question: the effect at worst and at best (each
-    one-sided at
-    the level of the comparison); None where the question has two sides.
+    A margin of 0 means that none was declared. `decimals` is the number that the analysis gives to every percentage,
+    None to follow the interval. `one_sided_bounds` are the effect at worst and at best (each one-sided at the level of
+    the comparison) of a non-inferiority test; None for a two-sided one.
     """
 
     kind: VerdictKind
@@ -128,9 +126,9 @@ class ErrorSummary:
 
 @dataclass(frozen=True)
 class AnalysisRow:
-    """All that is said about one treatment, rounded nowhere: every view takes its numbers from here.
+    """Results of one treatment, unrounded: every view takes its numbers from here.
 
-    `reference_label` is the label of what a treatment is compared with, None where that is the study's baseline.
+    `reference_label` is the label of the reference, None where that is the study's baseline.
     `check_state` is that of an A/A arm or a control, None of other rows; `half_width_limit` is the half-width of the
     interval (ratio) below which an A/A arm passes.
     """
@@ -157,7 +155,7 @@ class AnalysisRow:
 
 @dataclass(frozen=True)
 class Analysis:
-    """The answer to a study's question on one metric: rows in the order in which they are shown, checks last.
+    """The answer to a study's question on one metric: rows in display order, checks last.
 
     `aa_failure` is the sentence that voids every verdict (the A/A arm differs), None when the checks passed.
     `best` is named only if it beats every other arm; else `tied_with_best` lists, leader first, the arms that cannot

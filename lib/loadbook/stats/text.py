@@ -1,14 +1,8 @@
-"""The words of a metric: which verb its verdicts take. Known metrics only need an entry in core.metrics.
+"""Sentences, words and rounding of comparisons, errors and harness checks.
 
-Numbers as readers see them, rounded once: sentence, figure and table take their texts from one `ComparisonTexts`.
-
-Digits follow the interval (report.md section 6); an analysis gives all its rows the same number of decimals.
-
-Sentences about errors: in how many trials, of which class, and against what (report.md section 4).
-
-Every sentence about a comparison: report form (report.md section 4) and the command line's short form.
-
-The report states, it does not advise; "no difference" and "no effect" stand only where an interval excludes more.
+Every view takes its texts from one `ComparisonTexts`, so that numbers are rounded once; digits follow the interval, and
+all rows of an analysis have the same number of decimals. The report states, it does not advise: "no difference" stands
+only where an interval excludes more. Known metrics take their words from `core.metrics`, others from their names.
 """
 
 from __future__ import annotations
@@ -29,7 +23,7 @@ METRIC_NOUNS = {"ok_per_s": "rate", "requests_per_s": "rate", "bytes_per_s": "da
 
 
 class DirectionWords(NamedTuple):
-    """Direction words of a rise and a fall, and how a sentence about a treatment puts them."""
+    """Words of a rise and a fall, and the predicate of a sentence about a treatment."""
 
     up: str
     down: str
@@ -52,7 +46,7 @@ _ERROR_WORD = re.compile(r"errors?|failures?|timeouts?")
 
 
 def direction(metric: str, better: Direction | None = None) -> Direction:
-    """Return which way is better: as asked, else as the registry says, else lower for a name of times or errors."""
+    """Return the better direction: the given one, else the registry's, else "lower" for names of times and errors."""
     if metric in METRICS:
         return better or METRICS[metric].better or "higher"
     return better or ("lower" if _metric_kind(metric) in ("time", "errors") else "higher")
@@ -156,7 +150,7 @@ def comparison_texts(verdict: Verdict) -> ComparisonTexts:
 
 
 def verdict_decimals(verdict: Verdict) -> int:
-    """Return the decimals of this verdict's percentages: the analysis's, or what the interval deserves.
+    """Return the decimals of this verdict's percentages: the analysis's, or those of its interval.
 
     One that excludes 0 is never shown with a bound of 0, one that excludes a loss never with a bound at the margin.
     """
@@ -175,13 +169,13 @@ def verdict_decimals(verdict: Verdict) -> int:
 
 
 def interval_decimals(comparison: Comparison) -> int:
-    """Return the decimals that a comparison's interval deserves, in percent."""
+    """Return the decimals of percentages that follow from a comparison's interval."""
     low, high = comparison.ci95 or (0.0, 0.0)
     return min(units.decimals_for_half_width((high - low) / 2 * 100), MAX_DECIMALS)
 
 
 def common_decimals(comparisons: Iterable[Comparison]) -> int | None:
-    """Return the decimals that most comparisons deserve, the finest of equally frequent ones; None without any."""
+    """Return the most frequent decimals of comparisons, the finest of equally frequent ones; None without any."""
     votes = Counter(interval_decimals(c) for c in comparisons if c.ci95)
     return max(votes, key=lambda digits: (votes[digits], digits), default=None)
 
@@ -216,8 +210,8 @@ def errors_sentence(errors: ErrorSummary, compared_with: ErrorSummary | None = N
 
     Parameters
     ----------
-    compared_with : errors of what it is compared with; None says nothing of them.
-    against : the name of that, None for the baseline.
+    compared_with : errors of the reference; None leaves them out.
+    against : label of the reference, None for the baseline.
     """
     if not errors.trials:
         return "errors: not measured."
@@ -245,7 +239,7 @@ def _classes_text(errors: ErrorSummary) -> str:
 
 
 def rate_ratio_text(errors: ErrorSummary) -> str:
-    """Return how many times as many errors per request as the other arm has, to follow a comma; "" if not known."""
+    """Return the ratio of errors per request to the other arm's, with a leading comma; "" if not known."""
     if errors.rate_ratio is None or errors.rate_ci95 is None:
         return ""
     low, high = errors.rate_ci95
@@ -253,7 +247,7 @@ def rate_ratio_text(errors: ErrorSummary) -> str:
 
 
 def _unconfirmed_text(errors: ErrorSummary) -> str:
-    """Say so where the check by blocks does not find what the trials show."""
+    """Return the note that the check by blocks does not confirm the difference; "" if it does."""
     if errors.p_blocks is None or errors.p_blocks < ERROR_ALPHA:
         return ""
     return f", which the single blocks do not confirm (p {format_p_value(errors.p_blocks)})"
@@ -272,14 +266,14 @@ MAX_TIED_NAMES = 4  # of treatments that cannot be told apart
 
 
 def verdict_sentence(verdict: Verdict, label: str, *, against: str | None = None, block_s: float | None = None) -> str:
-    """Return the report's sentence; `block_s`, the seconds that one block takes, adds the time to a forecast."""
+    """Return the report's sentence; `block_s` (seconds per block) adds the time to a forecast."""
     return f"{label}{verdict_phrase(verdict, against=against, block_s=block_s)}"
 
 
 def verdict_phrase(verdict: Verdict, *, against: str | None = None, block_s: float | None = None) -> str:
-    """Return what follows the treatment's name in `verdict_sentence`, so that a report can set the name in bold.
+    """Return `verdict_sentence` without the treatment's name, which reports set in bold.
 
-    `against` names what it was compared with, None where that is the baseline that the whole report speaks of.
+    `against` is the label of the reference, None where that is the baseline of the whole report.
     """
     comparison, texts = verdict.comparison, comparison_texts(verdict)
     margin, blocks = margin_text(verdict.margin), comparison_evidence(comparison)
@@ -310,7 +304,7 @@ def verdict_phrase(verdict: Verdict, *, against: str | None = None, block_s: flo
 
 
 def _non_inferiority_phrase(verdict: Verdict, against_text: str) -> str:
-    """Return the answer to the one-sided question: the bound that decides it, or the one that does not yet."""
+    """Return the one-sided verdict with the bound that decides it, or that leaves it open."""
     texts, margin = comparison_texts(verdict), margin_text(verdict.margin)
     confidence = f"(one-sided {confidence_text(verdict.comparison.level)})"
     if verdict.kind == "worse":
@@ -320,9 +314,9 @@ def _non_inferiority_phrase(verdict: Verdict, against_text: str) -> str:
 
 
 def verdict_line(verdict: Verdict, against: str | None = None) -> str:
-    """Return the command line's form (statistics.md 5.3), in which ".." joins bounds and % follows at once.
+    """Return the sentence of the command line, in which ".." joins bounds and % follows at once.
 
-    `against` names what was compared with where that is not the baseline of the whole table.
+    `against` is the label of the reference where that is not the baseline of the whole table.
     """
     comparison, margin = verdict.comparison, _without_nbsp(margin_text(verdict.margin))
     against_text = f" against {against}" if against else ""
@@ -370,11 +364,11 @@ def _non_inferiority_line(verdict: Verdict, margin: str, against_text: str) -> s
 
 
 def row_phrase(row: AnalysisRow, compared_with: ErrorSummary | None = None) -> str:
-    """Return what follows the name of a treatment: the verdict on errors first where it has one, then "given that".
+    """Return the sentence after a treatment's name: the verdict on errors first if there is one, then "given that".
 
     Parameters
     ----------
-    compared_with : errors of what the treatment is compared with.
+    compared_with : errors of the reference.
     """
     if row.verdict is None:
         return ""
@@ -394,7 +388,7 @@ def row_phrase(row: AnalysisRow, compared_with: ErrorSummary | None = None) -> s
 
 
 def aa_sentence(row: AnalysisRow, baseline_label: str) -> str:
-    """Return what the A/A arm showed: passed, failed, too noisy to tell or not checked; its p is the evidence."""
+    """Return the sentence on an A/A arm: passed, failed, too noisy to tell or not checked."""
     texts = comparison_texts(row.verdict) if row.verdict else None
     if texts is None or row.check_state in (None, "unchecked"):
         return f"{row.label}: not checked, {not_checked_reason(row)}."
@@ -412,7 +406,7 @@ def _half_width_text(row: AnalysisRow) -> str:
 
 
 def control_sentence(row: AnalysisRow) -> str:
-    """Return whether the known effect was found with the expected sign."""
+    """Return the sentence on a positive control: whether the known effect was found with its sign."""
     texts = comparison_texts(row.verdict) if row.verdict else None
     if texts is None or row.check_state in (None, "unchecked"):
         return f"{row.label}: not checked, {not_checked_reason(row)}."
@@ -469,7 +463,7 @@ def aa_failure_sentence(row: AnalysisRow) -> str:
 
 
 def best_sentence(labels: list[str], best: str | None, ties_lead: bool = False) -> str | None:
-    """Return the sentence on the best treatment, or on the labels (leader first) of which any may be."""
+    """Return the sentence on the best treatment, or on the labels (leader first) that may be best."""
     if best is not None:
         return f"{best} is ahead of every other treatment; its own gain is likely a little overstated."
     if len(labels) < 2:
@@ -484,21 +478,21 @@ def best_sentence(labels: list[str], best: str | None, ties_lead: bool = False) 
 
 
 def alternatives_text(labels: Sequence[str], *, capital: bool = False) -> str:
-    """Return the labels of which one is meant: two of them may well differ, only the first place is open."""
+    """Return the labels as alternatives: either A or B, any of A, B and C."""
     *others, last = labels
     text = f"either {others[0]} or {last}" if len(others) == 1 else f"any of {', '.join(others)} and {last}"
     return text[0].upper() + text[1:] if capital else text
 
 
 def evidence_text(blocks: int, look: tuple[int, int] | None = None, added: int = 0) -> str:
-    """Return on how many blocks a verdict stands, at which planned look, and what makes it exploratory."""
+    """Return the number of blocks of a verdict, its planned look, and the reason if it is exploratory."""
     if added:
         return f"{_count_text(blocks, 'block')} (exploratory: {added_blocks_text(added)})"
     return f"look {look[0]} of {look[1]} ({_count_text(blocks, 'block')})" if look else _count_text(blocks, "block")
 
 
 def forecast_sentence(verdict: Verdict, block_s: float | None = None) -> str:
-    """Return how many more blocks would decide an undecided comparison, and how long they take (s per block)."""
+    """Return how many more blocks would decide a comparison, and their time at `block_s` seconds each."""
     forecast = verdict.forecast
     if forecast is None or forecast.about is None:
         remedy = "widen the margin or quieten the host" if verdict.margin else "quieten the host"
@@ -527,7 +521,7 @@ def _forecast_words(verdict: Verdict) -> str:
 
 
 def multiplicity_note(verdict: Verdict, among: str = "comparisons") -> str:
-    """Say why an interval that excludes 0 is called undecided, where it is."""
+    """Return the reason why an interval that excludes 0 is undecided; "" where it does not."""
     low, high = verdict.comparison.ci95 or (0.0, 0.0)
     if low <= 0 <= high:
         return ""
@@ -540,7 +534,7 @@ def not_checked_reason(row: AnalysisRow) -> str:
 
 
 def added_blocks_text(blocks: int) -> str:
-    """Return what makes a run exploratory."""
+    """Return the sentence part on added blocks, which make a run exploratory."""
     return f"{_count_text(blocks, 'block')} {'was' if blocks == 1 else 'were'} added after looking"
 
 
@@ -554,7 +548,7 @@ def _interval_noun(comparison: Comparison) -> str:
 
 
 def confidence_text(level: float, *, one_sided: bool = False) -> str:
-    """Return a level as 95 %, or that of the two-sided interval whose ends are one-sided bounds at this level."""
+    """Return a level as 95 %; `one_sided`: that of the two-sided interval whose ends are bounds at this level."""
     return f"{(1 - 2 * (1 - level) if one_sided else level) * 100:.4g}{NBSP}%"
 
 
