@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from loadbook.notebook.compare import Verdicts
 
 
-FRAMES = ("trials", "measurements", "samples", "traces", "problems")
 METHODS_HELP = ".compare(), .against(run), .plot, .wide(), .slowest(), .why(trial), .raw(trial), .only(query), .zoom()"
 HOSTS_ALIKE = "Its hosts did what they do in its treatment’s other trials."
 HOSTS_UNKNOWN = "Too little was recorded of its hosts to compare them with its treatment’s other trials."
@@ -261,7 +260,9 @@ class Run(Displayable):
         arms = [[name, self.data.study.label(name), *self._counts(name)] for name in self.treatments]
         columns = [Column("Treatment"), Column("Label", wrap=True), Column("Trials", True), Column("Count", True)]
         table = Table("Treatments", columns, arms)
-        frames = ", ".join(f"{name} ({len(getattr(self, name)):,})" for name in FRAMES)
+        tables = {"trials": self.trials, "measurements": self.measurements, "samples": self.samples,
+                  "traces": self.traces, "problems": self.problems}  # fmt: skip
+        frames = ", ".join(f"{name} ({len(table):,})" for name, table in tables.items())
         facts = [
             ("run", f"{self.run} of {self.study}{self._file_path()}"),
             ("trials", f"{number['valid']} of {number['planned']} count"), ("frames", frames),

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FIRST_COLUMNS = ("trial", "treatment", "block", "slot", "status", "valid")
-FILTERED_TABLES = ("measurements", "samples", "traces", "problems")
 
 
 def available_metrics(data: RunData) -> dict[str, tuple[str, str]]:
@@ -107,10 +106,20 @@ def restrict_to_trials(data: RunData, kept: pd.DataFrame) -> RunData:
     if kept.empty:
         raise UsageError("no trial is left", "run.trials has all of them")
     names = set(kept["trial"])
-    frames = {name: getattr(data, name) for name in FILTERED_TABLES}
-    mine = {name: f[f["trial"].isin(names) | (f["trial"].isna() & (name == "problems"))] for name, f in frames.items()}
-    plan = data.plan | {"blocks": whole_blocks(kept)}
-    return replace(data, trials=kept.reset_index(drop=True), plan=plan, **mine)
+
+    def of_kept(frame: pd.DataFrame) -> pd.DataFrame:
+        return frame[frame["trial"].isin(names)]
+
+    problems = data.problems[data.problems["trial"].isin(names) | data.problems["trial"].isna()]
+    return replace(
+        data,
+        trials=kept.reset_index(drop=True),
+        plan=data.plan | {"blocks": whole_blocks(kept)},
+        measurements=of_kept(data.measurements),
+        samples=of_kept(data.samples),
+        traces=of_kept(data.traces),
+        problems=problems,
+    )
 
 
 def whole_blocks(trials: pd.DataFrame) -> int:
