@@ -15,9 +15,10 @@ from loadbook.core.units import NBSP
 from loadbook.notebook.display import Displayable
 from loadbook.notebook.trials import column_name, resolve_metric, whole_blocks
 from loadbook.report import verdicts
-from loadbook.report.blocks import Block, Group, Paragraph, Strong, lines_list, note, note_block
+from loadbook.report.blocks import Block, lines_list, note, note_block
 from loadbook.report.build import ensure_ingested
 from loadbook.report.checks import describe_change
+from loadbook.report.nodes import Group, Paragraph, Strong
 from loadbook.stats.analyse import analyse, restrict_to
 from loadbook.stats.results import Analysis, AnalysisRow
 from loadbook.store.paths import project_layout

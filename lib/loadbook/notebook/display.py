@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loadbook.core.errors import unknown_name_error
-from loadbook.report.blocks import Block, Picture, Stylesheet
+from loadbook.report.blocks import Block
+from loadbook.report.nodes import Picture, Stylesheet
 
 if TYPE_CHECKING:
     from loadbook.report.figures.base import ReportFigure

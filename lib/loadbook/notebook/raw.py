@@ -9,7 +9,8 @@ from pathlib import Path
 from loadbook.core.errors import DataError, unknown_name_error
 from loadbook.core.units import format_bytes
 from loadbook.notebook.display import Displayable
-from loadbook.report.blocks import Block, Column, Definitions, Details, HtmlOnly, Preformatted, Table, note
+from loadbook.report.blocks import Block, note
+from loadbook.report.nodes import Column, Definitions, Details, HtmlOnly, Preformatted, Table
 from loadbook.store import trial_record
 from loadbook.store.paths import RunPaths
 from loadbook.store.trial_record import TrialRecord

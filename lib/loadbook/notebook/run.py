@@ -24,8 +24,9 @@ from loadbook.notebook.trials import (
 )
 from loadbook.notebook.zoom import ZoomView
 from loadbook.report import sections
-from loadbook.report.blocks import Block, Column, Definitions, Paragraph, Strong, Table, lines_list
+from loadbook.report.blocks import Block, lines_list
 from loadbook.report.build import ensure_ingested
+from loadbook.report.nodes import Column, Definitions, Paragraph, Strong, Table
 from loadbook.report.page import Page, scope_parts
 from loadbook.stats import saturation
 from loadbook.stats.diagnostics import host_resources, peer_comparison

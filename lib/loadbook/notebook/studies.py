@@ -18,7 +18,8 @@ from loadbook.core.errors import LoadbookError
 from loadbook.core.units import format_duration
 from loadbook.notebook.display import Displayable, FigureView
 from loadbook.notebook.run import Run, check_study_recorded, load, recorded_studies
-from loadbook.report.blocks import DASH, Block, BulletList, Column, HtmlOnly, Table, TextOnly, note
+from loadbook.report.blocks import Block, note
+from loadbook.report.nodes import DASH, BulletList, Column, HtmlOnly, Table, TextOnly
 from loadbook.store.ledger import is_run_complete, read_current_plan, read_ledger, trial_states
 from loadbook.store.paths import Layout, project_layout
 from loadbook.study.plan import make_plan

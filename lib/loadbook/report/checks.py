@@ -19,19 +19,8 @@ from typing import TYPE_CHECKING, Any
 from loadbook.core.units import format_p_value, format_percent, format_rounded, join_words
 from loadbook.core.validity_rules import lower_first
 from loadbook.report import palette, sections
-from loadbook.report.blocks import (
-    CHECK_STATES,
-    DASH,
-    Column,
-    Details,
-    Division,
-    HtmlOnly,
-    Link,
-    Picture,
-    Strong,
-    Table,
-    TextOnly,
-)
+from loadbook.report.blocks import CHECK_STATES
+from loadbook.report.nodes import DASH, Column, Details, Division, HtmlOnly, Link, Picture, Strong, Table, TextOnly
 from loadbook.report.sections import ValidityMessage, fact_name, fact_text
 from loadbook.stats import diagnostics
 from loadbook.stats.compare import MAX_INCOMPLETE_SHARE

@@ -7,25 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from loadbook.core.units import NBSP, format_bytes, format_duration
 from loadbook.report import checks, sections, verdicts
-from loadbook.report.blocks import (
-    CI_GLYPHS,
-    URGENT_MIME,
-    Block,
-    Code,
-    Details,
-    Heading,
-    HtmlOnly,
-    Paragraph,
-    Picture,
-    Preformatted,
-    Strong,
-    note,
-    note_block,
-    provenance_line,
-    scope_nodes,
-)
+from loadbook.report.blocks import CI_GLYPHS, URGENT_MIME, Block, note, note_block, provenance_line, scope_nodes
 from loadbook.report.ci import CiReport, ci_summary, evaluate_ci
 from loadbook.report.figures import figure_class
+from loadbook.report.nodes import Code, Details, Heading, HtmlOnly, Paragraph, Picture, Preformatted, Strong
 from loadbook.report.notebooks import DONE_MIME
 from loadbook.stats.text import added_blocks_text
 from loadbook.store.paths import project_layout

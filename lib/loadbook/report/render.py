@@ -16,8 +16,7 @@ from markupsafe import Markup, escape
 
 from loadbook.core.text import clean as clean_text
 from loadbook.report import palette
-from loadbook.report.blocks import (
-    Block,
+from loadbook.report.nodes import (
     Break,
     BulletList,
     Code,
@@ -64,8 +63,6 @@ def to_html(node: Content) -> Markup:
             return Markup("")
         case Table():
             return _table_html(node)
-        case Block():
-            return _join(to_html, node.content)
         case Group() | HtmlOnly():
             return _join(to_html, node.children)
         case Stylesheet():
@@ -173,8 +170,6 @@ def to_text(node: Content) -> str:
             return ""
         case Table():
             return _table_text(node)
-        case Block():
-            return str(_join(to_text, node.content))
         case BulletList():
             return "\n".join(node.bullet + to_text(item) for item in node.children if item is not None)
         case Definitions():
@@ -205,8 +200,6 @@ def to_markdown(node: Content) -> str:
     match node:
         case None | HtmlOnly() | Stylesheet() | Markup():
             return ""
-        case Block():
-            return str(_join(to_markdown, node.content))
         case Table():
             rows = [[_cell_markdown(cell) for cell in row] for row in table_rows(node)]
             rule = ["---:" if column.numeric else "---" for column in node.columns]

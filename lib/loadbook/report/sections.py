@@ -20,19 +20,8 @@ from loadbook.core.errors import DataError, LoadbookError
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP, format_bytes, format_duration, format_percent, format_rounded
 from loadbook.core.validity_rules import EVALUATED_RULES, rule_advice, rule_title
-from loadbook.report.blocks import (
-    DASH,
-    Block,
-    BulletList,
-    Column,
-    Content,
-    Division,
-    Group,
-    Paragraph,
-    Picture,
-    Strong,
-    Table,
-)
+from loadbook.report.blocks import Block
+from loadbook.report.nodes import DASH, BulletList, Column, Content, Division, Group, Paragraph, Picture, Strong, Table
 from loadbook.services.check import version_defaults
 from loadbook.stats import diagnostics
 from loadbook.store import trial_record

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP, format_p_value, format_percent
 from loadbook.report import palette
-from loadbook.report.blocks import (
+from loadbook.report.blocks import verdict_cell
+from loadbook.report.nodes import (
     DASH,
     BulletList,
     Column,
@@ -22,7 +23,6 @@ from loadbook.report.blocks import (
     Strong,
     Table,
     VerdictCell,
-    verdict_cell,
 )
 from loadbook.stats import headline as first
 from loadbook.stats.results import VERDICT_ORDER, Analysis, AnalysisRow, ErrorSummary, StoppingState, VerdictKind

@@ -11,7 +11,8 @@ from loadbook.analyses.effects.page import EffectsPage, capitalise_first
 from loadbook.core.errors import UsageError
 from loadbook.core.units import join_words
 from loadbook.report import palette, verdicts
-from loadbook.report.blocks import Block, Picture, note_block
+from loadbook.report.blocks import Block, note_block
+from loadbook.report.nodes import Picture
 from loadbook.report.page import load_run_data
 from loadbook.stats.analyse import analyse, restrict_to
 from loadbook.stats.results import Analysis, AnalysisRow

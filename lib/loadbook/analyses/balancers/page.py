@@ -20,7 +20,8 @@ from loadbook.analyses.balancers.compute import (
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.core.units import NBSP
 from loadbook.report import sections, verdicts
-from loadbook.report.blocks import DASH, Block, Column, Picture, Table, VerdictCell, empty_section, note, note_block
+from loadbook.report.blocks import Block, empty_section, note, note_block
+from loadbook.report.nodes import DASH, Column, Picture, Table, VerdictCell
 from loadbook.report.page import load_run_data
 from loadbook.stats.results import Analysis
 

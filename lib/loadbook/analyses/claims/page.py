@@ -11,21 +11,9 @@ from loadbook.analyses.claims.figure import ClaimsFigure
 from loadbook.analyses.claims.text import OUTCOMES
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.core.errors import LoadbookError
-from loadbook.report.blocks import (
-    Block,
-    Break,
-    Column,
-    Group,
-    HtmlOnly,
-    Picture,
-    Span,
-    Strong,
-    Table,
-    TextOnly,
-    empty_section,
-    note,
-)
+from loadbook.report.blocks import Block, empty_section, note
 from loadbook.report.build import ensure_ingested
+from loadbook.report.nodes import Break, Column, Group, HtmlOnly, Picture, Span, Strong, Table, TextOnly
 from loadbook.stats.results import Analysis
 from loadbook.store.paths import Layout
 from loadbook.store.tables import RunData, load_run

@@ -14,27 +14,10 @@ from loadbook.core.errors import LoadbookError, UsageError
 from loadbook.core.units import join_words, shorten_list
 from loadbook.report import checks, html, links, notebooks, palette, sections
 from loadbook.report import notebooks as parameters
-from loadbook.report.blocks import (
-    DASH,
-    Block,
-    Break,
-    Column,
-    Group,
-    HtmlOnly,
-    Node,
-    Picture,
-    Strong,
-    Table,
-    VerdictCell,
-    answer_box,
-    note,
-    note_block,
-    provenance_line,
-    scope_nodes,
-    verdict_cell,
-)
+from loadbook.report.blocks import Block, answer_box, note, note_block, provenance_line, scope_nodes, verdict_cell
 from loadbook.report.build import BuiltReport, OutputPaths, ensure_ingested, notebook_parameters, page_breadcrumbs
 from loadbook.report.checks import HarnessCheck
+from loadbook.report.nodes import DASH, Break, Column, Group, HtmlOnly, Node, Picture, Strong, Table, VerdictCell
 from loadbook.report.notebooks import DONE_MIME
 from loadbook.report.verdicts import LEVEL_HEADERS, VerdictLine, verdict_list
 from loadbook.stats.analyse import analyse_strata

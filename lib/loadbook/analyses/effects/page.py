@@ -12,20 +12,8 @@ from loadbook.analyses import SECTIONS
 from loadbook.core.metrics import get_metric
 from loadbook.report import checks as tails
 from loadbook.report import sections, verdicts
-from loadbook.report.blocks import (
-    CHECK_NAMES,
-    CHECK_STATES,
-    Block,
-    Content,
-    Details,
-    Group,
-    Heading,
-    HtmlOnly,
-    Picture,
-    Table,
-    empty_section,
-    note,
-)
+from loadbook.report.blocks import CHECK_NAMES, CHECK_STATES, Block, empty_section, note
+from loadbook.report.nodes import Content, Details, Group, Heading, HtmlOnly, Picture, Table
 from loadbook.report.page import Page, load_run_data
 from loadbook.stats.analyse import combine_strata, strata_of
 from loadbook.stats.headline import neutral_headline

@@ -21,9 +21,9 @@ from loadbook.core.errors import UsageError
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP, format_p_value, format_percent, join_words
 from loadbook.report import checks, palette, sections, verdicts
-from loadbook.report.blocks import (
+from loadbook.report.blocks import Block, lines_list, note
+from loadbook.report.nodes import (
     DASH,
-    Block,
     BulletList,
     Code,
     Column,
@@ -33,8 +33,6 @@ from loadbook.report.blocks import (
     Preformatted,
     Table,
     VerdictCell,
-    lines_list,
-    note,
 )
 from loadbook.report.page import load_run_data
 from loadbook.stats.text import comparison_texts

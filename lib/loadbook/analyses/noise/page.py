@@ -19,17 +19,8 @@ from loadbook.core.metrics import get_metric
 from loadbook.core.units import MINUS, format_duration, format_percent, format_percent_range, format_quantity
 from loadbook.execution.power import aa_arms, runs_on_same_hosts
 from loadbook.report import sections
-from loadbook.report.blocks import (
-    DASH,
-    Block,
-    Column,
-    Details,
-    Picture,
-    Table,
-    answer_box,
-    empty_section,
-    note_block,
-)
+from loadbook.report.blocks import Block, answer_box, empty_section, note_block
+from loadbook.report.nodes import DASH, Column, Details, Picture, Table
 from loadbook.report.page import Page, load_run_data
 from loadbook.stats.diagnostics import lag1_correlation
 from loadbook.stats.power import POWER

@@ -18,20 +18,8 @@ from loadbook.core.errors import UsageError
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP
 from loadbook.report import palette, verdicts
-from loadbook.report.blocks import (
-    DASH,
-    Block,
-    BulletList,
-    Column,
-    Details,
-    HtmlOnly,
-    Picture,
-    Table,
-    TextOnly,
-    VerdictCell,
-    empty_section,
-    note,
-)
+from loadbook.report.blocks import Block, empty_section, note
+from loadbook.report.nodes import DASH, BulletList, Column, Details, HtmlOnly, Picture, Table, TextOnly, VerdictCell
 from loadbook.report.page import load_run_data
 from loadbook.stats.saturation import BOTTLENECK_NAMES
 from loadbook.stats.text import errors_sentence

@@ -1,1 +1,4 @@
-"""Analysis: quality."""
+"""Quality of a run's data.
+
+- `page`: the page on trials that count, noise, rates within trials, problems and phases
+"""

@@ -14,7 +14,8 @@ from loadbook.core.validity_rules import rule_title
 from loadbook.report import checks as trust
 from loadbook.report import checks as within
 from loadbook.report import sections
-from loadbook.report.blocks import DASH, Block, Column, Details, Paragraph, Table, answer_box, empty_section, note_block
+from loadbook.report.blocks import Block, answer_box, empty_section, note_block
+from loadbook.report.nodes import DASH, Column, Details, Paragraph, Table
 from loadbook.report.page import Page, load_run_data
 from loadbook.stats.sequential import detectable_effect
 from loadbook.store import trial_record

@@ -10,21 +10,8 @@ import numpy as np
 
 from loadbook.analyses.resources import text as words
 from loadbook.core.units import NBSP, format_bytes, format_duration, join_words
-from loadbook.report.blocks import (
-    DASH,
-    Block,
-    BulletList,
-    Column,
-    Details,
-    HtmlOnly,
-    Paragraph,
-    Picture,
-    Table,
-    answer_box,
-    empty_section,
-    note,
-    note_block,
-)
+from loadbook.report.blocks import Block, answer_box, empty_section, note, note_block
+from loadbook.report.nodes import DASH, BulletList, Column, Details, HtmlOnly, Paragraph, Picture, Table
 from loadbook.report.page import Page, load_run_data
 from loadbook.stats import saturation
 
