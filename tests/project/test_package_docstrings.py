@@ -11,7 +11,7 @@ PACKAGES = sorted(path.parent for path in (LIBRARY / "loadbook").rglob("__init__
 ENTRY = re.compile(r"^- `(\w+)`: \S", re.MULTILINE)
 # packages whose docstrings are not yet true: this list only gets shorter
 NOT_YET = frozenset({
-    "execution", "external", "ingestion", "stats", "validity", ".",
+    ".", "execution", "validity",
 })  # fmt: skip
 
 

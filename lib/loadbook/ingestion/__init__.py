@@ -2,7 +2,7 @@
 
 - `host_metrics`: metric files of hosts that are added to a run
 - `trial_rows`: rows of one trial: measurements, samples, traces, request logs
-- `cache`: trial folders, and what the last ingest has read of them
 - `workers`: parts of a run in worker processes or on a Dask cluster
+- `cache`: trial folders, and what the last ingest has read of them
 - `ingest`: all trials of a run to tables, with the validity rules
 """
