@@ -31,7 +31,7 @@ def check_capture(tool: str, case: str, gates: dict[str, float] | None = None, *
     return check_trial(
         trial,
         rows,
-        traces(times=[k * 0.25 for k in range(-4, int(lasted * 4) + 4)]),
+        traces(times=[k * 0.25 for k in range(-4, int(lasted * 4) + 4)], end=lasted),
         parsed.doubts,
         ValidityLimits(**(gates or {})),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from loadbook.store.trial_record import TrialRecord
@@ -59,11 +60,11 @@ def rows(changes: dict | None = None) -> list[dict[str, Any]]:
     ]
 
 
-def traces(changes: dict | None = None, times: list[float] | None = None) -> list[dict[str, Any]]:
+def traces(changes: dict | None = None, times: list[float] | None = None, end: float = 4.0) -> list[dict[str, Any]]:
     """Traces every 0.25 s from before the window to after it, idle outside; a value of None takes the trace away."""
     instants = times if times is not None else [k * 0.25 for k in range(-4, 20)]
     return [
-        {"host": host, "t_s": t, "metric": metric, "item": item, "value": value if 0 < t <= 4.0 else 0.01, "unit": "1"}
+        {"host": host, "t_s": t, "metric": metric, "item": item, "value": value if 0 < t <= end else 0.01, "unit": "1"}
         for (host, metric, item), value in (LOAD | (changes or {})).items()
         if value is not None
         for t in instants
@@ -77,11 +78,18 @@ def check(
     doubts: list[tuple[str, str]] | None = None,
     gates: dict[str, float] | None = None,
     times: list[float] | None = None,
+    idle_s: tuple[float, float] = (9.0, 9.0),
+    samples: Sequence[dict[str, Any]] = (),
     **changes: Any,
 ) -> list[RuleHit]:
-    """Hits on the clean trial with these changes."""
+    """Hits on the clean trial with these changes; within `idle_s` nothing is at work."""
+    begin, end = idle_s
+    traced_rows = [
+        row | ({"value": 0.0} if begin <= row["t_s"] - 0.25 and row["t_s"] <= end else {})
+        for row in traces(traced, times)
+    ]
     return check_trial(
-        record(**changes), rows(measured), traces(traced, times), doubts or [], ValidityLimits(**(gates or {}))
+        record(**changes), rows(measured), traced_rows, doubts or [], ValidityLimits(**(gates or {})), samples
     )
 
 

@@ -68,6 +68,7 @@ CASES: dict[str, tuple[str, float, Any]] = {
     "min_tail_requests": ("too_short", 0.01, lambda g: check_capture("ab", "2.3--csv_n10", g)),
     "bytes_tolerance": ("bytes_per_response", 0.5, lambda g: check({("bytes_read", "count"): 400_000}, gates=g)),
     "header_bytes": ("bytes_per_response", 9999, lambda g: check({("bytes_read", "count"): 400_000_000}, gates=g)),
+    "stall": ("stall", 0.5, lambda g: check(idle_s=(1.0, 2.0), gates=g)),
     "clock_step_s": ("clock", 5.0, lambda g: check(clocks={"web-1": STEP}, gates=g)),
     "absurd_duration": ("clock", 10_000.0, lambda g: check({("duration", "value"): 4000.0}, gates=g)),
     "facts_tolerance": (

@@ -137,7 +137,9 @@ def _read_trial(part: IngestPart, planned: PlannedTrial, folder: Path) -> tuple[
         return IngestedTrial(None, [{"name": "damaged-record", "level": "invalid", "message": message}], []), None
     if not any(problem["level"] == "invalid" for problem in rows.problems):
         _write_requests(folder, record, requests, rows)
-    hits = check_trial(rows.record, rows.measurements, _validity_rows(rows.traces), rows.doubts, part.thresholds)
+    hits = check_trial(
+        rows.record, rows.measurements, _validity_rows(rows.traces), rows.doubts, part.thresholds, rows.samples
+    )
     return IngestedTrial(text, rows.problems, [asdict(hit) for hit in hits]), rows
 
 

@@ -115,6 +115,7 @@ class ValidityLimits(StrictModel):
     min_tail_requests : requests that must lie beyond a percentile for it to be compared.
     bytes_tolerance : how far bytes per response may lie beside each other, as a share.
     header_bytes : bytes of headers that a response may have beside its page.
+    stall : share of the measurement in which nothing was served, from which a trial does not count.
     clock_step_s : seconds by which a host's clock may move against ours.
     absurd_duration : how many times as long as its window a measurement may have taken by the tool's account.
     facts_tolerance : how far a measured fact of a host may move during the run, as a share.
@@ -141,6 +142,7 @@ class ValidityLimits(StrictModel):
     min_tail_requests: Annotated[float, Field(ge=0)] = 20.0
     bytes_tolerance: Annotated[float, Field(ge=0, lt=1)] = 0.02
     header_bytes: Annotated[int, Field(ge=0)] = 1024
+    stall: Annotated[float, Field(gt=0, le=1)] = 0.1
     clock_step_s: Annotated[float, Field(ge=0)] = 0.1
     absurd_duration: Annotated[float, Field(gt=1)] = 10.0
     facts_tolerance: Annotated[float, Field(ge=0)] = 0.02

@@ -33,7 +33,8 @@ class RuleHit:
 class Evidence:
     """One trial: its record, rows of measurements and of traces (t_s: seconds from the window's start).
 
-    `parser_doubts` holds the names of what the tool's parser doubts.
+    `samples` are series within the trial (rates by the second), `parser_doubts` the names of what the tool's parser
+    doubts.
     """
 
     record: TrialRecord
@@ -41,6 +42,7 @@ class Evidence:
     traces: Sequence[Row]
     thresholds: ValidityLimits
     parser_doubts: frozenset[str] = frozenset()
+    samples: Sequence[Row] = ()
 
     def total(self, metric: str, statistic: str | None = None) -> float | None:
         """Return a metric's total over drivers, None where there is none."""
@@ -79,6 +81,15 @@ class Evidence:
         series = self._series.get((host, metric), {})
         whole = {item: [v for t, v in points if t >= interval] for item, points in series.items()}
         return {item: fmean(whole[item] or [v for _, v in points]) for item, points in series.items()}
+
+    def trace_sums(self, host: str, metrics: Sequence[str], prefix: str = "") -> list[dict[float, float]]:
+        """Return by time the sum of traces of a host over items that begin with `prefix`; nothing without a trace."""
+        sums: dict[float, float] = {}
+        for metric in metrics:
+            for item, points in self._series.get((host, metric), {}).items():
+                for t, value in points if item.startswith(prefix) else ():
+                    sums[t] = sums.get(t, 0.0) + value
+        return [sums] if sums else []
 
     def cpu_means(self, monitor: MonitorRecord, metric: str) -> dict[str, float]:
         """Return the means of a per-CPU trace for the CPUs that are this host's own (its mask, else all)."""

@@ -20,6 +20,7 @@ from loadbook.study.model import Study
 from loadbook.study.reader import first_same_page
 from loadbook.validity import load, machine, responses
 from loadbook.validity.base import TOTAL, Evidence, Row, RuleHit, Severity, not_checked, rule_hit
+from loadbook.validity.stall import stall
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,6 +84,7 @@ TRIAL_RULES: tuple[Callable[[Evidence], Iterator[RuleHit]], ...] = (
     machine.foreign_cpu,
     machine.monitor_gaps,
     machine.clock,
+    stall,
 )
 
 
@@ -92,6 +94,7 @@ def check_trial(
     traces: Sequence[Row],
     doubts: Sequence[tuple[str, str]],
     thresholds: ValidityLimits,
+    samples: Sequence[Row] = (),
 ) -> list[RuleHit]:
     """Return every hit on one trial; a trial that measured nothing (lost, timed out, ...) has none.
 
@@ -100,10 +103,11 @@ def check_trial(
     rows : its measurements (driver, metric, statistic, value, unit).
     traces : its traces (host, t_s, metric, item, value), t_s in seconds since the measurement window opened.
     doubts : name and message of what the tool's parser doubts; one that a rule has judged already is not repeated.
+    samples : its series within the trial (series, metric, x, value): requests by the second.
     """
     if record.status not in MEASURED_STATUSES:
         return []
-    evidence = Evidence(record, rows, traces, thresholds, frozenset(name for name, _ in doubts))
+    evidence = Evidence(record, rows, traces, thresholds, frozenset(name for name, _ in doubts), samples)
     hits = [hit for rule in TRIAL_RULES for hit in rule(evidence)]
     covered = {hit.name for hit in hits if hit.level in ("invalid", "doubt")}
     if None not in load.offered_and_achieved_rates(evidence):  # the study's threshold decides, not the parser's
