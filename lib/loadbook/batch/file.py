@@ -1,6 +1,6 @@
-"""Batch files: which studies are run and reported with which parameters on which hosts; every mistake named at once.
+"""Batch files: the studies to run and report, with parameters and hosts; every mistake is reported at once.
 
-An entry is a table of keys, each with a value or a list of them: it stands for every combination.
+An entry is a table of keys, each with a value or a list of values; it stands for every combination.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ Values = Annotated[tuple[Annotated[Any, BeforeValidator(_check_value)], ...], AS
 
 
 class EntrySpec(BaseModel):
-    """One `[[entry]]`: what `loadbook run` takes. Each key may have a list of values: every combination is a part.
+    """One `[[entry]]`: the options of `loadbook run`. A key may have a list of values: every combination is run.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ class EntrySpec(BaseModel):
 
 
 class BatchSpec(BaseModel):
-    """A whole batch file; `hosts` and `parameters` are those of entries that say nothing else.
+    """A whole batch file; `hosts` and `parameters` are defaults of entries.
 
     Attributes
     ----------
@@ -147,18 +147,18 @@ class BatchEntry:
     batch_parameters: dict[str, Any]
 
     def location(self, key: str = "") -> str:
-        """Return where a mistake stands: key path and line."""
+        """Return the place of a mistake: key path and line."""
         path = f"{self.key_path}.{key}" if key else self.key_path
         return path + (f" (line {self.line})" if self.line else "")
 
     @property
     def run_key(self) -> str:
-        """What is measured, as text: entries of which it is equal share one run."""
+        """The measured configuration as text: entries with the same text share one run."""
         return json.dumps([self.study, str(self.hosts or LAB), self.subset, self.blocks, self.more])
 
     @property
     def identity(self) -> str:
-        """The whole combination as text: by it an entry is found again when the batch goes on."""
+        """The whole combination as text, which identifies the entry when the batch is resumed."""
         return json.dumps([self.run_key, self.entry_parameters, self.batch_parameters], sort_keys=True)
 
 
@@ -203,7 +203,7 @@ def read_batch(path: Path) -> Batch:
 def _expand_entries(
     spec: BatchSpec, folder: Path, lines: list[int], mistakes: list[SpecProblem]
 ) -> tuple[BatchEntry, ...]:
-    """Return every combination; `mistakes` gets what is wrong between them."""
+    """Return every combination; contradictions between them are added to `mistakes`."""
     entries: dict[str, BatchEntry] = {}
     for entry in itertools.islice(_combinations(spec, folder, lines), MAX_ENTRIES + 1):
         if entry.identity in entries:
@@ -263,7 +263,7 @@ def _with_line(problem: SpecProblem, raw: dict[str, Any], lines: list[int]) -> S
 
 
 def _value_at(raw: Any, parts: list[str]) -> Any:
-    """Return what stands at a key path; None where nothing does."""
+    """Return the value at a key path; None if there is none."""
     for part in parts:
         if isinstance(raw, list):
             raw = raw[int(part)] if part.isdecimal() and int(part) < len(raw) else None

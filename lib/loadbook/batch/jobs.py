@@ -121,7 +121,7 @@ def batch_jobs(layout: Layout, batch: Batch) -> list[BatchJob]:
 def _batch_job(
     layout: Layout, entries: list[BatchEntry], names: dict[str, str], studies_with_run: list[str]
 ) -> tuple[BatchJob | None, list[SpecProblem]]:
-    """Return a job and its mistakes; `studies_with_run` will have a run by then."""
+    """Return a job and its mistakes; `studies_with_run` are studies that will have a run by then."""
     entry, mistakes = entries[0], list[SpecProblem]()
     plan = _entry_plan(layout, entry, studies_with_run, mistakes)
     inventory = _entry_hosts_file(entry, plan, mistakes)
@@ -291,7 +291,7 @@ class EntryRecord(_FileModel):
     exit_code: int = 0
 
     def fail(self, error: LoadbookError) -> None:
-        """Record why the entry failed, and what to do about it."""
+        """Record the failure of the entry with its remedy."""
         self.state, self.exit_code = "failed", error.exit_code
         self.reason, self.next = " ".join(error.message.split()), error.hint
 

@@ -79,7 +79,7 @@ class EntryView:
 
     @property
     def lines(self) -> list[str]:
-        """The headline, the checks, the reason against it, and what to do next, as a terminal shows them."""
+        """Lines of an entry on a terminal: headline, checks, reason against it, next step."""
         verdict = [f"{self.verdict['glyph']} {self.verdict['sentence']}"] if self.verdict else []
         verdict += [" · ".join(self.checks)] if self.checks else []
         reason = [self.entry.reason] if self.entry.reason else []
@@ -93,7 +93,7 @@ class EntryView:
 
     @property
     def resume_command(self) -> str | None:
-        """The command that goes on with this entry; None for one that is done."""
+        """The command that resumes this entry; None if it is done."""
         if self.entry.state == "done":
             return None
         return f"loadbook batch {shlex.quote(self.batch_file)}" + (" --failed" if self.entry.state == "failed" else "")

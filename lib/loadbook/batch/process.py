@@ -128,7 +128,7 @@ class WorkerProcess:
 
 @dataclass
 class DetachedRun:
-    """A run whose process outlives whoever started it; `process` is set in the process that did."""
+    """A run whose process outlives its starter; `process` is set in the process that started it."""
 
     folder: Path
     pid: int
@@ -140,7 +140,7 @@ class DetachedRun:
         return state if state and state.pid == self.pid else None
 
     def is_alive(self) -> bool:
-        """Tell whether the process still runs."""
+        """Return whether the process still runs."""
         if self.process is not None:
             return self.process.poll() is None
         state, start = self.state(), process_start_time(self.pid)
@@ -162,7 +162,7 @@ class DetachedRun:
 
 
 def start_detached_run(layout: Layout, folder: Path, job: WorkerJob) -> DetachedRun:
-    """Start the process of a run that is to outlive this one; its state is kept in `folder`."""
+    """Start the process of a run that outlives this process; its state is stored in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOG_FILE).open("wb") as log:
         process = _start(layout, job, stdout=log, stderr=log)
@@ -180,7 +180,7 @@ def find_detached_run(folder: Path) -> DetachedRun | None:
 
 
 def read_state(folder: Path) -> RunState | None:
-    """Return the state kept in a folder; None where there is no such file, or another one."""
+    """Return the state stored in a folder; None if there is none."""
     try:
         return RunState.from_record(json.loads((folder / STATE_FILE).read_bytes()))
     except (OSError, ValueError, TypeError, AttributeError):
@@ -188,7 +188,7 @@ def read_state(folder: Path) -> RunState | None:
 
 
 def process_start_time(pid: int) -> int | None:
-    """Return when a process began (clock ticks since boot), which tells it from a later one of the same id."""
+    """Return the start time of a process (clock ticks since boot), which identifies it together with its id."""
     try:
         state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
         return None if state == "Z" else int(fields[18])

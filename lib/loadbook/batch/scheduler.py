@@ -37,7 +37,7 @@ class Worker(Protocol):
 
 
 class Scheduler:
-    """Does jobs: `run` does them all, `stop` may be called from a signal handler meanwhile.
+    """Runs jobs: `run` runs all of them; `stop` may be called from a signal handler meanwhile.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ class BatchOptions:
 
 
 class BatchSession:
-    """What is left of a batch run, done by `run`; `scheduler.stop` interrupts it."""
+    """The rest of a batch run, executed by `run`; `scheduler.stop` interrupts it."""
 
     def __init__(
         self,

@@ -103,7 +103,7 @@ def _finished_run(layout: Layout, study: Study) -> str | None:
 
 
 def _study_changed(layout: Layout, study: Study) -> bool:
-    """Tell whether the study was changed after its newest run was planned."""
+    """Return whether the study was changed after its newest run was planned."""
     runs = layout.runs(study.name)
     if not runs:
         return False

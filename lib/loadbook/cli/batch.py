@@ -1,4 +1,4 @@
-"""`loadbook batch FILE`: run and report many studies by one call, and resume what is left of them by the same call."""
+"""`loadbook batch FILE`: run and report many studies by one call; the same call resumes the rest."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def batch(
 
 
 def _run_batch(layout: Layout, batch_run: BatchRun, jobs: list[BatchJob], options: BatchOptions) -> bool:
-    """Do the rest of a batch run; Ctrl-C or SIGTERM ends it, the second at once. Tell whether it was interrupted."""
+    """Execute the rest of a batch run; Ctrl-C or SIGTERM ends it, a second one at once; return whether it was."""
     from loadbook.batch.progress import ProgressDisplay
     from loadbook.batch.scheduler import BatchSession
 

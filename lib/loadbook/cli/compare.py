@@ -110,7 +110,7 @@ def _compare(
 
 
 def _document(output: ComparisonOutput, baseline: str, metric: str, margin: float | None) -> dict[str, Any]:
-    """Return the JSON document; `best` and `against` are there only where an option asked for them."""
+    """Return the JSON document; `best` and `against` are present only if an option requests them."""
     comparisons = [_comparison(verdict, output.against(verdict)) for verdict in output.verdicts]
     document: dict[str, Any] = {"baseline": baseline, "metric": metric, "margin": margin, "comparisons": comparisons}
     if output.contrasts == "best":

@@ -200,7 +200,7 @@ def _load_lab() -> Lab:
 
 
 def _role_counts(text: str) -> Mapping[str, int]:
-    """Read `web=4,balancer`: role -> how many hosts, one where no number stands."""
+    """Parse `web=4,balancer`: role -> number of hosts, 1 by default."""
     matches = [_ROLE_COUNT.fullmatch(part.strip()) for part in text.split(",") if part.strip()]
     if None in matches:
         raise UsageError(f"--roles {text}: not roles with numbers of hosts", "for example --roles web=4,balancer")
@@ -270,7 +270,7 @@ def _readable_studies(layout: Layout, checks: list[CheckResult]) -> list[Study]:
 
 
 def _check_hosts_file(layout: Layout, study: Study, path: Path, inventory: HostsFile) -> Iterator[CheckResult]:
-    """Yield what the hosts file lacks for a study: hosts of a role, and permissions."""
+    """Yield requirements of a study that the hosts file does not meet: hosts of a role, and permissions."""
     from loadbook.execution.dry_run import missing_for_treatment
     from loadbook.execution.plan_checks import missing_roles
     from loadbook.hosts.doctor import CheckResult
@@ -295,7 +295,7 @@ def _check_hosts_file(layout: Layout, study: Study, path: Path, inventory: Hosts
 
 
 def _study_probes(study: Study, inventory: HostsFile) -> Iterator[tuple[str, HostCheck]]:
-    """Yield host and check of everything else that a study needs: a delay, open files, monitors of its own."""
+    """Yield host and check of the other requirements of a study: a delay, open files, its own monitors."""
     from loadbook.execution.host_changes import uses_delay
 
     if uses_delay(study, study.treatments_in()):
@@ -387,7 +387,7 @@ def restore(aliases: tuple[str, ...], hosts_file: Path | None) -> None:
 
 
 def _restore(path: Path, inventory: HostsFile, alias: str) -> bool:
-    """Put back what is left on one host, and print it; False when something is left, or the host is not reached."""
+    """Restore the changes left on one host and print the result; False if not everything was restored."""
     from loadbook.hosts.remote import connect
     from loadbook.hosts.rollback import restore
 

@@ -93,7 +93,7 @@ def _size(study: Study) -> dict[str, Any]:
 
 
 def _lines(record: dict[str, Any]) -> list[str]:
-    """Return the lines of one study: its question, then its trials and times."""
+    """Return the lines of one study: its question, its trials and times."""
     if "error" in record:
         return [f"cannot be read: {record['error'].splitlines()[0]}"]
     smoke, standard = record["smoke"], record["standard"]

@@ -99,7 +99,7 @@ SECOND_INTERRUPT = (
 
 @contextmanager
 def handle_interrupts(hosts_file: Path, resume: str) -> Iterator[None]:
-    """Turn each of these signals into KeyboardInterrupt, and print what happens now and what to do about the hosts.
+    """Turn each of these signals into KeyboardInterrupt, and print the consequences and the advice for the hosts.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def signal_handlers(on_signal: Callable[[int, FrameType | None], None]) -> Itera
 
 
 def _exit_if_threads_hang() -> None:
-    """End the process now if threads still wait for hosts that do not answer: everything is recorded by then."""
+    """End the process if threads still wait for unresponsive hosts; everything is recorded by then."""
     deadline = time.monotonic() + THREADS_S
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:

@@ -57,7 +57,7 @@ def renamed_field(name: str, recorded: str, default: Any, **constraints: Any) ->
 
 
 def to_present_keys(raw: dict[str, Any], keys: Iterable[RenamedKey], path: Path) -> Iterator[SpecProblem]:
-    """Give the keys of a file their present names, in place; yield keys that stand there by both names.
+    """Replace old keys of a file by their present names, in place; yield keys that occur under both names.
 
     Warns once of all old names in the file (`RenamedKeyWarning`).
     """

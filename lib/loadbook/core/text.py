@@ -33,7 +33,7 @@ def _similarity(name: str, other: str) -> float:
 
 
 def closest_name(name: object, known: Iterable[str]) -> str | None:
-    """Return the known name that was probably meant by a mistyped one, None if none is similar."""
+    """Return the known name most similar to a mistyped one, None if none is similar."""
     best = max(known, key=lambda other: _similarity(str(name), other), default=None)
     return best if best is not None and _similarity(str(name), best) >= SIMILARITY_CUTOFF else None
 

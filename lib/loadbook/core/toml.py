@@ -1,7 +1,6 @@
-"""TOML files that people write: studies, hosts, services. What cannot be read is one problem with its place.
+"""TOML files written by users: studies, hosts, services. A file that cannot be read is one error with its place.
 
-No file is too much: only so many bytes of it are read, tables are only so deep, and a key has only so many parts
-(`tomllib` takes an hour for one of half a million).
+Size, depth of tables and parts of keys are limited, because `tomllib` takes an hour for a key of half a million parts.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def read_text(path: Path, max_bytes: int = MAX_BYTES) -> str:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Return a file's tables; StudyError says what is wrong and where, OSError that it cannot be read."""
+    """Return a file's tables; StudyError names the mistake and its place, OSError an unreadable file."""
     hint = None
     try:
         text = read_text(path)

@@ -55,7 +55,7 @@ def format_fixed(value: float, decimals: int) -> str:
 
 
 def decimals_for_half_width(half_width: float) -> int:
-    """Return how many decimals a value deserves whose interval has this half-width (report.md section 6).
+    """Return the number of decimals for a value whose interval has this half-width.
 
     Two significant digits of the half-width when its first is 1 or 2, else one; never negative.
     """

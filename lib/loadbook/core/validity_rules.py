@@ -54,7 +54,7 @@ def lower_first(title: str) -> str:
 
 
 def rule_advice(name: str) -> str:
-    """Return the end of a rule's messages: why it matters (a tool's doubt has its own reason) and what to do."""
+    """Return the end of a rule's message: why it matters (a tool's doubt has its own reason) and the remedy."""
     info = RULE_INFO.get(name)
     if info is None or info.by == "file":
         return ""

@@ -65,7 +65,7 @@ RESTORE_S = 5.0
 
 
 class Attempt:
-    """One attempt; its files go to `folder`. After `run`, `retry` tells whether another attempt may succeed."""
+    """One attempt; its files are in `folder`. After `run`, `retry` is True if another attempt may succeed."""
 
     def __init__(self, testbed: Testbed, planned: PlannedTrial, attempt: int, folder: Path) -> None:
         self.testbed, self.planned, self.folder = testbed, planned, folder

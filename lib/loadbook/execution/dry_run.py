@@ -81,7 +81,7 @@ class InlineExecutor(Executor):
 
 
 def script_output(text: str, args: Sequence[str]) -> str:
-    """Return the output of a script on a host on which all goes well."""
+    """Return the output of a script on a host without problems."""
     if text == rollback.rollback_script():
         return {"settle": "settled", "server": str(LEADER_PID)}.get(args[0], "")
     outputs = {
@@ -233,7 +233,7 @@ def dry_run(layout: Layout, plan: Plan, hosts_file: Path) -> tuple[DryRun | None
 
 
 def missing_for_treatment(layout: Layout, plan: Plan, treatment: str, path: Path, inventory: HostsFile) -> list[str]:
-    """Return what a treatment lacks on the hosts of a file, as far as the file can tell."""
+    """Return the requirements of a treatment that a hosts file does not meet."""
     alone = replace(plan, treatments=(treatment,))
     if missing := list(missing_roles(alone, inventory).values()):
         return missing

@@ -96,7 +96,7 @@ MAX_REASONS = 3
 
 
 def needs_userspace_delay(plan: Plan, hosts: Mapping[str, Host], inventory: HostsFile, drivers: Iterable[str]) -> bool:
-    """Tell whether a treatment's delay must be made in userspace, on the driver's own host.
+    """Return whether a treatment's delay must be made in userspace, on the driver's own host.
 
     Raises
     ------
@@ -117,7 +117,7 @@ def needs_userspace_delay(plan: Plan, hosts: Mapping[str, Host], inventory: Host
 
 
 def uses_delay(study: Study, treatments: Iterable[str]) -> bool:
-    """Tell whether any of the treatments delays or drops packets to the target."""
+    """Return whether any of the treatments delays or drops packets to the target."""
     settings = [study.setting(treatment, study.workload.role) for treatment in treatments]
     return any(setting.delay_ms or setting.loss for setting in settings)
 

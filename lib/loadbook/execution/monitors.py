@@ -48,7 +48,7 @@ class TrialMonitors:
 
     @property
     def polled_sources(self) -> list[str]:
-        """The hosts' own monitors that the study wants to be asked."""
+        """The hosts' own monitors that the study polls."""
         return [source for source in self.sources if source != "sampler"]
 
     @property

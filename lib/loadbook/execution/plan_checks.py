@@ -183,7 +183,7 @@ def _needed_host_count(plan: Plan, role: str) -> int:
 
 
 def _is_only_monitored(role: Role) -> bool:
-    """Tell whether no service runs in a role (drivers, monitored hosts)."""
+    """Return whether no service runs in a role (drivers, monitored hosts)."""
     return not any(setting.is_present for setting in (role, *map(role.variant_setting, role.variants)))
 
 
@@ -210,7 +210,7 @@ def check_roles(plan: Plan, inventory: HostsFile) -> None:
 
 
 def missing_roles(plan: Plan, inventory: HostsFile) -> dict[str, str]:
-    """Return role -> what the hosts file lacks of it."""
+    """Return role -> the requirements that the hosts file does not meet."""
     return dict(_missing_roles(plan, inventory))
 
 

@@ -235,7 +235,7 @@ class PowerForecast:
 
     @property
     def underpowered(self) -> bool:
-        """Tell whether the planned blocks are too few for the effect."""
+        """Return whether the planned blocks are too few for the effect."""
         return self.detectable is None or self.detectable > self.effect
 
     def hours(self, blocks: int) -> float:
@@ -292,7 +292,7 @@ def _forecast_from_samples(plan: Plan, effect: float, samples: list[NoiseSample]
 
 
 def _best_trial_length(plan: Plan, samples: list[NoiseSample], sd: float) -> TrialLength | str:
-    """Return the best trial length by recorded trials of this load, or what is missing."""
+    """Return the best trial length from recorded trials of this load, or the missing requirement."""
     from loadbook.stats.power import estimate_trial_length
 
     tool = plan.study.workload_of(plan.study.baseline).tool

@@ -256,7 +256,7 @@ def find_outputs(folder: Path, conditions: list[Condition]) -> tuple[list[Output
 
 
 def resolve_inside(folder: Path, name: str) -> Path:
-    """Return the file or folder `name` below `folder`; ValueError says why it may not be used."""
+    """Return the file or folder `name` below `folder`; ValueError names the reason if it may not be used."""
     pure = PurePath(name)
     if pure.is_absolute() or ".." in pure.parts:
         raise ValueError(f"{short_repr(name)} leads out of the folder: name files by their path inside {folder}")

@@ -17,7 +17,7 @@ OPEN_METRICS = ("offered_per_s", "latency_intended")
 
 @dataclass(frozen=True)
 class ToolReport:
-    """One output and its parsed report: `parsed` is None where `error` says that it cannot be read."""
+    """One output and its parsed report: `parsed` is None if it cannot be read, with the reason in `error`."""
 
     source: OutputFiles
     tool: str
@@ -43,7 +43,7 @@ class ToolReport:
 
     @property
     def is_open(self) -> bool:
-        """Tell whether the load had a rate of its own."""
+        """Return whether the load is open: it has a rate of its own."""
         return self.condition.offered_per_s is not None or bool(self.metrics & set(OPEN_METRICS))
 
 

@@ -249,7 +249,7 @@ def _validity_hits(
 
 
 def _declared_changes(plan: Plan, processed: Path) -> dict[tuple[str, str], tuple[str, ...]]:
-    """Return what variables of the study's services must change, as their service.toml declares it."""
+    """Return the effects that variables of the study's services declare in service.toml."""
     own = [processed.parents[3] / "studies" / "services"] if len(processed.parents) > 3 else []
     roles = {factor.role for factor in plan.study.factors.values() if factor.of == "vars"}
     services = {plan.study.setting(name, role).service for name in plan.treatments for role in roles}

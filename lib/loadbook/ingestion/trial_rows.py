@@ -181,7 +181,7 @@ Row = dict[str, Any]
 
 
 class CounterReset(NamedTuple):
-    """A counter that decreased during the load: its service was restarted, or another one answered."""
+    """A counter that decreased during the load: its service restarted, or another one answered."""
 
     host: str
     message: str

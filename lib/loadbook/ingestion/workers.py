@@ -144,7 +144,7 @@ def _read_trial(part: IngestPart, planned: PlannedTrial, folder: Path) -> tuple[
 
 
 def _validity_rows(traces: Sequence[Row]) -> list[Row]:
-    """Return the traces of our sampler and of the services, which the rules read."""
+    """Return the host metrics of the sampler and the services, which the rules read."""
     return [row for row in traces if row["source"] in VALIDITY_SOURCES]
 
 

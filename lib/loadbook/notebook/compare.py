@@ -114,7 +114,7 @@ def _numbers(row: AnalysisRow) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ComparisonRequest:
-    """The arguments of `Run.compare`; empty values stand for the study's own."""
+    """The arguments of `Run.compare`; empty values select the study's own."""
 
     metric: str = ""
     baseline: str = ""
@@ -212,7 +212,7 @@ def _differences(data: RunData, request: ComparisonRequest, selection_note: str)
 def comparison_page(
     data: RunData, against: str, baseline: str = "", metric: str = "", level: float = 0.95
 ) -> ComparePage:
-    """Return the page of a run and another one of its study, the older first; tables that are missing are made."""
+    """Return the page that compares a run with another one of its study, the older first; missing tables are made."""
     layout, study = project_layout(), data.paths.raw.parent.name
     older, newer = resolve_run_pair(layout, study, data.run, against)
     paths = layout.run(study, older if newer == data.run else newer)

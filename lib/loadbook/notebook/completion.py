@@ -23,7 +23,7 @@ RUN_METHODS = {
 
 
 def register_completion(shell: InteractiveShell) -> None:
-    """Have an IPython shell complete names inside the quotes of our verbs and methods."""
+    """Register completion of names inside quotes of loadbook's verbs and methods in an IPython shell."""
 
     def complete(_: object, event: SimpleNamespace) -> list[str]:
         match = OPEN_QUOTE.search(event.text_until_cursor)

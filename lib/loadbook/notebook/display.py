@@ -61,7 +61,7 @@ class FigureView(Displayable):
         return self._figure.draw()
 
     def save(self, path: str) -> Path:
-        """Write the figure to a file; its ending (.svg, .png, .pdf) says how."""
+        """Write the figure to a file in the format of its suffix (.svg, .png, .pdf)."""
         out = Path(path)
         figure = self.figure()
         kinds = sorted(figure.canvas.get_supported_filetypes())

@@ -57,7 +57,7 @@ class OpenPages:
     _next_time: float = 0.0
 
     def changed(self) -> bool:
-        """Tell whether the last page has gone or another one has come; False within 0.9 s of the last question.
+        """Return whether the last page was closed or another one opened; False within 0.9 s of the last call.
 
         Both count: a browser may keep a page that was left, with its connection, for minutes.
         """
@@ -112,7 +112,7 @@ class WatchingStoppedError(KeyboardInterrupt):
 
 
 class RunStoppedError(KeyboardInterrupt):
-    """The cell was interrupted, and so was the run; the same call goes on."""
+    """The cell was interrupted and stopped the run; the same call resumes it."""
 
     def _render_traceback_(self) -> list[str]:
         return ["Stopped; the trial under way is recorded as cancelled. Run this cell again to go on."]
@@ -191,7 +191,7 @@ def _follow(run: DetachedRun, show: Callable[[RunProgress], None], pages: OpenPa
 
 
 def kernel_is_exiting() -> bool:
-    """Tell whether an interrupt is the first step of a restart: Jupyter interrupts a kernel, then tells it to end."""
+    """Return whether an interrupt is the first step of a kernel restart."""
     shell: Any = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     deadline = time.monotonic() + (KERNEL_EXIT_S if hasattr(shell, "kernel") else 0.0)
     with contextlib.suppress(KeyboardInterrupt):
@@ -240,7 +240,7 @@ def plan(study: str, subset: str = "", blocks: int = 0) -> Block:
 def run(
     study: str, hosts: str = "", subset: str = "", resume: str = "", execute: bool = False, new: bool = False
 ) -> Block:
-    """Run a study and show how far it is, or go on with its unfinished run; without `execute` only say so.
+    """Run a study and show its progress, or resume its unfinished run; without `execute` only describe it.
 
     The run is a process of its own: closing the tab or restarting the kernel does not end it, and the same call shows
     it again. Interrupting the cell stops it, and the same call goes on. A study whose latest run is complete is not

@@ -127,7 +127,7 @@ class Plots(Displayable):
         return FigureView(FactorialFigure(FactorialPage(self._data).result))
 
     def scaling(self) -> FigureView:
-        """Draw the rate over the number of nodes: do two nodes carry twice what one carries."""
+        """Draw the rate over the number of nodes."""
         figure = BalancersPage(self._data).scaling_figure
         if not figure.has_data:
             raise UsageError("one number of nodes only in this run", "scaling needs treatments of one node and of more")

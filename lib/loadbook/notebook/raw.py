@@ -64,7 +64,7 @@ class Raw(Displayable):
         return self.sha256 == self.record.files[self.file].sha256
 
     def _block(self) -> Block:
-        """Return name, sha256, command and content, and what other files there are."""
+        """Return name, sha256, command and content of a file, and the names of the other files."""
         kept = self.record.files[self.file]
         state = "as recorded" if self.unchanged else "NOT as recorded" if self.sha256 else "gone"
         where = f"{self.record.trial} ({self.record.treatment}, block {self.record.block}, {self.record.status})"

@@ -169,7 +169,7 @@ class Run(Displayable):
         return TrialExplanation(self.data, trial)
 
     def only(self, query: str | Sequence[bool] | pd.Series) -> Run:
-        """Return the run with some trials only, by a pandas query ("block > 2") or a mask; it explores from then on.
+        """Return the run with some trials only, by a pandas query ("block > 2") or a mask; its results are exploratory.
 
         Raises
         ------
@@ -178,7 +178,7 @@ class Run(Displayable):
         return self._restricted(select_trials(self.trials, query))
 
     def without(self, *trials: str | Iterable[str]) -> Run:
-        """Return the run without these trials, by name or as a list of names; it explores from then on.
+        """Return the run without these trials, by name or as a list of names; its results are exploratory.
 
         Raises
         ------
@@ -255,7 +255,7 @@ class Run(Displayable):
         return Page(self.data).provenance()
 
     def _block(self) -> Block:
-        """Return what the run is, what it holds, and what to ask it."""
+        """Return a description of the run, its contents and its methods."""
         number, page = sections.trial_counts(self.data), Page(self.data)
         scope = [*scope_parts(self.data, self.data.study.margin), *filter(None, [self._selection_note()])]
         arms = [[name, self.data.study.label(name), *self._counts(name)] for name in self.treatments]

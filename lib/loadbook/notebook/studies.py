@@ -128,7 +128,7 @@ class Studies(Displayable):
         return len(self.rows)
 
     def _block(self) -> Block:
-        """Return the table, recorded studies first, and what to do with a name of it."""
+        """Return the table, recorded studies first, and examples of calls."""
         columns = [Column("Study"), Column("Question", wrap=True), Column("Runs", True), Column("Latest"),
                    Column("Trials", True), Column("A new run takes", True)]  # fmt: skip
         table = Table("Studies", columns, [_cells(row) for row in self.rows])

@@ -92,7 +92,7 @@ def answer_box(
 
 
 def scope_nodes(question: str, line: str) -> Group:
-    """Return a page's question as its title, and below it what was done to answer it."""
+    """Return a page's title (its question) and the description of the run below it."""
     return Group(Stylesheet(), Heading(question, level=1), Paragraph(line, css="scope"))
 
 

@@ -32,7 +32,7 @@ def history_link(study: str, pages: Path) -> list[tuple[str, str | None]]:
 def build_history_page(
     layout: Layout, study: str, question: str, on_message: Callable[[str], None], timeout_s: float | None
 ) -> tuple[list[Path], list[str]]:
-    """Make the page of a study's history; return it and what failed, both empty of a study with one run."""
+    """Make the page of a study's history; return it and the failures, both empty for a study with one run."""
     runs = layout.runs(study)
     if len(runs) < 2:
         return [], []
@@ -64,7 +64,7 @@ MAX_PAGE_COMPARISONS = 3  # of a page's links to comparisons of its run
 
 @dataclass(frozen=True)
 class OutputPaths:
-    """Where pages go: their folder, what their names begin with, and where what was executed is kept (None: beside).
+    """Folder and name prefix of pages, and the folder of executed notebooks (None: beside the pages).
 
     `home` is the text of each page's link to the index.html beside it. With `markdown` each page gets a Markdown file
     beside it.
@@ -89,7 +89,7 @@ class OutputPaths:
 
 @dataclass
 class BuiltReport:
-    """What came of one study: its run and notebooks, the summary that the index shows, its pages, and what failed."""
+    """Result of reporting one study: its run and notebooks, the summary for the index, its pages, and failures."""
 
     study: str
     run: str
@@ -166,7 +166,7 @@ def _is_finished(paths: RunPaths) -> bool:
 
 
 def resume_hint(study: str) -> str:
-    """Return the command that goes on with an unfinished run."""
+    """Return the command that resumes an unfinished run."""
     return f"loadbook run {study}"
 
 
@@ -219,7 +219,7 @@ def _merge_parameters(declared: Mapping[str, Mapping[str, Any]]) -> dict[str, An
 
 
 def ensure_ingested(paths: RunPaths, on_message: OnMessage) -> None:
-    """Ingest the run if a table is missing, older than what is recorded, or not as the last ingest wrote it."""
+    """Ingest the run if a table is missing, older than the records, or changed since the last ingest."""
     tables = [paths.table(name) for name in TABLES]
     sources = (paths.plan_json, paths.run_json, paths.trials, paths.failed, paths.added_files)
     recorded = [p.stat().st_mtime for p in sources if p.exists()]
@@ -271,7 +271,7 @@ def _build_page(
 
 
 def page_breadcrumbs(plan: Plan, run: str, name: str, place: OutputPaths) -> list[tuple[str, str | None]]:
-    """Return what stands above a page: the way to it, the study's other pages, and where its run is links."""
+    """Return the links above a page: the index, the study's other pages, and the pages that its run links to."""
     study, names = plan.study.name, plan.study.notebooks
     others = [(_link_text(n, names), place.page_path(n, n == names[0]).name) for n in names if n != name]
     runs = links.comparison_links(place.pages, study, run)[:MAX_PAGE_COMPARISONS] if name == names[0] else []
@@ -284,7 +284,7 @@ def _link_text(name: str, names: Sequence[str]) -> str:
 
 
 def _run_summary(plan: Plan, paths: RunPaths) -> dict[str, Any]:
-    """Return what is known of a run before any notebook is executed."""
+    """Return the summary of a run before any notebook is executed."""
     run = read_run_record(paths)
     return {
         "study": plan.study.name,

@@ -1,12 +1,8 @@
-"""The trust strip: does the instrument work, how many trials count, what is in doubt. It stands beside the verdict.
+"""Harness checks and diagnostics of a run, as text and tables.
 
-What the order of the trials may have done to them: drift, carry-over, trials that lie far out. In words.
-
-What latency percentiles can say: under which load, on how many requests; and the picture of all requests.
-
-What happened within the trials: whether rates held still, and what they are after the warm-up that was found.
-
-Recorded conditions in which two runs differ, in words and as a table; nothing that tells which machine it was.
+Harness checks (A/A arm, known effect, valid trials, doubts) stand beside the verdict. Further parts: the order of
+trials (drift, carry-over, outliers), latency percentiles and the distribution of all requests, rates within trials and
+the settled rate, and the recorded conditions in which two runs differ.
 """
 
 from __future__ import annotations
@@ -159,7 +155,7 @@ def _flag_level(flag: str) -> str:
 
 
 def comparison_notes(analysis: Analysis) -> list[sections.ValidityMessage]:
-    """Return what the comparisons themselves say that a reader should know, and checks that the study lacks."""
+    """Return notes on the comparisons for the reader, and the harness checks that the study lacks."""
     flagged: dict[str, list[str]] = {}
     for row in analysis.rows:
         for flag in row.verdict.comparison.flags if row.verdict else ():
@@ -198,7 +194,7 @@ CARRY_OVER_NOT_CHECKED = "Carry-over was not checked: too few trials to tell wha
 def order_sentences(
     carried: CarryOver | None, analysis: Analysis, values: pd.DataFrame, labels: Mapping[str, str]
 ) -> list[str]:
-    """Return what stands under the order plot: drift, carry-over (see `detect_carry_over`), far trials."""
+    """Return the sentences below the order plot: drift, carry-over (see `detect_carry_over`), outliers."""
     sentences = [diagnostics.describe_drift(values).sentence]
     sentences.append(carried.sentence(analysis.metric, labels) if carried else CARRY_OVER_NOT_CHECKED)
     return sentences + [text for text in [_outlier_text(values)] if text]
@@ -207,7 +203,7 @@ def order_sentences(
 def order_notes(
     carried: CarryOver | None, analysis: Analysis, values: pd.DataFrame, labels: Mapping[str, str]
 ) -> list[ValidityMessage]:
-    """Return what of it belongs to the doubts: a carry-over that is seen, and as a note the trials that lie far out."""
+    """Return the doubts about the order: a detected carry-over and, as a note, outliers."""
     found = []
     if carried and carried.is_significant:
         text = f"{carried.sentence(analysis.metric, labels)} {_adjusted_text(carried, analysis, labels)}"
@@ -218,7 +214,7 @@ def order_notes(
 
 
 def detect_carry_over(data: RunData, analysis: Analysis, values: pd.DataFrame) -> CarryOver | None:
-    """Look for carry-over in a run; repeats of a treatment (the A/A arm) are what they repeat."""
+    """Test a run for carry-over; duplicates of a treatment (the A/A arm) count as that treatment."""
     same = {name: original for name in data.study.treatments if (original := data.study.repeated_treatment(name))}
     return carry_over(values, analysis.baseline, same) if values["slot"].is_unique else None
 
@@ -232,7 +228,7 @@ def _adjusted_text(carried: CarryOver, analysis: Analysis, labels: Mapping[str, 
 
 
 def _outlier_text(values: pd.DataFrame) -> str:
-    """Return how many trials lie far out; "" for none."""
+    """Return the sentence on the number of outliers; "" for none."""
     outliers, counted = len(diagnostics.find_outliers(values)), int(values["valid"].sum())
     if not outliers:
         return ""
@@ -253,14 +249,14 @@ DISTRIBUTION_TITLE = "All requests together: a picture, not evidence"
 
 
 def measurable_values(data: RunData, metric: str, statistic: str) -> pd.DataFrame:
-    """Return `RunData.values` of a percentile without those that too few requests of their trial lie beyond."""
+    """Return `RunData.values` of a percentile without trials that have too few requests beyond it."""
     values, requests = data.values(metric, statistic), data.values("requests")["value"]
     short = diagnostics.has_short_tail(metric, statistic, requests, data.study.validity.min_tail_requests)
     return values.assign(value=values["value"].mask(short))
 
 
 def tail_note(data: RunData, metric: str, statistics: Sequence[str], left_out: Sequence[str]) -> str:
-    """Return what a reader of the percentiles must know; `left_out` are those that no trial can measure."""
+    """Return the note on percentiles for the reader; `left_out` are those that no trial can measure."""
     counted = data.trials[data.trials["valid"]]
     sentences = [CLOSED_LOOP_NOTE] if "closed" in set(counted["load_model"]) else []
     if left_out:
@@ -280,7 +276,7 @@ def tail_note(data: RunData, metric: str, statistics: Sequence[str], left_out: S
 
 
 def treatment_curves(data: RunData) -> dict[str, ExceedanceCurve]:
-    """Return the distribution of each treatment whose counting trials kept their requests one by one."""
+    """Return the latency distribution of each treatment whose valid trials have request logs."""
     counted = data.trials[data.trials["valid"]]
     paths_by_treatment = {
         name: [data.paths.request_logs / f"{trial}.parquet" for trial in own]
@@ -335,7 +331,7 @@ def stationarity_table(data: RunData, labels: Mapping[str, str]) -> Table:
 
 
 def stationarity_note(data: RunData) -> str:
-    """Return what the table rests on, or why nothing is known."""
+    """Return the note on the evidence of the table, or the reason why there is none."""
     known = rate_series(data.samples, STATIONARITY_METRIC)
     if not known:
         return f"Not known: {' and '.join(data.tools)} told no rates per second."
@@ -387,7 +383,7 @@ MAX_PLACES = 3
 
 
 def change_name(change: ConditionChange, labels: Mapping[str, str] | None = None) -> str:
-    """Return what changed and where: "web: kernel"; `labels` are the treatments' names for readers."""
+    """Return the name and place of a change: "web: kernel"; `labels` are the treatments' display names."""
     if change.category == "treatment":
         treatment, colon, factor = change.name.partition(": ")
         return f"treatment {(labels or {}).get(treatment, treatment)}{colon}{factor}"
@@ -402,7 +398,7 @@ def change_places(change: ConditionChange) -> str:
 
 
 def change_values(change: ConditionChange) -> tuple[str, str]:
-    """Return what it was and what it is."""
+    """Return the old and the new value of a change."""
     if change.name in PRIVATE_CONDITIONS and change.category == "fact":
         return PRIVATE_CONDITIONS[change.name]
     older, newer = (_change_value_text(change, value) for value in (change.before, change.after))

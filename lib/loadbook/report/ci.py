@@ -1,9 +1,8 @@
-"""A run judged by the build gate of its study, as a document for machines; `cli.report` prints it, pages show a line.
+"""The CI outcome of a run: JSON summary, JUnit XML and the line on its page.
 
-A judged run as JUnit XML: a suite per study, a case per question of its build gate.
-
-What it may hold is what both schemas in use allow: that of Jenkins (xunit plugin, junit-10.xsd) and the stricter one
-of Ant's tasks (windyroad/JUnit-Schema), which wants every suite's host, time and outputs, and no output of a case.
+The JUnit file has a suite per study and a case per question of its CI policy. It keeps to the intersection of both
+schemas in use: Jenkins (xunit plugin, junit-10.xsd) and the stricter one of Ant (windyroad/JUnit-Schema), which
+requires host, time and outputs of every suite, and allows no output of a case.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class CiReport:
-    """A run with what its build gate says; `late`: the gate was written after the run was planned."""
+    """A run with its CI outcome; `late`: the policy was written after the run was planned."""
 
     data: RunData
     policy: CiPolicy
@@ -36,7 +35,7 @@ class CiReport:
 
     @property
     def sentence(self) -> str:
-        """What the gate says, and that it was written after the run where it was."""
+        """The outcome as a sentence, with a remark if the policy was written after the run."""
         return self.result.sentence + (" [ci] was written after this run was planned." if self.late else "")
 
 
@@ -85,7 +84,7 @@ def ci_document(found: CiReport) -> dict[str, Any]:
 
 
 def ci_summary(found: CiReport) -> dict[str, Any]:
-    """Return what a report's summary says of the build gate: fields of the JSON summary, without its cases."""
+    """Return the CI fields of a report's JSON summary, without the cases."""
     return {"outcome": found.result.outcome, "exit_code": found.result.exit_code, "sentence": found.sentence}
 
 

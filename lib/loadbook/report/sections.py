@@ -1,8 +1,8 @@
-"""What the run was made on: configuration differences first, then hosts, versions, facts that changed, provenance.
+"""Sections of a report: the set-up of the run, and which trials count.
 
-Which trials count, and why not: counts, doubts in words, the gate block, the table of every trial.
-
-Runs with several drivers: how far apart they started, and latencies that are each driver's own.
+The set-up has configuration differences first, then hosts, versions, changed facts and provenance. Trials have counts,
+doubts as text, the figure of validity rules, and the table of every trial. Runs with several drivers have their start
+offsets, and latencies per driver.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _diff_lines(before: list[str], after: list[str]) -> list[str]:
 
 
 def host_table(data: RunData) -> Table:
-    """Return what each recorded host is for, what it runs, and the facts that readers ask for first."""
+    """Return the table of recorded hosts: roles, services, and the most important facts."""
     entries, aliases = data.run_record.hosts, list(data.run_record.hosts)
     rows = [
         ["roles", *(", ".join(entries[a]["roles"]) for a in aliases)],
@@ -127,7 +127,7 @@ def host_table(data: RunData) -> Table:
 
 
 def _version_default_rows(data: RunData) -> list[list[str]]:
-    """Return a row per unset variable whose default depends on the version of the service, with what it is."""
+    """Return a row per unset variable whose default depends on the version of the service, with that default."""
     aliases, found = list(data.run_record.hosts), dict[str, dict[str, str]]()
     for alias in aliases:
         for text in (data.run_record.service_versions.get(alias) or "").split(", "):
@@ -141,7 +141,7 @@ def _version_default_rows(data: RunData) -> list[list[str]]:
 
 
 def other_facts_table(data: RunData) -> Table:
-    """Return every other recorded fact, except what would tell which machine it was."""
+    """Return all other recorded facts, except those that identify the machine."""
     names = [name for name in _fact_names(data) if name not in (*FIRST_FACTS, *PRIVATE_FACTS)]
     columns = [Column("Fact"), *(Column(a, wrap=True) for a in data.run_record.hosts)]
     return Table("Recorded facts", columns, _fact_rows(data, names))
@@ -226,7 +226,7 @@ def provenance_pairs(data: RunData) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class ValidityMessage:
-    """What one gate said: its title, its level, how many trials it hit, and its different sentences."""
+    """Messages of one validity rule: title, level, number of trials, and the distinct sentences."""
 
     name: str
     title: str
@@ -242,7 +242,7 @@ def rule_titles(data: RunData) -> dict[str, str]:
 
 
 def validity_messages(data: RunData, *levels: str) -> list[ValidityMessage]:
-    """Return what the gates of these levels said, one entry per gate and level, the most frequent first."""
+    """Return the messages of rules of these levels, one entry per rule and level, the most frequent first."""
     problems = data.problems[data.problems["level"].isin(levels)]
     found = [
         ValidityMessage(
@@ -267,7 +267,7 @@ def row_tuples(frame: Any) -> list[Any]:
 
 
 def _summarise_messages(gate: str, messages: list[str]) -> str:
-    """Return a gate's messages as one text, with why it matters and what to change said once."""
+    """Return the messages of a rule as one text, with reason and remedy once."""
     end = rule_advice(gate)
     shortened = [text.removesuffix(end) for text in messages]
     more = f" (and {len(shortened) - 1} more like it)" if len(shortened) > 1 else ""
@@ -281,7 +281,7 @@ def doubt_messages(data: RunData) -> list[ValidityMessage]:
 
 
 def unfinished_notes(data: RunData) -> list[ValidityMessage]:
-    """Return that a run is not finished and how it goes on, nothing of one that is."""
+    """Return the note that a run is not finished, with the command that resumes it; none for a finished run."""
     if data.run_record.ended is not None or data.run_record.imported is not None:
         return []
     text = f"the run was interrupted or is still going on; next: loadbook run {data.study.name}"
@@ -294,7 +294,7 @@ def trial_counts(data: RunData) -> dict[str, int]:
 
 
 def exclusion_counts(data: RunData) -> list[tuple[str, int]]:
-    """Return (reason, number of trials) of what is not counted, the most frequent first."""
+    """Return (reason, number of trials) of excluded trials, the most frequent first."""
     reasons: dict[str, int] = {}
     for trial in row_tuples(data.trials[~data.trials["valid"]]):
         reason = exclusion_reason(data, trial)
@@ -375,7 +375,7 @@ def trial_table(data: RunData, metric: str, labels: Mapping[str, str]) -> Table:
 
 
 def _counts_text(distance: float | None) -> str:
-    """Return "yes", and by how much a trial lies away from the others of its treatment where that is far."""
+    """Return "yes", with the distance of a trial from the others of its treatment if it is an outlier."""
     return "yes" if distance is None else f"yes, far out ({format_percent(distance)})"
 
 

@@ -77,7 +77,7 @@ class AnswerSummary:
 
 @dataclass(frozen=True)
 class VerdictLine:
-    """One verdict sentence: glyph, the treatment's name (set in bold), and what is said of it."""
+    """One verdict sentence: glyph, the treatment's name (set in bold), and the verdict text."""
 
     kind: str
     glyph: str
@@ -118,13 +118,13 @@ def summarise_answer(analysis: Analysis) -> AnswerSummary:
 
 
 def mark_exploratory(answer: AnswerSummary, stand: StoppingState) -> AnswerSummary:
-    """Return an answer that says that it is exploratory, if it is."""
+    """Mark an answer as exploratory if the run is."""
     word = f"exploratory: {answer.word}" if stand.added_blocks else answer.word
     return replace(answer, headline=first.mark_exploratory(answer.headline, stand), word=word)
 
 
 def _error_sentences(analysis: Analysis) -> tuple[str, ...]:
-    """Return the verdicts on errors, more before fewer: what is said of the rate is said given these."""
+    """Return the verdicts on errors, more before fewer; the verdicts on the rate are given these."""
     rows = [row for kind in ("more", "fewer") for row in analysis.of_kind("treatment") if row.errors.kind == kind]
     return tuple(
         f"{row.label}: {errors_sentence(row.errors, _reference_errors(analysis, row), row.reference_label)}"
@@ -133,12 +133,12 @@ def _error_sentences(analysis: Analysis) -> tuple[str, ...]:
 
 
 def _reference_errors(analysis: Analysis, row: AnalysisRow) -> ErrorSummary:
-    """Return the errors of what a row is compared with."""
+    """Return the errors of a row's reference treatment."""
     return analysis.row(row.verdict.comparison.baseline if row.verdict else analysis.baseline).errors
 
 
 def verdict_lines(analysis: Analysis) -> list[VerdictLine]:
-    """Return one line per treatment, then the checks of the laboratory, in the order of the figure."""
+    """Return one line per treatment, then the harness checks, in the order of the figure."""
     return [_verdict_line(analysis, row) for row in analysis.rows if row.kind != "baseline"]
 
 
@@ -220,7 +220,7 @@ def milliseconds_text(value_s: float | None) -> str:
 
 
 def has_more_errors(analysis: Analysis) -> bool:
-    """Tell whether any treatment is shown to have errors in more trials than the baseline."""
+    """Return whether any treatment is shown to have errors in more trials than the baseline."""
     return any(row.errors.kind == "more" for row in analysis.of_kind("treatment"))
 
 

@@ -96,7 +96,7 @@ def _signed_limit(limit: float) -> str:
 
 
 def _check_limit(comparison: Comparison, limit: float, sign: int) -> LimitState:
-    """Tell on which side of a limit an effect lies; `sign` is 1 where it must not be below, -1 where not above.
+    """Return the side of a limit on which an effect lies; `sign` is 1 for a lower limit, -1 for an upper one.
 
     Within, each end of the 90 % interval is a bound at one-sided 95 %, as for equivalence. Beyond is a claim that
     fails a build, so that the interval counts that allows for all comparisons; where blocks are too few to have that
@@ -125,7 +125,7 @@ CHECK_NAMES = {"aa": "A/A arm", "control": "positive control"}
 
 @dataclass(frozen=True)
 class CiCase:
-    """One question of a gate: what was seen (a sentence), and why it fails, is invalid or was not asked (`because`).
+    """One case of a CI policy: the observation (a sentence), and the reason if it fails, is invalid or is skipped.
 
     `metric` is another one than the study's own. `undecided` says that the run shows neither, and that the study's
     choice made the outcome.

@@ -355,13 +355,13 @@ def requests_needed(statistic: str, least: float) -> int:
 
 
 def tail_requests(metric: str, statistic: str, requests: pd.Series) -> pd.Series | None:
-    """Return how many of each trial's requests lie beyond a percentile; None for other metrics and statistics."""
+    """Return the number of requests beyond a percentile, per trial; None for other metrics and statistics."""
     share = share_beyond(statistic)
     return None if share is None or metric not in REQUEST_TIMES else requests * share
 
 
 def has_short_tail(metric: str, statistic: str, requests: pd.Series, least: float) -> pd.Series:
-    """Tell for each trial whether too few of its requests lie beyond a percentile; not so where they are not known."""
+    """Return, per trial, whether too few of its requests lie beyond a percentile; False if unknown."""
     tail = tail_requests(metric, statistic, requests)
     return requests.isna() & False if tail is None else tail < least - 1e-9
 

@@ -199,7 +199,7 @@ def _run_test(pairs: PairedLogs, rule: StoppingRuleName = "fixed") -> PairedTest
 def _is_better(
     values: pd.DataFrame, one: str, other: str, better: Direction, level: float, rule: StoppingRuleName
 ) -> bool:
-    """Tell whether an arm is shown to be better than another, with no adjustment for further comparisons."""
+    """Return whether an arm is shown to be better than another, without adjustment for further comparisons."""
     result = _run_test(pair_arms(values, one, other), rule)
     return result is not None and result.p < 1 - level and (result.estimate > 0) == (better == "higher")
 

@@ -84,7 +84,7 @@ def mark_exploratory(text: str, stand: StoppingState) -> str:
 
 
 def neutral_headline(analysis: Analysis) -> str:
-    """Return the first line of a run whose harness checks allow no verdict as a headline; "" where they do.
+    """Return the neutral first line of a run whose harness checks allow no verdict as a headline; "" otherwise.
 
     Pages, figures, lists of runs and the command line all use it, whatever their own headline would be.
     """

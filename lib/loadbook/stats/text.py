@@ -439,7 +439,7 @@ def saturation_text(share: float) -> str:
 
 
 def demoted_support(check: AnalysisRow) -> str:
-    """Return the sentences below `demoted_headline`: what would be a pass, and what the verdicts below are worth."""
+    """Return the sentences below `demoted_headline`: the condition of a pass, and the value of the verdicts below."""
     below = "The verdicts below may not hold."
     if check.check_state == "unchecked":
         return f"Reason: {not_checked_reason(check)}. {below}"

@@ -68,7 +68,7 @@ def invalid_reason(
 
 
 def usable_mask(trials: pd.DataFrame) -> pd.Series:
-    """Tell, per trial, whether it may enter a comparison."""
+    """Return, per trial, whether it may enter a comparison."""
     return (trials["status"] == "ok") & trials["valid"].astype(bool)
 
 
@@ -91,7 +91,7 @@ def _most_frequent(counts: Counter[ResponseKey]) -> ResponseKey:
 
 
 def _response_reason(own: pd.DataFrame, base: pd.DataFrame, sized: bool) -> str | None:
-    """Describe how responses differ; sizes may (`sized`) where the study gives each arm a page of its own."""
+    """Describe how responses differ; sizes may differ (`sized`) if the study gives each arm its own page."""
     own_keys, base_keys = (
         [(status, None if sized else size) for status, size in _response_keys(arm)] for arm in (own, base)
     )

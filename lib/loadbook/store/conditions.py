@@ -57,7 +57,7 @@ class ConditionChange(NamedTuple):
 
 @dataclass(frozen=True)
 class RunConditions:
-    """What is recorded of a run without its tables (`store.tables.read_run_conditions`).
+    """The recorded conditions of a run without its tables (`store.tables.read_run_conditions`).
 
     `plan` is plan.json as it stands (see `store.ledger`); `facts` of hosts by file, ``web-before``.
     """
@@ -151,7 +151,7 @@ def _treatment_changes(older: RunConditions, newer: RunConditions) -> Iterator[C
 
 
 def _treatment_settings(study: Study, name: str) -> dict[str, Any]:
-    """Return what a treatment itself sets."""
+    """Return the settings of a treatment itself."""
     spec = study.treatments[study.treatments[name].same_as or name]
     return dict(spec.set) | {f"workload.{key}": value for key, value in spec.workload.items()}
 

@@ -57,7 +57,7 @@ class Ledger:
         os.ftruncate(self._fd, self._valid_bytes)
 
     def append(self, event: Event, **fields: Any) -> None:
-        """Write one event; when this returns, it is on the disk. OSError: nothing of it was kept (disk full)."""
+        """Write one event and sync it to disk; OSError: nothing was written (disk full)."""
         entry = {"n": len(self.entries) + 1, "event": event} | fields
         line = _encode_entry(entry)
         try:
@@ -70,7 +70,7 @@ class Ledger:
         self.entries.append(entry)
 
     def _write(self, line: bytes) -> None:
-        """Write a line behind the last whole one; a full disk takes a part of it, then nothing."""
+        """Write a line after the last complete one; on a full disk remove the partial line."""
         done = 0
         while done < len(line):
             done += os.pwrite(self._fd, line[done:], self._valid_bytes + done)
@@ -185,7 +185,7 @@ def all_planned_trials(plan: PlanRecord, entries: LedgerEntries) -> list[Planned
 
 
 def is_run_complete(paths: RunPaths) -> bool:
-    """Tell whether a run is complete: all trials of its plan were done and the hosts' facts were read again."""
+    """Return whether a run is complete: all planned trials were done and the hosts' facts were read again."""
     ends = [e["event"] for e in read_ledger(paths.ledger) if e["event"] in ("run-ended", "blocks-added")]
     return bool(ends) and ends[-1] == "run-ended"
 

@@ -88,7 +88,7 @@ class RunPaths:
 
     @property
     def ingest_cache(self) -> Path:
-        """Folder of what the last ingest remembers, so that the next one reads only what is new."""
+        """Folder of the ingest cache, so that the next ingest reads only new trials."""
         return self.processed / ".ingest"
 
 
@@ -158,7 +158,7 @@ class Layout:
         return run
 
     def _missing_run_hint(self, study: str) -> str:
-        """Return what to do about a study without a run: have one, or take the name that was meant."""
+        """Return the remedy for a study without a run: start one, or use the similar name."""
         from loadbook.study.reader import SMOKE_SUFFIX
 
         if study.endswith(".toml") or (self.studies / f"{study.removesuffix(SMOKE_SUFFIX)}.toml").is_file():
@@ -185,5 +185,5 @@ def find_root(start: Path | None = None) -> Path:
 
 
 def project_layout(start: Path | None = None) -> Layout:
-    """Return the layout of the project that `start` (default: the current folder) lies in."""
+    """Return the layout of the project that contains `start` (default: the current folder)."""
     return Layout(find_root(start))

@@ -1,4 +1,4 @@
-"""run.json: when and with what a run was done: hosts, versions, prices, lab, and how often it was resumed."""
+"""run.json: time, hosts, versions, prices and lab of a run, and how often it was resumed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ImportSource(TypedDict, total=False):
 
 
 class RunRecord(BaseModel):
-    """The content of run.json; what a version of loadbook did not record has its default here.
+    """The content of run.json; fields that older versions of loadbook did not record have defaults.
 
     Attributes
     ----------

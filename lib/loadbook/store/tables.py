@@ -73,7 +73,7 @@ def edited_tables(paths: RunPaths) -> list[str]:
 
 
 def load_run(layout: Layout, study: str, run: str = "latest") -> RunData:
-    """Load a run that was ingested; UsageError or DataError says what is missing and how to get it."""
+    """Load an ingested run; UsageError or DataError names the missing part and the command that makes it."""
     run = layout.resolve_run(study, run)
     paths = layout.run(study, run)
     if edited := edited_tables(paths):

@@ -45,7 +45,7 @@ class FileRecord(_Record):
 
 
 class DriverRecord(_Record):
-    """One load generator process: times are epoch seconds by that host's clock and by ours."""
+    """One load generator process; times are epoch seconds by its host's clock and by the controller's."""
 
     host: str
     argv: list[str]
@@ -213,7 +213,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file of ours; a missing or torn one raises DataError."""
+    """Read a JSON file of a run; a missing or truncated one raises DataError."""
     try:
         return json.loads(path.read_bytes())
     except FileNotFoundError:

@@ -136,7 +136,7 @@ def verify_run(paths: RunPaths, on_attempt: Callable[[int, int], None] = lambda 
 
 
 def _read_checksums(paths: RunPaths, checked: IntegrityCheck) -> LedgerChecksums | None:
-    """Read the ledger; None if it cannot tell."""
+    """Read the checksums of the ledger; None if it is damaged."""
     if not paths.ledger.is_file():
         checked.add_finding("missing", paths.ledger)
         return None

@@ -94,7 +94,7 @@ class Claim(_ClaimModel):
 
     @property
     def effective_kind(self) -> ClaimKind:
-        """The kind of check: what the study says, else what the article's two numbers say."""
+        """The kind of check: stated in the study, else inferred from the two numbers of the article."""
         if self.kind:
             return self.kind
         return "better" if (self.value or 0.0) > (self.against_value or 0.0) else "worse"
@@ -113,7 +113,7 @@ class Claim(_ClaimModel):
 
 
 class Published(_ClaimModel):
-    """What an article measured.
+    """Values that an article measured.
 
     Attributes
     ----------

@@ -122,7 +122,7 @@ class FactorialDesign:
 
     @cached_property
     def alias_sets(self) -> list[tuple[int, ...]]:
-        """Sets of effects that cannot be told apart, main effects first."""
+        """Sets of indistinguishable effects, main effects first."""
         return alias_sets(len(self.names), self.words)
 
     @cached_property
@@ -139,13 +139,13 @@ class FactorialDesign:
         return " x ".join(self.switch_names(effect))
 
     def shortest_alias_names(self, effect: int) -> str:
-        """Return an effect with those of as few factors that cannot be told from it: a x b x c or d x e x f."""
+        """Return an effect with its aliases of the fewest factors: a x b x c or d x e x f."""
         aliased = {effect, *(effect ^ word for word in defining_relation(self.words))}
         fewest = min(e.bit_count() for e in aliased)
         return " or ".join(self.effect_name(e) for e in sorted(aliased) if e.bit_count() == fewest)
 
     def cell_by_treatment(self, baseline: str) -> dict[str, int]:
-        """Return treatment -> combination; each is named by the letters of what is high, "all low" is the baseline."""
+        """Return treatment -> combination; the letters of its high factors name it, "all low" is the baseline."""
         return {
             "".join(FACTOR_LETTERS[i] for i in range(len(self.names)) if c >> i & 1) or baseline: c for c in self.cells
         }
@@ -162,7 +162,7 @@ def factorial_design(spec: Factorial) -> FactorialDesign:
 
 
 def alias_sentences(design: FactorialDesign) -> list[str]:
-    """Return what the design cannot tell apart, one sentence each; the first one is on the design as a whole."""
+    """Return the indistinguishable effects, one sentence each; the first sentence is about the whole design."""
     resolution, count = design.resolution, len(design.cells)
     if resolution is None:
         first = f"All {count} combinations are run, so every effect can be told from every other."
@@ -181,7 +181,7 @@ def alias_sentences(design: FactorialDesign) -> list[str]:
 
 
 def switch_label(study: Study, name: str) -> str:
-    """Return what the high level of a switch is called: tcp_nopush on, worker_processes 1, sending group on."""
+    """Return the label of a switch at its high level: tcp_nopush on, worker_processes 1, sending group on."""
     group_suffix = " group" if study.factorial and name in study.factorial.groups else ""
     return f"{name}{group_suffix} {level_labels(study, name)[1]}"
 

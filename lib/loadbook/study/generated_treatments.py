@@ -38,7 +38,7 @@ class _GridTables(BaseModel):
 
 
 def expand_grid(raw: dict[str, Any]) -> list[SpecProblem]:
-    """Add the treatments of [grid] to a study as it was read from its file; return what is wrong with it.
+    """Add the treatments of [grid] to a study read from its file; return the problems.
 
     A treatment that the file spells out under the name of a combination keeps its other keys (a label, a note).
     Tables of the wrong shape are left as they are, to be named when the study is validated.
@@ -119,7 +119,7 @@ class _FactorialTables(BaseModel):
 
 
 def expand_factorial(raw: dict[str, Any]) -> list[SpecProblem]:
-    """Add the treatments of [factorial] to a study as it was read from its file; return what is wrong with it.
+    """Add the treatments of [factorial] to a study read from its file; return the problems.
 
     Tables of the wrong shape are left as they are, to be named when the study is validated.
     """
@@ -252,7 +252,7 @@ def _alias_problems(spec: Factorial, design: FactorialDesign, where: str) -> Pat
 
 
 def _generator_problem(spec: Factorial, text: str) -> str | None:
-    """Return what is wrong with a generator, None for one that can be read."""
+    """Return the problem of a generator, None if it is valid."""
     left, equals, right = text.partition("=")
     names = [left.strip(), *right.split()]
     unknown = [name for name in names if name not in spec.factors]

@@ -58,7 +58,7 @@ class StoppingRule(StrictModel):
         return tuple(range(min(MIN_ANALYSIS_BLOCKS, blocks), blocks + 1)) if self.rule == "always-valid" else (blocks,)
 
     def allows_interim(self, blocks: int) -> bool:
-        """Tell whether an interim analysis is allowed after so many blocks."""
+        """Return whether an interim analysis is allowed after so many blocks."""
         return self.rule == "always-valid" or blocks in self.looks
 
     def describe(self) -> str:

@@ -117,7 +117,7 @@ class Study(StrictModel):
         return raw | {"blocks": last} if last else raw
 
     def repeated_treatment(self, treatment: str) -> str | None:
-        """Return the treatment that this one repeats exactly, an A/A arm the baseline; None for one of its own."""
+        """Return the treatment that this one duplicates, for an A/A arm the baseline; None if it is no duplicate."""
         spec = self.treatments[treatment]
         return spec.same_as or (self.baseline if spec.check == "aa" else None)
 
@@ -133,7 +133,7 @@ class Study(StrictModel):
         return like[0] if like else self.baseline
 
     def levels_of(self, treatment: str) -> dict[str, FactorLevel]:
-        """Return every factor's level under `treatment`; what it does not set has the role's value."""
+        """Return every factor's level under `treatment`; factors that it does not set have the role's value."""
         spec = self.treatments[treatment]
         repeated_levels = self.levels_of(spec.same_as) if spec.same_as else {}
         return (
@@ -178,7 +178,7 @@ class Study(StrictModel):
         return role
 
     def workload_of(self, treatment: str) -> Workload:
-        """Return the load of `treatment`: the study's own with what the treatment changes of it."""
+        """Return the workload of `treatment`: the study's workload with the treatment's changes."""
         spec, levels = self.treatments[treatment], self.levels_of(treatment)
         by_factor = {f.var or n: levels[n] for n, f in self.factors.items() if f.of == "workload"}
         by_factor |= self._page_expectation(levels)

@@ -42,7 +42,7 @@ class PlannedTrialRecord(TypedDict):
 
 
 class PlanRecord(TypedDict):
-    """The content of plan.json; `added` blocks, for which the study did not provide, stand in the ledger only."""
+    """The content of plan.json; `added` blocks, for which the study did not provide, are in the ledger only."""
 
     study: str
     study_spec: dict[str, Any]
@@ -124,7 +124,7 @@ def make_plan(study: Study, subset: str | None = None, blocks: int | None = None
 
 
 def additional_trials(plan: Plan, blocks: int) -> tuple[PlannedTrial, ...]:
-    """Return the trials that lengthen a plan to so many blocks: the same draw goes on behind its last trial.
+    """Return the trials that extend a plan to so many blocks, by the same random draw.
 
     Raises
     ------

@@ -188,7 +188,7 @@ def _factor_problems(raw: dict[str, Any]) -> PathMessages:
 
 
 def _usual_level(raw: dict[str, Any], role: str, factor: dict[str, Any], name: str) -> tuple[str, object]:
-    """Return the key path that states a factor's usual level, and the level; None where none is stated."""
+    """Return the key path and the value of a factor's default level; None if there is none."""
     of, var = factor.get("of", "vars"), factor.get("var", name)
     table = raw if of == "workload" else _table(_table(raw, "roles"), role)
     if of in ("vars", "sysctls", "workload"):

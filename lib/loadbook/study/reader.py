@@ -31,7 +31,7 @@ DRIVER_CPUS_MESSAGE = "of a driver stand in the hosts file, where they keep its 
 
 
 def read_configs(folder: Path, raw: dict[str, Any]) -> Iterator[SpecProblem]:
-    """Put the text of files named by `config` beside their names, for the record of a run; yield what is missing."""
+    """Store the text of files named by `config` beside their names, for the run record; yield missing files."""
     roles = raw.get("roles")
     for name, role in roles.items() if isinstance(roles, dict) else ():
         yield from _read_config(folder, role, ("roles", name))
@@ -52,7 +52,7 @@ def _read_config(folder: Path, owner: object, where: tuple[str, ...]) -> Iterato
 
 
 def setting_problems(study: Study) -> list[SpecProblem]:
-    """Return mistakes in the roles of a study, under each of its treatments, whose tables are valid one by one."""
+    """Return problems in the roles of a study under each treatment; the tables themselves are valid."""
     by_path: dict[str, SpecProblem] = {}
     for problem in [
         *_reserved_name_problems(study),
@@ -192,7 +192,7 @@ def page_bytes(study: Study, treatment: str) -> int | None:
 
 
 def first_same_page(study: Study, treatment: str) -> str:
-    """Return the first arm that must answer as this one does, the baseline before all: one whose page is as large."""
+    """Return the first arm (the baseline before all) whose page has the same size, and so the same response."""
     arms, size = [study.baseline, *study.treatments], page_bytes(study, treatment)
     return next(name for name in arms if page_bytes(study, name) == size)
 
@@ -201,12 +201,12 @@ ARTICLE_SUFFIX = "-article"  # the end of the name of a study at its article's o
 
 
 def study_files(folder: Path) -> list[Path]:
-    """Return the study files in `folder`, by name: variants come after what they vary."""
+    """Return the study files in `folder` by name, each followed by its variants."""
     return sorted(folder.glob("*.toml"), key=lambda path: path.stem)
 
 
 def is_variant(path: Path) -> bool:
-    """Tell whether a study file is a variant: at the article's scale, or with an include and no question of its own.
+    """Return whether a study file is a variant: at the article's scale, or with an include and no question of its own.
 
     A file that cannot be read is none; reading it as a study names its mistakes.
     """
@@ -242,7 +242,7 @@ def read_study(path: Path) -> Study:
 
 
 def _read_plan_files(folder: Path, raw: dict[str, Any]) -> Iterator[SpecProblem]:
-    """Put the text of the loads' plan files beside their names, for the record of a run; yield what is missing."""
+    """Store the text of JMeter plan files beside their names, for the run record; yield missing files."""
     treatments = raw.get("treatments")
     tables = treatments.items() if isinstance(treatments, dict) else ()
     owners: list[tuple[tuple[str, ...], Any]] = [((), raw), *((("treatments", name), t) for name, t in tables)]

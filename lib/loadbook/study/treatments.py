@@ -122,7 +122,7 @@ class Setting(StrictModel):
 
     @property
     def is_present(self) -> bool:
-        """Tell whether anything fills the role."""
+        """Return whether a service or host fills the role."""
         return self.service is not None or self.external is not None
 
     def with_changes(self, values: Mapping[str, Any]) -> Self:
@@ -133,7 +133,7 @@ class Setting(StrictModel):
 
 
 class Role(Setting):
-    """What a host does in the study; a role with a `service` runs it with `vars` (the baseline's values).
+    """One role of a host in the study; a role with a `service` runs it with `vars` (the baseline's values).
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ class Role(Setting):
 
     @field_serializer("variants")
     def _serialize_stated_keys(self, variants: Mapping[str, Setting]) -> dict[str, Any]:
-        """Write of a variant only what it states, so that what it does not is still the role's own when read again."""
+        """Write only the keys that a variant states, so that the others still come from the role when read again."""
         return {name: setting.model_dump(exclude_unset=True) for name, setting in variants.items()}
 
     @property
@@ -172,7 +172,7 @@ class Role(Setting):
 
 
 class Factor(StrictModel):
-    """What treatments set: a variable of a role's service or, by `of`, another part of the role or of the load.
+    """A part of the study that treatments set: a variable of a role's service or, by `of`, of the role or the workload.
 
     Attributes
     ----------

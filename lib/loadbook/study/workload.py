@@ -16,7 +16,7 @@ UrlPath = Annotated[str, Field(pattern=r"^/[!-~]*$", max_length=2000)]
 
 
 class Workload(BaseModel):
-    """The load of one study; what a tool cannot do of it is refused, never left out (docs/tools.md).
+    """The workload of a study; settings that a tool does not support are refused, never ignored (docs/tools.md).
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class Workload(BaseModel):
 
     @property
     def hang_limit_s(self) -> float:
-        """Seconds after which the load counts as hung, without what a tool may add of its own."""
+        """Seconds after which the load counts as hung, without the tool's own extra time."""
         return self.duration_s * (3 if self.requests is not None else 1) + self.timeout_s
 
     def with_duration(self, duration_s: float, warmup_s: float) -> Workload:

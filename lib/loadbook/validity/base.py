@@ -130,7 +130,7 @@ def rule_hit(
     treatment: str | None = None,
     host: str | None = None,
 ) -> RuleHit:
-    """Return a hit whose message says what was observed, why it matters and what to change.
+    """Return a hit whose message has the observation, the reason and the remedy.
 
     Without a record it is a hit on a treatment or, without one, on the whole run.
     """

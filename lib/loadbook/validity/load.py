@@ -37,7 +37,7 @@ def error_responses(evidence: Evidence) -> Iterator[RuleHit]:
 
 
 def _non_2xx_hit(evidence: Evidence, requests: float | None) -> Iterator[RuleHit]:
-    """Judge a tool that tells good codes from others only (ab): where the page itself is 2xx, no other may occur."""
+    """Judge a tool that separates only 2xx from other codes (ab): if the page itself is 2xx, no other may occur."""
     good = evidence.total("status_2xx", "count")
     if good is None or not requests:
         yield evidence.unchecked("error_responses", "the tool reports no error responses")

@@ -55,7 +55,7 @@ def foreign_cpu(evidence: Evidence) -> Iterator[RuleHit]:
 
 
 def not_at_rest(evidence: Evidence) -> Iterator[RuleHit]:
-    """Find hosts that were not back at rest when the trial began: what the trial before left is carried over."""
+    """Find hosts that were not at rest when the trial began, so that the previous trial affects it."""
     if not evidence.record.reset:
         yield evidence.unchecked("not_at_rest", "the hosts' state before the trial was not recorded")
     for host, state in evidence.record.reset.items():
@@ -84,7 +84,7 @@ def monitor_gaps(evidence: Evidence) -> Iterator[RuleHit]:
 
 
 def clock(evidence: Evidence) -> Iterator[RuleHit]:
-    """Find durations that cannot be, and host clocks that moved against ours during the trial."""
+    """Find impossible durations, and host clocks that moved against the controller's during the trial."""
     duration, window = evidence.total("duration"), evidence.window_s
     if duration is not None and duration <= 0:
         yield evidence.hit("clock", "invalid", f"the tool measured for {duration:g} s")
@@ -132,7 +132,7 @@ def facts_differ(study: Study, records: Sequence[TrialRecord], facts: Mapping[st
 
 
 def _conditions_by_kind(records: Sequence[TrialRecord]) -> dict[str, list[tuple[TrialRecord, ConditionValues]]]:
-    """Return, for each way in which a trial can be unlike the others, what each trial has."""
+    """Return, for each kind of condition that can differ between trials, its value per trial."""
     conditions: dict[str, list[tuple[TrialRecord, ConditionValues]]] = {}
     for r in records:
         drivers, treatment_key = [driver.host for driver in r.drivers], f"treatment {r.treatment}"
@@ -155,7 +155,7 @@ def _conditions_by_kind(records: Sequence[TrialRecord]) -> dict[str, list[tuple[
 
 
 def _differing_trials(kind: str, values: Sequence[tuple[TrialRecord, ConditionValues]]) -> Iterator[RuleHit]:
-    """Yield a doubt on each trial whose value differs from the one that most trials have."""
+    """Yield a doubt on each trial whose value differs from that of most trials."""
     by_key: dict[tuple[str | None, str], list[tuple[TrialRecord, str]]] = {}
     for record, values_by_subject in values:
         for key, value in values_by_subject.items():

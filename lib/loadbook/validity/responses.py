@@ -74,7 +74,7 @@ def config_not_live(evidence: Evidence) -> Iterator[RuleHit]:
 
 
 def server_identity(evidence: Evidence) -> Iterator[RuleHit]:
-    """Compare what the server called itself before and after the load."""
+    """Compare the Server header before and after the load."""
     before, after = evidence.record.response_before, evidence.record.response_after
     if not before or not after:
         yield evidence.unchecked("server_identity", "the page was not fetched before and after")
@@ -121,7 +121,7 @@ def _highest_percentiles(evidence: Evidence) -> dict[str, float]:
 
 
 def little_law(evidence: Evidence) -> Iterator[RuleHit]:
-    """Hold rate x mean latency against the connections asked for: in a closed load each has a request under way."""
+    """Compare rate x mean latency with the requested connections: in a closed load each has one request in flight."""
     workload, tool = evidence.record.workload, evidence.record.tool
     if workload.get("model", "closed") != "closed" or tool not in MIN_MEAN_LATENCY_S:
         return
@@ -185,7 +185,7 @@ def order_not_random(records: Sequence[TrialRecord]) -> Iterator[RuleHit]:
 
 
 def _order_problem(records: Sequence[TrialRecord]) -> str | None:
-    """Return what is wrong with the order of trials, None when their times show complete rounds in mixed orders."""
+    """Return the problem of the order of trials, None if their times show complete rounds in mixed orders."""
     timed = [(r.started, r) for r in records if r.started is not None]
     if len(timed) < len(records):
         return f"for {len(records) - len(timed)} of {len(records)} trials it is not known when they began"

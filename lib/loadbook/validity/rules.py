@@ -186,7 +186,7 @@ def _response_sizes(records: Sequence[TrialRecord]) -> list[tuple[int | None, in
 
 
 def _contents_differ(own_records: Sequence[TrialRecord], base_records: Sequence[TrialRecord]) -> bool:
-    """Tell whether each arm always sends the same content, and not the other's."""
+    """Return whether each arm always sends the same content, different from the other's."""
     own_digests, base_digests = (
         [r.response_before.sha256 for r in arm if r.response_before] for arm in (own_records, base_records)
     )
@@ -225,7 +225,7 @@ SAME_BYTES = 0.001  # of the bytes per response, beyond which they differ
 def treatment_not_exercised(
     study: Study, records: Sequence[TrialRecord], measurements: Sequence[Row], changes: Changes
 ) -> Iterator[RuleHit]:
-    """Find treatments whose variable must change the bytes of a response, and did not."""
+    """Find treatments whose variable must change the bytes of a response, but did not."""
     medians = {arm: median(sizes.values()) for arm, sizes in _bytes_per_response(records, measurements).items()}
     for treatment in study.treatments:
         reference = study.baseline_of(treatment)

@@ -69,7 +69,7 @@ def stall(evidence: Evidence) -> Iterator[RuleHit]:
 
 
 def _idle_by_samples(evidence: Evidence, window: float, duration: float) -> list[Span] | None:
-    """Return when all hosts that serve were idle for more than two samples; None where no trace tells."""
+    """Return the span in which all serving hosts were idle for more than two samples; None without samples."""
     services: dict[str, set[str]] = {}
     for service in evidence.record.services:
         services.setdefault(service.host, set()).add(service.service)
@@ -94,7 +94,7 @@ def _idle_by_samples(evidence: Evidence, window: float, duration: float) -> list
 
 
 def _without_edges(span: Span, window: float, spare: float, interval: float) -> Span:
-    """Return an idle span without what may be the tool's own start or end."""
+    """Return an idle span without the parts that may be the tool's own start or end."""
     if span.start <= 2 * interval:
         return span._replace(start=min(span.start + spare, span.end))
     return span._replace(end=max(span.end - spare, span.start)) if span.end >= window - 2 * interval else span
@@ -134,7 +134,7 @@ def _usual(points: Mapping[float, float]) -> float:
 
 
 def _idle_by_seconds(evidence: Evidence, duration: float) -> list[Span] | None:
-    """Return when no request ended, by the tool's own log; None where it tells no rates by the second."""
+    """Return the span in which no request ended, by the tool's log; None without rates by the second."""
     counts: dict[int, float] = {}
     for row in evidence.samples:
         if row["series"] in RATES_BY_SECOND and row["metric"] == "requests_per_s":

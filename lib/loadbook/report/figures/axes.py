@@ -44,7 +44,7 @@ class RatioScale:
         return 0.02 * (self.high - self.low)
 
     def contains(self, position: float) -> bool:
-        """Say whether a position lies on the axis."""
+        """Return whether a position lies on the axis."""
         return self.low <= position <= self.high
 
     def clip(self, position: float) -> float:
@@ -52,7 +52,7 @@ class RatioScale:
         return min(max(position, self.low), self.high)
 
     def to_inches(self, position: float, left: float, right: float) -> float:
-        """Return where a position lies on an axis that runs from `left` to `right` inches."""
+        """Return the position in inches on an axis that runs from `left` to `right` inches."""
         return left + (right - left) * (position - self.low) / (self.high - self.low)
 
 
@@ -213,7 +213,7 @@ def set_value_y_axis(axes: Axes, limits: Interval, unit: AxisUnit, height_in: fl
 
 
 def value_axis_title(metric: Metric, statistic: str, unit: AxisUnit, short: bool = False) -> str:
-    """Return an axis title: what is measured, in which unit, that the axis is log and does not start at zero."""
+    """Return an axis title: quantity, unit, and that the axis is logarithmic and does not start at zero."""
     name = f", {unit.name}" if unit.name else ""
     return f"{metric_label(metric, statistic)}{name} (log{'' if short else ' scale'}, does not start at 0)"
 

@@ -68,7 +68,7 @@ class LatencyDistributionFigure(ReportFigure):
 
     @property
     def caption(self) -> str:
-        """What is drawn, and that it decides nothing."""
+        """Describes the figure, and states that it decides nothing."""
         requests = sum(c.requests for c in self.curves.values())
         trials = pluralize(sum(c.trials for c in self.curves.values()), "trial")
         return (

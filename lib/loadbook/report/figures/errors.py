@@ -57,7 +57,7 @@ class ErrorsFigure(ReportFigure):
 
     @staticmethod
     def has_data(analysis: Analysis) -> bool:
-        """Say whether any trial had an error; without one, pages have a sentence instead of the figure."""
+        """Return whether any trial had an error; without one, pages have a sentence instead of the figure."""
         return any(row.errors.errors or row.errors.trials_with_errors for row in analysis.rows)
 
     def _draw(self) -> Sheet:

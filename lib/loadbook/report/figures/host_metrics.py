@@ -99,7 +99,7 @@ class HostMetricsFigure(ReportFigure):
 
     @staticmethod
     def has_data(traces: pd.DataFrame) -> bool:
-        """Say whether any monitor recorded something that the figure draws."""
+        """Return whether any monitor recorded a metric that the figure draws."""
         return bool(traces["metric"].isin(tracks.DRAWN_METRICS).any())
 
     def _draw(self) -> Sheet:
