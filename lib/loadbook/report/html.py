@@ -1,7 +1,7 @@
-"""An executed notebook as one self-contained HTML file: no script, no request, nothing from outside.
+"""Export of an executed notebook as one self-contained HTML file: no script, no external request.
 
-The content security policy forbids scripts and requests, and the scan forbids them again: what does not pass is not
-written. The template is ours (templates/page.html.j2); nbconvert renders it.
+The content security policy forbids scripts and requests, and a scan of the page refuses them, too: a page that does not
+pass is not written. nbconvert renders the template templates/page.html.j2.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _is_exported(cell: Any) -> bool:
 
 
 def add_section_links(html: str) -> str:
-    """Return rendered Markdown with an anchor of its own at each heading of a section, and a link to it."""
+    """Return rendered Markdown with an anchor and a link at each section heading."""
 
     def link(heading: re.Match[str]) -> str:
         anchor = "-".join(re.findall(r"[a-z0-9]+", re.sub(r"<.*?>", "", heading[1]).lower()))
@@ -126,7 +126,7 @@ def _has_mime_type(cell: Any, mark: str) -> bool:
 
 
 class _ContentScanner(HTMLParser):
-    """Collects what must not be in an exported page."""
+    """Collects forbidden content of an exported page."""
 
     def __init__(self, ours: Collection[str]) -> None:
         super().__init__()
@@ -172,6 +172,6 @@ def forbidden_content(page: str, allowed_links: Collection[str] = ()) -> list[st
 
 
 def _unexpected_metas(page: str) -> list[str]:
-    """Return what is wrong with a page's `meta`: ours stand in the head, and there are only so many."""
+    """Return the problems of a page's `meta` elements: only those of the template are allowed, in the head."""
     head, _, body = page.partition("</head>")
     return ["<meta>"] if len(_META_TAG.findall(head)) > _MAX_HEAD_METAS or _META_TAG.search(body) else []

@@ -45,7 +45,7 @@ def keep_other_pages(reports: Path, study: str, run: str) -> None:
 
 
 def earlier_pages(reports: Path, study: str, run: str) -> list[tuple[str, str]]:
-    """Return text and page of the reports that were kept of earlier runs of a study, the newest first."""
+    """Return text and page of the stored reports of earlier runs of a study, the newest first."""
     kept = {path.stem.removeprefix(f"{study}-"): path.name for path in reports.glob(f"{study}-*.html")}
     runs = sorted((name for name in kept if _RUN_ID.fullmatch(name) and name != run), reverse=True)
     return [(f"run {name}", kept[name]) for name in runs]
@@ -77,7 +77,7 @@ def _link_label(run: str, newer: str, older: str) -> str:
 
 
 def _read_comparison(path: Path) -> dict[str, Any]:
-    """Return what was kept of a comparison; nothing of a torn file, which the next comparison writes again."""
+    """Return the stored summary of a comparison; nothing for a truncated file, which the next comparison replaces."""
     try:
         found = read_json(path)
     except DataError:

@@ -35,7 +35,7 @@ class Code(Element):
 
 
 class Span(Element):
-    """A part of a line with a style of its own."""
+    """A part of a line with a style."""
 
 
 class Paragraph(Element):

@@ -1,19 +1,10 @@
-"""How papermill executes our notebooks: what there is of one that ended early is kept, its last cell named.
+"""Parameters and execution of notebooks by papermill.
 
-papermill itself writes nothing of a notebook whose kernel died or whose cell took too long, unless it saves at every
-cell, and then it calls every cell completed (papermill 2.7, engines.py).
-
-Parameters of notebooks: what a notebook declares, what was given, and every misfit named at once.
-
-papermill only warns about an unknown name and never looks at types; both are errors here, in our runner as well as
-inside the notebook, for people who call papermill themselves.
-
-Notebooks executed by papermill, safely: ours only, known parameters only, and success only if the end was reached.
-
-papermill and nbclient call a notebook with a dead kernel complete; so the last cell of every notebook of ours leaves
-a sentinel (`DONE_MIME`), and what lacks it failed, whatever the exit code says. papermill writes its output in place;
-ours
-is written under a name of its own and renamed, so that nobody reads a part of it and two executions never mix.
+Only notebooks of the project are executed, with known parameters of the declared types: papermill only warns about
+unknown names and never checks types. A notebook is successful only if its last cell left the end marker (`DONE_MIME`),
+because papermill and nbclient call a notebook with a dead kernel complete. The output is written under a temporary name
+and renamed, so that readers never see a part of it. A notebook that ended early is kept, with an error at its last
+cell: papermill 2.7 itself keeps none, or marks every cell as completed (engines.py).
 """
 
 from __future__ import annotations
@@ -50,7 +41,7 @@ class NotebookInterruptedError(Exception):
 
 
 class PartialOutputEngine(NBClientEngine):
-    """papermill's own engine, which then keeps what there is in `partial_path`."""
+    """papermill's engine, extended to store the partial notebook in `partial_path`."""
 
     @classmethod
     def execute_managed_notebook(
@@ -68,7 +59,7 @@ class PartialOutputEngine(NBClientEngine):
 
 
 def _record_error(nb_man: NotebookExecutionManager, index: int, error: Exception) -> None:
-    """Let the cell say in the notebook why nothing follows it."""
+    """Add an error output to the cell at which the notebook ended."""
     cell, message = nb_man.nb.cells[index], str(error)
     nb_man.cell_exception(cell, cell_index=index)
     if cell.cell_type == "code":
@@ -167,7 +158,7 @@ def _matches_type(default: Any, value: Any) -> bool:
 
 
 def _is_representable(value: Any) -> bool:
-    """Tell whether a notebook can hold a value: no text with half a character, no number beyond those of a float."""
+    """Return whether a notebook can hold a value: no incomplete surrogate pair, no number beyond a float."""
     if isinstance(value, str):
         return not any(0xD800 <= ord(c) <= 0xDFFF for c in value)
     return not isinstance(value, int | float) or abs(value) <= sys.float_info.max
@@ -196,7 +187,7 @@ KERNEL_STARTS = 2
 
 @dataclass(frozen=True)
 class ExecutedNotebook:
-    """A notebook that ran to its end: its file and what its last cell said about the run."""
+    """A notebook that ran to its end: its file and the result of its last cell."""
 
     path: Path
     summary: Mapping[str, Any]
@@ -250,14 +241,14 @@ def execute_notebook(
 
 
 def failed_notebook_path(out: Path) -> Path:
-    """Return where a notebook that failed is kept."""
+    """Return the path for a failed notebook."""
     return out.with_name(f"{out.stem}.failed.ipynb")
 
 
 def _execute_with_retry(
     layout: Layout, source: Path, given: Mapping[str, Any], part: Path, timeout_s: float | None
 ) -> str | None:
-    """Let papermill execute `source` into `part`; return the reason why it failed, None if it says it did not."""
+    """Execute `source` by papermill into `part`; return the reason of a failure, None if papermill reports success."""
     for _ in range(KERNEL_STARTS):  # several kernels that start at once may take each other's ports
         try:
             return _call_papermill(layout, source, given, part, timeout_s)
@@ -301,7 +292,7 @@ def _call_papermill(
 
 
 def _interruption_reason(cell: int, error: Exception, timeout_s: float | None) -> str:
-    """Return why a cell did not end, and what to do about it."""
+    """Return the reason why a cell did not end, with the remedy."""
     from nbclient.exceptions import CellTimeoutError, DeadKernelError
 
     if isinstance(error, CellTimeoutError):
@@ -312,7 +303,7 @@ def _interruption_reason(cell: int, error: Exception, timeout_s: float | None) -
 
 
 def _first_line(text: str) -> str:
-    """Return what a message and an index row can hold; the kept notebook has the rest."""
+    """Return the first line of an error for messages and index rows; the stored notebook has the rest."""
     line = text.strip().splitlines()[0]
     return line if len(line) <= 300 else line[:299] + "…"
 
@@ -331,7 +322,7 @@ def _notebook_error(name: str, out: Path, part: Path, reason: str) -> ReportErro
 
 
 def read_sentinel(path: Path) -> Mapping[str, Any] | None:
-    """Return what the last code cell of an executed notebook left; None if it did not run or any cell holds an error.
+    """Return the end marker of an executed notebook; None if its last cell did not run or any cell has an error.
 
     This is how a notebook that papermill was killed over (also by somebody who called papermill) is told from a whole
     one. ReportError for a file that is no notebook: papermill writes in place, so a part of one may be there.

@@ -1,4 +1,4 @@
-"""What every page begins and ends with: question, scope, trust, doubts, which trials count, set-up, provenance."""
+"""Blocks that all pages of a run share: question, scope, harness checks, doubts, valid trials, set-up, provenance."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Page:
-    """One run of one study, with the blocks that all of its pages share; every method returns what a cell shows."""
+    """One run of one study, with the blocks that all its pages share; every method returns the content of a cell."""
 
     notebook = ""
     explained_levels: tuple[str, ...] = (
@@ -41,7 +41,7 @@ class Page:
 
     @property
     def question(self) -> str:
-        """What the page answers: its first heading."""
+        """The page's question: its first heading."""
         return self.data.study.question
 
     @cached_property
@@ -56,12 +56,12 @@ class Page:
 
     @cached_property
     def ci_report(self) -> CiReport | None:
-        """What the build gate that the run was planned with says of it; None where it has none."""
+        """The CI outcome by the policy that the run was planned with; None if there is none."""
         return evaluate_ci(self.data)
 
     @cached_property
     def notes(self) -> list[sections.ValidityMessage]:
-        """What the order of the trials may have done to them."""
+        """Sentences on possible effects of the order of the trials."""
         source = import_record(self.data)
         notes = sections.unfinished_notes(self.data)
         if not source or source["timed"]:
@@ -70,7 +70,7 @@ class Page:
 
     @cached_property
     def carry_over(self) -> CarryOver | None:
-        """What is known of carry-over from one trial to the next; None if nothing is."""
+        """The result of the carry-over test; None if there is none."""
         return checks.detect_carry_over(self.data, self.analysis, self.values)
 
     @cached_property
@@ -79,7 +79,7 @@ class Page:
         return {name: self.data.study.label(name) for name in self.data.study.treatments}
 
     def scope(self) -> Block:
-        """Show the question and, in one line, what was done to answer it."""
+        """Show the question and, in one line, the design that answers it."""
         return Block(scope_nodes(self.question, " · ".join(scope_parts(self.data, self.analysis.margin))))
 
     def analyse(self, metric: str, statistic: str | None = None, baseline: str = "") -> Analysis:
@@ -130,7 +130,7 @@ class Page:
         return Block(picture, verdicts.error_table(self.analysis, self.labels), data=urgent)
 
     def limit(self) -> Block:
-        """Show the traces of the median block, which say what resource was full, and whether it was the driver's."""
+        """Show the host metrics of the median block, which show the saturated resource."""
         from loadbook.report.figures.host_metrics import HostMetricsFigure
 
         if not HostMetricsFigure.has_data(self.data.traces):
@@ -139,11 +139,11 @@ class Page:
 
     @property
     def comparison_notes(self) -> list[sections.ValidityMessage]:
-        """What the comparisons themselves make doubtful."""
+        """Doubts that follow from the comparisons themselves."""
         return checks.comparison_notes(self.analysis)
 
     def doubts(self) -> Block:
-        """Show in words what could still be wrong, one line each."""
+        """Show the remaining doubts, one line each."""
         return Block(sections.doubts_list([*sections.doubt_messages(self.data), *self.comparison_notes, *self.notes]))
 
     def which_count(self) -> Block:
@@ -181,11 +181,11 @@ class Page:
         return Block(Details(f"Every trial ({len(table.rows)})", table))
 
     def provenance(self) -> Block:
-        """Show where the page comes from; as the last block it also tells the runner that the end was reached."""
+        """Show the sources of the page; as the last block it also reports to the runner that the end was reached."""
         return Block(provenance_line(sections.provenance_pairs(self.data)), data={DONE_MIME: self.summary()})
 
     def summary(self) -> dict[str, Any]:
-        """Return what the index page and the command line say about this run."""
+        """Return the summary of this run for the index page and the command line."""
         return {
             "notebook": self.notebook,
             "study": self.data.study.name,
@@ -199,7 +199,7 @@ class Page:
 
 
 def load_run_data(study: str, run: str = "latest") -> RunData:
-    """Load a run of the project that the current folder lies in."""
+    """Load a run of the project that contains the current folder."""
     return load_run(project_layout(), study, run)
 
 
@@ -239,12 +239,12 @@ def _services_text(data: RunData) -> str:
 
 
 def import_record(data: RunData) -> ImportSource | None:
-    """Return what is known of a run's import (folder, conditions, timed, at), None for one that loadbook did."""
+    """Return the record of a run's import (folder, conditions, timed, at), None for a measured run."""
     return data.run_record.imported
 
 
 def _origin_parts(data: RunData) -> list[str]:
-    """Return what a reader must know first: a run not measured here and now, or one that confirms nothing."""
+    """Return the remarks on a run that was not measured here, or that confirms nothing."""
     source, replayed = import_record(data), data.run_record.replay
     if source:
         word = f"conditions are as {source['conditions']} says"

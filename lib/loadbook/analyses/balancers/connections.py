@@ -1,4 +1,4 @@
-"""Connections that the application accepted per request: who reuses them, who opens a new one each time."""
+"""Connections per request that the application accepted: reused connections against one per request."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class ConnectionsFigure(ReportFigure):
 
     @property
     def help(self) -> str:
-        """How the figure is read, and who counted."""
+        """How to read the figure, and the source of the counts."""
         drawn = self.per_request["treatment"].isin(self.treatments) & self.per_request["valid"]
         text = f"One dot is one trial ({pluralize(int(drawn.sum()), 'trial')}), at the right: the median. Counted by"
         text += " the application: connections accepted over requests answered, from before the warm-up to after the"

@@ -135,7 +135,7 @@ def _is_better(verdict: Verdict) -> bool:
 
 
 def _size_met(claim: Claim, run: ClaimRun, verdict: Verdict) -> bool | None:
-    """Tell whether the article's size is met; a value at its offered rate is only a lower bound."""
+    """Return whether the article's size is met; a value at its offered rate is only a lower bound."""
     claimed, comparison = claim.claimed_effect, verdict.comparison
     if claimed is None or comparison.ci95 is None:
         return None

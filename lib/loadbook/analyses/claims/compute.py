@@ -33,7 +33,7 @@ MAX_CHANCE = 0.05
 
 @dataclass(frozen=True)
 class ClaimFinding:
-    """The outcome of a check and the sentences that say why.
+    """The outcome of a check and its explanation.
 
     `verdict` is the comparison to draw beside the article's two values, if there is one; `short_evidence` is the
     evidence in few characters otherwise. `size_met` tells of a claim that holds whether the article's size is met, too
@@ -150,12 +150,12 @@ class ClaimRun:
         return text.comparison_sentence(verdict, self.label(claim.treatment), against_label)
 
     def at_ceiling(self, claim: Claim, value: float | None) -> bool:
-        """Tell whether a published value lies at the rate that the article offered."""
+        """Return whether a published value equals the rate that the article offered."""
         offered = claim.offered_per_s
         return bool(offered and value and value >= self.study.validity.offered_ceiling * offered)
 
     def mostly_at_ceiling(self, treatment: str) -> bool:
-        """Tell whether most trials of a treatment served all of an open load: their rate is the tool's setting."""
+        """Return whether most trials of a treatment served all of an open load, so that their rate is a setting."""
         gates = self.data.trials.loc[self.data.trials["treatment"] == treatment, "gates"]
         return bool(sum("offered_ceiling" in hit for hit in gates) > len(gates) / 2)
 
@@ -219,7 +219,7 @@ class ClaimRun:
 
 
 def _same_treatment(treatment: str, then: Study, now: Study) -> bool:
-    """Tell whether a treatment has the same load, and the same levels of factors that both versions have."""
+    """Return whether a treatment has the same load and the same levels of the factors of both versions."""
     if treatment not in now.treatments:
         return False
     old, new = then.levels_of(treatment), now.levels_of(treatment)
@@ -282,7 +282,7 @@ _UNITS = {"requests_per_s": " req/s", "ok_per_s": " req/s"}
 
 
 def claim_title(claim: Claim) -> str:
-    """Return the claim: in quotation marks if it is the article's own words, else our short form."""
+    """Return the claim: the article's own words in quotation marks, else a short form."""
     return f"“{claim.quote}”" if claim.quote else claim.claim
 
 

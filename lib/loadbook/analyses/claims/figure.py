@@ -91,7 +91,7 @@ def _verdict_row(verdict: Verdict) -> AnalysisRow:
 
 
 class ClaimsFigure(ReportFigure):
-    """Each published ratio as a hollow diamond without interval, and ours below it with one.
+    """Each published ratio as a hollow diamond without interval, and the measured one below it with an interval.
 
     At the right stands how each claim fares here. Claims about errors or slopes are not ratios of two values: they
     have words only.
@@ -177,7 +177,7 @@ class ClaimsFigure(ReportFigure):
 
 
 def _draw_ratios(panel: Axes, scale: axes.RatioScale, line: ClaimLine, y: float) -> None:
-    """Draw the article's ratio above ours."""
+    """Draw the article's ratio above the measured one."""
     above, below = (y - 0.09, y + 0.09) if line.here else (y, y)
     if line.effect is not None:
         x = axes.log_ratio(line.effect)

@@ -64,7 +64,7 @@ def assess_claims(data: RunData, analysis: Analysis, level: float) -> list[Claim
 
 
 def section(page: EffectsPage) -> Block:
-    """Show what the article said beside what was measured, as a section of the effects page."""
+    """Show the claims of the article beside the measured results, as a section of the effects page."""
     published = page.data.study.published
     results = [
         result for part in page.strata.values() for result in assess_claims(part.data, part.analysis, page.level)

@@ -336,7 +336,7 @@ def _with_kind(row: EffectPair, margin: float) -> EffectPair:
 
 
 def is_changed(change: EffectChange) -> bool:
-    """Tell whether a change is significant, p adjusted for all comparisons of the family."""
+    """Return whether a change is significant, with p adjusted for all comparisons of the family."""
     p = change.p if change.p_adjusted is None else change.p_adjusted
     return excludes_zero(change.ci95) and p < 1 - change.level
 

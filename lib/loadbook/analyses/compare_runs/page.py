@@ -254,7 +254,7 @@ class ComparePage:
         return Block(sections.doubts_list(lines))
 
     def provenance(self) -> Block:
-        """Show where both runs come from; as the last block it also tells the runner that the end was reached."""
+        """Show the sources of both runs; as the last block it also reports to the runner that the end was reached."""
         pairs = [
             (f"{which} {key}", value)
             for which, data in self._runs_by_name()

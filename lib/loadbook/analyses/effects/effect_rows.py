@@ -1,7 +1,7 @@
 """Rows of effects on one axis of ratios, the base of the effect plot and the non-inferiority plot.
 
-A row has the treatment's name, its interval over the margin band, its verdict and its change; the checks of the
-laboratory stand below the treatments.
+A row has the treatment's name, its interval over the margin band, its verdict and its change; the harness checks are
+below the treatments.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class EffectLine:
 
 
 class EffectRowsFigure(ReportFigure):
-    """One row per comparison; a subclass gives the words and may draw background and intervals of its own.
+    """One row per comparison; a subclass provides the words and may draw its own background and intervals.
 
     `change_head` and `margin_label` stand above the changes and above the band, which lies at the effect `margin_at`.
     """
@@ -178,14 +178,14 @@ class EffectRowsFigure(ReportFigure):
 
     @property
     def is_clipped(self) -> bool:
-        """Whether an interval goes on beyond the axis."""
+        """Whether an interval extends beyond the axis."""
         comparisons = [row.verdict.comparison for row in self.rows if row.verdict and is_compared(row)]
         bounds = [bound for c in comparisons for bound in (c.ci_family or c.ci95 or ())]
         return not all(self.scale.contains(axes.log_ratio(bound)) for bound in bounds)
 
     @property
     def reference_note(self) -> str:
-        """What the rows are compared with, with the name of the arm that no row has; empty for a plain baseline."""
+        """The reference of the rows, with the name of the arm that has no row; empty for a plain baseline."""
         name = self.names.get(self.analysis.baseline, self.analysis.baseline)
         if self.analysis.contrasts == "adjacent":
             return f"each treatment against the one above it, the first and the checks against {name}; "
@@ -199,7 +199,7 @@ def _change_pt(row: AnalysisRow) -> float:
 
 
 def is_compared(row: AnalysisRow) -> bool:
-    """Say whether the row has an effect that may be reported."""
+    """Return whether the row has an effect that may be reported."""
     return row.verdict is not None and row.verdict.kind != "invalid" and row.verdict.comparison.effect is not None
 
 

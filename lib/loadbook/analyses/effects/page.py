@@ -39,7 +39,7 @@ PERCENTILE_DEFINITIONS = {
 
 
 def percentile_definition(tools: Sequence[str]) -> str:
-    """Return what a percentile of these tools is."""
+    """Return the definition of a percentile by these tools."""
     if len(tools) > 1:
         return f"as its tool defines it ({', '.join(tools)}), so that two tools are not compared"
     return PERCENTILE_DEFINITIONS.get(tools[0], f"as {tools[0]} prints it")
@@ -74,7 +74,7 @@ class EffectsPage(Page):
         return Block(*(Group(Heading(capitalise_first(name)), block) for name, block in blocks.items()))
 
     def answer(self) -> Block:
-        """Show the answer to the study's question, what supports it, and how many treatments are in each class."""
+        """Show the answer to the study's question, its support, and the number of treatments per verdict."""
         return Block(self.answer_summary().nodes)
 
     def answer_summary(self) -> verdicts.AnswerSummary:
@@ -89,7 +89,7 @@ class EffectsPage(Page):
 
     @property
     def answer_analysis(self) -> Analysis:
-        """The analysis that the answer speaks of."""
+        """The analysis behind the answer."""
         return self.analysis
 
     def customise_answer(self, default: verdicts.AnswerSummary) -> verdicts.AnswerSummary:
@@ -97,7 +97,7 @@ class EffectsPage(Page):
         return replace(default, support=" ".join(filter(None, (default.support, self.extra_support()))))
 
     def extra_support(self) -> str | None:
-        """Return what supports the headline: of a single treatment its percentiles, as a rate hides slow requests."""
+        """Return the support of the headline: for a single treatment its percentiles, as a rate hides slow requests."""
         alone = len(self.analysis.of_kind("treatment")) == 1
         return f"Latency: {self.latency_figure.caption}" if alone and self.panels else None
 
@@ -174,7 +174,7 @@ class EffectsPage(Page):
         return {s: (own, self.analyse(name, s)) for s, own in values.items() if own["value"].notna().any()}
 
     def percentile_text(self) -> str:
-        """Return what a percentile is: by its tool, and under which load."""
+        """Return the definition of a percentile, with the tool and the load."""
         closed = "closed" in set(self.data.trials["load_model"])
         return percentile_definition(self.data.tools) + (", at fixed concurrency" if closed else "")
 
@@ -192,7 +192,7 @@ class EffectsPage(Page):
         return "latency", []
 
     def published(self) -> Block:
-        """Show what the article said beside what was measured here."""
+        """Show the article's claims beside the measured results."""
         return self._section("published")
 
     def _section(self, name: str) -> Block:
@@ -203,7 +203,7 @@ class EffectsPage(Page):
         return block
 
     def summary(self) -> dict[str, Any]:
-        """Return what the index and the command line say: headline, sentences, checks."""
+        """Return headline, sentences and checks for the index and the command line."""
         answer = self.answer_summary()
         verdict = {"kind": answer.kind, "glyph": answer.glyph, "word": answer.word, "sentence": answer.headline}
         return (
@@ -218,7 +218,7 @@ class EffectsPage(Page):
         )
 
     def sentences(self, answer: verdicts.AnswerSummary) -> list[str]:
-        """Return what the command line says: the headline, where no line below repeats it, and a line per row."""
+        """Return the lines for the command line: the headline, unless a line below repeats it, and a line per row."""
         lines = [f"{s.glyph} {s.name}{s.text}" for s in verdicts.verdict_lines(self.analysis)]
         first = [] if any(answer.headline.rstrip(".") in line for line in lines) else [answer.headline]
         first += [] if self.analysis.allows_headline else [answer.support]

@@ -185,7 +185,7 @@ class FactorialFigure(ReportFigure):
 
     @property
     def caption(self) -> str:
-        """What single factors do, and whether a pair acts together."""
+        """Effects of single factors, and whether two factors interact."""
         pairs = [] if self.result.interaction_plots else interaction_sentences(self.result)
         return " ".join([factorial_headline(self.result), *pairs])
 

@@ -68,7 +68,7 @@ def supporting_text(result: FactorialAnalysis) -> str:
 
 
 def interaction_sentences(result: FactorialAnalysis) -> list[str]:
-    """Return a sentence for each pair that acts together, or that none is shown to."""
+    """Return a sentence for each interaction, or that none is shown."""
     if any(e.verdict.kind == "invalid" for e in result.effects):
         return []
     significant = [e for e in result.interactions if e.verdict.kind in SIGNIFICANT_KINDS]

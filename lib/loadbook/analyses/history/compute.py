@@ -76,7 +76,7 @@ class RunSummary:
 
 @dataclass(frozen=True)
 class EffectPoint:
-    """One run of a comparison; `excluded_reason` says why it does not count, "" if it does."""
+    """One run of a comparison; `excluded_reason` is the reason why it does not count, "" if it does."""
 
     run: str
     started: float
@@ -120,7 +120,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class EffectSeries:
-    """One comparison through all runs, oldest first; `no_alarm_reason` says why no alarm is possible."""
+    """One comparison through all runs, oldest first; `no_alarm_reason` is the reason why no alarm is possible."""
 
     treatment: str
     label: str

@@ -1,6 +1,6 @@
-"""A study through its runs: whether the conclusion changed, and what else changed with it.
+"""Effects of a study through its runs, with the recorded conditions that changed.
 
-The axis of dates is true to time, but for pauses that would squeeze all else and runs that would touch.
+The time axis is linear, except that long pauses are cut and simultaneous runs are drawn side by side.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ MONTH_D, YEAR_D = 30.44, 365.25
 
 @dataclass(frozen=True)
 class DateAxis:
-    """Where each run stands, from 0 to 1 (one run: 0.5), and the pauses that are cut: place and length in words."""
+    """Position of each run, from 0 to 1 (one run: 0.5), and the cut pauses with their lengths."""
 
     places: Mapping[str, float]
     times: Mapping[str, float]
@@ -374,7 +374,7 @@ def _write_title(sheet: Sheet, series: EffectSeries, y: float) -> None:
 
 
 def _number_places(places: list[float]) -> list[tuple[float, str]]:
-    """Return where the numbers of the lines stand: spread apart, or of very many those that do not touch."""
+    """Return the positions of the line numbers, spread apart; of very many only those that fit."""
     left, right = EDGES
     numbers = [(x, str(number)) for number, x in enumerate(places, 1)]
     widths = [text_width(text, SMALL_PT, bold=True) + 0.05 for _, text in numbers]
@@ -385,6 +385,6 @@ def _number_places(places: list[float]) -> list[tuple[float, str]]:
 
 
 def _to_inches(place: float) -> float:
-    """Return where a place of the axis of dates lies on the sheet."""
+    """Return the position on the sheet of a position on the time axis."""
     left, right = EDGES
     return left + (right - left) * (place + PADDING) / (1 + 2 * PADDING)

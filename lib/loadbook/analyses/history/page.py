@@ -141,7 +141,7 @@ class HistoryPage:
         return Block(lines_list(lines))
 
     def provenance(self) -> Block:
-        """Show where the page comes from; as the last block it also tells the runner that the end was reached."""
+        """Show the sources of the page; as the last block it also reports to the runner that the end was reached."""
         newest = self.history.runs[-1]
         known = self.runs.records.get(newest.run)
         version = known.run_record.loadbook_version if known else DASH

@@ -111,7 +111,7 @@ def change_sentences(series: EffectSeries) -> list[str]:
 
 
 def alarm_sentence(series: EffectSeries) -> str:
-    """Return the newest run against its past: an alarm, or none and its limit, or why none is possible."""
+    """Return the sentence on the newest run: an alarm, no alarm and its limit, or why none is possible."""
     alarm = series.alarm
     if alarm is None:
         return f"No alarm is possible: {series.no_alarm_reason}." if series.no_alarm_reason else ""

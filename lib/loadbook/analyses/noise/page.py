@@ -43,7 +43,7 @@ TAIL_METRICS = ("latency", "latency_intended", "service_time")
 
 @dataclass(frozen=True)
 class RunNoise:
-    """What one run adds to a row: values, and by how much their p99, if there is one, differ from its mean."""
+    """One run's part of a row: values, and how far their p99, if any, differs from the mean."""
 
     metric: str
     values: Floats
@@ -161,7 +161,7 @@ class NoisePage(Page):
         return float(np.median(self.data.trials["duration_s"].dropna()))
 
     def answer(self) -> Block:
-        """Show how many blocks the margin needs here, and what labels drawn anew say."""
+        """Show the number of blocks for the margin on these hosts, and the false alarms of redrawn labels."""
         return Block(answer_box(*self.sentences))
 
     @cached_property
@@ -187,7 +187,7 @@ class NoisePage(Page):
         return [*lines, relabelling_sentence(found.relabelling)]
 
     def noise_record(self) -> Block:
-        """Show the record: drift, neighbours, groups, and what difference so many blocks find."""
+        """Show the record: drift, correlation of neighbours, groups, and the detectable difference by blocks."""
         from loadbook.analyses.noise.figure import NoiseFigure
 
         if self.record is None:
@@ -201,7 +201,7 @@ class NoisePage(Page):
         return Block(table) if table.rows else note_block("No load has ten trials yet.")
 
     def summary(self) -> dict[str, Any]:
-        """Return what the index and the command line say: the headline, and what labels drawn anew found."""
+        """Return the headline and the result of redrawn labels for the index and the command line."""
         verdict = {"kind": "undecided", "glyph": "○", "word": "noise", "sentence": self.sentences[0]}
         return super().summary() | {
             "verdict": verdict,
@@ -211,7 +211,7 @@ class NoisePage(Page):
 
 
 def ability_table(found: NoiseRecord) -> Table:
-    """Return what so many blocks can do, as a table."""
+    """Return the table of detectable differences by number of blocks."""
     heads = ("Blocks", "Half-width of the interval", "Found with 80 %", f"Power for {margin_text(found.margin)}")
     rows = [
         [

@@ -254,7 +254,7 @@ def analyse_page_sizes(data: RunData, metric: str, level: float = 0.95) -> PageS
 def separate_shared_cpus(
     data: RunData, full: pd.DataFrame, letters: Mapping[str, BottleneckCode | None]
 ) -> dict[str, BottleneckCode | None]:
-    """Tell balancer and web apart if they share CPUs, as in a small lab: a full core is then seen on both.
+    """Separate balancer and web if they share CPUs, as in a small lab: both then show the same saturated core.
 
     The letter is that of the hosts whose own processes used more of the time, as far as they were monitored.
     """

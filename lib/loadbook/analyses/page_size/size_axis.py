@@ -41,11 +41,11 @@ class SizeAxis:
         return (self.right - self.left) / max(1.0, math.log2(self.last / self.first))
 
     def position(self, size_b: float) -> float:
-        """Return where a size lies on the axis: octaves above the first."""
+        """Return the position of a size on the axis: octaves above the first size."""
         return math.log2(size_b / self.first)
 
     def to_inches(self, size_b: float) -> float:
-        """Return where a size lies in inches of the sheet."""
+        """Return the position of a size in inches of the sheet."""
         return self.left + self.octave_in * self.position(size_b)
 
     def panel(self, sheet: Sheet, top: float, bottom: float) -> Axes:

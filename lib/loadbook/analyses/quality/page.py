@@ -1,7 +1,4 @@
-"""How much trials of one treatment scatter, and what so many blocks can detect at that noise.
-
-The page on a run's data: which trials count, did the hosts hold still, whose fault were the errors.
-"""
+"""The page on the quality of a run's data: valid trials, stability of the hosts, causes of errors, noise."""
 
 from __future__ import annotations
 
@@ -89,11 +86,11 @@ class QualityPage(Page):
 
     @property
     def question(self) -> str:
-        """What the page answers, whatever the study asks."""
+        """The page's question, independent of the study's."""
         return "Can the data of this run be trusted?"
 
     def answer(self) -> Block:
-        """Show how many trials count, what the checks of the laboratory said, and how many doubts there are."""
+        """Show the number of valid trials, the harness checks, and the number of doubts."""
         number, cells = sections.trial_counts(self.data), trust.harness_checks(self.data, self.analysis, self.notes)
         checks = {"✓": "passed", "✕": "failed", "!": "not judged"}
         checks_text = ", ".join(
@@ -103,12 +100,12 @@ class QualityPage(Page):
         return Block(answer_box(headline), trust.check_strip(cells))
 
     def noise(self) -> Block:
-        """Show per treatment how much its trials scatter, and what difference so many blocks can detect."""
+        """Show, per treatment, the scatter of its trials and the detectable difference by blocks."""
         text = noise_sentence(self.values, self.analysis)
         return Block(Paragraph(text), noise_table(self.values, self.labels))
 
     def within(self) -> Block:
-        """Show whether rates held still within trials, and what they are without the warm-up that was found."""
+        """Show whether rates were steady within trials, and the settled rates without the warm-up."""
         text = within.stationarity_note(self.data)
         if not (set(self.data.samples["metric"]) & {within.STATIONARITY_METRIC}):
             return note_block(text)

@@ -200,7 +200,7 @@ class ResourcesPage(Page):
         return Block(Paragraph(source_agreement(self.data.traces, self.data.trials, windows)), table)
 
     def summary(self) -> dict[str, Any]:
-        """Return what the index and the command line say."""
+        """Return the summary for the index and the command line."""
         lines = words.host_sentences(self.resource_usage, self.labels)
         verdict = {"kind": "undecided", "glyph": "▣", "word": "resources", "sentence": self._headline()}
         return super().summary() | {"verdict": verdict, "sentences": [self._headline(), *lines]}
@@ -214,7 +214,7 @@ SATURATION_NOTE = (
 
 
 def saturation_table(usage: pd.DataFrame, labels: dict[str, str]) -> Table:
-    """Return a row per treatment and host; the bottleneck stands with the host that was it."""
+    """Return a row per treatment and host; the bottleneck is in the row of its host."""
     columns = [
         Column("Treatment"), Column("Host"), Column("Bottleneck"), Column("CPU, mean", True), Column("CPU full", True),
         Column("Network, at most", True), Column("full", True), Column("Memory, at most", True), Column("Trials", True),
@@ -252,5 +252,5 @@ def _peak_text(row: Any, per: str) -> str:
 
 
 def resources_page(study: str, run: str = "latest", metric: str = "") -> ResourcesPage:
-    """Return the page on what the hosts of a run did; see `effects_page` for parameters and errors."""
+    """Return the page on host metrics of a run; see `effects_page` for parameters and errors."""
     return ResourcesPage(load_run_data(study, run), metric=metric)

@@ -1,4 +1,4 @@
-"""One trial beside the others of its treatment: what its hosts did only in this trial."""
+"""One trial beside the others of its treatment: host metrics that differ only in this trial."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class PeersFigure(ReportFigure):
 
     @property
     def caption(self) -> str:
-        """What this trial's hosts did that is unlike the others of its treatment."""
+        """Host metrics of this trial that differ from those of its treatment's other trials."""
         if not self.rows:
             return f"Not known: too little was recorded of {self.trial} or of others of its treatment."
         if not self.unusual:

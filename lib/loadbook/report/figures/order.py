@@ -278,7 +278,7 @@ class OrderFigure(ReportFigure):
 
 @dataclass(frozen=True)
 class _Cross:
-    """A trial that is not counted: where its cross lies in inches, and why."""
+    """An excluded trial: the place of its cross in inches, and the reason."""
 
     x: float
     y: float
