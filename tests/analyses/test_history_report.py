@@ -30,7 +30,7 @@ def test_history_page_of_two_runs_is_self_contained(two, monkeypatch):
     assert failed == []
     assert said == [f"{STUDY}: notebook history, 2 runs"]
     html = page.read_text(encoding="utf-8")
-    assert html.count("data:image/svg+xml;base64,") == 2
+    assert html.count("data:image/svg+xml;base64,") == 1
     assert "<script" not in html
     assert "Did the conclusion change, and what else changed with it?" in html
     assert "4 earlier runs" in html

@@ -96,4 +96,4 @@ def test_headings_are_questions(notebook):
 
 
 def test_notebook_markdown_has_no_html(notebook):
-    assert not any(re.search(r"[<>]|\]\(", c.source) for c in notebook.cells if c.cell_type == "markdown")
+    assert not any(re.search(r"[<>]|\]\((?:\w+:|/)", c.source) for c in notebook.cells if c.cell_type == "markdown")

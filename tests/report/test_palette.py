@@ -117,5 +117,5 @@ def test_palette_only_equivalent_and_no_loss_share_a_style():
 def test_texts_keep_their_contrast_on_a_dark_ground(ground):
     texts = [palette.DARK[name] for name in ("ink", "soft", "link")]
     for colour in (*texts, *(style.dark_text for style in palette.VERDICTS.values())):
-        assert palette.contrast_ratio(colour, ground) >= 4.5, colour
-    assert palette.contrast_ratio(palette.DARK["doubt-text"], palette.DARK["doubt-box"]) >= 4.5
+        assert contrast_ratio(colour, ground) >= 4.5, colour
+    assert contrast_ratio(palette.DARK["doubt-text"], palette.DARK["doubt-box"]) >= 4.5

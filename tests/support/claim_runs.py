@@ -30,6 +30,7 @@ class Run:
     measurements: pd.DataFrame
     plan: dict[str, Any] = field(default_factory=dict)
     samples: pd.DataFrame | None = None
+    traces: pd.DataFrame | None = None
     problems: pd.DataFrame | None = None
     run_record: RunRecord | None = None
 

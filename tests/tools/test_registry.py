@@ -78,3 +78,11 @@ def test_tools_with_the_same_name_are_refused(toy: str, tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="two modules"):
         base.tool_names()
     sys.modules.pop("loadbook.tools.toy_again")
+
+
+def test_tool_without_the_base_class_gets_defaults_for_optional_parts(toy: str, tmp_path: Path) -> None:
+    text = TOY.replace("(base.Tool)", "").replace('"toy"', '"plain"')
+    (tmp_path / "plain.py").write_text(text)
+    plain = base.load_tool("plain")
+    assert plain.extra_timeout_s == 0 and list(plain.expected_files(Workload(tool="plain"))) == []
+    sys.modules.pop("loadbook.tools.plain")

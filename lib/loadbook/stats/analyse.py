@@ -530,7 +530,9 @@ def _without_stratum_label(data: RunData, level: str) -> RunData:
     return replace(data, study=data.study.model_copy(update={"treatments": treatments}))
 
 
-def _rows_of_trials(frame: pd.DataFrame, trials: pd.DataFrame, *, keep_run_rows: bool = False) -> pd.DataFrame:
-    """Return the rows of these trials; with `keep_run_rows` those of the run as such, too."""
+def _rows_of_trials(frame: Any, trials: pd.DataFrame, *, keep_run_rows: bool = False) -> Any:
+    """Return the rows of these trials, None of a missing table; with `keep_run_rows` those of the run as such, too."""
+    if frame is None:
+        return None
     selected = frame["trial"].isin(trials["trial"])
     return frame[selected | frame["trial"].isna()] if keep_run_rows else frame[selected]
