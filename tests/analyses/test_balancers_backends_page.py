@@ -195,7 +195,7 @@ def test_stratified_study_needs_a_baseline_in_every_stratum(tmp_path: Path) -> N
         ('set = { regime = "remote" }\nworkload|set = { regime = "remote", work = 200 }\nworkload',
          "treatments.remote-proxy"),
     ):  # fmt: skip
-        (tmp_path / "backend-modes.toml").write_text(text.replace(*wrong.split("|"), 1))
+        (tmp_path / "backend-modes.toml").write_text(text.replace(*wrong.split("|"), 1))  # type: ignore[arg-type, call-arg]
         with pytest.raises(StudyError) as caught:
             read_study(tmp_path / "backend-modes.toml")
         assert where in [p.path for p in caught.value.problems]

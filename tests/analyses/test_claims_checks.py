@@ -307,8 +307,8 @@ def test_claim_about_slope_of_served_offered_rates_is_not_checked() -> None:
 
 def test_claim_of_best_is_undecided_with_an_invalid_rival() -> None:
     best = claim("best", "fast", "base", among=["even", "slow"])
-    study = study_of(ARMS, best)
-    run = run_of(study, ARMS, only=("base", "fast", "even", "slow"))
+    study = study_of(ARMS, best)  # type: ignore[arg-type]
+    run = run_of(study, ARMS, only=("base", "fast", "even", "slow"))  # type: ignore[arg-type]
     run.trials.loc[run.trials["treatment"] == "even", "response_bytes"] = 6
     (one,) = check_claims(study, run)
     assert one.finding.outcome == "undecided"
@@ -318,9 +318,11 @@ def test_claim_of_best_is_undecided_with_an_invalid_rival() -> None:
 def test_claim_about_missing_treatments_names_the_command():
     better = claim("better", "fast", "base")
     study = study_of(
-        ARMS, better, subsets={"default": ["base", "even"], "all-of-it": list(ARMS), "two": ["base", "fast"]}
+        ARMS,  # type: ignore[arg-type]
+        better,
+        subsets={"default": ["base", "even"], "all-of-it": list(ARMS), "two": ["base", "fast"]},
     )
-    (one,) = check_claims(study, run_of(study, ARMS, only=("base", "even")))
+    (one,) = check_claims(study, run_of(study, ARMS, only=("base", "even")))  # type: ignore[arg-type]
     assert one.finding.outcome == "not-run"
     assert one.finding.evidence == "Not run: fast. To run: loadbook run s --subset two."
     (nothing,) = check_claims(study)
@@ -358,8 +360,8 @@ def test_claim_outcome_agrees_with_its_page():
 def test_claims_of_one_sided_and_stepwise_studies_keep_their_kind():
     better = claim("better", "fast", "base")
     for declared in ({"hypothesis": "non-inferiority"}, {"contrasts": "best"}, {"contrasts": "adjacent"}):
-        study = study_of(ARMS, better, **declared)
-        run = run_of(study, ARMS, only=("base", "even", "fast"))
+        study = study_of(ARMS, better, **declared)  # type: ignore[arg-type]
+        run = run_of(study, ARMS, only=("base", "even", "fast"))  # type: ignore[arg-type]
         for known in (None, analyse(run)):
             (one,) = check_claims(study, run, known)
             assert one.finding.outcome == "holds", declared

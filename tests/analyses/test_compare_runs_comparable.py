@@ -70,9 +70,9 @@ def test_copied_run_is_refused(make: Maker) -> None:
     a, b = make_run_record(run="a"), make_run_record(run="b")
     one = SimpleNamespace(run_record=a, measurements=pd.DataFrame(rows | {"value": [1.0, 2.0]}))
     other = SimpleNamespace(run_record=b, measurements=pd.DataFrame(rows | {"value": [1.0, 2.5]}))
-    compute.check_not_copies(one, other)
+    compute.check_not_copies(one, other)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="all 2 values are equal"):
-        compute.check_not_copies(one, SimpleNamespace(run_record=b, measurements=one.measurements[::-1]))
+        compute.check_not_copies(one, SimpleNamespace(run_record=b, measurements=one.measurements[::-1]))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("name", "value"), [("metric", "latency"), ("baseline", "auto-nopush")])

@@ -37,7 +37,7 @@ def run(
     for name in effects:
         kind = name if name in ("aa", "control") else "treatment"
         verdict = decide_verdict(compare(values, name, "base", metric="ok_per_s"), 0.02)
-        rows.append(AnalysisRow(name, f"{name} on", kind, 40_000.0, 100.0, blocks, blocks, verdict, NONE))
+        rows.append(AnalysisRow(name, f"{name} on", kind, 40_000.0, 100.0, blocks, blocks, verdict, NONE))  # type: ignore[arg-type]
     return replace(Analysis("base", "ok_per_s", "value", 0.02, 0.95, tuple(rows)), **more)  # type: ignore[arg-type]
 
 
@@ -51,7 +51,7 @@ def row(found: RunComparison, name: str) -> EffectPair:
 
 def test_effect_change_of_paired_t_runs_is_welchs_test() -> None:
     pairs = [noisy(n, {"base": 0.0, "x": e}, seed=s) for n, e, s in ((6, 0.06, 1), (7, 0.02, 2))]
-    found = effect_change(*(compare(values, "x", "base") for values in pairs))
+    found = effect_change(*(compare(values, "x", "base") for values in pairs))  # type: ignore[arg-type]
     logs = []
     for values in pairs:
         wide = np.log(values.pivot(index="block", columns="treatment", values="value"))
@@ -95,7 +95,7 @@ def test_overlapping_intervals_can_be_a_change() -> None:
 
     older = found(0.060, 1)
     width = older.ci95[1] - older.ci95[0]
-    newer = replace(older, effect=older.effect - 0.8 * width, ci95=tuple(b - 0.8 * width for b in older.ci95))
+    newer = replace(older, effect=older.effect - 0.8 * width, ci95=tuple(b - 0.8 * width for b in older.ci95))  # type: ignore[arg-type]
     assert newer.ci95[1] > older.ci95[0]
     moved = effect_change(older, newer)
     assert moved is not None and is_changed(moved) and moved.p < 0.05

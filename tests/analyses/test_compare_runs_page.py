@@ -218,7 +218,7 @@ def test_compare_runs_figure_draws_the_older_run_hollow(cases: dict[str, Compare
     assert (older.get_markerfacecolor(), older.get_markeredgecolor()) == ("#FFFFFF", "#1A1A1A")
     assert newer.get_markerfacecolor() == "#0067B9"
     assert (
-        axes.transData.transform((0, older.get_ydata()[0]))[1] > axes.transData.transform((0, newer.get_ydata()[0]))[1]
+        axes.transData.transform((0, older.get_ydata()[0]))[1] > axes.transData.transform((0, newer.get_ydata()[0]))[1]  # type: ignore[arg-type]
     )
 
 

@@ -24,7 +24,11 @@ def one_sided(case: str = "plain", better: str = "higher", margin: float = 0.02)
         if row.kind != "treatment" or row.verdict is None:
             return row
         found = decide_verdict(
-            row.verdict.comparison, margin, better, reason=row.verdict.reason, hypothesis="non-inferiority"
+            row.verdict.comparison,
+            margin,
+            better,  # type: ignore[arg-type]
+            reason=row.verdict.reason,
+            hypothesis="non-inferiority",
         )
         return replace(row, verdict=replace(found, decimals=1))
 
@@ -75,9 +79,9 @@ def test_non_inferiority_figure_draws_bounds_beyond_the_axis_as_arrows() -> None
 def test_non_inferiority_figure_band_lies_on_the_loss_side(better: str, side: int) -> None:
     analysis = one_sided("latency" if better == "lower" else "plain", better)
     (band,) = [p for p in NonInferiorityFigure(analysis).draw().axes[0].patches if p.get_facecolor()[:3] != (1, 1, 1)]
-    middle = band.get_x() + band.get_width() / 2
+    middle = band.get_x() + band.get_width() / 2  # type: ignore[attr-defined]
     assert middle * side > 0
-    assert min(abs(band.get_x()), abs(band.get_x() + band.get_width())) == pytest.approx(0)
+    assert min(abs(band.get_x()), abs(band.get_x() + band.get_width())) == pytest.approx(0)  # type: ignore[attr-defined]
 
 
 def test_non_inferiority_figure_rows_state_errors() -> None:
@@ -122,7 +126,7 @@ def laddered(contrasts: str) -> Analysis:
         for r in m.analysis.rows
     )
     best = {"best": "baseline"} if contrasts == "best" else {}
-    return replace(m.analysis, contrasts=contrasts, rows=rows, **best)
+    return replace(m.analysis, contrasts=contrasts, rows=rows, **best)  # type: ignore[arg-type]
 
 
 def test_adjacent_contrasts_table_names_the_row_above() -> None:

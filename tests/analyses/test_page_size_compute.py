@@ -122,7 +122,7 @@ def test_page_size_series_differ_in_size_only() -> None:
 
 
 def test_page_size_reports_network_limit_and_convergence() -> None:
-    found = analyse_page_sizes(sized_run(sized_study(sizes=TIER_SIZES), failing=0.6), "ok_per_s")
+    found = analyse_page_sizes(sized_run(sized_study(sizes=TIER_SIZES), failing=0.6), "ok_per_s")  # type: ignore[arg-type]
     by_name = {one.name: one for one in found.curves.series}
     assert found.network_limited_from(by_name["large balancer, 2 nodes"]) == 262_144
     assert found.network_limited_from(by_name["small balancer, 2 nodes"]) is None
@@ -148,14 +148,15 @@ def test_page_size_limit_is_unknown_with_few_valid_trials() -> None:
     run = sized_run(sized_study(sizes=TIER_SIZES))
     late = run.trials["block"] > 4
     few = replace(run, trials=run.trials.assign(valid=run.trials["valid"] & ~late))
-    found = analyse_page_sizes(few, "ok_per_s")
+    found = analyse_page_sizes(few, "ok_per_s")  # type: ignore[arg-type]
     assert (words.headline(found), words.network_limit_text(found)) == (
         "No answer: at no size do 5 trials count.",
         "not known",
     )
     large = run.trials["treatment"].str.startswith("524288")
     short = analyse_page_sizes(
-        replace(run, trials=run.trials.assign(valid=run.trials["valid"] & ~(late & large))), "ok_per_s"
+        replace(run, trials=run.trials.assign(valid=run.trials["valid"] & ~(late & large))),  # type: ignore[arg-type]
+        "ok_per_s",
     )
     nowhere = replace(short, bottlenecks=dict.fromkeys(short.bottlenecks, "C"))
     assert words.headline(nowhere).replace("\xa0", " ").startswith("At no size up to 256 KiB is the network")
@@ -167,7 +168,7 @@ def test_page_size_subset_has_its_own_factors() -> None:
     part = [name for name in study.treatments if name.endswith("-large-2")]
     run = sized_run(study)
     run.trials = run.trials[run.trials["treatment"].isin(part)].reset_index(drop=True)
-    found = analyse_page_sizes(replace(run, plan={"treatments": part, "blocks": 5}), "ok_per_s")
+    found = analyse_page_sizes(replace(run, plan={"treatments": part, "blocks": 5}), "ok_per_s")  # type: ignore[arg-type]
     assert (found.tiers, found.errors, list(found.curves.curves)) == (None, {}, ["all arms"])
 
 
@@ -182,7 +183,7 @@ def test_page_size_separates_hosts_sharing_a_core_by_process_use(balancer: float
         for host, own in (("lb", balancer), ("www", web))
         for metric, item, v in (("cpu_busy", "cpu1", 0.99), ("process_cpu", "p:1", own))
     ]  # fmt: skip
-    found = analyse_page_sizes(replace(run, traces=pd.DataFrame(rows)), "ok_per_s")
+    found = analyse_page_sizes(replace(run, traces=pd.DataFrame(rows)), "ok_per_s")  # type: ignore[arg-type]
     assert set(found.bottlenecks.values()) == {letter}
 
 

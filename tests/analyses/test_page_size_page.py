@@ -42,14 +42,14 @@ def found_of(case: str) -> PageSizeResult:
     run = sized_run(study, sd=0.5 if case == "scattered" else 0.02, watched=case == "two tiers")
     if case == "invalid":
         run.trials["valid"] = False
-    found = analyse_page_sizes(run, "ok_per_s")
+    found = analyse_page_sizes(run, "ok_per_s")  # type: ignore[arg-type]
     known = case in ("three balancers", "one curve", "scattered", "few blocks")
     return replace(found, bottlenecks=dict.fromkeys(study.treatments, "C")) if known else found
 
 
 @pytest.mark.parametrize(("case", "by"), [*((c, "rate") for c in CASES), ("three balancers", "bytes")])
 def test_figure_texts_are_whole_apart_and_large_enough(case: str, by: str) -> None:
-    drawn = PageSizeFigure(found_of(case), by).draw()
+    drawn = PageSizeFigure(found_of(case), by).draw()  # type: ignore[arg-type]
     assert drawn.get_figwidth() == base.WIDTH_IN
     must_be_legible(drawn, lambda text: not text.get_rotation() % 90)
 
@@ -63,7 +63,7 @@ def test_page_size_figure_labels_curves_at_their_trials() -> None:
     rates = run.measurements["metric"] == "ok_per_s"
     pure = 25e6 / run.measurements["trial"].map(own)  # bytes alone cost something: the fit has no end at small sizes
     run.measurements.loc[rates, "value"] = pure.clip(upper=2000) * (1 + run.measurements["value"] % 0.01)
-    figure = PageSizeFigure(analyse_page_sizes(run, "ok_per_s")).draw()
+    figure = PageSizeFigure(analyse_page_sizes(run, "ok_per_s")).draw()  # type: ignore[arg-type]
     must_be_legible(figure, lambda text: not text.get_rotation() % 90)
 
 

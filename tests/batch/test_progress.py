@@ -14,11 +14,11 @@ def test_count_that_was_shown_is_shown_at_its_end(monkeypatch):
     display = ProgressDisplay(io.StringIO())
     on_count = display.counter("trials read")
     on_count(1, 3)
-    assert display.stream.getvalue() == ""
+    assert display.stream.getvalue() == ""  # type: ignore[attr-defined]
     now = display.COUNT_AFTER_S
     on_count(2, 3)
     on_count(3, 3)
-    assert display.stream.getvalue() == "2 of 3 trials read\n3 of 3 trials read\n"
+    assert display.stream.getvalue() == "2 of 3 trials read\n3 of 3 trials read\n"  # type: ignore[attr-defined]
 
 
 def test_finished_trials_are_lines_where_there_is_no_terminal():

@@ -40,7 +40,7 @@ def loadbook(tmp_path, monkeypatch, capsys):
     def call(*words):
         return (exit_code(monkeypatch, *words), *capsys.readouterr())
 
-    call.layout = layout
+    call.layout = layout  # type: ignore[attr-defined]
     return call
 
 

@@ -160,9 +160,9 @@ def test_deployment_refuses_conflicting_host_changes_on_one_host() -> None:
 
     backlog = "net.core.somaxconn"
     alike = {"sysctls": {backlog: 128}}
-    assert host_changes_of(deployment(alike, alike))["big"].sysctls == {backlog: 128}
+    assert host_changes_of(deployment(alike, alike))["big"].sysctls == {backlog: 128}  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=f"host big is to have {backlog} = 128 and 4096"):
-        host_changes_of(deployment(alike, {"sysctls": {backlog: 4096}}))
+        host_changes_of(deployment(alike, {"sysctls": {backlog: 4096}}))  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="host big is to have rate_mbit = 10"):
         host_changes_of(deployment({"rate_mbit": 10}, {"rate_mbit": 20}))
 

@@ -94,12 +94,12 @@ def test_load_window_of_several_drivers_is_independent_of_clock_offsets(drivers)
 def test_clock_error_of_two_drivers_is_half_of_both_round_trips():
     drivers = [DriverRecord(host=h, argv=["wrk"], rc=0, stdout="o", stderr="e") for h in "abc"]
     clocks = {"a": clock(0, 0.010), "b": clock(0, 0.030), "c": clock(0, 0.002)}
-    assert clock_error_s(SimpleNamespace(drivers=drivers, clocks=clocks)) == pytest.approx(0.020)
+    assert clock_error_s(SimpleNamespace(drivers=drivers, clocks=clocks)) == pytest.approx(0.020)  # type: ignore[arg-type]
 
 
 def test_load_with_different_tool_versions_is_refused():
     versions = {("a", "wrk"): "4.1.0", ("b", "wrk"): "4.2.0", ("a", "ab"): "2.3", ("b", "ab"): "2.3"}
     testbed = SimpleNamespace(tools={"wrk": None, "ab": None}, tool_versions=versions)
-    assert list(_tool_version_mismatches(testbed)) == [
+    assert list(_tool_version_mismatches(testbed)) == [  # type: ignore[arg-type]
         "drivers have different versions of wrk: 4.1.0 on a, 4.2.0 on b (install the same on all)"
     ]

@@ -206,7 +206,7 @@ def test_workload_path_must_be_a_path(path):
 def test_extra_tool_options_cannot_redirect_the_load(name, extra):
     tool, given = base.load_tool(name), {"requests": 1000} if name == "weighttp" else {}
     if name == "httperf":
-        given = {"model": "open", "rate_per_s": 10}
+        given = {"model": "open", "rate_per_s": 10}  # type: ignore[dict-item]
     with pytest.raises(ToolError, match=r"workload\.extra has"):
         tool.command(Workload(tool=name, connections=10, extra=extra, **given), Target("192.0.2.1", 80), 10)
 

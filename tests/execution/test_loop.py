@@ -59,7 +59,7 @@ class Scripted:
             self.record.status = "cancelled"
             raise KeyboardInterrupt
         self.retry = word.startswith("~")
-        self.record.status, self.record.reason = word.lstrip("~"), "scripted"
+        self.record.status, self.record.reason = word.lstrip("~"), "scripted"  # type: ignore[assignment]
         driver = DriverRecord(host="driver", argv=["wrk"], rc=0, stdout="stdout-driver", stderr="stdout-driver")
         self.record.drivers = [driver] if self.record.status in PUBLISHED_STATUSES else []
         return self.record

@@ -49,5 +49,5 @@ def test_preflight_checks_additional_ports_of_a_service():
         Placement("web", "b", load_service("nginx"), 18_080),
     ]
     testbed = SimpleNamespace(placements=placements)
-    assert [int(port, 16) for port in needed_ports(testbed, "a")] == [18_080, 28_080]
-    assert [int(port, 16) for port in needed_ports(testbed, "b")] == [18_080]
+    assert [int(port, 16) for port in needed_ports(testbed, "a")] == [18_080, 28_080]  # type: ignore[arg-type]
+    assert [int(port, 16) for port in needed_ports(testbed, "b")] == [18_080]  # type: ignore[arg-type]

@@ -187,7 +187,7 @@ def test_replay_hosts_file_keeps_prices(tmp_path):
     inventory = HostsFile.model_validate(said)
     hosts = {alias: SimpleNamespace(address=f"192.0.2.{n}") for n, alias in enumerate(inventory.hosts, 1)}
     testbed = SimpleNamespace(inventory=inventory, hosts=hosts, roles_of=lambda alias: inventory.hosts[alias].roles)
-    (tmp_path / "hosts.toml").write_text(replay_hosts_file(testbed))
+    (tmp_path / "hosts.toml").write_text(replay_hosts_file(testbed))  # type: ignore[arg-type]
     kept = read_hosts(tmp_path / "hosts.toml")
     assert (kept.price_record(), kept.external) == (inventory.price_record(), inventory.external)
     assert kept.hosts["a"].user is None
@@ -204,7 +204,7 @@ def test_lab_with_unused_hosts_gets_a_hint():
     study = SimpleNamespace(roles=dict.fromkeys(("driver", "balancer", "web")))
     testbed = SimpleNamespace(hosts=roles, roles_of=roles.get, lab="loopback", plan=SimpleNamespace(study=study))
     before = {alias: {"roles": roles[alias]} for alias in ("driver", "web")}
-    assert _how_to_restore_hosts(testbed, before).endswith(": loadbook lab up --roles balancer=0,web=1")
-    assert _how_to_restore_hosts(testbed, {alias: {"roles": own} for alias, own in roles.items()}).startswith(
+    assert _how_to_restore_hosts(testbed, before).endswith(": loadbook lab up --roles balancer=0,web=1")  # type: ignore[arg-type]
+    assert _how_to_restore_hosts(testbed, {alias: {"roles": own} for alias, own in roles.items()}).startswith(  # type: ignore[arg-type]
         "give the hosts file"
     )

@@ -61,7 +61,7 @@ def test_missing_tools_are_named_on_all_hosts_before_the_first_trial(tmp_path, m
         capsys.readouterr()
         assert exit_code(monkeypatch, "doctor", "rude", "--hosts", str(lab.hosts_file)) == 3
     said = capsys.readouterr().out
-    for host, program in (("driver", "wrk"), ("driver-2", "wrk"), ("web", "no-such-server")):
+    for host, program in (("driver", "wrk"), ("driver-2", "wrk"), ("web", "no-such-server")):  # type: ignore[assignment]
         assert re.search(rf"MISSING +{host} +{program} +not installed +apt-get install {program}", said)
 
 

@@ -54,7 +54,7 @@ def test_import_keeps_hostile_labels_verbatim_in_tables(tmp_path: Path) -> None:
         copy = there / f"copy-{number}.txt"
         copy.write_bytes((there / other["access log"]["file"]).read_bytes())
         made.append(
-            other["access log"] | {"file": copy.name, "treatment": text, "started": "", "factor_access_log": text}
+            other["access log"] | {"file": copy.name, "treatment": text, "started": "", "factor_access_log": text}  # type: ignore[arg-type]
         )
     made[0] |= {"started": ""}
     keep = read_import(there, write(there, made), ImportOptions("x", "plain"))

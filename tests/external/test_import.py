@@ -124,7 +124,7 @@ def test_import_without_times_ignores_the_order_of_lines(layout, tmp_path, key):
 
 def test_import_orders_trials_by_their_times(layout, tmp_path):
     there = folder(tmp_path)
-    write(there, sorted(rows(there), key=lambda r: r["file"]))
+    write(there, sorted(rows(there), key=lambda r: r["file"]))  # type: ignore[arg-type, return-value]
     data = imported(layout, there)
     sources = [trial_record.read_trial(data.paths.trial(t)).drivers[0].source for t in data.trials["trial"]]
     assert sources == [r["file"] for r in rows(BY_HAND)]

@@ -32,7 +32,7 @@ def call(tmp_path, monkeypatch, capsys):
         assert code == 0 or "was imported" in err or not layout.study_raw("by-hand").exists()
         return code, out, err
 
-    run.there, run.layout = there, layout
+    run.there, run.layout = there, layout  # type: ignore[attr-defined]
     return run
 
 

@@ -27,7 +27,7 @@ def check(traces: Traces) -> None:
     assert traces.times == sorted(set(traces.times))
     for row in traces.rows:
         assert set(row) == {"t", "metric", "item", "value", "unit"}
-        assert math.isfinite(row["value"]) and row["value"] >= 0
+        assert math.isfinite(row["value"]) and row["value"] >= 0  # type: ignore[arg-type]
         assert row["t"] in traces.times
         assert row["unit"] == UNITS[row["metric"]]
         assert row["metric"] not in SHARES or row["value"] <= 1 + 1e-9
@@ -133,7 +133,7 @@ def test_monitor_file_gap_is_not_interpolated():
     traces = registry.read_traces("sadf-csv", {"x": longer.encode()})
     check(traces)
     assert "gap" in {p.name for p in traces.problems}
-    assert 1795327907.0 not in {r["t"] for r in traces.rows if r["metric"].startswith(("cpu", "net"))}
+    assert 1795327907.0 not in {r["t"] for r in traces.rows if r["metric"].startswith(("cpu", "net"))}  # type: ignore[union-attr]
 
 
 def test_rrd_fields_of_several_files_are_combined():

@@ -138,7 +138,7 @@ class Answering:
 
 
 def test_transcript_restores_bytes_and_marks_truncated_bodies(tmp_path):
-    host = record_host(Answering(), "r1")
+    host = record_host(Answering(), "r1")  # type: ignore[arg-type]
     host.run(["cat", "/w/jobs/r1-t0001-a2-web/x"], timeout_s=1)
     host.http_get("a", 1, "/", timeout_s=1)
     host.http_get("a", 1, "/large", timeout_s=1)

@@ -48,7 +48,7 @@ def test_ingest_command_progress_is_one_line_on_a_terminal(monkeypatch):
     on_count = display.counter("trials read")
     for done in (1, 2):
         on_count(done, 2)
-    assert display.stream.getvalue() == "1 of 2 trials read\r2 of 2 trials read\n"
+    assert display.stream.getvalue() == "1 of 2 trials read\r2 of 2 trials read\n"  # type: ignore[attr-defined]
 
 
 def test_ingest_command_without_trials_is_an_error(layout, monkeypatch, capsys):

@@ -254,7 +254,7 @@ def test_worker_errors_are_raised():
 
 def test_cluster_that_never_answers_is_abandoned_after_the_limit(monkeypatch):
     class Silent(ThreadPoolExecutor):
-        def submit(self, *given):
+        def submit(self, *given):  # type: ignore[override]
             return Future()
 
     monkeypatch.setattr(workers, "WORKER_TIMEOUT_S", 0.1)
@@ -267,7 +267,7 @@ def test_closing_the_worker_iterator_cancels_pending_work():
     with ThreadPoolExecutor(1) as pool:
         results = workers.map_unordered(square, range(50), pool, print)
         assert next(results) >= 0
-        results.close()
+        results.close()  # type: ignore[attr-defined]
 
 
 def test_worker_of_another_version_refuses():

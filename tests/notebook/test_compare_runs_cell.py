@@ -60,7 +60,7 @@ def test_cell_compares_a_run_with_the_previous_one(run: Run) -> None:
     frame = found.frame.set_index("treatment")
     assert frame.loc["auto-nopush", "word"] == "changed"
     assert frame.loc["auto-nopush", "moved"] == pytest.approx(-0.5, abs=0.02)
-    assert frame.loc["auto-nopush", "low"] < -0.5 < frame.loc["auto-nopush", "high"]
+    assert frame.loc["auto-nopush", "low"] < -0.5 < frame.loc["auto-nopush", "high"]  # type: ignore[arg-type]
     assert len(found) == len(frame) == 3
     assert found.changes == []
     assert "The effect of tcp_nopush on changed." in repr(found) and "Nothing that was recorded" in repr(found)

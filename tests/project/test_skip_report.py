@@ -25,6 +25,6 @@ def test_skips_of_several_calls_are_added_up(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--skips={kept}", name]
         subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(SUPPORT), "PATH": "/usr/bin:/bin"}, check=False)
     assert sorted(json.loads(kept.read_text()).values()) == ["no Go", "no nginx"]
-    command = [sys.executable, SUPPORT / "skip_report.py", kept]
+    command = [sys.executable, SUPPORT / "skip_report.py", kept]  # type: ignore[list-item]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert printed == "2 skipped: 1 x no Go; 1 x no nginx\n"

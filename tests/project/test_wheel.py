@@ -63,7 +63,7 @@ def call(installed, tmp_path_factory):
         assert done.returncode == check, done.stdout + done.stderr
         return done
 
-    run.folder = folder
+    run.folder = folder  # type: ignore[attr-defined]
     return run
 
 

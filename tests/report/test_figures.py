@@ -62,7 +62,7 @@ def make(figure: str, case: str):
 
 def host_metrics(m: Mock, **changes) -> HostMetricsFigure:
     data = {"traces": m.traces, "trials": m.trials, "hosts": m.hosts, "labels": m.labels} | changes
-    return HostMetricsFigure(**data)
+    return HostMetricsFigure(**data)  # type: ignore[arg-type]
 
 
 def texts(figure) -> list[Text]:
@@ -238,9 +238,9 @@ def test_order_figure_draws_every_trial_with_crosses_for_excluded_ones():
     rings = [line for line in drawn.axes[0].lines if line.get_markerfacecolor() == "none"]
     others = (*crosses, *rings)
     marks = [line for line in drawn.axes[0].lines if line.get_marker() not in ("None", "") and line not in others]
-    assert sum(len(line.get_xdata()) for line in crosses) == (~m.values["valid"]).sum() == 2
-    assert sum(len(line.get_xdata()) for line in marks) == m.values["valid"].sum()
-    assert sum(len(line.get_xdata()) for line in rings) == len(find_outliers(m.values)) == 2
+    assert sum(len(line.get_xdata()) for line in crosses) == (~m.values["valid"]).sum() == 2  # type: ignore[arg-type]
+    assert sum(len(line.get_xdata()) for line in marks) == m.values["valid"].sum()  # type: ignore[arg-type]
+    assert sum(len(line.get_xdata()) for line in rings) == len(find_outliers(m.values)) == 2  # type: ignore[arg-type]
     assert "Ring: 2 trials far from the others of its treatment, counted." in OrderFigure(m.analysis, m.values).help
     assert sum("driver crashed: not counted" in text for text in words(drawn)) == 2
 
@@ -295,8 +295,8 @@ def test_errors_figure_is_drawn_only_with_errors():
 def test_errors_figure_separates_zero_from_the_log_axis():
     m = mock("plain")
     zero, axis = ErrorsFigure(m.analysis, m.errors, m.requests).draw().axes
-    dots = sum(len(line.get_xdata()) for line in zero.lines)
-    beyond = sum(len(line.get_xdata()) for line in axis.lines if line.get_marker() != "None")
+    dots = sum(len(line.get_xdata()) for line in zero.lines)  # type: ignore[arg-type]
+    beyond = sum(len(line.get_xdata()) for line in axis.lines if line.get_marker() != "None")  # type: ignore[arg-type]
     assert (dots, beyond) == ((m.errors["value"] == 0).sum(), (m.errors["value"] > 0).sum())
     assert any("14 time-outs" in text for text in words(ErrorsFigure(m.analysis, m.errors, m.requests).draw()))
 
@@ -382,7 +382,7 @@ def test_host_metrics_figure_names_a_saturated_driver():
 def test_host_metrics_figure_does_not_join_gaps():
     m = mock("plain")
     network = host_metrics(m).draw().axes[2]
-    line = max(network.lines, key=lambda one: len(one.get_xdata()))
+    line = max(network.lines, key=lambda one: len(one.get_xdata()))  # type: ignore[arg-type]
     assert np.isnan(line.get_ydata()).sum() == 2 * m.trials["treatment"].nunique()
 
 
@@ -402,9 +402,9 @@ def test_host_metrics_figure_begins_with_the_response_rate():
     drawn = host_metrics(m, rates=rates).draw()
     assert len(drawn.axes) == 1 + len(host_metrics(m).draw().axes)
     own = m.values[m.values["block"] == 6].sort_values("slot")
-    line = max(drawn.axes[0].lines, key=lambda one: len(one.get_xdata()))
+    line = max(drawn.axes[0].lines, key=lambda one: len(one.get_xdata()))  # type: ignore[arg-type]
     heights = line.get_ydata()[~np.isnan(line.get_ydata())]
-    assert sorted(heights) == pytest.approx(sorted(own["value"].repeat(2) / 1e3))
+    assert sorted(heights) == pytest.approx(sorted(own["value"].repeat(2) / 1e3))  # type: ignore[arg-type]
     assert any(text.startswith("ok responses per second, thousands") for text in words(drawn))
 
 
@@ -455,7 +455,7 @@ def test_validity_figure_draws_hits_and_hatches_unchecked_rules():
     m = mock("no_monitor")
     drawn = ValidityFigure(m.trials, m.problems, m.titles, m.labels).draw()
     crosses = [line for line in drawn.axes[0].lines if line.get_marker() == "x"]
-    assert sum(len(line.get_xdata()) for line in crosses) == (~m.trials["valid"]).sum()
+    assert sum(len(line.get_xdata()) for line in crosses) == (~m.trials["valid"]).sum()  # type: ignore[arg-type]
     said = words(drawn)
     assert "not checked: no monitor on the driver" in said
     assert "106 of 108 trials count" in said
@@ -472,7 +472,7 @@ def test_validity_figure_counts_levels_and_hatches_unchecked_trials():
     assert "✕ not counted: 1, ! doubt: 2,\nnot checked: 10" in words(drawn)
     assert not any("not checked: no" in text for text in words(drawn))
     (hatched,) = [patch for patch in drawn.axes[0].patches if patch.get_hatch()]
-    assert hatched.get_width() == pytest.approx(10)
+    assert hatched.get_width() == pytest.approx(10)  # type: ignore[attr-defined]
     assert (
         "not counted: 1, doubt: 2, not checked: 10"
         in ValidityFigure(m.trials, pd.DataFrame(rows), m.titles, m.labels).alt_text
@@ -558,7 +558,7 @@ def test_value_axis_has_no_missing_tick(low, high, width_in):
 
     axes = Figure().add_subplot()
     scales.set_value_x_axis(axes, (low, high), scales.AxisUnit(1.0, ""), width_in, 9.2)
-    ticks = [float(label.replace(",", "")) for label in axes.xaxis.get_major_formatter().seq]
+    ticks = [float(label.replace(",", "")) for label in axes.xaxis.get_major_formatter().seq]  # type: ignore[attr-defined]
     assert ticks
     if high / low < scales.SHORT_AXIS_RATIO and len(ticks) > 2:
         assert np.diff(ticks) == pytest.approx(np.diff(ticks)[0])
@@ -571,7 +571,7 @@ def test_block_axis_labels_are_evenly_spaced(blocks):
     axes, slots = Figure().add_subplot(), range(1, 2 * blocks + 1)
     values = pd.DataFrame({"slot": slots, "block": [(slot + 1) // 2 for slot in slots]})
     scales.set_block_axis(axes, values, 4.5, 9.2)
-    named = [int(label) for label in axes.xaxis.get_major_formatter().seq]
+    named = [int(label) for label in axes.xaxis.get_major_formatter().seq]  # type: ignore[attr-defined]
     assert len(named) >= min(blocks, 5) and len(set(np.diff(named))) <= 1
 
 
@@ -580,7 +580,7 @@ def test_block_axis_labels_existing_blocks():
 
     axes, slots = Figure().add_subplot(), range(1, 201)
     scales.set_block_axis(axes, pd.DataFrame({"slot": slots, "block": [2 * slot - 1 for slot in slots]}), 2.0, 9.2)
-    assert len(axes.xaxis.get_major_formatter().seq) >= 2
+    assert len(axes.xaxis.get_major_formatter().seq) >= 2  # type: ignore[attr-defined]
 
 
 def test_label_separation_keeps_order_size_and_limits():

@@ -19,7 +19,7 @@ QUICK = {"notebooks": ("run_quality",)}
 
 @pytest.fixture
 def layout(tmp_path):
-    return make_project(tmp_path, FEW, name="quick", blocks=6, **QUICK)
+    return make_project(tmp_path, FEW, name="quick", blocks=6, **QUICK)  # type: ignore[arg-type]
 
 
 def test_report_command_ends_with_verdicts_and_path(made):
@@ -72,8 +72,8 @@ def test_report_command_without_a_run_names_the_next_step(tmp_path):
 
 
 def test_report_command_with_a_failed_notebook_continues_and_exits_with_3(tmp_path):
-    layout = make_project(tmp_path, FEW, name="quick", blocks=6, **QUICK)
-    make_project(tmp_path, FEW, name="torn", blocks=6, **QUICK)
+    layout = make_project(tmp_path, FEW, name="quick", blocks=6, **QUICK)  # type: ignore[arg-type]
+    make_project(tmp_path, FEW, name="torn", blocks=6, **QUICK)  # type: ignore[arg-type]
     (layout.run("torn", "20261120T101500").table("trials")).write_bytes(b"not parquet")
     made = make_report(layout)
     assert made.exit_code == 3

@@ -75,9 +75,9 @@ def cases() -> Iterator[Case]:
     """Every shape of an interval on every kind of metric, with and without a name of what it is compared with."""
     for metric, better in METRICS.items():
         for shape in SHAPES:
-            yield _case(f"{metric}: {shape}", decide_verdict(_numbers(metric, shape), 0.02, better))
+            yield _case(f"{metric}: {shape}", decide_verdict(_numbers(metric, shape), 0.02, better))  # type: ignore[arg-type]
         for shape in ONE_SIDED:
-            found = decide_verdict(_numbers(metric, shape), 0.02, better, hypothesis="non-inferiority")
+            found = decide_verdict(_numbers(metric, shape), 0.02, better, hypothesis="non-inferiority")  # type: ignore[arg-type]
             yield _case(f"{metric}: {shape}, asked for a loss", found)
     for shape in SHAPES:
         yield _case(f"{shape}, compared with Y", decide_verdict(_numbers("ok_per_s", shape), 0.02), "Y")
@@ -91,7 +91,7 @@ def cases() -> Iterator[Case]:
 
 
 def _numbers(metric: str, shape: str):
-    return comparison(metric=metric, **SHAPES[shape])
+    return comparison(metric=metric, **SHAPES[shape])  # type: ignore[arg-type]
 
 
 def _case(name: str, verdict: Verdict, against: str | None = None) -> Case:
@@ -105,7 +105,7 @@ def others() -> Iterator[tuple[str, str]]:
     """Sentences on errors, on errors and rate together, and on the best of several."""
     base, clean = _errors("baseline", 0), _errors("none", 0)
     bursts = {"errors": 1215, "by_class": {"errors_timeout": 1200, "errors_read": 1, "errors_driver": 14}}
-    more, one = _errors("more", 9, p_blocks=0.004, **bursts), _errors("undecided", 1, errors=3)
+    more, one = _errors("more", 9, p_blocks=0.004, **bursts), _errors("undecided", 1, errors=3)  # type: ignore[arg-type]
     doubted = _errors("more", 6, p_blocks=0.0625, errors=9)
     rate = _errors("more", 12, errors=40, rate_ratio=4.2, rate_ci95=(2.0, 8.8))
     fewer = _errors("fewer", 0)
@@ -136,7 +136,7 @@ def others() -> Iterator[tuple[str, str]]:
 def _errors(kind: str, failing: int, trials: int = 12, **more) -> ErrorSummary:
     share = None if failing or not trials else 1 - 0.05 ** (1 / trials)
     known = {"errors": 0, "requests": 400_000, "by_class": {}, "upper_share": share}
-    return ErrorSummary("x", trials, failing, kind=kind, **(known | more))
+    return ErrorSummary("x", trials, failing, kind=kind, **(known | more))  # type: ignore[arg-type]
 
 
 def _row(verdict: Verdict, errors: ErrorSummary, against: str | None = None) -> AnalysisRow:

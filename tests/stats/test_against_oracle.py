@@ -55,7 +55,7 @@ def written(cells, metric, *, seed=0, block=str, dialect="plain"):
     random.Random(seed).shuffle(rows)
     out = io.StringIO(newline="")
     quoting = csv.QUOTE_ALL if dialect == "quoted" else csv.QUOTE_MINIMAL
-    writer = csv.writer(out, quoting=quoting, lineterminator="\r\n" if dialect != "plain" else "\n")
+    writer = csv.writer(out, quoting=quoting, lineterminator="\r\n" if dialect != "plain" else "\n")  # type: ignore[arg-type]
     writer.writerows([["arm", "note", "round", metric, "n"], first, *rows])
     return out.getvalue().encode("utf-8-sig" if dialect != "plain" else "utf-8")
 

@@ -123,9 +123,9 @@ def test_analysis_treats_shorter_latency_as_better(usual: Run) -> None:
 
 
 def test_positive_control_without_direction_passes_on_any_difference() -> None:
-    vague = {k: v for k, v in ARMS["log"].items() if k not in ("expect", "expect_effect")}
+    vague = {k: v for k, v in ARMS["log"].items() if k not in ("expect", "expect_effect")}  # type: ignore[attr-defined]
     assert analyse(make_run(ARMS | {"log": vague})).row("log").passed
-    size_only = {k: v for k, v in ARMS["log"].items() if k != "expect"}
+    size_only = {k: v for k, v in ARMS["log"].items() if k != "expect"}  # type: ignore[attr-defined]
     run = make_run(ARMS | {"log": size_only})
     assert analyse(run).row("log").passed
     assert analyse(run, metric="latency").row("log").passed

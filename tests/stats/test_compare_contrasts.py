@@ -67,8 +67,8 @@ def test_adjacent_permutation_flips_all_steps_of_a_block() -> None:
         found = pair_arms(values, one, other)
         d = rank_differences(found.base, found.other)
         z.append(d / np.sqrt((d**2).sum()))
-    z = np.array(z)
-    observed, signs = np.abs(z.sum(axis=1)), np.array(list(itertools.product([1, -1], repeat=9)))
+    z = np.array(z)  # type: ignore[assignment]
+    observed, signs = np.abs(z.sum(axis=1)), np.array(list(itertools.product([1, -1], repeat=9)))  # type: ignore[attr-defined]
     order, expected, last = np.argsort(-observed), np.empty(3), 0.0
     for rank, k in enumerate(order):
         largest = np.abs(signs @ z[order[rank:]].T).max(axis=1)

@@ -22,9 +22,9 @@ def step_down_by_hand(values, names, baseline) -> list[float]:
         found = pair_arms(values, name, baseline)
         d = rank_differences(found.base, found.other)
         z.append(d / np.sqrt((d**2).sum()))
-    z = np.array(z)
-    observed = np.abs(z.sum(axis=1))
-    signs = np.array(list(itertools.product([1, -1], repeat=z.shape[1])))
+    z = np.array(z)  # type: ignore[assignment]
+    observed = np.abs(z.sum(axis=1))  # type: ignore[attr-defined]
+    signs = np.array(list(itertools.product([1, -1], repeat=z.shape[1])))  # type: ignore[attr-defined]
     order, adjusted, last = np.argsort(-observed), np.empty(len(names)), 0.0
     for rank, k in enumerate(order):
         largest = np.abs(signs @ z[order[rank:]].T).max(axis=1)

@@ -40,7 +40,7 @@ def test_steady_state_cuts_ten_seconds_and_mser() -> None:
 @pytest.mark.parametrize(("tau_s", "low", "high"), [(0, 0, 3), (12, 90, 100)])
 def test_moving_rate_is_flagged_and_a_steady_one_is_not(tau_s: float, low: int, high: int) -> None:
     rng = np.random.default_rng(11)
-    found = [rate_trend(series(rng, tau_s, trials=10)) for _ in range(150)]
+    found = [rate_trend(series(rng, tau_s, trials=10)) for _ in range(150)]  # type: ignore[arg-type]
     flagged = 100 * sum(trend is not None and trend.moving for trend in found) / len(found)
     assert low <= flagged <= high
 

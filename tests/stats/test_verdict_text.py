@@ -124,7 +124,14 @@ def test_invalid_verdict_prints_no_numbers() -> None:
 
 def errors(trials: int, failing: int, kind: str, **more) -> ErrorSummary:
     return ErrorSummary(
-        "t", trials, failing, more.pop("errors", 0), 100_000, more.pop("by_class", {}), kind=kind, **more
+        "t",
+        trials,
+        failing,
+        more.pop("errors", 0),
+        100_000,
+        more.pop("by_class", {}),
+        kind=kind,  # type: ignore[arg-type]
+        **more,
     )
 
 

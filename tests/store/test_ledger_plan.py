@@ -38,14 +38,14 @@ ENDED, EARLY = {"event": "run-ended"}, {"event": "run-ended", "blocks": 2}
 )
 def test_plan_follows_blocks_added_and_stopped_in_the_ledger(entries, blocks, more):
     before = dict(PLAN)
-    plan = current_plan(PLAN, [{"event": "run-started"}, *entries])
+    plan = current_plan(PLAN, [{"event": "run-started"}, *entries])  # type: ignore[arg-type]
     assert (plan["blocks"], plan["added"], plan["seed"]) == (blocks, more, 1)
     assert plan["trials"] == trials(1, blocks)
     assert before == PLAN
 
 
 def test_plan_without_ledger_events_is_unchanged():
-    assert current_plan(PLAN, [{"event": "run-started"}, ENDED]) is PLAN
+    assert current_plan(PLAN, [{"event": "run-started"}, ENDED]) is PLAN  # type: ignore[arg-type]
     assert all_planned_trials(PLAN, []) == PLAN["trials"]
 
 

@@ -213,7 +213,8 @@ def test_recorded_variant_keeps_its_meaning() -> None:
     role = Role.model_validate(spec)
     again = Role.model_validate_json(role.model_dump_json())
     assert again == role
-    assert [again.variant_setting(name) for name in spec["variants"]] == [
-        role.variant_setting(name) for name in spec["variants"]
+    assert [again.variant_setting(name) for name in spec["variants"]] == [  # type: ignore[attr-defined]
+        role.variant_setting(name)
+        for name in spec["variants"]  # type: ignore[attr-defined]
     ]
     assert again.variant_setting("pooled").service == "nginx" and again.variant_setting("static").backends == ()

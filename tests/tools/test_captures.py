@@ -34,7 +34,8 @@ def test_capture_parses_to_its_expected_rows(tool: str, path: Path) -> None:
     parsed = base.load_tool(tool).parse(capture(path))
     check_sane(parsed)
     assert [
-        row._replace(value=pytest.approx(row.value, rel=1e-12))._asdict() for row in parsed.measurements
+        row._replace(value=pytest.approx(row.value, rel=1e-12))._asdict()  # type: ignore[arg-type]
+        for row in parsed.measurements
     ] == expected["rows"]
     assert [name for name, _ in parsed.doubts] == expected["doubts"]
 
