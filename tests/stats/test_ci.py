@@ -167,7 +167,7 @@ def test_ci_reports_missing_checks_as_skipped() -> None:
     assert [(c.name, c.sentence) for c in found.cases_with("skipped")] == [
         ("A/A arm", "The run has no A/A arm."),
         ("positive control", "The run has no positive control."),
-        ("doubts", "0 gates had doubts."),
+        ("doubts", "0 validity rules had doubts."),
     ]
     assert found.exit_code == 0
 

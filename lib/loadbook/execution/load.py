@@ -1,7 +1,9 @@
 """Load jobs of one trial on its drivers, and the trial's status from their outputs.
 
-A generator's exit code does not suffice: wrk, ab and httperf end with 0 when every response was an error. Rules that
-need traces or other trials are applied at ingest.
+The warm-up is a process of its own before the measurement, so that nothing has to be cut out of a report; only the
+shared log of h2load (`ingestion.trial_rows.write_requests`) and host metrics (t_s < 0) contain both. The exit code of a
+generator does not suffice for the status: wrk, ab and httperf end with 0 when every response was an error. Rules that
+need host metrics or other trials are applied at ingest.
 """
 
 from __future__ import annotations

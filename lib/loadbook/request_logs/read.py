@@ -1,14 +1,4 @@
-"""Entry point of the package: one call reads a per-request log of any tool as a stream and returns exact figures.
-
-It also reads the logs of one plain line per request (h2load's --log-file, ab's -g), and writes rows as parquet while
-they are read (docs/data-format.md, `requests`); a parquet file is complete or absent.
-
->>> from pathlib import Path
->>> from loadbook.request_logs.read import summarise
->>> figures = summarise(Path("out.jtl"), "jmeter")                    # doctest: +SKIP
->>> figures.total().answered, figures.duration_s                       # doctest: +SKIP
->>> {label: t.latency.percentile_s(99) for label, t in figures.labels.items() if t.latency.count}  # doctest: +SKIP
-"""
+"""Selection of the log reader by tool, the line formats of h2load and ab, and the parquet writer of requests."""
 
 from __future__ import annotations
 

@@ -240,7 +240,7 @@ def _assess_case(
     errors: bool = True,
 ) -> CiCase:
     if gate.only and row.treatment not in gate.only:
-        return case("skipped", sentence, "not asked about: gate.only leaves it out")
+        return case("skipped", sentence, "not asked about: ci.only leaves it out")
     if row.verdict is None or row.verdict.kind == "invalid":
         return case("invalid", sentence, (row.verdict.reason if row.verdict else None) or "it could not be compared")
     states = list(check_limits(limits, row, errors=errors))
@@ -321,11 +321,11 @@ def _doubt_cases(gate: CiPolicy, data: RunTables) -> Iterator[CiCase]:
         elif not_checked:
             yield case(_undecided_outcome(gate), not_checked[0], "undecided: it was not checked", undecided=True)
         else:
-            yield case("passed", "No gate had this doubt.")
+            yield case("passed", "No validity rule had this doubt.")
     if not gate.doubts:
         number = len({rule for rule, _ in doubts})
-        sentence = f"{number} gate{' had a doubt' if number == 1 else 's had doubts'}."
-        yield CiCase("doubt", "doubts", "skipped", sentence, "no doubt is asked about: gate.doubts is empty")
+        sentence = f"{number} validity rule{' had a doubt' if number == 1 else 's had doubts'}."
+        yield CiCase("doubt", "doubts", "skipped", sentence, "no doubt is asked about: ci.doubts is empty")
 
 
 def _problem_messages(problems: pd.DataFrame | None, level: str) -> list[tuple[str, str]]:

@@ -1,4 +1,7 @@
-"""Comparison of two arms over their complete blocks: choice of the test, effect, intervals, flags."""
+"""Comparison of two arms over their complete blocks: choice of the test, effect, intervals, flags.
+
+The p-value comes from the test in `TESTS` (modules `paired_tests` and `sequential`); `family` adjusts it.
+"""
 
 from __future__ import annotations
 

@@ -50,8 +50,7 @@ class DesignPrecision(NamedTuple):
     """Precision of studies of so many blocks.
 
     `half_width` is the median one of their 95 % intervals, `detectable_effect` the effect that 80 % of them find (both
-    ratios
-    minus 1), `power` the share that finds the margin.
+    ratios minus 1), `power` the share that finds the margin.
     """
 
     blocks: int

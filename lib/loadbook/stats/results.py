@@ -157,11 +157,10 @@ class AnalysisRow:
 class Analysis:
     """The answer to a study's question on one metric: rows in display order, checks last.
 
-    `aa_failure` is the sentence that voids every verdict (the A/A arm differs), None when the checks passed.
-    `best` is named only if it beats every other arm; else `tied_with_best` lists, leader first, the arms that cannot
-    be told apart from the leader, and `ties_beat_rest` says whether all of those are ahead of all the rest. `baseline`
-    is
-    the row without a comparison: with contrasts "best" the arm observed best. `driver_saturated_share` and
+    `aa_failure` is the sentence that voids every verdict (the A/A arm differs), None when the checks passed. `best` is
+    named only if it beats every other arm; else `tied_with_best` lists, leader first, the arms that cannot be told
+    apart from the leader, and `ties_beat_rest` says whether all of those are ahead of all the rest. `baseline` is the
+    row without a comparison: with contrasts "best" the arm observed best. `driver_saturated_share` and
     `background_load_share` are the shares of the trials in which a driver was at its limit, or other processes used CPU
     time; None where that is not known.
     """

@@ -1,8 +1,8 @@
-"""Steady state within trials: the end of the warm-up, and whether the rate still moves after it.
+"""Steady state within trials: the end of the transient inside the measurement, and whether the rate moves after it.
 
-`mser5` cuts the series of one trial so that its mean has the least error; `rate_trend` tests all trials of a treatment
-together after the first ten seconds. Neither changes a tool's own figures: the rate after the cut is a statistic of its
-own (`settled`).
+The planned warm-up is a process of its own (`execution/load.py`) and never in these data. `mser5` cuts the series of
+one trial so that its mean has the least error; `rate_trend` tests all trials of a treatment together after the first
+ten seconds. Neither changes a tool's own figures: the rate after the cut is a statistic of its own (`settled`).
 """
 
 from __future__ import annotations

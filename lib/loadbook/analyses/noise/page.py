@@ -1,7 +1,4 @@
-"""The noise of every load that was recorded on the hosts of a run, as a table: a row per study, tool and command.
-
-The page on the noise of a laboratory: how small a difference these hosts can see with this load.
-"""
+"""The noise page: how small a difference these hosts can resolve with this load, and the noise of every recorded load."""
 
 from __future__ import annotations
 
