@@ -1,4 +1,4 @@
-"""The noise page: how small a difference these hosts can resolve with this load, and the noise of every recorded load."""
+"""The noise page: the smallest difference that these hosts can resolve, and the noise of every recorded load."""
 
 from __future__ import annotations
 
