@@ -246,7 +246,7 @@ def doctor(study: str | None, hosts_file: Path | None) -> None:
     marks = {"ok": Text("ok", "green"), "doubt": Text("?", "yellow"), "missing": Text("MISSING", "bold red")}
     headings = ("", "where", "what", "seen", "what to do")
     rows = [(marks[check.status], check.host, check.subject, check.observation, check.fix) for check in checks]
-    print_table(headings, rows, fold=headings[1:], width=160)
+    print_table(headings, rows, fold=headings[1:], width=320)  # in a file or pipe no command is broken over lines
     missing = sum(check.status == "missing" for check in checks)
     echo(f"{missing} thing{'s' if missing != 1 else ''} missing" if missing else "nothing is missing", err=True)
     if missing:
