@@ -142,7 +142,7 @@ def _doubts_check(data: RunData, analysis: Analysis, more: Sequence[sections.Val
     doubts = sorted((d for d in found if d.level == "doubt"), key=lambda d: d.name != "stopping")
     unchecked = [d for d in found if d.level == "unchecked"]
     if not doubts and not unchecked:
-        return HarnessCheck("", "✓", "No doubts", "every gate was checked")
+        return HarnessCheck("", "✓", "No doubts", "every validity rule was checked")
     title = f"{len(doubts)} doubt{'' if len(doubts) == 1 else 's'}" if doubts else f"{len(unchecked)} not checked"
     named = [d.title for d in doubts or unchecked]
     text = "; ".join(named[:2]) + (f"; {len(named) - 2} more" if len(named) > 2 else "")

@@ -40,23 +40,23 @@ class CiReport:
 
 
 def evaluate_ci(data: RunData, written_since: CiPolicy | None = None) -> CiReport | None:
-    """Judge a run by the build gate that its study had when the run was planned; None where there is none.
+    """Judge a run by the CI policy that its study had when the run was planned; None if there is none.
 
     Parameters
     ----------
-    written_since : the gate of the study's file now; it counts where the run was planned without one.
+    written_since : the policy of the study file now; it counts if the run was planned without one.
     """
-    gate = data.study.ci or written_since
-    if gate is None:
+    policy = data.study.ci or written_since
+    if policy is None:
         return None
     from loadbook.stats.analyse import analyse_strata
 
-    parts_by_name = {name: name.partition(" ") for name in gate.metrics}  # a metric, and a statistic after a space
+    parts_by_name = {name: name.partition(" ") for name in policy.metrics}  # a metric, and a statistic after a space
     others = {
         n: analyse_strata(data, metric=metric, statistic=of or None) for n, (metric, _, of) in parts_by_name.items()
     }
     analysis = analyse_strata(data)
-    return CiReport(data, gate, analysis, assess_run(gate, analysis, data, others), late=data.study.ci is None)
+    return CiReport(data, policy, analysis, assess_run(policy, analysis, data, others), late=data.study.ci is None)
 
 
 def ci_document(found: CiReport) -> dict[str, Any]:

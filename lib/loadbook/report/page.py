@@ -31,7 +31,7 @@ class Page:
     explained_levels: tuple[str, ...] = (
         "invalid",
         "note",
-    )  # levels of gates that the gate block puts in words; doubts stand in their own
+    )  # levels of validity rules that have sentences below the figure; doubts have a section
 
     def __init__(self, data: RunData, baseline: str = "", metric: str = "", level: float = 0.95) -> None:
         self.data = data
@@ -93,7 +93,7 @@ class Page:
     def trust(self) -> Block:
         """Show in four cells whether the instrument works: A/A arm, known effect, trials that count, doubts.
 
-        Below them stands what the build gate says of the study's own question, where the study has one.
+        Below them is the CI outcome, if the study has a policy.
         """
         strip = checks.check_strip(checks.harness_checks(self.data, self.analysis, self.notes))
         if not self.ci_report:
@@ -147,7 +147,7 @@ class Page:
         return Block(sections.doubts_list([*sections.doubt_messages(self.data), *self.comparison_notes, *self.notes]))
 
     def which_count(self) -> Block:
-        """Show the gate matrix and, below it, a sentence of each gate that spoke."""
+        """Show the figure of validity rules and, below it, a sentence on each rule with hits."""
         return sections.validity_block(self.data, self.explained_levels)
 
     def setup(self) -> Block:

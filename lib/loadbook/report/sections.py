@@ -236,7 +236,7 @@ class ValidityMessage:
 
 
 def rule_titles(data: RunData) -> dict[str, str]:
-    """Return name -> short title of every gate that looked at this run, and of those that tools raised."""
+    """Return name -> short title of every validity rule applied to this run, and of the doubts of tools."""
     raised = [name for name in data.problems["name"].unique() if name not in EVALUATED_RULES]
     return {name: rule_title(name) for name in (*EVALUATED_RULES, *raised)}
 
@@ -246,19 +246,19 @@ def validity_messages(data: RunData, *levels: str) -> list[ValidityMessage]:
     problems = data.problems[data.problems["level"].isin(levels)]
     found = [
         ValidityMessage(
-            gate,
-            rule_title(gate),
+            rule,
+            rule_title(rule),
             level,
             hits["trial"].nunique(),
-            _summarise_messages(gate, list(dict.fromkeys(hits["message"]))),
+            _summarise_messages(rule, list(dict.fromkeys(hits["message"]))),
         )
-        for level, gate, hits in _by_level_and_rule(problems)
+        for level, rule, hits in _by_level_and_rule(problems)
     ]
     return sorted(found, key=lambda s: (levels.index(s.level), -s.trials, s.name))
 
 
 def _by_level_and_rule(problems: Any) -> list[tuple[str, str, Any]]:
-    return [(level, gate, hits) for (level, gate), hits in problems.groupby(["level", "name"], sort=False)]
+    return [(level, rule, hits) for (level, rule), hits in problems.groupby(["level", "name"], sort=False)]
 
 
 def row_tuples(frame: Any) -> list[Any]:
@@ -266,9 +266,9 @@ def row_tuples(frame: Any) -> list[Any]:
     return list(frame.itertuples(index=False))
 
 
-def _summarise_messages(gate: str, messages: list[str]) -> str:
+def _summarise_messages(rule: str, messages: list[str]) -> str:
     """Return the messages of a rule as one text, with reason and remedy once."""
-    end = rule_advice(gate)
+    end = rule_advice(rule)
     shortened = [text.removesuffix(end) for text in messages]
     more = f" (and {len(shortened) - 1} more like it)" if len(shortened) > 1 else ""
     ends = end if end and any(text.endswith(end) for text in messages) else ""
@@ -276,7 +276,7 @@ def _summarise_messages(gate: str, messages: list[str]) -> str:
 
 
 def doubt_messages(data: RunData) -> list[ValidityMessage]:
-    """Return every doubt, and every gate that had nothing to read."""
+    """Return every doubt, and every rule without evidence."""
     return validity_messages(data, "doubt", "unchecked")
 
 

@@ -34,17 +34,17 @@ LimitState = Literal["met", "missed", "open"]
 VERDICT_KINDS: dict[str, VerdictKind] = {"faster": "better", "slower": "worse"}
 
 
-def policy_text(gate: CiPolicy, metric: str) -> str:
+def policy_text(policy: CiPolicy, metric: str) -> str:
     """Return the policy in one line."""
-    words = unacceptable_verdicts(gate, metric)
+    words = unacceptable_verdicts(policy, metric)
     parts = [f"{' or '.join(words)} fails" if words else "no verdict fails"]
-    parts += [f"at least {_signed_limit(gate.min_effect)}"] if gate.min_effect is not None else []
-    parts += [f"at most {_signed_limit(gate.max_effect)}"] if gate.max_effect is not None else []
-    parts += [f"undecided {'fails' if gate.undecided == 'fail' else 'passes'}"]
-    parts += [f"a doubt fails: {', '.join(gate.doubts)}"] if gate.doubts else []
-    parts += [f"judged is only {', '.join(gate.only)}"] if gate.only else []
-    parts += [f"also judged is {', '.join(gate.metrics)}"] if gate.metrics else []
-    parts += [f"otherwise for {', '.join(gate.treatments)}"] if gate.treatments else []
+    parts += [f"at least {_signed_limit(policy.min_effect)}"] if policy.min_effect is not None else []
+    parts += [f"at most {_signed_limit(policy.max_effect)}"] if policy.max_effect is not None else []
+    parts += [f"undecided {'fails' if policy.undecided == 'fail' else 'passes'}"]
+    parts += [f"a doubt fails: {', '.join(policy.doubts)}"] if policy.doubts else []
+    parts += [f"judged is only {', '.join(policy.only)}"] if policy.only else []
+    parts += [f"also judged is {', '.join(policy.metrics)}"] if policy.metrics else []
+    parts += [f"otherwise for {', '.join(policy.treatments)}"] if policy.treatments else []
     return "; ".join(parts)
 
 
@@ -189,49 +189,56 @@ class CiResult:
 
 
 def assess_run(
-    gate: CiPolicy, analysis: Analysis, data: RunTables, others: Mapping[str, Analysis] | None = None
+    policy: CiPolicy, analysis: Analysis, data: RunTables, others: Mapping[str, Analysis] | None = None
 ) -> CiResult:
     """Judge a run by the CI policy of its study.
 
     Parameters
     ----------
     analysis : the answer to the study's own question: its baseline, metric and margin.
-    others : the same for the other metrics of the gate, by the names that it gives them.
+    others : the same for the other metrics of the policy, by the names that it gives them.
     data : the tables of the run; `problems`, `plan` and `run_record` are read where it has them.
     """
-    compared = [_comparison_case(gate, analysis, row) for row in analysis.of_kind("treatment")]
+    compared = [_comparison_case(policy, analysis, row) for row in analysis.of_kind("treatment")]
     for metric, other in (others or {}).items():
-        compared += [_metric_case(gate, metric, row) for row in other.of_kind("treatment")]
+        compared += [_metric_case(policy, metric, row) for row in other.of_kind("treatment")]
     present = {row.treatment for row in analysis.rows}
     missing = [
         CiCase("comparison", name, "invalid", f"{name}: not compared: it is not in this run.", "it is not in this run")
-        for name in gate.only
+        for name in policy.only
         if name not in present
     ]
     checks = list(_check_cases(analysis))
     if not any(case.outcome != "skipped" for case in (*compared, *missing, *checks)):
         missing.append(CiCase("comparison", "comparisons", "invalid", "Nothing was compared.", "nothing was compared"))
     return CiResult(
-        (*compared, *missing, *checks, _trials_case(data), _stopping_case(gate, analysis), *_doubt_cases(gate, data))
+        (
+            *compared,
+            *missing,
+            *checks,
+            _trials_case(data),
+            _stopping_case(policy, analysis),
+            *_doubt_cases(policy, data),
+        )
     )
 
 
-def _comparison_case(gate: CiPolicy, analysis: Analysis, row: AnalysisRow) -> CiCase:
+def _comparison_case(policy: CiPolicy, analysis: Analysis, row: AnalysisRow) -> CiCase:
     base = analysis.row(row.verdict.comparison.baseline).errors if row.verdict else None
     case = partial(CiCase, "comparison", row.label, treatment=row.treatment, row=row)
-    return _assess_case(gate, row, gate.limits_for(row.treatment), f"{row.label}{row_phrase(row, base)}", case)
+    return _assess_case(policy, row, policy.limits_for(row.treatment), f"{row.label}{row_phrase(row, base)}", case)
 
 
-def _metric_case(gate: CiPolicy, metric: str, row: AnalysisRow) -> CiCase:
+def _metric_case(policy: CiPolicy, metric: str, row: AnalysisRow) -> CiCase:
     """Judge a treatment on another metric, errors left out."""
     name = f"{row.label} ({metric})"
     sentence = f"{name}{verdict_phrase(row.verdict, against=row.reference_label)}" if row.verdict else name
     case = partial(CiCase, "comparison", name, treatment=row.treatment, metric=metric, row=row)
-    return _assess_case(gate, row, gate.metric_limits(metric, row.treatment), sentence, case, errors=False)
+    return _assess_case(policy, row, policy.metric_limits(metric, row.treatment), sentence, case, errors=False)
 
 
 def _assess_case(
-    gate: CiPolicy,
+    policy: CiPolicy,
     row: AnalysisRow,
     limits: CiLimits,
     sentence: str,
@@ -239,7 +246,7 @@ def _assess_case(
     *,
     errors: bool = True,
 ) -> CiCase:
-    if gate.only and row.treatment not in gate.only:
+    if policy.only and row.treatment not in policy.only:
         return case("skipped", sentence, "not asked about: ci.only leaves it out")
     if row.verdict is None or row.verdict.kind == "invalid":
         return case("invalid", sentence, (row.verdict.reason if row.verdict else None) or "it could not be compared")
@@ -298,20 +305,20 @@ def _trials_case(data: RunTables) -> CiCase:
     return case("passed", sentence) if valid else case("invalid", sentence, "no trial counts")
 
 
-def _stopping_case(gate: CiPolicy, analysis: Analysis) -> CiCase:
+def _stopping_case(policy: CiPolicy, analysis: Analysis) -> CiCase:
     """Return the case of the stopping rule: a run with undeclared blocks is exploratory."""
     case = partial(CiCase, "stopping", "blocks as declared")
     if not analysis.stopping_state.added_blocks:
         return case("passed", "The run stopped as its study declared.")
     sentence = f"Exploratory: {added_blocks_text(analysis.stopping_state.added_blocks)}."
-    return case(_undecided_outcome(gate), sentence, "undecided: a new run decides", undecided=True)
+    return case(_undecided_outcome(policy), sentence, "undecided: a new run decides", undecided=True)
 
 
-def _doubt_cases(gate: CiPolicy, data: RunTables) -> Iterator[CiCase]:
+def _doubt_cases(policy: CiPolicy, data: RunTables) -> Iterator[CiCase]:
     problems = data.problems
     doubts = _problem_messages(problems, "doubt")
     unchecked = _problem_messages(problems, "unchecked")
-    for name in gate.doubts:
+    for name in policy.doubts:
         case = partial(CiCase, "doubt", f"doubt: {name if name == ALL_RULES else lower_first(rule_title(name))}")
         hits = [text for rule, text in doubts if name in (ALL_RULES, rule)]
         not_checked = [text for rule, text in unchecked if name == rule]
@@ -319,10 +326,10 @@ def _doubt_cases(gate: CiPolicy, data: RunTables) -> Iterator[CiCase]:
             more = f" ({len(hits) - 1} more)" if len(hits) > 1 else ""
             yield case("failed", hits[0], f"this doubt is unacceptable{more}")
         elif not_checked:
-            yield case(_undecided_outcome(gate), not_checked[0], "undecided: it was not checked", undecided=True)
+            yield case(_undecided_outcome(policy), not_checked[0], "undecided: it was not checked", undecided=True)
         else:
             yield case("passed", "No validity rule had this doubt.")
-    if not gate.doubts:
+    if not policy.doubts:
         number = len({rule for rule, _ in doubts})
         sentence = f"{number} validity rule{' had a doubt' if number == 1 else 's had doubts'}."
         yield CiCase("doubt", "doubts", "skipped", sentence, "no doubt is asked about: ci.doubts is empty")

@@ -115,7 +115,7 @@ class QualityPage(Page):
         """Show every problem with its place: trial, host, file and line."""
         problems = self.data.problems
         if problems.empty:
-            return empty_section("Everything was read, and no gate spoke.")
+            return empty_section("Everything was read, and no validity rule has a hit.")
         rows = [
             [
                 p.trial if isinstance(p.trial, str) else "whole run",
