@@ -61,7 +61,7 @@ def test_load_balance_reports_missing_counts() -> None:
     lacking = traces({"a": [(0, 10)], "b": [(0, 10)]})
     (found,) = node_shares(lacking[lacking["host"] == "a"], trials(1), "web", {"two": ["a", "b"]})
     assert (found.is_counted, found.is_even, found.text) == (False, False, "not counted")
-    assert evenness_sentence([found], LABELS) == "Not counted: no service told how many requests it answered."
+    assert evenness_sentence([found], LABELS) == "Not counted: no service reported how many requests it answered."
     assert not one({"a": [(0, 10)], "b": [(0, 10)]}, metric="accepted_connections").is_counted
     assert not one({"a": [(0, 10)], "b": [(0, 10)]}, role="balancer").is_counted  # on the node's host, yet not the node
     assert not one({"a": [(0, 0)], "b": [(0, 0)]}).is_counted

@@ -117,7 +117,7 @@ def test_balancers_page_doubts_a_node_without_requests(recorded: RunData) -> Non
 
 def test_balancers_page_reports_services_without_counters(recorded: RunData) -> None:
     page = page_of(recorded, {})
-    assert page.spread().text.startswith("Not counted: no service told how many requests it answered.")
+    assert page.spread().text.startswith("Not counted: no service reported how many requests it answered.")
     assert "no count of each node’s requests: L4, 2 nodes, L4, 4 nodes, the cloud's, 2 nodes" in page.doubts().text
 
 

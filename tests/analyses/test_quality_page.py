@@ -171,5 +171,5 @@ def test_quality_page_shows_rate_changes_within_trials(run: RunData) -> None:
 
 
 def test_quality_page_lists_what_was_not_checked(run: RunData) -> None:
-    assert QualityPage(run).within().text == "Not known: wrk told no rates per second."
+    assert QualityPage(run).within().text == "Not known: wrk reported no rates per second."
     assert "not checked: too short" in QualityPage(with_rates(run, 3)).within().text

@@ -113,7 +113,7 @@ def reported(layout, name, run, tables):
     assert f"11 connections, 2 drivers that started within {format_duration(worst)}" in page.scope().text
     assert not page.panels
     text = page.latency().text
-    assert text.startswith("Latency is each driver’s own: wrk told percentiles, not the time of every request")
+    assert text.startswith("Latency is each driver’s own: wrk report percentiles, not the time of every request")
     rows = [line.split("  ") for line in text.splitlines()[2:]]
     assert [cell.strip() for row in rows for cell in row if cell.strip() in DRIVERS] == DRIVERS * 2
 

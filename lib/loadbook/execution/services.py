@@ -76,7 +76,7 @@ class TrialServices:
             if not state.running:
                 log = self.instances[placement].log().decode(errors="replace").strip()[-LOG_TAIL_CHARS:]
                 message = f"host {placement.alias}: {placement.spec.name} ended during the load"
-                raise InvalidTrialError(f"{message} with exit code {state.rc}: {log or 'it said nothing'}")
+                raise InvalidTrialError(f"{message} with exit code {state.rc}: {log or 'it printed nothing'}")
 
     def _check_system_services(self) -> None:
         """Raise InvalidTrialError when a host's own server was changed during the load."""

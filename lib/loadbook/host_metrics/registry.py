@@ -76,7 +76,7 @@ def detect_format(data: bytes) -> str | None:
 def read_traces(kind: str, files: Mapping[str, bytes]) -> Traces:
     """Read files of one kind and one host; never raises but KeyError for a kind that is not in KINDS.
 
-    Of what is told twice (two files of one day) the first counts.
+    Of values that occur twice (two files of one day) the first counts.
     """
     traces = FORMATS[kind].read(files)
     rows: dict[tuple[object, ...], TraceRow] = {}

@@ -238,7 +238,7 @@ def _gauge_rows(sample: SadfSample, problems: list[Problem]) -> Iterator[TraceRo
         return
     total, free = _installed_kb(sample.memory), _number(sample.memory.get("avail"))
     if total is None or free is None or free > total:
-        message = "installed or available memory is not told: export it with -r ALL"
+        message = "installed or available memory is not in the file: export it with -r ALL"
         problems.append(Problem("memory_not_told", message, sample.t))
     else:
         yield trace_row(sample.t, "memory_used", "all", (total - free) * KB)

@@ -32,10 +32,10 @@ for name; do echo "program:$name $(command -v "$name")"; done
 _PERMISSIONS_SCRIPT = """
 can() { [ -w "$1" ] && echo "$2 ok $3" || echo "$2 missing cannot write to $1"; }
 can /proc/sys/net/core/somaxconn sysctl "kernel settings can be written"
-if said=$(nft list tables 2>&1); then echo "nft ok packet rules can be read and written"
-else echo "nft missing" $said
+if output=$(nft list tables 2>&1); then echo "nft ok packet rules can be read and written"
+else echo "nft missing" $output
 fi
-if ! said=$(unshare -n tc qdisc add dev lo root handle 1: htb 2>&1); then echo "tc missing" $said
+if ! output=$(unshare -n tc qdisc add dev lo root handle 1: htb 2>&1); then echo "tc missing" $output
 elif unshare -n tc qdisc add dev lo root netem delay 1ms 2>/dev/null; then echo "tc ok rates, delay and loss (netem)"
 else echo "tc doubt rates only: the kernel has no netem for delay and loss"
 fi

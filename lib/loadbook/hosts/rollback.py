@@ -38,7 +38,7 @@ class NotRestoredError(HostError):
     """A host is not in its original state; the message lists every reason with its remedy."""
 
     def __init__(self, host: str, failures: list[str]) -> None:
-        hint = "see to what is said above, then: loadbook restore [--hosts FILE]"
+        hint = "resolve the problems above, then: loadbook restore [--hosts FILE]"
         super().__init__(host, "\n".join(["is not as it was found:", *(f"  {failure}" for failure in failures)]), hint)
 
 
@@ -65,7 +65,7 @@ def wait_for_changes(host: Host, name: str, timeout_s: float) -> str | None:
     args = [job_folder(name), str(round(timeout_s * 50))]
     output = host.script(OUTCOME_SCRIPT, args, timeout_s=timeout_s + 5).stdout.decode(errors="replace").strip()
     status, _, reason = output.partition(" ")
-    return None if status == "done" else reason or "the job on the host said nothing"
+    return None if status == "done" else reason or "the job on the host printed nothing"
 
 
 def restore_args(name: str = "", *, retry: bool = False) -> tuple[str, ...]:

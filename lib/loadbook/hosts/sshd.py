@@ -288,7 +288,7 @@ class LoopbackNetwork:
         """Do nothing: every machine has a loopback device."""
 
     def subnet(self, known_addresses: Sequence[str]) -> str:
-        """Return the net that the lab was told to use."""
+        """Return the network prefix of the lab."""
         return self.net_prefix
 
     def assign_server(self, alias: str, address: str, cpus: tuple[int, ...] | None, previous: Sshd | None) -> Sshd:

@@ -108,7 +108,7 @@ def _file_identities(folder: str) -> Iterator[FileIdentity]:
                 yield entry.path, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
 
 
-CACHE_COLUMNS = ("trial", "identity", "record", "said")
+CACHE_COLUMNS = ("trial", "identity", "record", "result")
 TAIL_BYTES = 1 << 16
 
 
@@ -128,7 +128,7 @@ class IngestCache:
         same = [
             row for row in rows if row["trial"] in folders and row["identity"] == folders[row["trial"]].identity != ""
         ]
-        return {row["trial"]: IngestedTrial(row["record"], **json.loads(row["said"])) for row in same}
+        return {row["trial"]: IngestedTrial(row["record"], **json.loads(row["result"])) for row in same}
 
     def tables(self) -> dict[str, pa.Table]:
         """Return the tables in which every row belongs to one trial."""

@@ -334,7 +334,7 @@ def stationarity_note(data: RunData) -> str:
     """Return the note on the evidence of the table, or the reason why there is none."""
     known = rate_series(data.samples, STATIONARITY_METRIC)
     if not known:
-        return f"Not known: {' and '.join(data.tools)} told no rates per second."
+        return f"Not known: {' and '.join(data.tools)} reported no rates per second."
     return (
         "Rates per second, first and last part of a second left out. Moved: Mann-Kendall at p < 0.01 on means over "
         "5 s of all trials together, after the first 10 s. Settled: without those 10 s and what MSER-5 finds to be "

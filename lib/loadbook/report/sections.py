@@ -423,7 +423,7 @@ def driver_latency_note(data: RunData) -> str:
     """Return why latency is shown for each driver by itself."""
     tools, drivers = " and ".join(data.tools), int(data.trials["drivers"].max())
     return (
-        f"Latency is each driver’s own: {tools} told percentiles, not the time of every request, and percentiles of "
+        f"Latency is each driver’s own: {tools} report percentiles, not the time of every request, and percentiles of "
         f"{drivers}{NBSP}drivers can be neither added nor averaged. So there is no verdict on it; shown are medians "
         "over each driver’s trials."
     )

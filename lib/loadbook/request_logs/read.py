@@ -332,7 +332,7 @@ def summarise(
     Parameters
     ----------
     source : the file, or its bytes.
-    tool : `jmeter` (CSV or XML, told apart by content), `h2load` (--log-file) or `ab` (-g).
+    tool : `jmeter` (CSV or XML, distinguished by content), `h2load` (--log-file) or `ab` (-g).
     file : its name in messages; the path's by default.
     properties : JMeter properties as given to the run (`-J`, names without it), None where they are not known: a CSV
         without a header is then read only in the twelve columns of 2.x.

@@ -164,7 +164,7 @@ def _timeout_message(recipe: Build, argv: tuple[str, ...]) -> str:
 
 def _check_build(done: CommandResult, argv: tuple[str, ...]) -> None:
     if done.rc:
-        output = (done.stdout + done.stderr).decode(errors="replace").strip()[-_OUTPUT_CHARS:] or "it said nothing"
+        output = (done.stdout + done.stderr).decode(errors="replace").strip()[-_OUTPUT_CHARS:] or "it printed nothing"
         raise AttemptError(f"`{' '.join(argv)}` ended with exit code {done.rc}: {output}")
 
 

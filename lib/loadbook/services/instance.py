@@ -90,7 +90,7 @@ def _run_command(host: Host, argv: tuple[str, ...]) -> ProbeResult:
         return ProbeResult(None, False, target, error.message)
     output = (done.stderr + done.stdout).decode(errors="replace").strip()[-300:]
     return ProbeResult(
-        HttpResponse(0, {}, done.stdout), done.rc == 0, target, f"exit code {done.rc}: {output or 'it said nothing'}"
+        HttpResponse(0, {}, done.stdout), done.rc == 0, target, f"exit code {done.rc}: {output or 'it printed nothing'}"
     )
 
 
@@ -447,7 +447,7 @@ class Instance:
     def _log_end(self) -> str:
         """Return the end of the log; some services write it to stdout."""
         output = self.log().strip() or self._tail(self._stream_file("stdout")).strip()
-        return output.decode(errors="replace")[-800:] or "it said nothing"
+        return output.decode(errors="replace")[-800:] or "it printed nothing"
 
     def stop(self) -> None:
         """End the processes and remove the instance's folder; may be called again, or before `start`."""
@@ -461,7 +461,7 @@ class Instance:
 
 
 def _output_text(done: CommandResult) -> str:
-    return (done.stderr + done.stdout).decode(errors="replace").strip()[-800:] or "it said nothing"
+    return (done.stderr + done.stdout).decode(errors="replace").strip()[-800:] or "it printed nothing"
 
 
 def _install_hint(spec: ServiceSpec, program: str | None = None) -> str:

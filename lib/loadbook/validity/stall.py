@@ -27,7 +27,7 @@ LATENCY_SHARE = 0.2
 RATES_BY_SECOND = ("ended", "started")
 
 
-class Span(NamedTuple):
+class IdleSpan(NamedTuple):
     """A stretch of the measurement window, seconds since it opened."""
 
     start: float
@@ -54,7 +54,7 @@ def stall(evidence: Evidence) -> Iterator[RuleHit]:
     elif (idle := _idle_by_seconds(evidence, duration)) is not None:
         source, least = "no request ended", 0.0
     elif (latency := evidence.total("latency", "max")) is not None:
-        idle, source, least = [Span(0.0, latency)], "the slowest request took as long", LATENCY_SHARE * duration
+        idle, source, least = [IdleSpan(0.0, latency)], "the slowest request took as long", LATENCY_SHARE * duration
     else:
         yield evidence.unchecked("stall", "neither samples nor rates by the second nor a largest latency")
         return
@@ -68,7 +68,7 @@ def stall(evidence: Evidence) -> Iterator[RuleHit]:
         yield evidence.hit("stall", level, observation)
 
 
-def _idle_by_samples(evidence: Evidence, window: float, duration: float) -> list[Span] | None:
+def _idle_by_samples(evidence: Evidence, window: float, duration: float) -> list[IdleSpan] | None:
     """Return the span in which all serving hosts were idle for more than two samples; None without samples."""
     services: dict[str, set[str]] = {}
     for service in evidence.record.services:
@@ -84,7 +84,7 @@ def _idle_by_samples(evidence: Evidence, window: float, duration: float) -> list
         return None
     idle = by_host[0]
     for other in by_host[1:]:
-        both = (Span(max(a.start, b.start), min(a.end, b.end)) for a in idle for b in other)
+        both = (IdleSpan(max(a.start, b.start), min(a.end, b.end)) for a in idle for b in other)
         idle = [span for span in both if span.length > 0]
     interval = max(intervals.values())
     # a tool that starts late or ends early (JMeter's JVM) is idle at the window's edges by its own account
@@ -93,14 +93,14 @@ def _idle_by_samples(evidence: Evidence, window: float, duration: float) -> list
     return [span for span in idle if span.length > MIN_IDLE_SAMPLES * interval]
 
 
-def _without_edges(span: Span, window: float, spare: float, interval: float) -> Span:
+def _without_edges(span: IdleSpan, window: float, spare: float, interval: float) -> IdleSpan:
     """Return an idle span without the parts that may be the tool's own start or end."""
     if span.start <= 2 * interval:
         return span._replace(start=min(span.start + spare, span.end))
     return span._replace(end=max(span.end - spare, span.start)) if span.end >= window - 2 * interval else span
 
 
-def _host_idle_spans(evidence: Evidence, host: str, services: Iterable[str], interval: float) -> list[Span] | None:
+def _host_idle_spans(evidence: Evidence, host: str, services: Iterable[str], interval: float) -> list[IdleSpan] | None:
     """Return when neither the services of a host nor its network were at work; None where neither is traced."""
     cpu = [points for name in services for points in evidence.trace_sums(host, ("process_cpu",), f"{name}:")]
     known = [points for points in cpu if _usual(points) >= MIN_USUAL_CPU]
@@ -115,7 +115,7 @@ def _host_idle_spans(evidence: Evidence, host: str, services: Iterable[str], int
     return list(_runs(times, idle, interval))
 
 
-def _runs(times: Sequence[float], idle: Mapping[float, bool], interval: float) -> Iterator[Span]:
+def _runs(times: Sequence[float], idle: Mapping[float, bool], interval: float) -> Iterator[IdleSpan]:
     """Yield the spans of consecutive idle samples; a missing sample ends one."""
     numbered, number = [], 0
     for k, t in enumerate(times):
@@ -124,7 +124,7 @@ def _runs(times: Sequence[float], idle: Mapping[float, bool], interval: float) -
     for _, group in groupby(numbered, key=lambda pair: pair[0]):
         run = [t for _, t in group]
         if idle[run[0]]:
-            yield Span(run[0] - interval, run[-1])
+            yield IdleSpan(run[0] - interval, run[-1])
 
 
 def _usual(points: Mapping[float, float]) -> float:
@@ -133,7 +133,7 @@ def _usual(points: Mapping[float, float]) -> float:
     return values[min(len(values) - 1, int(USUAL_QUANTILE * len(values)))] if values else 0.0
 
 
-def _idle_by_seconds(evidence: Evidence, duration: float) -> list[Span] | None:
+def _idle_by_seconds(evidence: Evidence, duration: float) -> list[IdleSpan] | None:
     """Return the span in which no request ended, by the tool's log; None without rates by the second."""
     counts: dict[int, float] = {}
     for row in evidence.samples:
@@ -144,4 +144,4 @@ def _idle_by_seconds(evidence: Evidence, duration: float) -> list[Span] | None:
     first = min(counts)
     seconds = range(first, max(max(counts), first + int(duration) - 1) + 1)
     idle = {float(s + 1): not counts.get(s) for s in seconds}
-    return [Span(run.start - first, run.end - first) for run in _runs(list(idle), idle, 1.0)]
+    return [IdleSpan(run.start - first, run.end - first) for run in _runs(list(idle), idle, 1.0)]

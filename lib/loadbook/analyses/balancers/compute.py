@@ -119,7 +119,7 @@ def evenness_sentence(shares: Sequence[NodeShares], labels: Mapping[str, str], c
     if not multi_node:
         return "One node only: no spread."
     if not counted:
-        return f"Not counted: no service told how many {noun} it answered."
+        return f"Not counted: no service reported how many {noun} it answered."
     idle = next((s for s in counted if s.idle_nodes), None)
     if idle:
         return f"Not spread: in {labels[idle.treatment]}, {idle.text} in at least one trial."

@@ -178,7 +178,7 @@ class ResourcesPage(Page):
 
         hosts = CoresFigure.hosts_with_cores(self.data.traces, self.hosts)
         if not hosts:
-            return empty_section("No monitor told single cores or processes.")
+            return empty_section("No monitor reported single cores or processes.")
         first, *rest = (Picture(CoresFigure.from_run(self.data, host=alias)) for alias in hosts)
         return Block(first, Details("The other hosts", *rest) if rest else None)
 
@@ -186,7 +186,7 @@ class ResourcesPage(Page):
         """Show the highest use of memory, and the smallest usual size that would hold it."""
         table, lines = memory_table(self.resource_usage, self.data.traces, self.hosts)
         if not table.rows:
-            return empty_section("No monitor told the memory in use.")
+            return empty_section("No monitor reported the memory in use.")
         return Block(Paragraph(" ".join(lines)), table)
 
     def sources(self) -> Block:
