@@ -50,7 +50,7 @@ ALLOWED = {
     ("batch/scheduler.py", "worker.wait"): "a worker that has reported everything ends within a minute",
     ("batch/site.py", "as_completed"): "every cell of a notebook has its limit",
     ("batch/site.py", "done.result"): "it is done",
-    ("request_logs/jtl.py", "ready.result"): BOUNDED,
+    ("request_logs/jtl_csv.py", "ready.result"): BOUNDED,
     ("execution/testbed.py", "future.result"): "it is done",
     ("execution/testbed.py", "wait"): BOUNDED,
     ("execution/host_state.py", "ended.result"): "it is done",

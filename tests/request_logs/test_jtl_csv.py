@@ -10,8 +10,7 @@ import pytest
 import jtl_captures as jtl
 import slow_jtl_reader as slow
 from loadbook.core.errors import ParseError
-from loadbook.request_logs import jtl as jtl_csv
-from loadbook.request_logs import stream
+from loadbook.request_logs import jtl_csv, stream
 from loadbook.request_logs.read import summarise
 from loadbook.request_logs.stream import LogRowKind
 from loadbook.request_logs.summary import Summary

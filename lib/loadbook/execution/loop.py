@@ -112,7 +112,7 @@ def _read_sealed(folder: Path) -> TrialRecord | None:
 
 
 # attempts by status: an unstable network may break two in a row; a tool that hung twice will hang again
-TRIES = {"lost": 3, "timeout": 2}
+MAX_ATTEMPTS = {"lost": 3, "timeout": 2}
 MAX_LOST_IN_A_ROW = 3
 HOST_REASONS = ("lost", "timeout")
 
@@ -137,7 +137,7 @@ def execute_plan(testbed: Testbed, store: AttemptStore, on_event: OnEvent, until
         on_event(clock.event(planned, "trial-ended", _status_text(record), record))
         lost = [*lost, record] if _is_host_fault(record) else []
         if len(lost) == MAX_LOST_IN_A_ROW:
-            raise _too_many_lost(store, lost)
+            raise _too_many_host_faults(store, lost)
 
 
 def _run_trial(testbed: Testbed, store: AttemptStore, planned: PlannedTrial, on_event: OnEvent) -> TrialRecord:
@@ -159,7 +159,7 @@ def _run_trial(testbed: Testbed, store: AttemptStore, planned: PlannedTrial, on_
             for error in testbed.not_restored:
                 on_event(Progress("note", f"{error.message}\n{error.hint}"))
             raise
-        retry = attempt.retry and reconnected and tries < TRIES.get(record.status, 1)
+        retry = attempt.retry and reconnected and tries < MAX_ATTEMPTS.get(record.status, 1)
         store.end(record, folder, final=not retry)
         testbed.check_restored()
         if attempt.retry and reconnected:
@@ -175,7 +175,7 @@ def _is_host_fault(record: TrialRecord) -> bool:
     return record.status in HOST_REASONS or REMOTE_DISK_FULL in (record.reason or "")
 
 
-def _too_many_lost(store: AttemptStore, lost: list[TrialRecord]) -> LoadbookError:
+def _too_many_host_faults(store: AttemptStore, lost: list[TrialRecord]) -> LoadbookError:
     for record in lost:
         store.ledger.append("reopened", trial=record.trial)
     return LoadbookError(

@@ -112,7 +112,7 @@ def verdict_cell(row: AnalysisRow, metric: str) -> VerdictCell | str:
     return VerdictCell(f"v-{kind}", palette.row_glyph(row), palette.row_word(row, get_metric(metric)))
 
 
-CHECK_NAMES: dict[RowKind, str] = {"aa": "A/A", "control": "known effect"}
+CHECK_SHORT_NAMES: dict[RowKind, str] = {"aa": "A/A", "control": "known effect"}
 CHECK_STATES: tuple[CheckState, ...] = ("failed", "inconclusive", "unchecked", "passed")  # the worst first
 CHECK_GLYPHS = {"failed": FAILED_GLYPH, "inconclusive": DOUBT_GLYPH, "unchecked": "–", "passed": "✓"}
 _OLD_STATES = {True: "passed", False: "failed", None: "unchecked"}  # of summaries without `check_states`
@@ -121,8 +121,8 @@ CI_GLYPHS = {"passed": "✓", "failed": FAILED_GLYPH, "invalid": DOUBT_GLYPH}
 
 def check_texts(summary: Mapping[str, Any]) -> list[str]:
     """Return the A/A arm, the positive control and the build gate, each with its glyph; nothing without a report."""
-    states = {kind: _OLD_STATES[summary[kind]] for kind in CHECK_NAMES if kind in summary}
+    states = {kind: _OLD_STATES[summary[kind]] for kind in CHECK_SHORT_NAMES if kind in summary}
     states |= summary.get("check_states", {})
-    found = [f"{CHECK_GLYPHS[states[kind]]} {words}" for kind, words in CHECK_NAMES.items() if kind in states]
+    found = [f"{CHECK_GLYPHS[states[kind]]} {words}" for kind, words in CHECK_SHORT_NAMES.items() if kind in states]
     gate = summary.get("gate")
     return [*found, f"{CI_GLYPHS[gate['outcome']]} build gate"] if gate else found

@@ -3,7 +3,7 @@
 - `stream`: batches of rows in the same columns for every tool, cut from a stream at the ends of records
 - `jtl_layout`: columns and time stamps of JMeter's result files in CSV (JTL)
 - `jtl_rows`: classification of JTL rows: requests, transactions, sub-results, and how each ended
-- `jtl`: JTL in CSV
+- `jtl_csv`: JTL in CSV
 - `jtl_xml`: JTL in XML
 - `summary`: exact distributions and counts by label and second, mergeable over files and drivers
 - `read`: reads a log of any tool as a stream into a summary and, if requested, parquet

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pyarrow import csv
 
 from loadbook.core.errors import ParseError, ToolError
-from loadbook.request_logs import jtl, jtl_xml
+from loadbook.request_logs import jtl_csv, jtl_xml
 from loadbook.request_logs.stream import (
     OUTCOME_CODES,
     OUTCOME_NAMES,
@@ -306,8 +306,8 @@ def _jtl_reader(
     stream: io.BufferedReader,
 ) -> Callable[[io.BufferedReader, str, Mapping[str, str] | None], Iterator[RequestBatch]]:
     """Return the reader of a JTL: XML if it begins with XML, else CSV."""
-    head = stream.peek(64).removeprefix(jtl.BOM).lstrip()
-    return jtl_xml.read_jtl_xml if head.startswith(b"<") else jtl.read_jtl_csv
+    head = stream.peek(64).removeprefix(jtl_csv.BOM).lstrip()
+    return jtl_xml.read_jtl_xml if head.startswith(b"<") else jtl_csv.read_jtl_csv
 
 
 def _line_log_format(tool: str) -> LineLogFormat:

@@ -12,7 +12,7 @@ from loadbook.analyses import SECTIONS
 from loadbook.core.metrics import get_metric
 from loadbook.report import checks as tails
 from loadbook.report import sections, verdicts
-from loadbook.report.blocks import CHECK_NAMES, CHECK_STATES, Block, empty_section, note
+from loadbook.report.blocks import CHECK_SHORT_NAMES, CHECK_STATES, Block, empty_section, note
 from loadbook.report.nodes import Content, Details, Group, Heading, HtmlOnly, Picture, Table
 from loadbook.report.page import Page, load_run_data
 from loadbook.stats.analyse import combine_strata, strata_of
@@ -227,10 +227,10 @@ class EffectsPage(Page):
 
 def _check_states(analysis: Analysis) -> dict[str, Any]:
     """Return the worst state of the A/A arms and of the controls; `aa` and `control` are true only where all passed."""
-    arms = {kind: [row.check_state for row in analysis.of_kind(kind)] for kind in CHECK_NAMES}
+    arms = {kind: [row.check_state for row in analysis.of_kind(kind)] for kind in CHECK_SHORT_NAMES}
     states = {kind: next(s for s in CHECK_STATES if s in own) for kind, own in arms.items() if own}
     passed = {"passed": True, "failed": False}
-    return {kind: passed.get(states.get(kind, "")) for kind in CHECK_NAMES} | {"check_states": states}
+    return {kind: passed.get(states.get(kind, "")) for kind in CHECK_SHORT_NAMES} | {"check_states": states}
 
 
 def capitalise_first(name: str) -> str:
