@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,10 +19,8 @@ from waiting import wait_until
 
 PROGRAM = str(files("loadbook.hosts").joinpath("alternate.pl"))
 SETTINGS = {"first": 0.05, "slice": 0.025, "gap": 0.002, "end": 1.0, "tail": 1.0}
-# counts in a loop for $1 seconds of the wall clock, then prints its count; whole while it runs, still while it is stopped
-COUNTER = (
-    "import sys, time\nend, n = time.monotonic() + float(sys.argv[1]), 0\nwhile time.monotonic() < end: n += 1\nprint(n)"
-)
+# counts for so many seconds of the wall clock, then prints its count; it does not count while it is stopped
+COUNTER = "import sys, time\nend, n = time.monotonic() + float(sys.argv[1]), 0\nwhile time.monotonic() < end: n += 1\n"
 
 pytestmark = pytest.mark.skipif(not shutil.which("perl"), reason="needs perl")
 
@@ -51,13 +50,13 @@ def alternate(folder: Path, commands: dict[str, str], **settings: float) -> tupl
 
 
 def counter(seconds: float) -> str:
-    return f"exec {sys.executable} -c '{COUNTER}' {seconds}"
+    return f"exec {sys.executable} -c '{COUNTER}print(n)' {seconds}"
 
 
 def test_alternate_gives_every_arm_the_same_time_and_never_two_at_once(tmp_path: Path) -> None:
     rc, turns, codes = alternate(tmp_path, {k: counter(2) for k in "abc"}, end=2.0, first=0.1)
     assert (rc, codes) == (0, {"a": 0, "b": 0, "c": 0})
-    assert all(before.end_s <= after.start_s for before, after in zip(turns, turns[1:], strict=False))
+    assert all(before.end_s <= after.start_s for before, after in pairwise(turns))
     active = {arm: sum(t.end_s - t.start_s for t in turns if t.arm == arm) for arm in "abc"}
     assert max(active.values()) < 1.5 * min(active.values())
     assert all(int((tmp_path / f"cmd.{arm}.out").read_text()) > 0 for arm in "abc")

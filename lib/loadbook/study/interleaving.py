@@ -1,7 +1,7 @@
 """Interleaved execution: whether a study's treatments can be measured in turns, and the lengths of slice and gap.
 
-In an interleaved block all treatments are up at once, each with a load generator of its own; only one generator runs at
-any instant, the others are stopped, and they take turns in slices. Slow changes of a host then hit all treatments alike.
+In an interleaved block all treatments are up at once, each with a load generator of its own. Only one generator runs at
+any instant, the others are stopped; they take turns in slices. Slow changes of a host then hit all treatments alike.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from loadbook.study.model import Study
 
 Execution = Literal["auto", "interleaved", "plain"]
 
-# load generators that end on time and count right when they are stopped for parts of a run (tests/execution/test_pausing.py)
+# load generators that end on time and count right although they are stopped in between (tests/services/test_paused_load.py)
 PAUSABLE_TOOLS = frozenset({"wrk", "ab", "h2load"})
 MIN_SLICE_S, MAX_SLICE_S, MIN_GAP_S = 0.025, 1.0, 0.001
 # requests that are under way when a generator is stopped are answered within about one mean latency (Little's law)
