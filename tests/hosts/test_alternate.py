@@ -34,8 +34,9 @@ class Turn(NamedTuple):
 def write_schedule(folder: Path, commands: dict[str, str], **settings: float) -> None:
     lines = [f"{key} {value}" for key, value in (SETTINGS | settings).items()]
     for arm, command in commands.items():
-        (folder / f"cmd.{arm}").write_text(command)
-        lines.append(f"arm {arm} cmd.{arm}")
+        (folder / arm).mkdir()
+        (folder / arm / "cmd").write_text(command)
+        lines.append(f"arm {arm} {arm}")
     lines += [f"order {' '.join(commands)}", f"order {' '.join(reversed(commands))}"]
     (folder / "schedule").write_text("\n".join(lines) + "\n")
 
@@ -59,7 +60,7 @@ def test_alternate_gives_every_arm_the_same_time_and_never_two_at_once(tmp_path:
     assert all(before.end_s <= after.start_s for before, after in pairwise(turns))
     active = {arm: sum(t.end_s - t.start_s for t in turns if t.arm == arm) for arm in "abc"}
     assert max(active.values()) < 1.5 * min(active.values())
-    assert all(int((tmp_path / f"cmd.{arm}.out").read_text()) > 0 for arm in "abc")
+    assert all(int((tmp_path / arm / "stdout").read_text()) > 0 for arm in "abc")
 
 
 def test_alternate_follows_the_drawn_order(tmp_path: Path) -> None:
@@ -84,35 +85,35 @@ def test_alternate_stops_children_of_a_generator_too(tmp_path: Path) -> None:
     _, turns, codes = alternate(tmp_path, {"a": f"{counter(1).removeprefix('exec ')}; exit 0", "b": counter(1)})
     assert codes == {"a": 0, "b": 0}
     # had the child of a gone on while b ran, a would have counted about twice as much as b
-    counts = [int((tmp_path / f"cmd.{arm}.out").read_text()) for arm in "ab"]
+    counts = [int((tmp_path / arm / "stdout").read_text()) for arm in "ab"]
     assert counts[0] < 1.6 * counts[1]
     assert {turn.arm for turn in turns} == {"a", "b"}
 
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_alternate_ended_by_a_signal_leaves_no_process(tmp_path: Path, sign: signal.Signals) -> None:
-    write_schedule(tmp_path, {k: f"echo $$ >pid.{k}; exec sleep 60" for k in "ab"}, end=60.0)
+    write_schedule(tmp_path, {k: "echo $$ >pid; exec sleep 60" for k in "ab"}, end=60.0)
     process = subprocess.Popen(["perl", PROGRAM, "schedule"], cwd=tmp_path, stdout=subprocess.DEVNULL)
-    wait_until(lambda: (tmp_path / "pid.b").exists() and (tmp_path / "pid.b").read_text())
+    wait_until(lambda: (tmp_path / "b" / "pid").exists() and (tmp_path / "b" / "pid").read_text())
     time.sleep(0.3)
     process.send_signal(sign)
     assert process.wait(10) == 143
     for arm in "ab":
         with pytest.raises(ProcessLookupError):
-            os.kill(int((tmp_path / f"pid.{arm}").read_text()), 0)
+            os.kill(int((tmp_path / arm / "pid").read_text()), 0)
 
 
 def test_alternate_killed_with_its_group_leaves_no_stopped_process(tmp_path: Path) -> None:
-    write_schedule(tmp_path, {k: f"echo $$ >pid.{k}; exec sleep 60" for k in "ab"}, end=60.0)
+    write_schedule(tmp_path, {k: "echo $$ >pid; exec sleep 60" for k in "ab"}, end=60.0)
     process = subprocess.Popen(
         ["perl", PROGRAM, "schedule"], cwd=tmp_path, stdout=subprocess.DEVNULL, start_new_session=True
     )
-    wait_until(lambda: (tmp_path / "pid.b").exists() and (tmp_path / "pid.b").read_text())
+    wait_until(lambda: (tmp_path / "b" / "pid").exists() and (tmp_path / "b" / "pid").read_text())
     time.sleep(0.3)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait(10)
     for arm in "ab":
-        wait_until(lambda arm=arm: not is_running(int((tmp_path / f"pid.{arm}").read_text())))
+        wait_until(lambda arm=arm: not is_running(int((tmp_path / arm / "pid").read_text())))
 
 
 def is_running(pid: int) -> bool:

@@ -36,12 +36,14 @@ def servers(here: LocalHost, free_ports: list[int]) -> Iterator[list[Instance]]:
 def write_schedule(folder: Path, tool_name: str, servers: list[Instance]) -> None:
     workload = Workload(tool=tool_name, path="/index.html", connections=CONNECTIONS, duration_s=DURATION_S)
     lines = ["first 0.05", "slice 0.025", "gap 0.002", f"end {DURATION_S}", "tail 5", "order 0 1", "order 1 0"]
-    for name, data in load_tool(tool_name).extra_files(workload).items():
-        (folder / name).write_bytes(data)
     for number, server in enumerate(servers):
+        own = folder / str(number)
+        own.mkdir()
+        for name, data in load_tool(tool_name).extra_files(workload).items():
+            (own / name).write_bytes(data)
         argv = load_tool(tool_name).command(workload, Target(server.address, server.port), DURATION_S)
-        (folder / f"cmd.{number}").write_text(f"exec {shlex.join(argv)}\n")
-        lines.append(f"arm {number} cmd.{number}")
+        (own / "cmd").write_text(f"exec {shlex.join(argv)}\n")
+        lines.append(f"arm {number} {number}")
     (folder / "schedule").write_text("\n".join(lines) + "\n")
 
 
@@ -57,8 +59,8 @@ def test_stopped_generator_ends_on_time_and_counts_right(
     assert (done.returncode, done.stderr) == (0, "")
     turns = [line.split() for line in done.stdout.splitlines() if line.startswith("slice")]
     for number, server in enumerate(servers):
-        argv = tuple(shlex.split((tmp_path / f"cmd.{number}").read_text())[1:])
-        outputs = [(tmp_path / f"cmd.{number}.{kind}").read_bytes() for kind in ("out", "err")]
+        argv = tuple(shlex.split((tmp_path / str(number) / "cmd").read_text())[1:])
+        outputs = [(tmp_path / str(number) / name).read_bytes() for name in ("stdout", "stderr")]
         report = parse_output(load_tool(tool_name), ToolOutput(*outputs, exit_code=0, argv=argv))
         values = {(m.metric, m.statistic): m.value for m in report.measurements}
         served = server.counters(here)["requests"] - before[number]

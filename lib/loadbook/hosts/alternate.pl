@@ -4,7 +4,7 @@
 #   alternate.pl SCHEDULE       run in the folder of a job, as the leader of one of its steps
 #
 # SCHEDULE has a line each:
-#   arm K FILE                  arm K is started by `sh FILE`; it writes FILE.out and FILE.err
+#   arm K FOLDER                arm K is started in FOLDER by `sh cmd`; its output goes to the files stdout and stderr there
 #   slice S, gap S, first S     seconds of a slice, of the pause before one, and of an arm's first slice, in which it starts
 #   end S                       seconds from its start after which a generator ends by itself; nothing starts a slice later
 #   tail S                      seconds that a generator may still take when its time is over; then it is killed
@@ -36,11 +36,11 @@ sub clock {    # seconds of a clock: 0 the time of day, 1 monotonic
 
 sub now { return clock(1) }
 
-my ( %settings, %file, @arms, @rounds );
+my ( %settings, %folder, @arms, @rounds );
 open my $schedule, '<', $ARGV[0] or die "alternate.pl: $ARGV[0]: $!\n";
 while (<$schedule>) {
     my ( $key, @words ) = split;
-    if    ( $key eq 'arm' )   { push @arms, $words[0]; $file{ $words[0] } = $words[1] }
+    if    ( $key eq 'arm' )   { push @arms, $words[0]; $folder{ $words[0] } = $words[1] }
     elsif ( $key eq 'order' ) { push @rounds, [@words] }
     else                      { $settings{$key} = $words[0] }
 }
@@ -113,9 +113,10 @@ for my $k (@arms) {
     my $child = fork // die "alternate.pl: fork: $!\n";
     if ( !$child ) {
         $SIG{$_} = 'DEFAULT' for qw(TERM INT HUP);
-        open STDOUT, '>', "$file{$k}.out" or POSIX::_exit(126);
-        open STDERR, '>', "$file{$k}.err" or POSIX::_exit(126);
-        exec '/bin/sh', $file{$k} or POSIX::_exit(127);
+        chdir $folder{$k} or POSIX::_exit(126);
+        open STDOUT, '>', 'stdout' or POSIX::_exit(126);
+        open STDERR, '>', 'stderr' or POSIX::_exit(126);
+        exec '/bin/sh', 'cmd' or POSIX::_exit(127);
     }
     $pid{$k}    = $child;
     $family{$k} = [$child];
