@@ -11,13 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from loadbook.core.errors import UsageError
-from loadbook.execution.deployment import (
-    DELAY_ROLE,
-    DELAY_SERVICE,
-    Deployment,
-    Placement,
-    place_services,
-)
+from loadbook.execution.deployment import DELAY_ROLE, DELAY_SERVICE, Deployment, Placement, place_services
 from loadbook.execution.host_changes import needs_userspace_delay
 from loadbook.execution.plan_checks import check_load_allowed, check_roles, needed_cpus, needed_hosts, used_hosts
 from loadbook.execution.studies import service_folders
