@@ -13,12 +13,19 @@ from typing import Any
 
 from loadbook.core.errors import LoadbookError
 from loadbook.execution.attempt import Attempt
-from loadbook.execution.background_load import BACKGROUND_LOAD_SCRIPT, script_arguments
-from loadbook.execution.deployment import Placement, changes_job_name, job_stem, make_instance, preflight_stem
+from loadbook.execution.deployment import CHANGES, Placement, job_name, job_stem, preflight_stem
 from loadbook.execution.host_changes import HostChangeJobs, host_changes_of, missing_permissions, uses_delay
 from loadbook.execution.host_state import HOST_STATE_SCRIPT
-from loadbook.execution.plan_checks import check_load_allowed, missing_roles, needed_cpus, used_hosts
-from loadbook.execution.preflight import CHECK_LEASE_S, PREFLIGHT_SCRIPT, hex_address, load_launches, needed_ports
+from loadbook.execution.preflight import (
+    BACKGROUND_LOAD_SCRIPT,
+    CHECK_LEASE_S,
+    PREFLIGHT_SCRIPT,
+    hex_address,
+    load_launches,
+    needed_ports,
+    script_arguments,
+)
+from loadbook.execution.studies import check_load_allowed, missing_roles, needed_cpus, used_hosts
 from loadbook.execution.testbed import Testbed, build_testbed
 from loadbook.hosts import rollback
 from loadbook.hosts.dry import CLOCK_COMMAND, LEADER_PID, TOKEN, DryRunHost, DryRunLog, DryRunStep
@@ -125,7 +132,8 @@ class DryRun:
                 steps[phase] = [*notes.annotate(self.log.take(), phase), *_polling_steps(attempt, phase)]
             attempt.stop()
             steps["stop"] = list(notes.annotate(self.log.take(), "stop"))
-        changes = [step for step in steps["configure"] if any(changes_job_name(STEM) in word for word in step.args[:2])]
+        job = job_name(STEM, CHANGES)
+        changes = [step for step in steps["configure"] if any(job in word for word in step.args[:2])]
         steps["configure"] = [step for step in steps["configure"] if step not in changes]
         titled = [(PHASE_TITLES[phase], phase_steps) for phase, phase_steps in steps.items()]
         titled.insert(1, (CHANGES_TITLE, changes))
@@ -180,7 +188,7 @@ class DryRun:
             for deployment in map(self.testbed.deployment, self.testbed.plan.treatments):
                 if placement not in deployment.placements:
                     continue
-                instance = make_instance(deployment, placement, preflight_stem(RUN), CHECK_LEASE_S, TOKEN)
+                instance = deployment.make_instance(placement, preflight_stem(RUN), CHECK_LEASE_S, TOKEN)
                 if instance.rendered.config_sha256 not in checked:
                     checked.add(instance.rendered.config_sha256)
                     instance.check()
@@ -195,7 +203,7 @@ class DryRun:
                 if "tc" in testbed.inventory.hosts[alias].allow:
                     rollback.has_netem(self.hosts[alias])
         for deployment in map(testbed.deployment, testbed.plan.treatments):
-            changes = HostChangeJobs(deployment, changes_job_name(preflight_stem(RUN)), CHECK_LEASE_S)
+            changes = HostChangeJobs(deployment, job_name(preflight_stem(RUN), CHANGES), CHECK_LEASE_S)
             if (key := repr(sorted(host_changes_of(deployment).items()))) not in checked:
                 checked.add(key)
                 changes.apply()

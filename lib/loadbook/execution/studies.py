@@ -1,16 +1,30 @@
-"""A study by its name, checked against its services and tools; needs no host."""
+"""A study by its name, checked against services and tools; its plan, checked against the hosts file; needs no host.
+
+No plan puts load on targets that the hosts file does not name, or more than it allows. A limit holds for every host
+that receives requests, since a balancer may send everything to one backend. Workloads are totals of all drivers, and so
+are limits.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ipaddress
+import json
+import math
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from loadbook.core.errors import LoadbookError, SpecProblem, StudyError, ToolError
+from loadbook.core.errors import LoadbookError, PreflightError, SpecProblem, StudyError, ToolError
+from loadbook.execution.deployment import hosts_for_role
+from loadbook.hosts.inventory import HostEntry, HostsFile
+from loadbook.hosts.keys import resolve_host_name
+from loadbook.hosts.shell import cpu_list
 from loadbook.services import check_study, load_service
 from loadbook.store.paths import Layout
 from loadbook.study.model import Study
+from loadbook.study.plan import Plan
 from loadbook.study.reader import SMOKE_SUFFIX, find_study, read_study_tables
+from loadbook.study.treatments import Role, Setting
 from loadbook.study.workload import Workload
 from loadbook.tools import base
 from loadbook.tools.base import Target
@@ -84,3 +98,226 @@ def _service_and_vars(role: Any) -> tuple[str, dict[str, Any]]:
     """Return service and variables of a raw role; empty for values of a wrong type."""
     service, values = (role.get("service"), role.get("vars")) if isinstance(role, dict) else (None, None)
     return service if isinstance(service, str) else "", values if isinstance(values, dict) else {}
+
+
+# alias, entry -> the name or address of the host on the network
+NameResolver = Callable[[str, HostEntry], str]
+HANG_FACTOR = 3  # multiple of its expected time after which a load of a fixed number of requests is ended
+LIMITS_HINT = "change the study, or what its hosts may get in the hosts file"
+EXTERNAL_HINT = 'name it in the hosts file, above the hosts: external = ["host:port"], if you may put load on it'
+
+
+def check_load_allowed(
+    plan: Plan, inventory: HostsFile, source: Path, *, lab: bool = False, resolve_name: NameResolver = resolve_host_name
+) -> None:
+    """Refuse a plan that loads targets outside the hosts file, or more than it allows.
+
+    Parameters
+    ----------
+    source : the hosts file.
+    lab : whether it is a lab's; an external target must then be on this machine.
+    resolve_name : network name of a host, by default from ~/.ssh/config.
+
+    Raises
+    ------
+    StudyError : lists every refused host, key and treatment.
+    """
+    if inventory.replay is not None:  # no load is generated
+        return
+    if unlisted := list(_unlisted_targets(plan, inventory, lab, resolve_name)):
+        raise StudyError(str(source), unlisted, EXTERNAL_HINT)
+    if exceeded := list(_exceeded_limits(plan, inventory, resolve_name)):
+        raise StudyError(str(source), exceeded, LIMITS_HINT)
+
+
+def _unlisted_targets(plan: Plan, inventory: HostsFile, lab: bool, resolve_name: NameResolver) -> Iterator[SpecProblem]:
+    """Yield the external addresses that are neither a host nor listed, with their treatments."""
+    targets: dict[tuple[str, str], list[str]] = {}
+    for treatment in plan.treatments:
+        for role, setting in _loaded_roles(plan, treatment):
+            if setting.external and not _is_listed(setting.external, inventory, lab, resolve_name):
+                targets.setdefault((role, setting.external), []).append(treatment)
+    for (role, address), treatments in targets.items():
+        where = "in the lab, and is not on this machine" if lab else "not in the hosts file"
+        yield SpecProblem(
+            f"roles.{role}", f"{address} is {where} ({_treatments_text(treatments)}): no load is put on it"
+        )
+
+
+def _is_listed(external: str, inventory: HostsFile, lab: bool, resolve_name: NameResolver) -> bool:
+    address = external.rpartition(":")[0].lower()
+    if lab:
+        return _is_loopback(address) or bool(_aliases_of_address(address, inventory, resolve_name))
+    listed = {target.lower() for target in inventory.external}
+    return external.lower() in listed or bool(_aliases_of_address(address, inventory, resolve_name))
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+def _aliases_of_address(address: str, inventory: HostsFile, resolve_name: NameResolver) -> list[str]:
+    return [
+        a
+        for a, entry in inventory.hosts.items()
+        if (entry.address or resolve_name(a, entry)).lower() == address.lower()
+    ]
+
+
+def _loaded_roles(plan: Plan, treatment: str) -> Iterator[tuple[str, Setting]]:
+    """Yield the roles that receive requests under a treatment, with their settings."""
+    study = plan.study
+    pending, visited = [study.target_of(treatment)], set[str]()
+    while pending:
+        role = pending.pop(0)
+        if role not in visited:
+            visited.add(role)
+            setting = study.setting(treatment, role)
+            yield role, setting
+            pending += setting.backends
+
+
+def _loaded_hosts(plan: Plan, treatment: str, inventory: HostsFile, resolve_name: NameResolver) -> list[str]:
+    """Return the aliases of the hosts that receive requests under a treatment."""
+    first, loaded = plan.study.target_of(treatment), dict[str, None]()
+    for role, setting in _loaded_roles(plan, treatment):
+        aliases = hosts_for_role(inventory, role, setting) if setting.service else []
+        if setting.external:
+            aliases = _aliases_of_address(setting.external.rpartition(":")[0], inventory, resolve_name)
+        # the first host of the target role gets the load
+        loaded |= dict.fromkeys(aliases[:1] if role == first and setting.service else aliases)
+    return list(loaded)
+
+
+def _exceeded_limits(plan: Plan, inventory: HostsFile, resolve_name: NameResolver) -> Iterator[SpecProblem]:
+    """Yield exceeded limits of hosts, each once for every load, with its treatments."""
+    exceeded: dict[tuple[str, str], list[str]] = {}
+    for treatment in plan.treatments:
+        work = plan.study.workload_of(treatment)
+        for alias in _loaded_hosts(plan, treatment, inventory, resolve_name):
+            for key, message in _limits_exceeded_by(work, inventory.hosts[alias]):
+                exceeded.setdefault((f"hosts.{alias}.{key}", message), []).append(treatment)
+    for (path, message), treatments in exceeded.items():
+        yield SpecProblem(path, f"{message} ({_treatments_text(treatments)})")
+
+
+def _limits_exceeded_by(work: Workload, entry: HostEntry) -> Iterator[tuple[str, str]]:
+    """Yield the limits that a load exceeds, with a message."""
+    rate, max_rate = work.rate_per_s, entry.max_requests_per_s
+    if max_rate is not None and rate is None:
+        remedy = "use an open load (workload.model = 'open' with rate_per_s), or take the cap away"
+        yield "max_requests_per_s", f"{max_rate:g} at most, but a closed load has no rate of its own: {remedy}"
+    elif max_rate is not None and rate is not None and rate > max_rate:
+        yield "max_requests_per_s", f"{max_rate:g} at most, the load is of {rate:g} requests per second"
+    if entry.max_connections is not None and _max_connections(work) > entry.max_connections:
+        yield "max_connections", f"{entry.max_connections} at most, the load may have {_max_connections(work):,} open"
+    if entry.max_load_s is not None and longest_load_s(work) > entry.max_load_s:
+        yield "max_load_s", f"{entry.max_load_s:g} s at most, the load of a trial may last {longest_load_s(work):g} s"
+
+
+def _max_connections(work: Workload) -> int:
+    """Return the largest number of open connections of a load."""
+    if not base.load_tool(work.tool).opens_connections_at_rate:
+        return work.connections
+    return math.ceil((work.rate_per_s or 0.0) * work.timeout_s)
+
+
+def longest_load_s(work: Workload) -> float:
+    """Return the longest duration of a trial's load, seconds: warm-up, and load until it counts as hung."""
+    return work.warmup_s + work.duration_s * (HANG_FACTOR if work.requests is not None else 1)
+
+
+def _treatments_text(treatments: list[str]) -> str:
+    return f"treatment{'s' if len(treatments) > 1 else ''} {', '.join(treatments)}"
+
+
+MAX_NAMED_TREATMENTS = 3
+
+
+def _role_settings(plan: Plan, role: str) -> list[Setting]:
+    return [plan.study.setting(treatment, role) for treatment in plan.treatments]
+
+
+def needed_hosts(plan: Plan) -> dict[str, int]:
+    """Return the number of hosts that each role of a plan needs."""
+    return {role: count for role in plan.study.roles if (count := _needed_host_count(plan, role))}
+
+
+def needed_cpus(plan: Plan) -> int:
+    """Return how many CPUs each host must have for the CPU numbers in a plan."""
+    named = [setting.cpus for role in plan.study.roles for setting in _role_settings(plan, role) if setting.service]
+    return max((max(cpu_list(cpus)) + 1 for cpus in named if cpus != "all"), default=1)
+
+
+def _needed_host_count(plan: Plan, role: str) -> int:
+    if _is_only_monitored(plan.study.roles[role]):
+        return 1
+    counts = [setting.hosts for setting in _role_settings(plan, role) if setting.service]
+    return max(counts, default=0)
+
+
+def _is_only_monitored(role: Role) -> bool:
+    """Return whether no service runs in a role (drivers, monitored hosts)."""
+    return not any(setting.is_present for setting in (role, *map(role.variant_setting, role.variants)))
+
+
+def used_hosts(plan: Plan, inventory: HostsFile) -> list[str]:
+    """Return the aliases of the hosts that the plan uses, in the order of the hosts file."""
+    used: set[str] = set()
+    for role, spec in plan.study.roles.items():
+        if _is_only_monitored(spec):
+            used.update(inventory.with_role(role))
+        for setting in _role_settings(plan, role):
+            used.update(hosts_for_role(inventory, role, setting) if setting.service else ())
+    return [alias for alias in inventory.hosts if alias in used]
+
+
+def check_roles(plan: Plan, inventory: HostsFile) -> None:
+    """Raise PreflightError when a role has too few hosts; it lists every such role."""
+    missing = missing_roles(plan, inventory)
+    if missing:
+        roles_by_host = "; ".join(f"{a}: {', '.join(entry.roles)}" for a, entry in inventory.hosts.items()) or "no host"
+        raise PreflightError(
+            [f"{message} (hosts file: {roles_by_host})" for message in missing.values()],
+            f"give a host the role in the hosts file: roles = [{', '.join(map(json.dumps, missing))}]",
+        )
+
+
+def missing_roles(plan: Plan, inventory: HostsFile) -> dict[str, str]:
+    """Return role -> the requirements that the hosts file does not meet."""
+    return dict(_missing_roles(plan, inventory))
+
+
+def _missing_roles(plan: Plan, inventory: HostsFile) -> Iterator[tuple[str, str]]:
+    for role, count in needed_hosts(plan).items():
+        available = len(inventory.with_role(role))
+        if not available:
+            yield role, f"no host has the role {role!r}"
+        elif available < count:
+            yield (
+                role,
+                f"{available} {'host has' if available == 1 else 'hosts have'} the role {role!r}, {count} are needed",
+            )
+
+
+def unloaded_hosts(plan: Plan, inventory: HostsFile | None = None) -> Iterator[str]:
+    """Yield notes on hosts that get no load; `inventory`: hosts that are no lab of ours."""
+    alone: dict[str, list[str]] = {}
+    for name in plan.treatments:
+        target = plan.study.target_of(name)
+        if plan.study.setting(name, target).service and plan.study.setting(name, target).hosts > 1:
+            alone.setdefault(target, []).append(name)
+    for role, names in alone.items():
+        of = ", ".join(names[:MAX_NAMED_TREATMENTS]) + (
+            f" and {len(names) - MAX_NAMED_TREATMENTS} more" if names[MAX_NAMED_TREATMENTS:] else ""
+        )
+        yield f"all load goes to the first host of the role {role!r}, as nothing stands in front of them: {of}"
+    for role, count in needed_hosts(plan).items() if inventory else ():
+        spare = (
+            inventory.with_role(role)[count:] if inventory and not _is_only_monitored(plan.study.roles[role]) else []
+        )
+        if spare:
+            yield f"of the role {role!r} the study takes {count} (its key `hosts`): {', '.join(spare)} left out"
