@@ -23,7 +23,7 @@ from loadbook.execution.testbed import Testbed
 from loadbook.hosts.doctor import RequiredProgram
 from loadbook.hosts.monitors import connect_monitor
 from loadbook.hosts.shell import cpu_list, search_path
-from loadbook.services import Instance, ServiceSpec, load_service, version
+from loadbook.services import ServiceSpec, load_service, version
 from loadbook.services.instance import LaunchOptions
 from loadbook.store.atomic import free_bytes
 from loadbook.study.model import Study
@@ -55,18 +55,17 @@ def required_programs(study: Study, folders: Sequence[Path]) -> dict[str, list[R
 
 def role_services(study: Study, treatments: Iterable[str], role: str) -> list[str]:
     """Return the names of a role's services under any of the treatments, each once."""
-    settings = (study.setting(treatment, role) for treatment in treatments)
-    return list(dict.fromkeys(setting.service for setting in settings if setting.service))
+    services = (study.setting(treatment, role).service for treatment in treatments)
+    return list(dict.fromkeys(service for service in services if service))
 
 
 def service_programs(spec: ServiceSpec) -> list[RequiredProgram]:
     """Return the programs of a service, and those that build it, which the controller may have instead."""
     programs = [RequiredProgram(spec.binary, APT_INSTALL + spec.package)] if spec.version else []
-    builders = spec.build.needs if spec.build else ()
-    get = spec.build.get + BUILT_HERE_NOTE if spec.build else ""
-    return programs + [
-        RequiredProgram(name, get, required=shutil.which(name, path=search_path()) is None) for name in builders
-    ]
+    if spec.build:
+        get, here = spec.build.get + BUILT_HERE_NOTE, search_path()
+        programs += [RequiredProgram(n, get, required=shutil.which(n, path=here) is None) for n in spec.build.needs]
+    return programs
 
 
 def package_arguments(programs: Iterable[RequiredProgram]) -> list[str]:
@@ -114,49 +113,44 @@ def preflight(testbed: Testbed, data: Path) -> None:
     refused = missing_permissions(testbed.deployment(treatment) for treatment in testbed.plan.treatments)
     if refused:  # before any host is touched
         raise PreflightError(refused)
-    hosts = [partial(_check_host, testbed, alias) for alias in testbed.hosts]
-    checks: list[Callable[[], None]] = [lambda: _check_controller(testbed, data)]
-    checks += [
-        partial(_check_driver, testbed, alias, tool) for alias in testbed.drivers for tool in testbed.tools.values()
-    ]
-    checks += [
-        partial(launch.check_limits, testbed.hosts[alias])
-        for alias in testbed.drivers
-        for launch in load_launches(testbed)
-    ]
+    hosts, drivers = testbed.hosts, testbed.drivers
+    host_checks: list[Check] = [partial(_check_host, testbed, alias) for alias in hosts]
+    checks: list[Check] = [partial(_check_controller, testbed, data)]
+    checks += [partial(_check_driver, testbed, alias, tool) for alias in drivers for tool in testbed.tools.values()]
+    checks += [partial(launch.check_limits, hosts[alias]) for alias in drivers for launch in load_launches(testbed)]
     # all services of a role on a host use one folder, so they are checked one after the other
     places = dict.fromkeys((placement.role, placement.alias) for placement in testbed.placements)
     checks += [partial(_check_role_on_host, testbed, role, alias) for role, alias in places]
     checks += [partial(_check_changes, testbed)]
-    checks += [partial(_check_monitor_sources, testbed, alias) for alias, host in testbed.hosts.items() if host.live]
+    checks += [partial(_check_monitor_sources, testbed, alias) for alias, host in hosts.items() if host.live]
     # hosts come first: services are placed on the CPUs that these checks find
-    problems = [*_run_checks(testbed, hosts), *_run_checks(testbed, checks), *_tool_version_mismatches(testbed)]
-    if problems:
+    found = [*testbed.map(_problems_of, host_checks).values(), *testbed.map(_problems_of, checks).values()]
+    problems = [problem for group in found for problem in group]
+    if problems := [*problems, *_tool_version_mismatches(testbed)]:
         raise PreflightError(problems)
 
 
-def _run_checks(testbed: Testbed, checks: Sequence[Callable[[], None]]) -> list[str]:
-    """Run checks at the same time and return their problems."""
-    return [problem for group in testbed.map(_problems_of, checks).values() for problem in group]
+# yields or raises the problems that it finds
+Check = Callable[[], Iterable[str] | None]
 
 
-def _problems_of(check: Callable[[], None]) -> list[str]:
+def _problems_of(check: Check) -> list[str]:
     """Run one check and return its problems."""
     try:
-        check()
+        return list(check() or ())
     except PreflightError as error:
         return error.problems
     except LoadbookError as error:
         return [f"{error.message} ({error.hint})" if error.hint else error.message]
-    return []
 
 
-def _check_controller(testbed: Testbed, data: Path) -> None:
+def _check_controller(testbed: Testbed, data: Path) -> Iterator[str]:
     """Check our disk space, and that the tool can generate this load."""
     data.mkdir(parents=True, exist_ok=True)
     free, need = free_bytes(data), testbed.plan.disk_bytes * DISK_FACTOR
     if free < need:
-        raise PreflightError([f"{data}: {format_bytes(free)} free, the plan needs about {format_bytes(need)}"])
+        yield f"{data}: {format_bytes(free)} free, the plan needs about {format_bytes(need)}"
+        return
     for name in testbed.plan.treatments:
         workload = testbed.plan.study.workload_of(name)
         shares = split_load(workload, testbed.drivers)
@@ -190,71 +184,62 @@ def _tool_version_mismatches(testbed: Testbed) -> Iterator[str]:
             yield f"drivers have different versions of {tool}: {listed} (install the same on all)"
 
 
-def _check_host(testbed: Testbed, alias: str) -> None:
+def _check_host(testbed: Testbed, alias: str) -> Iterator[str]:
     """Read a host's boot id and CPUs; check its disk space and that its service ports are free."""
     host = testbed.hosts[alias]
-    ports = needed_ports(testbed, alias)
-    done = host.script(
-        PREFLIGHT_SCRIPT, [host.workdir, hex_address(host.address), *ports], timeout_s=PROBE_TIMEOUT_S, check=True
-    )
+    args = [host.workdir, hex_address(host.address), *needed_ports(testbed, alias)]
+    done = host.script(PREFLIGHT_SCRIPT, args, timeout_s=PROBE_TIMEOUT_S, check=True)
     words = [line.split(" ", 1) for line in done.stdout.decode().splitlines()]
     facts = {name: value for name, value in words if name != "listening"}
     testbed.boot_ids[alias] = facts["boot_id"]
     testbed.host_cpus[alias] = tuple(sorted(cpu_list(facts.get("cpus", "0"))))
-    problems = [f"host {alias}: port {int(p, 16)} is in use ({PORT_HINT})" for name, p in words if name == "listening"]
     free = int(facts["free_kb"]) * 1024
+    for name, port in words:
+        if name == "listening":
+            yield f"host {alias}: port {int(port, 16)} is in use ({PORT_HINT})"
     if free < HOST_MIN_BYTES:
-        problems.append(
-            f"host {alias}: {format_bytes(free)} free at {host.workdir}, {format_bytes(HOST_MIN_BYTES)} needed"
-        )
-    if problems:
-        raise PreflightError(problems)
+        yield f"host {alias}: {format_bytes(free)} free at {host.workdir}, {format_bytes(HOST_MIN_BYTES)} needed"
 
 
-def _check_role_on_host(testbed: Testbed, role: str, alias: str) -> None:
-    placements = [placement for placement in testbed.placements if (placement.role, placement.alias) == (role, alias)]
-    if problems := [
-        problem for placement in placements for problem in _problems_of(partial(_check_placement, testbed, placement))
-    ]:
-        raise PreflightError(problems)
+def _check_role_on_host(testbed: Testbed, role: str, alias: str) -> Iterator[str]:
+    for placement in testbed.placements:
+        if (placement.role, placement.alias) == (role, alias):
+            yield from _problems_of(partial(_check_placement, testbed, placement))
 
 
-def _check_placement(testbed: Testbed, placement: Placement) -> None:
+def _check_placement(testbed: Testbed, placement: Placement) -> Iterator[str]:
     """Read a service's version and have it check the configuration of every treatment, each once."""
-    host, stem = testbed.hosts[placement.alias], preflight_stem(testbed.run)
-    testbed.service_versions[placement] = version(host, placement.spec)
-    problems, checked = [], set()
+    testbed.service_versions[placement] = version(testbed.hosts[placement.alias], placement.spec)
+    checked = set()
     for treatment in testbed.plan.treatments:
         deployment = testbed.deployment(treatment)
         if placement not in deployment.placements:
             continue
         try:
-            instance = deployment.make_instance(placement, stem, CHECK_LEASE_S)
+            instance = deployment.make_instance(placement, preflight_stem(testbed.run), CHECK_LEASE_S)
             if instance.rendered.config_sha256 not in checked:
                 checked.add(instance.rendered.config_sha256)
-                _check_configuration(instance)
+                try:
+                    instance.check()
+                finally:
+                    instance.stop()
         except LoadbookError as error:
-            problems.append(f"treatment {treatment}, role {placement.role}: {error.message}")
-    if problems:
-        raise PreflightError(problems)
+            yield f"treatment {treatment}, role {placement.role}: {error.message}"
 
 
 def _check_monitor_sources(testbed: Testbed, alias: str) -> None:
     """Check that the host's own monitors answer, where the study uses them."""
+    host, entry = testbed.hosts[alias], testbed.inventory.hosts[alias]
     for source in testbed.plan.study.monitors.sources:
-        if source != "sampler" and (
-            source_poller := connect_monitor(testbed.hosts[alias], testbed.inventory.hosts[alias], source)
-        ):
-            source_poller.close()
+        if source != "sampler" and (connection := connect_monitor(host, entry, source)):
+            connection.close()
 
 
-def _check_changes(testbed: Testbed) -> None:
+def _check_changes(testbed: Testbed) -> Iterator[str]:
     """Make every change of a host once and undo it, so that refusals are known before the first trial."""
-    problems, checked = [], set()
+    checked, name = set(), job_name(preflight_stem(testbed.run), CHANGES)
     for treatment in testbed.plan.treatments:
-        jobs = HostChangeJobs(
-            testbed.deployment(treatment), job_name(preflight_stem(testbed.run), CHANGES), CHECK_LEASE_S
-        )
+        jobs = HostChangeJobs(testbed.deployment(treatment), name, CHECK_LEASE_S)
         changes = repr(sorted(host_changes_of(jobs.deployment).items()))
         if changes in checked:
             continue
@@ -262,19 +247,10 @@ def _check_changes(testbed: Testbed) -> None:
         try:
             jobs.apply()
         except LoadbookError as error:
-            problems.append(f"treatment {treatment}: {error.message}" + (f" ({error.hint})" if error.hint else ""))
+            yield f"treatment {treatment}: {error.message}" + (f" ({error.hint})" if error.hint else "")
         finally:
             jobs.restore()
     testbed.check_restored()
-    if problems:
-        raise PreflightError(problems)
-
-
-def _check_configuration(instance: Instance) -> None:
-    try:
-        instance.check()
-    finally:
-        instance.stop()
 
 
 def needed_ports(testbed: Testbed, alias: str) -> list[str]:
@@ -325,19 +301,15 @@ done
 
 def background_load(testbed: Testbed) -> Iterator[str]:
     """Yield a sentence for each sign of other programs: CPU use, connections, package managers."""
-    live = [alias for alias, host in testbed.hosts.items() if host.live]
-    answers = testbed.map(
-        lambda alias: (
-            testbed.hosts[alias]
-            .script(BACKGROUND_LOAD_SCRIPT, script_arguments(testbed, alias), timeout_s=PROBE_TIMEOUT_S)
-            .stdout
-        ),
-        live,
-    )
-    for alias, answer in answers.items():
-        for sentence in parse_background_load(
-            answer.decode("utf-8", "replace"), testbed.plan.study.validity.foreign_cpu, testbed.plan.hours
-        ):
+
+    def read(alias: str) -> str:
+        args = script_arguments(testbed, alias)
+        done = testbed.hosts[alias].script(BACKGROUND_LOAD_SCRIPT, args, timeout_s=PROBE_TIMEOUT_S)
+        return done.stdout.decode("utf-8", "replace")
+
+    plan, live = testbed.plan, [alias for alias, host in testbed.hosts.items() if host.live]
+    for alias, answer in testbed.map(read, live).items():
+        for sentence in parse_background_load(answer, plan.study.validity.foreign_cpu, plan.hours):
             yield f"host {alias}: {sentence}"
 
 
@@ -366,15 +338,10 @@ def parse_background_load(answer: str, foreign_cpu: float, hours: float) -> Iter
         yield f"a package manager is at work: {', '.join(names)}"
     now = float(values["now"][0]) if "now" in values else 0.0
     for fields in lines:
-        if (
-            fields[:1] == ["timer"]
-            and (left_s := _seconds_until(fields[2:], now)) is not None
-            and left_s < hours * 3600
-        ):
-            yield (
-                f"{fields[1]}.timer starts a package manager in {format_duration(left_s)}, during the run: "
-                "systemctl stop it"
-            )
+        left_s = _seconds_until(fields[2:], now) if fields[:1] == ["timer"] else None
+        if left_s is not None and left_s < hours * 3600:
+            wait = format_duration(left_s)
+            yield f"{fields[1]}.timer starts a package manager in {wait}, during the run: systemctl stop it"
 
 
 def _cpus_in_use(first: str, second: str, mask: set[int]) -> float:

@@ -12,7 +12,6 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from loadbook.core.errors import LoadbookError, PreflightError, SpecProblem, StudyError, ToolError
 from loadbook.execution.deployment import hosts_for_role
@@ -39,20 +38,19 @@ def load_study(layout: Layout, name: str) -> Study:
         reported_paths = {problem.path for problem in error.problems}
         vars_problems = [p for p in _vars_problems(file, folders) if p.path not in reported_paths]
         raise StudyError(error.source, [*error.problems, *vars_problems], error.hint) from error
-    problems = [*check_study(study, folders), *_load_problems(study)]
+    loads = {f"treatments.{name}.workload": study.workload_of(name) for name in study.treatments}
+    loads = {"workload": study.workload} | {place: load for place, load in loads.items() if load != study.workload}
+    problems = [
+        *check_study(study, folders),
+        *(p for place, load in loads.items() for p in _tool_problems(load, place)),
+    ]
     if problems:
         raise StudyError(str(file), problems)
     return study
 
 
-def _load_problems(study: Study) -> list[SpecProblem]:
-    """Return the loads that tools would refuse."""
-    changed = [name for name in study.treatments if study.workload_of(name) != study.workload]
-    places = {"workload": study.workload} | {f"treatments.{name}.workload": study.workload_of(name) for name in changed}
-    return [problem for place, load in places.items() for problem in _tool_problems(load, place)]
-
-
 def _tool_problems(load: Workload, place: str) -> list[SpecProblem]:
+    """Return why the tool of a load would refuse it."""
     try:
         tool = base.load_tool(load.tool)
     except ToolError as error:
@@ -87,17 +85,14 @@ def _vars_problems(file: Path, folders: list[Path]) -> Iterator[SpecProblem]:
     except LoadbookError:
         return
     for name, role in roles.items() if isinstance(roles, dict) else []:
-        service, values = _service_and_vars(role)
+        service, values = (role.get("service"), role.get("vars")) if isinstance(role, dict) else (None, None)
+        if not service or not isinstance(service, str):
+            continue
+        values = values if isinstance(values, dict) else {}
         try:
-            yield from load_service(service, folders).problems(f"roles.{name}.vars", values) if service else []
+            yield from load_service(service, folders).problems(f"roles.{name}.vars", values)
         except LoadbookError as error:
             yield SpecProblem(f"roles.{name}.service", error.message)
-
-
-def _service_and_vars(role: Any) -> tuple[str, dict[str, Any]]:
-    """Return service and variables of a raw role; empty for values of a wrong type."""
-    service, values = (role.get("service"), role.get("vars")) if isinstance(role, dict) else (None, None)
-    return service if isinstance(service, str) else "", values if isinstance(values, dict) else {}
 
 
 # alias, entry -> the name or address of the host on the network
@@ -139,20 +134,16 @@ def _unlisted_targets(plan: Plan, inventory: HostsFile, lab: bool, resolve_name:
                 targets.setdefault((role, setting.external), []).append(treatment)
     for (role, address), treatments in targets.items():
         where = "in the lab, and is not on this machine" if lab else "not in the hosts file"
-        yield SpecProblem(
-            f"roles.{role}", f"{address} is {where} ({_treatments_text(treatments)}): no load is put on it"
-        )
+        message = f"{address} is {where} ({_treatments_text(treatments)}): no load is put on it"
+        yield SpecProblem(f"roles.{role}", message)
 
 
 def _is_listed(external: str, inventory: HostsFile, lab: bool, resolve_name: NameResolver) -> bool:
     address = external.rpartition(":")[0].lower()
-    if lab:
-        return _is_loopback(address) or bool(_aliases_of_address(address, inventory, resolve_name))
-    listed = {target.lower() for target in inventory.external}
-    return external.lower() in listed or bool(_aliases_of_address(address, inventory, resolve_name))
-
-
-def _is_loopback(address: str) -> bool:
+    if _aliases_of_address(address, inventory, resolve_name):
+        return True
+    if not lab:
+        return external.lower() in {target.lower() for target in inventory.external}
     try:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:
@@ -160,24 +151,18 @@ def _is_loopback(address: str) -> bool:
 
 
 def _aliases_of_address(address: str, inventory: HostsFile, resolve_name: NameResolver) -> list[str]:
-    return [
-        a
-        for a, entry in inventory.hosts.items()
-        if (entry.address or resolve_name(a, entry)).lower() == address.lower()
-    ]
+    names = {alias: entry.address or resolve_name(alias, entry) for alias, entry in inventory.hosts.items()}
+    return [alias for alias, name in names.items() if name.lower() == address.lower()]
 
 
 def _loaded_roles(plan: Plan, treatment: str) -> Iterator[tuple[str, Setting]]:
     """Yield the roles that receive requests under a treatment, with their settings."""
     study = plan.study
-    pending, visited = [study.target_of(treatment)], set[str]()
-    while pending:
-        role = pending.pop(0)
-        if role not in visited:
-            visited.add(role)
-            setting = study.setting(treatment, role)
-            yield role, setting
-            pending += setting.backends
+    roles = [study.target_of(treatment)]
+    for role in roles:  # grows meanwhile
+        setting = study.setting(treatment, role)
+        yield role, setting
+        roles += [backend for backend in dict.fromkeys(setting.backends) if backend not in roles]
 
 
 def _loaded_hosts(plan: Plan, treatment: str, inventory: HostsFile, resolve_name: NameResolver) -> list[str]:
@@ -243,20 +228,17 @@ def _role_settings(plan: Plan, role: str) -> list[Setting]:
 
 def needed_hosts(plan: Plan) -> dict[str, int]:
     """Return the number of hosts that each role of a plan needs."""
-    return {role: count for role in plan.study.roles if (count := _needed_host_count(plan, role))}
+    counts = {}
+    for role, spec in plan.study.roles.items():
+        served = [setting.hosts for setting in _role_settings(plan, role) if setting.service]
+        counts[role] = 1 if _is_only_monitored(spec) else max(served, default=0)
+    return {role: count for role, count in counts.items() if count}
 
 
 def needed_cpus(plan: Plan) -> int:
     """Return how many CPUs each host must have for the CPU numbers in a plan."""
     named = [setting.cpus for role in plan.study.roles for setting in _role_settings(plan, role) if setting.service]
     return max((max(cpu_list(cpus)) + 1 for cpus in named if cpus != "all"), default=1)
-
-
-def _needed_host_count(plan: Plan, role: str) -> int:
-    if _is_only_monitored(plan.study.roles[role]):
-        return 1
-    counts = [setting.hosts for setting in _role_settings(plan, role) if setting.service]
-    return max(counts, default=0)
 
 
 def _is_only_monitored(role: Role) -> bool:
@@ -277,8 +259,7 @@ def used_hosts(plan: Plan, inventory: HostsFile) -> list[str]:
 
 def check_roles(plan: Plan, inventory: HostsFile) -> None:
     """Raise PreflightError when a role has too few hosts; it lists every such role."""
-    missing = missing_roles(plan, inventory)
-    if missing:
+    if missing := missing_roles(plan, inventory):
         roles_by_host = "; ".join(f"{a}: {', '.join(entry.roles)}" for a, entry in inventory.hosts.items()) or "no host"
         raise PreflightError(
             [f"{message} (hosts file: {roles_by_host})" for message in missing.values()],
@@ -288,19 +269,15 @@ def check_roles(plan: Plan, inventory: HostsFile) -> None:
 
 def missing_roles(plan: Plan, inventory: HostsFile) -> dict[str, str]:
     """Return role -> the requirements that the hosts file does not meet."""
-    return dict(_missing_roles(plan, inventory))
-
-
-def _missing_roles(plan: Plan, inventory: HostsFile) -> Iterator[tuple[str, str]]:
+    missing = {}
     for role, count in needed_hosts(plan).items():
         available = len(inventory.with_role(role))
         if not available:
-            yield role, f"no host has the role {role!r}"
+            missing[role] = f"no host has the role {role!r}"
         elif available < count:
-            yield (
-                role,
-                f"{available} {'host has' if available == 1 else 'hosts have'} the role {role!r}, {count} are needed",
-            )
+            hosts = "host has" if available == 1 else "hosts have"
+            missing[role] = f"{available} {hosts} the role {role!r}, {count} are needed"
+    return missing
 
 
 def unloaded_hosts(plan: Plan, inventory: HostsFile | None = None) -> Iterator[str]:
@@ -311,13 +288,10 @@ def unloaded_hosts(plan: Plan, inventory: HostsFile | None = None) -> Iterator[s
         if plan.study.setting(name, target).service and plan.study.setting(name, target).hosts > 1:
             alone.setdefault(target, []).append(name)
     for role, names in alone.items():
-        of = ", ".join(names[:MAX_NAMED_TREATMENTS]) + (
-            f" and {len(names) - MAX_NAMED_TREATMENTS} more" if names[MAX_NAMED_TREATMENTS:] else ""
-        )
+        more = f" and {len(names) - MAX_NAMED_TREATMENTS} more" if names[MAX_NAMED_TREATMENTS:] else ""
+        of = ", ".join(names[:MAX_NAMED_TREATMENTS]) + more
         yield f"all load goes to the first host of the role {role!r}, as nothing stands in front of them: {of}"
     for role, count in needed_hosts(plan).items() if inventory else ():
-        spare = (
-            inventory.with_role(role)[count:] if inventory and not _is_only_monitored(plan.study.roles[role]) else []
-        )
-        if spare:
+        spare = inventory.with_role(role)[count:] if inventory else []
+        if spare and not _is_only_monitored(plan.study.roles[role]):
             yield f"of the role {role!r} the study takes {count} (its key `hosts`): {', '.join(spare)} left out"
