@@ -43,7 +43,6 @@ from loadbook.validity.base import RuleHit
 from loadbook.validity.rules import MEASURED_STATUSES, check_run
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
 
 Keys = Mapping[str, str]
@@ -94,26 +93,16 @@ def problem_rows(
 
     `run_problems` are problems of files that belong to no trial.
     """
-    blank = dict.fromkeys(TABLES["problems"]) | dict(keys)
-    rows = [
-        blank | {"trial": trial} | problem
-        for trial, trial_ingested in ingested.items()
-        for problem in trial_ingested.problems
-    ]
-    rows += [blank | {"trial": hit.trial} | {name: getattr(hit, name) for name in HIT_COLUMNS} for hit in hits]
-    for planned in plan.trials:
-        if planned.trial not in ingested:
-            rows.append(blank | {"trial": planned.trial} | _note_fields("not-executed", "planned, not executed"))
+    rows = [{"trial": trial} | problem for trial, read in ingested.items() for problem in read.problems]
+    rows += [{"trial": hit.trial} | {name: getattr(hit, name) for name in HIT_COLUMNS} for hit in hits]
+    missing: Row = {"name": "not-executed", "level": "note", "message": "planned, not executed"}
+    rows += [missing | {"trial": planned.trial} for planned in plan.trials if planned.trial not in ingested]
     for name in unplanned:
-        rows.append(
-            blank | {"file": name} | _note_fields("not-planned", f"trials/{name} is no trial of the plan; not used")
-        )
-    rows += [blank | row for row in run_problems]
+        message = f"trials/{name} is no trial of the plan; not used"
+        rows.append({"file": name, "name": "not-planned", "level": "note", "message": message})
+    blank = dict.fromkeys(TABLES["problems"]) | dict(keys)
+    rows = [blank | row for row in (*rows, *run_problems)]
     return sorted_rows(rows, "problems", [name for name in blank if name not in keys])
-
-
-def _note_fields(name: str, message: str) -> Row:
-    return {"name": name, "level": "note", "message": message}
 
 
 def invalid_causes(trials: Sequence[Row], problems: Sequence[Row]) -> list[tuple[str, int]]:
@@ -176,14 +165,15 @@ def write_tables(
     changed: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Apply the rules on the whole run, write all five tables, and return their summary (see `IngestSummary`)."""
-    records = _usable_records(plan, ingested)
+    read = [ingested[planned.trial] for planned in plan.trials if planned.trial in ingested]
+    records = [TrialRecord.model_validate_json(trial.record) for trial in read if trial.record is not None]
     hits = _validity_hits(plan, records, ingested, tables, facts, paths)
     by_trial: dict[str | None, list[RuleHit]] = {}
     for hit in hits:
         by_trial.setdefault(hit.trial, []).append(hit)
     trials = [trial_row(plan, r, ingested[r.trial].problems, by_trial.get(r.trial, [])) for r in records]
     keys = {"study": plan.study.name, "run": paths.raw.name}
-    run_problems = [*files.problems(records), *map(_changed_file_row, changed), *_ledger_rows(paths)]
+    run_problems = [*files.problems(records), *_changed_file_rows(paths, changed)]
     problems = problem_rows(plan, keys, ingested, hits, unplanned, run_problems)
     factors = tuple(plan.study.factors)
     finished = {"trials": to_arrow("trials", trials, factors), "problems": to_arrow("problems", problems)}
@@ -208,25 +198,16 @@ def _problem_trials(problems: Iterable[Row]) -> dict[str, list[tuple[str, int]]]
     return {level: [(name, n) for at, name, n in counts if at == level] for level in sorted({c[0] for c in counts})}
 
 
-def _changed_file_row(name: str) -> dict[str, Any]:
-    """Return the problem of a file of the run that changed since the run's end."""
-    message = (
-        f"{name} is missing or no longer as it was kept when the run ended; loadbook verify names all that changed"
-    )
-    return {"file": name, "name": "changed-file", "level": "doubt", "message": message}
-
-
-def _ledger_rows(paths: RunPaths) -> Iterator[dict[str, Any]]:
-    """Yield the row of a ledger that lacks its last lines."""
+def _changed_file_rows(paths: RunPaths, changed: Iterable[str]) -> Iterator[Row]:
+    """Yield the problems of files that changed since the run's end, and of a ledger that lacks its last lines."""
+    as_kept = "is missing or no longer as it was kept when the run ended"
+    messages = [(name, f"{name} {as_kept}; loadbook verify names all that changed") for name in changed]
     if reason := missing_ledger_lines(paths):
-        message = f"{paths.ledger.name} {reason}: lines are missing at its end; loadbook verify names what it lacks"
-        yield {"file": paths.ledger.name, "name": "changed-file", "level": "doubt", "message": message}
-
-
-def _usable_records(plan: Plan, ingested: Mapping[str, IngestedTrial]) -> list[TrialRecord]:
-    """Return the usable records, in the order of the plan."""
-    texts = [ingested[planned.trial].record for planned in plan.trials if planned.trial in ingested]
-    return [TrialRecord.model_validate_json(text) for text in texts if text is not None]
+        ledger = paths.ledger.name
+        text = f"{ledger} {reason}: lines are missing at its end; loadbook verify names what it lacks"
+        messages.append((ledger, text))
+    for name, message in messages:
+        yield {"file": name, "name": "changed-file", "level": "doubt", "message": message}
 
 
 def _validity_hits(
@@ -238,12 +219,17 @@ def _validity_hits(
     paths: RunPaths,
 ) -> list[RuleHit]:
     """Return the hits of every rule, on single trials (already known) and on the run."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from loadbook.stats.steady_state import RATE_SERIES_KINDS
+
     hits = [RuleHit(**hit) for record in records for hit in ingested[record.trial].hits]
     excluded = {hit.trial for hit in hits if hit.trial and hit.level == "invalid"}
-    measurements, rates = (
-        tables["measurements"].select(MEASUREMENT_COLUMNS).to_pylist(),
-        _rate_samples(tables["samples"]),
-    )
+    measurements = tables["measurements"].select(MEASUREMENT_COLUMNS).to_pylist()
+    # rates per second; histograms may have a thousand times as many rows
+    samples, kinds = tables["samples"], pa.array(list(RATE_SERIES_KINDS))
+    rates = samples.filter(pc.is_in(samples["series"], kinds)).select(RATE_COLUMNS).to_pandas()
     changes = _declared_changes(plan, paths.processed.absolute())
     return hits + check_run(plan.study, records, measurements, excluded, facts, rates, changes)
 
@@ -259,18 +245,6 @@ def _declared_changes(plan: Plan, processed: Path) -> dict[tuple[str, str], tupl
             variables = load_service(service, own).vars
             changes |= {(service, name): variable.changes for name, variable in variables.items() if variable.changes}
     return changes
-
-
-def _rate_samples(samples: pa.Table) -> pd.DataFrame:
-    """Return the rates per second; histograms may have a thousand times as many rows."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from loadbook.stats.steady_state import RATE_SERIES_KINDS
-
-    return (
-        samples.filter(pc.is_in(samples["series"], pa.array(list(RATE_SERIES_KINDS)))).select(RATE_COLUMNS).to_pandas()
-    )
 
 
 # raw bytes of one part; below the second number reading takes less time than the start of worker processes
@@ -301,11 +275,11 @@ class IngestSummary:
         for level, prefix in (("doubt", "doubtful, but counted"), ("unchecked", "not checked")):
             checks = self.problem_trials.get(level, [])
             named = [
-                f"{rule_title(name)}" + (f" ({count} trial{'' if count == 1 else 's'})" if count else "")
+                rule_title(name) + (f" ({count} trial{'' if count == 1 else 's'})" if count else "")
                 for name, count in checks[:MAX_NAMED_CHECKS]
             ]
-            more = [f"and {len(checks) - MAX_NAMED_CHECKS} more"] if len(checks) > MAX_NAMED_CHECKS else []
-            parts += [f"{prefix}: {', '.join([*named, *more])}"] if checks else []
+            named += [f"and {len(checks) - MAX_NAMED_CHECKS} more"] if len(checks) > MAX_NAMED_CHECKS else []
+            parts += [f"{prefix}: {', '.join(named)}"] if checks else []
         return "; ".join(parts) or "no check raised a doubt"
 
 
@@ -334,19 +308,17 @@ def ingest(
         hint = "restore it from a backup; loadbook verify names all that changed"
         raise DataError(f"{paths.plan_json} is not as it was kept when the run ended: it was not used", hint)
     facts, files = _read_host_facts(paths, changed), AddedFiles(paths.raw.absolute(), tuple(read_added_files(paths)))
-    state, cache = (
-        raw_state(paths, folders, [unplanned, facts, changed, len(plan.trials), missing_ledger_lines(paths)]),
-        load_cache(paths),
-    )
+    more = [unplanned, facts, changed, len(plan.trials), missing_ledger_lines(paths)]
+    state, cache = raw_state(paths, folders, more), load_cache(paths)
     if cache and cache.state == state != "":
         return _to_summary(cache.summary, read=0)
 
     ingested = cache.unchanged_trials(folders) if cache else {}
     pieces = [p for p in split_by_trial(cache.tables()) if p.trial in ingested] if cache else []
     new = {trial: folder for trial, folder in folders.items() if trial not in ingested}
-    _remove_stale_requests(paths, ingested)
-    for stale in (path for path in paths.request_logs.glob("*.parquet") if path.stem not in folders):
-        stale.unlink()
+    for table in paths.request_logs.iterdir() if paths.request_logs.is_dir() else ():
+        if table.stem not in ingested:  # its trial is read now or no longer exists
+            table.unlink()
     on_trial(len(ingested), len(folders))
     with _open_workers(executor, new) as workers:
         for rows in map_unordered(read_part, list(_split_into_parts(paths, plan, new, files, sums)), workers, on_note):
@@ -356,13 +328,6 @@ def ingest(
     summary = write_tables(paths, plan, ingested, concat_by_table(pieces), unplanned, facts, files, changed)
     save_cache(paths, state, summary, folders, ingested)
     return _to_summary(summary, read=len(new))
-
-
-def _remove_stale_requests(paths: RunPaths, ingested: Mapping[str, IngestedTrial]) -> None:
-    """Remove the request tables of trials that are read now or no longer exist."""
-    for file in paths.request_logs.iterdir() if paths.request_logs.is_dir() else ():
-        if file.stem not in ingested:
-            file.unlink()
 
 
 def _to_summary(summary: Mapping[str, Any], read: int) -> IngestSummary:
@@ -375,10 +340,9 @@ def _read_host_facts(paths: RunPaths, changed: Sequence[str]) -> dict[str, Any]:
     """Return the hosts' facts before and after the run; changed or unreadable files are left out."""
     facts: dict[str, Any] = {}
     for path in sorted(paths.facts.glob("*.json")):
-        if path.relative_to(paths.raw).as_posix() in changed:
-            continue
         with suppress(DataError):
-            facts[path.stem] = read_json(path)
+            if path.relative_to(paths.raw).as_posix() not in changed:
+                facts[path.stem] = read_json(path)
     return facts
 
 
@@ -403,9 +367,14 @@ def _split_into_parts(
             part.append((planned, new[planned.trial].folder.absolute()))
             size += new[planned.trial].size
         if part and (size >= PART_BYTES or planned is plan.trials[-1]):
-            name, code = paths.raw.name, code_version()
-            part_sums = {planned.trial: sums[planned.trial] for planned, _ in part if planned.trial in sums}
             yield IngestPart(
-                plan.study.name, name, plan.study.validity, tuple(part), code, paths.request_logs, files, part_sums
+                study=plan.study.name,
+                run=paths.raw.name,
+                thresholds=plan.study.validity,
+                trials=tuple(part),
+                code=code_version(),
+                requests=paths.request_logs,
+                added=files,
+                record_sums={own.trial: sums[own.trial] for own, _ in part if own.trial in sums},
             )
             part, size = [], 0

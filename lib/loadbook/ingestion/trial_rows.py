@@ -372,8 +372,8 @@ def _add_host_metrics(rows: TrialRows, folder: Path, changed: Iterable[str]) -> 
             opened = record.window[0] + (clock.offset_before_s if clock else 0.0)
             parsed = sampler.parse_sampler((folder / monitor.file).read_bytes())
             # the load generator is meant to end before its monitor does
-            ended = ("process_gone", f"{record.tool}:")
-            problems = [p for p in parsed.problems if not (p.name == ended[0] and p.message.startswith(ended[1]))]
+            tool = f"{record.tool}:"
+            problems = [p for p in parsed.problems if p.name != "process_gone" or not p.message.startswith(tool)]
             _add_host_metric_source(rows, parsed, opened, monitor, "sampler", problems)
     for polled in record.polled:
         if polled.file not in changed:
