@@ -141,18 +141,17 @@ class DryRun:
 
     def _prepare_answers(self, attempt: Attempt, phase: str) -> None:
         """Set the answers that services and page must give in this phase."""
-        if phase == "start":
-            for instance in attempt.services.instances.values():
-                texts = {name: instance.rendered.expected.get(name, "") for name in ("ready", "prove")}
-                for name, text in texts.items():
-                    if name in instance.rendered.commands:
-                        self.log.outputs[_request(instance, name)] = "\n".join(texts.values()).encode()
-                    elif request := _request(instance, name):
-                        status = instance.spec.ready.status if name == "ready" else 200
-                        self.log.responses[request[0]] = HttpResponse(status, {}, text.encode())
-        elif phase == "ask_before":
+        if phase == "ask_before":
             page = HttpResponse(attempt.workload.expect_status, {}, bytes(attempt.workload.expect_bytes or 0))
             self.log.responses[_page_url(attempt)] = page
+        for instance in attempt.services.instances.values() if phase == "start" else ():
+            texts = {name: instance.rendered.expected.get(name, "") for name in ("ready", "prove")}
+            for name, text in texts.items():
+                if name in instance.rendered.commands:
+                    self.log.outputs[_request(instance, name)] = "\n".join(texts.values()).encode()
+                elif request := _request(instance, name):
+                    status = instance.spec.ready.status if name == "ready" else 200
+                    self.log.responses[request[0]] = HttpResponse(status, {}, text.encode())
 
     def preflight_steps(self) -> Iterator[DryRunStep]:
         """Yield the steps of the login and of the checks before the first trial."""

@@ -93,7 +93,7 @@ def problem_rows(
 
     `run_problems` are problems of files that belong to no trial.
     """
-    rows = [{"trial": trial} | problem for trial, read in ingested.items() for problem in read.problems]
+    rows: list[Row] = [{"trial": trial} | problem for trial, read in ingested.items() for problem in read.problems]
     rows += [{"trial": hit.trial} | {name: getattr(hit, name) for name in HIT_COLUMNS} for hit in hits]
     missing: Row = {"name": "not-executed", "level": "note", "message": "planned, not executed"}
     rows += [missing | {"trial": planned.trial} for planned in plan.trials if planned.trial not in ingested]
