@@ -127,18 +127,29 @@ class Attempt:
             self._assess(time.time() - (self.record.started or 0) - (time.monotonic() - begun_s))
             if self.record.status != "ok":
                 connectivity.check_connected(self.record.reason or "")
-        except LoadbookError as raised:
-            phase, cause = self._phase, connectivity.root_cause(raised, self.record.boot_ids)
-            error = prefer_full_disk_error(self.testbed, cause)
-            self._end(_status_of(error, phase), f"{phase}: {error.message}")
-            self.retry = isinstance(error, HostError) and error.transient
-            if error is raised and isinstance(error, LostError | UnreachableError):
-                # every further call would wait for a lost host; its jobs end with the connection
-                if error.host in self.testbed.hosts:
-                    with contextlib.suppress(HostError):
-                        self.testbed.hosts[error.host].close()
-            else:
-                self._collect_failed_outputs(phase)
+        except LoadbookError as error:
+            self._fail(error, connectivity)
+
+    def _fail(self, raised: LoadbookError, connectivity: Connectivity) -> None:
+        """Set the status by an error's cause, and collect the load generators' outputs that can be reached."""
+        phase, cause = self._phase, connectivity.root_cause(raised, self.record.boot_ids)
+        error = prefer_full_disk_error(self.testbed, cause)
+        self._end(_status_of(error, phase), f"{phase}: {error.message}")
+        self.retry = isinstance(error, HostError) and error.transient
+        if error is raised and isinstance(error, LostError | UnreachableError):
+            # every further call would wait for a lost host; its jobs end with the connection
+            if error.host in self.testbed.hosts:
+                with contextlib.suppress(HostError):
+                    self.testbed.hosts[error.host].close()
+            return
+        for alias in self.load.started:
+            with contextlib.suppress(LoadbookError):
+                self.testbed.hosts[alias].stop(self.load.name, grace_s=1.0)
+                self.record.drivers.append(self.load.collect(self.testbed.hosts[alias], self.folder))
+        # their reason, such as a driver without free ports, is added to that of a failed page
+        outcome = assess_outputs(self.folder, self.record, self.study.validity) if phase == "ask_after" else None
+        if outcome and outcome.status == self.record.status == "invalid":
+            self._end("invalid", f"{self.record.reason}; {outcome.reason}")
 
     def phases(self) -> dict[str, Callable[[], None]]:
         """Return the phases by name, in order; `stop` follows them, whatever happens."""
@@ -258,19 +269,6 @@ class Attempt:
             self._end(outcome.status, outcome.reason)
         if truncated := truncated_outputs(self.folder, self.record.drivers):
             self._end("tool_failed", truncated)
-
-    def _collect_failed_outputs(self, phase: str) -> None:
-        """Copy the load generators' outputs from drivers that can be reached, after a failure in `phase`.
-
-        Their reason, such as a driver without free ports, is added to that of a failed page.
-        """
-        for alias in self.load.started:
-            with contextlib.suppress(LoadbookError):
-                self.testbed.hosts[alias].stop(self.load.name, grace_s=1.0)
-                self.record.drivers.append(self.load.collect(self.testbed.hosts[alias], self.folder))
-        outcome = assess_outputs(self.folder, self.record, self.study.validity) if phase == "ask_after" else None
-        if outcome and outcome.status == self.record.status == "invalid":
-            self._end("invalid", f"{self.record.reason}; {outcome.reason}")
 
     def stop(self, limit_s: float | None = None, restore_s: float | None = None) -> None:
         """End everything that was started; a job on a host out of reach, or too slow, ends by its lease."""

@@ -52,7 +52,7 @@ DELAY_SERVICE = "delay-line"
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """One service of one role on one host, and the TCP port that the role has there."""
+    """One service of one role on one host, and the TCP port that the role has there under every treatment."""
 
     role: str
     alias: str

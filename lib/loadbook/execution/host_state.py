@@ -139,11 +139,8 @@ def check_free_space(host: Host, state: Mapping[str, float], need: int) -> None:
     """Raise HostFullError when `state` has fewer free bytes than needed."""
     free = state.get("free_bytes", need)
     if free < need:
-        raise HostFullError(
-            host.alias,
-            f"{REMOTE_DISK_FULL}: {format_bytes(free)} free at {host.workdir}, {format_bytes(need)} needed",
-            FREE_SPACE_HINT,
-        )
+        message = f"{REMOTE_DISK_FULL}: {format_bytes(free)} free at {host.workdir}, {format_bytes(need)} needed"
+        raise HostFullError(host.alias, message, FREE_SPACE_HINT)
 
 
 def check_disks_not_full(testbed: Testbed) -> None:
@@ -175,15 +172,9 @@ STALE_JOB_GRACE_S = 1.0
 
 
 def remove_stale_jobs(testbed: Testbed, stems: Sequence[str]) -> None:
-    """Stop the jobs of attempts and remove their files on every host.
+    """Stop the jobs of attempts (`stems`: prefixes of their names) and remove their files on every host.
 
-    Parameters
-    ----------
-    stems : prefixes of the attempts' job names.
-
-    Raises
-    ------
-    HostError : a host cannot be reached.
+    HostError: a host cannot be reached.
     """
     roles = (*testbed.plan.study.roles, DELAY_ROLE)
 

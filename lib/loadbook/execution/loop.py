@@ -204,16 +204,6 @@ class _TimeEstimate:
         if record and record.duration_s is not None:
             self.took.append(record.duration_s)
         each_s = sum(self.took) / len(self.took) if self.took else self.plan.trial_s
-        total = len(self.plan.trials)
-        return Progress(
-            kind,
-            message,
-            planned.trial,
-            planned.treatment,
-            planned.block,
-            self.plan.blocks,
-            total - self.left,
-            total,
-            record.status if record else None,
-            self.left * each_s,
-        )
+        place = (planned.trial, planned.treatment, planned.block, self.plan.blocks)
+        total, status = len(self.plan.trials), record.status if record else None
+        return Progress(kind, message, *place, total - self.left, total, status, self.left * each_s)

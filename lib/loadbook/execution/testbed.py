@@ -24,7 +24,7 @@ from loadbook.execution.studies import (
 )
 from loadbook.hosts.host import ClockOffset, Host
 from loadbook.hosts.inventory import HostsFile, read_hosts
-from loadbook.hosts.lab import lab_kind
+from loadbook.hosts.lab import Lab, lab_kind
 from loadbook.hosts.lock import LockRequest
 from loadbook.hosts.remote import connect
 from loadbook.hosts.replay import RecordedRun, RecordingHost, ReplayHost, record_host
@@ -71,7 +71,7 @@ class Testbed:
         return self._deployments.setdefault(treatment, Deployment(self, treatment))
 
     def set_trial(self, planned: PlannedTrial | None) -> None:
-        """Set the trial to which the following calls belong; None: the run as a whole."""
+        """Set the trial to whose transcript the following calls belong, one at a time; None: the run as a whole."""
         for host in self.hosts.values():
             host.set_trial(planned)
 
@@ -197,8 +197,6 @@ def resolve_hosts_file(layout: Layout, plan: Plan, hosts_file: Path | None) -> P
     """Return the given hosts file, else that of the lab, which is started."""
     if hosts_file:
         return hosts_file
-    from loadbook.hosts.lab import Lab
-
     lab = Lab.load(layout.lab, min_hosts=needed_hosts(plan), min_server_cpus=needed_cpus(plan))
     lab.up()
     return lab.hosts_file

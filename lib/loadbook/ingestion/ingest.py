@@ -46,6 +46,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Keys = Mapping[str, str]
+# columns of the table of trials that have the names of their fields in the record
+RECORD_COLUMNS = (
+    *("study", "run", "trial", "treatment", "block", "slot", "status", "attempt", "started", "duration_s"),
+    *("tool", "tool_version", "reason"),
+)
 HIT_COLUMNS = ("host", "name", "level", "message")
 
 
@@ -54,31 +59,22 @@ def trial_row(plan: Plan, record: TrialRecord, problems: Sequence[Row], hits: Se
     response, workload = record.response_before, record.workload
     named = [(hit.name, hit.level) for hit in hits] + [(p["name"], p["level"]) for p in problems]
     lives = [s.live for s in record.services]
-    return {
-        "study": record.study,
-        "run": record.run,
-        "trial": record.trial,
-        "treatment": record.treatment,
-        "block": record.block,
-        "slot": record.slot,
-        "status": record.status,
-        "attempt": record.attempt,
-        "started": record.started,
-        "duration_s": record.duration_s,
-        "tool": record.tool,
-        "tool_version": record.tool_version,
-        "load_model": workload["model"],
-        "offered_per_s": workload.get("rate_per_s"),
-        "concurrency": workload.get("connections") if workload["model"] == "closed" else None,
-        "drivers": len(record.drivers),
-        "valid": record.status == "ok" and not any(level == "invalid" for _, level in named),
-        "gates": sorted({name for name, level in named if level in ("invalid", "doubt")}),
-        "reason": record.reason,
-        "response_status": response.status if response else None,
-        "response_bytes": response.bytes if response else None,
-        "response_sha256": response.sha256 if response else None,
-        "config_live": None if not lives or None in lives else all(lives),
-    } | {f"factor_{name}": record.factors.get(name) for name in plan.study.factors}
+    return (
+        {name: getattr(record, name) for name in RECORD_COLUMNS}
+        | {
+            "load_model": workload["model"],
+            "offered_per_s": workload.get("rate_per_s"),
+            "concurrency": workload.get("connections") if workload["model"] == "closed" else None,
+            "drivers": len(record.drivers),
+            "valid": record.status == "ok" and not any(level == "invalid" for _, level in named),
+            "gates": sorted({name for name, level in named if level in ("invalid", "doubt")}),
+            "response_status": response.status if response else None,
+            "response_bytes": response.bytes if response else None,
+            "response_sha256": response.sha256 if response else None,
+            "config_live": None if not lives or None in lives else all(lives),
+        }
+        | {f"factor_{name}": record.factors.get(name) for name in plan.study.factors}
+    )
 
 
 def problem_rows(

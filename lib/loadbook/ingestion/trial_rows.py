@@ -48,28 +48,25 @@ def read_captured(path: Path, binary: str) -> ToolOutput:
     files; a single file is the tool's standard output.
     """
     if not path.is_dir():
-        contents, big = read_small_files({path.name if path.name.endswith(STREAMED_SUFFIX) else STDOUT: path})
-        return ToolOutput(contents.pop(STDOUT, b""), files=contents, paths=big)
+        return read_output({path.name if path.name.endswith(STREAMED_SUFFIX) else STDOUT: path})
     files = {p.name: p for p in sorted(path.iterdir()) if p.is_file()}
     if STDOUT not in files:
         here = ", ".join(files) or "nothing"
         raise DataError(f"{path}: no file named stdout", f"the folder holds {here}; name the file to read instead")
     texts = {name: read_bytes(files[name]).decode(errors="replace").strip() for name in ("cmd", "rc") if name in files}
     own = {name: p for name, p in files.items() if name == STDOUT or name not in RESERVED_NAMES}
-    contents, big = read_small_files(own)
-    return ToolOutput(
-        stdout=contents.pop(STDOUT, b""),
-        stderr=read_bytes(files["stderr"]) if "stderr" in files else b"",
-        exit_code=int(texts["rc"]) if texts.get("rc", "").isdecimal() else None,
-        argv=find_argv(texts.get("cmd", ""), binary),
-        files=contents,
-        paths=big,
-    )
+    exit_code = int(texts["rc"]) if texts.get("rc", "").isdecimal() else None
+    return read_output(own, files.get("stderr"), exit_code, find_argv(texts.get("cmd", ""), binary))
 
 
-def read_small_files(files: Mapping[str, Path]) -> tuple[dict[str, bytes], dict[str, Path]]:
-    """Return the content of small files, and the paths of large ones; STDOUT is the tool's standard output."""
-    small, big = {}, {}
+def read_output(
+    files: Mapping[str, Path], stderr: Path | None = None, exit_code: int | None = None, argv: Sequence[str] = ()
+) -> ToolOutput:
+    """Return the output of one execution from its files; the one named STDOUT is its standard output.
+
+    Small files are read, large ones are left to be streamed. DataError: a file cannot be read.
+    """
+    contents, big = {}, {}
     for name, path in files.items():
         try:
             size = path.stat().st_size
@@ -78,8 +75,9 @@ def read_small_files(files: Mapping[str, Path]) -> tuple[dict[str, bytes], dict[
         if size > (MAX_REPORT_BYTES if name == STDOUT else MAX_READ_BYTES):
             big[name] = path
         else:
-            small[name] = read_bytes(path)
-    return small, big
+            contents[name] = read_bytes(path)
+    stdout, errors = contents.pop(STDOUT, b""), read_bytes(stderr) if stderr else b""
+    return ToolOutput(stdout, errors, exit_code=exit_code, argv=tuple(argv), files=contents, paths=big)
 
 
 def find_argv(command: str, binary: str) -> tuple[str, ...]:
@@ -306,15 +304,8 @@ def _parse_driver_output(
     if {driver.stdout, driver.stderr, *driver.files.values()} & set(changed):
         return None
     names = {STDOUT: driver.stdout, **dict(sorted(driver.files.items()))}
-    files, big = read_small_files({name: folder / local_name for name, local_name in names.items()})
-    captured = ToolOutput(
-        stdout=files.pop(STDOUT, b""),
-        stderr=read_bytes(folder / driver.stderr),
-        exit_code=driver.rc,
-        argv=tuple(driver.argv),
-        files=files,
-        paths=big,
-    )
+    files = {name: folder / local_name for name, local_name in names.items()}
+    captured = read_output(files, folder / driver.stderr, driver.rc, driver.argv)
     try:
         parsed = base.parse_output(base.load_tool(rows.record.tool), captured)
     except ParseError as error:

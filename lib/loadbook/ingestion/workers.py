@@ -24,7 +24,7 @@ from multiprocessing.context import SpawnContext, SpawnProcess
 from operator import itemgetter
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import loadbook
 import loadbook.tools
@@ -162,11 +162,11 @@ def _check_ledger_sum(folder: Path, record: TrialRecord, record_sums: Mapping[in
 def _rows_of_table(table: str, trials: Sequence[TrialRows], keys: dict[str, str]) -> list[Row]:
     """Return a table's rows of all trials, each trial's sorted by nothing but their text and numbers."""
     columns = [c for c in TABLES[table] if c not in ("study", "run", "trial")]
-    every: list[dict[str, Any]] = []
-    for rows in trials:
-        own = keys | {"trial": rows.record.trial}
-        every += [own | row for row in sorted_rows(getattr(rows, table), table, columns)]
-    return every
+    return [
+        keys | {"trial": rows.record.trial} | row
+        for rows in trials
+        for row in sorted_rows(getattr(rows, table), table, columns)
+    ]
 
 
 def sorted_rows(rows: Sequence[Row], table: str, columns: Sequence[str]) -> list[Row]:
