@@ -10,6 +10,7 @@ import json
 import shutil
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from importlib.metadata import version
@@ -50,10 +51,9 @@ def hosts_record(testbed: Testbed) -> dict[str, RecordedHost]:
     """Return run.json's record of the hosts: roles, CPU mask and, where known, link rate by alias."""
     hosts = {}
     for alias in testbed.hosts:
-        host = RecordedHost(roles=list(testbed.roles_of(alias)), cpus=testbed.cpus_of(alias) or None)
-        if alias in testbed.inventory.hosts and (link := testbed.inventory.hosts[alias].link_mbit):
-            host["link_mbit"] = link
-        hosts[alias] = host
+        hosts[alias] = RecordedHost(roles=list(testbed.roles_of(alias)), cpus=testbed.cpus_of(alias) or None)
+        if link := testbed.inventory.hosts[alias].link_mbit:
+            hosts[alias]["link_mbit"] = link
     return hosts
 
 
@@ -71,11 +71,9 @@ def check_same_hosts(testbed: Testbed, paths: RunPaths) -> None:
 
 def _how_to_restore_hosts(testbed: Testbed, before: dict[str, RecordedHost]) -> str:
     """Return how to get the run's original hosts; a lab that grew since has more of some roles."""
-    counts = {role: [0, 0] for role in testbed.plan.study.roles}
-    for number, roles in ((0, [h["roles"] for h in before.values()]), (1, map(testbed.roles_of, testbed.hosts))):
-        for role in (role for host in roles for role in host):
-            counts.setdefault(role, [0, 0])[number] += 1
-    more = [f"{role}={had}" for role, (had, has) in counts.items() if had < has]
+    had = Counter(role for host in before.values() for role in host["roles"])
+    has = Counter(role for alias in testbed.hosts for role in testbed.roles_of(alias))
+    more = [f"{role}={had[role]}" for role in testbed.plan.study.roles if had[role] < has[role]]
     if not testbed.lab or not more:
         return "give the hosts file that it was begun with"
     return f"take from the lab what it has gained: loadbook lab up --roles {','.join(more)}"
@@ -215,9 +213,8 @@ class RunSession:
         forecast = forecast_power(self.layout, self.selection.plan, self.hosts_file)
         self._note(f"warning: other programs make results noisier: {noise_cost_text(forecast)}")
         if self.confirm is not None and not self.confirm("Other programs use these hosts. Start the run all the same?"):
-            raise UsageError(
-                "not started: other programs use the hosts", "stop them, or start all the same: loadbook run ... --yes"
-            )
+            hint = "stop them, or start all the same: loadbook run ... --yes"
+            raise UsageError("not started: other programs use the hosts", hint)
 
     def _roll_back_leftovers(self) -> None:
         """Undo changes that earlier runs left on these hosts; NotRestoredError where that fails."""
