@@ -25,16 +25,9 @@ from loadbook.core.errors import (
     ToolError,
     UnreachableError,
 )
+from loadbook.execution import host_state
 from loadbook.execution.deployment import CHANGES, LOAD, MONITOR, job_name, job_stem
 from loadbook.execution.host_changes import HostChangeJobs, InvalidTrialError
-from loadbook.execution.host_state import (
-    HOST_TRIAL_BYTES,
-    Connectivity,
-    check_disks_not_full,
-    check_free_space,
-    prefer_full_disk_error,
-    wait_for_rest,
-)
 from loadbook.execution.load import LoadJobs, assess_outputs, truncated_outputs
 from loadbook.execution.services import TrialMonitors, TrialServices, write_trial_file
 from loadbook.execution.testbed import Testbed
@@ -101,7 +94,7 @@ class Attempt:
         """Run the whole attempt and return its unsealed record; raises only KeyboardInterrupt and local errors."""
         begun_s, self.record.started = time.monotonic(), time.time()
         limits_s: tuple[float | None, float | None] = (None, None)
-        connectivity = Connectivity(self.testbed)
+        connectivity = host_state.Connectivity(self.testbed)
         try:
             self._run_and_assess(connectivity, begun_s)
         except KeyboardInterrupt:
@@ -116,7 +109,7 @@ class Attempt:
             self.record.duration_s = round(time.monotonic() - begun_s, 4)
         return self.record
 
-    def _run_and_assess(self, connectivity: Connectivity, begun_s: float) -> None:
+    def _run_and_assess(self, connectivity: host_state.Connectivity, begun_s: float) -> None:
         """Run the phases and set the status."""
         try:
             for name, run_phase in self.phases().items():
@@ -130,10 +123,10 @@ class Attempt:
         except LoadbookError as error:
             self._fail(error, connectivity)
 
-    def _fail(self, raised: LoadbookError, connectivity: Connectivity) -> None:
+    def _fail(self, raised: LoadbookError, connectivity: host_state.Connectivity) -> None:
         """Set the status by an error's cause, and collect the load generators' outputs that can be reached."""
         phase, cause = self._phase, connectivity.root_cause(raised, self.record.boot_ids)
-        error = prefer_full_disk_error(self.testbed, cause)
+        error = host_state.prefer_full_disk_error(self.testbed, cause)
         self._end(_status_of(error, phase), f"{phase}: {error.message}")
         self.retry = isinstance(error, HostError) and error.transient
         if error is raised and isinstance(error, LostError | UnreachableError):
@@ -179,7 +172,7 @@ class Attempt:
         hosts, known = self.testbed.hosts, self.testbed.boot_ids
         self.testbed.set_trial(self.planned)
         states = self.testbed.map(
-            lambda alias: wait_for_rest(hosts[alias], self.study.reset, self.testbed.pause), hosts
+            lambda alias: host_state.wait_for_rest(hosts[alias], self.study.reset, self.testbed.pause), hosts
         )
         self.record.reset = {alias: state.state for alias, state in states.items()}
         self.record.boot_ids = {alias: state.boot_id for alias, state in states.items()}
@@ -188,7 +181,7 @@ class Attempt:
             if before != boot_id:
                 raise LostError(alias, "was rebooted since the last trial")
         for alias, state in states.items():
-            check_free_space(hosts[alias], state.state, HOST_TRIAL_BYTES)
+            host_state.check_free_space(hosts[alias], state.state, host_state.HOST_TRIAL_BYTES)
 
     def _configure(self) -> None:
         self.record.changes = self.host_changes.apply()
@@ -240,7 +233,7 @@ class Attempt:
         self._monitored = self.testbed.pool.submit(self.monitors.collect, self.folder, self.record.services)
         self.services.check_running()
         self.host_changes.check_in_effect()
-        check_disks_not_full(self.testbed)
+        host_state.check_disks_not_full(self.testbed)
         self.services.read_counters("after")
         clocks = self.testbed.submit_clocks()
         self.record.response_after = self._fetch_page_from_drivers()

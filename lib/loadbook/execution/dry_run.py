@@ -12,19 +12,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from loadbook.core.errors import LoadbookError
+from loadbook.execution import preflight
 from loadbook.execution.attempt import Attempt
 from loadbook.execution.deployment import CHANGES, Placement, job_name, job_stem, preflight_stem
 from loadbook.execution.host_changes import HostChangeJobs, host_changes_of, missing_permissions, uses_delay
 from loadbook.execution.host_state import HOST_STATE_SCRIPT
-from loadbook.execution.preflight import (
-    BACKGROUND_LOAD_SCRIPT,
-    CHECK_LEASE_S,
-    PREFLIGHT_SCRIPT,
-    hex_address,
-    load_launches,
-    needed_ports,
-    script_arguments,
-)
 from loadbook.execution.studies import check_load_allowed, missing_roles, needed_cpus, used_hosts
 from loadbook.execution.testbed import Testbed, build_testbed
 from loadbook.hosts import rollback
@@ -59,8 +51,8 @@ PHASE_TITLES = {
 CHANGES_TITLE = "change the hosts"
 # what a script is for; a script of `rollback` by its first argument
 SCRIPT_NOTES = {
-    BACKGROUND_LOAD_SCRIPT: "does anybody else use it?",
-    PREFLIGHT_SCRIPT: "free disk, CPUs, and that nothing listens on its ports",
+    preflight.BACKGROUND_LOAD_SCRIPT: "does anybody else use it?",
+    preflight.PREFLIGHT_SCRIPT: "free disk, CPUs, and that nothing listens on its ports",
     LIMITS_SCRIPT: "may it have these CPUs and open files?",
     LISTENING_SCRIPT: "until it listens",
     PIDS_SCRIPT: "its processes",
@@ -160,14 +152,13 @@ class DryRun:
             host.open()
         for alias, host in hosts.items():
             rollback.restore(host)
-            host.script(BACKGROUND_LOAD_SCRIPT, script_arguments(testbed, alias), timeout_s=TIMEOUT_S)
-            ports = needed_ports(testbed, alias)
-            host.script(PREFLIGHT_SCRIPT, [host.workdir, hex_address(host.address), *ports], timeout_s=TIMEOUT_S)
+            preflight.run_background_load_script(testbed, alias)
+            preflight.run_preflight_script(testbed, alias)
         yield from notes.annotate(self.log.take())
         for alias in testbed.drivers:
             for tool in testbed.tools.values():
                 yield DryRunStep(alias, "run", tuple(tool.version_argv), f"version of {tool.name}")
-            for launch in load_launches(testbed):
+            for launch in preflight.load_launches(testbed):
                 launch.check_limits(hosts[alias])
             yield from notes.annotate(self.log.take())
         yield from self._service_check_steps()
@@ -187,7 +178,7 @@ class DryRun:
             for deployment in map(self.testbed.deployment, self.testbed.plan.treatments):
                 if placement not in deployment.placements:
                     continue
-                instance = deployment.make_instance(placement, preflight_stem(RUN), CHECK_LEASE_S, TOKEN)
+                instance = deployment.make_instance(placement, preflight_stem(RUN), preflight.CHECK_LEASE_S, TOKEN)
                 if instance.rendered.config_sha256 not in checked:
                     checked.add(instance.rendered.config_sha256)
                     instance.check()
@@ -202,7 +193,7 @@ class DryRun:
                 if "tc" in testbed.inventory.hosts[alias].allow:
                     rollback.has_netem(self.hosts[alias])
         for deployment in map(testbed.deployment, testbed.plan.treatments):
-            changes = HostChangeJobs(deployment, job_name(preflight_stem(RUN), CHANGES), CHECK_LEASE_S)
+            changes = HostChangeJobs(deployment, job_name(preflight_stem(RUN), CHANGES), preflight.CHECK_LEASE_S)
             if (key := repr(sorted(host_changes_of(deployment).items()))) not in checked:
                 checked.add(key)
                 changes.apply()

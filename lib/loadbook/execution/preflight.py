@@ -21,6 +21,7 @@ from loadbook.execution.host_state import DISK_FACTOR, HOST_MIN_BYTES
 from loadbook.execution.load import LoadJobs
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.doctor import RequiredProgram
+from loadbook.hosts.host import CommandResult
 from loadbook.hosts.monitors import connect_monitor
 from loadbook.hosts.shell import cpu_list, search_path
 from loadbook.services import ServiceSpec, load_service, version
@@ -186,9 +187,7 @@ def _tool_version_mismatches(testbed: Testbed) -> Iterator[str]:
 
 def _check_host(testbed: Testbed, alias: str) -> Iterator[str]:
     """Read a host's boot id and CPUs; check its disk space and that its service ports are free."""
-    host = testbed.hosts[alias]
-    args = [host.workdir, hex_address(host.address), *needed_ports(testbed, alias)]
-    done = host.script(PREFLIGHT_SCRIPT, args, timeout_s=PROBE_TIMEOUT_S, check=True)
+    host, done = testbed.hosts[alias], run_preflight_script(testbed, alias)
     words = [line.split(" ", 1) for line in done.stdout.decode().splitlines()]
     facts = {name: value for name, value in words if name != "listening"}
     testbed.boot_ids[alias] = facts["boot_id"]
@@ -199,6 +198,13 @@ def _check_host(testbed: Testbed, alias: str) -> Iterator[str]:
             yield f"host {alias}: port {int(port, 16)} is in use ({PORT_HINT})"
     if free < HOST_MIN_BYTES:
         yield f"host {alias}: {format_bytes(free)} free at {host.workdir}, {format_bytes(HOST_MIN_BYTES)} needed"
+
+
+def run_preflight_script(testbed: Testbed, alias: str) -> CommandResult:
+    """Run PREFLIGHT_SCRIPT on a host."""
+    host = testbed.hosts[alias]
+    args = [host.workdir, hex_address(host.address), *needed_ports(testbed, alias)]
+    return host.script(PREFLIGHT_SCRIPT, args, timeout_s=PROBE_TIMEOUT_S, check=True)
 
 
 def _check_role_on_host(testbed: Testbed, role: str, alias: str) -> Iterator[str]:
@@ -301,22 +307,18 @@ done
 
 def background_load(testbed: Testbed) -> Iterator[str]:
     """Yield a sentence for each sign of other programs: CPU use, connections, package managers."""
-
-    def read(alias: str) -> str:
-        args = script_arguments(testbed, alias)
-        done = testbed.hosts[alias].script(BACKGROUND_LOAD_SCRIPT, args, timeout_s=PROBE_TIMEOUT_S)
-        return done.stdout.decode("utf-8", "replace")
-
     plan, live = testbed.plan, [alias for alias, host in testbed.hosts.items() if host.live]
-    for alias, answer in testbed.map(read, live).items():
+    for alias, done in testbed.map(partial(run_background_load_script, testbed), live).items():
+        answer = done.stdout.decode("utf-8", "replace")
         for sentence in parse_background_load(answer, plan.study.validity.foreign_cpu, plan.hours):
             yield f"host {alias}: {sentence}"
 
 
-def script_arguments(testbed: Testbed, alias: str) -> list[str]:
-    """Return the arguments of BACKGROUND_LOAD_SCRIPT: address and service ports of a host."""
+def run_background_load_script(testbed: Testbed, alias: str) -> CommandResult:
+    """Run BACKGROUND_LOAD_SCRIPT on a host, for its address and the ports of its services."""
+    host = testbed.hosts[alias]
     ports = sorted({f"{placement.port:04X}" for placement in testbed.placements if placement.alias == alias})
-    return [hex_address(testbed.hosts[alias].address), *ports]
+    return host.script(BACKGROUND_LOAD_SCRIPT, [hex_address(host.address), *ports], timeout_s=PROBE_TIMEOUT_S)
 
 
 def parse_background_load(answer: str, foreign_cpu: float, hours: float) -> Iterator[str]:

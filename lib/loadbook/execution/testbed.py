@@ -12,16 +12,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from loadbook.core.errors import HostError, LoadbookError, UsageError
+from loadbook.execution import studies
 from loadbook.execution.deployment import DELAY_ROLE, DELAY_SERVICE, Deployment, Placement, place_services
 from loadbook.execution.host_changes import needs_userspace_delay
-from loadbook.execution.studies import (
-    check_load_allowed,
-    check_roles,
-    needed_cpus,
-    needed_hosts,
-    service_folders,
-    used_hosts,
-)
 from loadbook.hosts.host import ClockOffset, Host
 from loadbook.hosts.inventory import HostsFile, read_hosts
 from loadbook.hosts.lab import Lab, lab_kind
@@ -197,7 +190,7 @@ def resolve_hosts_file(layout: Layout, plan: Plan, hosts_file: Path | None) -> P
     """Return the given hosts file, else that of the lab, which is started."""
     if hosts_file:
         return hosts_file
-    lab = Lab.load(layout.lab, min_hosts=needed_hosts(plan), min_server_cpus=needed_cpus(plan))
+    lab = Lab.load(layout.lab, min_hosts=studies.needed_hosts(plan), min_server_cpus=studies.needed_cpus(plan))
     lab.up()
     return lab.hosts_file
 
@@ -216,8 +209,8 @@ def open_testbed(layout: Layout, plan: Plan, run: str, path: Path, break_lock: s
     PreflightError, UsageError, ToolError : a role without a host, an unknown service, tool or target.
     """
     inventory = read_hosts(path)
-    check_load_allowed(plan, inventory, path, lab=bool(lab_kind(path)))
-    check_roles(plan, inventory)
+    studies.check_load_allowed(plan, inventory, path, lab=bool(lab_kind(path)))
+    studies.check_roles(plan, inventory)
     replayed = _replayed_run_of(path, inventory, plan)
     claim = LockRequest(plan.study.name, run, evict_id=break_lock)
 
@@ -233,7 +226,7 @@ def open_testbed(layout: Layout, plan: Plan, run: str, path: Path, break_lock: s
     hosts: dict[str, RecordingHost] = {}
     with _close_on_error(hosts.values()):
         # one after the other: the first untrusted key ends it before anything is run
-        for alias in used_hosts(plan, inventory):
+        for alias in studies.used_hosts(plan, inventory):
             hosts[alias] = record_host(open_host(alias), run)
         userspace_delay = needs_userspace_delay(plan, hosts, inventory, inventory.with_role(plan.study.workload.role))
         return build_testbed(
@@ -257,7 +250,7 @@ def build_testbed(
 
     No host is touched; `pool` is a pool of threads by default.
     """
-    study, folders = plan.study, service_folders(layout)
+    study, folders = plan.study, studies.service_folders(layout)
     drivers = tuple(inventory.with_role(study.workload.role))
     names = {study.setting(treatment, role).service for treatment in plan.treatments for role in study.roles}
     needed = [*sorted(name for name in names if name), *([DELAY_SERVICE] if userspace_delay else [])]

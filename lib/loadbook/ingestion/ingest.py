@@ -59,8 +59,8 @@ HIT_COLUMNS = ("host", "name", "level", "message")
 class RawRun:
     """What an ingest reads of one run beside its trials.
 
-    `unplanned` holds the names in trials/ that belong to no trial, `changed` the files that changed since the end of the
-    run, `facts` those of the hosts before and after it, `sums` the records' sha256 by trial and attempt.
+    `unplanned` holds the names in trials/ that belong to no trial, `changed` the files that changed since the run
+    ended, `facts` those of the hosts before and after it, `sums` the records' sha256 by trial and attempt.
     """
 
     paths: RunPaths
