@@ -133,10 +133,11 @@ class DryRun:
 
     def _prepare_answers(self, attempt: Attempt, phase: str) -> None:
         """Set the answers that services and page must give in this phase."""
-        if phase == "ask_before":
+        instances, page_url = attempt.services.instances.values(), _page_url(attempt)
+        if phase == "ask_before" and (page_url,) not in [_request(instance, "prove") for instance in instances]:
             page = HttpResponse(attempt.workload.expect_status, {}, bytes(attempt.workload.expect_bytes or 0))
-            self.log.responses[_page_url(attempt)] = page
-        for instance in attempt.services.instances.values() if phase == "start" else ():
+            self.log.responses[page_url] = page
+        for instance in instances if phase == "start" else ():
             texts = {name: instance.rendered.expected.get(name, "") for name in ("ready", "prove")}
             for name, text in texts.items():
                 if name in instance.rendered.commands:
