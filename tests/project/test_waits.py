@@ -53,11 +53,11 @@ ALLOWED = {
     ("request_logs/jtl_csv.py", "ready.result"): BOUNDED,
     ("execution/testbed.py", "future.result"): "it is done",
     ("execution/testbed.py", "wait"): BOUNDED,
-    ("execution/host_state.py", "ended.result"): "it is done",
+    ("execution/testbed.py", "ended.result"): "it is done",
     ("ingestion/workers.py", "future.exception"): "it is done",
     ("ingestion/workers.py", "future.result"): "it is done",
     ("ingestion/workers.py", "parent.join"): "a daemon thread of its own, which lives as long as its parent",
-    ("execution/attempt.py", "self._watched.result"): BOUNDED,
+    ("execution/attempt.py", "self._monitored.result"): BOUNDED,
     ("execution/attempt.py", "page.result"): BOUNDED,
 }
 

@@ -22,8 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from loadbook.batch.file import Batch, BatchEntry
 from loadbook.core.errors import DataError, LoadbookError, SpecProblem, StudyError, UsageError, unknown_name_error
 from loadbook.core.metrics import METRICS
-from loadbook.execution.plan_checks import check_load_allowed, check_roles
-from loadbook.execution.studies import load_study
+from loadbook.execution.studies import check_load_allowed, check_roles, load_study
 from loadbook.hosts.inventory import HostsFile, read_hosts
 from loadbook.hosts.keys import resolve_host_name
 from loadbook.hosts.lab import lab_kind

@@ -272,7 +272,7 @@ def _readable_studies(layout: Layout, checks: list[CheckResult]) -> list[Study]:
 def _check_hosts_file(layout: Layout, study: Study, path: Path, inventory: HostsFile) -> Iterator[CheckResult]:
     """Yield requirements of a study that the hosts file does not meet: hosts of a role, and permissions."""
     from loadbook.execution.dry_run import missing_for_treatment
-    from loadbook.execution.plan_checks import missing_roles
+    from loadbook.execution.studies import missing_roles
     from loadbook.hosts.doctor import CheckResult
     from loadbook.hosts.lab import lab_kind
     from loadbook.study.plan import make_plan

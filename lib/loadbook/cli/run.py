@@ -43,9 +43,8 @@ def plan(
     study: str, hosts: Path | None, subset: str | None, blocks: int | None, detect: str | None, as_json: bool
 ) -> None:
     """Trials, hours, disk, and the blocks that a difference needs at the noise recorded here; touches no network."""
-    from loadbook.execution.plan_checks import check_load_allowed, check_roles, unloaded_hosts
     from loadbook.execution.power import forecast_power, power_lines
-    from loadbook.execution.studies import load_study, service_folders
+    from loadbook.execution.studies import check_load_allowed, check_roles, load_study, service_folders, unloaded_hosts
     from loadbook.hosts.lab import lab_kind
     from loadbook.services.check import ineffective_settings
 

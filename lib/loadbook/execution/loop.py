@@ -8,18 +8,17 @@ host: the run stops, and a resumed run repeats them.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from loadbook.core.errors import DataError, HostError, LoadbookError
-from loadbook.execution.attempt import Attempt
-from loadbook.execution.deployment import failed_folder, initial_record, job_stem, staging_folder
-from loadbook.execution.host_state import REMOTE_DISK_FULL, check_local_space, reconnect_all, remove_stale_jobs
+from loadbook.execution.attempt import Attempt, initial_record
+from loadbook.execution.deployment import job_stem
+from loadbook.execution.host_state import REMOTE_DISK_FULL, check_local_space, remove_stale_jobs
 from loadbook.execution.progress import Kind, OnEvent, Progress
 from loadbook.execution.testbed import Testbed
 from loadbook.store import trial_record
-from loadbook.store.ledger import Ledger, trial_states
+from loadbook.store.ledger import Ledger, TrialState, trial_states
 from loadbook.store.paths import RunPaths
 from loadbook.store.trial_record import TrialRecord
 from loadbook.study.plan import PlannedTrial
@@ -33,44 +32,59 @@ class AttemptStore:
     def __init__(self, testbed: Testbed, paths: RunPaths, ledger: Ledger) -> None:
         self.testbed, self.paths, self.ledger = testbed, paths, ledger
 
+    def staging_folder(self, trial: str, attempt: int) -> Path:
+        """Return the folder in which an attempt's files are collected until it is published."""
+        return self.paths.raw / "staging" / f"{trial}-attempt{attempt}"
+
+    def failed_folder(self, trial: str, attempt: int) -> Path:
+        """Return the folder of a failed attempt."""
+        return self.paths.failed / f"{trial}-attempt{attempt}"
+
+    def states(self) -> dict[str, TrialState]:
+        """Return the state of every trial that was begun."""
+        return trial_states(self.ledger.entries)
+
     def begin(self, planned: PlannedTrial) -> tuple[int, Path]:
         """Record a new attempt in the ledger and return its number and its empty staging folder."""
-        state = trial_states(self.ledger.entries).get(planned.trial)
+        state = self.states().get(planned.trial)
         attempt = state.attempt + 1 if state else 1
         self.ledger.append("started", trial=planned.trial, attempt=attempt)
-        folder = staging_folder(self.paths, planned.trial, attempt)
+        folder = self.staging_folder(planned.trial, attempt)
         folder.mkdir(parents=True)
         return attempt, folder
 
     def end(self, record: TrialRecord, folder: Path, *, final: bool) -> None:
-        """Seal and publish an attempt, then record its end in the ledger."""
-        sealed = trial_record.seal_trial(folder, record)
-        trial_record.publish_trial(folder, self._final_folder(sealed))
-        self._record_end(sealed, self._final_folder(sealed), final=final)
+        """Seal and publish an attempt, then record its end in the ledger.
 
-    def _final_folder(self, record: TrialRecord) -> Path:
-        """Return trials/ID for an attempt whose load ran to its end, else its folder below failed/."""
-        whole = record.status in PUBLISHED_STATUSES and record.drivers
-        return self.paths.trial(record.trial) if whole else failed_folder(self.paths, record.trial, record.attempt)
+        An attempt whose load ran to its end is published in trials/, others in failed/.
+        """
+        sealed = trial_record.seal_trial(folder, record)
+        whole = sealed.status in PUBLISHED_STATUSES and sealed.drivers
+        place = self.paths.trial(sealed.trial) if whole else self.failed_folder(sealed.trial, sealed.attempt)
+        trial_record.publish_trial(folder, place)
+        self._record_end(sealed, place, final=final)
 
     def _record_end(self, record: TrialRecord, folder: Path, *, final: bool) -> None:
         fields = {"trial": record.trial, "attempt": record.attempt, "status": record.status, "reason": record.reason}
-        self.ledger.append(
-            "ended", **fields, final=final, sha256=trial_record.sha256_file(folder / trial_record.RECORD_NAME)
-        )
+        sha256 = trial_record.sha256_file(folder / trial_record.RECORD_NAME)
+        self.ledger.append("ended", **fields, final=final, sha256=sha256)
 
     def pending(self) -> Iterator[PlannedTrial]:
         """Yield the planned trials without a final status, in the plan's order."""
         for planned in self.testbed.plan.trials:
-            state = trial_states(self.ledger.entries).get(planned.trial)
+            state = self.states().get(planned.trial)
             if state is None or not state.final:
                 yield planned
 
     def unfinished(self) -> list[tuple[PlannedTrial, int]]:
         """Return the attempts of a dead controller without a recorded end."""
-        states_by_trial = trial_states(self.ledger.entries)
-        open_ = {trial: s.attempt for trial, s in states_by_trial.items() if s.status is None}
-        return [(p, open_[p.trial]) for p in self.testbed.plan.trials if p.trial in open_]
+        open_ = {trial: state.attempt for trial, state in self.states().items() if state.status is None}
+        return [(planned, open_[planned.trial]) for planned in self.testbed.plan.trials if planned.trial in open_]
+
+    def lost(self) -> list[tuple[str, int]]:
+        """Return trial and number of attempts that lost a host, where stale jobs may be left."""
+        ended = [entry for entry in self.ledger.entries if entry["event"] == "ended"]
+        return [(entry["trial"], entry["attempt"]) for entry in ended if entry["status"] == "lost"]
 
     def recover(self, planned: PlannedTrial, attempt: int) -> TrialRecord:
         """Give an attempt of a dead controller its one recorded end.
@@ -81,7 +95,7 @@ class AttemptStore:
         ------
         DataError : the attempt was published, and its record is missing or damaged now.
         """
-        for place in (self.paths.trial(planned.trial), failed_folder(self.paths, planned.trial, attempt)):
+        for place in (self.paths.trial(planned.trial), self.failed_folder(planned.trial, attempt)):
             if place.is_dir():
                 try:
                     record = trial_record.read_trial(place)
@@ -90,16 +104,11 @@ class AttemptStore:
                     raise DataError(error.message, hint) from error
                 self._record_end(record, place, final=place == self.paths.trial(planned.trial))
                 return record
-        folder = staging_folder(self.paths, planned.trial, attempt)
+        folder = self.staging_folder(planned.trial, attempt)
         folder.mkdir(parents=True, exist_ok=True)
         record = _read_sealed(folder) or initial_record(self.testbed, planned, attempt)
         self.end(record, folder, final=record.status in PUBLISHED_STATUSES)
         return record
-
-
-def lost_attempts(entries: Iterable[dict[str, Any]]) -> list[tuple[str, int]]:
-    """Return trial and number of attempts that lost a host, where stale jobs may be left."""
-    return [(e["trial"], e["attempt"]) for e in entries if e["event"] == "ended" and e["status"] == "lost"]
 
 
 def _read_sealed(folder: Path) -> TrialRecord | None:
@@ -134,8 +143,11 @@ def execute_plan(testbed: Testbed, store: AttemptStore, on_event: OnEvent, until
         on_event(clock.event(planned, "trial-started", "running"))
         record = _run_trial(testbed, store, planned, on_event)
         clock.left -= 1
-        on_event(clock.event(planned, "trial-ended", _status_text(record), record))
-        lost = [*lost, record] if _is_host_fault(record) else []
+        text = record.status if record.status == "ok" else f"{record.status}: {record.reason}"
+        on_event(clock.event(planned, "trial-ended", text, record))
+        # the fault of a host, not of the treatment: it was lost, or its disk was full
+        host_fault = record.status in HOST_REASONS or REMOTE_DISK_FULL in (record.reason or "")
+        lost = [*lost, record] if host_fault else []
         if len(lost) == MAX_LOST_IN_A_ROW:
             raise _too_many_host_faults(store, lost)
 
@@ -151,7 +163,7 @@ def _run_trial(testbed: Testbed, store: AttemptStore, planned: PlannedTrial, on_
         try:
             record = attempt.run()
             # no retry on a host that could not be reconnected
-            reconnected = not attempt.retry or reconnect_all(testbed)
+            reconnected = not attempt.retry or testbed.reconnect()
         except KeyboardInterrupt:
             # an interrupted attempt is repeated, whatever its status was about to be
             attempt.record.status, attempt.record.reason = "cancelled", "interrupted by the user"
@@ -170,11 +182,6 @@ def _run_trial(testbed: Testbed, store: AttemptStore, planned: PlannedTrial, on_
         on_event(Progress("note", f"{planned.trial}: {record.status} ({record.reason}); trying again"))
 
 
-def _is_host_fault(record: TrialRecord) -> bool:
-    """Tell whether a host, not the treatment, caused the failure: it was lost, or its disk was full."""
-    return record.status in HOST_REASONS or REMOTE_DISK_FULL in (record.reason or "")
-
-
 def _too_many_host_faults(store: AttemptStore, lost: list[TrialRecord]) -> LoadbookError:
     for record in lost:
         store.ledger.append("reopened", trial=record.trial)
@@ -183,10 +190,6 @@ def _too_many_host_faults(store: AttemptStore, lost: list[TrialRecord]) -> Loadb
         f"see to the host (loadbook doctor), then resume: loadbook run {store.testbed.plan.study.name}, with the same "
         "--hosts",
     )
-
-
-def _status_text(record: TrialRecord) -> str:
-    return record.status if record.status == "ok" else f"{record.status}: {record.reason}"
 
 
 class _TimeEstimate:
@@ -201,16 +204,6 @@ class _TimeEstimate:
         if record and record.duration_s is not None:
             self.took.append(record.duration_s)
         each_s = sum(self.took) / len(self.took) if self.took else self.plan.trial_s
-        total = len(self.plan.trials)
-        return Progress(
-            kind,
-            message,
-            planned.trial,
-            planned.treatment,
-            planned.block,
-            self.plan.blocks,
-            total - self.left,
-            total,
-            record.status if record else None,
-            self.left * each_s,
-        )
+        place = (planned.trial, planned.treatment, planned.block, self.plan.blocks)
+        total, status = len(self.plan.trials), record.status if record else None
+        return Progress(kind, message, *place, total - self.left, total, status, self.left * each_s)

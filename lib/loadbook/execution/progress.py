@@ -55,8 +55,6 @@ class Progress:
 
 
 OnEvent = Callable[[Progress], None]
-
-
 # asks the user a question with the answers yes and no
 Confirm = Callable[[str], bool]
 
@@ -113,10 +111,8 @@ def _wait_until_free(hosts_file: Path, refused: InUseError, deadline: float, on_
                     noted = time.monotonic()
                     on_event(Progress("note", _waiting_text(refused.host, owner, deadline)))
                 time.sleep(min(LOCK_POLL_S, max(0.0, deadline - time.monotonic())))
-                output = host.script(
-                    lock_command(launcher_script()[0], "owners", lock), timeout_s=LOCK_PROBE_TIMEOUT_S
-                ).stdout
-                if not (owners := parse_owners(output)):
+                command = lock_command(launcher_script()[0], "owners", lock)
+                if not (owners := parse_owners(host.script(command, timeout_s=LOCK_PROBE_TIMEOUT_S).stdout)):
                     return
                 owner = owners[0]
         finally:

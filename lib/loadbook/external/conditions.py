@@ -15,7 +15,7 @@ from typing import Any
 
 from loadbook.core.errors import DataError, LoadbookError, UsageError
 from loadbook.core.text import closest_name
-from loadbook.ingestion.trial_rows import RESERVED_NAMES, STDOUT, STREAMED_SUFFIX, read_bytes, read_small_files
+from loadbook.ingestion.trial_rows import RESERVED_NAMES, STDOUT, STREAMED_SUFFIX, read_bytes, read_output
 from loadbook.store.paths import NAME_PATTERN
 from loadbook.study.problems import short_repr, suggestion
 from loadbook.tools.base import ToolOutput
@@ -226,14 +226,7 @@ class OutputFiles:
 
     def read_captured(self) -> ToolOutput:
         """Return the output for parsers, without the command line, which depends on the tool."""
-        files, big = read_small_files({**({STDOUT: self.stdout} if self.stdout else {}), **self.files})
-        return ToolOutput(
-            stdout=files.pop(STDOUT, b""),
-            stderr=read_bytes(self.stderr) if self.stderr else b"",
-            exit_code=self.rc,
-            files=files,
-            paths=big,
-        )
+        return read_output({**({STDOUT: self.stdout} if self.stdout else {}), **self.files}, self.stderr, self.rc)
 
 
 def find_outputs(folder: Path, conditions: list[Condition]) -> tuple[list[OutputFiles], list[ImportProblem]]:
