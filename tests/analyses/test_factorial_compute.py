@@ -20,8 +20,8 @@ from loadbook.analyses.factorial.compute import (
 )
 from loadbook.analyses.factorial.contrasts import block_contrasts, fit_pooled_effects, step_down_effects_p
 from loadbook.core.units import NBSP
-from loadbook.study import factorial
-from loadbook.study.factorial import FactorialDesign, factorial_design
+from loadbook.study import designs
+from loadbook.study.designs import FactorialDesign, factorial_design
 
 FIVE = ("accept", "epoll", "nopush", "nodelay", "workers")
 NEVER = re.compile(r"\b(significant|proves|no effect|same effect)\b")
@@ -51,7 +51,7 @@ def half() -> FactorialAnalysis:
 @settings(max_examples=20, deadline=None)
 @given(st.integers(2, 5), st.integers(0, 2), st.integers(0, 10_000))
 def test_factorial_effect_is_the_least_squares_estimate(factors: int, words: int, seed: int) -> None:
-    design = FactorialDesign(tuple("abcde"[:factors]), factorial.minimum_aberration_words(factors, words))
+    design = FactorialDesign(tuple("abcde"[:factors]), designs.minimum_aberration_words(factors, words))
     if len(design.alias_sets) >= len(design.cells):
         return  # saturated: least squares has nothing to spare
     logs = np.random.default_rng(seed).normal(size=(6, len(design.cells)))
@@ -154,7 +154,7 @@ def test_factorial_without_effects_keeps_the_family_error_rate() -> None:
 def test_factorial_large_effect_creates_no_others() -> None:
     design = FactorialDesign(("a", "b", "c"), ())
     rng, claims = np.random.default_rng(8), 0
-    shift = np.array([factorial.effect_sign(1, c) for c in design.cells]) * 0.3
+    shift = np.array([designs.effect_sign(1, c) for c in design.cells]) * 0.3
     for _ in range(60):
         p = step_down_effects_p(design, block_contrasts(design, shift + rng.normal(0, 0.02, size=(8, 8))))
         assert p[0] < 0.02
@@ -219,7 +219,7 @@ def test_factorial_reports_disagreement_of_pooled_analysis() -> None:
     """One combination scatters wildly: least squares spreads its scatter over every effect."""
     design = FactorialDesign(("a", "b"), ())
     rng = np.random.default_rng(1)
-    shift = np.array([factorial.effect_sign(1, c) for c in design.cells]) * 0.01
+    shift = np.array([designs.effect_sign(1, c) for c in design.cells]) * 0.01
     logs = shift + rng.normal(0, 0.002, (10, 4)) + rng.normal(0, 0.2, (10, 1)) * np.array([1.0, 1, -1, -1])
     found = contrasts.compare_effects(design, logs, baseline="plain", metric="ok_per_s", statistic="value", excluded=0)
     levels = np.array([[1.0 if c >> k & 1 else -1.0 for k in (0, 1)] for c in design.cells])

@@ -10,7 +10,9 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_serializer
+from pydantic import AfterValidator, BeforeValidator, Field, field_serializer
+
+from loadbook.study.workload import FileName, StrictModel
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 Ident = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
@@ -19,7 +21,6 @@ HostPort = Annotated[
     Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]{0,253}:[0-9]{1,5}$"),
     AfterValidator(lambda value: _check_port(value)),
 ]
-FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200)]
 SysctlName = Annotated[str, Field(pattern=r"^[a-z0-9_]+(\.[a-z0-9_-]+)+$", max_length=100)]
 _CPUS = r"[0-9]{1,4}(-[0-9]{1,4})?"
 CpuList = Annotated[
@@ -72,12 +73,6 @@ def _check_cpu_ranges(cpus: str) -> str:
 def one_or_more(value: object) -> object:
     """Return a list also for a single text."""
     return [value] if isinstance(value, str) else value
-
-
-class StrictModel(BaseModel):
-    """Base of all tables of a study file: no unknown keys, immutable, finite numbers only."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Setting(StrictModel):
@@ -191,7 +186,7 @@ class Factor(StrictModel):
 
 
 class Factorial(StrictModel):
-    """Treatments made by rule (study.factorial): every combination of `factors`, or a fraction of them.
+    """Treatments made by rule (docs/factorial.md): every combination of `factors`, or a fraction of them.
 
     Attributes
     ----------

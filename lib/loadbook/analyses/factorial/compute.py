@@ -25,7 +25,7 @@ from loadbook.stats.paired_tests import FloatArray, adjust_holm, complete_blocks
 from loadbook.stats.results import VERDICT_ORDER, Analysis, AnalysisRow, Comparison, ErrorSummary, Interval, Verdict
 from loadbook.stats.text import common_decimals
 from loadbook.stats.verdict import decide_verdict, excludes_zero
-from loadbook.study.factorial import FactorialDesign, factorial_design, level_labels, switch_label
+from loadbook.study.designs import FactorialDesign, factorial_design, level_labels, switch_label
 
 MISSING_COMBINATIONS = "the run holds {there} of the {all} combinations, and a factorial needs all of them"
 POOLED_DISAGREES = (

@@ -33,7 +33,7 @@ from loadbook.stats.paired_tests import (
     signed_rank,
 )
 from loadbook.stats.results import Comparison, Interval
-from loadbook.study.factorial import FactorialDesign, effect_sign
+from loadbook.study.designs import FactorialDesign, effect_sign
 
 
 def block_contrasts(design: FactorialDesign, logs: FloatArray, effects: Sequence[int] | None = None) -> FloatArray:

@@ -36,7 +36,7 @@ from loadbook.report.nodes import (
 )
 from loadbook.report.page import load_run_data
 from loadbook.stats.text import comparison_texts
-from loadbook.study.factorial import MAX_FACTORS, alias_sentences, switched_factors
+from loadbook.study.designs import MAX_FACTORS, alias_sentences, switched_factors
 from loadbook.study.model import Study
 
 if TYPE_CHECKING:

@@ -3,8 +3,6 @@
 - `curve`: the two-regime curve of one series
 - `compute`: series, bottlenecks and tiers of a run
 - `text`: sentences about page sizes
-- `size_axis`: an axis of page sizes
-- `tier_ratios`: the ratio of two tiers
-- `figure`: the curves
+- `figure`: the curves, what limits, and the ratio of two tiers
 - `page`: the page, and JMeter's own columns
 """

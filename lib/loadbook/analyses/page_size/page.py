@@ -179,11 +179,9 @@ class PageSizePage(EffectsPage):
 
     def tiers(self) -> Block:
         """Show whether the web tiers converge: a sentence per front, a table with a verdict per size."""
-        from loadbook.analyses.page_size import tier_ratios
-
         if self.result.tiers is None:
             return empty_section("This study has one web tier.")
-        lines = BulletList(tier_ratios.sentences(self.result), css="doubts", bullet="")
+        lines = BulletList(words.tier_sentences(self.result), css="doubts", bullet="")
         return Block(lines, tier_table(self.result))
 
     def errors(self) -> Block:

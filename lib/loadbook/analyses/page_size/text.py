@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from loadbook.analyses.page_size.compute import PageSizeResult, TierPair
+from loadbook.analyses.page_size.compute import PageSizeResult
 from loadbook.analyses.page_size.curve import Estimate, TwoRegimeCurve
 from loadbook.core.units import NBSP, decimals_for_half_width, format_percent
 from loadbook.stats.compare import MIN_BLOCKS
@@ -186,15 +186,18 @@ def pair_cells(verdict: Verdict) -> list[str]:
     return [texts.change, texts.interval, texts.interval90, texts.blocks]
 
 
-def pair_sentence(result: PageSizeResult, pair: TierPair) -> str:
-    """Return the size from which on two tiers are equivalent, to follow the front's name."""
-    assert result.tiers is not None
-    size, margin = pair.converge_from_b, margin_text(result.margin)
-    first, second = result.tiers.names
-    if size is None:
-        largest = size_text(max(pair.verdicts)) if pair.verdicts else "any size"
-        return f": {second} and {first} are not shown to be within {margin} at {largest}."
-    return f": from {size_text(size)} on no difference between {second} and {first} larger than {margin}."
+def tier_sentences(result: PageSizeResult) -> list[str]:
+    """Return from which size on the tiers are equivalent, a sentence per front."""
+    if result.tiers is None:
+        return []
+    (first, second), margin, sentences = result.tiers.names, margin_text(result.margin), []
+    for pair in result.tiers.pairs:
+        size, largest = pair.converge_from_b, size_text(max(pair.verdicts)) if pair.verdicts else "any size"
+        text = f"{second} and {first} are not shown to be within {margin} at {largest}."
+        if size is not None:
+            text = f"from {size_text(size)} on no difference between {second} and {first} larger than {margin}."
+        sentences.append(f"{pair.name or 'both tiers'}: {text}")
+    return sentences
 
 
 def _in_unit(bytes_per_s: float, unit: tuple[float, str]) -> str:
