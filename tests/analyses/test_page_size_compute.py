@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from loadbook.analyses.page_size import text as words
 from loadbook.analyses.page_size.compute import analyse_page_sizes, page_size_series
 from loadbook.analyses.page_size.curve import TwoRegimeCurve, fit_curve
-from loadbook.study.reader import first_same_page, page_bytes, page_size_factor
 from page_size_runs import EIGHT, HOSTS, LINK_BYTES_PER_S, PER_REQUEST_S, sized_run, sized_study
 from run_records import make_run_record
 
@@ -117,8 +116,8 @@ def test_page_size_series_differ_in_size_only() -> None:
     assert "again" not in {arm for one in series for arm in one.arms.values()}
     plain = sized_study(balancers=("large",), tiers=(2,))
     assert [one.name for one in page_size_series(plain, plain.treatments)] == ["all arms"]
-    assert (page_size_factor(study), page_bytes(study, series[0].arms[2048])) == ("page_bytes", 2048)
-    assert first_same_page(study, series[3].arms[2048]) == series[0].arms[2048]
+    assert (study.page_size_factor, study.page_bytes(series[0].arms[2048])) == ("page_bytes", 2048)
+    assert study.first_same_page(series[3].arms[2048]) == series[0].arms[2048]
 
 
 def test_page_size_reports_network_limit_and_convergence() -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer, SerializationInfo, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from loadbook.core.errors import UsageError
 from loadbook.core.renamed_keys import OLD_HYPOTHESES, renamed_field
@@ -134,16 +134,11 @@ class Published(StrictModel):
 _RECORDED_HYPOTHESES = {present: old for old, present in OLD_HYPOTHESES.items()}
 
 
-def _serialize_hypothesis(value: str, info: SerializationInfo) -> str:
-    return _RECORDED_HYPOTHESES.get(value, value) if info.by_alias else value
-
-
 Hypothesis = Annotated[
     Literal["difference", "non-inferiority"],
     BeforeValidator(lambda value: OLD_HYPOTHESES.get(value, value) if isinstance(value, str) else value),
-    PlainSerializer(_serialize_hypothesis),
+    PlainSerializer(lambda value, info: _RECORDED_HYPOTHESES.get(value, value) if info.by_alias else value),
 ]
-PAGE_SIZE_VAR = "page_bytes"  # the variable of services for the size of their page
 
 
 class Study(StrictModel):
@@ -259,9 +254,13 @@ class Study(StrictModel):
         setting = self.roles[role].variant_setting(variants[0]) if variants else self.roles[role].base_setting
         if not setting.is_present and variants:
             return setting
-        return setting.with_changes(
-            _role_changes({n: f for n, f in role_factors.items() if f.of not in ("variant", "workload")}, levels)
-        )
+        changes: dict[str, Any] = {}
+        for name, factor in role_factors.items():
+            if factor.of in ("vars", "sysctls"):
+                changes.setdefault(factor.of, {})[factor.var or name] = levels[name]
+            elif factor.of not in ("variant", "workload"):
+                changes[factor.of] = levels[name]
+        return setting.with_changes(changes)
 
     def vars_of(self, treatment: str, role: str) -> dict[str, FactorLevel]:
         """Return the service variables of `role` under `treatment`."""
@@ -279,15 +278,26 @@ class Study(StrictModel):
         """Return the workload of `treatment`: the study's workload with the treatment's changes."""
         spec, levels = self.treatments[treatment], self.levels_of(treatment)
         by_factor = {f.var or n: levels[n] for n, f in self.factors.items() if f.of == "workload"}
-        by_factor |= self._page_expectation(levels)
+        if (page_bytes := self.page_bytes(treatment)) is not None:
+            by_factor["expect_bytes"] = page_bytes
         by_hand = self.treatments[spec.same_as].workload if spec.same_as else spec.workload
         changed = by_factor | by_hand
         return Workload.model_validate(self.workload.model_dump() | changed) if changed else self.workload
 
-    def _page_expectation(self, levels: Mapping[str, FactorLevel]) -> dict[str, FactorLevel]:
-        """Return the expected bytes of a response where a factor sets the size of the page."""
-        sizes = [levels[n] for n, f in self.factors.items() if f.of == "vars" and (f.var or n) == PAGE_SIZE_VAR]
-        return {"expect_bytes": sizes[0]} if sizes and type(sizes[0]) is int else {}
+    @property
+    def page_size_factor(self) -> str | None:
+        """The factor that sets the size of the page, a variable of its service; None where all have one size."""
+        return next((n for n, f in self.factors.items() if f.of == "vars" and (f.var or n) == "page_bytes"), None)
+
+    def page_bytes(self, treatment: str) -> int | None:
+        """Return how many bytes the page of a treatment has by a factor; None where no factor sets it."""
+        level = self.levels_of(treatment)[self.page_size_factor] if self.page_size_factor else None
+        return level if type(level) is int else None
+
+    def first_same_page(self, treatment: str) -> str:
+        """Return the first arm (the baseline before all) whose page has the same size, and so the same response."""
+        arms, size = [self.baseline, *self.treatments], self.page_bytes(treatment)
+        return next(name for name in arms if self.page_bytes(name) == size)
 
     def tools_of(self, treatments: Iterable[str]) -> tuple[str, ...]:
         """Return the names of the tools that these treatments are measured with, each once, in their order."""
@@ -306,14 +316,3 @@ class Study(StrictModel):
             hint = f"subsets: {', '.join([*self.subsets, 'all'])}"
             raise UsageError(f"study {self.name!r} has no subset {name!r}", hint)
         return self.subsets[name]
-
-
-def _role_changes(factors: Mapping[str, Factor], levels: Mapping[str, FactorLevel]) -> dict[str, Any]:
-    """Return the keys of a role that factors set, with their levels."""
-    parts: dict[str, Any] = {}
-    for name, factor in factors.items():
-        if factor.of in ("vars", "sysctls"):
-            parts.setdefault(factor.of, {})[factor.var or name] = levels[name]
-        else:
-            parts[factor.of] = levels[name]
-    return parts

@@ -14,7 +14,7 @@ from loadbook.core.renamed_keys import STUDY_KEYS, to_present_keys
 from loadbook.core.toml import read_text, read_toml
 from loadbook.study import designs, problems
 from loadbook.study.limits import StoppingRule
-from loadbook.study.model import PAGE_SIZE_VAR, Study
+from loadbook.study.model import Study
 from loadbook.study.problems import (
     STUDY_WIDE_LOAD_KEYS,
     key_path,
@@ -147,24 +147,6 @@ def _treatment_problems(study: Study) -> Iterator[SpecProblem]:
         target = study.target_of(treatment)
         if not settings[target].is_present:
             yield SpecProblem(where, f"leaves nothing that gets the load: role {target} has no service")
-
-
-def page_size_factor(study: Study) -> str | None:
-    """Return the name of the factor that sets the size of the page; None where all treatments have one size."""
-    return next((n for n, f in study.factors.items() if f.of == "vars" and (f.var or n) == PAGE_SIZE_VAR), None)
-
-
-def page_bytes(study: Study, treatment: str) -> int | None:
-    """Return how many bytes the page of a treatment has by a factor; None where no factor sets it."""
-    factor = page_size_factor(study)
-    level = study.levels_of(treatment)[factor] if factor else None
-    return level if type(level) is int else None
-
-
-def first_same_page(study: Study, treatment: str) -> str:
-    """Return the first arm (the baseline before all) whose page has the same size, and so the same response."""
-    arms, size = [study.baseline, *study.treatments], page_bytes(study, treatment)
-    return next(name for name in arms if page_bytes(study, name) == size)
 
 
 ARTICLE_SUFFIX = "-article"  # the end of the name of a study at its article's own scale, for real hosts

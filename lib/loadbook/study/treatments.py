@@ -14,26 +14,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_serializer
 
 from loadbook.study.workload import FileName, StrictModel
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
-Ident = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
-HostPort = Annotated[
-    str,
-    Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]{0,253}:[0-9]{1,5}$"),
-    AfterValidator(lambda value: _check_port(value)),
-]
-SysctlName = Annotated[str, Field(pattern=r"^[a-z0-9_]+(\.[a-z0-9_-]+)+$", max_length=100)]
-_CPUS = r"[0-9]{1,4}(-[0-9]{1,4})?"
-CpuList = Annotated[
-    str,
-    BeforeValidator(lambda value: str(value) if type(value) is int else value),
-    Field(pattern=rf"^(all|{_CPUS}(,{_CPUS})*)$"),
-    AfterValidator(lambda value: _check_cpu_ranges(value)),
-]
-SysctlValue = Annotated[int | str, AfterValidator(lambda value: _check_sysctl_value(value))]
 ABSENT_VARIANT = "none"  # the level of a factor of variants that leaves the role out
 # names of the jobs of a trial: no role can have these names
 RESERVED_ROLE_NAMES = frozenset({"guard", "line", "load", "monitor"})
-
 # what a factor may change of its role beside its service's variables ("vars") and the load ("workload")
 FactorTarget = Literal[
     "vars", "variant", "hosts", "cpus", "cpu_quota", "nofile", "sysctls", "delay_ms", "loss", "rate_mbit", "workload"
@@ -46,9 +29,6 @@ def _check_level(level: str | int | float | bool) -> str | int | float | bool:
     if not isinstance(level, str) and not (math.isfinite(level) and abs(level) < 2**63):
         raise ValueError("a finite number of at most 64 bits")
     return level
-
-
-FactorLevel = Annotated[str | int | float | bool, AfterValidator(_check_level)]
 
 
 def _check_sysctl_value(value: int | str) -> int | str:
@@ -73,6 +53,21 @@ def _check_cpu_ranges(cpus: str) -> str:
 def one_or_more(value: object) -> object:
     """Return a list also for a single text."""
     return [value] if isinstance(value, str) else value
+
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
+Ident = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
+HostPort = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]{0,253}:[0-9]{1,5}$"), AfterValidator(_check_port)]
+SysctlName = Annotated[str, Field(pattern=r"^[a-z0-9_]+(\.[a-z0-9_-]+)+$", max_length=100)]
+SysctlValue = Annotated[int | str, AfterValidator(_check_sysctl_value)]
+_CPUS = r"[0-9]{1,4}(-[0-9]{1,4})?"
+CpuList = Annotated[
+    str,
+    BeforeValidator(lambda value: str(value) if type(value) is int else value),
+    Field(pattern=rf"^(all|{_CPUS}(,{_CPUS})*)$"),
+    AfterValidator(_check_cpu_ranges),
+]
+FactorLevel = Annotated[str | int | float | bool, AfterValidator(_check_level)]
 
 
 class Setting(StrictModel):
@@ -155,13 +150,7 @@ class Role(Setting):
         overrides = self.variants[name].model_dump(exclude_unset=True)
         same_service = overrides.get("service", base.service) == base.service and "external" not in overrides
         if not same_service:  # another service knows nothing of this one's variables or file
-            cleared: dict[str, Any] = {
-                "service": None,
-                "external": None,
-                "vars": {},
-                "config": None,
-                "config_text": None,
-            }
+            cleared = {"service": None, "external": None, "vars": {}, "config": None, "config_text": None}
             base = base.model_copy(update=cleared)
         return base.with_changes(overrides)
 

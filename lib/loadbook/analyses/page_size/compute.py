@@ -15,7 +15,6 @@ from loadbook.stats.results import ErrorSummary, Verdict
 from loadbook.stats.saturation import BYTES_PER_S_PER_MBIT, BottleneckCode, bottleneck_by_treatment, saturation_of_run
 from loadbook.stats.verdict import decide_verdict, usable_mask
 from loadbook.study.model import Study
-from loadbook.study.reader import page_bytes, page_size_factor
 from loadbook.study.treatments import FactorLevel
 
 if TYPE_CHECKING:
@@ -54,10 +53,10 @@ class PageSizeCurves:
 
 def page_size_series(study: Study, treatments: Iterable[str]) -> tuple[PageSizeSeries, ...]:
     """Return the series among these treatments in file order, without checks and repeated arms."""
-    others = [name for name in study.factors if name != page_size_factor(study)]
+    others = [name for name in study.factors if name != study.page_size_factor]
     arms_by_levels: dict[tuple[FactorLevel, ...], dict[int, str]] = {}
     for name in treatments:
-        size, spec = page_bytes(study, name), study.treatments[name]
+        size, spec = study.page_bytes(name), study.treatments[name]
         if size and not spec.check and not spec.same_as:
             levels = study.levels_of(name)
             arms_by_levels.setdefault(tuple(levels[n] for n in others), {})[size] = name
@@ -129,7 +128,7 @@ class TierComparison:
 
 def tier_factor(study: Study, series: Sequence[PageSizeSeries]) -> str | None:
     """Return the factor, not the size, of the role that serves the page with two levels in the series."""
-    sized = page_size_factor(study)
+    sized = study.page_size_factor
     role = study.factors[sized].role if sized else None
     factors = [n for n, f in study.factors.items() if f.role == role and n != sized and f.of != "workload"]
     return next((n for n in factors if len({page_series.levels.get(n) for page_series in series}) == 2), None)

@@ -23,7 +23,6 @@ from loadbook.report.nodes import DASH, BulletList, Column, Details, HtmlOnly, P
 from loadbook.report.page import load_run_data
 from loadbook.stats.saturation import BOTTLENECK_NAMES
 from loadbook.stats.text import errors_sentence
-from loadbook.study.reader import page_size_factor
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -141,7 +140,7 @@ class PageSizePage(EffectsPage):
     @cached_property
     def result(self) -> PageSizeResult:
         """Curves, bottlenecks and tiers of the run, on the page's metric."""
-        if page_size_factor(self.data.study) is None:
+        if self.data.study.page_size_factor is None:
             study = self.data.study
             raise UsageError(
                 f"no factor of study {study.name!r} sets page_bytes", f"its notebook is {study.notebooks[0]}"
