@@ -113,6 +113,11 @@ class FactorialDesign:
             remaining = [e for e in remaining if e not in aliases]
         return sets
 
+    @property
+    def effects(self) -> list[int]:
+        """The effects by which the alias sets are named: main effects first, then pairs."""
+        return [alias_set[0] for alias_set in self.alias_sets]
+
     @cached_property
     def higher_order_effects(self) -> list[int]:
         """Effects of three and more factors that no main effect and no pair is mixed with, aliases only once."""

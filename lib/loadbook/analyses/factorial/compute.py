@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from scipy.stats import binomtest
 
 from loadbook.analyses.factorial.contrasts import (
     PooledEffect,
@@ -21,17 +22,11 @@ from loadbook.stats.analyse import AnalysisSpec, RunTables, analyse, resolve_spe
 from loadbook.stats.compare import MIN_BLOCKS, MIN_RANK_BLOCKS
 from loadbook.stats.errors import ALPHA, zero_error_upper_bound
 from loadbook.stats.errors import errors_by_block as failing_trials
-from loadbook.stats.paired_tests import FloatArray, adjust_holm, complete_blocks, effect_from_log
+from loadbook.stats.paired_tests import FloatArray, adjust_holm, complete_blocks
 from loadbook.stats.results import VERDICT_ORDER, Analysis, AnalysisRow, Comparison, ErrorSummary, Interval, Verdict
 from loadbook.stats.text import common_decimals
 from loadbook.stats.verdict import decide_verdict, excludes_zero
 from loadbook.study.designs import FactorialDesign, factorial_design, level_labels, switch_label
-
-MISSING_COMBINATIONS = "the run holds {there} of the {all} combinations, and a factorial needs all of them"
-POOLED_DISAGREES = (
-    "with the scatter pooled over all effects its interval {does} 0; combinations may scatter differently"
-)
-INCOMPLETE_BLOCKS = "blocks left out, in which not all {cells} combinations count: {blocks}"
 
 
 @dataclass(frozen=True)
@@ -46,6 +41,11 @@ class FactorialEffect:
     aliases: tuple[str, ...]
     verdict: Verdict
     pooled: PooledEffect | None = None
+
+    @property
+    def log_size(self) -> float:
+        """The size of the effect, the log of its ratio without sign; 0 without an effect."""
+        return abs(math.log1p(self.verdict.comparison.effect or 0.0))
 
     @property
     def pooled_agrees(self) -> bool:
@@ -133,13 +133,15 @@ def analyse_factorial(
     table = complete_blocks(rows, list(cells))
     logs = np.log(table.to_numpy(float))
     excluded = max(spec.planned_blocks or 0, rows["block"].nunique()) - len(table)
-    flags = (INCOMPLETE_BLOCKS.format(blocks=excluded, cells=len(cells)),) if excluded else ()
+    flags = (f"blocks left out, in which not all {len(cells)} combinations count: {excluded}",) if excluded else ()
     comparisons = compare_effects(
         design, logs, spec.level, baseline=spec.baseline, metric=spec.metric, statistic=spec.statistic,
         excluded=excluded, flags=flags, added_blocks=base.stopping_state.added_blocks,
     )  # fmt: skip
     reason = _no_analysis_reason(base, cells)
-    effects = _factorial_effects(spec, design, comparisons, _pooled_ratios(design, logs, spec.level), reason)
+    enough = len(logs) >= MIN_BLOCKS
+    pooled = fit_pooled_effects(design, logs, spec.level) if enough else [None] * len(comparisons)
+    effects = _factorial_effects(spec, design, comparisons, pooled, reason)
     main_effects, interactions = (tuple(e for e in effects if len(e.names) == n) for n in (1, 2))
     main_rows = (*base.of_kind("baseline"), *map(effect_row, main_effects), *base.of_kind("aa", "control"))
     return FactorialAnalysis(
@@ -159,29 +161,17 @@ def analyse_factorial(
     )
 
 
-def _pooled_ratios(design: FactorialDesign, logs: FloatArray, level: float) -> list[PooledEffect | None]:
-    """Return the pooled analysis of every effect as ratios minus 1; None below 5 blocks."""
-    if len(logs) < MIN_BLOCKS:
-        return [None] * len(design.alias_sets)
-    factors = range(len(design.names))
-    levels = np.array([[1.0 if cell >> k & 1 else -1.0 for k in factors] for cell in design.cells])
-    terms = [[k for k in factors if alias_set[0] >> k & 1] for alias_set in design.alias_sets]
-    return [
-        PooledEffect(effect_from_log(p.estimate), (effect_from_log(p.interval[0]), effect_from_log(p.interval[1])), p.p)
-        for p in fit_pooled_effects(logs, levels, terms, level)
-    ]
-
-
 def _no_analysis_reason(base: Analysis, cells: Mapping[str, int]) -> str | None:
     """Return why the run has no answer: the A/A arm differs, or a combination is missing or not comparable."""
     rows = {row.treatment: row for row in base.rows}
     missing = [name for name in cells if name not in rows]
     if missing:
-        return MISSING_COMBINATIONS.format(there=len(cells) - len(missing), all=len(cells))
-    own = (rows[name] for name in cells)
-    invalid = (row for row in own if row.verdict and row.verdict.kind == "invalid")
-    return next((row.verdict.reason if base.aa_failure else f"{row.label}: {row.verdict.reason}"
-                 for row in invalid if row.verdict), None)  # fmt: skip
+        present = f"{len(cells) - len(missing)} of the {len(cells)} combinations"
+        return f"the run holds {present}, and a factorial needs all of them"
+    for row in (rows[name] for name in cells):
+        if row.verdict and row.verdict.kind == "invalid":
+            return row.verdict.reason if base.aa_failure else f"{row.label}: {row.verdict.reason}"
+    return None
 
 
 def _factorial_effects(
@@ -191,6 +181,7 @@ def _factorial_effects(
     pooled: Sequence[PooledEffect | None],
     reason: str | None,
 ) -> list[FactorialEffect]:
+    """Return main effects before pairs, each by verdict and by the size of the effect."""
     effects, decimals = [], common_decimals(comparisons)
     for alias_set, comparison, pooled_effect in zip(design.alias_sets, comparisons, pooled, strict=True):
         names = design.switch_names(alias_set[0])
@@ -200,27 +191,19 @@ def _factorial_effects(
         effect = FactorialEffect(names, label, aliases, verdict, pooled_effect)
         if not effect.pooled_agrees:
             does = "excludes" if pooled_effect and excludes_zero(pooled_effect.interval) else "does not exclude"
-            flags = (*comparison.flags, POOLED_DISAGREES.format(does=does))
+            pooled_text = f"with the scatter pooled over all effects its interval {does} 0"
+            flags = (*comparison.flags, f"{pooled_text}; combinations may scatter differently")
             verdict = replace(verdict, comparison=replace(verdict.comparison, flags=flags))
             effect = replace(effect, verdict=verdict)
         effects.append(effect)
-    return sorted(effects, key=_effect_sort_key)
-
-
-def _effect_sort_key(effect: FactorialEffect) -> tuple[int, int, float]:
-    verdict = effect.verdict
-    return len(effect.names), VERDICT_ORDER.index(verdict.kind), -abs(math.log1p(verdict.comparison.effect or 0.0))
+    return sorted(effects, key=lambda e: (len(e.names), VERDICT_ORDER.index(e.verdict.kind), -e.log_size))
 
 
 def effect_row(effect: FactorialEffect) -> AnalysisRow:
     """Return an effect as a row of an analysis; its errors are counted by `count_factorial_errors`."""
     name = effect.verdict.comparison.treatment
-    return AnalysisRow(
-        name, effect.label, "treatment", None, None, 0, 0, effect.verdict, ErrorSummary(name, 0, 0, 0, 0, {})
-    )
-
-
-Levels = tuple[bool, ...]
+    none = ErrorSummary(name, 0, 0, 0, 0, {})
+    return AnalysisRow(name, effect.label, "treatment", None, None, 0, 0, effect.verdict, none)
 
 
 @dataclass(frozen=True)
@@ -231,7 +214,7 @@ class ErrorEffect:
     """
 
     names: tuple[str, ...]
-    trials_with_errors: Mapping[Levels, tuple[int, int]]
+    trials_with_errors: Mapping[tuple[bool, ...], tuple[int, int]]
     p: float
     kind: Literal["more", "fewer", "undecided"]
 
@@ -272,22 +255,19 @@ def count_factorial_errors(data: RunTables) -> FactorialErrors | None:
 
 
 def _error_effects(design: FactorialDesign, failed: FloatArray) -> list[ErrorEffect]:
-    from scipy.stats import binomtest
-
     contrasts = block_contrasts(design, failed)
     signs = [(int((row > 1e-9).sum()), int((row < -1e-9).sum())) for row in contrasts]
     adjusted = adjust_holm([float(binomtest(up, up + down).pvalue) if up + down else 1.0 for up, down in signs])
     effects = []
-    for alias_set, (up, down), p in zip(design.alias_sets, signs, adjusted, strict=True):
+    for effect, (up, down), p in zip(design.effects, signs, adjusted, strict=True):
         kind: Literal["more", "fewer", "undecided"] = "undecided"
         if p < ALPHA:
             kind = "more" if up > down else "fewer"
-        names = design.switch_names(alias_set[0])
-        columns = [design.names.index(name) for name in names]
+        columns = [k for k in range(len(design.names)) if effect >> k & 1]
         levels = [tuple(bool(cell >> k & 1) for k in columns) for cell in design.cells]
         counts = {}
         for level in dict.fromkeys(levels):
             own = failed[:, [cell_levels == level for cell_levels in levels]]
             counts[level] = (int(own.sum()), own.size)
-        effects.append(ErrorEffect(names, counts, p, kind))
+        effects.append(ErrorEffect(design.switch_names(effect), counts, p, kind))
     return effects

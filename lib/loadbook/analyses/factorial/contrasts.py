@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
+from scipy.stats import t
 
 from loadbook.stats import paired_tests
 from loadbook.stats.compare import MIN_BLOCKS, MIN_RANK_BLOCKS
@@ -38,14 +40,10 @@ from loadbook.study.designs import FactorialDesign, effect_sign
 
 def block_contrasts(design: FactorialDesign, logs: FloatArray, effects: Sequence[int] | None = None) -> FloatArray:
     """Return the contrast of effects (default: main effects and pairs) in every block, on the log scale."""
-    effects = _estimable_effects(design) if effects is None else effects
+    effects = design.effects if effects is None else effects
     signs = np.array([[effect_sign(effect, cell) for cell in design.cells] for effect in effects], float)
     scale = np.array([2.0 ** effect.bit_count() / len(design.cells) for effect in effects])
     return np.asarray(signs @ logs.T * scale[:, None])
-
-
-def _estimable_effects(design: FactorialDesign) -> list[int]:
-    return [alias_set[0] for alias_set in design.alias_sets]
 
 
 def significant_higher_order(design: FactorialDesign, logs: FloatArray, level: float = 0.95) -> tuple[str, ...]:
@@ -66,7 +64,7 @@ def compare_effects(design: FactorialDesign, logs: FloatArray, level: float = 0.
     logs : complete blocks by combinations, in the design's order.
     common : fields that all comparisons share: baseline, metric, statistic, excluded, flags.
     """
-    contrasts, effects = block_contrasts(design, logs), _estimable_effects(design)
+    contrasts, effects = block_contrasts(design, logs), design.effects
     comparisons = [
         _effect_comparison(row, level, len(contrasts), treatment=design.effect_name(effect), **common)
         for effect, row in zip(effects, contrasts, strict=True)
@@ -107,9 +105,7 @@ def _adjusted_effect_p(
     return adjust_holm(plain)
 
 
-def step_down_effects_p(
-    design: FactorialDesign, contrasts: FloatArray, effects: Sequence[int] | None = None
-) -> list[float]:
+def step_down_effects_p(design: FactorialDesign, contrasts: FloatArray, effects: Sequence[int]) -> list[float]:
     """Return p-values adjusted for all effects by the largest statistic of those left (Westfall and Young).
 
     The order within a block was drawn, so exchanging every combination c for c + m changes nothing if nothing matters;
@@ -120,7 +116,6 @@ def step_down_effects_p(
     # rows of length 1: their sums order sign changes as Student's t does
     z = np.divide(contrasts, lengths, out=np.zeros_like(contrasts), where=lengths > 10.0**-LOG_DECIMALS)
     drawn = np.random.default_rng(SEED).integers(len(design.cells), size=(RESAMPLES, contrasts.shape[1]))
-    effects = _estimable_effects(design) if effects is None else effects
     odd = np.array([[(effect & cell).bit_count() % 2 for cell in design.cells] for effect in effects])
     relabelled = np.abs(np.stack([(1 - 2 * signs)[drawn] @ row for signs, row in zip(odd, z, strict=True)]))
     return paired_tests.step_down_max(np.abs(z.sum(axis=1)), relabelled, exact=False)
@@ -145,10 +140,8 @@ def cell_means(
         the deviations from each block's mean.
     conditional_effects : second high -> ratio minus 1, with the interval of its test.
     """
-    from scipy.stats import t
-
-    columns = [design.names.index(name) for name in names]
-    levels = [(bool(cell >> columns[0] & 1), bool(cell >> columns[1] & 1)) for cell in design.cells]
+    first, second = (design.names.index(name) for name in names)
+    levels = [(bool(cell >> first & 1), bool(cell >> second & 1)) for cell in design.cells]
     within_blocks = logs - logs.mean(axis=1, keepdims=True)
     means = {both: within_blocks[:, [own == both for own in levels]].mean(axis=1) for both in set(levels)}
     centre, values = float(logs.mean()), {}
@@ -157,51 +150,42 @@ def cell_means(
         half = float(t.ppf((1 + level) / 2, len(own) - 1) * own.std(ddof=1) / math.sqrt(len(own)))
         values[both] = math.exp(log_mean), (math.exp(log_mean - half), math.exp(log_mean + half))
     conditional_effects: ConditionalEffects = {}
-    for second in (False, True):
-        test = one_sample_test(means[True, second] - means[False, second], [1 - level])
-        conditional_effects[second] = effect_from_log(test.estimate), effect_interval_from_logs(test.intervals[0])
+    for high in (False, True):
+        test = one_sample_test(means[True, high] - means[False, high], [1 - level])
+        conditional_effects[high] = effect_from_log(test.estimate), effect_interval_from_logs(test.intervals[0])
     return values, conditional_effects
 
 
 @dataclass(frozen=True)
 class PooledEffect:
-    """One effect by least squares: log ratio, its interval, and p of the analysis of variance (type 2)."""
+    """One effect by least squares: a ratio minus 1, its interval, and p of the analysis of variance (type 2)."""
 
     estimate: float
     interval: Interval
     p: float | None
 
 
-def fit_pooled_effects(
-    logs: FloatArray, levels: FloatArray, effects: Sequence[Sequence[int]], level: float = 0.95
-) -> list[PooledEffect]:
+def fit_pooled_effects(design: FactorialDesign, logs: FloatArray, level: float = 0.95) -> list[PooledEffect]:
     """Fit log values by blocks and effects, `logy ~ C(block) + a + b + a:b + ...`.
 
-    Parameters
-    ----------
-    logs : blocks by combinations, all present.
-    levels : combinations by factors, +1 high and -1 low.
-    effects : of each effect the columns of `levels` that it multiplies: one for a main effect, two for an interaction.
-
-    Returns
-    -------
-    Main effects as high against low, interactions as the change of one factor's effect by the other.
+    `logs` has blocks by combinations, all present. Main effects are high against low, interactions the change of one
+    factor's effect by the other.
     """
-    import pandas as pd
     from statsmodels.formula.api import ols
     from statsmodels.stats.anova import anova_lm
 
-    blocks, cells = logs.shape
-    frame = pd.DataFrame(np.tile(levels, (blocks, 1)), columns=[f"x{k}" for k in range(levels.shape[1])])
-    frame = frame.assign(logy=logs.ravel(), block=np.repeat(np.arange(blocks), cells))
-    terms = [":".join(f"x{k}" for k in sorted(effect)) for effect in effects]
+    blocks, factors = len(logs), range(len(design.names))
+    levels = [[1.0 if cell >> k & 1 else -1.0 for k in factors] for cell in design.cells]
+    frame = pd.DataFrame(np.tile(levels, (blocks, 1)), columns=[f"x{k}" for k in factors])
+    frame = frame.assign(logy=logs.ravel(), block=np.repeat(np.arange(blocks), len(levels)))
+    terms = [":".join(f"x{k}" for k in factors if effect >> k & 1) for effect in design.effects]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about a perfect fit, whose intervals are points
         fit = ols(f"logy ~ C(block) + {' + '.join(terms)}", frame).fit()
         tested, bounds = anova_lm(fit, typ=2), fit.conf_int(1 - level)
     pooled = []
-    for term, effect in zip(terms, effects, strict=True):
-        scale, p = 2.0 ** len(effect), float(tested.loc[term, "PR(>F)"])
-        low, high = (scale * float(bound) for bound in bounds.loc[term])
-        pooled.append(PooledEffect(scale * float(fit.params[term]), (low, high), p if math.isfinite(p) else None))
+    for term, effect in zip(terms, design.effects, strict=True):
+        scale, p = 2.0 ** effect.bit_count(), float(tested.loc[term, "PR(>F)"])
+        estimate, low, high = (effect_from_log(scale * float(v)) for v in (fit.params[term], *bounds.loc[term]))
+        pooled.append(PooledEffect(estimate, (low, high), p if math.isfinite(p) else None))
     return pooled

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.analyses.factorial import text as sentences
@@ -35,12 +35,10 @@ from loadbook.report.nodes import (
     VerdictCell,
 )
 from loadbook.report.page import load_run_data
+from loadbook.stats.results import Analysis
 from loadbook.stats.text import comparison_texts
 from loadbook.study.designs import MAX_FACTORS, alias_sentences, switched_factors
 from loadbook.study.model import Study
-
-if TYPE_CHECKING:
-    from loadbook.stats.results import Analysis
 
 RELEVANT_KINDS = ("better", "worse")
 MORE_BLOCKS_HINT = "more blocks decide what is undecided, at the numbers that its sentence gives"

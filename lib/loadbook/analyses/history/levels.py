@@ -26,7 +26,7 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import fdtrc
+from scipy.special import fdtrc, stdtr, stdtrit
 
 from loadbook.core.metrics import Direction
 from loadbook.stats.paired_tests import FloatArray
@@ -48,8 +48,6 @@ class EffectLevel:
 
     def interval(self, level: float = 0.95) -> Interval:
         """Return the interval of the mean of two or more runs (Student's t)."""
-        from scipy.special import stdtrit
-
         half = float(stdtrit(self.runs - 1, (1 + level) / 2)) * self.error
         return self.mean - half, self.mean + half
 
@@ -183,8 +181,6 @@ def assess_newest(
     """
     if len(past) < MIN_PAST_RUNS:
         return None
-    from scipy.special import stdtr, stdtrit
-
     past_level = estimate_level([(log, error) for log, error, _ in past])
     usual_error = math.sqrt(sum(error**2 * blocks for _, error, blocks in past) / len(past) / newest[2])
     error = past_level.prediction_error(max(newest[1], usual_error))

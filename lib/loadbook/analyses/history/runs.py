@@ -17,12 +17,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 import loadbook.stats
 from loadbook.analyses.history.compute import ALARM_RATE, RunEffect, RunSummary, StudyHistory, effect_series
 from loadbook.core.errors import DataError, LoadbookError, UsageError
 from loadbook.core.metrics import METRICS, get_metric
 from loadbook.core.text import one_line
 from loadbook.report.build import ensure_ingested
+from loadbook.stats.analyse import analyse_strata
 from loadbook.stats.text import added_blocks_text, direction
 from loadbook.store.conditions import (
     BEFORE_SUFFIX,
@@ -80,10 +83,6 @@ def _short_digest(value: Any) -> str:
 
 
 def _compute_effects(paths: RunPaths, record: RunConditions, metric: str) -> list[RunEffect]:
-    import pandas as pd
-
-    from loadbook.stats.analyse import analyse_strata
-
     frames = {name: read_table(paths.table(name), name) for name in EFFECT_TABLES}
     traces = pd.DataFrame(columns=list(TABLES["traces"]))
     data = RunData(record.study, record.plan, record.run_record, record.facts, paths.raw.name, paths,

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from loadbook.core.units import format_percent
 from loadbook.stats import power, scatter
 from loadbook.stats.text import margin_text
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 FALSE_ALARM_BLOCKS = 10
 MIN_PAIRS = 10

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from loadbook.analyses.noise.compute import NoiseRecord, compute_noise_record, noise_headline, relabelling_sentence
@@ -29,9 +30,6 @@ from loadbook.store.tables import RunData, trial_values
 from loadbook.store.trial_record import read_json
 from loadbook.study.plan import parse_plan
 from loadbook.study.workload import Workload
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Floats = NDArray[np.float64]
 MIN_TRIALS, MIN_TRIALS_IN_RUN = 10, 5

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from itertools import takewhile
+
+import pandas as pd
 
 from loadbook.analyses.page_size.curve import TwoRegimeCurve, fit_curve
 from loadbook.stats import errors
@@ -14,13 +16,9 @@ from loadbook.stats.family import compare_contrasts
 from loadbook.stats.results import ErrorSummary, Verdict
 from loadbook.stats.saturation import BYTES_PER_S_PER_MBIT, BottleneckCode, bottleneck_by_treatment, saturation_of_run
 from loadbook.stats.verdict import decide_verdict, usable_mask
+from loadbook.store.tables import RunData
 from loadbook.study.model import Study
 from loadbook.study.treatments import FactorLevel
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from loadbook.store.tables import RunData
 
 
 @dataclass(frozen=True)
@@ -76,25 +74,6 @@ def level_text(study: Study, factor: str, level: FactorLevel) -> str:
     return f"{level:g} {noun}" if isinstance(level, float) else f"{level} {noun}"
 
 
-def fit_page_sizes(
-    study: Study, values: pd.DataFrame, treatments: Iterable[str], level: float = 0.95
-) -> PageSizeCurves:
-    """Fit the curve of every series of a run.
-
-    Parameters
-    ----------
-    values : a rate by trial, as `RunData.values` returns it.
-    """
-    series = page_size_series(study, treatments)
-    usable = values[usable_mask(values) & (values["value"] > 0)]
-    rates = {name: dict(zip(own["block"], own["value"], strict=True)) for name, own in usable.groupby("treatment")}
-    fits = {
-        one.name: fit_curve({float(size): rates.get(arm, {}) for size, arm in one.arms.items()}, level)
-        for one in series
-    }
-    return PageSizeCurves(series, fits, level)
-
-
 @dataclass(frozen=True)
 class TierPair:
     """Two tiers behind one front: the name of the front, and verdicts of the second tier by size in bytes."""
@@ -109,12 +88,8 @@ class TierPair:
         A statement of several parts needs no correction, as each part must hold (the intersection-union test of
         Berger, Technometrics 24, 1982).
         """
-        least = None
-        for size in sorted(self.verdicts, reverse=True):
-            if self.verdicts[size].kind not in ("equivalent", "small"):
-                break
-            least = size
-        return least
+        falling = sorted(self.verdicts, reverse=True)
+        return min(takewhile(lambda size: self.verdicts[size].kind in ("equivalent", "small"), falling), default=None)
 
 
 @dataclass(frozen=True)
@@ -192,9 +167,6 @@ def tier_errors(
     }
 
 
-NETWORK: BottleneckCode = "N"
-
-
 @dataclass(frozen=True)
 class PageSizeResult:
     """Curves, bottlenecks, tiers and errors of a run.
@@ -230,24 +202,24 @@ class PageSizeResult:
 
         Sizes with too few trials that count are passed over.
         """
-        least = None
-        for size in sorted(self._measured_sizes_of(series), reverse=True):
-            if self.bottlenecks.get(series.arms[size]) != NETWORK:
-                break
-            least = size
-        return least
+        falling = sorted(self._measured_sizes_of(series), reverse=True)
+        return min(takewhile(lambda size: self.bottlenecks.get(series.arms[size]) == "N", falling), default=None)
 
 
 def analyse_page_sizes(data: RunData, metric: str, level: float = 0.95) -> PageSizeResult:
     """Analyse the page sizes of a run on a rate, with its own treatments."""
     study, values = data.study, data.values(metric)
-    regimes = fit_page_sizes(study, values, data.plan["treatments"], level)
-    tiers = compare_tiers(study, values, regimes.series, study.margin, metric, level)
+    series = page_size_series(study, data.plan["treatments"])
+    usable = values[usable_mask(values) & (values["value"] > 0)]
+    rates = {name: dict(zip(own["block"], own["value"], strict=True)) for name, own in usable.groupby("treatment")}
+    fits = {s.name: fit_curve({float(size): rates.get(arm, {}) for size, arm in s.arms.items()}, level) for s in series}
+    curves = PageSizeCurves(series, fits, level)
+    tiers = compare_tiers(study, values, series, study.margin, metric, level)
     links = link_capacities(data)
     full = saturation_of_run(data, links)
     letters = separate_shared_cpus(data, full, bottleneck_by_treatment(full))
-    errors = tier_errors(study, data.trials, data.measurements, regimes.series)
-    return PageSizeResult(regimes, values, letters, tiers, _narrowest_link(data, links), study.margin, errors)
+    errors = tier_errors(study, data.trials, data.measurements, series)
+    return PageSizeResult(curves, values, letters, tiers, _narrowest_link(data, links), study.margin, errors)
 
 
 def separate_shared_cpus(

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.optimize import least_squares
+from scipy.stats import t
 
 from loadbook.stats.compare import MIN_BLOCKS
 from loadbook.stats.paired_tests import FloatArray
@@ -104,8 +106,6 @@ class TwoRegimeCurve:
 
 def jackknife_estimate(log_whole: float, logs_without: FloatArray, level: float) -> Estimate:
     """Return exp of an estimate with its interval, from the estimates that each leave out one block."""
-    from scipy.stats import t
-
     blocks = len(logs_without)
     spread = float(np.sum((logs_without - logs_without.mean()) ** 2)) * (blocks - 1) / blocks
     half = float(t.ppf(0.5 + level / 2, blocks - 1)) * math.sqrt(spread)
@@ -157,8 +157,6 @@ def _size_means(table: FloatArray) -> FloatArray:
 
 def _fit_costs(sizes: FloatArray, log_rates: FloatArray, start: FloatArray | None = None) -> FloatArray:
     """Return the logs of both costs by least squares on log rates, each within bounds of a visible share."""
-    from scipy.optimize import least_squares
-
     seconds = np.exp(-log_rates)
     low = np.log([seconds.min() * MIN_COST_SHARE, seconds.min() / sizes[-1] * MIN_COST_SHARE])
     high = np.log([seconds.max() * 2, (seconds / sizes).max() * 2])

@@ -9,9 +9,8 @@ from loadbook.analyses.page_size.compute import PageSizeResult
 from loadbook.analyses.page_size.curve import Estimate, TwoRegimeCurve
 from loadbook.core.units import NBSP, decimals_for_half_width, format_percent
 from loadbook.stats.compare import MIN_BLOCKS
-from loadbook.stats.results import Verdict
 from loadbook.stats.saturation import BOTTLENECK_NAMES
-from loadbook.stats.text import comparison_texts, margin_text
+from loadbook.stats.text import margin_text
 
 NOT_KNOWN = "not known"
 MISFIT = 0.10  # share beyond which the curve is called too simple
@@ -178,12 +177,6 @@ def supporting_text(result: PageSizeResult) -> str:
     low, high = size_text(knees[0].knee_b.interval[0]), size_text(knees[-1].knee_b.interval[1])
     of = "" if len(both) == len(result.curves.series) else f" on {len(both)} of {len(result.curves.series)} curves"
     return f"A request costs as much as its bytes at {low} to {high}{of} (95{NBSP}% intervals)."
-
-
-def pair_cells(verdict: Verdict) -> list[str]:
-    """Return the cells of a comparison of two tiers: change, intervals, blocks."""
-    texts = comparison_texts(verdict)
-    return [texts.change, texts.interval, texts.interval90, texts.blocks]
 
 
 def tier_sentences(result: PageSizeResult) -> list[str]:
