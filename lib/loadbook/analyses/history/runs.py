@@ -12,7 +12,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -87,9 +87,8 @@ def _compute_effects(paths: RunPaths, record: RunConditions, metric: str) -> lis
     traces = pd.DataFrame(columns=list(TABLES["traces"]))
     data = RunData(record.study, record.plan, record.run_record, record.facts, paths.raw.name, paths,
                    traces=traces, **frames)  # fmt: skip
-    analysis, effects = analyse_strata(data, metric=metric, fixed=True), []
-    study = record.study
-    declared = study.model_dump(mode="json", include={"workload", "roles"})
+    study, analysis = record.study, analyse_strata(data, metric=metric, fixed=True)
+    declared, effects = study.model_dump(mode="json", include={"workload", "roles"}), []
     for row in (row for row in analysis.rows if row.kind != "baseline"):
         verdict, comparison = row.verdict, row.verdict.comparison if row.verdict else None
         baseline = comparison.baseline if comparison else analysis.baseline
@@ -101,20 +100,12 @@ def _compute_effects(paths: RunPaths, record: RunConditions, metric: str) -> lis
             "the load": _short_digest(declared["workload"]),
             "the set-up of the roles": _short_digest(declared["roles"]),
         }
-        invalid_reason = (verdict.reason if verdict else None) or "it has no values"
-        effect = RunEffect(
-            treatment=row.treatment,
-            label=row.label,
-            kind=row.kind,
-            verdict=verdict.kind if verdict else "invalid",
-            effect=comparison.effect if comparison else None,
-            interval=comparison.ci95 if comparison else None,
-            level=comparison.level if comparison else analysis.level,
-            blocks=comparison.blocks if comparison else 0,
-            reason=invalid_reason if verdict is None or verdict.kind == "invalid" else None,
-            passed=row.passed,
-            question=question,
-        )
+        effect = RunEffect(row.treatment, row.label, row.kind, "invalid", None, None, analysis.level, 0,
+                           "it has no values", row.passed, question)  # fmt: skip
+        if verdict and comparison:
+            reason = (verdict.reason or "it has no values") if verdict.kind == "invalid" else None
+            effect = replace(effect, verdict=verdict.kind, effect=comparison.effect, interval=comparison.ci95,
+                             level=comparison.level, blocks=comparison.blocks, reason=reason)  # fmt: skip
         effects.append(effect)
     return effects
 
