@@ -8,9 +8,8 @@ import pytest
 from bs4 import BeautifulSoup
 
 from figure_legibility import must_be_legible
-from loadbook.analyses.noise.compute import compute_noise_record, noise_headline, relabelling_sentence
-from loadbook.analyses.noise.figure import NoiseFigure
 from loadbook.analyses.noise.page import NoisePage, ability_table
+from loadbook.analyses.noise.record import NoiseFigure, compute_noise_record, noise_headline, relabelling_sentence
 from loadbook.report.figures import base
 from loadbook.report.html import forbidden_content
 from loadbook.store.tables import load_run
@@ -107,7 +106,7 @@ def test_noise_page_is_complete(page):
     text = BeautifulSoup(html, "html.parser").get_text(" ", strip=True)
     assert "wrk, 100 connections, 4 s, /index.html" in text
     assert text.index("On these hosts") < text.index("How do trials of one configuration scatter")
-    assert page.summary()["verdict"]["sentence"] == page.headline
+    assert page.summary()["verdict"]["sentence"] == noise_headline(page.record, page.analysis.margin)
 
 
 def test_noise_page_table_matches_the_record(page):

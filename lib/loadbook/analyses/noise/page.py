@@ -11,7 +11,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from loadbook.analyses.noise.compute import NoiseRecord, compute_noise_record, noise_headline, relabelling_sentence
+from loadbook.analyses.noise.record import (
+    NoiseFigure,
+    NoiseRecord,
+    compute_noise_record,
+    noise_headline,
+    relabelling_sentence,
+)
 from loadbook.core.errors import LoadbookError
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import MINUS, format_duration, format_percent, format_percent_range, format_quantity
@@ -43,12 +49,6 @@ class RunNoise:
     metric: str
     values: Floats
     p99_deviations: Floats
-
-    @property
-    def residuals(self) -> Floats:
-        """The residuals that the figure draws, too: logs against their median."""
-        logs = np.log(self.values)
-        return np.asarray(logs - np.median(logs))
 
 
 def noise_by_load_table(data: RunData) -> Table:
@@ -102,26 +102,21 @@ def _p99_deviations(trials: pd.DataFrame, measured: pd.DataFrame, values_of_arm:
 
 
 def _noise_cells(parts: list[RunNoise]) -> list[str]:
+    """Return mean, CV, its interval, correlation of neighbours, CV of p99, and the numbers of trials and runs."""
+    values, sizes = np.concatenate([part.values for part in parts]), [len(part.values) for part in parts]
     deviations = np.concatenate([part.values / part.values.mean() - 1 for part in parts])
-    p99_deviations = np.concatenate([part.p99_deviations for part in parts])
-    sizes = [len(part.values) for part in parts]
-    mean = float(np.mean(np.concatenate([part.values for part in parts])))
-    known = len(p99_deviations) >= MIN_TRIALS
-    tail = format_percent(float(p99_deviations.std(ddof=1)), 1, signed=False) if known else DASH
-    mean_text = format_quantity(mean, get_metric(parts[0].metric).unit)
-    return [mean_text, *_cv_cells(parts, deviations), tail, f"{sum(sizes):,}", str(len(parts))]
-
-
-def _cv_cells(parts: list[RunNoise], deviations: Floats) -> list[str]:
-    """Return the cells of the CV, of its interval, and of the correlation of neighbours."""
-    if not np.ptp(deviations):
-        return ["0", DASH, DASH]
-    lags = [lag1_correlation(part.residuals) if np.ptp(part.values) else 0.0 for part in parts]
-    lag1 = float(np.average(lags, weights=[len(part.values) for part in parts]))
-    sd = float(deviations.std(ddof=1))
-    factors = sd_interval_factors(np.concatenate([part.residuals for part in parts]), lag1)
-    bounds = format_percent_range((sd * factor for factor in factors), 1, signed=False)
-    return [format_percent(sd, 1, signed=False), bounds, f"{lag1:+.2f}".replace("-", MINUS)]
+    cv_cells = ["0", DASH, DASH]
+    if np.ptp(deviations):
+        residuals = [np.log(part.values) - np.median(np.log(part.values)) for part in parts]  # as in the figure
+        lags = [lag1_correlation(own) if np.ptp(own) else 0.0 for own in residuals]
+        lag1, sd = float(np.average(lags, weights=sizes)), float(deviations.std(ddof=1))
+        factors = sd_interval_factors(np.concatenate(residuals), lag1)
+        bounds = format_percent_range((sd * factor for factor in factors), 1, signed=False)
+        cv_cells = [format_percent(sd, 1, signed=False), bounds, f"{lag1:+.2f}".replace("-", MINUS)]
+    p99 = np.concatenate([part.p99_deviations for part in parts])
+    tail = format_percent(float(p99.std(ddof=1)), 1, signed=False) if len(p99) >= MIN_TRIALS else DASH
+    mean = format_quantity(float(values.mean()), get_metric(parts[0].metric).unit)
+    return [mean, *cv_cells, tail, f"{sum(sizes):,}", str(len(parts))]
 
 
 class NoisePage(Page):
@@ -159,8 +154,6 @@ class NoisePage(Page):
 
     def noise_record(self) -> Block:
         """Show the record: drift, correlation of neighbours, groups, and the detectable difference by blocks."""
-        from loadbook.analyses.noise.figure import NoiseFigure
-
         if self.record is None:
             return empty_section(noise_headline(None, self.analysis.margin))
         table = ability_table(self.record)
