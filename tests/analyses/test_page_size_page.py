@@ -76,7 +76,7 @@ def test_factorial_figure_texts_match_the_data(case: str) -> None:
         assert answer.endswith(".") and how.endswith(".")
         assert answer in alt and len(alt) > 40
         assert not FORBIDDEN.search(answer + how + alt)
-        assert all(one.name in alt for one in found.curves.series)
+        assert all(one.name in alt for one in found.series)
     assert ("not watched" in PageSizeFigure(found).help) == (case in ("unwatched", "invalid"))
     assert ("no curve" in PageSizeFigure(found).alt_text) == (case in ("invalid", "few blocks"))
     assert bool(words.tier_sentences(found)) == (found.tiers is not None)
@@ -84,7 +84,7 @@ def test_factorial_figure_texts_match_the_data(case: str) -> None:
 
 def test_page_size_figure_is_reproducible() -> None:
     found = found_of("two tiers")
-    letters = [bottleneck_letter(found, arm) for arm in found.curves.series[2].arms.values()]
+    letters = [bottleneck_letter(found, arm) for arm in found.series[2].arms.values()]
     assert letters == ["C", "C", "C", "C", "N"]
     first, second = (base.to_svg(PageSizeFigure(found).draw()) for _ in range(2))
     assert first == second and len(first) < 500_000

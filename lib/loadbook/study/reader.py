@@ -194,14 +194,14 @@ def read_study(path: Path) -> Study:
 def _read_named_files(folder: Path, raw: dict[str, Any]) -> Iterator[SpecProblem]:
     """Store the text of JMeter plans and configurations beside their names, for the run record; yield missing files."""
     treatments, roles = table_in(raw, "treatments"), table_in(raw, "roles")
-    owners = [("plan", ("workload",), table_in(raw, "workload"))]
-    owners += [("plan", ("treatments", name, "workload"), table_in(t, "workload")) for name, t in treatments.items()]
-    for name in roles:
-        role, where = table_in(roles, name), ("roles", name)
-        variants = table_in(role, "variants")
-        owners.append(("config", where, role))
-        owners += [("config", (*where, "variants", variant), table_in(variants, variant)) for variant in variants]
-    for key, where, owner in owners:
+    owners = [("plan", "workload", table_in(raw, "workload"))]
+    for name, treatment in treatments.items():
+        owners.append(("plan", key_path(("treatments", name, "workload")), table_in(treatment, "workload")))
+    for name, role in roles.items():
+        variants, where = table_in(role, "variants"), ("roles", name)
+        owners.append(("config", key_path(where), table_in(roles, name)))
+        owners += [("config", key_path((*where, "variants", v)), table_in(variants, v)) for v in variants]
+    for key, path, owner in owners:
         file = owner.get(key)
         if isinstance(file, str) and FILE_NAME_PATTERN.match(file):
             try:
@@ -209,7 +209,7 @@ def _read_named_files(folder: Path, raw: dict[str, Any]) -> Iterator[SpecProblem
             except (OSError, ValueError) as error:
                 reason = error.strerror if isinstance(error, OSError) else error
                 message = f"{short_repr(file)} beside the study cannot be read: {reason}"
-                yield SpecProblem(key_path((*where, key)), message)
+                yield SpecProblem(f"{path}.{key}", message)
 
 
 def find_study(studies: Path, name: str) -> Study:

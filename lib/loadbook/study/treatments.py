@@ -150,8 +150,8 @@ class Role(Setting):
         overrides = self.variants[name].model_dump(exclude_unset=True)
         same_service = overrides.get("service", base.service) == base.service and "external" not in overrides
         if not same_service:  # another service knows nothing of this one's variables or file
-            cleared = {"service": None, "external": None, "vars": {}, "config": None, "config_text": None}
-            base = base.model_copy(update=cleared)
+            own_keys = {"service", "external", "vars", "config", "config_text"}
+            base = Setting.model_validate(base.model_dump(exclude=own_keys))
         return base.with_changes(overrides)
 
 

@@ -30,25 +30,6 @@ class PageSizeSeries:
     arms: Mapping[int, str]
 
 
-@dataclass(frozen=True)
-class PageSizeCurves:
-    """The curves of a run: `fits` by the name of a series, a text instead of a curve if none can be fitted."""
-
-    series: tuple[PageSizeSeries, ...]
-    fits: Mapping[str, TwoRegimeCurve | str]
-    level: float
-
-    @cached_property
-    def curves(self) -> dict[str, TwoRegimeCurve]:
-        """The curves that could be fitted, by the name of their series."""
-        return {name: fit for name, fit in self.fits.items() if isinstance(fit, TwoRegimeCurve)}
-
-    @property
-    def sizes_b(self) -> list[int]:
-        """Every size of the run in bytes, rising."""
-        return sorted({size for series in self.series for size in series.arms})
-
-
 def page_size_series(study: Study, treatments: Iterable[str]) -> tuple[PageSizeSeries, ...]:
     """Return the series among these treatments in file order, without checks and repeated arms."""
     others = [name for name in study.factors if name != study.page_size_factor]
@@ -101,14 +82,6 @@ class TierComparison:
     pairs: tuple[TierPair, ...]
 
 
-def tier_factor(study: Study, series: Sequence[PageSizeSeries]) -> str | None:
-    """Return the factor, not the size, of the role that serves the page with two levels in the series."""
-    sized = study.page_size_factor
-    role = study.factors[sized].role if sized else None
-    factors = [n for n, f in study.factors.items() if f.role == role and n != sized and f.of != "workload"]
-    return next((n for n in factors if len({page_series.levels.get(n) for page_series in series}) == 2), None)
-
-
 def compare_tiers(
     study: Study,
     values: pd.DataFrame,
@@ -117,11 +90,15 @@ def compare_tiers(
     metric: str,
     level: float = 0.95,
 ) -> TierComparison | None:
-    """Compare the two tiers of a study at every size; None if no factor has two of them.
+    """Compare the two tiers of a study at every size; None without them.
 
+    Tiers are the levels of a factor, not the size, of the role that serves the page, with two levels in the series.
     Every size is a comparison of its own; the p of differences is adjusted among all sizes.
     """
-    factor = tier_factor(study, series)
+    sized = study.page_size_factor
+    role = study.factors[sized].role if sized else None
+    factors = [n for n, f in study.factors.items() if f.role == role and n != sized and f.of != "workload"]
+    factor = next((n for n in factors if len({one.levels.get(n) for one in series}) == 2), None)
     if factor is None:
         return None
     first, second = dict.fromkeys(page_series.levels[factor] for page_series in series)
@@ -147,20 +124,20 @@ def compare_tiers(
 
 
 def tier_errors(
-    study: Study, trials: pd.DataFrame, measurements: pd.DataFrame, series: Sequence[PageSizeSeries]
+    data: RunData, series: Sequence[PageSizeSeries], tiers: TierComparison | None
 ) -> dict[str, ErrorSummary]:
     """Return tier -> its errors over all sizes and fronts, those of the second compared with the first.
 
     The verdict is that of two arms (`stats.errors`): the trial is the unit, and both tiers have the same sizes.
     """
-    factor = tier_factor(study, series)
-    if factor is None:
+    if tiers is None:
         return {}
-    tier_of_arm = {arm: level_text(study, factor, one.levels[factor]) for one in series for arm in one.arms.values()}
-    by_tier = trials.assign(treatment=trials["treatment"].map(tier_of_arm))
-    first, second = dict.fromkeys(tier_of_arm.values())
+    tier_of_series = [(one, level_text(data.study, tiers.factor, one.levels[tiers.factor])) for one in series]
+    tier_of_arm = {arm: tier for one, tier in tier_of_series for arm in one.arms.values()}
+    by_tier = data.trials.assign(treatment=data.trials["treatment"].map(tier_of_arm))
+    first, second = tiers.names
     # a block has many trials of a tier: the check by blocks, which takes one of each arm, does not apply
-    counts = {name: errors.count_errors(by_tier, measurements, name)._replace(blocks=()) for name in (first, second)}
+    counts = {name: errors.count_errors(by_tier, data.measurements, name)._replace(blocks=()) for name in tiers.names}
     return {
         first: errors.summarise_errors(first, counts[first], None),
         second: errors.summarise_errors(second, counts[second], counts[first]),
@@ -173,14 +150,18 @@ class PageSizeResult:
 
     Attributes
     ----------
+    fits : curves by the name of their series, a text instead of a curve if none can be fitted.
+    level : of the intervals of the curves.
     values : the rate by trial (`RunData.values`), of which the curves are made.
     bottlenecks : treatment -> its bottleneck by the traces; None: nothing that was monitored was full; absent: not
         monitored.
-    link_bytes_per_s : capacity of the path to the driver, if the hosts file or the study declares it.
+    link_bytes_per_s : the narrowest link known on the way from the load's target to the driver.
     errors : tier -> its errors over all sizes, those of the second compared with the first.
     """
 
-    curves: PageSizeCurves
+    series: tuple[PageSizeSeries, ...]
+    fits: Mapping[str, TwoRegimeCurve | str]
+    level: float
     values: pd.DataFrame
     bottlenecks: Mapping[str, BottleneckCode | None]
     tiers: TierComparison | None
@@ -189,9 +170,24 @@ class PageSizeResult:
     errors: Mapping[str, ErrorSummary]
 
     @cached_property
+    def curves(self) -> dict[str, TwoRegimeCurve]:
+        """The curves that could be fitted, by the name of their series."""
+        return {name: fit for name, fit in self.fits.items() if isinstance(fit, TwoRegimeCurve)}
+
+    @cached_property
+    def size_by_arm(self) -> dict[str, int]:
+        """The size (bytes) of the page of every arm of the series."""
+        return {arm: size for series in self.series for size, arm in series.arms.items()}
+
+    @property
+    def sizes_b(self) -> list[int]:
+        """Every size of the run in bytes, rising."""
+        return sorted(set(self.size_by_arm.values()))
+
+    @cached_property
     def measured_sizes_b(self) -> list[int]:
         """The sizes (bytes, rising) at which some arm has enough trials that count to know its limit."""
-        return sorted({size for series in self.curves.series for size in self._measured_sizes_of(series)})
+        return sorted({size for series in self.series for size in self._measured_sizes_of(series)})
 
     def _measured_sizes_of(self, series: PageSizeSeries) -> list[int]:
         usable = self.values.loc[usable_mask(self.values), "treatment"].value_counts()
@@ -213,13 +209,15 @@ def analyse_page_sizes(data: RunData, metric: str, level: float = 0.95) -> PageS
     usable = values[usable_mask(values) & (values["value"] > 0)]
     rates = {name: dict(zip(own["block"], own["value"], strict=True)) for name, own in usable.groupby("treatment")}
     fits = {s.name: fit_curve({float(size): rates.get(arm, {}) for size, arm in s.arms.items()}, level) for s in series}
-    curves = PageSizeCurves(series, fits, level)
     tiers = compare_tiers(study, values, series, study.margin, metric, level)
     links = link_capacities(data)
     full = saturation_of_run(data, links)
     letters = separate_shared_cpus(data, full, bottleneck_by_treatment(full))
-    errors = tier_errors(study, data.trials, data.measurements, series)
-    return PageSizeResult(curves, values, letters, tiers, _narrowest_link(data, links), study.margin, errors)
+    ends = {study.workload.role, *(study.target_of(name) for name in data.plan["treatments"])}
+    on_path = [links[a] for a, host in data.run_record.hosts.items() if a in links and ends & set(host["roles"])]
+    errors = tier_errors(data, series, tiers)
+    link = min(on_path, default=None)
+    return PageSizeResult(series, fits, level, values, letters, tiers, link, study.margin, errors)
 
 
 def separate_shared_cpus(
@@ -265,13 +263,3 @@ def link_capacities(data: RunData) -> dict[str, float]:
                 a: min(shaped, link_mbit.get(a, shaped)) for a, host in hosts.items() if role in host["roles"]
             }
     return {alias: mbit * BYTES_PER_S_PER_MBIT for alias, mbit in link_mbit.items()}
-
-
-def _narrowest_link(data: RunData, links: Mapping[str, float]) -> float | None:
-    """Return the narrowest link known on the way from the load's target to the driver, in bytes per second."""
-    study = data.study
-    ends = {study.workload.role, *(study.target_of(name) for name in data.plan["treatments"])}
-    capacities = [
-        links[alias] for alias, host in data.run_record.hosts.items() if alias in links and ends & set(host["roles"])
-    ]
-    return min(capacities, default=None)

@@ -109,9 +109,9 @@ class SeriesStyle:
 
 def series_styles(result: PageSizeResult) -> dict[str, SeriesStyle]:
     """Return series -> style: shade and marker stand for the front (the last one is darkest), dashes for the tier."""
-    fronts = list(dict.fromkeys(front_of(result, series) for series in result.curves.series))[::-1]
+    fronts = list(dict.fromkeys(front_of(result, series) for series in result.series))[::-1]
     styles: dict[str, SeriesStyle] = {}
-    for series in result.curves.series:
+    for series in result.series:
         front = fronts.index(front_of(result, series)) % 4
         order = sum(style.shade == SHADES[front] for style in styles.values())
         marker = palette.VerdictStyle(SHADES[front], SHADES[front], "", MARKERS[front], hollow=True)
@@ -136,7 +136,7 @@ class PageSizeFigure(ReportFigure):
 
     def __init__(self, result: PageSizeResult, by: Literal["rate", "bytes"] = "rate") -> None:
         self.result, self.by_bytes = result, by == "bytes"
-        self.series, self.styles = result.curves.series, series_styles(result)
+        self.series, self.styles = result.series, series_styles(result)
         self.names = {one.name: drawable(one.name, f"series {k}") for k, one in enumerate(self.series, 1)}
         self.usable = usable_mask(result.values)
         self.limits = self._limits()
@@ -146,7 +146,7 @@ class PageSizeFigure(ReportFigure):
         return rate * size_b if self.by_bytes else rate
 
     def _limits(self) -> Interval:
-        sizes = {arm: size for one in self.series for size, arm in one.arms.items()}
+        sizes = self.result.size_by_arm
         own = self.result.values[self.result.values["treatment"].isin(list(sizes))]
         factors = own["treatment"].map(sizes).astype(float) if self.by_bytes else 1.0
         return scales.value_range(own["value"] * factors, 0.08)
@@ -160,10 +160,10 @@ class PageSizeFigure(ReportFigure):
         panel = axis.panel(sheet, TOP_IN, TOP_IN + PANEL_IN)
         unit = scales.axis_unit(get_metric("bytes_per_s" if self.by_bytes else "ok_per_s"), self.limits[1])
         scales.set_value_y_axis(panel, self.limits, unit, PANEL_IN)
-        axis.write_sizes(panel, result.curves.sizes_b, sheet.size)
+        axis.write_sizes(panel, result.sizes_b, sheet.size)
         for one in self.series:
             self._draw_trials(panel, axis, one)
-            curve = result.curves.fits[one.name]
+            curve = result.fits[one.name]
             if isinstance(curve, TwoRegimeCurve):
                 self._draw_curve(panel, axis, curve, self.styles[one.name])
         self._draw_ceiling(sheet, panel, axis)
@@ -181,10 +181,10 @@ class PageSizeFigure(ReportFigure):
 
     def _axis(self) -> SizeAxis:
         """Return the axis of sizes, with room for the names at its left."""
-        knees = [f"knee {words.knee_text(curve, tick=True)}" for curve in self.result.curves.curves.values()]
+        knees = [f"knee {words.knee_text(curve, tick=True)}" for curve in self.result.curves.values()]
         names = max_text_width(list(self.names.values()), LETTER_PT, True)
         names_in = min(2.3, max(names, max_text_width(knees, KNEE_PT), 1.1)) + 0.45
-        sizes = self.result.curves.sizes_b or [1, 2]
+        sizes = self.result.sizes_b or [1, 2]
         return SizeAxis(sizes[0], sizes[-1], TICKS_IN, TICKS_IN + names_in, WIDTH_IN - PADDING_IN - 0.1)
 
     def _draw_trials(self, panel: Axes, axis: SizeAxis, series: PageSizeSeries) -> None:
@@ -251,7 +251,7 @@ class PageSizeFigure(ReportFigure):
         places = avoid_overlap(ends, [text_height(sheet.size, 2) + 0.03] * len(ends), TOP_IN - 0.1, TOP_IN + PANEL_IN)
         left, room = axis.edge + 0.1, axis.left - axis.edge - 0.42
         for one, end, y in zip(self.series, ends, places, strict=True):
-            fit = self.result.curves.fits[one.name]
+            fit = self.result.fits[one.name]
             sheet.text(left, y - 0.08, shorten(self.names[one.name], room, sheet.size, True), bold=True)
             knee = f"knee {words.knee_text(fit, tick=True)}" if isinstance(fit, TwoRegimeCurve) else "no curve"
             sheet.text(left, y + 0.075, shorten(knee, room + 0.1, KNEE_PT), colour=palette.SOFT, size=KNEE_PT)
@@ -260,7 +260,7 @@ class PageSizeFigure(ReportFigure):
 
     def _left_end(self, series: PageSizeSeries, fallback: float) -> float:
         """Return the log of a curve, or of its trials where it does not reach that far, at the axis's left end."""
-        fit, size = self.result.curves.fits[series.name], min(series.arms)
+        fit, size = self.result.fits[series.name], min(series.arms)
         if isinstance(fit, TwoRegimeCurve) and fit.sizes_b[0] <= size:
             return math.log(self._scaled(fit.rate_at(size).value, size))
         own = self.result.values.loc[self.result.values["treatment"] == series.arms[size], "value"]
@@ -302,7 +302,7 @@ class PageSizeFigure(ReportFigure):
             panel.plot([low, high], [scales.log_ratio(tick)] * 2, color=palette.GRID, linewidth=0.8, zorder=-4)
         panel.axhspan(scales.log_ratio(-margin), scales.log_ratio(margin), color=palette.BAND, lw=0, zorder=-3)
         panel.plot([low, high], [0, 0], color=palette.INK, linewidth=1.0, zorder=-2)
-        axis.write_sizes(panel, self.result.curves.sizes_b, sheet.size)
+        axis.write_sizes(panel, self.result.sizes_b, sheet.size)
         fronts: dict[tuple[object, ...], str] = {}
         for series in self.series:
             fronts.setdefault(front_of(self.result, series), self.styles[series.name].marker.marker)
@@ -322,11 +322,11 @@ class PageSizeFigure(ReportFigure):
         resources = "; ".join(f"{letter} {noun}" for letter, noun in BOTTLENECK_NAMES.items())
         text = (
             "One hollow mark per trial; line: the fit of 1 / rate = cost per request + bytes × cost per byte, with its "
-            f"{self.result.curves.level * 100:g}{NBSP}% band; upright tick: the knee, where both costs are equal, with "
+            f"{self.result.level * 100:g}{NBSP}% band; upright tick: the knee, where both costs are equal, with "
             "its interval. Amber: the bandwidth ceiling, bytes of pages alone. Letters: the resource that was "
             f"full by the traces: {resources}; {NOTHING_FULL} nothing watched was full"
         )
-        letters = {bottleneck_letter(self.result, arm) for one in self.series for arm in one.arms.values()}
+        letters = {bottleneck_letter(self.result, arm) for arm in self.result.size_by_arm}
         text += f"; {NOT_MONITORED} not watched." if NOT_MONITORED in letters else "."
         if not self.usable.all():
             text += " ×: a trial that does not count."
@@ -341,17 +341,16 @@ class PageSizeFigure(ReportFigure):
     @property
     def alt_text(self) -> str:
         """The caption and every curve's numbers in words."""
-        curves = " ".join(f"{name}{words.curve_sentence(fit)}" for name, fit in self.result.curves.fits.items())
         trials = pluralize(int(self.usable.sum()), "trial")
-        quantity = "bytes" if self.by_bytes else "responses"
-        return f"Page size against {quantity} per second, {trials}. {self.caption} {curves}"
+        head = f"Page size against {'bytes' if self.by_bytes else 'responses'} per second, {trials}."
+        return " ".join([head, self.caption, *words.curve_sentences(self.result)])
 
 
 def bandwidth_ceiling(result: PageSizeResult) -> tuple[float, str] | None:
     """Return the ceiling in bytes per second and its name: the link's, else the highest that a curve approaches."""
     if result.link_bytes_per_s:
         return result.link_bytes_per_s, f"link, {words.bandwidth_text(result.link_bytes_per_s)}"
-    fitted = [c.ceiling_bytes_per_s.value for c in result.curves.curves.values() if c.visible_regime != "request"]
+    fitted = [c.ceiling_bytes_per_s.value for c in result.curves.values() if c.visible_regime != "request"]
     return (max(fitted), f"fitted ceiling, {words.bandwidth_text(max(fitted))}") if fitted else None
 
 

@@ -120,11 +120,10 @@ class PageSizePage(EffectsPage):
         """Show the curves over page size, a sentence per curve, and the tables of costs and of points."""
         from loadbook.analyses.page_size.figure import PageSizeFigure
 
-        lines = [f"{name}{words.curve_sentence(fit)}" for name, fit in self.result.curves.fits.items()]
         return Block(
             HtmlOnly(Picture(PageSizeFigure(self.result))),
             TextOnly(words.headline(self.result)),
-            BulletList(lines, css="doubts", bullet=""),
+            BulletList(words.curve_sentences(self.result), css="doubts", bullet=""),
             cost_table(self.result),
             note(COSTS_NOTE),
             Details("Every point of the figure", point_table(self.result)),
@@ -166,15 +165,14 @@ class PageSizePage(EffectsPage):
 
     def sentences(self, answer: verdicts.AnswerSummary) -> list[str]:
         """Return the lines of the command line: the headline, errors, and a line per curve."""
-        lines = [f"{name}{words.curve_sentence(fit)}" for name, fit in self.result.curves.fits.items()]
-        return [answer.headline, *answer.errors, *lines]
+        return [answer.headline, *answer.errors, *words.curve_sentences(self.result)]
 
 
 def cost_table(result: PageSizeResult) -> Table:
     """Return the costs of every curve with their intervals."""
     heads = ("Per request, ms", "Per byte, ns", "Knee", "Ceiling, Mbit/s", "Misses", "Blocks")
     columns = [Column("Series"), *(Column(head, True) for head in heads)]
-    return Table("Costs", columns, [_cost_cells(name, fit) for name, fit in result.curves.fits.items()])
+    return Table("Costs", columns, [_cost_cells(name, fit) for name, fit in result.fits.items()])
 
 
 def _cost_cells(name: str, fit: TwoRegimeCurve | str) -> list[str]:
@@ -199,7 +197,7 @@ def point_table(result: PageSizeResult) -> Table:
         Column("Full by the traces"),
     ]  # fmt: skip
     valid, rows = result.values[result.values["valid"]], []
-    for series in result.curves.series:
+    for series in result.series:
         for size, arm in series.arms.items():
             own = valid.loc[valid["treatment"] == arm, "value"].dropna()
             rate, bits = f"not measured ({len(own)})", DASH

@@ -82,6 +82,11 @@ def curve_sentence(curve: TwoRegimeCurve | str) -> str:
     return f": {knee} bytes cost more than the request; {approach}"
 
 
+def curve_sentences(result: PageSizeResult) -> list[str]:
+    """Return the regimes of every curve, a sentence per series."""
+    return [f"{name}{curve_sentence(fit)}" for name, fit in result.fits.items()]
+
+
 def misfit_sentence(curve: TwoRegimeCurve) -> str:
     """Return the largest significant misfit beyond `MISFIT`; the curve is then a summary, not the mechanism."""
     off = {
@@ -104,7 +109,7 @@ def largest_misfit_text(curve: TwoRegimeCurve) -> str:
 
 def headline(result: PageSizeResult) -> str:
     """Return the answer to "from which page size on is the network the limit?", in one sentence."""
-    series = result.curves.series
+    series = result.series
     if not result.bottlenecks:
         return "Not known what limits: no monitor recorded anything."
     if not result.measured_sizes_b:
@@ -130,8 +135,7 @@ def headline(result: PageSizeResult) -> str:
 def bandwidth_headline(result: PageSizeResult) -> str:
     """Return the bandwidth reached, and its share of the link if the link is known."""
     median_rate = result.values[result.values["valid"]].groupby("treatment")["value"].median()
-    arms = {arm: size for series in result.curves.series for size, arm in series.arms.items()}
-    flows = [median_rate[arm] * size for arm, size in arms.items() if arm in median_rate.index]
+    flows = [median_rate[arm] * size for arm, size in result.size_by_arm.items() if arm in median_rate.index]
     if not flows:
         return "Not known: no trial counts."
     most = max(flows)
@@ -144,14 +148,14 @@ def network_limit_text(result: PageSizeResult) -> str:
     """Return the answer in the few words that the index has room for."""
     if not result.bottlenecks or not result.measured_sizes_b:
         return NOT_KNOWN
-    limited = any(result.network_limited_from(series) for series in result.curves.series)
+    limited = any(result.network_limited_from(series) for series in result.series)
     return "network" if limited else "not the network"
 
 
 def _common_name(result: PageSizeResult, names: set[str]) -> str:
     """Return the part of the name that only these series have, else their number."""
     names_by_part: dict[str, set[str]] = {}
-    for series in result.curves.series:
+    for series in result.series:
         for part in series.name.split(", "):
             names_by_part.setdefault(part, set()).add(series.name)
     shared = next((part for part, own in names_by_part.items() if own == names), None)
@@ -160,7 +164,7 @@ def _common_name(result: PageSizeResult, names: set[str]) -> str:
 
 def _other_limit_text(result: PageSizeResult) -> str:
     """Return the resource that limits most points in place of the network."""
-    arms = [arm for series in result.curves.series for arm in series.arms.values() if arm in result.bottlenecks]
+    arms = [arm for arm in result.size_by_arm if arm in result.bottlenecks]
     counts = Counter(letter for arm in arms if (letter := result.bottlenecks[arm]))
     if not counts:
         return ": nothing watched was full"
@@ -170,12 +174,12 @@ def _other_limit_text(result: PageSizeResult) -> str:
 
 def supporting_text(result: PageSizeResult) -> str:
     """Return the knees of all curves in one sentence."""
-    both = [curve for curve in result.curves.curves.values() if curve.visible_regime == "both"]
+    both = [curve for curve in result.curves.values() if curve.visible_regime == "both"]
     if not both:
         return "No curve shows both costs within the sizes measured."
     knees = sorted(both, key=lambda curve: curve.knee_b.value)
     low, high = size_text(knees[0].knee_b.interval[0]), size_text(knees[-1].knee_b.interval[1])
-    of = "" if len(both) == len(result.curves.series) else f" on {len(both)} of {len(result.curves.series)} curves"
+    of = "" if len(both) == len(result.series) else f" on {len(both)} of {len(result.series)} curves"
     return f"A request costs as much as its bytes at {low} to {high}{of} (95{NBSP}% intervals)."
 
 
