@@ -8,21 +8,27 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from scipy.stats import binomtest
+from scipy.stats import binomtest, t
 
 from loadbook.analyses.factorial.contrasts import (
     PooledEffect,
     block_contrasts,
-    cell_means,
     compare_effects,
     fit_pooled_effects,
+    one_sample_test,
     significant_higher_order,
 )
 from loadbook.stats.analyse import AnalysisSpec, RunTables, analyse, resolve_spec
 from loadbook.stats.compare import MIN_BLOCKS, MIN_RANK_BLOCKS
 from loadbook.stats.errors import ALPHA, zero_error_upper_bound
 from loadbook.stats.errors import errors_by_block as failing_trials
-from loadbook.stats.paired_tests import FloatArray, adjust_holm, complete_blocks
+from loadbook.stats.paired_tests import (
+    FloatArray,
+    adjust_holm,
+    complete_blocks,
+    effect_from_log,
+    effect_interval_from_logs,
+)
 from loadbook.stats.results import VERDICT_ORDER, Analysis, AnalysisRow, Comparison, ErrorSummary, Interval, Verdict
 from loadbook.stats.text import common_decimals
 from loadbook.stats.verdict import decide_verdict, excludes_zero
@@ -151,7 +157,7 @@ def analyse_factorial(
         main_effects=main_effects,
         interactions=interactions,
         interaction_plots=tuple(
-            InteractionPlot(e, *cell_means(design, logs, e.names, spec.level))
+            _interaction_plot(design, logs, e, spec.level)
             for e in interactions
             if e.verdict.kind != "invalid" and e.verdict.comparison.ci95 and excludes_zero(e.verdict.comparison.ci95)
         ),
@@ -159,6 +165,29 @@ def analyse_factorial(
         adjustment="joint step-down" if len(logs) >= MIN_RANK_BLOCKS else "Holm",
         higher_order=significant_higher_order(design, logs, spec.level) if reason is None else (),
     )
+
+
+def _interaction_plot(
+    design: FactorialDesign, logs: FloatArray, effect: FactorialEffect, level: float
+) -> InteractionPlot:
+    """Return the means of two crossed factors; all other factors are averaged over.
+
+    Intervals of the means are t intervals of the deviations from each block's mean, on the level of the whole run.
+    """
+    first, second = (design.names.index(name) for name in effect.names)
+    levels = [(bool(cell >> first & 1), bool(cell >> second & 1)) for cell in design.cells]
+    within_blocks = logs - logs.mean(axis=1, keepdims=True)
+    means = {both: within_blocks[:, [own == both for own in levels]].mean(axis=1) for both in set(levels)}
+    centre, values = float(logs.mean()), {}
+    for both, own in means.items():
+        log_mean = float(own.mean()) + centre
+        half = float(t.ppf((1 + level) / 2, len(own) - 1) * own.std(ddof=1) / math.sqrt(len(own)))
+        values[both] = math.exp(log_mean), (math.exp(log_mean - half), math.exp(log_mean + half))
+    conditional_effects: dict[bool, tuple[float, Interval | None]] = {}
+    for high in (False, True):
+        test = one_sample_test(means[True, high] - means[False, high], [1 - level])
+        conditional_effects[high] = effect_from_log(test.estimate), effect_interval_from_logs(test.intervals[0])
+    return InteractionPlot(effect, values, conditional_effects)
 
 
 def _no_analysis_reason(base: Analysis, cells: Mapping[str, int]) -> str | None:

@@ -1,4 +1,4 @@
-"""Contrasts of a factorial and their tests, the means of two crossed factors, and the pooled least-squares fit.
+"""Contrasts of a factorial and their tests, and the pooled least-squares fit.
 
 Each effect is one contrast per block: the mean of the combinations with + less the mean of those with -. Its blocks are
 tested like any paired difference: Student's t for 5 to 7 blocks, signed ranks from 8. A main effect is the change from
@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import t
 
 from loadbook.stats import paired_tests
 from loadbook.stats.compare import MIN_BLOCKS, MIN_RANK_BLOCKS
@@ -59,10 +58,7 @@ def significant_higher_order(design: FactorialDesign, logs: FloatArray, level: f
 def compare_effects(design: FactorialDesign, logs: FloatArray, level: float = 0.95, **common: Any) -> list[Comparison]:
     """Test every effect of a design.
 
-    Parameters
-    ----------
-    logs : complete blocks by combinations, in the design's order.
-    common : fields that all comparisons share: baseline, metric, statistic, excluded, flags.
+    `logs` has complete blocks by combinations, in the design's order; `common` are fields that all comparisons share.
     """
     contrasts, effects = block_contrasts(design, logs), design.effects
     comparisons = [
@@ -119,41 +115,6 @@ def step_down_effects_p(design: FactorialDesign, contrasts: FloatArray, effects:
     odd = np.array([[(effect & cell).bit_count() % 2 for cell in design.cells] for effect in effects])
     relabelled = np.abs(np.stack([(1 - 2 * signs)[drawn] @ row for signs, row in zip(odd, z, strict=True)]))
     return paired_tests.step_down_max(np.abs(z.sum(axis=1)), relabelled, exact=False)
-
-
-CellMeans = dict[tuple[bool, bool], tuple[float, Interval]]
-ConditionalEffects = dict[bool, tuple[float, Interval | None]]
-
-
-def cell_means(
-    design: FactorialDesign, logs: FloatArray, names: Sequence[str], level: float = 0.95
-) -> tuple[CellMeans, ConditionalEffects]:
-    """Return the four combinations of two factors, and the effect of the first at each level of the second.
-
-    Parameters
-    ----------
-    logs : complete blocks by combinations, in the design's order; all other factors are averaged over.
-
-    Returns
-    -------
-    cell_means : (first high, second high) -> value of the metric on the level of the whole run, with a t interval of
-        the deviations from each block's mean.
-    conditional_effects : second high -> ratio minus 1, with the interval of its test.
-    """
-    first, second = (design.names.index(name) for name in names)
-    levels = [(bool(cell >> first & 1), bool(cell >> second & 1)) for cell in design.cells]
-    within_blocks = logs - logs.mean(axis=1, keepdims=True)
-    means = {both: within_blocks[:, [own == both for own in levels]].mean(axis=1) for both in set(levels)}
-    centre, values = float(logs.mean()), {}
-    for both, own in means.items():
-        log_mean = float(own.mean()) + centre
-        half = float(t.ppf((1 + level) / 2, len(own) - 1) * own.std(ddof=1) / math.sqrt(len(own)))
-        values[both] = math.exp(log_mean), (math.exp(log_mean - half), math.exp(log_mean + half))
-    conditional_effects: ConditionalEffects = {}
-    for high in (False, True):
-        test = one_sample_test(means[True, high] - means[False, high], [1 - level])
-        conditional_effects[high] = effect_from_log(test.estimate), effect_interval_from_logs(test.intervals[0])
-    return values, conditional_effects
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,6 @@ from loadbook.study.designs import MAX_FACTORS, alias_sentences, switched_factor
 from loadbook.study.model import Study
 
 RELEVANT_KINDS = ("better", "worse")
-MORE_BLOCKS_HINT = "more blocks decide what is undecided, at the numbers that its sentence gives"
 
 
 def follow_up_study(study: Study, result: FactorialAnalysis) -> tuple[list[str], tuple[str, str] | None]:
@@ -60,7 +59,8 @@ def follow_up_study(study: Study, result: FactorialAnalysis) -> tuple[list[str],
         lines.append(f"{effect.label} may be {names} as well: run a larger fraction, or only the factors in question.")
     undecided = sum(e.verdict.kind == "undecided" for e in result.effects)
     if undecided:
-        lines.append(f"{undecided} of {len(result.effects)} effects are undecided: {MORE_BLOCKS_HINT}.")
+        hint = "more blocks decide what is undecided, at the numbers that its sentence gives"
+        lines.append(f"{undecided} of {len(result.effects)} effects are undecided: {hint}.")
     if not lines:
         lines = ["Nothing has to be taken apart: every effect that matters belongs to one factor or one pair."]
     return lines, _follow_up_file(study, {name: factors[name] for name in groups}) if groups else None
@@ -126,31 +126,20 @@ class FactorialPage(EffectsPage):
 
     def _effect_lines(self) -> list[verdicts.VerdictLine]:
         """Return a line per factor and per pair that acts together, the other pairs by number, and the checks."""
-        effects = [
-            *self.result.main_effects,
-            *(e for e in self.result.interactions if e.verdict.kind in sentences.SIGNIFICANT_KINDS),
-        ]
-        labels = self.result.factor_labels
-        lines = [
-            verdicts.VerdictLine(
-                e.verdict.kind, palette.row_glyph(effect_row(e)), e.label, sentences.factorial_effect_phrase(e, labels)
-            )
-            for e in effects
-        ]
-        lines += [
-            verdicts.VerdictLine(kind, palette.VERDICTS[kind].glyph, name, text)
-            for kind, name, text in sentences.unlisted_interactions(self.result)
-        ]
+        acting = (e for e in self.result.interactions if e.verdict.kind in sentences.SIGNIFICANT_KINDS)
+        effects, labels = [*self.result.main_effects, *acting], self.result.factor_labels
+        lines = []
+        for e in effects:
+            glyph, text = palette.row_glyph(effect_row(e)), sentences.factorial_effect_phrase(e, labels)
+            lines.append(verdicts.VerdictLine(e.verdict.kind, glyph, e.label, text))
+        for kind, name, text in sentences.unlisted_interactions(self.result):
+            lines.append(verdicts.VerdictLine(kind, palette.VERDICTS[kind].glyph, name, text))
         return lines + [line for line in verdicts.verdict_lines(self.result.analysis) if line.kind == "check"]
 
     def design(self) -> Block:
         """Show the effects that this design cannot tell apart, and the trials that it saved."""
-        lines = [
-            *alias_sentences(self.result.design),
-            sentences.higher_order_sentence(self.result),
-            sentences.cost_sentence(self.result),
-        ]
-        return Block(lines_list(lines))
+        lines = [sentences.higher_order_sentence(self.result), sentences.cost_sentence(self.result)]
+        return Block(lines_list([*alias_sentences(self.result.design), *lines]))
 
     def errors(self) -> Block:
         """Show which factor or pair brings errors, above the errors of every combination."""

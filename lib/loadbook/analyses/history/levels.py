@@ -97,18 +97,19 @@ def _segment_edges(y: FloatArray, errors: FloatArray, rate: float) -> list[int]:
     """Return the edges of the arc that stands out, and those in each of the pieces that it leaves."""
     if len(y) < 2 * MIN_SEGMENT_RUNS:
         return []
-    arcs = _arcs(len(y))
+    starts, ends = np.triu_indices(len(y) + 1, MIN_SEGMENT_RUNS)
+    # the runs left on either side of an arc are none, or enough for a level
+    sides = [(side == 0) | (side >= MIN_SEGMENT_RUNS) for side in (starts, len(y) - ends)]
+    arcs = np.column_stack([starts, ends])[sides[0] & sides[1] & (ends - starts < len(y))]
     p = _arc_p(y, errors, arcs)
     best = int(np.argmin(p))
     if p[best] * len(arcs) > rate:
         return []
     edges = [0, *(int(edge) for edge in arcs[best] if 0 < edge < len(y)), len(y)]
-    inner = [
-        start + inner_edge
-        for start, end in pairwise(edges)
-        for inner_edge in _segment_edges(y[start:end], errors[start:end], rate)
-    ]
-    return edges[1:-1] + inner
+    found = edges[1:-1]
+    for start, end in pairwise(edges):
+        found += [start + edge for edge in _segment_edges(y[start:end], errors[start:end], rate)]
+    return found
 
 
 def _prune_edges(y: FloatArray, errors: FloatArray, inner: list[int], rate: float) -> list[int]:
@@ -124,13 +125,6 @@ def _prune_edges(y: FloatArray, errors: FloatArray, inner: list[int], rate: floa
             break
         inner = inner[:weakest] + inner[weakest + 1 :]
     return inner
-
-
-def _arcs(runs: int) -> NDArray[np.integer]:
-    """Return start and end of every arc; the runs left on either side are none, or enough for a level."""
-    starts, ends = np.triu_indices(runs + 1, MIN_SEGMENT_RUNS)
-    sides = [(side == 0) | (side >= MIN_SEGMENT_RUNS) for side in (starts, runs - ends)]
-    return np.column_stack([starts, ends])[sides[0] & sides[1] & (ends - starts < runs)]
 
 
 def _arc_p(y: FloatArray, errors: FloatArray, arcs: NDArray[np.integer]) -> FloatArray:
@@ -173,11 +167,7 @@ def assess_newest(
 ) -> Alarm | None:
     """Compare the newest run with its past; None if that is too short.
 
-    Parameters
-    ----------
-    past, newest : the effect of each run.
-    rate : the share of false alarms of this one comparison.
-    margin : ratio minus 1, as the study declares it.
+    `rate` is the share of false alarms of this one comparison, `margin` a ratio minus 1, as the study declares it.
     """
     if len(past) < MIN_PAST_RUNS:
         return None

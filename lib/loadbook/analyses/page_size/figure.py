@@ -35,7 +35,7 @@ from loadbook.report.figures.base import (
     text_height,
     text_width,
 )
-from loadbook.stats.results import Interval, Verdict
+from loadbook.stats.results import Verdict
 from loadbook.stats.saturation import BOTTLENECK_NAMES
 from loadbook.stats.text import margin_text
 from loadbook.stats.verdict import usable_mask
@@ -139,17 +139,13 @@ class PageSizeFigure(ReportFigure):
         self.series, self.styles = result.series, series_styles(result)
         self.names = {one.name: drawable(one.name, f"series {k}") for k, one in enumerate(self.series, 1)}
         self.usable = usable_mask(result.values)
-        self.limits = self._limits()
+        own = result.values[result.values["treatment"].isin(list(result.size_by_arm))]
+        factors = own["treatment"].map(result.size_by_arm).astype(float) if self.by_bytes else 1.0
+        self.limits = scales.value_range(own["value"] * factors, 0.08)
 
     def _scaled(self, rate: Any, size_b: float) -> Any:
         """Return a rate of answers in the unit of the figure: answers or bytes per second."""
         return rate * size_b if self.by_bytes else rate
-
-    def _limits(self) -> Interval:
-        sizes = self.result.size_by_arm
-        own = self.result.values[self.result.values["treatment"].isin(list(sizes))]
-        factors = own["treatment"].map(sizes).astype(float) if self.by_bytes else 1.0
-        return scales.value_range(own["value"] * factors, 0.08)
 
     def _draw(self) -> Sheet:
         result, strip = self.result, STRIP_IN * len(self.names) + 0.24
@@ -274,7 +270,10 @@ class PageSizeFigure(ReportFigure):
             y = top + 0.1 + k * STRIP_IN
             if k % 2 == 0:
                 sheet.box(0.02, y - STRIP_IN / 2, sheet.width - 0.02, y + STRIP_IN / 2, palette.TINT)
-            _draw_sample(sheet, 0.06, 0.32, y, self.styles[series.name])
+            style = self.styles[series.name]
+            for x in np.arange(0.06, 0.32, 0.05) if style.order else [0.06]:  # a piece of the series' line
+                sheet.line([x, x + 0.025 if style.order else 0.32], [y, y], style.shade, 1.4)
+            sheet.marker(0.19, y, style.marker, 4.8)
             name = shorten(self.names[series.name], axis.left - 0.65, 8.4)
             sheet.text(0.4, y, name, size=8.4, colour=palette.SOFT)
             for size, treatment in series.arms.items():
@@ -352,13 +351,6 @@ def bandwidth_ceiling(result: PageSizeResult) -> tuple[float, str] | None:
         return result.link_bytes_per_s, f"link, {words.bandwidth_text(result.link_bytes_per_s)}"
     fitted = [c.ceiling_bytes_per_s.value for c in result.curves.values() if c.visible_regime != "request"]
     return (max(fitted), f"fitted ceiling, {words.bandwidth_text(max(fitted))}") if fitted else None
-
-
-def _draw_sample(sheet: Sheet, left: float, right: float, y: float, style: SeriesStyle) -> None:
-    """Draw a piece of a series' line with its marker."""
-    for x in np.arange(left, right, 0.05) if style.order else [left]:
-        sheet.line([x, x + 0.025 if style.order else right], [y, y], style.shade, 1.4)
-    sheet.marker((left + right) / 2, y, style.marker, 4.8)
 
 
 def bottleneck_letter(result: PageSizeResult, treatment: str) -> str:
