@@ -10,15 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from factorial_runs import factorial_run, factorial_study
-from loadbook.analyses.factorial import contrasts
+from loadbook.analyses.factorial import compute
 from loadbook.analyses.factorial import text as say
 from loadbook.analyses.factorial.compute import (
     FactorialAnalysis,
     analyse_factorial,
+    block_contrasts,
     count_factorial_errors,
+    fit_pooled_effects,
     one_factor_at_a_time_trials,
+    step_down_effects_p,
 )
-from loadbook.analyses.factorial.contrasts import block_contrasts, fit_pooled_effects, step_down_effects_p
 from loadbook.core.units import NBSP
 from loadbook.study import designs
 from loadbook.study.designs import FactorialDesign, factorial_design
@@ -220,7 +222,7 @@ def test_factorial_reports_disagreement_of_pooled_analysis() -> None:
     rng = np.random.default_rng(1)
     shift = np.array([designs.effect_sign(1, c) for c in design.cells]) * 0.01
     logs = shift + rng.normal(0, 0.002, (10, 4)) + rng.normal(0, 0.2, (10, 1)) * np.array([1.0, 1, -1, -1])
-    found = contrasts.compare_effects(design, logs, baseline="plain", metric="ok_per_s", statistic="value", excluded=0)
+    found = compute.compare_effects(design, logs, baseline="plain", metric="ok_per_s", statistic="value", excluded=0)
     beside = fit_pooled_effects(design, logs)
     low, high = found[0].ci95 or (0.0, 0.0)
     assert 0 < low < high and beside[0].interval[0] < 0 < beside[0].interval[1]

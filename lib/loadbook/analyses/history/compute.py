@@ -180,11 +180,8 @@ def effect_series(
 ) -> tuple[EffectSeries, ...]:
     """Return every comparison of these runs, treatments before checks, in the order of the newest run that has them.
 
-    Parameters
-    ----------
-    runs : oldest first.
-    margin : ratio minus 1, as the study declares it.
-    rate, change_rate : shares of false alarms and of false changes of all comparisons together.
+    `runs` are oldest first; `rate` and `change_rate` are shares of false alarms and of false changes of all comparisons
+    together.
     """
     newest_first = [effect for run in reversed(runs) for effect in run.effects]
     kinds: tuple[RowKind, ...] = ("treatment", "aa", "control")

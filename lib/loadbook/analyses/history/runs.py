@@ -155,19 +155,7 @@ def read_history(
     rate: float = ALARM_RATE,
     by_name: bool = False,
 ) -> HistoryRuns:
-    """Read every run of a study, ingesting those that lack tables.
-
-    Parameters
-    ----------
-    on_progress : called with the number of runs read and of all runs.
-    metric : default: that of the newest run's study.
-    rate : of false alarms per run, in all comparisons together.
-    by_name : hosts with one name count as the same machine (fresh machines every night, say).
-
-    Raises
-    ------
-    UsageError : no such study, run or metric, or a rate out of bounds.
-    """
+    """Read every run of a study, ingesting those that lack tables; for parameters and errors see `history_page`."""
     layout.resolve_run(study)
     if not 0 < rate <= MAX_FALSE_ALARM_RATE:
         raise UsageError(

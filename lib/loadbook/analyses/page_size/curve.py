@@ -118,10 +118,7 @@ def jackknife_estimate(log_whole: float, logs_without: FloatArray, level: float)
 def fit_curve(values: Mapping[float, Mapping[object, float]], level: float = 0.95) -> TwoRegimeCurve | str:
     """Fit one series; return the reason in words if it cannot be fitted.
 
-    Parameters
-    ----------
-    values : size in bytes -> block -> rate per second, of the trials that count (all above zero).
-    level : of the intervals.
+    `values` has size in bytes -> block -> rate per second, of the trials that count (all above zero).
     """
     usable = {size: values[size] for size in sorted(values) if len(values[size]) >= MIN_BLOCKS}
     if len(usable) < MIN_SIZES:

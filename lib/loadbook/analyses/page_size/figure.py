@@ -128,10 +128,7 @@ def front_of(result: PageSizeResult, series: PageSizeSeries) -> tuple[object, ..
 class PageSizeFigure(ReportFigure):
     """Every trial, the fitted curves with their bands, knees and the ceiling; below, what limits each point.
 
-    Parameters
-    ----------
-    result : the fits and bottlenecks.
-    by : "rate" for answers per second, "bytes" for the page's bytes per second.
+    `by` is "rate" for answers per second, "bytes" for the page's bytes per second.
     """
 
     def __init__(self, result: PageSizeResult, by: Literal["rate", "bytes"] = "rate") -> None:
