@@ -14,18 +14,8 @@ from loadbook.study.problems import last_declared_look
 from loadbook.study.treatments import Factor, Factorial, FactorLevel, Grid, Ident, Name, Role, Setting, Treatment
 from loadbook.study.workload import StrictModel, Workload
 
-ClaimKind = Literal[
-    "better",
-    "worse",
-    "best",
-    "no-loss",
-    "equivalent",
-    "fewer-errors",
-    "more-errors",
-    "interaction",
-    "slope",
-    "resource",
-]
+ClaimKind = Literal["better", "worse", "best", "no-loss", "equivalent", "fewer-errors", "more-errors", "interaction",
+                    "slope", "resource"]  # fmt: skip
 ERROR_CLAIM_KINDS: tuple[ClaimKind, ...] = ("fewer-errors", "more-errors", "interaction")
 
 

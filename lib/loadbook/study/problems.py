@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -93,32 +93,17 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
 
 def consistency_problems(raw: dict[str, Any]) -> list[SpecProblem]:
     """Return contradictions between the tables of a study; wrong types are left to `validation_problems`."""
-    return [
-        SpecProblem(path, message)
-        for check in (
-            _reference_problems,
-            _stopping_problems,
-            _hypothesis_problems,
-            _role_problems,
-            _factor_problems,
-            _treatment_problems,
-            _load_problems,
-            _subset_problems,
-            _claim_problems,
-            _length_problems,
-            _ci_problems,
-        )
-        for path, message in check(raw)
-    ]
+    checks = (_reference_problems, _rule_problems, _role_problems, _factor_problems, _treatment_problems,
+              _load_problems, _subset_problems, _claim_problems, _length_problems, _ci_problems)  # fmt: skip
+    return [SpecProblem(path, message) for check in checks for path, message in check(raw)]
 
 
 PathMessages = Iterator[tuple[str, str]]
 
 
-def last_declared_look(raw: Mapping[str, Any]) -> int | None:
+def last_declared_look(raw: dict[str, Any]) -> int | None:
     """Return the last look in the tables of a study file, None where there is none or no number."""
-    stopping = raw.get("stopping")
-    looks = stopping.get("looks") if isinstance(stopping, Mapping) else None
+    looks = table_in(raw, "stopping").get("looks")
     last = looks[-1] if isinstance(looks, (list, tuple)) and looks else None
     return last if isinstance(last, int) else None
 
@@ -155,15 +140,12 @@ def _reference_problems(raw: dict[str, Any]) -> PathMessages:
             yield path, message
 
 
-def _stopping_problems(raw: dict[str, Any]) -> PathMessages:
+def _rule_problems(raw: dict[str, Any]) -> PathMessages:
     if raw.get("factorial") and table_in(raw, "stopping").get("rule", "fixed") != "fixed":
         yield "stopping.rule", "a factorial has a fixed number of blocks: its effects are not judged at looks"
     last = last_declared_look(raw)
     if last is not None and raw.get("blocks", last) != last:
         yield "blocks", f"must be {last}, the last of stopping.looks, or be left out (is {short_repr(raw['blocks'])})"
-
-
-def _hypothesis_problems(raw: dict[str, Any]) -> PathMessages:
     if raw.get("factorial") and raw.get("stratify_by"):
         yield "stratify_by", "a factorial has its conditions among its factors: leave stratify_by out"
     if raw.get("hypothesis") == "non-inferiority" and "margin" not in raw:
@@ -214,33 +196,26 @@ def _treatment_problems(raw: dict[str, Any]) -> PathMessages:
     # of several strata each has a baseline of its own
     baseline = None if raw.get("stratify_by") else raw.get("baseline")
     for name, treatment in treatments.items():
-        path = ("treatments", name)
+        path = key_path(("treatments", name))
         for factor, level in table_in(treatment, "set").items():
-            levels = _list(factors.get(factor), "levels")
+            levels, where = _list(factors.get(factor), "levels"), key_path(("treatments", name, "set", factor))
             if message := _unknown_message("factor", factor, factors):
-                yield key_path((*path, "set", factor)), message
+                yield where, message
             elif levels and level not in levels:
-                message = f"{short_repr(level)} is not one of its levels {short_repr(levels)}"
-                yield key_path((*path, "set", factor)), message
-        if isinstance(treatment, dict):
-            for key, message in _treatment_rules(name, treatment, treatments, baseline):
-                yield key_path((*path, key)), message
-
-
-def _treatment_rules(
-    name: str, treatment: dict[str, Any], treatments: dict[str, Any], baseline: object
-) -> PathMessages:
-    same_as = treatment.get("same_as")
-    if isinstance(same_as, str):
-        other = treatments.get(same_as)
-        if same_as == name or not isinstance(other, dict) or "same_as" in other:
-            yield "same_as", f"{short_repr(same_as)} is no other treatment with levels of its own"
-    if same_as is not None and treatment.get("workload"):
-        yield "workload", "goes without same_as, which repeats the other treatment's load, too"
-    if treatment.get("check") == "aa" and (baseline not in (None, same_as) or treatment.get("set")):
-        yield "check", "an A/A arm repeats the baseline: same_as = the baseline, and nothing set"
-    if treatment.get("check") == "control" and "expect" not in treatment:
-        yield "expect", 'a control needs the sign that is known: expect = "worse" or "better"'
+                yield where, f"{short_repr(level)} is not one of its levels {short_repr(levels)}"
+        if not isinstance(treatment, dict):
+            continue
+        same_as, check = treatment.get("same_as"), treatment.get("check")
+        if isinstance(same_as, str):
+            other = treatments.get(same_as)
+            if same_as == name or not isinstance(other, dict) or "same_as" in other:
+                yield f"{path}.same_as", f"{short_repr(same_as)} is no other treatment with levels of its own"
+        if same_as is not None and treatment.get("workload"):
+            yield f"{path}.workload", "goes without same_as, which repeats the other treatment's load, too"
+        if check == "aa" and (baseline not in (None, same_as) or treatment.get("set")):
+            yield f"{path}.check", "an A/A arm repeats the baseline: same_as = the baseline, and nothing set"
+        if check == "control" and "expect" not in treatment:
+            yield f"{path}.expect", 'a control needs the sign that is known: expect = "worse" or "better"'
 
 
 def _load_problems(raw: dict[str, Any]) -> PathMessages:

@@ -235,9 +235,7 @@ def one_factor_at_a_time_trials(design: FactorialDesign, trials: int) -> int:
     return math.ceil(trials / 2) * (len(design.names) + 1)
 
 
-def analyse_factorial(
-    data: RunTables, *, metric: str | None = None, level: float = 0.95, margin: float | None = None
-) -> FactorialAnalysis | None:
+def analyse_factorial(data: RunTables, metric: str | None = None, level: float = 0.95) -> FactorialAnalysis | None:
     """Answer a factorial study on one metric; None for a study without [factorial].
 
     Only blocks count in which every combination has a valid value. p is adjusted for all effects together: from 8
@@ -246,8 +244,8 @@ def analyse_factorial(
     study = data.study
     if study.factorial is None:
         return None
-    base = analyse(data, metric=metric, level=level, margin=margin)
-    spec, design = resolve_spec(data, None, metric, None, margin, level), factorial_design(study.factorial)
+    base = analyse(data, metric=metric, level=level)
+    spec, design = resolve_spec(data, None, metric, None, None, level), factorial_design(study.factorial)
     cells = design.cell_by_treatment(study.baseline)
     rows = spec.values[spec.values["treatment"].isin(list(cells))]
     table = paired_tests.complete_blocks(rows, list(cells))

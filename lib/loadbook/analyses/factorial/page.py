@@ -6,13 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.analyses.factorial import text as sentences
 from loadbook.analyses.factorial.compute import (
     FactorialAnalysis,
-    FactorialEffect,
     analyse_factorial,
     count_factorial_errors,
     effect_row,
@@ -185,24 +183,21 @@ def effect_table(result: FactorialAnalysis) -> Table:
         Column("Effect"), Column("Verdict"), Column("Change, %", True), Column(f"{level} interval, %", True),
         Column("p, adj.", True), Column("Pooled, %", True), Column("its p", True),
     ]  # fmt: skip
-    rows = [_effect_cells(result, effect) for effect in result.effects]
+    rows = []
+    for effect in result.effects:
+        row, texts, kind = effect_row(effect), comparison_texts(effect.verdict), effect.verdict.kind
+        word = palette.row_word(row, get_metric(result.analysis.metric))
+        if len(effect.names) == 2:
+            word = sentences.INTERACTION_TEXTS.get(kind, word)
+        verdict, pooled = VerdictCell(f"v-{kind}", palette.row_glyph(row), word), [DASH, DASH]
+        if effect.pooled is not None and kind != "invalid":
+            digits = effect.verdict.decimals if effect.verdict.decimals is not None else 1
+            numbers = (effect.pooled.estimate, *effect.pooled.interval)
+            change, low, high = (format_percent(v, digits).removesuffix(f"{NBSP}%") for v in numbers)
+            pooled = [f"{change} ({low} to {high})", format_p_value(effect.pooled.p)]
+        cells = [effect.label, verdict, texts.change_number, texts.interval_number, texts.p_adjusted]
+        rows.append([*cells, *pooled])
     return Table("Effects", columns, rows, frozenset({len(result.main_effects)} if result.interactions else ()))
-
-
-def _effect_cells(result: FactorialAnalysis, effect: FactorialEffect) -> Sequence[Any]:
-    row, texts, kind = effect_row(effect), comparison_texts(effect.verdict), effect.verdict.kind
-    word = palette.row_word(row, get_metric(result.analysis.metric))
-    if len(effect.names) == 2:
-        word = sentences.INTERACTION_TEXTS.get(kind, word)
-    verdict = VerdictCell(f"v-{kind}", palette.row_glyph(row), word)
-    cells = [effect.label, verdict, texts.change_number, texts.interval_number, texts.p_adjusted]
-    if effect.pooled is None or kind == "invalid":
-        return [*cells, DASH, DASH]
-    digits = effect.verdict.decimals if effect.verdict.decimals is not None else 1
-    change, *bounds = (
-        format_percent(v, digits).removesuffix(f"{NBSP}%") for v in (effect.pooled.estimate, *effect.pooled.interval)
-    )
-    return [*cells, f"{change} ({' to '.join(bounds)})", format_p_value(effect.pooled.p)]
 
 
 def factorial_page(study: str, run: str = "latest", metric: str = "", level: float = 0.95) -> FactorialPage:

@@ -172,17 +172,14 @@ def read_history(
     newest = [*records.values()][-1].study if records else None
     chosen = get_metric(metric or (newest.metric if newest else "ok_per_s")).name
     started = {run: _start_time_s(records.get(run), run) for run in names}
-    host_sets: dict[HostSet, int] = {}
-    host_names: list[str] = []
+    host_sets: dict[HostSet, str] = {}
     runs = []
     for done, run in enumerate(sorted(names, key=lambda run: (started[run], run)), 1):
         if run in records:
-            hosts = _host_set(records[run], by_name)
-            if hosts not in host_sets:
-                host_sets[hosts] = len(host_sets)
-                aliases = ", ".join(records[run].run_record.hosts)
-                host_names.append(IMPORTED_HOSTS_TEXT if hosts == IMPORTED_HOST_SET else aliases)
-            runs.append(_summarise_run(layout.run(study, run), records[run], run, host_sets[hosts], chosen))
+            hosts, aliases = _host_set(records[run], by_name), ", ".join(records[run].run_record.hosts)
+            host_sets.setdefault(hosts, IMPORTED_HOSTS_TEXT if hosts == IMPORTED_HOST_SET else aliases)
+            number = list(host_sets).index(hosts)
+            runs.append(_summarise_run(layout.run(study, run), records[run], run, number, chosen))
         else:
             runs.append(RunSummary(run, started[run], -1, excluded_reason=unread[run]))
         on_progress(done, len(names))
@@ -190,7 +187,7 @@ def read_history(
     better = direction(chosen)
     history = StudyHistory(study, chosen, better, margin, tuple(runs), effect_series(runs, better, margin, rate), rate)
     changes = _changes_by_run(runs, records)
-    return HistoryRuns(history, newest.question if newest else study, changes, host_names, records)
+    return HistoryRuns(history, newest.question if newest else study, changes, list(host_sets.values()), records)
 
 
 def _start_time_s(record: RunConditions | None, run: str) -> float:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.analyses.page_size import text as words
-from loadbook.analyses.page_size.compute import PageSizeResult, TwoRegimeCurve, analyse_page_sizes
+from loadbook.analyses.page_size.compute import PageSizeResult, analyse_page_sizes
 from loadbook.core.errors import UsageError
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP
@@ -172,22 +172,21 @@ def cost_table(result: PageSizeResult) -> Table:
     """Return the costs of every curve with their intervals."""
     heads = ("Per request, ms", "Per byte, ns", "Knee", "Ceiling, Mbit/s", "Misses", "Blocks")
     columns = [Column("Series"), *(Column(head, True) for head in heads)]
-    return Table("Costs", columns, [_cost_cells(name, fit) for name, fit in result.fits.items()])
-
-
-def _cost_cells(name: str, fit: TwoRegimeCurve | str) -> list[str]:
-    if isinstance(fit, str):
-        return [name, *[DASH] * 6]
-    has_byte_regime = fit.visible_regime != "request"
-    return [
-        name,
-        words.cost_text(fit.per_request_s, 1e-3) if fit.visible_regime != "byte" else DASH,
-        words.cost_text(fit.per_byte_s, 1e-9) if has_byte_regime else DASH,
-        words.knee_text(fit),
-        words.cost_text(fit.ceiling_bytes_per_s, 125e3) if has_byte_regime else DASH,
-        words.largest_misfit_text(fit),
-        str(fit.blocks),
-    ]
+    rows = []
+    for name, fit in result.fits.items():
+        cells = [DASH] * len(heads)
+        if not isinstance(fit, str):
+            request, byte = fit.visible_regime != "byte", fit.visible_regime != "request"
+            cells = [
+                words.cost_text(fit.per_request_s, 1e-3) if request else DASH,
+                words.cost_text(fit.per_byte_s, 1e-9) if byte else DASH,
+                words.knee_text(fit),
+                words.cost_text(fit.ceiling_bytes_per_s, 125e3) if byte else DASH,
+                words.largest_misfit_text(fit),
+                str(fit.blocks),
+            ]
+        rows.append([name, *cells])
+    return Table("Costs", columns, rows)
 
 
 def point_table(result: PageSizeResult) -> Table:
