@@ -143,7 +143,7 @@ class NoisePage(Page):
     def sentences(self) -> list[str]:
         """The answer: that the laboratory contradicts itself if it does, blocks for the margin, false alarms."""
         lines = [self.analysis.aa_failure] if self.analysis.aa_failure else []
-        lines.append(noise_headline(self.record, self.analysis.margin))
+        lines.append(self.headline)
         if self.record is None:
             return lines
         if needed := self.record.blocks_needed:
@@ -152,10 +152,15 @@ class NoisePage(Page):
             lines.append(f"For a baseline and one treatment that takes {hours} ({how}, power {power}).")
         return [*lines, relabelling_sentence(self.record.relabelling)]
 
+    @property
+    def headline(self) -> str:
+        """The answer in one sentence."""
+        return noise_headline(self.record, self.analysis.margin)
+
     def noise_record(self) -> Block:
         """Show the record: drift, correlation of neighbours, groups, and the detectable difference by blocks."""
         if self.record is None:
-            return empty_section(noise_headline(None, self.analysis.margin))
+            return empty_section(self.headline)
         table = ability_table(self.record)
         return Block(Picture(NoiseFigure(self.record)), Details("The numbers behind this figure", table))
 
