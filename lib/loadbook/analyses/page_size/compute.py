@@ -10,11 +10,11 @@ from itertools import takewhile
 import pandas as pd
 
 from loadbook.analyses.page_size.curve import TwoRegimeCurve, fit_curve
-from loadbook.stats import errors
+from loadbook.stats import errors, saturation
 from loadbook.stats.compare import MIN_BLOCKS
 from loadbook.stats.family import compare_contrasts
 from loadbook.stats.results import ErrorSummary, Verdict
-from loadbook.stats.saturation import BYTES_PER_S_PER_MBIT, BottleneckCode, bottleneck_by_treatment, saturation_of_run
+from loadbook.stats.saturation import BottleneckCode, bottleneck_by_treatment, saturation_of_run
 from loadbook.stats.verdict import decide_verdict, usable_mask
 from loadbook.store.tables import RunData
 from loadbook.study.model import Study
@@ -83,12 +83,7 @@ class TierComparison:
 
 
 def compare_tiers(
-    study: Study,
-    values: pd.DataFrame,
-    series: Sequence[PageSizeSeries],
-    margin: float,
-    metric: str,
-    level: float = 0.95,
+    study: Study, values: pd.DataFrame, series: Sequence[PageSizeSeries], metric: str, level: float
 ) -> TierComparison | None:
     """Compare the two tiers of a study at every size; None without them.
 
@@ -115,7 +110,7 @@ def compare_tiers(
         if size in after.arms
     }
     comparisons = compare_contrasts(valid, list(contrasts.values()), metric=metric, level=level) if contrasts else []
-    verdicts = {key: decide_verdict(comparison, margin) for key, comparison in zip(contrasts, comparisons, strict=True)}
+    verdicts = {key: decide_verdict(found, study.margin) for key, found in zip(contrasts, comparisons, strict=True)}
     pairs = []
     for front, (before, after) in enumerate(both_tiers):
         name = ", ".join(part for part in before.name.split(", ") if part in after.name.split(", "))
@@ -209,7 +204,7 @@ def analyse_page_sizes(data: RunData, metric: str, level: float = 0.95) -> PageS
     usable = values[usable_mask(values) & (values["value"] > 0)]
     rates = {name: dict(zip(own["block"], own["value"], strict=True)) for name, own in usable.groupby("treatment")}
     fits = {s.name: fit_curve({float(size): rates.get(arm, {}) for size, arm in s.arms.items()}, level) for s in series}
-    tiers = compare_tiers(study, values, series, study.margin, metric, level)
+    tiers = compare_tiers(study, values, series, metric, level)
     links = link_capacities(data)
     full = saturation_of_run(data, links)
     letters = separate_shared_cpus(data, full, bottleneck_by_treatment(full))
@@ -254,12 +249,9 @@ def _process_cpu(data: RunData) -> dict[tuple[str, str], float]:
 def link_capacities(data: RunData) -> dict[str, float]:
     """Return host -> capacity of its link in bytes per second: of the hosts file, or the study's lower `rate_mbit`."""
     study, hosts = data.study, data.run_record.hosts
-    link_mbit = {alias: host["link_mbit"] for alias, host in hosts.items() if host.get("link_mbit")}
+    links = saturation.link_capacities(hosts)
     for role in (name for name in study.roles if name != study.workload.role):
         rates = {study.setting(name, role).rate_mbit for name in data.plan["treatments"]}
-        shaped = rates.pop() if len(rates) == 1 else None
-        if shaped:
-            link_mbit |= {
-                a: min(shaped, link_mbit.get(a, shaped)) for a, host in hosts.items() if role in host["roles"]
-            }
-    return {alias: mbit * BYTES_PER_S_PER_MBIT for alias, mbit in link_mbit.items()}
+        if len(rates) == 1 and (shaped := (rates.pop() or 0.0) * saturation.BYTES_PER_S_PER_MBIT):
+            links |= {a: min(shaped, links.get(a, shaped)) for a, host in hosts.items() if role in host["roles"]}
+    return links
