@@ -141,7 +141,6 @@ def _arc_p(y: FloatArray, errors: FloatArray, arcs: NDArray[np.integer]) -> Floa
 
 LogEffect = tuple[float, float, int]  # log of the ratio, its standard error, blocks
 MIN_PAST_RUNS = 4  # earlier runs: with fewer, hardly anything could be found
-NIGHTS_PER_YEAR = 365
 
 
 @dataclass(frozen=True)
@@ -187,8 +186,3 @@ def assess_newest(
         margin=margin,
         power=float(stdtr(degrees_of_freedom, math.log1p(margin) / error - quantile)),
     )
-
-
-def false_alarms_per_year(rate: float) -> float:
-    """Return how many false alarms a year of nightly runs has at this rate per run."""
-    return NIGHTS_PER_YEAR * rate

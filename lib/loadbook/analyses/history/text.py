@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from loadbook.analyses.history.compute import EffectSeries, Segment, StudyHistory
-from loadbook.analyses.history.levels import MIN_PAST_RUNS, MIN_SEGMENT_RUNS, false_alarms_per_year
+from loadbook.analyses.history.levels import MIN_PAST_RUNS, MIN_SEGMENT_RUNS
 from loadbook.core.units import (
     NBSP,
     decimals_for_half_width,
@@ -49,7 +49,7 @@ def supporting_text(history: StudyHistory) -> str:
     comparisons = "its comparison" if number == 1 else f"any of its {number} comparisons"
     return (
         f"Of runs in which nothing changed, 1 in {1 / history.alarm_rate:,.3g} raises a false alarm "
-        f"in {comparisons}: about {false_alarms_per_year(history.alarm_rate):.2g} in a year of nightly runs."
+        f"in {comparisons}: about {365 * history.alarm_rate:.2g} in a year of nightly runs."
     )
 
 

@@ -27,7 +27,6 @@ from loadbook.stats.saturation import BOTTLENECK_NAMES
 from loadbook.stats.text import comparison_texts, errors_sentence
 from loadbook.store.tables import RunData
 
-JMETER = "jmeter"
 JMETER_NOTE = (
     "Column names and meanings as in JMeter’s dashboard; times in ms, Received in KB/sec (KB = 1,024 B). Percentiles "
     "come from all samples of a trial, while JMeter’s own dashboard takes the last 20,000 of a label. FAIL is "
@@ -55,7 +54,7 @@ def _jmeter_columns(numbers: pd.DataFrame) -> dict[str, tuple[pd.Series, int]]:
 
 def jmeter_tables(data: RunData, labels: Mapping[str, str]) -> tuple[Table, Table] | None:
     """Return a row per treatment (median, minimum, maximum over its trials) and one per trial; None without JMeter."""
-    own = data.trials[(data.trials["tool"] == JMETER) & data.trials["valid"]].sort_values("slot")
+    own = data.trials[(data.trials["tool"] == "jmeter") & data.trials["valid"]].sort_values("slot")
     if own.empty:
         return None
     rows = data.measurements[data.measurements["trial"].isin(own["trial"]) & (data.measurements["driver"] == "*")]
