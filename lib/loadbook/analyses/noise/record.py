@@ -52,16 +52,9 @@ def compute_noise_record(values: pd.DataFrame, metric: str, margin: float) -> No
     if summary is None or summary.trials < 2 * MIN_PAIRS:
         return None
     pool = power.pair_pool(summary.residuals)
-    return NoiseRecord(
-        metric=metric,
-        margin=margin,
-        values=values,
-        noise=summary,
-        pool=pool,
-        blocks_needed=pool.blocks_needed(margin),
-        precisions=tuple(pool.precision(blocks, margin) for blocks in power.PRECISION_BLOCKS),
-        relabelling=power.relabelling_test(summary.residuals, FALSE_ALARM_BLOCKS),
-    )
+    precisions = tuple(pool.precision(blocks, margin) for blocks in power.PRECISION_BLOCKS)
+    relabelling = power.relabelling_test(summary.residuals, FALSE_ALARM_BLOCKS)
+    return NoiseRecord(metric, margin, values, summary, pool, pool.blocks_needed(margin), precisions, relabelling)
 
 
 def noise_headline(record: NoiseRecord | None, margin: float) -> str:
@@ -69,12 +62,9 @@ def noise_headline(record: NoiseRecord | None, margin: float) -> str:
     size = margin_text(margin)
     if record is None:
         return f"Not known yet: fewer than {2 * MIN_PAIRS} trials of one configuration count, or all are equal."
-    if record.blocks_needed is None:
+    if (needed := record.blocks_needed) is None:
         return f"On these hosts {size} is out of reach: it needs more than 10,000 blocks."
-    return (
-        f"On these hosts {size} needs {record.blocks_needed.blocks:,} blocks ({record.blocks_needed.low:,} "
-        f"to {record.blocks_needed.high:,})."
-    )
+    return f"On these hosts {size} needs {needed.blocks:,} blocks ({needed.low:,} to {needed.high:,})."
 
 
 def relabelling_sentence(test: power.RelabellingTest | None) -> str:
