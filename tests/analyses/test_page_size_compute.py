@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loadbook.analyses.page_size import text as words
-from loadbook.analyses.page_size.compute import analyse_page_sizes, page_size_series
-from loadbook.analyses.page_size.curve import TwoRegimeCurve, fit_curve
+from loadbook.analyses.page_size.compute import TwoRegimeCurve, analyse_page_sizes, fit_curve, page_size_series
 from page_size_runs import EIGHT, HOSTS, LINK_BYTES_PER_S, PER_REQUEST_S, sized_run, sized_study
 from run_records import make_run_record
 

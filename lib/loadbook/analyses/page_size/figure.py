@@ -14,8 +14,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from loadbook.analyses.page_size import text as words
-from loadbook.analyses.page_size.compute import PageSizeResult, PageSizeSeries
-from loadbook.analyses.page_size.curve import TwoRegimeCurve
+from loadbook.analyses.page_size.compute import PageSizeResult, PageSizeSeries, TwoRegimeCurve
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP
 from loadbook.report import palette

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from loadbook.analyses.page_size.compute import PageSizeResult
-from loadbook.analyses.page_size.curve import Estimate, TwoRegimeCurve
+from loadbook.analyses.page_size.compute import Estimate, PageSizeResult, TwoRegimeCurve
 from loadbook.core.units import NBSP, decimals_for_half_width, format_percent
 from loadbook.stats.compare import MIN_BLOCKS
 from loadbook.stats.saturation import BOTTLENECK_NAMES
