@@ -25,7 +25,7 @@ from loadbook.stats.compare import compare
 from loadbook.stats.family import compare_all
 from loadbook.stats.results import Analysis, AnalysisRow, CheckState, Comparison, ErrorSummary, RowKind, Verdict
 from loadbook.stats.verdict import decide_verdict
-from loadbook.study.ci_policy import CiPolicy
+from loadbook.study.limits import CiPolicy
 from noise import Floats, draw
 
 MARGIN, AA_P = 0.02, 0.01

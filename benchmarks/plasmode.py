@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from loadbook.analyses.noise.compute import compute_noise_record, noise_headline
+from loadbook.analyses.noise.record import compute_noise_record, noise_headline
 from loadbook.core.errors import LoadbookError
 from loadbook.core.units import format_percent
 from loadbook.execution.api import run_study

@@ -18,7 +18,7 @@ from loadbook.analyses.claims.compute import (
 )
 from loadbook.core.units import NBSP
 from loadbook.stats.results import ErrorSummary, Forecast
-from loadbook.study.claims import Claim
+from loadbook.study.model import Claim
 from trial_frames import verdict
 
 

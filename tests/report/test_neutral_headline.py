@@ -14,7 +14,7 @@ from loadbook.report.blocks import check_texts
 from loadbook.stats.harness_checks import SATURATION_RULE
 from loadbook.stats.headline import headline, neutral_headline
 from loadbook.store.tables import load_run
-from loadbook.study.ci_policy import CiPolicy
+from loadbook.study.limits import CiPolicy
 from mock_project import Arm, make_project
 
 FASTER = Arm(0.3, label="tcp_nopush on")

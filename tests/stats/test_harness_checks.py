@@ -14,7 +14,7 @@ from loadbook.stats.ci import assess_run
 from loadbook.stats.harness_checks import aa_half_width_limit, aa_state, control_state
 from loadbook.stats.headline import headline, supporting_text
 from loadbook.stats.text import aa_sentence, control_sentence
-from loadbook.study.ci_policy import CiPolicy
+from loadbook.study.limits import CiPolicy
 from trial_frames import verdict
 
 NOISY_AA = ARMS | {"again": ARMS["again"] | {"sd": 0.2}}

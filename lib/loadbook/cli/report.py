@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from loadbook.batch.site import SiteStudy
     from loadbook.report.build import BuiltReport
     from loadbook.report.ci import CiReport
-    from loadbook.study.ci_policy import CiPolicy
+    from loadbook.study.limits import CiPolicy
     from loadbook.study.model import Study
 
 NO_POLICY_HINT = 'declare there what fails a build, [ci] with undecided = "fail" or "pass" (docs/ci.md)'

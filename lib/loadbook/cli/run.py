@@ -80,7 +80,7 @@ def _parse_difference(text: str) -> float:
 
 def _plan_lines(plan: Plan) -> list[str]:
     from loadbook.stats.ci import policy_text
-    from loadbook.study.factorial import alias_sentences, factorial_design
+    from loadbook.study.designs import alias_sentences, factorial_design
 
     study, work = plan.study, plan.study.workload
     length = f"{work.duration_s:g} s load"

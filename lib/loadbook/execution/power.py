@@ -21,7 +21,7 @@ from loadbook.store.run_record import RunRecord, read_run_record
 from loadbook.store.schema import read_table
 from loadbook.store.tables import trial_values
 from loadbook.store.trial_record import read_json
-from loadbook.study.factorial import factorial_design
+from loadbook.study.designs import factorial_design
 from loadbook.study.limits import POCOCK_P
 from loadbook.study.model import Study
 from loadbook.study.plan import Plan, parse_plan

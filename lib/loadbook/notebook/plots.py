@@ -18,8 +18,8 @@ from loadbook.analyses.effects.page import EffectsPage
 from loadbook.analyses.effects.pairs import PairedBlocksFigure
 from loadbook.analyses.factorial.figure import FactorialFigure
 from loadbook.analyses.factorial.page import FactorialPage
-from loadbook.analyses.noise.figure import NoiseFigure
 from loadbook.analyses.noise.page import NoisePage
+from loadbook.analyses.noise.record import NoiseFigure
 from loadbook.analyses.page_size.figure import PageSizeFigure
 from loadbook.analyses.page_size.page import PageSizePage
 from loadbook.analyses.resources.peers import PeersFigure

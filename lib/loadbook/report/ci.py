@@ -18,7 +18,7 @@ from loadbook.core.text import clean, one_line
 from loadbook.stats.ci import CaseOutcome, CiCase, CiResult, assess_run
 from loadbook.stats.results import Analysis
 from loadbook.store.tables import RunData
-from loadbook.study.ci_policy import CiPolicy
+from loadbook.study.limits import CiPolicy
 
 SCHEMA_VERSION = 1
 

@@ -23,7 +23,7 @@ from loadbook.stats.text import (
     saturation_text,
     verdict_phrase,
 )
-from loadbook.study.ci_policy import ALL_RULES, DEFAULT_FAIL_ON, CiLimits, CiPolicy
+from loadbook.study.limits import ALL_RULES, DEFAULT_FAIL_ON, CiLimits, CiPolicy
 
 if TYPE_CHECKING:
     import pandas as pd

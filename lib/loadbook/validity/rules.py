@@ -17,7 +17,6 @@ from loadbook.stats.verdict import BASELINE_TEXT, response_difference
 from loadbook.store.trial_record import TrialRecord
 from loadbook.study.limits import ValidityLimits
 from loadbook.study.model import Study
-from loadbook.study.reader import first_same_page
 from loadbook.validity import load, machine, responses
 from loadbook.validity.base import TOTAL, Evidence, Row, RuleHit, Severity, not_checked, rule_hit
 from loadbook.validity.stall import stall
@@ -164,7 +163,7 @@ def arms_answer_differently(study: Study, records: Sequence[TrialRecord]) -> Ite
     own size is asked of every trial (`responses.wrong_response`).
     """
     for treatment in study.treatments:
-        first = first_same_page(study, treatment)
+        first = study.first_same_page(treatment)
         own_records, base_records = ([r for r in records if r.treatment == name] for name in (treatment, first))
         if not own_records or treatment == first:
             continue
@@ -204,7 +203,7 @@ def bytes_differ(study: Study, records: Sequence[TrialRecord], measurements: Seq
     tolerance, sizes_by_arm = study.validity.bytes_tolerance, _bytes_per_response(records, measurements)
     medians = {key: median(sizes.values()) for key, sizes in sizes_by_arm.items()}
     for (treatment, tool), sizes in sizes_by_arm.items():
-        first = first_same_page(study, treatment)
+        first = study.first_same_page(treatment)
         own_median, base_median = medians[treatment, tool], medians.get((first, tool))
         for trial, size in sizes.items():
             if abs(size - own_median) > tolerance * own_median:

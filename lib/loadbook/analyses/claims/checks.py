@@ -26,14 +26,13 @@ from loadbook.stats.saturation import saturation_of_run
 from loadbook.stats.text import direction
 from loadbook.stats.verdict import MAX_FORECAST_BLOCKS, decide_verdict, forecast_one_sided, loss_at_margin
 from loadbook.store.tables import RunData
-from loadbook.study.claims import ERROR_CLAIM_KINDS, Claim
+from loadbook.study.model import ERROR_CLAIM_KINDS, Claim
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from loadbook.stats.results import Analysis
-    from loadbook.study.claims import ClaimKind
-    from loadbook.study.model import Study
+    from loadbook.study.model import ClaimKind, Study
 
 # share of trials with errors that a claim of errors means at least; the error rates of the checks hold at this share
 MIN_FAILING_SHARE = 0.3

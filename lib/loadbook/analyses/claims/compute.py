@@ -20,7 +20,7 @@ from loadbook.stats.text import direction
 from loadbook.stats.verdict import decide_verdict, usable_mask
 from loadbook.store.run_record import RunRecord
 from loadbook.store.tables import trial_values
-from loadbook.study.claims import ERROR_CLAIM_KINDS, Claim
+from loadbook.study.model import ERROR_CLAIM_KINDS, Claim
 
 if TYPE_CHECKING:
     import pandas as pd

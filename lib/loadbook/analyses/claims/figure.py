@@ -29,7 +29,7 @@ from loadbook.report.figures.base import (
 )
 from loadbook.stats.results import Analysis, AnalysisRow, ErrorSummary, Verdict
 from loadbook.stats.text import comparison_texts
-from loadbook.study.claims import ERROR_CLAIM_KINDS
+from loadbook.study.model import ERROR_CLAIM_KINDS
 
 HEAD_IN, FOOT_IN, ROW_IN, NAME_IN, RESULT_IN = 0.34, 0.66, 0.46, 3.0, 2.2
 SMALL_PT = LETTER_PT - 0.8

@@ -8,7 +8,7 @@ from typing import Literal
 from loadbook.core.units import NBSP, format_bytes, format_p_value, format_percent, shorten_list
 from loadbook.stats.results import ErrorSummary, Forecast, Interval, Verdict
 from loadbook.stats.text import forecast_sentence, margin_text, rate_ratio_text, verdict_phrase
-from loadbook.study.claims import Claim
+from loadbook.study.model import Claim
 
 ClaimOutcome = Literal["holds", "contradicted", "undecided", "unchecked", "not-run"]
 CouldShow = Literal["yes", "in part", "no", "not known"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 from loadbook.analyses.factorial.compute import (
@@ -40,18 +39,14 @@ def factorial_headline(result: FactorialAnalysis) -> str:
     """
     if neutral := neutral_headline(result.analysis):
         return neutral
-    sizes = {e.names[0]: _log_size(e) for e in result.main_effects}
+    sizes = {e.names[0]: e.log_size for e in result.main_effects}
     for pair in result.interactions:
         decided = pair.verdict.kind in INTERACTION_TEXTS and not pair.aliases
-        if decided and any(_log_size(pair) >= sizes[name] for name in pair.names):
+        if decided and any(pair.log_size >= sizes[name] for name in pair.names):
             one, other = (result.factor_labels[name].label for name in pair.names)
             text = f"{one} and {other} act together: what one does depends on the other."
             return mark_exploratory(text, result.analysis.stopping_state)
     return first_line(result.analysis).replace("treatment", "factor")
-
-
-def _log_size(effect: FactorialEffect) -> float:
-    return abs(math.log1p(effect.verdict.comparison.effect or 0.0))
 
 
 def supporting_text(result: FactorialAnalysis) -> str:

@@ -35,7 +35,7 @@ FIGURES = {
     "host_metrics": "loadbook.report.figures.host_metrics:HostMetricsFigure",
     "latency": "loadbook.report.figures.latency:LatencyFigure",
     "latency_distribution": "loadbook.report.figures.distribution:LatencyDistributionFigure",
-    "noise": "loadbook.analyses.noise.figure:NoiseFigure",
+    "noise": "loadbook.analyses.noise.record:NoiseFigure",
     "non_inferiority": "loadbook.analyses.effects.non_inferiority:NonInferiorityFigure",
     "order": "loadbook.report.figures.order:OrderFigure",
     "page_size": "loadbook.analyses.page_size.figure:PageSizeFigure",

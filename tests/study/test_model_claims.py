@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from loadbook.core.errors import StudyError
-from loadbook.study.claims import Claim
+from loadbook.study.model import Claim
 from loadbook.study.reader import read_study
 
 STUDY = """

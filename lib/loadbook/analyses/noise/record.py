@@ -1,29 +1,84 @@
-"""The noise record of one configuration: how small a difference can be found on these hosts."""
+"""The noise record of one configuration: what it holds, its sentences, and how small a difference it lets us find."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from loadbook.analyses.noise.compute import NoiseRecord, noise_headline, relabelling_sentence
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import MINUS, format_percent
 from loadbook.report import palette
 from loadbook.report.figures import axes
 from loadbook.report.figures.base import LETTER_PT, ReportFigure, Sheet, metric_label, pluralize
-from loadbook.stats.power import MAX_RESAMPLED_BLOCKS, POWER
-from loadbook.stats.scatter import normal_quantiles, normal_scores
+from loadbook.stats import power, scatter
+from loadbook.stats.power import MAX_RESAMPLED_BLOCKS
 from loadbook.stats.text import margin_text
 
+FALSE_ALARM_BLOCKS = 10
+MIN_PAIRS = 10
 TITLE_IN, FOOT_IN, HEIGHT_IN = 0.5, 0.62, 1.75
 COLUMN_EDGES = ((0.62, 4.15), (5.1, 8.65))
 PANEL_WIDTH_IN = COLUMN_EDGES[0][1] - COLUMN_EDGES[0][0]
 QUANTILE_TICKS = (0.01, 0.1, 0.5, 0.9, 0.99)
 BLOCK_TICKS = (5, 10, 20, 40, 100, 200, 400, 1000, 2000, 4000, 10_000)
 DRIFT_P = 0.05
+
+
+@dataclass(frozen=True)
+class NoiseRecord:
+    """Trials of one configuration, their noise, the precision of designs at that noise, and a relabelling test.
+
+    `relabelling` is None if the record is not longer than two pseudo-studies.
+    """
+
+    metric: str
+    margin: float
+    values: pd.DataFrame
+    noise: scatter.NoiseSummary
+    pool: power.PairPool
+    blocks_needed: power.BlocksNeeded | None
+    precisions: tuple[power.DesignPrecision, ...]
+    relabelling: power.RelabellingTest | None
+
+
+def compute_noise_record(values: pd.DataFrame, metric: str, margin: float) -> NoiseRecord | None:
+    """Return the record of trials of one configuration (`scatter.trials_of_arms`); None if they are too few."""
+    summary = scatter.summarise_noise(values)
+    if summary is None or summary.trials < 2 * MIN_PAIRS:
+        return None
+    pool = power.pair_pool(summary.residuals)
+    precisions = tuple(pool.precision(blocks, margin) for blocks in power.PRECISION_BLOCKS)
+    relabelling = power.relabelling_test(summary.residuals, FALSE_ALARM_BLOCKS)
+    return NoiseRecord(metric, margin, values, summary, pool, pool.blocks_needed(margin), precisions, relabelling)
+
+
+def noise_headline(record: NoiseRecord | None, margin: float) -> str:
+    """Return the answer line of a noise page."""
+    size = margin_text(margin)
+    if record is None:
+        return f"Not known yet: fewer than {2 * MIN_PAIRS} trials of one configuration count, or all are equal."
+    if (needed := record.blocks_needed) is None:
+        return f"On these hosts {size} is out of reach: it needs more than 10,000 blocks."
+    return f"On these hosts {size} needs {needed.blocks:,} blocks ({needed.low:,} to {needed.high:,})."
+
+
+def relabelling_sentence(test: power.RelabellingTest | None) -> str:
+    """Return the rates of false alarms and of detection in pseudo-studies from windows of the record."""
+    if test is None:
+        return "Too few trials to draw labels anew."
+    alarms, ordered, detected = (
+        format_percent(x, 1, signed=False) for x in (test.false_alarms, test.fixed_order, test.detected)
+    )
+    return (
+        f"False alarms: {alarms} of {test.studies:,} pseudo-studies of {test.blocks} blocks; "
+        f"these trials in fixed order: {ordered}. "
+        f"A true {format_percent(test.effect, 0, signed=False)} was found in {detected}."
+    )
 
 
 class NoiseFigure(ReportFigure):
@@ -79,7 +134,7 @@ class NoiseFigure(ReportFigure):
 
     def _draw_sorted(self, panel: Axes) -> tuple[str, str, str]:
         ordered = np.sort(self.noise.residuals)
-        scores = normal_scores(len(ordered))
+        scores = scatter.normal_scores(len(ordered))
         _set_residual_y_axis(panel, _residual_scale(ordered))
         edge = 1.06 * max(float(scores[-1]), 2.4)
         panel.set_xlim(-edge, edge)
@@ -91,7 +146,7 @@ class NoiseFigure(ReportFigure):
             sides = [gap.below - 1, gap.below]
             panel.plot([float(np.mean(scores[sides]))] * 2, ordered[sides], color=palette.INK, linewidth=1.8)
         labels = [format_percent(share, 0, signed=False) for share in QUANTILE_TICKS]
-        axes.set_ticks(panel.xaxis, list(normal_quantiles(QUANTILE_TICKS)), labels)
+        axes.set_ticks(panel.xaxis, list(scatter.normal_quantiles(QUANTILE_TICKS)), labels)
         return self._groups_text, "trial against the median", "share of trials below (normal scale)"
 
     def _draw_detectable(self, panel: Axes) -> tuple[str, str, str]:
@@ -127,7 +182,8 @@ class NoiseFigure(ReportFigure):
         low_y, high_y = panel.get_ylim()
         effects = [e for e in axes.EFFECTS if e > 0 and low_y <= math.log(e) <= high_y]
         axes.set_ticks(panel.yaxis, [math.log(e) for e in effects], [axes.effect_label(e)[1:] for e in effects])
-        return title, f"difference found with {format_percent(POWER, 0, signed=False)} probability", "blocks (log)"
+        above = f"difference found with {format_percent(power.POWER, 0, signed=False)} probability"
+        return title, above, "blocks (log)"
 
     @property
     def _lag1_text(self) -> str:

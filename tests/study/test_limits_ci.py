@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loadbook.core.errors import StudyError
-from loadbook.study.ci_policy import CiLimits
+from loadbook.study.limits import CiLimits
 from loadbook.study.plan import make_plan, parse_plan, study_sha256
 from loadbook.study.reader import smoke_variant
 

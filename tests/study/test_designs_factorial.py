@@ -1,5 +1,6 @@
 """[factorial]: the algebra of fractions, the treatments that come of it, and every mistake named."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loadbook.core.errors import StudyError
-from loadbook.study import factorial
-from loadbook.study.factorial import alias_sentences, factorial_design, switch_label, switch_levels
+from loadbook.study import designs
+from loadbook.study.designs import FactorialDesign, alias_sentences, factorial_design, switch_label, switch_levels
 from loadbook.study.model import Study
 from loadbook.study.reader import read_study, smoke_variant
 from loadbook.study.treatments import Factorial
@@ -58,16 +59,21 @@ def study(folder: Path, *changes: tuple[str, str]) -> Study:
     return read_study(path)
 
 
+def design(factors: int, words: Sequence[int]) -> FactorialDesign:
+    return FactorialDesign(tuple(designs.FACTOR_LETTERS[:factors]), tuple(words))
+
+
 def column(effect: int, cells: tuple[int, ...]) -> np.ndarray:
-    return np.array([factorial.effect_sign(effect, cell) for cell in cells])
+    return np.array([designs.effect_sign(effect, cell) for cell in cells])
 
 
 @pytest.mark.parametrize(("size", "wanted"), KNOWN.items())
 def test_fractional_designs_match_the_textbook(size: tuple[int, int], wanted: int) -> None:
-    words = factorial.minimum_aberration_words(*size)
+    words = designs.minimum_aberration_words(*size)
     assert len(words) == size[1]
-    assert factorial.aliases_resolution(words) == wanted
-    assert len(factorial.design_cells(size[0], words)) == 2 ** (size[0] - size[1])
+    made = design(size[0], words)
+    assert made.resolution == wanted
+    assert len(made.cells) == 2 ** (size[0] - size[1])
 
 
 @settings(max_examples=60, deadline=None)
@@ -75,10 +81,10 @@ def test_fractional_designs_match_the_textbook(size: tuple[int, int], wanted: in
 def test_factorial_effects_are_orthogonal_or_aliased(data: st.DataObject) -> None:
     factors = data.draw(st.integers(2, 7))
     words = data.draw(
-        st.lists(st.integers(1, 2**factors - 1), max_size=3).filter(lambda w: 0 not in factorial.defining_relation(w))
+        st.lists(st.integers(1, 2**factors - 1), max_size=3).filter(lambda w: 0 not in designs.defining_relation(w))
     )
-    cells = factorial.design_cells(factors, words)
-    relation = factorial.defining_relation(words)
+    cells = design(factors, words).cells
+    relation = designs.defining_relation(words)
     assert cells[0] == 0 and len(cells) == 2 ** (factors - len(words))
     assert all(abs(column(word, cells).sum()) == len(cells) for word in relation)
     first, second = data.draw(st.lists(st.integers(1, 2**factors - 1), min_size=2, max_size=2, unique=True))
@@ -88,8 +94,8 @@ def test_factorial_effects_are_orthogonal_or_aliased(data: st.DataObject) -> Non
 
 @pytest.mark.parametrize("size", [*KNOWN, (3, 0), (5, 0)])
 def test_factorial_contrasts_are_named_once(size: tuple[int, int]) -> None:
-    factors, words = size[0], factorial.minimum_aberration_words(*size)
-    named = len(factorial.alias_sets(factors, words)) + len(factorial.higher_order_effects(factors, words))
+    made = design(size[0], designs.minimum_aberration_words(*size))
+    named = len(made.alias_sets) + len(made.higher_order_effects)
     assert named == 2 ** (size[0] - size[1]) - 1
 
 
@@ -97,13 +103,11 @@ def test_factorial_contrasts_are_named_once(size: tuple[int, int]) -> None:
 @given(st.integers(2, 7), st.data())
 def test_factorial_effects_are_in_one_alias_set(factors: int, data: st.DataObject) -> None:
     words = data.draw(
-        st.lists(st.integers(1, 2**factors - 1), max_size=2).filter(lambda w: 0 not in factorial.defining_relation(w))
+        st.lists(st.integers(1, 2**factors - 1), max_size=2).filter(lambda w: 0 not in designs.defining_relation(w))
     )
-    sets = factorial.alias_sets(factors, words)
-    assert sorted(e for aliases_of_one in sets for e in aliases_of_one) == sorted(
-        factorial.main_and_pair_effects(factors)
-    )
-    cells = factorial.design_cells(factors, words)
+    made = design(factors, words)
+    cells, sets = made.cells, made.alias_sets
+    assert sorted(e for aliases_of_one in sets for e in aliases_of_one) == sorted(made.main_and_pair_effects)
     for aliases_of_one in sets:
         assert all(abs(int(column(aliases_of_one[0], cells) @ column(e, cells))) == len(cells) for e in aliases_of_one)
 

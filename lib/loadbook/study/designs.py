@@ -1,34 +1,219 @@
-"""Treatments made by rule: [grid] and [factorial] of a study file, or every mistake in them with its key path.
+"""Designs: treatments made by rule, or every mistake in `[grid]` and `[factorial]` with its key path.
 
-[grid] takes every combination of the levels of some factors, named by its levels; [factorial] takes factors at two
-levels each, or a fraction of their combinations (`study.factorial`).
+[grid] takes every combination of the levels of some factors, named by its levels. [factorial] takes factors at two
+levels each, or a fraction of their combinations.
+
+Factor i is bit i of a number. A combination is the set of factors at their high level; an effect is the set of
+factors whose signs are multiplied (one factor: a main effect, two: an interaction). A fraction is defined by words,
+effects that are constant over it; it is the fraction in which every word holds an even number of high factors, so that
+"all low" is always one of its combinations (Box, Hunter & Hunter, Statistics for Experimenters, chapter 6).
 """
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from loadbook.core.errors import SpecProblem
-from loadbook.study.factorial import (
-    FRACTION_EXPONENTS,
-    MAX_FULL_FACTORS,
-    FactorialDesign,
-    defining_relation,
-    factorial_design,
-    level_text,
-    switch_levels,
-    switched_factors,
-)
+from loadbook.core.units import join_words
 from loadbook.study.model import Study
 from loadbook.study.problems import PathMessages, short_repr, suggestion
 from loadbook.study.treatments import Factor, Factorial, FactorLevel, Grid, Ident, Role, Treatment
 
 MAX_TREATMENTS = 200
+MAX_FACTORS, MAX_FULL_FACTORS = 9, 7
+ROMAN_NUMERALS = ("0", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX")
+FRACTION_EXPONENTS = {"full": 0, "half": 1, "quarter": 2, "eighth": 3, "sixteenth": 4}
+FACTOR_LETTERS = "abcdefghi"
+
+
+def defining_relation(words: Iterable[int]) -> frozenset[int]:
+    """Return all products of `words` but the empty one: the defining relation. It holds 0 if they are dependent."""
+    products = {0}
+    new_products: set[int] = set()
+    for word in words:
+        new_products |= {word ^ product for product in products}
+        products |= new_products
+    return frozenset(new_products)
+
+
+def effect_sign(effect: int, cell: int) -> int:
+    """Return the sign, +1 or -1, with which a combination enters an effect."""
+    return -1 if (effect.bit_count() - (effect & cell).bit_count()) % 2 else 1
+
+
+@cache
+def minimum_aberration_words(factor_count: int, word_count: int) -> tuple[int, ...]:
+    """Return the words of the fraction 1 / 2 ** `word_count` of minimum aberration.
+
+    It has the highest resolution, then the fewest short words; its last factors are products of the first ones.
+    """
+    base = factor_count - word_count
+    products = [p for p in range(2 ** max(base, 0)) if p.bit_count() > 1]
+    products.sort(key=lambda p: (-p.bit_count(), p))
+    added_factors = [1 << (base + i) for i in range(word_count)]
+    choices = (
+        tuple(p | added for p, added in zip(combination, added_factors, strict=True))
+        for combination in itertools.combinations(products, word_count)
+    )
+
+    def word_length_pattern(words: tuple[int, ...]) -> tuple[int, ...]:
+        lengths = [word.bit_count() for word in defining_relation(words)]
+        return tuple(lengths.count(length) for length in range(1, MAX_FACTORS + 1))
+
+    return min(choices, key=word_length_pattern, default=())
+
+
+@dataclass(frozen=True)
+class FactorialDesign:
+    """Names of the switches (factors or groups of them) and the words that define the fraction."""
+
+    names: tuple[str, ...]
+    words: tuple[int, ...]
+
+    @cached_property
+    def relation(self) -> frozenset[int]:
+        """The defining relation of the words."""
+        return defining_relation(self.words)
+
+    @cached_property
+    def cells(self) -> tuple[int, ...]:
+        """The combinations that are run, in standard order, "all low" first."""
+        every = range(2 ** len(self.names))
+        return tuple(cell for cell in every if not any((cell & word).bit_count() % 2 for word in self.words))
+
+    @property
+    def resolution(self) -> int | None:
+        """Length of the shortest word of the defining relation; None for a whole factorial."""
+        return min((word.bit_count() for word in self.relation), default=None)
+
+    @property
+    def main_and_pair_effects(self) -> list[int]:
+        """The main effects, then the interactions of two factors, in the factors' order."""
+        mains = [1 << i for i in range(len(self.names))]
+        return mains + [a | b for a, b in itertools.combinations(mains, 2)]
+
+    @cached_property
+    def alias_sets(self) -> list[tuple[int, ...]]:
+        """The sets of main effects and two-factor interactions that cannot be told apart, each once.
+
+        The first of a set is the one that it is named by: a main effect where it holds one. Products of three and more
+        factors are left out: they are taken to be negligible, as is usual.
+        """
+        remaining, sets = self.main_and_pair_effects, []
+        while remaining:
+            aliases = tuple(e for e in remaining if e == remaining[0] or e ^ remaining[0] in self.relation)
+            sets.append(aliases)
+            remaining = [e for e in remaining if e not in aliases]
+        return sets
+
+    @property
+    def effects(self) -> list[int]:
+        """The effects by which the alias sets are named: main effects first, then pairs."""
+        return [alias_set[0] for alias_set in self.alias_sets]
+
+    @cached_property
+    def higher_order_effects(self) -> list[int]:
+        """Effects of three and more factors that no main effect and no pair is mixed with, aliases only once."""
+        products = (0, *self.relation)
+        excluded = {e ^ word for e in (0, *self.main_and_pair_effects) for word in products}
+        effects = []
+        for effect in sorted(range(2 ** len(self.names)), key=lambda e: (e.bit_count(), e)):
+            if effect not in excluded:
+                effects.append(effect)
+                excluded |= {effect ^ word for word in products}
+        return effects
+
+    def switch_names(self, effect: int) -> tuple[str, ...]:
+        """Return the names of the switches whose signs an effect multiplies."""
+        return tuple(name for i, name in enumerate(self.names) if effect >> i & 1)
+
+    def effect_name(self, effect: int) -> str:
+        """Return an effect as readers see it: tcp_nopush, or tcp_nopush x sendfile."""
+        return " x ".join(self.switch_names(effect))
+
+    def shortest_alias_names(self, effect: int) -> str:
+        """Return an effect with its aliases of the fewest factors: a x b x c or d x e x f."""
+        aliased = {effect ^ word for word in (0, *self.relation)}
+        fewest = min(e.bit_count() for e in aliased)
+        return " or ".join(self.effect_name(e) for e in sorted(aliased) if e.bit_count() == fewest)
+
+    def cell_by_treatment(self, baseline: str) -> dict[str, int]:
+        """Return treatment -> combination; the letters of its high factors name it, "all low" is the baseline."""
+        return {
+            "".join(FACTOR_LETTERS[i] for i in range(len(self.names)) if c >> i & 1) or baseline: c for c in self.cells
+        }
+
+
+def factorial_design(spec: Factorial) -> FactorialDesign:
+    """Return the design of a [factorial] without mistakes."""
+    words = []
+    for text in spec.generators:
+        left, _, right = text.partition("=")
+        words.append(sum(1 << spec.factors.index(name) for name in [left.strip(), *right.split()]))
+    usual = minimum_aberration_words(len(spec.factors), FRACTION_EXPONENTS[spec.fraction])
+    return FactorialDesign(spec.factors, tuple(words) or usual)
+
+
+def alias_sentences(design: FactorialDesign) -> list[str]:
+    """Return the indistinguishable effects, one sentence each; the first sentence is about the whole design."""
+    resolution, count = design.resolution, len(design.cells)
+    if resolution is None:
+        first = f"All {count} combinations are run, so every effect can be told from every other."
+    else:
+        meaning = (
+            "every main effect and every pair can be told apart, if no three factors act together"
+            if resolution >= 5
+            else "every main effect stands alone, if no three factors act together; pairs come in sets"
+            if resolution == 4
+            else "this is a screening: a main effect cannot be told from the pairs named with it"
+        )
+        runs = f"{count} of {2 ** len(design.names)} combinations are run"
+        first = f"{runs}, a fraction of resolution {ROMAN_NUMERALS[resolution]}: {meaning}."
+    aliased = (list(map(design.effect_name, effects)) for effects in design.alias_sets if len(effects) > 1)
+    return [first, *(f"{name} cannot be told apart from {join_words(others, 'or')}." for name, *others in aliased)]
+
+
+def switch_label(study: Study, name: str) -> str:
+    """Return the label of a switch at its high level: tcp_nopush on, worker_processes 1, sending group on."""
+    group_suffix = " group" if study.factorial and name in study.factorial.groups else ""
+    return f"{name}{group_suffix} {level_labels(study, name)[1]}"
+
+
+def level_labels(study: Study, name: str) -> tuple[str, str]:
+    """Return low and high of a switch as an axis writes them; a group is off or on as a whole."""
+    if study.factorial and name in study.factorial.groups:
+        return "off", "on"
+    low, high = switch_levels(study, name)[name]
+    return level_text(low), level_text(high)
+
+
+def switch_levels(study: Study, name: str) -> dict[str, tuple[FactorLevel, FactorLevel]]:
+    """Return the factors that a switch sets, each with its low and its high level."""
+    spec, low = study.factorial, study.treatments[study.baseline].set
+    if spec is None:
+        return {}
+    treatments = [study.treatments[t] for t in factorial_design(spec).cell_by_treatment(study.baseline)]
+    factors = switched_factors(spec, name)
+    return {f: (low[f], next(t.set[f] for t in treatments if t.set[f] != low[f])) for f in factors}
+
+
+def level_text(level: FactorLevel) -> str:
+    """Return a level as readers see it."""
+    return {True: "on", False: "off"}[level] if isinstance(level, bool) else str(level)
+
+
+def switched_factors(spec: Factorial, name: str) -> tuple[str, ...]:
+    """Return the factors that a name switches: its group's, or itself."""
+    return spec.groups.get(name, (name,))
+
+
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._]+")
 
 
@@ -65,9 +250,7 @@ def _grid_treatments(parts: _GridTables) -> Iterator[tuple[str, dict[str, Any]]]
     grid = parts.grid
     for combination in itertools.product(*(grid.only.get(n, parts.factors[n].levels) for n in grid.factors)):
         levels = dict(zip(grid.factors, combination, strict=True))
-        label = grid.label
-        if label is None:
-            label = ", ".join(f"{name} {level}" for name, level in levels.items())
+        label = ", ".join(f"{name} {level}" for name, level in levels.items()) if grid.label is None else grid.label
         for name, level in levels.items():
             label = label.replace(f"{{{name}}}", str(level))
         yield combination_name(combination), {"label": label, "set": levels}
@@ -104,8 +287,8 @@ def smoke_factorial(study: Study) -> tuple[Factorial, dict[str, Treatment]] | No
     """Return the whole factorial of the first two switches and its treatments, for a smoke variant."""
     if study.factorial is None:
         return None
-    spec = study.factorial.model_copy(update={"factors": study.factorial.factors[:2], "fraction": "full"})
-    spec = spec.model_copy(update={"generators": ()})
+    changes = {"factors": study.factorial.factors[:2], "fraction": "full", "generators": ()}
+    spec = study.factorial.model_copy(update=changes)
     levels = {f: pair for name in spec.factors for f, pair in switch_levels(study, name).items()}
     tables = _factorial_treatment_tables(spec, levels, study.baseline)
     base = study.treatments[study.baseline].label
@@ -133,7 +316,8 @@ def expand_factorial(raw: dict[str, Any]) -> list[SpecProblem]:
         parts = _FactorialTables.model_validate({name: raw.get(name, {}) for name in ("roles", "factors", "factorial")})
     except ValidationError:
         return []
-    problems = [SpecProblem(path, message) for path, message in _factorial_problems(parts)]
+    messages = [*_name_problems(parts), *_level_problems(parts)] or _design_problems(parts.factorial)
+    problems = [SpecProblem(path, message) for path, message in messages]
     problems += [SpecProblem(key, "goes without [factorial], whose effects are judged after all blocks")
                  for key, plain in REQUIRED_VALUES.items() if raw.get(key, plain) != plain]  # fmt: skip
     if problems:
@@ -173,11 +357,6 @@ def _low_and_high(parts: _FactorialTables, name: str) -> tuple[FactorLevel, Fact
     role = parts.roles.get(factor.role)
     low = (role.vars if role else {}).get(factor.var or name, factor.levels[0])
     return low, next(level for level in factor.levels if level != low)
-
-
-def _factorial_problems(parts: _FactorialTables) -> PathMessages:
-    messages = [*_name_problems(parts), *_level_problems(parts)]
-    yield from messages or _design_problems(parts.factorial)
 
 
 def _name_problems(parts: _FactorialTables) -> PathMessages:
@@ -226,21 +405,14 @@ def _design_problems(spec: Factorial) -> PathMessages:
         yield from wrong
         return
     design = factorial_design(spec)
+    shortest = min(design.relation, key=int.bit_count, default=None)
+    parts = design.switch_names(shortest or 0)
     if len(design.words) < FRACTION_EXPONENTS[spec.fraction]:
         yield where, f"{count} factors are too few for fraction = {short_repr(spec.fraction)}"
     elif not design.words and count > MAX_FULL_FACTORS:
         treatments = 2**count
         yield where, f'is required: {count} factors make {treatments} treatments; "sixteenth" makes {treatments // 16}'
-    else:
-        yield from _alias_problems(spec, design, where)
-
-
-def _alias_problems(spec: Factorial, design: FactorialDesign, where: str) -> PathMessages:
-    shortest = min((word for word in defining_relation(design.words)), key=int.bit_count, default=None)
-    if shortest is None:
-        return
-    parts = [name for i, name in enumerate(design.names) if shortest >> i & 1]
-    if shortest == 0:
+    elif shortest == 0:
         yield where, "one of them follows from the others"
     elif len(parts) == 1:
         yield where, f"{parts[0]} would never change"
