@@ -62,6 +62,13 @@ _METRIC_LIST = (
         "between the first and the last start of several drivers, by corrected clocks",
         "time",
     ),
+    Metric(
+        "cpu_per_response",
+        "s",
+        "lower",
+        "CPU seconds of all services per response that counts (interleaved trials)",
+        "time",
+    ),
     Metric("driver_cpu", "1", None, "share of one CPU that the driver process used"),
 )
 

@@ -61,13 +61,13 @@ class Attempt:
     succeed.
     """
 
-    def __init__(self, testbed: Testbed, planned: PlannedTrial, attempt: int, folder: Path) -> None:
+    def __init__(self, testbed: Testbed, planned: PlannedTrial, attempt: int, folder: Path, arm: int = 0) -> None:
         self.testbed, self.planned, self.folder = testbed, planned, folder
         self.study = testbed.plan.study
         self.stem = job_stem(testbed.run, planned.trial, attempt)
         self.record = initial_record(testbed, planned, attempt)
         self.workload = self.study.workload_of(planned.treatment)
-        self.deployment = testbed.deployment(planned.treatment)
+        self.deployment = testbed.deployment(planned.treatment, arm)
         tool, shares = testbed.tools[self.workload.tool], split_load(self.workload, testbed.drivers)
         target, launch = self.deployment.target, self.deployment.load_launch
         self.load = LoadJobs(tool, shares, target, job_name(self.stem, LOAD), launch)
@@ -101,7 +101,7 @@ class Attempt:
             limits_s = CANCEL_S, RESTORE_S
             raise
         finally:
-            with self._timed("stop"):
+            with self.timed("stop"):
                 self.stop(*limits_s)
             for alias, host in self.testbed.hosts.items():
                 write_trial_file(self.folder / transcript_name(alias), host.take_transcript())
@@ -113,17 +113,13 @@ class Attempt:
         """Run the phases and set the status."""
         try:
             for name, run_phase in self.phases().items():
-                with self._timed(name):
+                with self.timed(name):
                     run_phase()
-            connectivity.check_not_rebooted(self.record.boot_ids)
-            self._end("ok", None)
-            self._assess(time.time() - (self.record.started or 0) - (time.monotonic() - begun_s))
-            if self.record.status != "ok":
-                connectivity.check_connected(self.record.reason or "")
+            self.assess(connectivity, time.time() - (self.record.started or 0) - (time.monotonic() - begun_s))
         except LoadbookError as error:
-            self._fail(error, connectivity)
+            self.fail(error, connectivity)
 
-    def _fail(self, raised: LoadbookError, connectivity: host_state.Connectivity) -> None:
+    def fail(self, raised: LoadbookError, connectivity: host_state.Connectivity) -> None:
         """Set the status by an error's cause, and collect the load generators' outputs that can be reached."""
         phase, cause = self._phase, connectivity.root_cause(raised, self.record.boot_ids)
         error = host_state.prefer_full_disk_error(self.testbed, cause)
@@ -158,7 +154,8 @@ class Attempt:
         }
 
     @contextmanager
-    def _timed(self, name: str) -> Iterator[None]:
+    def timed(self, name: str) -> Iterator[None]:
+        """Record how long a phase took; an error in it belongs to this phase."""
         begun, self._phase = time.monotonic(), name
         try:
             yield
@@ -201,11 +198,15 @@ class Attempt:
 
     def _check_page(self) -> None:
         """Check the page while the monitors start."""
-        page = self.testbed.pool.submit(self._fetch_page_from_drivers)
+        page = self.testbed.pool.submit(self.check_page)
         try:
             self.monitors.start()
         finally:
-            self.record.response_before = page.result()
+            page.result()
+
+    def check_page(self) -> None:
+        """Fetch the page from every driver; InvalidTrialError when it is not as the workload expects."""
+        self.record.response_before = self._fetch_page_from_drivers()
         if problem := response_problem(self.workload, self.record.response_before):
             raise InvalidTrialError(f"before the load {problem}", "correct workload.path or workload.expect_*")
 
@@ -231,6 +232,10 @@ class Attempt:
 
     def _check_after_load(self) -> None:
         self._monitored = self.testbed.pool.submit(self.monitors.collect, self.folder, self.record.services)
+        self.check_after_load()
+
+    def check_after_load(self) -> None:
+        """Check services, changes and disks; read counters and clocks, and fetch the page again."""
         self.services.check_running()
         self.host_changes.check_in_effect()
         host_state.check_disks_not_full(self.testbed)
@@ -249,8 +254,10 @@ class Attempt:
         times = window_fields(self.record.drivers, self.record.clocks)
         self.record.window, self.record.start_skew_s = times["window"], times["start_skew_s"]
 
-    def _assess(self, clock_step_s: float) -> None:
-        """Lower the status of a finished attempt whose clock, page or tool output was wrong."""
+    def assess(self, connectivity: host_state.Connectivity, clock_step_s: float) -> None:
+        """Set the status of a finished attempt by what its hosts, clock, page and tool output show."""
+        connectivity.check_not_rebooted(self.record.boot_ids)
+        self._end("ok", None)
         if abs(clock_step_s) > MAX_CLOCK_STEP_S:
             self._end("partial", f"the controller's clock jumped by {clock_step_s:.1f} s during the trial")
         response = self.record.response_after
@@ -262,6 +269,8 @@ class Attempt:
             self._end(outcome.status, outcome.reason)
         if truncated := truncated_outputs(self.folder, self.record.drivers):
             self._end("tool_failed", truncated)
+        if self.record.status != "ok":
+            connectivity.check_connected(self.record.reason or "")
 
     def stop(self, limit_s: float | None = None, restore_s: float | None = None) -> None:
         """End everything that was started; a job on a host out of reach, or too slow, ends by its lease."""

@@ -69,6 +69,11 @@ class Placement:
         """The tables of packet rules that it creates."""
         return tuple(table.replace("{{ port }}", str(self.port)) for table in self.spec.tables)
 
+    @property
+    def changes_host(self) -> bool:
+        """Whether the service changes kernel settings or packet rules of its whole host."""
+        return bool(self.spec.tree or self.spec.sysctls or self.spec.tables or self.spec.direct_return)
+
 
 def start_order(study: Study) -> list[str]:
     """Return the study's roles, backends first."""
@@ -92,10 +97,14 @@ def hosts_for_role(inventory: HostsFile, role: str, setting: Setting) -> list[st
 
 @dataclass(frozen=True, eq=False)
 class Deployment:
-    """One treatment on the hosts of a testbed; computed from study and hosts file, without contact to a host."""
+    """One treatment on the hosts of a testbed; computed from study and hosts file, without contact to a host.
+
+    `arm` is its number among the treatments that are up at once; each has ports of its own.
+    """
 
     testbed: Testbed
     treatment: str
+    arm: int = 0
 
     @property
     def study(self) -> Study:
@@ -147,7 +156,11 @@ class Deployment:
         placements = self._delay_placements or self._placements_of(role)
         if not placements:
             raise UsageError(f"the load's target {role!r} has neither a service nor an external address")
-        return Target(self.testbed.hosts[placements[0].alias].address, placements[0].port, scheme)
+        return Target(self.testbed.hosts[placements[0].alias].address, self.port(placements[0]), scheme)
+
+    def port(self, placement: Placement) -> int:
+        """Return the TCP port of a service under this treatment."""
+        return placement.port + self.arm * (len(self.study.roles) + 1)
 
     def client_host(self, placement: Placement) -> Host:
         """Return the host that probes a service: the one that will send requests to it."""
@@ -169,7 +182,7 @@ class Deployment:
 
     def _own_context(self, placement: Placement, stem: str, extra: Mapping[str, Any] | None = None) -> InstanceContext:
         host, name = self.testbed.hosts[placement.alias], job_name(stem, placement.role)
-        return InstanceContext.for_instance(host, name, placement.port, extra)
+        return InstanceContext.for_instance(host, name, self.port(placement), extra)
 
     def direct_return_addresses(self, placement: Placement) -> list[str]:
         """Return the addresses of balancers whose clients this service answers directly."""
@@ -186,7 +199,7 @@ class Deployment:
             {
                 "node": placement.alias,
                 "address": self.testbed.hosts[placement.alias].address,
-                "port": placement.port,
+                "port": self.port(placement),
                 "dir": self._own_context(placement, stem).dir,
                 "local": one_machine or placement.alias == front.alias,
             }

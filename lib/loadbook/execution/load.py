@@ -238,11 +238,11 @@ class LoadJobs:
         for step, prefix in zip(range(last, FIRST_STEP - 1, -1), ("", "warmup-"), strict=False):
             for stream in ("stdout", "stderr"):
                 name = f"{prefix}{stream}-{host.alias}"
-                record.cut |= _fetch_truncated(host, f"{jobs}/{stream}.{step}", folder / name, MAX_REPORT_BYTES)
+                record.cut |= fetch_truncated(host, f"{jobs}/{stream}.{step}", folder / name, MAX_REPORT_BYTES)
         for name in self.tool.expected_files(share):
             if host.exists(f"{jobs}/{name}"):
                 local_name = f"{host.alias}-{Path(name).name}"
-                record.cut |= _fetch_truncated(host, f"{jobs}/{name}", folder / local_name, MAX_FILE_BYTES)
+                record.cut |= fetch_truncated(host, f"{jobs}/{name}", folder / local_name, MAX_FILE_BYTES)
                 record.files[name] = local_name
         return record
 
@@ -267,7 +267,7 @@ def remove_job(host: Host, name: str, grace_s: float) -> None:
     remove_job_folder(host, name)
 
 
-def _fetch_truncated(host: Host, path: str, local: Path, max_bytes: int) -> dict[str, int]:
+def fetch_truncated(host: Host, path: str, local: Path, max_bytes: int) -> dict[str, int]:
     """Copy the beginning of a file; return name and size (bytes) of a larger one."""
     try:
         host.fetch(path, local, max_bytes=max_bytes)

@@ -8,19 +8,22 @@ host: the run stops, and a resumed run repeats them.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import count, groupby
 from pathlib import Path
 
 from loadbook.core.errors import DataError, HostError, LoadbookError
 from loadbook.execution.attempt import Attempt, initial_record
 from loadbook.execution.deployment import job_stem
 from loadbook.execution.host_state import REMOTE_DISK_FULL, check_local_space, remove_stale_jobs
+from loadbook.execution.interleaved import InterleavedBlock
 from loadbook.execution.progress import Kind, OnEvent, Progress
 from loadbook.execution.testbed import Testbed
 from loadbook.store import trial_record
 from loadbook.store.ledger import Ledger, TrialState, trial_states
 from loadbook.store.paths import RunPaths
 from loadbook.store.trial_record import TrialRecord
+from loadbook.study.interleaving import Turns
 from loadbook.study.plan import PlannedTrial
 
 PUBLISHED_STATUSES = ("ok", "partial", "invalid")
@@ -137,19 +140,22 @@ def execute_plan(testbed: Testbed, store: AttemptStore, on_event: OnEvent, until
     """
     lost: list[TrialRecord] = []
     clock = _TimeEstimate(testbed, len(list(store.pending())))
-    for planned in store.pending():
-        if until is not None and planned.block > until:
+    blocks = _BlockRunner(testbed, store, on_event) if testbed.plan.interleaved else None
+    for _, group in groupby(store.pending(), key=lambda planned: planned.block if blocks else planned.slot):
+        together = list(group)
+        if until is not None and together[0].block > until:
             return
-        on_event(clock.event(planned, "trial-started", "running"))
-        record = _run_trial(testbed, store, planned, on_event)
-        clock.left -= 1
-        text = record.status if record.status == "ok" else f"{record.status}: {record.reason}"
-        on_event(clock.event(planned, "trial-ended", text, record))
-        # the fault of a host, not of the treatment: it was lost, or its disk was full
-        host_fault = record.status in HOST_REASONS or REMOTE_DISK_FULL in (record.reason or "")
-        lost = [*lost, record] if host_fault else []
-        if len(lost) == MAX_LOST_IN_A_ROW:
-            raise _too_many_host_faults(store, lost)
+        on_event(clock.event(together[0], "trial-started", "running"))
+        records = blocks.run(together) if blocks else [_run_trial(testbed, store, together[0], on_event)]
+        for planned, record in zip(together, records, strict=True):
+            clock.left -= 1
+            text = record.status if record.status == "ok" else f"{record.status}: {record.reason}"
+            on_event(clock.event(planned, "trial-ended", text, record))
+            # the fault of a host, not of the treatment: it was lost, or its disk was full
+            host_fault = record.status in HOST_REASONS or REMOTE_DISK_FULL in (record.reason or "")
+            lost = [*lost, record] if host_fault else []
+            if len(lost) == MAX_LOST_IN_A_ROW:
+                raise _too_many_host_faults(store, lost)
 
 
 def _run_trial(testbed: Testbed, store: AttemptStore, planned: PlannedTrial, on_event: OnEvent) -> TrialRecord:
@@ -180,6 +186,83 @@ def _run_trial(testbed: Testbed, store: AttemptStore, planned: PlannedTrial, on_
         if not retry:
             return record
         on_event(Progress("note", f"{planned.trial}: {record.status} ({record.reason}); trying again"))
+
+
+class _BlockRunner:
+    """Runs interleaved blocks; slice and gap are chosen in the first one of a session."""
+
+    def __init__(self, testbed: Testbed, store: AttemptStore, on_event: OnEvent) -> None:
+        self.testbed, self.store, self.on_event = testbed, store, on_event
+        self.turns: Turns | None = None
+
+    def run(self, together: Sequence[PlannedTrial]) -> list[TrialRecord]:
+        """Attempt a block until no host is lost in it or it may not be retried, and return the records of its arms."""
+        planned_arms = [planned for planned in self.testbed.plan.trials if planned.block == together[0].block]
+        if len(planned_arms) != len(together):
+            return [self._end_alone(planned) for planned in together]
+        for tries in count(1):
+            check_local_space(self.store.paths.raw, self.testbed.plan)
+            begun = [(planned, *self.store.begin(planned)) for planned in together]
+            attempts = [
+                Attempt(self.testbed, planned, number, folder, arm)
+                for arm, (planned, number, folder) in enumerate(begun)
+            ]
+            block = InterleavedBlock(self.testbed, attempts, self.turns)
+            try:
+                block.run()
+                wants_retry = any(attempt.retry for attempt in attempts)
+                reconnected = not wants_retry or self.testbed.reconnect()
+            except KeyboardInterrupt:
+                self._cancel(attempts, "interrupted by the user")
+                for error in self.testbed.not_restored:
+                    self.on_event(Progress("note", f"{error.message}\n{error.hint}"))
+                raise
+            if self.turns is None and block.turns:
+                self.turns = block.turns
+                self.on_event(Progress("note", _turns_text(block)))
+            failed = next((attempt.record for attempt in attempts if attempt.retry), None)
+            if failed is None or not reconnected or tries >= MAX_ATTEMPTS.get(failed.status, 1):
+                for attempt in attempts:
+                    self.store.end(attempt.record, attempt.folder, final=True)
+                self.testbed.check_restored()
+                return [attempt.record for attempt in attempts]
+            others = [attempt for attempt in attempts if not attempt.retry]
+            self._cancel(others, f"its block is repeated: {failed.trial} was {failed.status}")
+            for attempt in attempts:
+                if attempt.retry:
+                    self.store.end(attempt.record, attempt.folder, final=False)
+            self.testbed.check_restored()
+            with contextlib.suppress(HostError):  # out of reach again: a resumed run removes them
+                remove_stale_jobs(self.testbed, [attempt.stem for attempt in attempts])
+            self.on_event(
+                Progress("note", f"{failed.trial}: {failed.status} ({failed.reason}); trying its block again")
+            )
+        raise AssertionError
+
+    def _cancel(self, attempts: Sequence[Attempt], reason: str) -> None:
+        """Record attempts that are repeated, whatever their status was about to be."""
+        for attempt in attempts:
+            attempt.record.status, attempt.record.reason = "cancelled", reason
+            self.store.end(attempt.record, attempt.folder, final=False)
+
+    def _end_alone(self, planned: PlannedTrial) -> TrialRecord:
+        """Record an arm whose block was interrupted while it was being recorded: it cannot be measured alone."""
+        number, folder = self.store.begin(planned)
+        record = initial_record(self.testbed, planned, number)
+        record.status = "cancelled"
+        record.reason = "the run was interrupted while its block was recorded; arms of a block are measured together"
+        self.store.end(record, folder, final=True)
+        return record
+
+
+def _turns_text(block: InterleavedBlock) -> str:
+    assert block.turns is not None
+    latency_ms = 1000 * (block.latency_s or 0.0)
+    slice_ms, gap_ms = 1000 * block.turns.slice_s, 1000 * block.turns.gap_s
+    return (
+        f"interleaved: slices of {slice_ms:g} ms with gaps of {gap_ms:g} ms, as the slowest of "
+        f"{len(block.attempts)} arms answers in {latency_ms:.2g} ms on average"
+    )
 
 
 def _too_many_host_faults(store: AttemptStore, lost: list[TrialRecord]) -> LoadbookError:

@@ -18,6 +18,7 @@ from loadbook.core.units import format_bytes, format_duration
 from loadbook.execution.deployment import CHANGES, DELAY_SERVICE, Placement, job_name, preflight_stem
 from loadbook.execution.host_changes import HostChangeJobs, host_changes_of, missing_permissions, uses_delay
 from loadbook.execution.host_state import DISK_FACTOR, HOST_MIN_BYTES
+from loadbook.execution.interleaved import reasons_against_interleaving
 from loadbook.execution.load import LoadJobs
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.doctor import RequiredProgram
@@ -112,12 +113,18 @@ def preflight(testbed: Testbed, data: Path) -> None:
     PreflightError : with everything that is wrong, on all hosts.
     """
     refused = missing_permissions(testbed.deployment(treatment) for treatment in testbed.plan.treatments)
+    if testbed.plan.interleaved:
+        refused += [
+            f"interleaved blocks are not possible: {reason}" for reason in reasons_against_interleaving(testbed)
+        ]
     if refused:  # before any host is touched
         raise PreflightError(refused)
     hosts, drivers = testbed.hosts, testbed.drivers
     host_checks: list[Check] = [partial(_check_host, testbed, alias) for alias in hosts]
     checks: list[Check] = [partial(_check_controller, testbed, data)]
     checks += [partial(_check_driver, testbed, alias, tool) for alias in drivers for tool in testbed.tools.values()]
+    if testbed.plan.interleaved:
+        checks += [partial(_check_perl, testbed, alias) for alias in drivers]
     checks += [partial(launch.check_limits, hosts[alias]) for alias in drivers for launch in load_launches(testbed)]
     # all services of a role on a host use one folder, so they are checked one after the other
     places = dict.fromkeys((placement.role, placement.alias) for placement in testbed.placements)
@@ -259,10 +266,20 @@ def _check_changes(testbed: Testbed) -> Iterator[str]:
     testbed.check_restored()
 
 
+def _check_perl(testbed: Testbed, alias: str) -> Iterator[str]:
+    """Check that the program that lets load generators take turns can run; perl-base is part of every Debian."""
+    done = testbed.hosts[alias].run(["perl", "-e", "use POSIX (); print 1"], timeout_s=PROBE_TIMEOUT_S)
+    if done.rc:
+        yield f'host {alias}: perl is needed for interleaved blocks ({APT_INSTALL}perl-base; or execution = "plain")'
+
+
 def needed_ports(testbed: Testbed, alias: str) -> list[str]:
     """Return the ports (hex) that must be free; a host's own server may be listening already."""
     placements = [placement for placement in testbed.placements if placement.alias == alias and not placement.spec.tree]
-    return sorted({f"{port:04X}" for placement in placements for port in placement.spec.ports(placement.port)})
+    treatments, interleaved = testbed.plan.treatments, testbed.plan.interleaved
+    deployments = [testbed.deployment(name, arm if interleaved else 0) for arm, name in enumerate(treatments)]
+    ports = {port for d in deployments for placement in placements for port in placement.spec.ports(d.port(placement))}
+    return sorted(f"{port:04X}" for port in ports)
 
 
 def hex_address(address: str) -> str:

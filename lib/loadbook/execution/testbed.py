@@ -57,11 +57,11 @@ class Testbed:
     host_cpus: dict[str, tuple[int, ...]] = field(default_factory=dict)
     ended: threading.Event = field(default_factory=threading.Event)
     not_restored: list[NotRestoredError] = field(default_factory=list)
-    _deployments: dict[str, Deployment] = field(default_factory=dict)
+    _deployments: dict[tuple[str, int], Deployment] = field(default_factory=dict)
 
-    def deployment(self, treatment: str) -> Deployment:
-        """Return the deployment of a treatment."""
-        return self._deployments.setdefault(treatment, Deployment(self, treatment))
+    def deployment(self, treatment: str, arm: int = 0) -> Deployment:
+        """Return the deployment of a treatment, with the ports of an arm of an interleaved block."""
+        return self._deployments.setdefault((treatment, arm), Deployment(self, treatment, arm))
 
     def set_trial(self, planned: PlannedTrial | None) -> None:
         """Set the trial to whose transcript the following calls belong, one at a time; None: the run as a whole."""

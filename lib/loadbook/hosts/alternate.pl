@@ -4,7 +4,7 @@
 #   alternate.pl SCHEDULE       run in the folder of a job, as the leader of one of its steps
 #
 # SCHEDULE has a line each:
-#   arm K FOLDER                arm K is started in FOLDER by `sh cmd`; its output goes to the files stdout and stderr there
+#   arm K FOLDER                arm K is started in FOLDER by `sh cmd`; files stdout, stderr and pid are made there
 #   slice S, gap S, first S     seconds of a slice, of the pause before one, and of an arm's first slice, in which it starts
 #   end S                       seconds from its start after which a generator ends by itself; nothing starts a slice later
 #   tail S                      seconds that a generator may still take when its time is over; then it is killed
@@ -114,6 +114,9 @@ for my $k (@arms) {
     if ( !$child ) {
         $SIG{$_} = 'DEFAULT' for qw(TERM INT HUP);
         chdir $folder{$k} or POSIX::_exit(126);
+        open my $pid_file, '>', 'pid' or POSIX::_exit(126);
+        print $pid_file "$$\n";
+        close $pid_file;
         open STDOUT, '>', 'stdout' or POSIX::_exit(126);
         open STDERR, '>', 'stderr' or POSIX::_exit(126);
         exec '/bin/sh', 'cmd' or POSIX::_exit(127);

@@ -22,6 +22,7 @@ from loadbook.host_metrics import registry as kinds
 from loadbook.host_metrics import sampler
 from loadbook.host_metrics.base import Problem, Traces
 from loadbook.ingestion.host_metrics import TIME_DIGITS, Row, trace_row
+from loadbook.ingestion.interleaved import Turn, active_report, cpu_measurements, own_processes, read_alternation
 from loadbook.store.trial_record import (
     DriverRecord,
     MonitorRecord,
@@ -292,10 +293,25 @@ def read_load_rows(folder: Path, record: TrialRecord, changed: Sequence[str] = (
     """Read the outputs of a trial's load generators, except `changed` files."""
     rows = TrialRows(record)
     parsed = {d.host: p for d in record.drivers if (p := _parse_driver_output(folder, d, changed, rows)) is not None}
+    if record.interleaved:
+        slices = len(_read_turns(folder, record, changed, rows))
+        parsed = {host: active_report(report, record, slices) for host, report in parsed.items()}
     if len(parsed) == len(record.drivers):
         rows.record = _with_request_times(record, parsed)
         _add_measurements(rows, parsed)
     return rows
+
+
+def _read_turns(folder: Path, record: TrialRecord, changed: Sequence[str], rows: TrialRows) -> list[Turn]:
+    """Return the slices of an arm of an interleaved block; of a plain trial, and of a damaged file, there are none."""
+    if record.interleaved is None or record.interleaved.slices in changed:
+        return []
+    try:
+        text = read_bytes(folder / record.interleaved.slices).decode(errors="replace")
+        return read_alternation(text).slices_of(record.interleaved.arm)
+    except (ValueError, IndexError, DataError) as error:
+        rows.add_problem("unreadable-output", f"slices: {error}", file=record.interleaved.slices)
+        return []
 
 
 def _parse_driver_output(
@@ -343,6 +359,7 @@ def _add_measurements(rows: TrialRows, parsed: dict[str, ParsedReport]) -> None:
     per_driver = [(driver, m) for driver, p in parsed.items() for m in p.measurements]
     reports, skew_s = list(parsed.values()), rows.record.start_skew_s
     totals = [(ALL_DRIVERS, m) for m in driver_totals(reports)]
+    totals += [(ALL_DRIVERS, m) for m in cpu_measurements(rows.record, [m for _, m in totals])]
     if skew_s is not None:
         totals.append((ALL_DRIVERS, Measurement("start_skew", "value", skew_s, "s", None)))
     rows.measurements = [{"driver": driver, **m._asdict()} for driver, m in per_driver + totals]
@@ -363,8 +380,11 @@ def _add_host_metrics(rows: TrialRows, folder: Path, changed: Iterable[str]) -> 
             opened = record.window[0] + (clock.offset_before_s if clock else 0.0)
             parsed = sampler.parse_sampler((folder / monitor.file).read_bytes())
             # the load generator is meant to end before its monitor does
-            tool = f"{record.tool}:"
-            problems = [p for p in parsed.problems if p.name != "process_gone" or not p.message.startswith(tool)]
+            problems = [
+                p
+                for p in parsed.problems
+                if not (p.name == "process_gone" and re.match(rf"{re.escape(record.tool)}(\.\d+)?:", p.message))
+            ]
             _add_host_metric_source(rows, parsed, opened, monitor, "sampler", problems)
     for polled in record.polled:
         if polled.file not in changed:
@@ -379,7 +399,8 @@ def _add_host_metric_source(
 ) -> None:  # fmt: skip
     """Add a source's samples and problems; `opened` is the window's start by the source's clock."""
     keys = {"host": monitor.host, "role": monitor.role, "source": source}
-    for point in parsed.rows:
+    interleaved = rows.record.interleaved
+    for point in own_processes(parsed.rows, interleaved) if interleaved else parsed.rows:
         rows.traces.append(trace_row(keys, point, float(point["t"]) - opened))
     for problem in problems:
         rows.add_problem(problem.name, problem.message, level="note", host=monitor.host, file=monitor.file)

@@ -113,6 +113,8 @@ class ServiceRecord(_Record):
     cpus: list[int] = Field(default_factory=list)
     counters_before: dict[str, float] = Field(default_factory=dict, description="counted since its start, by name")
     counters_after: dict[str, float] = Field(default_factory=dict, description="the same when the load was over")
+    cpu_s: float | None = Field(None, description="CPU seconds of its processes during the load, warm-up not included")
+    idle_cpu_share: float | None = Field(None, description="CPUs' worth that it used just before the load, unasked")
 
 
 class ResponseRecord(_Record):
@@ -122,6 +124,22 @@ class ResponseRecord(_Record):
     bytes: int
     sha256: str
     server: str | None = Field(None, description="its Server header")
+
+
+class InterleavedRecord(_Record):
+    """How an arm of an interleaved block took turns: slice and gap as planned, active time as measured, seconds.
+
+    `slices` is the file with start and end of every slice (seconds by the driver's monotonic clock); `beside` are the
+    treatments that were up at the same time, in the order of their arms.
+    """
+
+    arm: int
+    beside: list[str]
+    slice_s: float
+    gap_s: float
+    slices: RelativeFile
+    active_s: float | None = None
+    latency_s: float | None = Field(None, description="mean latency of the slowest arm, where measured in this block")
 
 
 class TrialRecord(_Record):
@@ -159,6 +177,7 @@ class TrialRecord(_Record):
     )
     reset: dict[str, dict[str, float]] = Field(default_factory=dict, description="host -> state before the trial")
     reconnects: int = 0
+    interleaved: InterleavedRecord | None = Field(None, description="None: a plain trial, alone on its hosts")
     files: dict[RelativeFile, FileRecord] = Field(default_factory=dict)
 
 

@@ -16,7 +16,7 @@ from loadbook.study.model import Study
 
 Execution = Literal["auto", "interleaved", "plain"]
 
-# load generators that end on time and count right although they are stopped in between (tests/services/test_paused_load.py)
+# load generators that end on time and count right when stopped in between (tests/services/test_paused_load.py)
 PAUSABLE_TOOLS = frozenset({"wrk", "ab", "h2load"})
 MIN_SLICE_S, MAX_SLICE_S, MIN_GAP_S = 0.025, 1.0, 0.001
 # requests that are under way when a generator is stopped are answered within about one mean latency (Little's law)

@@ -148,6 +148,8 @@ class Study(StrictModel):
         that is accepted, and needed.
     blocks : how often every treatment runs.
     stopping : when a run ends (docs/comparisons.md).
+    execution : "plain", one trial after the other, or "interleaved", all treatments of a block up at once, their load
+        generators taking turns in slices (docs/interleaving.md).
     contrasts : what each treatment is compared with: the baseline, the one before it, the best (docs/comparisons.md).
     hypothesis : whether they differ, or only whether a loss beyond the margin is excluded.
     seed : what the order within blocks is drawn from.
@@ -176,6 +178,7 @@ class Study(StrictModel):
     margin: Annotated[float, Field(gt=0, lt=1)] = 0.02
     blocks: Annotated[int, Field(ge=1, le=1000)] = 10
     stopping: StoppingRule = StoppingRule()
+    execution: Literal["plain", "interleaved"] = "plain"
     contrasts: Literal["baseline", "adjacent", "best"] = "baseline"
     hypothesis: Hypothesis = renamed_field("hypothesis", "asks", "difference")
     seed: int = 1
