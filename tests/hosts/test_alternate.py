@@ -92,7 +92,7 @@ def test_alternate_stops_children_of_a_generator_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_alternate_ended_by_a_signal_leaves_no_process(tmp_path: Path, sign: signal.Signals) -> None:
-    write_schedule(tmp_path, {k: "echo $$ >pid; exec sleep 60" for k in "ab"}, end=60.0)
+    write_schedule(tmp_path, dict.fromkeys("ab", "echo $$ >pid; exec sleep 60"), end=60.0)
     process = subprocess.Popen(["perl", PROGRAM, "schedule"], cwd=tmp_path, stdout=subprocess.DEVNULL)
     wait_until(lambda: (tmp_path / "b" / "pid").exists() and (tmp_path / "b" / "pid").read_text())
     time.sleep(0.3)
@@ -104,7 +104,7 @@ def test_alternate_ended_by_a_signal_leaves_no_process(tmp_path: Path, sign: sig
 
 
 def test_alternate_killed_with_its_group_leaves_no_stopped_process(tmp_path: Path) -> None:
-    write_schedule(tmp_path, {k: "echo $$ >pid; exec sleep 60" for k in "ab"}, end=60.0)
+    write_schedule(tmp_path, dict.fromkeys("ab", "echo $$ >pid; exec sleep 60"), end=60.0)
     process = subprocess.Popen(
         ["perl", PROGRAM, "schedule"], cwd=tmp_path, stdout=subprocess.DEVNULL, start_new_session=True
     )
