@@ -125,7 +125,7 @@ def _variance(values: pd.DataFrame) -> float:
     """Return the median over treatments of the variance of the log ratio to the baseline within a block."""
     import numpy as np
 
-    logs = np.log(values.pivot(index="block", columns="treatment", values="value"))
+    logs = values.pivot(index="block", columns="treatment", values="value").apply(np.log)
     return float(logs.sub(logs["baseline-auto"], axis=0).drop(columns="baseline-auto").var().median())
 
 
