@@ -58,10 +58,12 @@ class Attempt:
     """One attempt at a trial; it owns its jobs on the hosts, its record, and the files in `folder`.
 
     `load`, `services`, `monitors` and `host_changes` are its jobs. After `run`, `retry` is True if another attempt may
-    succeed.
+    succeed. In an interleaved block `arm` is its number there, and the load of the others takes at most `others_s`.
     """
 
-    def __init__(self, testbed: Testbed, planned: PlannedTrial, attempt: int, folder: Path, arm: int = 0) -> None:
+    def __init__(
+        self, testbed: Testbed, planned: PlannedTrial, attempt: int, folder: Path, arm: int = 0, others_s: float = 0.0
+    ) -> None:
         self.testbed, self.planned, self.folder = testbed, planned, folder
         self.study = testbed.plan.study
         self.stem = job_stem(testbed.run, planned.trial, attempt)
@@ -74,7 +76,7 @@ class Attempt:
         self.monitors = TrialMonitors(
             testbed, job_name(self.stem, MONITOR), self.load.timeout_s, self._watched_processes()
         )
-        lease_s = self.load.timeout_s + SERVICE_LEASE_EXTRA_S
+        lease_s = self.load.timeout_s + others_s + SERVICE_LEASE_EXTRA_S
         self.host_changes = HostChangeJobs(self.deployment, job_name(self.stem, CHANGES), lease_s)
         self.services = TrialServices(self.deployment, self.stem, lease_s, folder)
         self.retry = False

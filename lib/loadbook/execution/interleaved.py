@@ -38,6 +38,7 @@ from loadbook.hosts.replay import transcript_name
 from loadbook.ingestion.interleaved import read_alternation
 from loadbook.store.trial_record import DriverRecord, InterleavedRecord, MonitorRecord, window_fields
 from loadbook.study.interleaving import Turns, block_seconds, draw_rounds, turns_for_latency
+from loadbook.study.plan import Plan
 from loadbook.tools.base import MAX_REPORT_BYTES, ToolOutput, parse_output
 
 PROGRAM = "alternate.pl"
@@ -71,6 +72,13 @@ def reasons_against_interleaving(testbed: Testbed) -> Iterator[str]:
         yield f"service {changing[0]} changes settings of its whole host"
 
 
+def longest_block_s(plan: Plan) -> float:
+    """Return the seconds after which a block counts as hung: calibration, warm-ups and slices of all treatments."""
+    workload = plan.study.workload_of(plan.treatments[0])
+    each_s = CALIBRATION_S + workload.warmup_s + 2 * workload.duration_s + TAIL_S
+    return len(plan.treatments) * each_s + 3 * GRACE_S
+
+
 class InterleavedBlock:
     """One attempt at all trials of one block; `attempts` are its arms, in the order of the plan.
 
@@ -84,10 +92,9 @@ class InterleavedBlock:
         self.jobs: list[str] = []
         self._alive = dict(enumerate(attempts))
         first = attempts[0]
-        self._job, workload = job_name(first.stem, LOAD), first.workload
-        self._load_s = math.ceil(len(attempts) * (workload.duration_s * 1.3 + 0.2))
+        self._job = job_name(first.stem, LOAD)
         watched = _watched_processes(testbed, attempts, self._job)
-        self.monitors = TrialMonitors(testbed, job_name(first.stem, MONITOR), self._load_s + TAIL_S + GRACE_S, watched)
+        self.monitors = TrialMonitors(testbed, job_name(first.stem, MONITOR), longest_block_s(testbed.plan), watched)
 
     def run(self) -> None:
         """Run the block; afterwards every attempt has its record. Raises KeyboardInterrupt and local errors only."""

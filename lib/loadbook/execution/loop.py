@@ -16,7 +16,7 @@ from loadbook.core.errors import DataError, HostError, LoadbookError
 from loadbook.execution.attempt import Attempt, initial_record
 from loadbook.execution.deployment import job_stem
 from loadbook.execution.host_state import REMOTE_DISK_FULL, check_local_space, remove_stale_jobs
-from loadbook.execution.interleaved import InterleavedBlock
+from loadbook.execution.interleaved import InterleavedBlock, longest_block_s
 from loadbook.execution.progress import Kind, OnEvent, Progress
 from loadbook.execution.testbed import Testbed
 from loadbook.store import trial_record
@@ -203,8 +203,9 @@ class _BlockRunner:
         for tries in count(1):
             check_local_space(self.store.paths.raw, self.testbed.plan)
             begun = [(planned, *self.store.begin(planned)) for planned in together]
+            others_s = longest_block_s(self.testbed.plan)
             attempts = [
-                Attempt(self.testbed, planned, number, folder, arm)
+                Attempt(self.testbed, planned, number, folder, arm, others_s)
                 for arm, (planned, number, folder) in enumerate(begun)
             ]
             block = InterleavedBlock(self.testbed, attempts, self.turns)
