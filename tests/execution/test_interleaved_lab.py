@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import time
@@ -11,7 +12,7 @@ from itertools import pairwise
 import pyarrow.parquet as pq
 import pytest
 
-from controller_processes import jobs_left, loadbook
+from controller_processes import at_work_in, jobs_left, loadbook
 from loadbook.core.errors import PreflightError, UsageError
 from loadbook.execution.api import run_study
 from loadbook.ingestion.ingest import ingest
@@ -125,6 +126,34 @@ def test_interrupted_block_is_recorded_as_cancelled_and_repeated_whole(lab, layo
     assert [(entry["status"], entry["final"]) for entry in ended] == [("cancelled", False)] * 2
     assert run_study(layout, "small", lab.hosts_file) == run
     assert [record.attempt for record in records_of(layout, run)] == [2, 2, 1, 1]
+
+
+def test_server_that_dies_in_mid_slice_ends_its_arm_alone(lab, layout):
+    controller = loadbook(layout, "run", "small", "--hosts", str(lab.hosts_file), "--blocks", "1")
+    wait_until(lambda: any("alternate.pl" in line for line in jobs_left(lab)), 60)
+    time.sleep(0.5)
+    victims = [pid for pid, line in at_work_in(lab).items() if "nginx" in line and "t0001-a1" in line]
+    assert victims
+    for pid in victims:
+        os.kill(pid, signal.SIGKILL)
+    assert controller.wait(timeout=60) in (0, 4)
+    states = trial_states(read_ledger(layout.run("small", layout.resolve_run("small")).ledger))
+    assert [states[trial].status for trial in ("t0001", "t0002")] == ["invalid", "ok"]
+    assert "nginx ended during the load" in states["t0001"].reason
+    assert jobs_left(lab) == []
+
+
+def test_generator_that_hangs_ends_its_arm_alone(rig):
+    """The first arm's measurement goes on for ever; its warm-up has another folder."""
+    rig.fake("wrk", 'case "$PWD" in *-load/arm0) while :; do sleep 1; done;; esac; exec "$real" "$@"')
+    (rig.layout.studies / "small.toml").write_text(SMALL)
+    run = run_study(rig.layout, "small", rig.lab.hosts_file, blocks=1)
+    states = trial_states(read_ledger(rig.layout.run("small", run).ledger))
+    assert sorted(state.status for state in states.values()) == ["ok", "tool_failed"]
+    assert "wrk did not end within 5 s" in next(
+        state.reason for state in states.values() if state.status == "tool_failed"
+    )
+    assert jobs_left(rig.lab) == []
 
 
 def test_study_that_cannot_be_interleaved_is_refused_with_every_reason(lab, layout):

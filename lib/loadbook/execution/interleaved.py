@@ -275,7 +275,11 @@ class InterleavedBlock:
         self._slices_text = output
 
     def _measurement(self, attempt: Attempt, load_s: int) -> tuple[str, ...]:
-        share = attempt.workload.with_duration(load_s, 0)
+        """Return the command of an arm's generator; a request may be stopped for a round before it counts as lost."""
+        assert self.turns is not None
+        round_s = len(self.attempts) * (self.turns.slice_s + self.turns.gap_s)
+        longer = {"timeout_s": math.ceil(attempt.workload.timeout_s + 2 * round_s)}
+        share = attempt.workload.with_duration(load_s, 0).model_copy(update=longer)
         return attempt.load.launch.wrap(tuple(attempt.load.tool.command(share, attempt.deployment.target, load_s)))
 
     @property
@@ -354,6 +358,8 @@ class InterleavedBlock:
             latency_s=self.latency_s,
         )
         attempt.record.window = window_fields([record], attempt.record.clocks)["window"]
+        if arm in self.alternation.hung:
+            raise ToolError(f"{attempt.load.tool.name} did not end within {TAIL_S:g} s of its time and was killed")
 
     def _monitor_of(self, attempt: Attempt, monitor: MonitorRecord) -> MonitorRecord:
         """Return an arm's record of a sampler that watched all arms, with a copy of its file."""

@@ -10,9 +10,9 @@
 #   tail S                      seconds that a generator may still take when its time is over; then it is killed
 #   order K K K ...             a round; the last ones are repeated when there are too few
 #
-# Prints `clock MONOTONIC REALTIME`, `arm K PID`, for every slice `slice K START END` (seconds, monotonic clock; one slice may
-# hold several turns of the scheduler), and `exit K RC CPU_S` for every generator. RC is that of a shell: 128 + signal.
-# Generators stay in the process group of the job, so that whatever ends the job ends them; a KILL meets stopped processes, too.
+# Prints `clock MONOTONIC REALTIME`, `arm K PID`, for every slice `slice K START END` (seconds, monotonic clock), for every
+# generator `exit K RC CPU_S` (RC is that of a shell: 128 + signal), and `hung K` for one that did not end by itself.
+# Generators stay in the process group of the job, so that whatever ends the job ends them; KILL reaches stopped processes.
 # TERM, INT and HUP continue and end all of them first.
 
 use strict;
@@ -145,13 +145,17 @@ while ( !$ending && now() < $over ) {
     }
 }
 
-for my $k (@arms) {    # each alone, until it has noticed that its time is over
-    last if $ending;
-    next if exists $ended{$k};
-    sleep_until( $started{$k} + $settings{end} );
-    turn( $k, $settings{tail}, 1 );
-    sleep_until( now() + $settings{gap} );
+# each alone, until it has noticed that its time is over; one that takes long must not keep the others waiting
+for my $tail_s ( $settings{tail} / 10, $settings{tail} ) {
+    for my $k (@arms) {
+        last if $ending;
+        next if exists $ended{$k};
+        sleep_until( $started{$k} + $settings{end} );
+        turn( $k, $tail_s, 1 );
+        sleep_until( now() + $settings{gap} );
+    }
 }
-my $hung = grep { !exists $ended{$_} } keys %pid;
+my @hung = grep { !exists $ended{$_} } keys %pid;
+if ( !$ending ) { print "hung $_\n" for @hung }
 end_all();
-exit( $ending ? 143 : $hung ? 124 : 0 );
+exit( $ending ? 143 : @hung ? 124 : 0 );

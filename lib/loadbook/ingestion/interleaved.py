@@ -31,10 +31,11 @@ class Turn:
 
 @dataclass
 class Alternation:
-    """Output of `alternate.pl`: slices, exit codes by arm, and the wall clock minus the monotonic clock."""
+    """Output of `alternate.pl`: slices, exit codes by arm, arms that did not end by themselves, and the wall clock minus the monotonic clock."""
 
     slices: list[Turn] = field(default_factory=list)
     exit_codes: dict[int, int] = field(default_factory=dict)
+    hung: set[int] = field(default_factory=set)
     clock_offset_s: float = 0.0
 
     def slices_of(self, arm: int) -> list[Turn]:
@@ -57,6 +58,8 @@ def read_alternation(text: str) -> Alternation:
             alternation.slices.append(Turn(int(words[0]), float(words[1]), float(words[2])))
         elif kind == "exit":
             alternation.exit_codes[int(words[0])] = int(words[1])
+        elif kind == "hung":
+            alternation.hung.add(int(words[0]))
         elif kind != "arm":
             raise ValueError(f"unexpected line {line[:60]!r}")
     return alternation
