@@ -16,6 +16,7 @@ attempts; an `Attempt` its record, the files in its folder, and its jobs on the 
 - `host_state`: connections, rest between trials, disk space, stale jobs
 - `preflight`: required programs, all checks before the first trial, other programs on the hosts
 - `attempt`: one attempt at one trial, phase by phase
+- `interleaved`: one attempt at one block whose treatments take turns
 - `loop`: the loop over trials with retries, and the ledger's account of every attempt
 - `session`: open hosts, resumption, the records of a run
 - `api`: `run_study`, the entry point

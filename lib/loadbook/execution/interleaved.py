@@ -11,7 +11,7 @@ import math
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib.resources import files
@@ -60,16 +60,6 @@ for pids; do
   echo "$total"
 done
 """
-
-
-def reasons_against_interleaving(testbed: Testbed) -> Iterator[str]:
-    """Yield why the hosts cannot run interleaved blocks, as far as study and hosts file tell."""
-    if len(testbed.drivers) > 1:
-        yield f"several drivers ({', '.join(testbed.drivers)}): only one can let its load generators take turns"
-    if testbed.replayed_run:
-        yield "a replay: recordings of interleaved blocks cannot be played back"
-    if changing := sorted({p.spec.name for p in testbed.placements if p.changes_host}):
-        yield f"service {changing[0]} changes settings of its whole host"
 
 
 def longest_block_s(plan: Plan) -> float:

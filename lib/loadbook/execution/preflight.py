@@ -18,7 +18,6 @@ from loadbook.core.units import format_bytes, format_duration
 from loadbook.execution.deployment import CHANGES, DELAY_SERVICE, Placement, job_name, preflight_stem
 from loadbook.execution.host_changes import HostChangeJobs, host_changes_of, missing_permissions, uses_delay
 from loadbook.execution.host_state import DISK_FACTOR, HOST_MIN_BYTES
-from loadbook.execution.interleaved import reasons_against_interleaving
 from loadbook.execution.load import LoadJobs
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.doctor import RequiredProgram
@@ -115,7 +114,7 @@ def preflight(testbed: Testbed, data: Path) -> None:
     refused = missing_permissions(testbed.deployment(treatment) for treatment in testbed.plan.treatments)
     if testbed.plan.interleaved:
         refused += [
-            f"interleaved blocks are not possible: {reason}" for reason in reasons_against_interleaving(testbed)
+            f"interleaved blocks are not possible: {reason}" for reason in _reasons_against_interleaving(testbed)
         ]
     if refused:  # before any host is touched
         raise PreflightError(refused)
@@ -264,6 +263,16 @@ def _check_changes(testbed: Testbed) -> Iterator[str]:
         finally:
             jobs.restore()
     testbed.check_restored()
+
+
+def _reasons_against_interleaving(testbed: Testbed) -> Iterator[str]:
+    """Yield why the hosts cannot run interleaved blocks, as far as study and hosts file tell."""
+    if len(testbed.drivers) > 1:
+        yield f"several drivers ({', '.join(testbed.drivers)}): only one can let its load generators take turns"
+    if testbed.replayed_run:
+        yield "a replay: recordings of interleaved blocks cannot be played back"
+    if changing := sorted({p.spec.name for p in testbed.placements if p.changes_host}):
+        yield f"service {changing[0]} changes settings of its whole host"
 
 
 def _check_perl(testbed: Testbed, alias: str) -> Iterator[str]:

@@ -31,7 +31,7 @@ class Turn:
 
 @dataclass
 class Alternation:
-    """Output of `alternate.pl`: slices, exit codes by arm, arms that did not end by themselves, and the wall clock minus the monotonic clock."""
+    """Output of `alternate.pl`: slices, exit codes by arm, arms that did not end, wall clock minus monotonic clock."""
 
     slices: list[Turn] = field(default_factory=list)
     exit_codes: dict[int, int] = field(default_factory=dict)
