@@ -15,13 +15,7 @@ from loadbook.hosts.keys import Endpoint
 from loadbook.hosts.ssh import RESPONSE_TIMEOUT_S, close_connection, jump_host_error, open_connection, tcp_socket
 from loadbook.store.atomic import write_atomic
 
-KEY_TYPES = (
-    "ssh-ed25519",
-    "ecdsa-sha2-nistp256",
-    "ecdsa-sha2-nistp384",
-    "ecdsa-sha2-nistp521",
-    "rsa-sha2-512",
-)
+KEY_TYPES = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521", "rsa-sha2-512")
 
 
 KeyStatus = Literal["trusted", "new", "changed", "revoked"]
