@@ -23,6 +23,11 @@ class CommandResult(NamedTuple):
     stdout: bytes
     stderr: bytes
 
+    @property
+    def text(self) -> str:
+        """The standard output as text."""
+        return self.stdout.decode(errors="replace")
+
 
 class HttpResponse(NamedTuple):
     """An HTTP response as seen from the host."""

@@ -37,13 +37,12 @@ How a trial uses this package (every call is bounded in time; errors are HostErr
     own = SystemInstance(host, spec.as_system(), ...)   # the same calls on the host's own server: check() on a copy
                                # of its files, start() replaces and reloads, stop() puts back the files of before
 
-    wait_for_http(driver, address, port, path, ...)     # an external service: an address only
 """
 
 from __future__ import annotations
 
 from loadbook.services.check import check_study
-from loadbook.services.instance import Instance, LaunchOptions, Proof, ServiceError, version, wait_for_http
+from loadbook.services.instance import Instance, LaunchOptions, Proof, ServiceError, version
 from loadbook.services.render import InstanceContext, RenderedService, render
 from loadbook.services.spec import ServiceSpec, known_services, load_service
 from loadbook.services.system import SystemInstance
@@ -62,5 +61,4 @@ __all__ = [
     "load_service",
     "render",
     "version",
-    "wait_for_http",
 ]
