@@ -71,19 +71,21 @@ def starter_study(
     ------
     UsageError : nothing is tried, or a setting that the baseline has already.
     """
-    usual = {(role, var): services[role].vars[var].default for role in services for var in services[role].vars}
-    usual |= {(role, var): value for role, var, value in fixed}
+    baseline_values = {
+        (role, var): services[role].vars[var].default for role in services for var in services[role].vars
+    }
+    baseline_values |= {(role, var): value for role, var, value in fixed}
     if not tried:
         names = ", ".join(dict.fromkeys(var for spec in services.values() for var in spec.vars))
         raise UsageError("nothing is compared", f"--try VARIABLE=VALUE (docs/services.md); variables: {names}")
     for role, var, value in (*tried, *control):
-        if value == usual[role, var]:
+        if value == baseline_values[role, var]:
             raise UsageError(f"{role}.{var} is {value} already, in every treatment", "try another value")
     settings = [*tried, *control]
     roles_by_var = {var: {s.role for s in settings if s.var == var} for _, var, _ in settings}
     # a factor is called as its variable, with the role where several roles have it
     factor_names = {(s.role, s.var): s.var if len(roles_by_var[s.var]) == 1 else f"{s.role}_{s.var}" for s in settings}
-    levels = {key: [usual[key]] for key in factor_names}
+    levels = {key: [baseline_values[key]] for key in factor_names}
     for role, var, value in settings:
         levels[role, var] += [] if value in levels[role, var] else [value]
     factors = {}
