@@ -8,7 +8,7 @@ The package is a layer over Paramiko; Fabric serves for the login only (`ssh`).
 - `lock`: one run per machine: requests for the lock of a host, and its owner (lock.sh)
 - `inventory`: hosts.toml: aliases, roles, work folders, permissions
 - `keys`: SSH endpoints of aliases, and files of trusted host keys
-- `ssh`: one SSH connection: strict host keys, bounded waits, a watchdog for dead peers
+- `ssh`: SSH connections: strict host keys, bounded waits, a watchdog for dead peers; trust in keys that hosts offer
 - `files`: files to and from a host by SFTP
 - `http`: one HTTP or HTTPS request from a host's own network
 - `session`: an open connection with its shell, files and dead-man switch; reconnection
@@ -21,6 +21,5 @@ The package is a layer over Paramiko; Fabric serves for the login only (`ssh`).
 - `sshd`: one sshd of the lab, and the loopback network
 - `netns`: the network namespaces of the lab
 - `lab`: the lab: its hosts, CPU masks, start and end
-- `trust`: keys that a host offers, compared with the trusted ones
 - `doctor`: checks of `loadbook doctor` on every host
 """

@@ -1,4 +1,4 @@
-"""One SSH connection: strict host keys, bounded waits, a watchdog for dead peers.
+"""SSH connections with strict host keys, bounded waits and a watchdog for dead peers; trust in keys that hosts offer.
 
 Fabric logs in, through jump hosts (`fabric.Connection`, its only use in this package); commands and files go over
 Paramiko's transport. Fabric's defaults accept any host key, wait for ever for a dead peer, and lose 45 ms per command
@@ -15,17 +15,26 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 import fabric
 import paramiko
 from paramiko.ssh_exception import AuthenticationException, BadHostKeyException, ChannelException, SSHException
 
 from loadbook.core.errors import AuthError, HostError, HostKeyError, HostTimeoutError, LostError, UnreachableError
-from loadbook.hosts.keys import Endpoint, fingerprint, lookup_name, trusted_keys, untrusted_key_status
-from loadbook.store.atomic import DiskFullError
+from loadbook.hosts.keys import (
+    Endpoint,
+    describe_key,
+    lookup_name,
+    matches_host,
+    parse_line,
+    trusted_keys,
+    untrusted_key_status,
+)
+from loadbook.store.atomic import DiskFullError, write_atomic
 
 AGENT_TIMEOUT_S = 1.0
 CONNECT_TIMEOUT_S = 5.0
@@ -266,7 +275,7 @@ def jump_host_error(endpoint: Endpoint, error: ChannelException) -> UnreachableE
 def _untrusted_key_error(endpoint: Endpoint, key: paramiko.PKey) -> HostKeyError:
     """Return the error of a host whose key is not trusted, with its status in the known_hosts files."""
     offered_key, address = describe_key(key), f"{endpoint.host_name}:{endpoint.port}"
-    status = untrusted_key_status(endpoint.known_hosts, endpoint.host_key_alias, endpoint.port, key)
+    status = untrusted_key_status(endpoint, key)
     if status == "revoked":
         hint = "whoever has that key is not to be trusted; a new key of the host: loadbook hosts trust --replace"
         message = f"{address} shows a key that is REVOKED in known_hosts: {offered_key}"
@@ -319,3 +328,95 @@ def _watch(transport: paramiko.Transport) -> None:
         transport.join(KEEPALIVE_INTERVAL_S)
     with suppress(SSHException, OSError, EOFError):  # its jump host may have gone at the same time
         transport.close()
+
+
+# of every type that a host may have
+KEY_TYPES = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521", "rsa-sha2-512")
+
+KeyStatus = Literal["trusted", "new", "changed", "revoked"]
+
+
+class OfferedKey(NamedTuple):
+    """A key that a host shows: trusted already, new, another one than the trusted key, or one that was revoked."""
+
+    key: paramiko.PKey
+    status: KeyStatus
+
+    @property
+    def description(self) -> str:
+        """Return type and fingerprint, as ``ssh-keygen -lf`` on the host prints them."""
+        return describe_key(self.key)
+
+
+def login_chain(endpoint: Endpoint) -> list[Endpoint]:
+    """Return the servers on the way to `endpoint`, in the order in which they must be trusted, `endpoint` last."""
+    return [*(login_chain(endpoint.jump) if endpoint.jump else []), endpoint]
+
+
+def check_offered_keys(endpoint: Endpoint) -> list[OfferedKey]:
+    """Ask a host for its keys of every type, through its jump hosts (which must be trusted); nothing is run there."""
+    offered = offered_keys(endpoint)
+    trusted = trusted_keys(endpoint.known_hosts, endpoint.host_key_alias, endpoint.port)
+    is_proven = any(key in trusted for key in offered)
+    trusted_types = {key.get_name() for key in trusted}
+
+    def status_of(key: paramiko.PKey) -> KeyStatus:
+        if key in trusted:
+            return "trusted"
+        if untrusted_key_status(endpoint, key) == "revoked":
+            return "revoked"
+        return "changed" if key.get_name() in trusted_types or (trusted and not is_proven) else "new"
+
+    return [OfferedKey(key, status_of(key)) for key in offered]
+
+
+def offered_keys(endpoint: Endpoint) -> list[paramiko.PKey]:
+    """Return the keys that a host shows, one per type that it has; UnreachableError if it shows none."""
+    gateway = open_connection(endpoint.jump) if endpoint.jump else None
+    try:
+        keys = [_offered_key(endpoint, key_type, gateway.transport if gateway else None) for key_type in KEY_TYPES]
+    except ChannelException as error:
+        raise jump_host_error(endpoint, error) from error
+    finally:
+        if gateway:
+            close_connection(gateway)
+    offered = [key for key in keys if key is not None]
+    if not offered:
+        message = f"{endpoint.host_name}:{endpoint.port} shows no host key"
+        raise UnreachableError(endpoint.alias, message, "is that an SSH server?")
+    return offered
+
+
+def _offered_key(endpoint: Endpoint, key_type: str, jump: paramiko.Transport | None) -> paramiko.PKey | None:
+    """Agree on keys of one type only, and go no further than that."""
+    if endpoint.proxy_command:
+        channel = paramiko.ProxyCommand(endpoint.proxy_command)
+    elif jump:
+        address = (endpoint.host_name, endpoint.port)
+        channel = jump.open_channel("direct-tcpip", address, ("127.0.0.1", 0), timeout=RESPONSE_TIMEOUT_S)
+    else:
+        channel = tcp_socket(endpoint)
+    transport = paramiko.Transport(channel)
+    try:
+        transport.banner_timeout = RESPONSE_TIMEOUT_S
+        transport.get_security_options().key_types = [key_type]
+        transport.start_client(timeout=RESPONSE_TIMEOUT_S)
+        return transport.get_remote_server_key()
+    except (SSHException, EOFError, OSError):
+        return None
+    finally:
+        transport.close()
+
+
+def store_keys(path: Path, endpoint: Endpoint, keys: Sequence[paramiko.PKey], *, replace: bool) -> None:
+    """Add keys to our own file, a plain line each; with `replace`, other keys of this host are dropped."""
+    name = lookup_name(endpoint.host_key_alias, endpoint.port)
+    new_lines = [f"{name} {key.get_name()} {key.get_base64()}" for key in keys]
+
+    def is_kept(text: str) -> bool:
+        line = parse_line(text)
+        is_key_of_host = line and not line.marker and matches_host(line.names, endpoint.host_key_alias, endpoint.port)
+        return text not in new_lines and not (replace and is_key_of_host)
+
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    write_atomic(path, "".join(f"{line}\n" for line in [*filter(is_kept, lines), *new_lines]).encode())
