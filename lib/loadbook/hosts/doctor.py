@@ -11,8 +11,7 @@ from typing import Literal, NamedTuple, cast
 from loadbook.core.errors import HostError
 from loadbook.core.units import format_bytes, format_duration
 from loadbook.hosts.inventory import HostsFile, Permission
-from loadbook.hosts.jobs import launcher_script
-from loadbook.hosts.lock import DEFAULT_LOCK_FILE, lock_command, parse_owners
+from loadbook.hosts.jobs import DEFAULT_LOCK_FILE, parse_owners, script_command
 from loadbook.hosts.remote import RemoteHost, connect
 
 CheckStatus = Literal["ok", "doubt", "missing"]
@@ -189,7 +188,7 @@ def _check_forwarding(host: RemoteHost) -> CheckResult:
 
 def _check_lock(host: RemoteHost, lock: str) -> CheckResult:
     """Check whether a run holds the machine, and whether the host can report it."""
-    owners = parse_owners(host.script(lock_command(launcher_script()[0], "owners", lock), timeout_s=20).stdout)
+    owners = parse_owners(host.script(script_command("owners", lock), timeout_s=20).stdout)
     if owners:
         return CheckResult(
             host.alias, "lock", "doubt", f"in use by {owners[0].description}", "wait for its end: loadbook run --wait"

@@ -11,7 +11,7 @@ from loadbook.core.errors import HostError
 from loadbook.hosts import jobs
 from loadbook.hosts.host import ClockOffset, CommandResult, HttpResponse, Job, JobState
 from loadbook.hosts.inventory import HostsFile
-from loadbook.hosts.lock import DEFAULT_LOCK_FILE
+from loadbook.hosts.jobs import DEFAULT_LOCK_FILE
 from loadbook.hosts.remote import RemoteHost
 from loadbook.study.plan import PlannedTrial
 

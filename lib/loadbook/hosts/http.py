@@ -100,21 +100,16 @@ class HttpUrl(NamedTuple):
         return f"{self.scheme}://{self.address}:{self.port}{self.path}"
 
 
-def http_get(alias: str, transport: Transport, url: HttpUrl, timeout_s: float) -> HttpResponse:
-    """Send one request without following redirects; the body is read completely.
+def request_over_channel(alias: str, channel: Channel, url: HttpUrl, timeout_s: float) -> HttpResponse:
+    """Send one request over an open channel, without following redirects, and read its whole body; close the channel.
+
+    After `timeout_s` it is closed at the latest: a server that sends a byte now and then, or one interim answer after
+    the other, keeps no reader waiting for more.
 
     Raises
     ------
-    UnreachableError : nothing listens there. HostTimeoutError : no answer in time.
-    HostError : forwarding is switched off in sshd, the answer is no HTTP, or its body exceeds MAX_BODY_BYTES.
-    """
-    return request_over_channel(alias, open_channel(alias, transport, url, timeout_s), url, timeout_s)
-
-
-def request_over_channel(alias: str, channel: Channel, url: HttpUrl, timeout_s: float) -> HttpResponse:
-    """Send one request over an open channel and close it, after `timeout_s` at the latest; see `http_get`.
-
-    A server that sends a byte now and then, or one interim answer after the other, keeps no reader waiting for more.
+    HostTimeoutError : no answer in time.
+    HostError : the answer is no HTTP, or its body exceeds MAX_BODY_BYTES.
     """
     deadline, timer = time.monotonic() + timeout_s, threading.Timer(timeout_s, channel.close)
     timer.daemon = True

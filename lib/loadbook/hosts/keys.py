@@ -22,7 +22,7 @@ from paramiko.ssh_exception import SSHException
 
 from loadbook.core.errors import SpecProblem, StudyError, UsageError
 from loadbook.hosts.inventory import HostEntry
-from loadbook.hosts.lock import LockRequest
+from loadbook.hosts.jobs import LockRequest
 
 MAX_JUMPS = 8
 

@@ -21,9 +21,8 @@ from typing import IO, Any, Literal, NamedTuple
 
 from loadbook.core.errors import UsageError
 from loadbook.hosts.inventory import format_entry
-from loadbook.hosts.jobs import launcher_script
+from loadbook.hosts.jobs import LockOwner, launcher_script, parse_owners
 from loadbook.hosts.keys import lookup_name
-from loadbook.hosts.lock import LockOwner, parse_owners
 from loadbook.hosts.netns import NamespaceNetwork
 from loadbook.hosts.remote import connect
 from loadbook.hosts.sshd import LabNetwork, LoopbackNetwork, Sshd, find_program

@@ -22,31 +22,161 @@ from __future__ import annotations
 
 import secrets
 import shlex
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TypeVar
+
+from paramiko import Channel, Transport
 
 from loadbook.core.errors import CommandError, HostError, HostTimeoutError, LostError, UnreachableError, UsageError
 from loadbook.hosts import http, jobs
 from loadbook.hosts.host import ClockOffset, CommandResult, HttpResponse, Job, JobState
 from loadbook.hosts.inventory import HostEntry, HostsFile, read_hosts
-from loadbook.hosts.keys import Endpoint
-from loadbook.hosts.session import ReconnectingSession, SshSession
+from loadbook.hosts.jobs import LockRequest
+from loadbook.hosts.keys import Endpoint, resolve_endpoint
+from loadbook.hosts.session import SshSession
 from loadbook.hosts.shell import sh_join
+from loadbook.hosts.ssh import map_ssh_errors
+from loadbook.store.paths import check_name
 from loadbook.study.plan import PlannedTrial
-
-if TYPE_CHECKING:
-    from paramiko import Channel
-
-    from loadbook.hosts.lock import LockRequest
 
 CONTROL_TIMEOUT_S = 15.0
 _MIN_PAUSE_S = 0.02
+_CLOSED_MESSAGE = "the connection was closed by us"
+
+T = TypeVar("T")
+
+# how long a host may be out of reach before it counts as lost
+RECONNECT_TIMEOUT_S = 60.0
+RECONNECT_PAUSE_S = 0.2
+BUSY_TIMEOUT_S = 1.0
 
 
-class RemoteHost(ReconnectingSession):
+class _ReconnectingSession:
+    """One session after the other to one host, one caller at a time; `reconnects` counts.
+
+    A lost connection is reopened at once, so that jobs go on; this is retried for RECONNECT_TIMEOUT_S seconds from
+    its loss. A later call makes one attempt.
+    """
+
+    def __init__(self, endpoint: Endpoint, workdir: str, cpus: Sequence[int] | None, name: str) -> None:
+        self.alias, self.workdir, self.destination = endpoint.alias, workdir, endpoint.destination
+        self.reconnects = 0
+        if not workdir.startswith("/"):
+            raise HostError(self.alias, f"work folder {workdir!r} is not an absolute path")
+        self._endpoint, self._cpus, self._name = endpoint, cpus, name
+        self._session: SshSession | None = None
+        self._closed = False
+        self._lost_at: float | None = None
+        self._machine = ""
+        self._lock = threading.RLock()
+
+    def open(self) -> None:
+        """Connect, prove the host key, create `workdir`; calling it again does nothing."""
+        self._closed = False
+        self._call_with_retry("connecting", lambda session: None)
+
+    def reopen(self) -> None:
+        """Close, which ends our jobs, and connect anew; a host out of reach is tried until it counts as lost."""
+        self.close()
+        self._lost_at = self._lost_at or time.monotonic()
+        self.open()
+
+    def close(self) -> None:
+        """Close the connection; jobs that end with us have ended when this returns.
+
+        A call of another thread is cut off after BUSY_TIMEOUT_S seconds, and the jobs end a little later.
+        """
+        self._closed = True
+        acquired = self._lock.acquire(timeout=BUSY_TIMEOUT_S)
+        session, self._session = self._session, None
+        try:
+            if session:
+                with suppress(HostError), map_ssh_errors(self.alias, "closing"):
+                    session.close(graceful=acquired)
+        finally:
+            if acquired:
+                self._lock.release()
+
+    def abandon(self) -> None:
+        """Drop the connection at once, from any thread; the host ends our jobs when it notices."""
+        self._closed = True
+        session, self._session = self._session, None
+        if session:
+            with suppress(HostError), map_ssh_errors(self.alias, "closing"):
+                session.close(graceful=False)
+
+    def _open_transport(self) -> Transport:
+        with self._lock:
+            return self._open_session().transport
+
+    def _open_session(self) -> SshSession:
+        if self._closed:
+            raise HostError(self.alias, _CLOSED_MESSAGE)
+        session = self._session
+        if session is None or not session.alive:
+            session = self._connect()
+        self._lost_at = None
+        return session
+
+    def _connect(self) -> SshSession:
+        lost = self._session
+        if lost:
+            self._mark_lost(lost)
+        is_new, machine = lost is None, self._machine
+        session = SshSession(self._endpoint, self._name, self.workdir, self._cpus, fresh=is_new, machine=machine)
+        if self._closed:  # meanwhile, by another thread
+            session.close(graceful=False)
+            raise HostError(self.alias, _CLOSED_MESSAGE)
+        self._session, self._machine = session, session.machine_id
+        self.reconnects += self._lost_at is not None
+        threading.Thread(target=self._reconnect_when_lost, args=(session,), name="loadbook-follow", daemon=True).start()
+        return session
+
+    def _mark_lost(self, session: SshSession) -> None:
+        self._lost_at = self._lost_at or time.monotonic()
+        session.close(graceful=False)
+
+    def _reconnect_when_lost(self, session: SshSession) -> None:
+        """Reopen a lost connection at once, because the host ends our jobs if we stay away."""
+        session.transport.join()
+        with self._lock:
+            if self._session is not session or self._closed:
+                return
+            self._mark_lost(session)
+        with suppress(HostError):
+            self._call_with_retry("connecting again", lambda session: None)
+
+    def _call_once(self, action: str, call: Callable[[SshSession], T]) -> T:
+        """Make a call that must not be repeated."""
+        with self._lock, map_ssh_errors(self.alias, action):
+            return call(self._open_session())
+
+    def _call_with_retry(self, action: str, call: Callable[[SshSession], T]) -> T:
+        """Make a call that may be repeated, over new connections if necessary, until the host counts as lost."""
+        while True:
+            try:
+                return self._call_once(action, call)
+            except (LostError, UnreachableError):
+                if self._closed or not self._may_reconnect():
+                    raise
+                time.sleep(RECONNECT_PAUSE_S)
+
+    def _may_reconnect(self) -> bool:
+        if self._session is not None:  # it was there once, and nobody may have noticed yet that it is gone
+            self._lost_at = self._lost_at or time.monotonic()
+        return self._lost_at is not None and time.monotonic() < self._lost_at + RECONNECT_TIMEOUT_S
+
+    def _ask(self, action: str, command: str, timeout_s: float) -> CommandResult:
+        """Run quoted shell text that may be repeated, as `_call_with_retry` does."""
+        return self._call_with_retry(action, lambda session: session.call(command, timeout_s=timeout_s))
+
+
+class RemoteHost(_ReconnectingSession):
     """One host of a run over SSH; safe to use from several threads.
 
     A lost connection is opened again at once, so that jobs go on. A call during which it is lost raises LostError
@@ -80,21 +210,17 @@ class RemoteHost(ReconnectingSession):
             command = f"exec {sh_join(argv)}"
         except ValueError as error:
             raise HostError(self.alias, str(error)) from error
-        source = self._put_stdin(stdin) if stdin else "/dev/null"
-        command_text = shlex.join(argv)[:200]
+        source, command_text = "/dev/null", shlex.join(argv)[:200]
+        if stdin:
+            source = self.absolute_path(f"stdin-{secrets.token_hex(6)}")
+            self.put(source, stdin, 0o600)
         done = self._call_once(command_text, lambda s: s.call(command, timeout_s=timeout_s, stdin=source))
         if stdin:
             self.remove(source)
         if check and done.rc:
-            raise CommandError(
-                self.alias, f"{command_text}: exit code {done.rc}\n{_output_end(done.stderr or done.stdout)}"
-            )
+            output = _output_end(done.stderr or done.stdout)
+            raise CommandError(self.alias, f"{command_text}: exit code {done.rc}\n{output}")
         return done
-
-    def _put_stdin(self, data: bytes) -> str:
-        path = self.absolute_path(f"stdin-{secrets.token_hex(6)}")
-        self.put(path, data, 0o600)
-        return path
 
     def script(self, text: str, args: Sequence[str] = (), *, timeout_s: float, check: bool = False) -> CommandResult:
         """Run a POSIX sh script with `args` as $1...; for several commands in one round trip."""
@@ -123,9 +249,8 @@ class RemoteHost(ReconnectingSession):
         Of a larger one the first `max_bytes` are kept; then OversizeError.
         """
         local.parent.mkdir(parents=True, exist_ok=True)
-        return self._call_with_retry(
-            f"fetching {path}", lambda s: s.files.fetch(self.absolute_path(path), local, max_bytes)
-        )
+        source = self.absolute_path(path)
+        return self._call_with_retry(f"fetching {path}", lambda s: s.files.fetch(source, local, max_bytes))
 
     def exists(self, path: str) -> bool:
         """Tell whether a path is there."""
@@ -145,7 +270,7 @@ class RemoteHost(ReconnectingSession):
             prepare = jobs.prepare_text(job, self._name)
         except ValueError as error:
             raise HostError(self.alias, f"job {job.name}: {error}") from error
-        launch = jobs.launch_text(job, jobs.launcher_script()[0])
+        launch = jobs.launch_text(job)
         if job.files:
             self._check_started(job, self.script(prepare, timeout_s=CONTROL_TIMEOUT_S))
             for name, data in job.files.items():
@@ -162,10 +287,8 @@ class RemoteHost(ReconnectingSession):
 
     def state(self, name: str) -> JobState:
         """Return the state of a job from its files on the host; works after a reconnect."""
-        argv = ["/bin/sh", jobs.launcher_script()[0], "state", jobs.job_folder(name)]
-        text = sh_join(argv)
-        done = self._call_with_retry(f"state of {name}", lambda s: s.call(text, timeout_s=CONTROL_TIMEOUT_S))
-        return jobs.parse_state(done.stdout)
+        command = jobs.script_command("state", jobs.job_folder(name))
+        return jobs.parse_state(self._ask(f"state of {name}", command, CONTROL_TIMEOUT_S).stdout)
 
     def wait(self, name: str, *, timeout_s: float, expect_s: float | None = None) -> int:
         """Wait for a job's end and return its rc; HostTimeoutError when the time is up.
@@ -182,32 +305,28 @@ class RemoteHost(ReconnectingSession):
             if waited > timeout_s:
                 raise HostTimeoutError(self.alias, f"job {name} did not end within {timeout_s:g} s")
             if polls % 20 == 0:
-                self._check_running(name)
+                state = self.state(name)
+                if not state.running and state.rc is None:
+                    raise LostError(self.alias, f"job {name} ended without an exit code", "was the host restarted?")
             time.sleep(min(_pause_s(waited, expect_s), max(0.0, timeout_s - waited) + _MIN_PAUSE_S))
         return int(self.get(rc_path, max_bytes=20))
 
-    def _check_running(self, name: str) -> None:
-        state = self.state(name)
-        if not state.running and state.rc is None:
-            raise LostError(self.alias, f"job {name} ended without an exit code", "was the host restarted?")
-
     def stop(self, name: str, *, grace_s: float = 5.0) -> None:
         """End a job's whole process group: TERM, `grace_s`, KILL; a job that has ended is fine."""
-        argv = ["/bin/sh", jobs.launcher_script()[0], "end", jobs.job_folder(name), str(max(0, round(grace_s)))]
-        text = sh_join(argv)
-        self._call_with_retry(f"stopping {name}", lambda s: s.call(text, timeout_s=grace_s + CONTROL_TIMEOUT_S))
+        command = jobs.script_command("end", jobs.job_folder(name), str(max(0, round(grace_s))))
+        self._ask(f"stopping {name}", command, grace_s + CONTROL_TIMEOUT_S)
 
     def http_get(self, address: str, port: int, path: str, *, timeout_s: float, scheme: str = "http") -> HttpResponse:
         """Ask a web server once, through the host's own network (an SSH channel), needing nothing installed there."""
-        with self._lock:
-            transport = self._open_session().transport
-        return http.http_get(self.alias, transport, http.HttpUrl(scheme, address, port, path), timeout_s)
+        url = http.HttpUrl(scheme, address, port, path)
+        channel = http.open_channel(self.alias, self._open_transport(), url, timeout_s)
+        return http.request_over_channel(self.alias, channel, url, timeout_s)
 
     def connect(self, port: int, *, timeout_s: float) -> Channel:
         """Open a TCP connection from the host to one of its own ports; it stays open until it is closed."""
-        with self._lock:
-            transport = self._open_session().transport
-        return http.open_channel(self.alias, transport, http.HttpUrl("tcp", "127.0.0.1", port, ""), timeout_s)
+        return http.open_channel(
+            self.alias, self._open_transport(), http.HttpUrl("tcp", "127.0.0.1", port, ""), timeout_s
+        )
 
     def recorded_file(self, name: str) -> bytes:
         """Return nothing: nothing is played back."""
@@ -215,8 +334,7 @@ class RemoteHost(ReconnectingSession):
 
     def can_forward(self) -> bool:
         """Return whether sshd allows connections from the host, which `http_get` needs."""
-        with self._lock:
-            transport = self._open_session().transport
+        transport = self._open_transport()
         try:
             http.open_channel(self.alias, transport, http.HttpUrl("tcp", "127.0.0.1", 1, ""), CONTROL_TIMEOUT_S).close()
         except UnreachableError:  # it tried, and nothing listens on port 1
@@ -231,11 +349,9 @@ class RemoteHost(ReconnectingSession):
 
     def _probe_clock(self) -> ClockOffset:
         before = time.time()
-        answer = self._call_with_retry(
-            "reading its clock", lambda s: s.call("exec date +%s.%N", timeout_s=CONTROL_TIMEOUT_S)
-        ).stdout
+        answer = self._ask("reading its clock", "exec date +%s.%N", CONTROL_TIMEOUT_S)
         after = time.time()
-        whole_s, _, fraction = answer.decode("ascii", "replace").strip().partition(".")
+        whole_s, _, fraction = answer.text.strip().partition(".")
         coarse = not fraction.isdigit()  # busybox date knows whole seconds only: half a second off on average
         host_time = int(whole_s) + (0.5 if coarse else float(f"0.{fraction}"))
         return ClockOffset(host_time - (before + after) / 2, after - before + (1.0 if coarse else 0.0))
@@ -283,9 +399,6 @@ def remote_host(
     lock_request: LockRequest | None = None,
 ) -> RemoteHost:
     """Return the host `alias` of a hosts file, not opened yet."""
-    from loadbook.hosts.keys import resolve_endpoint
-    from loadbook.store.paths import check_name
-
     hosts_file = hosts or read_hosts(hosts_path)
     if alias not in hosts_file.hosts:
         raise UsageError(f"{hosts_path} has no host {alias!r}", f"hosts: {', '.join(hosts_file.hosts)}")
