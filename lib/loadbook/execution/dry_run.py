@@ -22,11 +22,11 @@ from loadbook.execution.preflight import CHECK_LEASE_S, PREFLIGHT_SCRIPT, hex_ad
 from loadbook.execution.testbed import Testbed, build_testbed
 from loadbook.hosts import rollback
 from loadbook.hosts.dry import CLOCK_COMMAND, LEADER_PID, TOKEN, DryRunHost, DryRunLog, DryRunStep
-from loadbook.hosts.facts import gather_facts
 from loadbook.hosts.host import HttpResponse
 from loadbook.hosts.inventory import HostsFile, read_hosts
 from loadbook.hosts.jobs import job_folder
 from loadbook.hosts.lab import lab_kind
+from loadbook.hosts.monitors import gather_facts
 from loadbook.hosts.remote import remote_host
 from loadbook.services import Instance, ServiceSpec, SystemInstance
 from loadbook.services.build import BUILD_STATE_SCRIPT, build, build_command, program_folder_name

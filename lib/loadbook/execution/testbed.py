@@ -23,8 +23,8 @@ from loadbook.execution.plan_checks import check_load_allowed, check_roles, need
 from loadbook.execution.studies import service_folders
 from loadbook.hosts.host import Host
 from loadbook.hosts.inventory import HostsFile, read_hosts
-from loadbook.hosts.lab import lab_kind
 from loadbook.hosts.jobs import LockRequest
+from loadbook.hosts.lab import lab_kind
 from loadbook.hosts.remote import connect
 from loadbook.hosts.replay import RecordedRun, RecordingHost, ReplayHost, record_host
 from loadbook.hosts.rollback import NotRestoredError

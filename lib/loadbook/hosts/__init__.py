@@ -13,8 +13,7 @@ The package is a layer over Paramiko; Fabric serves for the login only (`ssh`).
 - `remote`: a host over SSH, which implements `Host` and reconnects
 - `dry`: a host that only records its calls, for dry runs
 - `replay`: transcripts of hosts, and a host that plays a recorded run back
-- `facts`: kernel, CPU, memory, limits and sysctls of a host
-- `monitors`: the sampler, and the host's own munin node or node_exporter
+- `monitors`: facts of a host; the sampler, and the host's own munin node or node_exporter
 - `rollback`: changes of a host (kernel settings, network, CPU time), and their undoing
 - `sshd`: one sshd of the lab, and the loopback network
 - `netns`: the network namespaces of the lab

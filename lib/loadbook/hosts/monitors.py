@@ -1,4 +1,4 @@
-"""Monitors of a host during a trial: the sampler, and the host's own munin node or node_exporter.
+"""Facts of a host (no name, address or id), and its monitors during a trial: the sampler, munin node, node_exporter.
 
 The sampler is a job that needs nothing installed. The host's own monitors are polled over the SSH connection; each
 answer is stored as `host_metrics.base` reads it, with the times of request and answer by the controller's clock.
@@ -7,6 +7,7 @@ answer is stored as `host_metrics.base` reads it, with the times of request and 
 from __future__ import annotations
 
 import math
+import re
 import tempfile
 import threading
 import time
@@ -20,11 +21,75 @@ from loadbook.host_metrics.munin import usable_plugins
 from loadbook.hosts import http
 from loadbook.hosts.host import Host, Job
 from loadbook.hosts.inventory import HostEntry
+from loadbook.hosts.shell import cpu_list
 from loadbook.hosts.ssh import map_ssh_errors
 from loadbook.store.paths import check_name
 
 if TYPE_CHECKING:
     from paramiko import Channel
+
+Fact = dict[str, str | float | int | None]
+
+# facts whose change is only shown, and those that may vary a little; every other one must stay as it is
+INFO_FACTS = frozenset({"cpu_mhz", "memory_available_b", "load_1min"})
+TOLERANCE_FACTS = frozenset({"memory_total_b", "swap_total_b"})
+
+SYSCTLS = (
+    "net/core/somaxconn", "net/core/netdev_max_backlog", "net/core/rmem_max", "net/core/wmem_max",
+    "net/core/default_qdisc", "net/core/busy_poll",
+    "net/ipv4/ip_local_port_range", "net/ipv4/tcp_tw_reuse", "net/ipv4/tcp_fin_timeout",
+    "net/ipv4/tcp_max_syn_backlog", "net/ipv4/tcp_max_tw_buckets", "net/ipv4/tcp_syncookies",
+    "net/ipv4/tcp_congestion_control", "net/ipv4/tcp_rmem", "net/ipv4/tcp_wmem",
+    "net/ipv4/tcp_slow_start_after_idle", "net/ipv4/tcp_fastopen", "net/ipv4/tcp_keepalive_time",
+    "net/netfilter/nf_conntrack_max", "vm/swappiness", "fs/file-max", "fs/nr_open", "kernel/pid_max",
+)  # fmt: skip
+_FACT_NAMES = (
+    "kernel", "arch", "os", "cpu_model", "cpu_mhz", "virtual", "cpus_online", "cpus_allowed", "cpu_governor",
+    "cpu_no_turbo", "cpu_smt", "clock_source", "transparent_hugepage", "memory_total", "memory_available",
+    "swap_total", "boot_id", "machine", "load", "nofile_soft", "nofile_hard",
+)  # fmt: skip
+
+
+def gather_facts(host: Host) -> dict[str, Fact]:
+    """Read all facts of a host in one round trip: name -> {"value", "kind"}; None for facts that it does not have.
+
+    Kind "identity" must match between trials that are compared, "tolerance" nearly so, "info" is only shown.
+    """
+    text = files("loadbook.hosts").joinpath("facts.sh").read_text(encoding="utf-8")
+    return parse_facts(host.script(text, SYSCTLS, timeout_s=15, check=True).stdout)
+
+
+def parse_facts(output: bytes) -> dict[str, Fact]:
+    """Parse the output of facts.sh."""
+    lines = output.decode("utf-8", "replace").splitlines()
+    raw = dict(line.split("\t", 1) for line in lines if "\t" in line)
+    parsed = dict(_finish_fact(name, raw.get(name)) for name in (*_FACT_NAMES, *SYSCTLS))
+    online = raw.get("cpus_online")
+    parsed["cores"] = {"value": len(cpu_list(online)) if online else None, "kind": "identity"}
+    return parsed
+
+
+def _finish_fact(name: str, text: str | None) -> tuple[str, Fact]:
+    """Give a fact its final name, unit and type."""
+    value: str | float | int | None = " ".join(text.split()) if text else None
+    if name in SYSCTLS:
+        name = name.replace("/", ".")
+    elif name in ("memory_total", "memory_available", "swap_total"):
+        kilobytes = re.fullmatch(r"(\d+) kB", str(value))
+        name, value = f"{name}_b", int(kilobytes[1]) * 1024 if kilobytes else None
+    elif name == "load":
+        name, value = "load_1min", value and str(value).split()[0]
+    elif name == "machine":
+        value = value and str(value)[:16]
+    elif name == "transparent_hugepage":
+        value = value and re.sub(r".*\[(\w+)\].*", r"\1", str(value))
+    is_text = not isinstance(value, str) or name in ("boot_id", "machine", "kernel", "cpus_online", "cpus_allowed")
+    if not is_text and re.fullmatch(r"-?\d+", str(value)):
+        value = int(str(value))
+    elif not is_text and re.fullmatch(r"-?\d+\.\d+", str(value)):
+        value = float(str(value))
+    kind = "info" if name in INFO_FACTS else "tolerance" if name in TOLERANCE_FACTS else "identity"
+    return name, {"value": value, "kind": kind}
 
 
 def sampler_job(name: str, *, interval_s: float, limit_s: float, processes: Iterable[tuple[str, str]] = ()) -> Job:
@@ -120,30 +185,26 @@ class NodeExporterClient:
         """Do nothing: nothing stays open."""
 
 
-SOURCES: dict[str, tuple[Callable[[Host, int], MonitorClient], Callable[[HostEntry], int], str]] = {
-    "munin": (MuninClient, lambda entry: entry.munin_port, "apt-get install munin-node"),
-    "node-exporter": (
-        NodeExporterClient,
-        lambda entry: entry.exporter_port,
-        "apt-get install prometheus-node-exporter",
-    ),
-}
-
-
 def connect_monitor(host: Host, entry: HostEntry, source: str) -> MonitorClient | None:
-    """Connect to a monitor of a host; None if the hosts file disables it.
+    """Connect to a monitor of a host, "munin" or "node-exporter"; None if the hosts file disables it.
 
     Raises
     ------
     HostError : it does not answer; the hint says how to get it, or how to do without.
     """
-    connect, port_of, install_hint = SOURCES[source]
-    port = port_of(entry)
+    client: Callable[[Host, int], MonitorClient]
+    client, port, key, package = MuninClient, entry.munin_port, "munin_port", "munin-node"
+    if source == "node-exporter":
+        client, port, key, package = (
+            NodeExporterClient,
+            entry.exporter_port,
+            "exporter_port",
+            "prometheus-node-exporter",
+        )
     try:
-        return connect(host, port) if port else None
+        return client(host, port) if port else None
     except HostError as error:
-        key = "munin_port" if source == "munin" else "exporter_port"
-        hint = f"{install_hint}; another port, or 0 for none, is `{key}` of the host in the hosts file"
+        hint = f"apt-get install {package}; another port, or 0 for none, is `{key}` of the host in the hosts file"
         raise HostError(host.alias, f"source {source} does not answer: {error.message}", hint) from error
 
 

@@ -13,7 +13,7 @@ How other packages use this one (every call is bounded in time; errors are HostE
 
     lab.Lab.load(layout.lab, min_hosts={"web": 2}).up()     # .down() .status() .cut_link(alias, s) .restore_link(alias)
     rollback.apply_changes(host, name, HostChanges(...), lease_s) # until host.stop(name), the lease's end or our death
-    facts.gather_facts(host) -> {name: {"value", "kind"}}          facts.differences(before, after)
+    monitors.gather_facts(host) -> {name: {"value", "kind"}}
     monitors.sampler_job(name, interval_s=, limit_s=, processes=[(label, pid file)]) -> Job
     replay.ReplayHost(RecordedRun(folder), alias, ...)      # answers as the recorded host did; needs no host
 """
