@@ -112,9 +112,7 @@ def _wait_until_free(hosts_file: Path, refused: InUseError, deadline: float, on_
                     noted = time.monotonic()
                     on_event(Progress("note", _waiting_text(refused.host, owner, deadline)))
                 time.sleep(min(LOCK_POLL_S, max(0.0, deadline - time.monotonic())))
-                output = host.script(
-                    script_command("owners", lock), timeout_s=LOCK_PROBE_TIMEOUT_S
-                ).stdout
+                output = host.script(script_command("owners", lock), timeout_s=LOCK_PROBE_TIMEOUT_S).stdout
                 if not (owners := parse_owners(output)):
                     return
                 owner = owners[0]

@@ -9,11 +9,10 @@ from typing import NamedTuple, NoReturn
 
 from loadbook.core.errors import HostError
 from loadbook.hosts import jobs
-from loadbook.hosts.host import ClockOffset, CommandResult, HttpResponse, Job, JobState
+from loadbook.hosts.host import ClockOffset, CommandResult, Host, HttpResponse, Job, JobState
 from loadbook.hosts.inventory import HostsFile
 from loadbook.hosts.jobs import DEFAULT_LOCK_FILE
 from loadbook.hosts.remote import RemoteHost
-from loadbook.study.plan import PlannedTrial
 
 CLOCK_COMMAND = ("date", "+%s.%N")
 TOKEN = "000000000000"  # noqa: S105  # stands for the random word in a rendered configuration
@@ -35,10 +34,6 @@ class DryRunStep(NamedTuple):
     data: bytes = b""
 
 
-def _no_output(text: str, args: Sequence[str]) -> str:
-    return ""
-
-
 @dataclass
 class DryRunLog:
     """Calls to all hosts of a dry run, in order, and the answers that the hosts give.
@@ -50,8 +45,8 @@ class DryRunLog:
     responses : HTTP responses by URL; others are empty with status 200.
     """
 
+    script_output: Callable[[str, Sequence[str]], str]
     steps: list[DryRunStep] = field(default_factory=list)
-    script_output: Callable[[str, Sequence[str]], str] = _no_output
     outputs: dict[tuple[str, ...], bytes] = field(default_factory=dict)
     responses: dict[str, HttpResponse] = field(default_factory=dict)
 
@@ -61,19 +56,15 @@ class DryRunLog:
         return steps
 
 
-class DryRunHost:
+class DryRunHost(Host):
     """A host that records what it is asked to do in `log`; questions about files and jobs are answered only."""
 
     live = False
     reconnects = 0
 
     def __init__(self, host: RemoteHost, inventory: HostsFile, log: DryRunLog) -> None:
-        self.alias, self.address, self.workdir, self.destination = (
-            host.alias,
-            host.address,
-            host.workdir,
-            host.destination,
-        )
+        self.alias, self.address, self.workdir = host.alias, host.address, host.workdir
+        self.destination = host.destination
         self._lock_file = inventory.hosts[host.alias].lock or DEFAULT_LOCK_FILE
         self._log = log
 
@@ -89,17 +80,13 @@ class DryRunHost:
         name, launcher = jobs.launcher_script()
         self._record("login", self.workdir, note="makes this folder, and keeps to the CPUs of the hosts file")
         self._record("put", f"{self.workdir}/{name}", note="starts and ends jobs", data=launcher)
-        self._record(
-            "lock", self._lock_file, note="for the whole run; refused, with its name, where another run holds it"
-        )
+        note = "for the whole run; refused, with its name, where another run holds it"
+        self._record("lock", self._lock_file, note=note)
 
     def close(self) -> None:
         """Do nothing."""
 
     reopen = abandon = close
-
-    def set_trial(self, planned: PlannedTrial | None) -> None:
-        """Do nothing."""
 
     def take_transcript(self) -> bytes:
         """Return nothing: the answers are invented."""
@@ -171,10 +158,6 @@ class DryRunHost:
     def connect(self, port: int, *, timeout_s: float) -> NoReturn:
         """Raise HostError: a dry run opens no connection."""
         raise HostError(self.alias, "a dry run opens no connection")
-
-    def recorded_file(self, name: str) -> bytes:
-        """Return nothing."""
-        return b""
 
     def clock(self, probes: int = 10) -> ClockOffset:
         """Record one probe of the host's clock."""

@@ -107,8 +107,8 @@ class Host(Protocol):
         ...
 
     def set_trial(self, planned: PlannedTrial | None) -> None:
-        """Set the trial that the following calls belong to; None: the run as a whole."""
-        ...
+        """Set the trial that the following calls belong to; None: the run as a whole. Only a replay depends on it."""
+        return
 
     def token(self, name: str) -> str:
         """Return a unique word for an object `name` on the host; a replay returns the recorded one."""
@@ -174,7 +174,7 @@ class Host(Protocol):
 
     def recorded_file(self, name: str) -> bytes:
         """Return a file of the trial that is replayed; empty on a real host or if there is none."""
-        ...
+        return b""
 
     def clock(self, probes: int = 10) -> ClockOffset:
         """Measure the offset of the host's clock by the probe with the shortest round trip."""

@@ -34,7 +34,7 @@ from paramiko import Channel, Transport
 
 from loadbook.core.errors import CommandError, HostError, HostTimeoutError, LostError, UnreachableError, UsageError
 from loadbook.hosts import http, jobs
-from loadbook.hosts.host import ClockOffset, CommandResult, HttpResponse, Job, JobState
+from loadbook.hosts.host import ClockOffset, CommandResult, Host, HttpResponse, Job, JobState
 from loadbook.hosts.inventory import HostEntry, HostsFile, read_hosts
 from loadbook.hosts.jobs import LockRequest
 from loadbook.hosts.keys import Endpoint, resolve_endpoint
@@ -42,7 +42,6 @@ from loadbook.hosts.session import SshSession
 from loadbook.hosts.shell import sh_join
 from loadbook.hosts.ssh import map_ssh_errors
 from loadbook.store.paths import check_name
-from loadbook.study.plan import PlannedTrial
 
 CONTROL_TIMEOUT_S = 15.0
 _MIN_PAUSE_S = 0.02
@@ -176,7 +175,7 @@ class _ReconnectingSession:
         return self._call_with_retry(action, lambda session: session.call(command, timeout_s=timeout_s))
 
 
-class RemoteHost(_ReconnectingSession):
+class RemoteHost(_ReconnectingSession, Host):
     """One host of a run over SSH; safe to use from several threads.
 
     A lost connection is opened again at once, so that jobs go on. A call during which it is lost raises LostError
@@ -190,9 +189,6 @@ class RemoteHost(_ReconnectingSession):
         # one folder per alias, since two aliases may be one machine; the session checks that it is ours
         workdir = entry.workdir or f"/tmp/loadbook-{endpoint.user}-{endpoint.alias}"  # noqa: S108
         super().__init__(endpoint, workdir, entry.cpus, f"{run_id}-{secrets.token_hex(6)}")
-
-    def set_trial(self, planned: PlannedTrial | None) -> None:
-        """Do nothing: a real host answers independently of the trial."""
 
     def token(self, name: str) -> str:
         """Return a random word."""
@@ -327,10 +323,6 @@ class RemoteHost(_ReconnectingSession):
         return http.open_channel(
             self.alias, self._open_transport(), http.HttpUrl("tcp", "127.0.0.1", port, ""), timeout_s
         )
-
-    def recorded_file(self, name: str) -> bytes:
-        """Return nothing: nothing is played back."""
-        return b""
 
     def can_forward(self) -> bool:
         """Return whether sshd allows connections from the host, which `http_get` needs."""
