@@ -11,7 +11,7 @@ import re
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from importlib.resources import files
 from typing import TYPE_CHECKING, Protocol
 
@@ -122,11 +122,11 @@ class MonitorClient(Protocol):
         ...
 
     def close(self) -> None:
-        """Close what is open."""
-        ...
+        """Close what stays open between queries; nothing by default."""
+        return
 
 
-class MuninClient:
+class MuninClient(MonitorClient):
     """A munin node, on one connection: which plugins it has is asked once, their values with every `query`."""
 
     def __init__(self, host: Host, port: int) -> None:
@@ -166,7 +166,7 @@ class MuninClient:
         self._channel.close()
 
 
-class NodeExporterClient:
+class NodeExporterClient(MonitorClient):
     """A Prometheus node_exporter, one connection for each scrape as Prometheus may do it, too."""
 
     def __init__(self, host: Host, port: int) -> None:
@@ -181,9 +181,6 @@ class NodeExporterClient:
             raise HostError(self._host.alias, f"port {self._url.port}: node_exporter answers {answer.status}")
         return answer.body.decode("utf-8", "replace")
 
-    def close(self) -> None:
-        """Do nothing: nothing stays open."""
-
 
 def connect_monitor(host: Host, entry: HostEntry, source: str) -> MonitorClient | None:
     """Connect to a monitor of a host, "munin" or "node-exporter"; None if the hosts file disables it.
@@ -192,18 +189,14 @@ def connect_monitor(host: Host, entry: HostEntry, source: str) -> MonitorClient 
     ------
     HostError : it does not answer; the hint says how to get it, or how to do without.
     """
-    client: Callable[[Host, int], MonitorClient]
-    client, port, key, package = MuninClient, entry.munin_port, "munin_port", "munin-node"
-    if source == "node-exporter":
-        client, port, key, package = (
-            NodeExporterClient,
-            entry.exporter_port,
-            "exporter_port",
-            "prometheus-node-exporter",
-        )
+    is_munin = source == "munin"
+    port, key = (entry.munin_port, "munin_port") if is_munin else (entry.exporter_port, "exporter_port")
+    if not port:
+        return None
     try:
-        return client(host, port) if port else None
+        return MuninClient(host, port) if is_munin else NodeExporterClient(host, port)
     except HostError as error:
+        package = "munin-node" if is_munin else "prometheus-node-exporter"
         hint = f"apt-get install {package}; another port, or 0 for none, is `{key}` of the host in the hosts file"
         raise HostError(host.alias, f"source {source} does not answer: {error.message}", hint) from error
 

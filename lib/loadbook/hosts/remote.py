@@ -55,19 +55,24 @@ RECONNECT_PAUSE_S = 0.2
 BUSY_TIMEOUT_S = 1.0
 
 
-class _ReconnectingSession:
-    """One session after the other to one host, one caller at a time; `reconnects` counts.
+class RemoteHost(Host):
+    """One host of a run over SSH; safe to use from several threads. `reconnects` counts lost connections.
 
-    A lost connection is reopened at once, so that jobs go on; this is retried for RECONNECT_TIMEOUT_S seconds from
-    its loss. A later call makes one attempt.
+    A lost connection is opened again at once, so that jobs go on; this is retried for RECONNECT_TIMEOUT_S seconds from
+    its loss, and a later call makes one attempt. A call during which it is lost raises LostError if repeating it could
+    do harm (run, script, put, remove, start), else it goes on.
     """
 
-    def __init__(self, endpoint: Endpoint, workdir: str, cpus: Sequence[int] | None, name: str) -> None:
-        self.alias, self.workdir, self.destination = endpoint.alias, workdir, endpoint.destination
-        self.reconnects = 0
-        if not workdir.startswith("/"):
-            raise HostError(self.alias, f"work folder {workdir!r} is not an absolute path")
-        self._endpoint, self._cpus, self._name = endpoint, cpus, name
+    live = True
+
+    def __init__(self, endpoint: Endpoint, entry: HostEntry, run_id: str) -> None:
+        self.alias, self.address, self.reconnects = endpoint.alias, entry.address or endpoint.host_name, 0
+        # one folder per alias, since two aliases may be one machine; the session checks that it is ours
+        self.workdir = entry.workdir or f"/tmp/loadbook-{endpoint.user}-{endpoint.alias}"  # noqa: S108
+        if not self.workdir.startswith("/"):
+            raise HostError(self.alias, f"work folder {self.workdir!r} is not an absolute path")
+        self.destination = endpoint.destination
+        self._endpoint, self._cpus, self._name = endpoint, entry.cpus, f"{run_id}-{secrets.token_hex(6)}"
         self._session: SshSession | None = None
         self._closed = False
         self._lost_at: float | None = None
@@ -174,22 +179,6 @@ class _ReconnectingSession:
         """Run quoted shell text that may be repeated, as `_call_with_retry` does."""
         return self._call_with_retry(action, lambda session: session.call(command, timeout_s=timeout_s))
 
-
-class RemoteHost(_ReconnectingSession, Host):
-    """One host of a run over SSH; safe to use from several threads.
-
-    A lost connection is opened again at once, so that jobs go on. A call during which it is lost raises LostError
-    if repeating it could do harm (run, script, put, remove, start), else it goes on, for up to a minute.
-    """
-
-    live = True
-
-    def __init__(self, endpoint: Endpoint, entry: HostEntry, run_id: str) -> None:
-        self.address = entry.address or endpoint.host_name
-        # one folder per alias, since two aliases may be one machine; the session checks that it is ours
-        workdir = entry.workdir or f"/tmp/loadbook-{endpoint.user}-{endpoint.alias}"  # noqa: S108
-        super().__init__(endpoint, workdir, entry.cpus, f"{run_id}-{secrets.token_hex(6)}")
-
     def token(self, name: str) -> str:
         """Return a random word."""
         return secrets.token_hex(6)
@@ -201,7 +190,7 @@ class RemoteHost(_ReconnectingSession, Host):
         return str(PurePosixPath(self.workdir, path))
 
     def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"", check: bool = False) -> CommandResult:
-        """Run a short control command in `workdir`; with `check`, a code other than 0 raises CommandError."""
+        """Run a short control command in `workdir`."""
         try:
             command = f"exec {sh_join(argv)}"
         except ValueError as error:
@@ -219,7 +208,7 @@ class RemoteHost(_ReconnectingSession, Host):
         return done
 
     def script(self, text: str, args: Sequence[str] = (), *, timeout_s: float, check: bool = False) -> CommandResult:
-        """Run a POSIX sh script with `args` as $1...; for several commands in one round trip."""
+        """Run a POSIX sh script with `args` as $1..."""
         return self.run(["/bin/sh", "-c", text, "sh", *args], timeout_s=timeout_s, check=check)
 
     def put(self, path: str, data: bytes, mode: int = 0o644) -> None:
@@ -240,10 +229,7 @@ class RemoteHost(_ReconnectingSession, Host):
         return self._call_with_retry(f"reading {path}", lambda s: s.files.get(self.absolute_path(path), max_bytes))
 
     def fetch(self, path: str, local: Path, *, max_bytes: int) -> str:
-        """Copy a file byte for byte to a new local file, compare sha256 with the host's, and return it (hex).
-
-        Of a larger one the first `max_bytes` are kept; then OversizeError.
-        """
+        """Copy a file byte for byte to a new local file, checked by sha256."""
         local.parent.mkdir(parents=True, exist_ok=True)
         source = self.absolute_path(path)
         return self._call_with_retry(f"fetching {path}", lambda s: s.files.fetch(source, local, max_bytes))
@@ -282,15 +268,15 @@ class RemoteHost(_ReconnectingSession, Host):
         return done
 
     def state(self, name: str) -> JobState:
-        """Return the state of a job from its files on the host; works after a reconnect."""
+        """Return the state of a job from its files on the host."""
         command = jobs.script_command("state", jobs.job_folder(name))
         return jobs.parse_state(self._ask(f"state of {name}", command, CONTROL_TIMEOUT_S).stdout)
 
     def wait(self, name: str, *, timeout_s: float, expect_s: float | None = None) -> int:
-        """Wait for a job's end and return its rc; HostTimeoutError when the time is up.
+        """Wait for a job's end and return its rc; LostError: it ended without one.
 
-        `expect_s` is how long it should take from now: until shortly before, the host is asked about once a
-        second (one SFTP stat), so that the wait does not disturb a measurement. LostError: it ended without a code.
+        Until shortly before `expect_s` seconds the host is asked about once a second (one SFTP stat), so that the wait
+        does not disturb a measurement.
         """
         started = time.monotonic()
         rc_path = f"{jobs.job_folder(name)}/rc"
@@ -373,8 +359,6 @@ def connect(
 ) -> RemoteHost:
     """Return the open host `alias` of a hosts file; with `lock_request` no other run can use it.
 
-    `hosts` is the content of the file, where it was read already.
-
     Jobs started through it end when it is closed, or seconds after our process died.
     """
     remote = remote_host(hosts_path, alias, run_id, hosts=hosts, lock_request=lock_request)
@@ -390,7 +374,7 @@ def remote_host(
     hosts: HostsFile | None = None,
     lock_request: LockRequest | None = None,
 ) -> RemoteHost:
-    """Return the host `alias` of a hosts file, not opened yet."""
+    """Return the host `alias` of a hosts file, not opened yet; `hosts` is its content, where it was read already."""
     hosts_file = hosts or read_hosts(hosts_path)
     if alias not in hosts_file.hosts:
         raise UsageError(f"{hosts_path} has no host {alias!r}", f"hosts: {', '.join(hosts_file.hosts)}")

@@ -126,8 +126,14 @@ class Transcript:
 
     def __init__(self, path: Path) -> None:
         self._answers: dict[CallKey, deque[Any]] = {}
-        for key, answer in _read_entries(path):
-            self._answers.setdefault(key, deque()).append(answer)
+        lines = path.read_text(encoding="ascii").splitlines() if path.is_file() else []
+        for number, line in enumerate(lines, 1):
+            try:
+                entry = json.loads(line)
+                self._answers.setdefault(tuple(entry["asked"]), deque()).append(entry["answer"])
+            except (ValueError, KeyError, TypeError) as error:
+                problem = f"{path}:{number}: not an answer that was kept"
+                raise DataError(problem, "record the run again") from error
 
     def next_answer(self, key: CallKey) -> Any:
         """Return the next answer to a question; KeyError when it was not asked."""
@@ -145,17 +151,6 @@ class Transcript:
         if body is None:
             raise KeyError("body")
         return HttpResponse(status, headers, _encode_text(body))
-
-
-def _read_entries(path: Path) -> Iterator[tuple[CallKey, Any]]:
-    if not path.is_file():
-        return
-    for number, line in enumerate(path.read_text(encoding="ascii").splitlines(), 1):
-        try:
-            entry = json.loads(line)
-            yield tuple(entry["asked"]), entry["answer"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{path}:{number}: not an answer that was kept", "record the run again") from error
 
 
 _HINT = "a replay needs study and loadbook as they were when the run was recorded; else record it again"

@@ -63,7 +63,11 @@ class SshSession:
         shells = [Shell(self._channel()) for _ in range(2)]  # both run their login files at once
         self._shell = self._prepare_shell(shells[0])
         self.files = SftpFiles(self._endpoint.alias, self.transport, self._sha256, self.workdir)
-        script = self._install_launcher()
+        name, text = launcher_script()
+        script = f"{self.workdir}/{name}"
+        if not self.files.exists(script):
+            self.files.make_folders(f"{self.workdir}/bin")
+            self.files.put(script, text, 0o755)
         if fresh:
             self.call(script_command("sweep", self.name), timeout_s=SHELL_TIMEOUT_S)
         self._prepare_shell(shells[1])
@@ -120,15 +124,6 @@ class SshSession:
             raise HostError(alias, f"work folder {self.workdir}: {error}", "set `workdir` for this host")
         self.machine_id = prepared.text.strip()
         return shell
-
-    def _install_launcher(self) -> str:
-        """Put job.sh into the work folder if it is not there, and return its path."""
-        name, text = launcher_script()
-        path = f"{self.workdir}/{name}"
-        if not self.files.exists(path):
-            self.files.make_folders(f"{self.workdir}/bin")
-            self.files.put(path, text, 0o755)
-        return path
 
     def _sha256(self, path: str, first_bytes: int, in_workdir: bool) -> str:
         """Return a file's digest, as `SftpFiles` needs it.

@@ -48,17 +48,6 @@ from loadbook.services.spec import ServiceSpec, known_services, load_service
 from loadbook.services.system import SystemInstance
 
 __all__ = [
-    "Instance",
-    "InstanceContext",
-    "LaunchOptions",
-    "Proof",
-    "RenderedService",
-    "ServiceError",
-    "ServiceSpec",
-    "SystemInstance",
-    "check_study",
-    "known_services",
-    "load_service",
-    "render",
-    "version",
-]
+    "Instance", "InstanceContext", "LaunchOptions", "Proof", "RenderedService", "ServiceError", "ServiceSpec",
+    "SystemInstance", "check_study", "known_services", "load_service", "render", "version",
+]  # fmt: skip
