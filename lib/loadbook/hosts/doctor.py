@@ -97,29 +97,22 @@ def check_hosts(
     """
 
     def check_host(alias: str) -> tuple[list[CheckResult], str | None]:
-        extra = extra_checks.get(alias, ()) if extra_checks else ()
-        return _check_host(path, hosts, alias, programs.get(alias, ()), extra)
+        subject = "login"
+        try:
+            host = connect(path, alias, "doctor", hosts=hosts)
+            subject = "commands"
+            try:
+                checks, boot_id = _check_basics(host, hosts, [*BASE_PROGRAMS, *programs.get(alias, ())])
+                return [*checks, *(check(host) for check in (extra_checks or {}).get(alias, ()))], boot_id
+            finally:
+                host.close()
+        except HostError as error:
+            return [CheckResult(alias, subject, "missing", error.message, error.hint or "")], None
 
     with ThreadPoolExecutor(max(1, len(hosts.hosts))) as pool:
         results = list(pool.map(check_host, hosts.hosts))
     boot_ids = {alias: boot_id for alias, (_, boot_id) in zip(hosts.hosts, results, strict=True) if boot_id}
     return [check for checks, _ in results for check in checks] + list(_shared_machines(hosts, boot_ids))
-
-
-def _check_host(
-    path: Path, hosts: HostsFile, alias: str, programs: Sequence[RequiredProgram], extra_checks: Sequence[HostCheck]
-) -> tuple[list[CheckResult], str | None]:
-    try:
-        host = connect(path, alias, "doctor", hosts=hosts)
-    except HostError as error:
-        return [CheckResult(alias, "login", "missing", error.message, error.hint or "")], None
-    try:
-        checks, boot = _check_basics(host, hosts, [*BASE_PROGRAMS, *programs])
-        return [*checks, *(check(host) for check in extra_checks)], boot
-    except HostError as error:
-        return [CheckResult(alias, "commands", "missing", error.message, error.hint or "")], None
-    finally:
-        host.close()
 
 
 def _check_basics(
@@ -154,12 +147,8 @@ def _check_basics(
 
     limit = values.get("nofile", "")
     is_enough = limit == "unlimited" or (limit.isdigit() and int(limit) >= GOOD_NOFILE)
-    add(
-        "open files",
-        is_enough,
-        f"limit {limit}",
-        "many connections need more: raise nofile in /etc/security/limits.conf",
-    )
+    fix = "many connections need more: raise nofile in /etc/security/limits.conf"
+    add("open files", is_enough, f"limit {limit}", fix)
 
     forwards = host.can_forward()
     fix = "set `AllowTcpForwarding local` in its sshd_config: the page is checked through it"

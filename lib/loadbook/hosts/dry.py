@@ -17,7 +17,6 @@ from loadbook.hosts.remote import RemoteHost
 CLOCK_COMMAND = ("date", "+%s.%N")
 TOKEN = "000000000000"  # noqa: S105  # stands for the random word in a rendered configuration
 LEADER_PID = 999999999  # above every process id that Linux gives
-JOB_FILES = {"rc": b"0", "times": b"0 0"}
 
 
 class DryRunStep(NamedTuple):
@@ -96,7 +95,7 @@ class DryRunHost(Host):
         """Return the word that stands for a random one."""
         return TOKEN
 
-    def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"", check: bool = False) -> CommandResult:
+    def run(self, argv: Sequence[str], *, timeout_s: float, check: bool = False) -> CommandResult:
         """Record a command."""
         self._record("run", *argv)
         return CommandResult(0, self._log.outputs.get(tuple(argv), b""), b"")
@@ -113,7 +112,7 @@ class DryRunHost(Host):
 
     def get(self, path: str, *, max_bytes: int) -> bytes:
         """Return the exit code or the times of a step of a job; other files are empty."""
-        return JOB_FILES.get(Path(path).name.partition(".")[0], b"")
+        return {"rc": b"0", "times": b"0 0"}.get(Path(path).name.partition(".")[0], b"")
 
     def fetch(self, path: str, local: Path, *, max_bytes: int) -> str:
         """Record a file that is copied to here; no local file is made."""
@@ -132,9 +131,8 @@ class DryRunHost(Host):
         """Record the files of a job and each of its steps, as they are typed on the host."""
         for name, data in job.files.items():
             self._record("put", f"{jobs.job_folder(job.name)}/{name}", data=data)
-        settings = ("env", *(f"{name}={value}" for name, value in job.env.items())) if job.env else ()
         for argv in job.steps:
-            self._record("job", job.name, *settings, *argv, note=f"for {job.lease_s:.0f} s at most")
+            self._record("job", job.name, *argv, note=f"for {job.lease_s:.0f} s at most")
         return LEADER_PID
 
     def state(self, name: str) -> JobState:
@@ -159,7 +157,7 @@ class DryRunHost(Host):
         """Raise HostError: a dry run opens no connection."""
         raise HostError(self.alias, "a dry run opens no connection")
 
-    def clock(self, probes: int = 10) -> ClockOffset:
+    def clock(self) -> ClockOffset:
         """Record one probe of the host's clock."""
         self._record("run", *CLOCK_COMMAND)
         return ClockOffset(0.0, 0.0)

@@ -64,7 +64,6 @@ class Job:
     steps: tuple[tuple[str, ...], ...]
     lease_s: float
     files: Mapping[str, bytes] = field(default_factory=dict)
-    env: Mapping[str, str] = field(default_factory=dict)
     ends_with_session: bool = True
     last_step_at: float | None = None
 
@@ -114,7 +113,7 @@ class Host(Protocol):
         """Return a unique word for an object `name` on the host; a replay returns the recorded one."""
         ...
 
-    def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"", check: bool = False) -> CommandResult:
+    def run(self, argv: Sequence[str], *, timeout_s: float, check: bool = False) -> CommandResult:
         """Run a short control command; with `check`, a code other than 0 raises CommandError."""
         ...
 
@@ -176,6 +175,6 @@ class Host(Protocol):
         """Return a file of the trial that is replayed; empty on a real host or if there is none."""
         return b""
 
-    def clock(self, probes: int = 10) -> ClockOffset:
+    def clock(self) -> ClockOffset:
         """Measure the offset of the host's clock by the probe with the shortest round trip."""
         ...

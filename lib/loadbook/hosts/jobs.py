@@ -15,20 +15,18 @@ import secrets
 import shlex
 import socket
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
-from loadbook.core.errors import HostError, UsageError
+from loadbook.core.errors import HostError
 from loadbook.core.units import format_duration
 from loadbook.hosts.host import Job, JobState
 from loadbook.hosts.shell import sh_join
 from loadbook.store.paths import check_name
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 NAME_TAKEN_RC = 9
 
 
@@ -54,7 +52,8 @@ def prepare_text(job: Job, session: str) -> str:
     folder_arg = shlex.quote(job_folder(job.name))
     lines = [f"mkdir -p jobs && mkdir {folder_arg} 2>/dev/null || exit {NAME_TAKEN_RC}"]
     for number, step in enumerate(job.steps, 1):
-        lines.append(f"printf %s {shlex.quote(_step_text(step, job.env))} >{folder_arg}/cmd.{number} || exit 1")
+        command = shlex.quote(f"exec {sh_join(step)}\n")
+        lines.append(f"printf %s {command} >{folder_arg}/cmd.{number} || exit 1")
     if job.last_step_at is not None:
         lines.append(f"echo {job.last_step_at:.3f} >{folder_arg}/at.{len(job.steps)} || exit 1")
     if job.ends_with_session:
@@ -67,14 +66,6 @@ def launch_text(job: Job) -> str:
     folder = job_folder(job.name)
     command = script_command("run", folder, str(math.ceil(job.lease_s)))
     return f"setsid {command} </dev/null >/dev/null 2>{shlex.quote(folder)}/log & echo $!"
-
-
-def _step_text(step: tuple[str, ...], env: Mapping[str, str]) -> str:
-    invalid = [name for name in env if not _VARIABLE.match(name)]
-    if invalid:
-        raise UsageError(f"{invalid[0]!r} is not the name of an environment variable")
-    exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in env.items())
-    return f"{exports}exec {sh_join(step)}\n"
 
 
 def parse_state(output: bytes) -> JobState:
@@ -113,8 +104,8 @@ class LockRequest:
 
     Parameters
     ----------
-    lock : the lock's file on the host.
-    evict : id of an owner whose sessions are to be ended first, as the user typed it.
+    lock_file : the lock's file on the host.
+    evict_id : id of an owner whose sessions are to be ended first, as the user typed it.
     """
 
     study: str

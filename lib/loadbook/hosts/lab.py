@@ -149,10 +149,9 @@ def check_idle(servers: Sequence[Sshd]) -> None:
     """Raise UsageError if a run uses one of these hosts, which are about to be ended."""
     for server in servers:
         if owners := lab_lock_owners(server.workdir):
-            problem = (
-                f"host {server.alias} of the lab is in use by {owners[0].description}, and would have to be changed"
-            )
-            raise UsageError(problem, "wait for its end, or end it: loadbook lab down")
+            problem = f"host {server.alias} of the lab is in use by {owners[0].description}"
+            hint = "wait for its end, or end it: loadbook lab down"
+            raise UsageError(f"{problem}, and would have to be changed", hint)
 
 
 DEFAULT_HOSTS: Mapping[str, Roles] = {DRIVER: (DRIVER,), "web": ("web",)}

@@ -15,7 +15,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -66,18 +66,9 @@ def interface_addresses(interface: str, namespace: str | None = None) -> list[st
     return [info["local"] for entry in links for info in entry["addr_info"]]
 
 
-def routed_networks() -> Iterator[ipaddress.IPv4Network]:
-    """Yield every net that has a route here, but not the way to everywhere."""
-    for route in query_ip("-4", "route", "show", "table", "all"):
-        with suppress(ValueError):  # "default"
-            network = ipaddress.IPv4Network(route["dst"])
-            if network.prefixlen:
-                yield network
-
-
 def processes_in(namespace: str) -> list[int]:
     """Return the ids of the processes in a network namespace."""
-    return [int(word) for word in ip("netns", "pids", namespace).split()]
+    return list(map(int, ip("netns", "pids", namespace).split()))
 
 
 def command_line(pid: int) -> bytes:
@@ -122,9 +113,13 @@ class NamespaceNetwork(LabNetwork):
             return known_addresses[0].rpartition(".")[0]
         nets = list(ADDRESS_POOL.subnets(new_prefix=24))
         start = int(self.prefix[2:], 16)
-        routed_nets = list(routed_networks())
+        routed_nets = []
+        for route in query_ip("-4", "route", "show", "table", "all"):
+            with suppress(ValueError):  # "default"
+                routed_nets.append(ipaddress.IPv4Network(route["dst"]))
         for candidate in (nets[(start + k) % len(nets)] for k in range(len(nets))):
-            if not any(candidate.overlaps(other) for other in routed_nets):
+            # of length 0: the way to everywhere
+            if not any(other.prefixlen and candidate.overlaps(other) for other in routed_nets):
                 return str(candidate.network_address).rpartition(".")[0]
         raise UsageError(f"every net of {ADDRESS_POOL} is routed here: none is left for the lab", "ip route")
 

@@ -43,7 +43,7 @@ from loadbook.hosts.shell import sh_join
 from loadbook.hosts.ssh import map_ssh_errors
 from loadbook.store.paths import check_name
 
-CONTROL_TIMEOUT_S = 15.0
+CONTROL_TIMEOUT_S, CLOCK_PROBES = 15.0, 10
 _MIN_PAUSE_S = 0.02
 _CLOSED_MESSAGE = "the connection was closed by us"
 
@@ -189,19 +189,14 @@ class RemoteHost(Host):
             raise HostError(self.alias, f"{path!r} is not a path that loadbook uses")
         return str(PurePosixPath(self.workdir, path))
 
-    def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"", check: bool = False) -> CommandResult:
+    def run(self, argv: Sequence[str], *, timeout_s: float, check: bool = False) -> CommandResult:
         """Run a short control command in `workdir`."""
         try:
             command = f"exec {sh_join(argv)}"
         except ValueError as error:
             raise HostError(self.alias, str(error)) from error
-        source, command_text = "/dev/null", shlex.join(argv)[:200]
-        if stdin:
-            source = self.absolute_path(f"stdin-{secrets.token_hex(6)}")
-            self.put(source, stdin, 0o600)
-        done = self._call_once(command_text, lambda s: s.call(command, timeout_s=timeout_s, stdin=source))
-        if stdin:
-            self.remove(source)
+        command_text = shlex.join(argv)[:200]
+        done = self._call_once(command_text, lambda s: s.call(command, timeout_s=timeout_s))
         if check and done.rc:
             output = _output_end(done.stderr or done.stdout)
             raise CommandError(self.alias, f"{command_text}: exit code {done.rc}\n{output}")
@@ -321,9 +316,9 @@ class RemoteHost(Host):
             return False
         return True
 
-    def clock(self, probes: int = 10) -> ClockOffset:
+    def clock(self) -> ClockOffset:
         """Measure the offset of the host's clock by the probe with the shortest round trip."""
-        return min((self._probe_clock() for _ in range(probes)), key=lambda clock: clock.rtt_s)
+        return min((self._probe_clock() for _ in range(CLOCK_PROBES)), key=lambda clock: clock.rtt_s)
 
     def _probe_clock(self) -> ClockOffset:
         before = time.time()

@@ -97,8 +97,8 @@ class _Recorder:
         self._record("http_get", [f"{address}:{port}{path}"], [answer.status, answer.headers, body])
         return answer
 
-    def clock(self, probes: int = 10) -> ClockOffset:
-        clock = self._host.clock(probes)
+    def clock(self) -> ClockOffset:
+        clock = self._host.clock()
         self._record("clock", [], list(clock))
         return clock
 
@@ -247,7 +247,7 @@ class ReplayHost(Host):
         except KeyError:
             raise HostError(self.alias, f"{self._context()}: not recorded: {' '.join(key)[:160]}", _HINT) from None
 
-    def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"", check: bool = False) -> CommandResult:
+    def run(self, argv: Sequence[str], *, timeout_s: float, check: bool = False) -> CommandResult:
         """Return the recorded result of the command; with `check`, an exit code other than 0 raises CommandError."""
         return self._check_rc(self._lookup(self._transcript.command_result, "run", argv), check, argv[0])
 
@@ -264,7 +264,7 @@ class ReplayHost(Host):
         """Return the recorded response."""
         return self._lookup(self._transcript.http_response, "http_get", [f"{address}:{port}{path}"])
 
-    def clock(self, probes: int = 10) -> ClockOffset:
+    def clock(self) -> ClockOffset:
         """Return the recorded clock offset."""
         return ClockOffset(*self._lookup(self._transcript.next_answer, "clock", []))
 

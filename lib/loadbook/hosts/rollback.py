@@ -91,9 +91,6 @@ def end_job(host: Host, name: str) -> None:
 
 CHANGES_TIMEOUT_S = 10.0
 MIN_QUOTA_CPUS = 0.05  # CPUs; a thousandth of a second in each period
-PERMISSION_HINT = (
-    "allow it in the hosts file: allow = [{}]; the namespace lab allows it (as root: loadbook lab up --kind netns)"
-)
 _SYSCTL = re.compile(r"[a-z0-9_]+(\.[A-Za-z0-9_-]+)+")
 _VALUE = re.compile(r"[A-Za-z0-9_.:,+-]+([ \t]+[A-Za-z0-9_.:,+-]+)*")
 _ADDRESS = re.compile(r"[A-Za-z0-9:][A-Za-z0-9.:-]*")
@@ -191,7 +188,8 @@ def permission_problem(
         return None
     all_permissions = ", ".join(f'"{permission}"' for permission in [*allowed, *missing])
     problem = f"host {alias}: {subject}: needs {', '.join(missing)}, which the hosts file does not allow"
-    return f"{problem} ({PERMISSION_HINT.format(all_permissions)})"
+    lab = "the namespace lab allows it (as root: loadbook lab up --kind netns)"
+    return f"{problem} (allow it in the hosts file: allow = [{all_permissions}]; {lab})"
 
 
 def has_netem(host: Host) -> bool:
@@ -212,12 +210,10 @@ def apply_changes(host: Host, name: str, changes: HostChanges, lease_s: float) -
     refusal = wait_for_changes(host, name, CHANGES_TIMEOUT_S)
     if refusal is not None:
         end_job(host, name)
-        hint = None
+        hint = "this takes root on that host" if "denied" in refusal or "not permitted" in refusal else None
         if "netem" in refusal:
-            hint = "its kernel has no netem: take a delay of the driver, which loadbook can make in userspace"
-            hint += ", or another host"
-        elif "denied" in refusal or "not permitted" in refusal:
-            hint = "this takes root on that host"
+            instead = "take a delay of the driver, which loadbook can make in userspace, or another host"
+            hint = f"its kernel has no netem: {instead}"
         raise HostError(host.alias, f"refuses a change: {refusal}", hint)
 
 

@@ -143,13 +143,13 @@ class SshSession:
         """Tell whether commands can still be sent."""
         return self.transport.is_active() and self._dead_man_switch.alive
 
-    def call(self, command: str, *, timeout_s: float, stdin: str = "/dev/null") -> CommandResult:
+    def call(self, command: str, *, timeout_s: float) -> CommandResult:
         """Run quoted shell text in a subshell of the persistent shell; one that overstays is killed with its group."""
         if not self._shell.alive and self.transport.is_active():
             self._shell = self._prepare_shell(Shell(self._channel()))
             self._dead_man_switch.send_line(f"shell {self._shell.pid}")
         try:
-            return self._shell.call(f"( {command}\n) <{shlex.quote(stdin)}", timeout_s=timeout_s)
+            return self._shell.call(f"( {command}\n) </dev/null", timeout_s=timeout_s)
         except TimeoutError:
             self._dead_man_switch.send_line(f"kill {self._shell.pid}")
             self._shell.close()

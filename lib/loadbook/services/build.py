@@ -35,7 +35,7 @@ from loadbook.services.spec import Build, ServiceSpec
 BUILT_FOLDER = "built"
 
 
-def build_spec(spec: ServiceSpec) -> Build:
+def _recipe_of(spec: ServiceSpec) -> Build:
     """Return the build recipe of a service that is built from sources."""
     assert spec.build is not None, f"{spec.name} is not built"
     return spec.build
@@ -43,7 +43,7 @@ def build_spec(spec: ServiceSpec) -> Build:
 
 def program_digest(spec: ServiceSpec) -> str:
     """Return the identity of a built program: 12 hex digits of sha256 over its sources and its recipe."""
-    build = build_spec(spec)
+    build = _recipe_of(spec)
     hasher = hashlib.sha256(build.model_dump_json().encode())
     for name in build.sources:
         hasher.update(f"\0{name}\0".encode() + hashlib.sha256((spec.folder / name).read_bytes()).digest())
@@ -57,7 +57,7 @@ def program_folder_name(spec: ServiceSpec) -> str:
 
 def build_command(spec: ServiceSpec, machine: str) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return environment and argument list of the build for `machine` (`uname -m`)."""
-    recipe = build_spec(spec)
+    recipe = _recipe_of(spec)
     environment = ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined)
 
     def render(text: str) -> str:
@@ -94,7 +94,7 @@ class _AttemptError(Exception):
 
 def _build_on_host(host: Host, spec: ServiceSpec, machine: str, missing: Sequence[str], partial: str) -> None:
     """Build on the host in its folder `partial`, unless it lacks programs (`missing`); _AttemptError: the reason."""
-    recipe = build_spec(spec)
+    recipe = _recipe_of(spec)
     _check_programs(missing)
     _upload_archive(host, partial, _tar_gz({name: spec.folder / name for name in recipe.sources}))
     env, argv = build_command(spec, machine)
@@ -110,7 +110,7 @@ def _build_on_host(host: Host, spec: ServiceSpec, machine: str, missing: Sequenc
 
 def _build_locally(host: Host, spec: ServiceSpec, machine: str, partial: str) -> None:
     """Build on this machine and copy the folder to the host as `partial`; _AttemptError names the reason."""
-    recipe = build_spec(spec)
+    recipe = _recipe_of(spec)
     _check_programs([program for program in recipe.needs if shutil.which(program, path=search_path()) is None])
     if not (recipe.portable or machine in (*recipe.arch, platform.machine())):
         raise _AttemptError(f"nothing can be built for a machine of the kind {machine!r}")
@@ -240,7 +240,7 @@ def build(host: Host, spec: ServiceSpec) -> BuiltProgram:
     """
     state = _read_build_state(host, spec)
     machine = state.built.split(" ")[0] if state.built else None
-    if machine != _target_machine(build_spec(spec), state.machine):
+    if machine != _target_machine(_recipe_of(spec), state.machine):
         if host.live:  # a replay answers the second time with what had been built by then
             _build_missing(host, spec, state)
         state = _read_build_state(host, spec)
@@ -254,7 +254,7 @@ def _program_folder(host: Host, spec: ServiceSpec) -> str:
 
 
 def _read_build_state(host: Host, spec: ServiceSpec) -> _BuildState:
-    args = [_program_folder(host, spec), *build_spec(spec).needs]
+    args = [_program_folder(host, spec), *_recipe_of(spec).needs]
     done = host.script(BUILD_STATE_SCRIPT, args, timeout_s=BUILD_CONTROL_TIMEOUT_S, check=True)
     fields = [line.split(" ", 1) for line in done.text.splitlines() if " " in line]
     values, missing = dict(fields), [value for name, value in fields if name == "lacks"]
@@ -281,6 +281,6 @@ def _build_missing(host: Host, spec: ServiceSpec, state: _BuildState) -> None:
     finally:
         with suppress(HostError):
             host.remove(folder)
-    recipe = build_spec(spec)
+    recipe = _recipe_of(spec)
     hint = f"on {host.alias} or here: {recipe.get}; it is built where {' and '.join(recipe.needs)} can be had"
     raise BuildError(host.alias, "\n".join([f"{spec.name} could not be built", *failures]), hint)
