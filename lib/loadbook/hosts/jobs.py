@@ -15,7 +15,7 @@ import secrets
 import shlex
 import socket
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -114,10 +114,6 @@ class LockRequest:
     evict_id: str = ""
     id: str = field(default_factory=lambda: secrets.token_hex(4))
     since_s: float = field(default_factory=time.monotonic)
-
-    def with_lock_file(self, lock: str | None) -> LockRequest:
-        """Return the claim on a host with this lock file."""
-        return replace(self, lock_file=lock or DEFAULT_LOCK_FILE)
 
     def script_args(self) -> list[str]:
         """Return the arguments of `take` in lock.sh: lock, id, user, process, place, study, run, seconds so far."""

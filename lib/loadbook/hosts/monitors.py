@@ -119,7 +119,6 @@ class MonitorClient(Protocol):
 
     def query(self) -> str:
         """Return one whole answer; HostError if there is none."""
-        ...
 
     def close(self) -> None:
         """Close what stays open between queries; nothing by default."""

@@ -10,12 +10,6 @@ How other packages use this one (every call is bounded in time; errors are HostE
     host.wait("t1-load", timeout_s=60, expect_s=10)         # rc; files stdout.2, stderr.2, times.2, rc.2 are whole
     host.fetch("jobs/t1-load/stdout.2", local, max_bytes=n) # sha256; the file `step` names the running step's pid
     host.reconnects, host.can_forward()
-
-    lab.Lab.load(layout.lab, min_hosts={"web": 2}).up()     # .down() .status() .cut_link(alias, s) .restore_link(alias)
-    rollback.apply_changes(host, name, HostChanges(...), lease_s) # until host.stop(name), the lease's end or our death
-    monitors.gather_facts(host) -> {name: {"value", "kind"}}
-    monitors.sampler_job(name, interval_s=, limit_s=, processes=[(label, pid file)]) -> Job
-    replay.ReplayHost(RecordedRun(folder), alias, ...)      # answers as the recorded host did; needs no host
 """
 
 from __future__ import annotations
@@ -36,7 +30,7 @@ from loadbook.core.errors import CommandError, HostError, HostTimeoutError, Lost
 from loadbook.hosts import http, jobs
 from loadbook.hosts.host import ClockOffset, CommandResult, Host, HttpResponse, Job, JobState
 from loadbook.hosts.inventory import HostEntry, HostsFile, read_hosts
-from loadbook.hosts.jobs import LockRequest
+from loadbook.hosts.jobs import DEFAULT_LOCK_FILE, LockRequest
 from loadbook.hosts.keys import Endpoint, resolve_endpoint
 from loadbook.hosts.session import SshSession
 from loadbook.hosts.shell import sh_join
@@ -375,7 +369,9 @@ def remote_host(
         raise UsageError(f"{hosts_path} has no host {alias!r}", f"hosts: {', '.join(hosts_file.hosts)}")
     entry = hosts_file.hosts[alias]
     endpoint = resolve_endpoint(alias, entry, known_hosts_path(hosts_path, hosts_file))
-    endpoint = replace(endpoint, lock_request=lock_request.with_lock_file(entry.lock)) if lock_request else endpoint
+    if lock_request:
+        lock_request = replace(lock_request, lock_file=entry.lock or DEFAULT_LOCK_FILE)
+        endpoint = replace(endpoint, lock_request=lock_request)
     return RemoteHost(endpoint, entry, check_name("run", run_id))
 
 
