@@ -61,8 +61,8 @@ def run_through(web: Instance, host: LocalHost) -> None:
 def test_nginx_starts_proves_its_configuration_and_cleans_up(here: LocalHost, port: int) -> None:
     web = instance(here, NGINX, port, worker_processes=2, tcp_nopush="on", sendfile="on")
     run_through(web, here)
-    assert b"tcp_nopush on;" in web.effective_config()
-    assert web.rendered.config_id.encode() in web.effective_config()
+    assert b"tcp_nopush on;" in web.effective_config
+    assert web.rendered.config_id.encode() in web.effective_config
 
 
 def test_service_folder_without_python_runs(here: LocalHost, port: int, toy: ServiceSpec) -> None:

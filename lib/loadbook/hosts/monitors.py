@@ -125,8 +125,11 @@ class MonitorClient(Protocol):
         return
 
 
-class MuninClient(MonitorClient):
-    """A munin node, on one connection: which plugins it has is asked once, their values with every `query`."""
+class _MuninClient(MonitorClient):
+    """A munin node, on one connection: which plugins it has is asked once, their values with every `query`.
+
+    An answer has the values of the plugins, each below the line that asked for it.
+    """
 
     def __init__(self, host: Host, port: int) -> None:
         self.alias = host.alias
@@ -141,7 +144,6 @@ class MuninClient(MonitorClient):
             raise HostError(self.alias, "its munin node has none of the plugins cpu, memory and if_*")
 
     def query(self) -> str:
-        """Return the values of the plugins, each below the line that asked for it."""
         with map_ssh_errors(self.alias, "asking its munin node"):
             return "".join(self._fetch_plugin(plugin) for plugin in self.plugins)
 
@@ -161,11 +163,10 @@ class MuninClient(MonitorClient):
         return line.decode("utf-8", "replace")
 
     def close(self) -> None:
-        """Close the connection."""
         self._channel.close()
 
 
-class NodeExporterClient(MonitorClient):
+class _NodeExporterClient(MonitorClient):
     """A Prometheus node_exporter, one connection for each scrape as Prometheus may do it, too."""
 
     def __init__(self, host: Host, port: int) -> None:
@@ -173,7 +174,6 @@ class NodeExporterClient(MonitorClient):
         self.query()
 
     def query(self) -> str:
-        """Return one scrape."""
         channel = self._host.connect(self._url.port, timeout_s=MONITOR_TIMEOUT_S)
         answer = http.request_over_channel(self._host.alias, channel, self._url, MONITOR_TIMEOUT_S)
         if answer.status != 200:
@@ -193,7 +193,7 @@ def connect_monitor(host: Host, entry: HostEntry, source: str) -> MonitorClient 
     if not port:
         return None
     try:
-        return MuninClient(host, port) if is_munin else NodeExporterClient(host, port)
+        return _MuninClient(host, port) if is_munin else _NodeExporterClient(host, port)
     except HostError as error:
         package = "munin-node" if is_munin else "prometheus-node-exporter"
         hint = f"apt-get install {package}; another port, or 0 for none, is `{key}` of the host in the hosts file"

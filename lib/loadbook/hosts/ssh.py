@@ -194,22 +194,19 @@ def _new_connection(endpoint: Endpoint, gateway: fabric.Connection | None) -> fa
         connect_timeout=int(RESPONSE_TIMEOUT_S),
         connect_kwargs=limits | identity | socket_option,
     )
-    connection.client.set_missing_host_key_policy(_RejectUnknownKeys())
+    connection.client.set_missing_host_key_policy(_RejectUnknownKeys(endpoint))
     name = lookup_name(endpoint.host_name, endpoint.port)
     for key in trusted_keys(endpoint.known_hosts, endpoint.host_key_alias, endpoint.port):
         connection.client.get_host_keys().add(name, key.get_name(), key)
     return connection
 
 
-class _UnknownKeyError(Exception):
-    def __init__(self, key: paramiko.PKey) -> None:
-        super().__init__("unknown host key")
-        self.key = key
-
-
 class _RejectUnknownKeys(paramiko.MissingHostKeyPolicy):
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+
     def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
-        raise _UnknownKeyError(key)
+        raise _untrusted_key_error(self._endpoint, key)
 
 
 def tcp_socket(endpoint: Endpoint) -> socket.socket:
@@ -238,8 +235,6 @@ def _map_login_errors(endpoint: Endpoint, client: paramiko.SSHClient) -> Iterato
     alias, started = endpoint.alias, time.monotonic()
     try:
         yield
-    except _UnknownKeyError as error:
-        raise _untrusted_key_error(endpoint, error.key) from None
     except BadHostKeyException as error:
         offered_key, trusted_key = describe_key(error.key), describe_key(error.expected_key)
         message = f"{endpoint.host_name}:{endpoint.port} shows ANOTHER key than the trusted one: {offered_key}"

@@ -30,7 +30,7 @@ How a trial uses this package (every call is bounded in time; errors are HostErr
     web.counters(driver)       # {"requests": 12.0, "connections": 3.0}: since its start; {} without counters
     web.pids()                 # the service's own processes, for the monitors: call it after the warm-up, as a server
                                # may answer before its last worker is forked
-    web.effective_config()     # bytes of the service's own dump (b"" when it has none)
+    web.effective_config       # bytes of the service's own dump (b"" when it has none)
     web.log()                  # last bytes of stderr
     web.stop()                 # idempotent; ends the processes and removes the folder; call it in `finally`
 

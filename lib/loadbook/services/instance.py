@@ -11,7 +11,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import NamedTuple
 
 from loadbook.core.errors import HostError, LostError
@@ -207,6 +207,7 @@ def version(host: Host, spec: ServiceSpec) -> str:
     return f"{found[1]} {program}" if program else found[1]
 
 
+@dataclass(eq=False)
 class Instance:
     """One rendered service on one host, for one trial.
 
@@ -215,23 +216,19 @@ class Instance:
     name : of the job and of the folder; unique on the host within the run.
     lease_s : seconds after which the host ends the processes.
     launch : CPUs and limit of open files of its processes.
+    effective_config : the service's own dump of its configuration, made by `check`.
     """
 
-    def __init__(
-        self,
-        host: Host,
-        spec: ServiceSpec,
-        rendered: RenderedService,
-        *,
-        name: str,
-        lease_s: float,
-        launch: LaunchOptions = DEFAULT_LAUNCH,
-    ) -> None:
-        self.host, self.spec, self.rendered, self.name, self.lease_s = host, spec, rendered, name, lease_s
-        self.launch = launch
-        self._effective_config = b""
-        self._leader: int | None = None
-        self._files_written = False
+    host: Host
+    spec: ServiceSpec
+    rendered: RenderedService
+    _: KW_ONLY
+    name: str
+    lease_s: float
+    launch: LaunchOptions = DEFAULT_LAUNCH
+    effective_config: bytes = field(default=b"", init=False)
+    _leader: int | None = field(default=None, init=False)
+    _files_written: bool = field(default=False, init=False)
 
     @property
     def address(self) -> str:
@@ -262,7 +259,7 @@ class Instance:
             self.host.put(f"{self.rendered.context.dir}/{name}", data)
         self._run_required("prepare", "could not be prepared")
         self._run_required("check", "refuses its configuration")
-        self._effective_config = self._run_required("effective", "does not dump its configuration")
+        self.effective_config = self._run_required("effective", "does not dump its configuration")
 
     def _run_required(self, name: str, failure: str) -> bytes:
         """Run a command of the service that must succeed, if it defines it, and return its output."""
@@ -374,10 +371,6 @@ class Instance:
         argv = (str(self._leader), self.spec.process_name)
         done = self.host.script(PIDS_SCRIPT, argv, timeout_s=CONTROL_TIMEOUT_S)
         return sorted(int(word) for word in done.stdout.split())
-
-    def effective_config(self) -> bytes:
-        """Return the service's own dump of its configuration, made by `check`."""
-        return self._effective_config
 
     def log(self) -> bytes:
         """Return the last bytes that the service wrote to stderr."""

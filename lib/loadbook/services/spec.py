@@ -84,10 +84,11 @@ class _Var(ServiceModel):
     @property
     def allowed(self) -> str:
         """Allowed values as text: `0 to 100, auto, unset`."""
-        return ", ".join([*self._allowed_values(), *self._if_unset(UNSET)])
+        return ", ".join([*self._allowed_values(), *self._unset_choice])
 
-    def _if_unset(self, text: str) -> list[str]:
-        return [text] if self.unset else []
+    @property
+    def _unset_choice(self) -> list[str]:
+        return [UNSET] if self.unset else []
 
     def _validate(self, value: FactorLevel) -> str | int:
         raise NotImplementedError
@@ -104,7 +105,7 @@ class SwitchVar(_Var):
     def _validate(self, value: FactorLevel) -> str:
         switch = {True: "on", False: "off"}[value] if isinstance(value, bool) else value
         if switch not in ("on", "off"):
-            raise ValueError(" or ".join(["must be on", "off", *self._if_unset(UNSET)]))
+            raise ValueError(" or ".join(["must be on", "off", *self._unset_choice]))
         return str(switch)
 
     def _allowed_values(self) -> tuple[str, ...]:
@@ -123,7 +124,7 @@ class IntVar(_Var):
         if isinstance(value, str) and value in self.also:
             return value
         if isinstance(value, bool) or not isinstance(value, int) or not self.min <= value <= self.max:
-            words = [*self.also, *self._if_unset(UNSET)]
+            words = [*self.also, *self._unset_choice]
             alternatives = f", or {' or '.join(words)}" if words else ""
             raise ValueError(f"must be a whole number from {self.min} to {self.max}{alternatives}")
         return value

@@ -71,7 +71,7 @@ class SystemInstance(Instance):
             output = (done.stderr + done.stdout).decode(errors="replace").strip()[-800:]
             problem = f"{self.spec.name} refuses its configuration (exit code {done.rc}), nothing was replaced"
             raise ServiceError(self.host.alias, f"{problem}: {output}")
-        self._effective_config = b""
+        self.effective_config = b""
 
     @property
     def job(self) -> Job:
@@ -87,7 +87,7 @@ class SystemInstance(Instance):
             rollback.end_job(self.host, self.name)
             raise ServiceError(self.host.alias, refused)
         self._leader = leader
-        self._effective_config = self._run_required("effective", "does not dump its configuration")
+        self.effective_config = self._run_required("effective", "does not dump its configuration")
         return leader
 
     def ready(self, client_host: Host) -> HttpResponse:
