@@ -284,7 +284,7 @@ def _request(instance: Instance, name: str) -> tuple[str, ...]:
         return ()
     if probe.side:
         return (f"http://{context.address}:{context.side_port}{probe.path}",)
-    return (f"{instance.scheme}://{context.address}:{context.port}{probe.path or '/'}",)
+    return (f"{instance.rendered.scheme}://{context.address}:{context.port}{probe.path or '/'}",)
 
 
 def _changes_note(changes: HostChangeJobs, step: DryRunStep) -> str:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from loadbook.core.errors import UsageError
 from loadbook.hosts.inventory import format_entry
@@ -67,20 +67,6 @@ def read_lab_record(folder: Path) -> dict[str, Any]:
         hosts = {alias: {**host, "roles": [alias.partition("-")[0]]} for alias, host in record.items()}
         record = {"kind": "loopback", "hosts": hosts}
     return record
-
-
-def acquire_lab_lock(handle: IO[str], folder: Path) -> None:
-    """Wait until no other process changes the lab in `folder`; UsageError when that takes too long."""
-    deadline = time.monotonic() + LAB_LOCK_TIMEOUT_S
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                message = f"the lab in {folder} is being changed by another command for {LAB_LOCK_TIMEOUT_S:g} s"
-                raise UsageError(message, "wait for its end, or end it") from None
-            time.sleep(0.1)
 
 
 def lab_kind(hosts_file: Path) -> str:
@@ -286,12 +272,22 @@ class Lab:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
+        """Keep other processes from changing the lab; UsageError when one changes it for too long."""
         if '"' in str(self.folder) or "\n" in str(self.folder):
             raise UsageError(f"the lab cannot live in {self.folder}", "sshd cannot read that path")
         self.folder.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o700)
+        deadline, problem = time.monotonic() + LAB_LOCK_TIMEOUT_S, f"the lab in {self.folder} is being changed"
         with (self.folder / "lock").open("w") as handle:
-            acquire_lab_lock(handle, self.folder)
+            while True:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        message = f"{problem} by another command for {LAB_LOCK_TIMEOUT_S:g} s"
+                        raise UsageError(message, "wait for its end, or end it") from None
+                    time.sleep(0.1)
             yield
 
     def _prepare_kind(self) -> None:

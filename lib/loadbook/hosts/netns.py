@@ -204,7 +204,9 @@ class NamespaceNetwork(LabNetwork):
         subprocess.run(command, check=False, timeout=IP_TIMEOUT_S, stdin=subprocess.DEVNULL)
         with suppress(HostError):  # the other end may be in a namespace that lost its name
             ip("link", "del", _port_name(server), namespace=self._switch)
-        link = f"{INTERFACE} address {_mac_address(server)} netns {name}"
+        # a hardware address made of the IP address: the others still know a host that was made again
+        mac_address = ":".join(f"{byte:02x}" for byte in (2, 0, *ipaddress.IPv4Address(server.address).packed))
+        link = f"{INTERFACE} address {mac_address} netns {name}"
         ip(*f"link add {link} type veth peer name {_port_name(server)} netns {self._switch}".split())
         ip("link", "set", _port_name(server), "master", BRIDGE, "up", namespace=self._switch)
         batch = ["link set lo up", f"link set {INTERFACE} up"]
@@ -260,11 +262,6 @@ class NamespaceNetwork(LabNetwork):
 def _enter_network(namespace: str) -> tuple[str, ...]:
     """Return the words that run a command in a network namespace."""
     return ("nsenter", f"--net={NETNS_FOLDER / namespace}")
-
-
-def _mac_address(server: Sshd) -> str:
-    """Return a hardware address made of the IP address: the others still know a host that was made again."""
-    return ":".join(f"{byte:02x}" for byte in (2, 0, *ipaddress.IPv4Address(server.address).packed))
 
 
 def _port_name(server: Sshd) -> str:

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,9 +80,9 @@ class Sshd:
         listeners = [pid for pid, parent in parents.items() if parent not in parents]
         return listeners[0] if listeners else None
 
-    def responds(self, within_s: float = 1.0) -> bool:
+    def responds(self) -> bool:
         """Tell whether an SSH server greets at its address."""
-        with suppress(OSError), socket.create_connection((self.address, self.port), timeout=within_s) as sock:
+        with suppress(OSError), socket.create_connection((self.address, self.port), timeout=1.0) as sock:
             return sock.recv(8) == b"SSH-2.0-"
         return False
 
@@ -104,11 +104,15 @@ class Sshd:
         log = self.folder / "sshd.log"
         log.unlink(missing_ok=True)
         command = [*self.enter_command, find_program("sshd"), "-f", str(self.config_file), "-E", str(log)]
-        with _inherited_cpu_mask(self.cpus):
+        own_cpus = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, self.cpus or own_cpus)  # what this thread starts inherits it
+        try:
             done = subprocess.run(
                 command, stdin=subprocess.DEVNULL, capture_output=True, timeout=SSHD_START_TIMEOUT_S, check=False,
                 env={name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ},
             )  # fmt: skip
+        finally:
+            os.sched_setaffinity(0, own_cpus)
         deadline = time.monotonic() + SSHD_START_TIMEOUT_S
         while not self.responds():
             if done.returncode or time.monotonic() > deadline:
@@ -183,17 +187,6 @@ def _descendants(pid: int) -> list[int]:
         level = {child for child, parent in parents.items() if parent in level}
         descendants += sorted(level)
     return descendants
-
-
-@contextmanager
-def _inherited_cpu_mask(cpus: tuple[int, ...] | None) -> Iterator[None]:
-    """Have processes that this thread starts inherit a CPU mask."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cpus or before)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 def _use_pam() -> str:
