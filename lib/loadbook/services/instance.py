@@ -15,7 +15,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import NamedTuple
 
 from loadbook.core.errors import HostError, LostError
-from loadbook.hosts.host import CommandResult, Host, HttpResponse, Job
+from loadbook.hosts.host import CommandResult, Host, HttpResponse, Job, JobState
 from loadbook.hosts.shell import cpu_list
 from loadbook.services.build import build
 from loadbook.services.render import RenderedService
@@ -298,12 +298,16 @@ class Instance:
                     is_ready = self.rendered.expected.get("ready", "") in result.text
                 if is_ready:
                     return result.response
-            state = self.host.state(self.name)
+            state = self.state()
             if not state.running:
                 problem = f"{self.spec.name} ended with exit code {state.rc}: {self._log_end()}"
                 raise ServiceError(self.host.alias, problem)
         problem = f"{result.target} is not as awaited within {probe.timeout_s:g} s: {result.outcome}"
         raise ServiceError(self.host.alias, f"{problem}\n{self._log_end()}")
+
+    def state(self) -> JobState:
+        """Return the state of its job."""
+        return self.host.state(self.name)
 
     @property
     def changes(self) -> dict[str, str]:
