@@ -22,7 +22,7 @@ def test_it_runs_proves_itself_and_leaves_nothing(here: LocalHost, free_ports: l
         assert page(here, web) == (b"hello, world\n" * 200)[:2048]
         # a worker counts a request after its response has been sent
         wait_until(lambda: web.counters(here)["requests"] >= 3)
-        assert b"DocumentRoot" in web.effective_config()
+        assert b"DocumentRoot" in web.effective_config
     assert not any(Path(f"/proc/{pid}").exists() for pid in proof.pids)
     assert not here.exists(web.rendered.context.dir)
 

@@ -61,7 +61,7 @@ def trust(aliases: tuple[str, ...], hosts_file: Path | None, yes: bool, replace:
     Compare the fingerprints with what the host itself prints: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub
     """
     from loadbook.hosts.remote import known_hosts_path
-    from loadbook.hosts.trust import login_chain
+    from loadbook.hosts.ssh import login_chain
 
     path, inventory = read_inventory(hosts_file)
     ends = _endpoints(path, inventory)
@@ -79,7 +79,7 @@ def trust(aliases: tuple[str, ...], hosts_file: Path | None, yes: bool, replace:
 
 def _trust_one(file: Path, end: Endpoint, yes: bool, replace: bool) -> bool:
     """Show a host's keys and store them if the user accepts; False without a terminal to ask on."""
-    from loadbook.hosts.trust import check_offered_keys, store_keys
+    from loadbook.hosts.ssh import check_offered_keys, store_keys
 
     offers = check_offered_keys(end)
     where = f"{end.host_name}:{end.port}"

@@ -21,11 +21,11 @@ from loadbook.execution.studies import check_load_allowed, missing_roles, needed
 from loadbook.execution.testbed import Testbed, build_testbed
 from loadbook.hosts import rollback
 from loadbook.hosts.dry import CLOCK_COMMAND, LEADER_PID, TOKEN, DryRunHost, DryRunLog, DryRunStep
-from loadbook.hosts.facts import gather_facts
 from loadbook.hosts.host import HttpResponse
 from loadbook.hosts.inventory import HostsFile, read_hosts
 from loadbook.hosts.jobs import job_folder
 from loadbook.hosts.lab import lab_kind
+from loadbook.hosts.monitors import gather_facts
 from loadbook.hosts.remote import remote_host
 from loadbook.services import Instance, ServiceSpec, SystemInstance
 from loadbook.services.build import BUILD_STATE_SCRIPT, build, build_command, program_folder_name
@@ -283,7 +283,7 @@ def _request(instance: Instance, name: str) -> tuple[str, ...]:
         return ()
     if probe.side:
         return (f"http://{context.address}:{context.side_port}{probe.path}",)
-    return (f"{instance.scheme}://{context.address}:{context.port}{probe.path or '/'}",)
+    return (f"{instance.rendered.scheme}://{context.address}:{context.port}{probe.path or '/'}",)
 
 
 def _changes_note(changes: HostChangeJobs, step: DryRunStep) -> str:

@@ -75,7 +75,7 @@ class TrialServices:
         """Write a service's rendered files and its own configuration dump to the folder and return its record."""
         stem = f"{placement.alias}-{placement.role}"
         files = {f"config-{stem}/{name}": data for name, data in instance.rendered.files.items()}
-        dump = {f"effective-{stem}": data for data in [instance.effective_config()] if data}
+        dump = {f"effective-{stem}": data for data in [instance.effective_config] if data}
         for name, data in (files | dump).items():
             write_trial_file(self.folder / name, data)
         # the host's own system chooses the CPUs of its server

@@ -28,8 +28,8 @@ from loadbook.execution.progress import Confirm, LockPolicy, OnEvent, Progress, 
 from loadbook.execution.select import RunSelection, interim_analysis, stopping_points
 from loadbook.execution.studies import unloaded_hosts
 from loadbook.execution.testbed import Testbed, open_testbed, resolve_hosts_file
-from loadbook.hosts.facts import gather_facts
 from loadbook.hosts.inventory import format_entry
+from loadbook.hosts.monitors import gather_facts
 from loadbook.hosts.replay import transcript_name
 from loadbook.hosts.rollback import restore
 from loadbook.store.atomic import move_folder, write_atomic

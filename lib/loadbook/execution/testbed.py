@@ -17,8 +17,8 @@ from loadbook.execution.deployment import DELAY_ROLE, DELAY_SERVICE, Deployment,
 from loadbook.execution.host_changes import needs_userspace_delay
 from loadbook.hosts.host import ClockOffset, Host
 from loadbook.hosts.inventory import HostsFile, read_hosts
+from loadbook.hosts.jobs import LockRequest
 from loadbook.hosts.lab import Lab, lab_kind
-from loadbook.hosts.lock import LockRequest
 from loadbook.hosts.remote import connect
 from loadbook.hosts.replay import RecordedRun, RecordingHost, ReplayHost, record_host
 from loadbook.hosts.rollback import NotRestoredError

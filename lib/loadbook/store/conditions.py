@@ -14,7 +14,7 @@ from loadbook.store.run_record import RunRecord
 from loadbook.study.model import Study
 from loadbook.study.plan import PlanRecord
 
-Fact = Mapping[str, Any]  # "value" and "kind", see hosts/facts
+Fact = Mapping[str, Any]  # "value" and "kind", see hosts/monitors
 ChangeCategory = Literal["run", "study", "treatment", "host", "version", "fact", "loadbook"]
 
 FACT_TOLERANCE = 0.02

@@ -119,7 +119,7 @@ def facts_differ(study: Study, records: Sequence[TrialRecord], facts: Mapping[st
 
     Parameters
     ----------
-    facts : facts of the hosts (hosts/facts) under ``<host>-before`` and ``<host>-after``.
+    facts : facts of the hosts (hosts/monitors) under ``<host>-before`` and ``<host>-after``.
     """
     for kind, values in _conditions_by_kind(records).items():
         yield from _differing_trials(kind, values)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from loadbook.hosts.facts import gather_facts, parse_facts
+from loadbook.hosts.monitors import gather_facts, parse_facts
 from loadbook.hosts.remote import connect
 from loadbook.store.conditions import fact_differences
 
