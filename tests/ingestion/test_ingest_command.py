@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from command_line import exit_code
-from loadbook.batch import progress
+from loadbook.cli import terminal as progress
 from recorded_run import STUDY, copy_recorded_run, run_of
 
 

@@ -243,7 +243,6 @@ def _entry_name(entry: BatchEntry, *values: Any) -> str:
 
 
 BATCH_FILE = "batch.json"
-INTERRUPTED = 130
 State = Literal["waiting", "running", "stopped", "done", "failed"]
 
 
@@ -289,6 +288,11 @@ class EntryRecord(_FileModel):
     reason: str | None = None
     next: str | None = None
     exit_code: int = 0
+
+    @property
+    def took_s(self) -> float:
+        """Seconds of run and reports together."""
+        return self.ran_s + self.reported_s
 
     def fail(self, error: LoadbookError) -> None:
         """Record the failure of the entry with its remedy."""
@@ -337,7 +341,8 @@ def start_batch_run(
 ) -> tuple[BatchRun, str]:
     """Return the round to do, and a sentence about it.
 
-    The last one is resumed if it has not ended, or to do again what `failed` in it; else a new one begins.
+    The last one is resumed if it has not ended, or to do again what `failed` in it: with the entries of the file as it
+    is now, those that are done stay. Else a new one begins.
 
     Raises
     ------
@@ -348,40 +353,25 @@ def start_batch_run(
         raise UsageError(message, 'give this one a name of its own, in its first line: name = "..."')
     if failed and last is None:
         raise UsageError(f"batch {batch.name!r} has had no round yet: nothing has failed", "leave --failed out")
+    entries = [
+        EntryRecord(
+            name=report.name, identity=report.identity, parameters=report.parameters, study=job.study,
+            question=job.question, hosts=str(job.hosts) if job.hosts else "lab", subset=job.subset, blocks=job.blocks,
+            more=job.more,
+        )
+        for job in jobs for report in job.reports
+    ]  # fmt: skip
     if last is None or new or (last.ended is not None and not failed):
-        entries = [_new_entry_record(job, report) for job in jobs for report in job.reports]
         return BatchRun(batch=batch.name, file=str(batch.file), began=time.time(), entries=entries), "a new round"
-    return _resume_batch_run(last, jobs)
-
-
-def _resume_batch_run(last: BatchRun, jobs: list[BatchJob]) -> tuple[BatchRun, str]:
-    """Return the last round with the entries of the file as it is now: those that are done stay."""
     known = {entry.identity: entry for entry in last.entries}
-    entries = []
-    for entry in [_new_entry_record(job, report) for job in jobs for report in job.reports]:
+    for number, entry in enumerate(entries):
         before = known.pop(entry.identity, None)
         if before is not None and before.state == "done":
-            entries.append(before)
-            continue
-        if before is not None:
+            entries[number] = before
+        elif before is not None:
             entry.run, entry.blocks_after = before.run, before.blocks_after
-        entries.append(entry)
     done = sum(entry.state == "done" for entry in entries)
     dropped = f"; no longer in the file: {', '.join(entry.name for entry in known.values())}" if known else ""
     began = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(last.began))
     text = f"going on with the round of {began}: {done} of {len(entries)} entries are done{dropped}"
     return last.model_copy(update={"entries": entries, "ended": None, "sittings": last.sittings + 1}), text
-
-
-def _new_entry_record(job: BatchJob, report: ReportJob) -> EntryRecord:
-    return EntryRecord(
-        name=report.name,
-        identity=report.identity,
-        study=job.study,
-        question=job.question,
-        hosts=str(job.hosts) if job.hosts else "lab",
-        subset=job.subset,
-        blocks=job.blocks,
-        more=job.more,
-        parameters=report.parameters,
-    )

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from loadbook.batch import page
+from loadbook.batch.index import write_batch_page
 from loadbook.batch.jobs import BatchJob, BatchRun, EntryRecord, PageFiles, ReportJob
 from loadbook.batch.process import INTERRUPTED, Message, WorkerJob, WorkerProcess
 from loadbook.core.errors import DataError, LoadbookError
@@ -289,12 +289,12 @@ class BatchSession:
             self._notify(job, entry)
 
     def _notify(self, job: BatchJob, entry: EntryRecord) -> None:
-        took_s = entry.ran_s + entry.reported_s
-        took, reason = f", {format_duration(took_s)}" if took_s else "", f": {entry.reason}" if entry.reason else ""
+        took = f", {format_duration(entry.took_s)}" if entry.took_s else ""
+        reason = f": {entry.reason}" if entry.reason else ""
         entries = self.batch_run.entries
         over = f"{sum(other.state in ('done', 'failed') for other in entries)} of {len(entries)} entries are over"
         self.on_event(job, entry.name, Progress("note", f"{entry.state}{took}{reason}; {over}"), self.remaining_s)
 
     def _write(self) -> None:
         self.batch_run.write(self.folder)
-        page.write_batch_page(self.folder, self.batch_run)
+        write_batch_page(self.folder, self.batch_run)

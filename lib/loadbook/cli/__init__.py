@@ -1,7 +1,6 @@
 """The command line: thin commands, each group of them in a module that is imported only when it is called.
 
-- `terminal`: output, tables, and the end by Ctrl-C
-- `arguments`: arguments and options that several commands share
+- `terminal`: what the commands share: arguments, output, progress, the end by Ctrl-C
 - `init`: `loadbook init`
 - `studies`: `loadbook studies`, `new`
 - `data`: `loadbook ingest`, `verify`, `parse`, `export`, `import`, `traces`

@@ -60,8 +60,8 @@ def batch(
     a new one. Exit code: the worst of any entry (1: a verdict that its study declares unacceptable).
     """
     from loadbook.batch.file import read_batch
+    from loadbook.batch.index import PAGE_FILE
     from loadbook.batch.jobs import batch_jobs, read_batch_run, start_batch_run
-    from loadbook.batch.page import PAGE_FILE
     from loadbook.batch.scheduler import BatchOptions
     from loadbook.core.errors import UsageError
     from loadbook.report.notebooks import TIMEOUT_S
@@ -90,8 +90,8 @@ def batch(
 
 def _run_batch(layout: Layout, batch_run: BatchRun, jobs: list[BatchJob], options: BatchOptions) -> bool:
     """Execute the rest of a batch run; Ctrl-C or SIGTERM ends it, a second one at once; return whether it was."""
-    from loadbook.batch.progress import ProgressDisplay
     from loadbook.batch.scheduler import BatchSession
+    from loadbook.cli.terminal import ProgressDisplay
 
     with ProgressDisplay(sys.stderr) as display:
         session = BatchSession(
@@ -139,9 +139,8 @@ def _print_dry_run(layout: Layout, jobs: list[BatchJob], batch_run: BatchRun, ch
 
 def _print_batch(layout: Layout, batch_run: BatchRun, as_json: bool) -> None:
     """Print the entries of a batch run as a table, and where its page is; write the index."""
-    from loadbook.batch.index import write_index
+    from loadbook.batch.index import PAGE_FILE, entry_views, tally, write_index
     from loadbook.batch.jobs import BATCH_FILE
-    from loadbook.batch.page import PAGE_FILE, entry_views, tally
 
     folder = layout.batch(batch_run.batch)
     write_index(layout.reports)

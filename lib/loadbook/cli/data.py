@@ -14,9 +14,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from loadbook.batch.progress import ProgressDisplay
-from loadbook.cli.arguments import optional_study_argument, run_option, study_argument
-from loadbook.cli.terminal import echo, print_table
+from loadbook.cli.terminal import (
+    ProgressDisplay,
+    echo,
+    optional_study_argument,
+    print_table,
+    run_option,
+    study_argument,
+)
 from loadbook.core.errors import DataError, UsageError
 from loadbook.core.units import NBSP, format_bytes, format_duration, format_percent, format_quantity
 from loadbook.ingestion.trial_rows import parse_output, read_captured

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from loadbook.cli.arguments import hosts_option, optional_study_argument
-from loadbook.cli.terminal import echo, print_table
+from loadbook.cli.terminal import echo, hosts_option, optional_study_argument, print_table
 from loadbook.core.errors import HostError, HostKeyError, LoadbookError, UsageError
 from loadbook.core.text import clean
 from loadbook.store.paths import Layout, project_layout

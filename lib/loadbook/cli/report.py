@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from loadbook.batch.progress import ProgressDisplay
-from loadbook.cli.arguments import studies_argument, study_argument
-from loadbook.cli.terminal import echo
+from loadbook.cli.terminal import ProgressDisplay, echo, studies_argument, study_argument
 from loadbook.core.errors import DataError, StudyError, UsageError
 from loadbook.core.text import one_line
 from loadbook.core.units import format_duration

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from loadbook.cli.arguments import study_argument
-from loadbook.cli.terminal import echo
+from loadbook.cli.terminal import echo, study_argument
 from loadbook.core.errors import UsageError
 from loadbook.core.units import format_bytes, format_duration
 from loadbook.hosts.inventory import HostsFile, read_hosts
@@ -144,9 +143,8 @@ def run(
     STUDY is a name in studies/, a .toml file, or <name>-smoke. Ctrl-C stops the load and the service, records the
     trial as cancelled, and the same command resumes later.
     """
-    from loadbook.batch.progress import ProgressDisplay
     from loadbook.cli.data import make_tables
-    from loadbook.cli.terminal import confirm, handle_interrupts
+    from loadbook.cli.terminal import ProgressDisplay, confirm, handle_interrupts
     from loadbook.execution.api import run_study
     from loadbook.execution.progress import LockPolicy
     from loadbook.execution.studies import load_study

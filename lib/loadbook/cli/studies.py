@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from loadbook.cli.arguments import studies_argument
-from loadbook.cli.terminal import echo
+from loadbook.cli.terminal import echo, studies_argument
 from loadbook.core.errors import LoadbookError, UsageError
 from loadbook.core.units import format_duration
 from loadbook.store.paths import Layout, check_name, project_layout

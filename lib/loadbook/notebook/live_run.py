@@ -20,8 +20,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 from markupsafe import Markup
 
-from loadbook.batch.process import DetachedRun, WorkerJob, find_detached_run, start_detached_run
-from loadbook.batch.progress import RunState
+from loadbook.batch.process import DetachedRun, RunState, WorkerJob, find_detached_run, start_detached_run
 from loadbook.core.errors import DataError, LoadbookError, UsageError
 from loadbook.core.units import format_bytes, format_duration, format_percent
 from loadbook.execution.power import forecast_power, power_lines
