@@ -5,23 +5,21 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from loadbook.cli.terminal import echo, study_argument
+from loadbook.cli.terminal import ProgressDisplay, confirm, echo, echo_next_step, handle_interrupts, study_argument
 from loadbook.core.errors import UsageError
 from loadbook.core.units import format_bytes, format_duration
-from loadbook.hosts.inventory import HostsFile, read_hosts
+from loadbook.hosts.inventory import read_hosts
 from loadbook.store.paths import Layout, project_layout
 from loadbook.study.plan import Plan, make_plan
 
 if TYPE_CHECKING:
-    from loadbook.execution.dry_run import DryRunPart
-    from loadbook.hosts.dry import DryRunHost, DryRunStep
+    from loadbook.hosts.dry import DryRunStep
 
 STEP_VERBS = {"put": "put", "fetch": "fetch", "remove": "rm -rf", "http": "GET", "stop": "end job"}
 
@@ -144,7 +142,6 @@ def run(
     trial as cancelled, and the same command resumes later.
     """
     from loadbook.cli.data import make_tables
-    from loadbook.cli.terminal import ProgressDisplay, confirm, handle_interrupts
     from loadbook.execution.api import run_study
     from loadbook.execution.progress import LockPolicy
     from loadbook.execution.studies import load_study
@@ -153,19 +150,17 @@ def run(
 
     if (verbose and not dry) or (dry and (resume or more)):
         raise UsageError("--dry-run shows a new run, and --verbose goes with it", "leave --resume and --more out")
-    if dry:
-        _print_dry_run(project_layout(), study, hosts, subset, blocks, verbose)
-        return
     layout = project_layout()
+    if dry:
+        _print_dry_run(layout, study, hosts, subset, blocks, verbose)
+        return
     lock_policy = LockPolicy(wait_limit if wait_limit is not None else float("inf") if wait else 0.0, break_lock)
     # without --new, --subset, --blocks: an unfinished run is resumed as it was planned
     again = ["loadbook", "run", study, *(["--hosts", str(hosts)] if hosts else [])]
     again += [*(["--resume", resume] if resume else []), *(["--more", str(more)] if more else [])]
     question = None if yes or not (sys.stdin.isatty() and sys.stderr.isatty()) else confirm
-    with (
-        handle_interrupts(hosts or layout.lab / "hosts.toml", shlex.join(again)),
-        ProgressDisplay(sys.stderr) as display,
-    ):
+    hosts_file = hosts or layout.lab / "hosts.toml"
+    with handle_interrupts(hosts_file, shlex.join(again)), ProgressDisplay(sys.stderr) as display:
         run_id = run_study(layout, study, hosts, subset, blocks, new, resume, display, more, lock_policy, question)
     name = load_study(layout, study).name
     echo(make_tables(layout, name, run_id))
@@ -188,53 +183,48 @@ def _print_dry_run(
     if hosts is None and not path.is_file():
         raise UsageError("the lab has no hosts yet", "loadbook lab up, or --hosts FILE")
     recorded, parts = dry_run(layout, plan, path)
-    hosts_by_alias = recorded.hosts if recorded else {}
-    for line in _dry_run_head(plan, path, read_hosts(path), hosts_by_alias):
-        echo(line)
+    hosts_by_alias, inventory = recorded.hosts if recorded else {}, read_hosts(path)
+    shape = f"{plan.blocks} blocks of {len(plan.treatments)}, in random order within each"
+    echo(f"{plan.study.name} on {path}: what a run would do; nothing was touched")
+    echo(f"trials   {len(plan.trials)}: {shape}; about {format_duration(plan.hours * 3600)}")
+    for alias, host in hosts_by_alias.items():
+        roles = ", ".join(inventory.hosts[alias].roles)
+        echo(f"host     {alias}: {host.destination}, under load at {host.address}; {roles}")
+    echo("names    RUN is the run's id, t0001-a1 trial and attempt, 000000000000 a random word, LEADER a process id")
     width = max(map(len, hosts_by_alias), default=0)
     for part in parts:
-        for line in _part_lines(part, width, verbose):
-            echo(line)
-    lacking = [part for part in parts if part.missing]
+        trials = f": {part.trials} trial{'s' if part.trials != 1 else ''}, each" if part.trials else ""
+        echo(f"\n== {part.title}{trials}")
+        for lack in part.missing:
+            echo(f"   cannot be done here: {lack}")
+        for title, steps in part.phases:
+            echo(f"-- {title}")
+            for step in steps:
+                _print_step(step, width, verbose)
+    lacking = sum(bool(part.missing) for part in parts)
     if lacking:
-        echo(f"{len(lacking)} of {len(plan.treatments)} treatments cannot be done on these hosts", err=True)
+        echo(f"{lacking} of {len(plan.treatments)} treatments cannot be done on these hosts", err=True)
         if hosts is None:
-            echo("  next: without --dry-run the lab gets the hosts that it lacks", err=True)
+            echo_next_step("without --dry-run the lab gets the hosts that it lacks")
         sys.exit(3)
 
 
-def _dry_run_head(plan: Plan, path: Path, inventory: HostsFile, hosts: dict[str, DryRunHost]) -> Iterator[str]:
-    count, shape = len(plan.trials), f"{plan.blocks} blocks of {len(plan.treatments)}"
-    yield f"{plan.study.name} on {path}: what a run would do; nothing was touched"
-    yield f"trials   {count}: {shape}, in random order within each; about {format_duration(plan.hours * 3600)}"
-    for alias, host in hosts.items():
-        roles = ", ".join(inventory.hosts[alias].roles)
-        yield f"host     {alias}: {host.destination}, under load at {host.address}; {roles}"
-    yield "names    RUN is the run's id, t0001-a1 trial and attempt, 000000000000 a random word, LEADER a process id"
-
-
-def _part_lines(part: DryRunPart, width: int, verbose: bool) -> Iterator[str]:
-    each = f": {part.trials} trial{'s' if part.trials != 1 else ''}, each" if part.trials else ""
-    yield f"\n== {part.title}{each}"
-    for lack in part.missing:
-        yield f"   cannot be done here: {lack}"
-    for title, steps in part.phases:
-        yield f"-- {title}"
-        for step in steps:
-            yield from _step_lines(step, width, verbose)
-
-
-def _step_lines(step: DryRunStep, width: int, verbose: bool) -> Iterator[str]:
-    """Yield the line of a step; with `verbose` every file or script of it in full below."""
-    note = f"   # {step.note}" if step.note else ""
-    yield f"{step.alias:{width}}  {_step_text(step)}{note}"
+def _print_step(step: DryRunStep, width: int, verbose: bool) -> None:
+    """Print the line of a step; with `verbose` every file or script of it in full below."""
+    echo(f"{step.alias:{width}}  {_step_text(step)}" + (f"   # {step.note}" if step.note else ""))
     contents = [step.data] if step.action == "put" else [arg.encode() for arg in step.args if "\n" in arg]
     for content in contents if verbose else ():
-        yield from (f"{step.alias:{width}}  | {line}" for line in content.decode(errors="replace").splitlines())
+        for line in content.decode(errors="replace").splitlines():
+            echo(f"{step.alias:{width}}  | {line}")
 
 
 def _step_text(step: DryRunStep) -> str:
-    args = [_short_argument(arg) for arg in step.args]
+    """Return a step with its arguments as a shell takes them; of a script or a file its length and hash."""
+    args = [
+        f"'({len(arg.splitlines())} lines, sha256 {sha256(arg.encode()).hexdigest()[:12]})'" if "\n" in arg
+        else shlex.quote(arg)
+        for arg in step.args
+    ]  # fmt: skip
     if step.action == "job":
         return f"job {args[0]}: {' '.join(args[1:])}"
     if step.action == "script":
@@ -243,10 +233,3 @@ def _step_text(step: DryRunStep) -> str:
         return f"$ {' '.join(args)}"
     content = f" ({format_bytes(len(step.data))}, sha256 {sha256(step.data).hexdigest()[:12]})"
     return f"{STEP_VERBS.get(step.action, step.action)} {' '.join(args)}{content if step.action == 'put' else ''}"
-
-
-def _short_argument(arg: str) -> str:
-    """Return an argument as a shell takes it; of a script its length and hash."""
-    if "\n" not in arg:
-        return shlex.quote(arg)
-    return f"'({len(arg.splitlines())} lines, sha256 {sha256(arg.encode()).hexdigest()[:12]})'"

@@ -64,6 +64,12 @@ def echo(text: object = "", *, err: bool = False) -> None:
     click.echo(clean(str(text)), err=err)
 
 
+def echo_next_step(hint: str | None) -> None:
+    """Print to stderr what to do after an error, if there is anything."""
+    if hint:
+        echo(f"  next: {hint}", err=True)
+
+
 def confirm(question: str) -> bool:
     """Ask a question on the terminal; anything but yes is no."""
     echo(f"{question} [y/N]", err=True)
