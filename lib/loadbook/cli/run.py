@@ -14,6 +14,7 @@ import click
 from loadbook.cli.terminal import ProgressDisplay, confirm, echo, echo_next_step, handle_interrupts, study_argument
 from loadbook.core.errors import UsageError
 from loadbook.core.units import format_bytes, format_duration
+from loadbook.execution.studies import load_study, service_folders
 from loadbook.hosts.inventory import read_hosts
 from loadbook.store.paths import Layout, project_layout
 from loadbook.study.plan import Plan, make_plan
@@ -42,7 +43,6 @@ def plan(
     """Trials, hours, disk, and the blocks that a difference needs at the noise recorded here; touches no network."""
     from loadbook.execution.plan_checks import check_load_allowed, check_roles, unloaded_hosts
     from loadbook.execution.power import forecast_power, power_lines
-    from loadbook.execution.studies import load_study, service_folders
     from loadbook.hosts.lab import lab_kind
     from loadbook.services.check import ineffective_settings
 
@@ -144,7 +144,6 @@ def run(
     from loadbook.cli.data import make_tables
     from loadbook.execution.api import run_study
     from loadbook.execution.progress import LockPolicy
-    from loadbook.execution.studies import load_study
     from loadbook.stats.text import added_blocks_text
     from loadbook.store.ledger import read_current_plan
 
@@ -176,7 +175,6 @@ def _print_dry_run(
 ) -> None:
     """Print what a run would do; exit code 3 when hosts lack something that a treatment needs."""
     from loadbook.execution.dry_run import dry_run
-    from loadbook.execution.studies import load_study
 
     plan = make_plan(load_study(layout, study), subset, blocks)
     path = hosts or layout.lab / "hosts.toml"

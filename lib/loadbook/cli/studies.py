@@ -17,12 +17,15 @@ import click
 from loadbook.cli.terminal import echo, studies_argument
 from loadbook.core.errors import LoadbookError, UsageError
 from loadbook.core.units import format_duration
+from loadbook.execution.studies import load_study, service_folders, study_file
+from loadbook.services import ServiceSpec, known_services, load_service
 from loadbook.store.paths import EXAMPLE_STUDY, Layout, check_name, project_layout
+from loadbook.study.model import Study
+from loadbook.study.plan import make_plan
+from loadbook.study.reader import find_study, is_variant, read_study, smoke_variant, study_files
 
 if TYPE_CHECKING:
     from loadbook.hosts.doctor import RequiredProgram
-    from loadbook.services import ServiceSpec
-    from loadbook.study.model import Study
 
 SHIPPED_FOLDERS = ("notebooks", "studies", f"data/{EXAMPLE_STUDY}")  # copied into the wheel by setup.py
 
@@ -106,9 +109,6 @@ def init(folder: Path) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: one object per study.")
 def studies(studies: tuple[str, ...], packages: bool, as_json: bool) -> None:
     """List every STUDY (default: all): question, trials and time, and those of its smoke variant; no network."""
-    from loadbook.execution.studies import study_file
-    from loadbook.study.reader import find_study, study_files
-
     layout = project_layout()
     for name in studies:
         find_study(layout.studies, name)  # an unknown or broken study that was asked for by name is an error
@@ -130,7 +130,6 @@ def studies(studies: tuple[str, ...], packages: bool, as_json: bool) -> None:
 def _print_packages(layout: Layout, names: Sequence[str]) -> None:
     """Print the packages that studies need, a line each; programs without a package go to stderr with their source."""
     from loadbook.execution.preflight import package_arguments, required_programs
-    from loadbook.execution.studies import load_study, service_folders
 
     needed: dict[str, RequiredProgram] = {}
     for name in names:
@@ -151,8 +150,6 @@ def _print_packages(layout: Layout, names: Sequence[str]) -> None:
 
 def _record(path: Path) -> dict[str, Any]:
     """Return the JSON record of one study file; of one that cannot be read, its error."""
-    from loadbook.study.reader import is_variant, read_study, smoke_variant
-
     try:
         study = read_study(path)
         sizes = {"standard": _size(study), "smoke": None if is_variant(path) else _size(smoke_variant(study))}
@@ -162,8 +159,6 @@ def _record(path: Path) -> dict[str, Any]:
 
 
 def _size(study: Study) -> dict[str, Any]:
-    from loadbook.study.plan import make_plan
-
     plan = make_plan(study)
     return {"trials": len(plan.trials), "blocks": plan.blocks, "arms": len(plan.treatments), "hours": plan.hours}
 
@@ -213,9 +208,6 @@ def new(
 
 def _services(layout: Layout, chain: tuple[str, ...]) -> dict[str, ServiceSpec]:
     """Return role -> service, in the order given."""
-    from loadbook.execution.studies import service_folders
-    from loadbook.services import known_services, load_service
-
     if not chain:
         known = ", ".join(known_services(service_folders(layout)))
         raise UsageError("no service is given that could answer", f"--service NAME; services: {known}")
