@@ -97,9 +97,7 @@ def batch_jobs(layout: Layout, batch: Batch) -> list[BatchJob]:
     ------
     StudyError : every mistake, each with its key path and line; no host is contacted.
     """
-    mistakes: list[SpecProblem] = []
-    names = _entry_names(batch.entries)
-    jobs: list[BatchJob] = []
+    names, jobs, mistakes = _entry_names(batch.entries), list[BatchJob](), list[SpecProblem]()
     by_run: dict[str, list[BatchEntry]] = {}
     for entry in batch.entries:
         by_run.setdefault(entry.run_key, []).append(entry)
@@ -110,9 +108,8 @@ def batch_jobs(layout: Layout, batch: Batch) -> list[BatchJob]:
     used = {name for job in jobs for report in job.reports for name in report.parameters}
     unused = {name for entry in batch.entries for name in entry.batch_parameters} - used
     if not mistakes:
-        mistakes = [
-            SpecProblem(f"parameters.{name}", "no notebook of these studies knows it") for name in sorted(unused)
-        ]
+        message = "no notebook of these studies knows it"
+        mistakes = [SpecProblem(f"parameters.{name}", message) for name in sorted(unused)]
     if mistakes:
         raise StudyError(str(batch.file), list(dict.fromkeys(mistakes)))
     return jobs
