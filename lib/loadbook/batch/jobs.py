@@ -93,9 +93,7 @@ class BatchJob:
 def batch_jobs(layout: Layout, batch: Batch) -> list[BatchJob]:
     """Return the jobs of a batch file, in its order.
 
-    Raises
-    ------
-    StudyError : every mistake, each with its key path and line; no host is contacted.
+    StudyError: every mistake, each with its key path and line; no host is contacted.
     """
     names, jobs, mistakes = _entry_names(batch.entries), list[BatchJob](), list[SpecProblem]()
     by_run: dict[str, list[BatchEntry]] = {}
@@ -341,9 +339,7 @@ def start_batch_run(
     The last one is resumed if it has not ended, or to do again what `failed` in it: with the entries of the file as it
     is now, those that are done stay. Else a new one begins.
 
-    Raises
-    ------
-    UsageError : the last round belongs to another file with this name; `failed` without a round.
+    UsageError: the last round belongs to another file with this name; `failed` without a round.
     """
     if last is not None and Path(last.file) != batch.file:
         message = f"a batch called {batch.name!r} is that of {last.file}"

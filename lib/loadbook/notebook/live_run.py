@@ -95,10 +95,9 @@ def open_pages() -> OpenPages:
 
 def pages_of_server(server: dict[str, str], kernel: str) -> OpenPages:
     """Return the pages of a kernel; servers behind TLS or a socket are not asked."""
-    address = server["url"]
-    return (
-        OpenPages(f"{address}api/kernels/{kernel}", server["token"]) if address.startswith("http://") else OpenPages()
-    )
+    if not server["url"].startswith("http://"):
+        return OpenPages()
+    return OpenPages(f"{server['url']}api/kernels/{kernel}", server["token"])
 
 
 class WatchingStoppedError(KeyboardInterrupt):
@@ -288,9 +287,8 @@ def ingest(study: str, run: str = "latest") -> Block:
     if not layout.runs(study):
         return text_block(f"{load_study(layout, study).name} has no run yet.")
     found = ingest_run(layout.run(study, layout.resolve_run(study, run)))
-    return text_block(
-        f"{found.trials} of {found.planned} trials are there, {found.valid} count; {found.problems_text}."
-    )
+    counts = f"{found.trials} of {found.planned} trials are there, {found.valid} count"
+    return text_block(f"{counts}; {found.problems_text}.")
 
 
 def state(study: str, run: str = "latest") -> Block:

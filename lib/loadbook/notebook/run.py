@@ -12,20 +12,12 @@ from loadbook.analyses.compare_runs.page import PREVIOUS
 from loadbook.core.errors import DataError, UsageError, unknown_name_error
 from loadbook.core.units import format_bytes, format_percent
 from loadbook.notebook import compare as comparisons
-from loadbook.notebook.compare import (
-    EffectChanges,
-    available_metrics,
-    check_trials,
-    restrict_to_trials,
-    select_trials,
-    slowest_trials,
-    trials_table,
-)
 from loadbook.notebook.display import Displayable
 from loadbook.notebook.plots import Plots, ZoomView
 from loadbook.report import sections
 from loadbook.report.blocks import Block, lines_list, note
 from loadbook.report.build import ensure_ingested
+from loadbook.report.figures.host_metrics import values_by_trial
 from loadbook.report.nodes import Column, Definitions, Details, HtmlOnly, Paragraph, Preformatted, Strong, Table
 from loadbook.report.page import Page, scope_parts
 from loadbook.stats import saturation
@@ -33,13 +25,12 @@ from loadbook.stats.diagnostics import host_resources, peer_comparison
 from loadbook.store import trial_record
 from loadbook.store.paths import EXAMPLE_STUDY, Layout, RunPaths, project_layout
 from loadbook.store.tables import RunData, load_run
-from loadbook.store.trial_record import TrialRecord
 from loadbook.study.reader import study_files
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from loadbook.notebook.compare import Verdicts
+    from loadbook.notebook.compare import EffectChanges, Verdicts
 
 METHODS_HELP = ".compare(), .against(run), .plot, .wide(), .slowest(), .why(trial), .raw(trial), .only(query), .zoom()"
 MAX_BYTES, MAX_LINES = 20_000, 200
@@ -51,11 +42,11 @@ class TrialExplanation(Displayable):
     """How one trial differs from the others of its treatment; `.frame` is the table behind it."""
 
     def __init__(self, data: RunData, trial: str) -> None:
-        check_trials(data, [trial])
+        comparisons.check_trials(data, [trial])
         hosts = saturation.hosts_with_traces(data.traces, data.run_record.hosts)
-        windows = {str(k): float(v) for k, v in data.values("duration").set_index("trial")["value"].dropna().items()}
+        samples, durations = host_resources(data.traces, hosts), values_by_trial(data, "duration")
         self.trial, self._data = trial, data
-        self.frame = peer_comparison(host_resources(data.traces, hosts), data.trials, trial, windows)
+        self.frame = peer_comparison(samples, data.trials, trial, durations)
 
     @property
     def sentences(self) -> list[str]:
@@ -73,7 +64,7 @@ class TrialExplanation(Displayable):
 
     def _block(self) -> Block:
         """Return the distance of the trial from the median of its treatment, and the sentences."""
-        own: Any = slowest_trials(self._data).set_index("trial").loc[self.trial]
+        own: Any = comparisons.slowest_trials(self._data).set_index("trial").loc[self.trial]
         away, metric = own["away"], self._data.study.metric
         far = f"{format_percent(away)} from the median of {own['treatment']}" if away == away else "no value"
         head = f"{self.trial}: {own['treatment']}, block {own['block']}, {own['status']}; {metric}: {far}"
@@ -91,7 +82,7 @@ class Raw(Displayable):
     file : the name of the file in it.
     """
 
-    record: TrialRecord
+    record: trial_record.TrialRecord
     folder: Path
     file: str
 
@@ -165,9 +156,7 @@ class Raw(Displayable):
 def read_raw(paths: RunPaths, trial: str, file: str = "") -> Raw:
     """Return a file of a trial, by default the output of its first driver's tool.
 
-    Raises
-    ------
-    UsageError : no such trial, or it has no such file; the nearest names come first.
+    UsageError: no such trial, or it has no such file; the nearest names come first.
     """
     folders = {p.parent.name: p.parent for part in (paths.trials, paths.failed) for p in part.glob("*/trial.json")}
     if trial not in folders:
@@ -180,9 +169,8 @@ def read_raw(paths: RunPaths, trial: str, file: str = "") -> Raw:
         raise unknown_name_error("file", file, record.files, f"of trial {trial}")
     file = file or names[0]
     if not (folder / file).resolve().is_relative_to(folder.resolve()):
-        raise DataError(
-            f"{folder / trial_record.RECORD_NAME} names a file outside of its folder: {file}", "loadbook verify"
-        )
+        message = f"{folder / trial_record.RECORD_NAME} names a file outside of its folder: {file}"
+        raise DataError(message, "loadbook verify")
     return Raw(record, folder, file)
 
 
@@ -245,16 +233,14 @@ class Run(Displayable):
     @property
     def metrics(self) -> list[str]:
         """The metrics that were measured, by the names that `compare` and `wide` take: "ok_per_s", "latency p99"."""
-        return list(available_metrics(self.data))
+        return list(comparisons.available_metrics(self.data))
 
     def wide(self, *metrics: str) -> pd.DataFrame:
         """Return the trials in order of execution with a column per metric (default: the study's), in base units.
 
-        Raises
-        ------
-        UsageError : a metric that was not measured; the nearest of `run.metrics` come first.
+        UsageError: a metric that was not measured; the nearest of `run.metrics` come first.
         """
-        return trials_table(self.data, metrics or (self.data.study.metric,))
+        return comparisons.trials_table(self.data, metrics or (self.data.study.metric,))
 
     def slowest(self, number: int = 5, metric: str = "") -> pd.DataFrame:
         """Return the trials that are the furthest from the median of their treatment on the bad side, the worst first.
@@ -264,39 +250,34 @@ class Run(Displayable):
         """
         if not isinstance(number, int):
             raise UsageError(f"how many comes first, not {number!r}", 'run.slowest(5, "latency p99")')
-        return slowest_trials(self.data, metric).head(number)
+        return comparisons.slowest_trials(self.data, metric).head(number)
 
     def why(self, trial: str) -> TrialExplanation:
         """Show how one trial differs from the others of its treatment: its problems, and what its hosts did.
 
-        Raises
-        ------
-        UsageError : no such trial.
+        UsageError: no such trial.
         """
         return TrialExplanation(self.data, trial)
 
     def only(self, query: str | Sequence[bool] | pd.Series) -> Run:
         """Return the run with some trials only, by a pandas query ("block > 2") or a mask; its results are exploratory.
 
-        Raises
-        ------
-        UsageError : a column that there is not, or no trial left.
+        UsageError: a column that there is not, or no trial left.
         """
-        return self._restricted(select_trials(self.trials, query))
+        return self._restricted(comparisons.select_trials(self.trials, query))
 
     def without(self, *trials: str | Iterable[str]) -> Run:
         """Return the run without these trials, by name or as a list of names; its results are exploratory.
 
-        Raises
-        ------
-        UsageError : no such trial, or none left.
+        UsageError: no such trial, or none left.
         """
         names = [name for some in trials for name in ([some] if isinstance(some, str) else some)]
-        check_trials(self.data, names)
+        comparisons.check_trials(self.data, names)
         return self._restricted(self.trials[~self.trials["trial"].isin(names)])
 
     def _restricted(self, kept: pd.DataFrame) -> Run:
-        return Run(restrict_to_trials(self.data, kept), self._left_out + len(self.trials) - len(kept))
+        left_out = self._left_out + len(self.trials) - len(kept)
+        return Run(comparisons.restrict_to_trials(self.data, kept), left_out)
 
     def compare(
         self,
@@ -341,7 +322,7 @@ class Run(Displayable):
         ------
         UsageError : no such run, or the two hold no two answers to one question.
         """
-        return EffectChanges(self.data, run, baseline, metric, level, self._selection_note())
+        return comparisons.EffectChanges(self.data, run, baseline, metric, level, self._selection_note())
 
     def zoom(self, metric: str = "") -> ZoomView:
         """Draw every trial in order of execution, to zoom into (with the extra `explore`; else the still figure)."""
@@ -352,9 +333,7 @@ class Run(Displayable):
 
         Failed attempts have names such as "t0013-attempt1". `file` is one of `.files` of what this returns.
 
-        Raises
-        ------
-        UsageError : no such trial, or it has no such file.
+        UsageError: no such trial, or it has no such file.
         """
         return read_raw(self.data.paths, trial, file)
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from loadbook.analyses.history import text
 from loadbook.analyses.history.compute import ALARM_RATE, EffectPoint, EffectSeries
 from loadbook.analyses.history.figure import HistoryFigure
-from loadbook.analyses.history.page import HistoryPage
-from loadbook.analyses.history.runs import read_history
+from loadbook.analyses.history.page import HistoryPage, history_page
 from loadbook.core.errors import LoadbookError
 from loadbook.core.units import format_duration
 from loadbook.notebook.display import Displayable, FigureView
@@ -102,9 +101,8 @@ def history(study: str, metric: str = "", rate: float = ALARM_RATE, by_name: boo
     ------
     UsageError : no such study, metric or rate.
     """
-    layout = project_layout()
-    check_study_recorded(layout, study)
-    return History(HistoryPage(read_history(layout, study, lambda done, total: None, metric, rate, by_name)))
+    check_study_recorded(project_layout(), study)
+    return History(history_page(study, metric, rate, by_name))
 
 
 @dataclass(frozen=True, repr=False)
