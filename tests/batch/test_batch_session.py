@@ -141,8 +141,8 @@ def test_batch_row_and_file_record_the_result_of_an_entry(stage):
 
 def test_batch_row_lists_harness_checks_beside_the_verdict(stage):
     done = stage.sit([work("a")])
-    (shown,) = index.entry_views(done)
-    assert shown.lines == ["▲ gzip is faster by 6.0 %.", "✓ A/A · ✕ known effect"]
+    (shown,) = index.entry_rows(done)
+    assert shown["lines"] == ["▲ gzip is faster by 6.0 %.", "✓ A/A · ✕ known effect"]
     assert '<td data-name="Checks">✓ A/A<br>✕ known effect</td>' in stage.page
 
 

@@ -6,12 +6,11 @@ import shlex
 import time
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from loadbook.batch.jobs import BATCH_FILE, BatchRun, EntryRecord, PageFiles, read_batch_run
+from loadbook.batch.jobs import BATCH_FILE, BatchRun, EntryRecord, read_batch_run
 from loadbook.core.errors import DataError, ReportError
 from loadbook.core.units import format_duration
 from loadbook.report.blocks import check_texts
@@ -29,88 +28,45 @@ CI_STATES = {1: "unacceptable", 4: "no verdict"}
 MAX_INDEX_LINKS = 5  # of a study, to comparisons and to earlier runs each
 
 
-@dataclass(frozen=True)
-class EntryView:
-    """One row of a batch: the texts of an entry."""
-
-    entry: EntryRecord
-    batch_file: str
-
-    @property
-    def state(self) -> str:
-        """How far the entry is; of one that is done, the objection of its study's [ci]."""
-        return CI_STATES.get(self.entry.exit_code, "done") if self.entry.state == "done" else self.entry.state
-
-    @property
-    def glyph(self) -> str:
-        """A mark for the state, so that no colour is needed."""
-        return STATE_GLYPHS.get(self.state, "✕")
-
-    @property
-    def request_texts(self) -> list[str]:
-        """The options of the entry: how much of its study, and notebook parameters."""
-        row = self.entry
-        sizes = [f"subset {row.subset}" if row.subset else "", f"{row.blocks} blocks" if row.blocks else ""]
-        sizes += [f"{row.more} blocks more" if row.more else ""]
-        return [*filter(None, sizes), *(f"{name} = {value}" for name, value in row.parameters.items())]
-
-    @property
-    def hosts(self) -> str:
-        """The hosts file by its name."""
-        return Path(self.entry.hosts).name
-
-    @property
-    def valid_trials(self) -> str:
-        """How many of the planned trials count."""
-        summary = self.entry.summary
-        return f"{summary['valid']} of {summary['planned']}" if "valid" in summary else "–"
-
-    @property
-    def took(self) -> str:
-        """How long run and reports took; a dash if nothing was done."""
-        return format_duration(self.entry.took_s) if self.entry.took_s else "–"
-
-    @property
-    def checks(self) -> list[str]:
-        """The checks of its run, each with its glyph."""
-        return check_texts(self.entry.summary)
-
-    @property
-    def lines(self) -> list[str]:
-        """Lines of an entry on a terminal: headline, checks, reason against it, next step."""
-        verdict = self.entry.summary.get("verdict")
-        lines = [
-            f"{verdict['glyph']} {verdict['sentence']}" if verdict else "",
-            " · ".join(self.checks),
-            self.entry.reason,
-            f"next: {self.entry.next}" if self.entry.next else "",
-        ]
-        return [line for line in lines if line] or ["–"]
-
-    @property
-    def page_files(self) -> list[tuple[str, PageFiles]]:
-        """Name and files of each notebook that has any."""
-        files = [one for one in self.entry.pages if one.page or one.executed]
-        return [(one.notebook.removeprefix("run_").replace("_", " "), one) for one in files]
-
-    @property
-    def resume_command(self) -> str | None:
-        """The command that resumes this entry; None if it is done."""
-        if self.entry.state == "done":
-            return None
-        return f"loadbook batch {shlex.quote(self.batch_file)}" + (" --failed" if self.entry.state == "failed" else "")
+def entry_rows(batch_run: BatchRun) -> list[dict[str, Any]]:
+    """Return the texts of each entry of a round, for its page and a terminal."""
+    return [_entry_row(entry, batch_run.file) for entry in batch_run.entries]
 
 
-def entry_views(batch_run: BatchRun) -> list[EntryView]:
-    """Return the rows of a round."""
-    return [EntryView(row, batch_run.file) for row in batch_run.entries]
+def _entry_row(entry: EntryRecord, batch_file: str) -> dict[str, Any]:
+    summary, verdict, checks = entry.summary, entry.summary.get("verdict"), check_texts(entry.summary)
+    requests = {"subset {}": entry.subset, "{} blocks": entry.blocks, "{} blocks more": entry.more}
+    parameters = [f"{name} = {value}" for name, value in entry.parameters.items()]
+    lines = [
+        f"{verdict['glyph']} {verdict['sentence']}" if verdict else "",
+        " · ".join(checks),
+        entry.reason,
+        f"next: {entry.next}" if entry.next else "",
+    ]
+    state = CI_STATES.get(entry.exit_code, "done") if entry.state == "done" else entry.state
+    resume = f"loadbook batch {shlex.quote(batch_file)}" + " --failed" * (entry.state == "failed")
+    files = [one for one in entry.pages if one.page or one.executed]
+    return {
+        "entry": entry,
+        "state": state,
+        "glyph": STATE_GLYPHS.get(state, "✕"),  # so that no colour is needed
+        "request_texts": [*(text.format(value) for text, value in requests.items() if value), *parameters],
+        "hosts": Path(entry.hosts).name,
+        "valid_trials": f"{summary['valid']} of {summary['planned']}" if "valid" in summary else "–",
+        "took": format_duration(entry.took_s) if entry.took_s else "–",
+        "verdict": verdict,
+        "checks": checks,
+        "lines": [line for line in lines if line] or ["–"],
+        "page_files": [(one.notebook.removeprefix("run_").replace("_", " "), one) for one in files],
+        "resume_command": None if entry.state == "done" else resume,
+    }
 
 
 def write_batch_page(folder: Path, batch_run: BatchRun) -> Path:
     """Write the summary page of a batch, whole or not at all, and return its path."""
     return _write_page(
         folder, f"{PAGE_FILE} of batch {batch_run.batch}", "batch.html.j2", [HOME_LINK],
-        batch_run=batch_run, rows=entry_views(batch_run), tally=tally(batch_run), json=BATCH_FILE, home=HOME_LINK,
+        batch_run=batch_run, rows=entry_rows(batch_run), tally=tally(batch_run), json=BATCH_FILE, home=HOME_LINK,
         began=f"{_utc_text(batch_run.began)} UTC", at=f"{_utc_text(time.time())} UTC",
         took=format_duration((batch_run.ended or time.time()) - batch_run.began),
     )  # fmt: skip
@@ -118,8 +74,8 @@ def write_batch_page(folder: Path, batch_run: BatchRun) -> Path:
 
 def tally(batch_run: BatchRun) -> str:
     """Return how many entries are in which state: "3 of 4 done, 1 failed"."""
-    states = [one.state for one in entry_views(batch_run)]
-    done = sum(row.state == "done" for row in batch_run.entries)
+    states = [row["state"] for row in entry_rows(batch_run)]
+    done = sum(entry.state == "done" for entry in batch_run.entries)
     others = [state for state in (*CI_STATES.values(), "failed", "stopped", "running", "waiting") if state in states]
     return ", ".join([f"{done} of {len(states)} done", *(f"{states.count(state)} {state}" for state in others)])
 

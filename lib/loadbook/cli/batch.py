@@ -139,7 +139,7 @@ def _print_dry_run(layout: Layout, jobs: list[BatchJob], batch_run: BatchRun, ch
 
 def _print_batch(layout: Layout, batch_run: BatchRun, as_json: bool) -> None:
     """Print the entries of a batch run as a table, and where its page is; write the index."""
-    from loadbook.batch.index import PAGE_FILE, entry_views, tally, write_index
+    from loadbook.batch.index import PAGE_FILE, entry_rows, tally, write_index
     from loadbook.batch.jobs import BATCH_FILE
 
     folder = layout.batch(batch_run.batch)
@@ -147,12 +147,15 @@ def _print_batch(layout: Layout, batch_run: BatchRun, as_json: bool) -> None:
     if as_json:
         echo(batch_run.model_dump_json(indent=1))
         return
-    views = entry_views(batch_run)
-    rows = [(v.entry.name, f"{v.glyph} {v.state}", v.valid_trials, v.took, "\n".join(v.lines)) for v in views]
+    rows = entry_rows(batch_run)
+    cells = [
+        (row["entry"].name, f"{row['glyph']} {row['state']}", row["valid_trials"], row["took"], "\n".join(row["lines"]))
+        for row in rows
+    ]
     verdict = "Verdict, or why there is none"
-    print_table(("Entry", "State", "Valid", "Took", verdict), rows, fold=(verdict,), width=160, style="")
+    print_table(("Entry", "State", "Valid", "Took", verdict), cells, fold=(verdict,), width=160, style="")
     echo(f"{tally(batch_run)}; exit code {batch_run.exit_code}")
-    if resume := next((view.resume_command for view in views if view.resume_command), None):
+    if resume := next((row["resume_command"] for row in rows if row["resume_command"]), None):
         echo(f"to go on: {resume}")
     echo(f"page: {folder / PAGE_FILE}")
     echo(f"json: {folder / BATCH_FILE}")

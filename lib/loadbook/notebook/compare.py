@@ -126,7 +126,7 @@ def restrict_to_trials(data: RunData, kept: pd.DataFrame) -> RunData:
     if kept.empty:
         raise UsageError("no trial is left", "run.trials has all of them")
     names = set(kept["trial"])
-    frames = {"measurements": data.measurements, "samples": data.samples, "traces": data.traces}
+    frames: dict[str, Any] = {"measurements": data.measurements, "samples": data.samples, "traces": data.traces}
     return replace(
         data,
         trials=kept.reset_index(drop=True),
