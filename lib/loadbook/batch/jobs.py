@@ -129,19 +129,11 @@ def _batch_job(
             reports.append(report)
     count = len(plan.trials) if not entry.more else entry.more * len(plan.treatments)
     job = BatchJob(
-        study=plan.study.name,
-        study_source=entry.study,
-        question=plan.study.question,
-        hosts=entry.hosts,
-        subset=entry.subset,
-        blocks=entry.blocks,
-        more=entry.more,
-        trials=count,
-        run_s=count * plan.trial_s,
+        study=plan.study.name, study_source=entry.study, question=plan.study.question, hosts=entry.hosts,
+        subset=entry.subset, blocks=entry.blocks, more=entry.more, trials=count, run_s=count * plan.trial_s,
         notebooks=tuple(plan.study.notebooks),
-        machines=None if entry.hosts is None else _machine_names(entry.hosts, inventory),
-        reports=tuple(reports),
-    )
+        machines=None if entry.hosts is None else _machine_names(entry.hosts, inventory), reports=tuple(reports),
+    )  # fmt: skip
     return job, mistakes
 
 

@@ -200,20 +200,12 @@ class BatchSession:
         entries = [self.batch_run.entry_of(report) for report in job.reports]
         known = next((entry for entry in entries if entry.run), entries[0])
         worker_job = WorkerJob(
-            study_source=job.study_source,
-            study=job.study,
-            hosts=str(job.hosts) if job.hosts else None,
-            subset=job.subset,
-            blocks=job.blocks,
-            more=job.more,
-            run=known.run,
-            blocks_after=known.blocks_after,
-            wait_s=self.options.wait_s,
-            timeout_s=self.options.timeout_s,
-            folder=str(self.folder),
+            study_source=job.study_source, study=job.study, hosts=str(job.hosts) if job.hosts else None,
+            subset=job.subset, blocks=job.blocks, more=job.more, run=known.run, blocks_after=known.blocks_after,
+            wait_s=self.options.wait_s, timeout_s=self.options.timeout_s, folder=str(self.folder),
             home=f"Batch {self.batch_run.batch}",
             reports=[(report.name, report.parameters) for report in self._unfinished_reports(job)],
-        )
+        )  # fmt: skip
         return self.start_worker(self.layout, worker_job)
 
     def _on_message(self, job: BatchJob, message: Message) -> bool:

@@ -32,28 +32,17 @@ SECOND_INTERRUPT = "not waiting: hosts end and put back what is left by themselv
     "--jobs", type=click.IntRange(min=1), default=4, show_default=True, help="Entries at a time, where hosts differ."
 )
 @click.option(
-    "--wait-limit",
-    type=click.FloatRange(min=0),
-    default=3600.0,
-    show_default=True,
-    metavar="SECONDS",
+    "--wait-limit", type=click.FloatRange(min=0), default=3600.0, show_default=True, metavar="SECONDS",
     help="How long an entry waits for hosts that another run uses.",
-)
+)  # fmt: skip
 @click.option(
     "--timeout-s", type=click.IntRange(min=1), help="Seconds that one cell of a notebook may take; default: 600."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON instead of a table.")
 def batch(
-    file: Path,
-    dry: bool,
-    new: bool,
-    failed: bool,
-    fail_fast: bool,
-    jobs: int,
-    wait_limit: float,
-    timeout_s: int | None,
-    as_json: bool,
-) -> None:
+    file: Path, dry: bool, new: bool, failed: bool, fail_fast: bool, jobs: int, wait_limit: float,
+    timeout_s: int | None, as_json: bool,
+) -> None:  # fmt: skip
     """Run every study of a batch FILE and execute its notebooks; then a table, a summary page, and its JSON.
 
     The same command resumes after an interruption: what is done is not done again. A round that is over is followed by

@@ -40,17 +40,9 @@ NARROWEST = 76
 @click.option("--lower-is-better/--higher-is-better", default=None, help="Default: by the name of the metric.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; effects and intervals are ratios minus 1.")
 def compare(
-    csv: Path,
-    by: str,
-    block: str,
-    metric: str,
-    baseline: str,
-    margin: float | None,
-    contrasts: Contrasts,
-    no_loss: bool,
-    lower_is_better: bool | None,
-    as_json: bool,
-) -> None:
+    csv: Path, by: str, block: str, metric: str, baseline: str, margin: float | None, contrasts: Contrasts,
+    no_loss: bool, lower_is_better: bool | None, as_json: bool,
+) -> None:  # fmt: skip
     """Compare the treatments in a CSV file of trials: one row per trial, in blocks that hold each treatment once.
 
     Without --margin nothing is called equivalent, or too small to matter.
@@ -98,20 +90,14 @@ def _comparison(verdict: Verdict, contrasts: Contrasts) -> dict[str, Any]:
     against = _against(verdict, contrasts)
     comparison, forecast = verdict.comparison, verdict.forecast
     return {
-        "treatment": comparison.treatment,
-        **({"against": against} if against else {}),
-        "blocks": comparison.blocks,
-        "method": comparison.method,
+        "treatment": comparison.treatment, **({"against": against} if against else {}),
+        "blocks": comparison.blocks, "method": comparison.method,
         "effect": comparison.effect if comparison.effect is not None and math.isfinite(comparison.effect) else None,
-        "ci95": comparison.ci95,
-        "ci90": comparison.ci90,
-        "p": comparison.p,
-        "p_adjusted": comparison.p_adjusted,
+        "ci95": comparison.ci95, "ci90": comparison.ci90, "p": comparison.p, "p_adjusted": comparison.p_adjusted,
         "verdict": verdict.kind,
         "more_blocks": [forecast.low, forecast.high] if forecast and forecast.about is not None else None,
-        "sentence": verdict_line(verdict, against),
-        "flags": list(comparison.flags),
-    }
+        "sentence": verdict_line(verdict, against), "flags": list(comparison.flags),
+    }  # fmt: skip
 
 
 def _print_comparison(

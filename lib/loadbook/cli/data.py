@@ -271,18 +271,9 @@ def open_archive(path: Path) -> None:
 @click.option("--incomplete", is_flag=True, help="Accept blocks that lack a treatment.")
 @click.option("--dry-run", is_flag=True, help="Check everything and print the run that would be made; write nothing.")
 def import_(
-    folder: Path,
-    conditions: Path | None,
-    study: str,
-    tool: str | None,
-    baseline: str | None,
-    aa: str | None,
-    metric: str | None,
-    margin: float | None,
-    question: str | None,
-    incomplete: bool,
-    dry_run: bool,
-) -> None:
+    folder: Path, conditions: Path | None, study: str, tool: str | None, baseline: str | None, aa: str | None,
+    metric: str | None, margin: float | None, question: str | None, incomplete: bool, dry_run: bool,
+) -> None:  # fmt: skip
     """Import raw outputs as a run, with their conditions from a CSV file; then make its tables.
 
     Each row of the CSV names an output in FOLDER (a file, or a folder with stdout, stderr, cmd, rc and the tool's

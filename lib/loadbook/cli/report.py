@@ -50,17 +50,9 @@ STDOUT = Path("-")
     "--timeout-s", type=click.IntRange(min=1), help="Seconds that one cell of a notebook may take; default: 600."
 )
 def report(
-    studies: tuple[str, ...],
-    run: str,
-    against: str | None,
-    pairs: tuple[str, ...],
-    file_format: str,
-    whole: bool,
-    hosts: Path | None,
-    new: bool,
-    jobs: int | None,
-    timeout_s: int | None,
-) -> None:
+    studies: tuple[str, ...], run: str, against: str | None, pairs: tuple[str, ...], file_format: str, whole: bool,
+    hosts: Path | None, new: bool, jobs: int | None, timeout_s: int | None,
+) -> None:  # fmt: skip
     """Execute the notebooks of STUDY (default: every study that has a run) and export them to reports/.
 
     The last lines are the verdict sentences and the report's path. Exit code 3: a notebook failed, or with --all a
@@ -223,15 +215,10 @@ def history_record(page: HistoryPage) -> dict[str, Any]:
 
     history, marks = page.history, page.marks
     return {
-        "study": history.study,
-        "metric": history.metric,
-        "better": history.better,
-        "margin": history.margin,
-        "false_alarms_per_run": history.alarm_rate,
-        "alarm": bool(history.alarms),
+        "study": history.study, "metric": history.metric, "better": history.better, "margin": history.margin,
+        "false_alarms_per_run": history.alarm_rate, "alarm": bool(history.alarms),
         "judged": [series.treatment for series in history.assessed],
-        "headline": text.headline(history),
-        "hosts": page.runs.hosts,
+        "headline": text.headline(history), "hosts": page.runs.hosts,
         "runs": [
             {"run": run.run, "started": run.started, "hosts": None if run.hosts < 0 else run.hosts,
              "left_out": run.excluded_reason or None, "conditions_changed": list(marks.get(run.run, ()))}

@@ -105,37 +105,22 @@ def _plan_lines(plan: Plan) -> list[str]:
 @click.option("--resume", metavar="RUN", help="Go on with this unfinished run; without it: with the latest.")
 @click.option("--new", is_flag=True, help="Start a new run although the last one is unfinished.")
 @click.option(
-    "--more",
-    type=click.IntRange(min=1),
-    metavar="K",
+    "--more", type=click.IntRange(min=1), metavar="K",
     help="Add K blocks to the finished run, or to that of --resume; exploratory unless the study looks there.",
-)
+)  # fmt: skip
 @click.option("--wait", is_flag=True, help="Wait for hosts that another run uses, instead of being refused.")
 @click.option("--wait-limit", type=click.FloatRange(min=0), metavar="SECONDS", help="Wait, but no longer than this.")
 @click.option(
-    "--break-lock",
-    default="",
-    metavar="ID",
+    "--break-lock", default="", metavar="ID",
     help="End the run that holds a host, by the id that a refusal shows. Yours, or as root on the host.",
-)
+)  # fmt: skip
 @click.option("--yes", is_flag=True, help="Start although other programs use the hosts, without a question.")
 @click.option("--dry-run", "dry", is_flag=True, help="Only print every command, host by host; no host is touched.")
 @click.option("--verbose", is_flag=True, help="With --dry-run: with every file and script in full.")
 def run(
-    study: str,
-    hosts: Path | None,
-    subset: str | None,
-    blocks: int | None,
-    resume: str | None,
-    new: bool,
-    more: int | None,
-    wait: bool,
-    wait_limit: float | None,
-    break_lock: str,
-    yes: bool,
-    dry: bool,
-    verbose: bool,
-) -> None:
+    study: str, hosts: Path | None, subset: str | None, blocks: int | None, resume: str | None, new: bool,
+    more: int | None, wait: bool, wait_limit: float | None, break_lock: str, yes: bool, dry: bool, verbose: bool,
+) -> None:  # fmt: skip
     """Run a study's plan on hosts, or resume the unfinished run; then make the tables.
 
     STUDY is a name in studies/, a .toml file, or <name>-smoke. Ctrl-C stops the load and the service, records the

@@ -176,12 +176,9 @@ def _lines(record: dict[str, Any]) -> list[str]:
 @click.command()
 @click.argument("study")
 @click.option(
-    "--service",
-    "chain",
-    multiple=True,
-    metavar="[ROLE=]SERVICE",
+    "--service", "chain", multiple=True, metavar="[ROLE=]SERVICE",
     help="What answers; the role is web unless given. Of several the first gets the load, each asks the next.",
-)
+)  # fmt: skip
 @click.option("--try", "tried", multiple=True, metavar="[ROLE.]VAR=VALUE", help="Compare this value: a treatment.")
 @click.option("--set", "fixed", multiple=True, metavar="[ROLE.]VAR=VALUE", help="What every treatment has.")
 @click.option("--control", multiple=True, metavar="[ROLE.]VAR=VALUE", help="A cost that is known to be real.")

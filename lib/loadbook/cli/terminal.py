@@ -90,16 +90,9 @@ def cell(text: object) -> Text:
 
 
 def print_table(
-    headings: Sequence[str],
-    rows: Iterable[Sequence[object]],
-    *,
-    right: Sequence[str] = (),
-    fold: Sequence[str] = (),
-    title: str = "",
-    min_width: int = 0,
-    width: int = WIDE,
-    style: str = "bold",
-) -> None:
+    headings: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = (),
+    fold: Sequence[str] = (), title: str = "", min_width: int = 0, width: int = WIDE, style: str = "bold",
+) -> None:  # fmt: skip
     """Print a table to stdout; a terminal's lines are never cut, a file or pipe has lines of `width` columns.
 
     Parameters

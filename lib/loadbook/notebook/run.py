@@ -280,14 +280,9 @@ class Run(Displayable):
         return Run(comparisons.restrict_to_trials(self.data, kept), left_out)
 
     def compare(
-        self,
-        metric: str = "",
-        baseline: str = "",
-        treatments: str | Sequence[str] = (),
-        by: str = "",
-        margin: float | None = None,
-        level: float = 0.95,
-    ) -> Verdicts:
+        self, metric: str = "", baseline: str = "", treatments: str | Sequence[str] = (), by: str = "",
+        margin: float | None = None, level: float = 0.95,
+    ) -> Verdicts:  # fmt: skip
         """Compare treatments by the rules of the reports; without arguments, answer the study's own question.
 
         Parameters
