@@ -34,7 +34,6 @@ from loadbook.study.plan import Plan, make_plan
 
 # seconds that a notebook takes on a slow machine, for estimates
 NOTEBOOK_S = 15.0
-FIXED_PARAMETERS = ("study", "run")
 LOOPBACK_ADDRESS = re.compile(r"localhost$|127\.|::1$|\[::1\]")
 MAX_ENTRY_NAME = 80
 
@@ -174,16 +173,15 @@ def _report_job(
     try:
         for name in plan.study.notebooks:
             known |= notebooks.declared_parameters(notebooks.find_notebook(layout, name))
-        values = entry.entry_parameters | {
-            name: value for name, value in entry.batch_parameters.items() if name in known
-        }
+        common = {name: value for name, value in entry.batch_parameters.items() if name in known}
+        values = entry.entry_parameters | common
         notebooks.validate_parameters(f"notebooks of {plan.study.name}", known, values)
     except UsageError as error:
         mistakes += _entry_problems(entry.location("parameters"), error)
         return ReportJob(names[entry.identity], entry.identity, {})
-    for name in set(FIXED_PARAMETERS) & set(values):
-        message = "is that of the entry" if name == "study" else "is the one that the entry makes"
-        mistakes.append(SpecProblem(entry.location(f"parameters.{name}"), message))
+    for name, message in (("study", "is that of the entry"), ("run", "is the one that the entry makes")):
+        if name in values:
+            mistakes.append(SpecProblem(entry.location(f"parameters.{name}"), message))
     for name, kind, allowed in (("metric", "metric", METRICS), ("baseline", "treatment", plan.study.treatments)):
         if values.get(name, "") not in ("", *allowed):
             mistakes += _entry_problems(
@@ -318,9 +316,8 @@ def read_batch_run(folder: Path) -> BatchRun | None:
         return BatchRun.model_validate(read_json(path))
     except ValidationError as error:
         first = error.errors()[0]
-        raise DataError(
-            f"{path} is no round of a batch: {first['loc']}: {first['msg']}", "--new begins another"
-        ) from error
+        message = f"{path} is no round of a batch: {first['loc']}: {first['msg']}"
+        raise DataError(message, "--new begins another") from error
 
 
 def start_batch_run(

@@ -35,7 +35,7 @@ MODULE = "loadbook.batch.process"
 INTERRUPTED = 130
 STOP_WORD = "stop"
 STATE_FILE, LOG_FILE = ".progress.json", ".progress.log"
-# how long a process that has sent its last message may take to end
+# how long a process that was interrupted, or has sent its last message, may take to end
 EXIT_TIMEOUT_S = 60.0
 INTERNAL_HINT = f"a defect of loadbook: the traceback is on stderr, of a run in a notebook in its {LOG_FILE}"
 
@@ -209,11 +209,11 @@ class DetachedRun:
         state = self.state()
         return state is not None and process_start_ticks(self.pid) == str(state.process_start)
 
-    def stop(self, wait_s: float = 60.0) -> None:
+    def stop(self) -> None:
         """Interrupt it as Ctrl-C does, and wait until the trial under way is recorded as cancelled."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGINT)
-        deadline = time.monotonic() + wait_s
+        deadline = time.monotonic() + EXIT_TIMEOUT_S
         while self.is_alive() and time.monotonic() < deadline:
             time.sleep(0.1)
 
@@ -265,7 +265,12 @@ class StateFile:
         if kind == "event":
             self.state.update(event := Progress(**fields["event"]))
             if event.kind == "trial-ended" and self.state.completes_block:
-                self.state.estimates = _current_estimates(self.layout, self.job)
+                try:
+                    run = self.job.run or "latest"
+                    self.state.estimates = running_estimates(self.layout, self.job.study_source, run)
+                except (LoadbookError, ValueError, KeyError) as error:
+                    print(f"no running estimate: {error}", file=sys.stderr, flush=True)
+                    self.state.estimates = []
         elif kind == "ran":
             self.state.ended = {"run": fields["run"], "at": time.time()}
         elif kind == "failed":
@@ -276,14 +281,6 @@ class StateFile:
     def write(self) -> None:
         """Write the file, whole or not at all."""
         write_json(self.folder / STATE_FILE, asdict(self.state))
-
-
-def _current_estimates(layout: Layout, job: WorkerJob) -> list[list[Any]]:
-    try:
-        return running_estimates(layout, job.study_source, job.run or "latest")
-    except (LoadbookError, ValueError, KeyError) as error:
-        print(f"no running estimate: {error}", file=sys.stderr, flush=True)
-        return []
 
 
 def running_estimates(layout: Layout, study: str, run: str) -> list[list[Any]]:

@@ -139,7 +139,11 @@ def lab() -> None:
 @click.option("--kind", type=click.Choice(["loopback", "netns"]), help="Default: as it is; loopback in a new lab.")
 def up(drivers: int | None, roles: str, kind: LabKind | None) -> None:
     """Bring the lab up; a lab that runs is left alone, one of the other kind goes down first."""
-    own_lab = Lab.load(project_layout().lab, drivers, _role_counts(roles), kind=kind)
+    matches = [_ROLE_COUNT.fullmatch(part.strip()) for part in roles.split(",") if part.strip()]
+    if None in matches:
+        raise UsageError(f"--roles {roles}: not roles with numbers of hosts", "for example --roles web=4,balancer")
+    counts = {match[1]: int(match[2] or 1) for match in matches if match}
+    own_lab = Lab.load(project_layout().lab, drivers, counts, kind=kind)
     states = own_lab.up()
     _print_lab(states)
     if any(state.cpus is None for state in states):
@@ -184,14 +188,6 @@ def join(host: str) -> None:
 
 def _load_lab() -> Lab:
     return Lab.load(project_layout().lab)
-
-
-def _role_counts(text: str) -> Mapping[str, int]:
-    """Parse `web=4,balancer`: role -> number of hosts, 1 by default."""
-    matches = [_ROLE_COUNT.fullmatch(part.strip()) for part in text.split(",") if part.strip()]
-    if None in matches:
-        raise UsageError(f"--roles {text}: not roles with numbers of hosts", "for example --roles web=4,balancer")
-    return {match[1]: int(match[2] or 1) for match in matches if match}
 
 
 def _print_lab(states: Sequence[LabHostStatus]) -> None:

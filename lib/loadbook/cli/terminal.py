@@ -200,7 +200,6 @@ class ProgressDisplay:
 
 
 EXIT_CODE = 130
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 THREADS_S = 0.5
 FIRST_INTERRUPT = "interrupted: the load is ended and hosts are put back; once more: without waiting"
 SECOND_INTERRUPT = (
@@ -237,7 +236,8 @@ def handle_interrupts(hosts_file: Path, resume: str) -> Iterator[None]:
 def signal_handlers(on_signal: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     """Call `on_signal` for Ctrl-C and SIGTERM inside the context."""
     # a shell starts a background command with Ctrl-C ignored, on purpose
-    before = {s: signal.signal(s, on_signal) for s in SIGNALS if signal.getsignal(s) is not signal.SIG_IGN}
+    heard = [s for s in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(s) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, on_signal) for number in heard}
     try:
         yield
     finally:

@@ -14,23 +14,14 @@ trials.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from loadbook.notebook.run import Run
-
 # object.method("text before the cursor
 OPEN_QUOTE = re.compile(r"(\w+)\.(\w+)\((?:[^()]*,\s*)?[\"']([^\"']*)$")
-METRICS_OF: Callable[[Run], Iterable[str]] = lambda run: run.metrics  # noqa: E731
-TRIALS_OF: Callable[[Run], Iterable[str]] = lambda run: run.trials["trial"]  # noqa: E731
-RUN_METHODS = {
-    "compare": METRICS_OF, "wide": METRICS_OF, "slowest": METRICS_OF, "zoom": METRICS_OF,
-    "why": TRIALS_OF, "raw": TRIALS_OF, "without": TRIALS_OF,
-}  # fmt: skip
 
 
 def register_completion(shell: InteractiveShell) -> None:
@@ -54,8 +45,10 @@ def _known_names(owner: object, method: str) -> list[str]:
     from loadbook.notebook.run import Run, recorded_studies
     from loadbook.store.paths import project_layout
 
-    if isinstance(owner, Run) and method in RUN_METHODS:
-        return list(RUN_METHODS[method](owner))
+    if isinstance(owner, Run) and method in ("compare", "wide", "slowest", "zoom"):
+        return owner.metrics
+    if isinstance(owner, Run) and method in ("why", "raw", "without"):
+        return list(owner.trials["trial"])
     if owner is not loadbook or method not in ("load", "history", "plan", "run", "ingest", "state", "pick"):
         return []
     try:

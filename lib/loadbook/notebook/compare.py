@@ -86,15 +86,6 @@ def slowest_trials(data: RunData, metric: str = "") -> pd.DataFrame:
     return table.sort_values("away", ascending=higher_is_better, kind="stable", ignore_index=True)
 
 
-def column_name(frame: pd.DataFrame, name: str) -> str:
-    """Return the column of the trials that has a name; that of a factor has the factor's name, too."""
-    for known in (name, f"factor_{name}"):
-        if known in frame.columns:
-            return known
-    names = [str(c).removeprefix("factor_") for c in frame.columns]
-    raise unknown_name_error("column", name, names, "among the trials")
-
-
 def select_trials(trials: pd.DataFrame, query: Any) -> pd.DataFrame:
     """Return the trials that a pandas query or a mask selects; UsageError for a wrong one."""
     if not isinstance(query, str):
@@ -250,7 +241,11 @@ def _groups(data: RunData, by: str, wanted: Sequence[str]) -> dict[str, list[str
 
     Levels without any of the `wanted` treatments (all, if it is empty) are left out.
     """
-    levels = data.trials[column_name(data.trials, by)].astype(str)
+    columns = list(map(str, data.trials.columns))
+    column = next((name for name in (by, f"factor_{by}") if name in columns), None)
+    if column is None:
+        raise unknown_name_error("column", by, [c.removeprefix("factor_") for c in columns], "among the trials")
+    levels = data.trials[column].astype(str)
     parts = data.trials.sort_values("slot").groupby(levels, sort=False)
     groups = {str(k): list(own["trial"]) for k, own in parts if not wanted or set(wanted) & set(own["treatment"])}
     factor = data.study.factors.get(by.removeprefix("factor_"))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loadbook.analyses.history import text
-from loadbook.analyses.history.compute import ALARM_RATE, EffectPoint, EffectSeries
+from loadbook.analyses.history.compute import ALARM_RATE
 from loadbook.analyses.history.figure import HistoryFigure
 from loadbook.analyses.history.page import HistoryPage, history_page
 from loadbook.core.errors import LoadbookError
@@ -48,8 +48,16 @@ class History(Displayable):
         """One row per comparison and run as a plain pandas frame; change and bounds are ratios minus 1."""
         import pandas as pd
 
-        history = self.page.history
-        return pd.DataFrame([_point_row(series, point) for series in history.series for point in series.points])
+        rows = []
+        for series in self.page.history.series:
+            for point in series.points:
+                effect, (low, high) = point.effect, point.effect.interval or (None, None)
+                rows.append({
+                    "run": point.run, "started": point.started, "hosts": point.hosts, "treatment": series.treatment,
+                    "kind": series.kind, "verdict": effect.verdict, "change": effect.effect, "low": low, "high": high,
+                    "blocks": effect.blocks, "counts": point.is_included, "why": point.excluded_reason,
+                })  # fmt: skip
+        return pd.DataFrame(rows)
 
     @property
     def runs(self) -> pd.DataFrame:
@@ -76,16 +84,6 @@ class History(Displayable):
         """Return the answer and the sentences."""
         parts = [self.page.answer(), self.page.comparisons()]
         return Block(parts[0], HtmlOnly(parts[1]), TextOnly(BulletList(self.sentences, bullet="")))
-
-
-def _point_row(series: EffectSeries, point: EffectPoint) -> dict[str, object]:
-    effect = point.effect
-    low, high = effect.interval or (None, None)
-    return {
-        "run": point.run, "started": point.started, "hosts": point.hosts, "treatment": series.treatment,
-        "kind": series.kind, "verdict": effect.verdict, "change": effect.effect, "low": low, "high": high,
-        "blocks": effect.blocks, "counts": point.is_included, "why": point.excluded_reason,
-    }  # fmt: skip
 
 
 def history(study: str, metric: str = "", rate: float = ALARM_RATE, by_name: bool = False) -> History:
