@@ -58,16 +58,8 @@ def run_smoke_studies(
 ) -> Iterator[SiteStudy]:
     """Run the smoke variant of every study that is no variant itself, one after the other, and yield each result.
 
-    A study whose newest run is finished and of the same text is not run again.
-
-    Parameters
-    ----------
-    hosts : hosts file; None is the lab.
-    new : run also what has a finished run.
-
-    Raises
-    ------
-    KeyboardInterrupt : the same call goes on with the study under way.
+    A study whose newest run is finished and of the same text is not run again, unless `new`. `hosts` is a hosts file,
+    None the lab. KeyboardInterrupt: the same call goes on with the study under way.
     """
     for name in [path.stem + SMOKE_SUFFIX for path in study_files(layout.studies) if not is_variant(path)]:
         started = time.monotonic()

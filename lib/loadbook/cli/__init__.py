@@ -4,10 +4,9 @@
 - `studies`: `loadbook init`, `studies`, `new`
 - `data`: `loadbook ingest`, `verify`, `parse`, `export`, `import`, `traces`
 - `hosts`: `loadbook hosts`, `lab`, `doctor`, `restore`
-- `run`: `loadbook plan`, `run`
+- `run`: `loadbook plan`, `run`, `batch`
 - `compare`: `loadbook compare`
 - `report`: `loadbook report`, `history`, `claims`, `gate`
-- `batch`: `loadbook batch`
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ COMMANDS = {
     "history": ("report", "Follow a study through its runs; exit code 1 for CI if the newest run is worse"),
     "gate": ("report", "Check a run against its study's [ci]: exit code, JUnit XML, JSON"),
     "report": ("report", "Execute notebooks and export them to HTML, with an index page"),
-    "batch": ("batch", "Run and report many studies by one call, resumable; a summary page"),
+    "batch": ("run", "Run and report many studies by one call, resumable; a summary page"),
     "claims": ("report", "Check what published articles claim"),
     "verify": ("data", "Hash every raw file again and compare it with the record"),
     "restore": ("hosts", "Put back changes that were left on hosts"),

@@ -1,4 +1,8 @@
-"""`loadbook plan`, `run`, and `run --dry-run`, which prints every command in order, each line with its host first."""
+"""Commands that measure: `loadbook plan`, `run` and `batch`.
+
+`run --dry-run` prints every command in order, each line with its host first. `batch` runs and reports many studies by
+one call; the same call resumes the rest.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,24 @@ import shlex
 import sys
 from hashlib import sha256
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
 
-from loadbook.cli.terminal import ProgressDisplay, confirm, echo, echo_next_step, handle_interrupts, study_argument
+from loadbook.cli.terminal import (
+    EXIT_CODE,
+    FIRST_INTERRUPT,
+    ProgressDisplay,
+    confirm,
+    echo,
+    echo_next_step,
+    echo_now,
+    handle_interrupts,
+    print_table,
+    signal_handlers,
+    study_argument,
+)
 from loadbook.core.errors import UsageError
 from loadbook.core.units import format_bytes, format_duration
 from loadbook.execution.studies import load_study, service_folders
@@ -20,8 +37,11 @@ from loadbook.store.paths import Layout, project_layout
 from loadbook.study.plan import Plan, make_plan
 
 if TYPE_CHECKING:
+    from loadbook.batch.jobs import BatchJob, BatchRun
+    from loadbook.batch.scheduler import BatchOptions
     from loadbook.hosts.dry import DryRunStep
 
+BATCH_SECOND_INTERRUPT = "not waiting: hosts end and put back what is left by themselves (loadbook restore)"
 STEP_VERBS = {"put": "put", "fetch": "fetch", "remove": "rm -rf", "http": "GET", "stop": "end job"}
 
 subset_option = click.option("--subset", help="Treatments of this subset; all: every one.")
@@ -216,3 +236,131 @@ def _step_text(step: DryRunStep) -> str:
         return f"$ {' '.join(args)}"
     content = f" ({format_bytes(len(step.data))}, sha256 {sha256(step.data).hexdigest()[:12]})"
     return f"{STEP_VERBS.get(step.action, step.action)} {' '.join(args)}{content if step.action == 'put' else ''}"
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--dry-run", "dry", is_flag=True, help="Only print what would be done, in which order, and how long it takes."
+)
+@click.option("--new", is_flag=True, help="Begin a new round although the last one is not over.")
+@click.option("--failed", is_flag=True, help="Of the last round, do again what failed.")
+@click.option("--fail-fast", is_flag=True, help="Start nothing more after the first failure.")
+@click.option(
+    "--jobs", type=click.IntRange(min=1), default=4, show_default=True, help="Entries at a time, where hosts differ."
+)
+@click.option(
+    "--wait-limit", type=click.FloatRange(min=0), default=3600.0, show_default=True, metavar="SECONDS",
+    help="How long an entry waits for hosts that another run uses.",
+)  # fmt: skip
+@click.option(
+    "--timeout-s", type=click.IntRange(min=1), help="Seconds that one cell of a notebook may take; default: 600."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON instead of a table.")
+def batch(
+    file: Path, dry: bool, new: bool, failed: bool, fail_fast: bool, jobs: int, wait_limit: float,
+    timeout_s: int | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Run every study of a batch FILE and execute its notebooks; then a table, a summary page, and its JSON.
+
+    The same command resumes after an interruption: what is done is not done again. A round that is over is followed by
+    a new one. Exit code: the worst of any entry (1: a verdict that its study declares unacceptable).
+    """
+    from loadbook.batch.file import read_batch
+    from loadbook.batch.index import PAGE_FILE
+    from loadbook.batch.jobs import batch_jobs, read_batch_run, start_batch_run
+    from loadbook.batch.scheduler import BatchOptions
+    from loadbook.report.notebooks import TIMEOUT_S
+    from loadbook.store.lock import hold_study_lock
+
+    if new and failed:
+        raise UsageError("--new begins another round, --failed goes on with the last one", "leave one of them out")
+    layout, spec = project_layout(), read_batch(file)
+    folder, batch_job_list = layout.batch(spec.name), batch_jobs(layout, spec)
+
+    def start() -> tuple[BatchRun, str]:
+        last = None if new else read_batch_run(folder)
+        return start_batch_run(spec, batch_job_list, last, new=new, failed=failed)
+
+    if dry:
+        _print_timetable(layout, batch_job_list, *start(), jobs)
+        return
+    with hold_study_lock(folder):
+        batch_run, choice = start()
+        echo(f"batch {spec.name}: {choice}; {folder / PAGE_FILE} shows how far it is", err=True)
+        options = BatchOptions(jobs, fail_fast, wait_limit, timeout_s or TIMEOUT_S)
+        interrupted = _run_batch(layout, batch_run, batch_job_list, options)
+    _print_batch(layout, batch_run, as_json)
+    sys.exit(EXIT_CODE if interrupted else batch_run.exit_code)
+
+
+def _run_batch(layout: Layout, batch_run: BatchRun, jobs: list[BatchJob], options: BatchOptions) -> bool:
+    """Execute the rest of a batch run; Ctrl-C or SIGTERM ends it, a second one at once; return whether it was."""
+    from loadbook.batch.scheduler import BatchSession
+
+    with ProgressDisplay(sys.stderr) as display:
+        session = BatchSession(
+            layout, batch_run, jobs, options,
+            lambda job, name, event, remaining_s: display(event, name, remaining_s, key=id(job)),
+        )  # fmt: skip
+
+        def on_signal(signum: int, frame: FrameType | None) -> None:
+            echo_now(BATCH_SECOND_INTERRUPT if session.scheduler.stops else FIRST_INTERRUPT)
+            session.scheduler.stop()
+
+        with signal_handlers(on_signal):
+            session.run()
+    if session.scheduler.stops:
+        echo("stopped; the same command goes on where it was", err=True)
+    return bool(session.scheduler.stops)
+
+
+def _print_timetable(layout: Layout, jobs: list[BatchJob], batch_run: BatchRun, choice: str, max_parallel: int) -> None:
+    """Print in which order the jobs would be done, when, and on which hosts; nothing is touched."""
+    from loadbook.batch.scheduler import timetable
+    from loadbook.report.build import page_file_name
+
+    left = [job for job in jobs if any(batch_run.entry_of(report).state != "done" for report in job.reports)]
+    times = timetable(left, max_parallel)
+    whole_s = max((end for _, end in times.values()), default=0.0)
+    echo(f"batch {batch_run.batch}: {choice}; what it would do, nothing was touched")
+    trials = sum(job.trials for job in left)
+    echo(f"{trials} trials, about {format_duration(whole_s)} in all; pages in {layout.batch(batch_run.batch)}")
+    for number, job in enumerate(sorted(jobs, key=lambda job: times.get(id(job), (0.0,))[0]), 1):
+        planned = times.get(id(job))
+        if planned is None:
+            start = "is done, not repeated"
+        else:
+            start = f"after {format_duration(planned[0])}" if planned[0] else "at once"
+        echo(f"\n{number}. {job.study} on {job.hosts_text}: {start}")
+        if planned:
+            echo(f"   {job.trials} trials, about {format_duration(job.run_s)}; notebooks {', '.join(job.notebooks)}")
+        for report in job.reports:
+            parameters = ", ".join(f"{name} = {value}" for name, value in report.parameters.items())
+            done = batch_run.entry_of(report).state == "done"
+            page = "done" if done else page_file_name(report.name, "", first=True)
+            echo(f"   {page}" + (f": {parameters}" if parameters else ""))
+
+
+def _print_batch(layout: Layout, batch_run: BatchRun, as_json: bool) -> None:
+    """Print the entries of a batch run as a table, and where its page is; write the index."""
+    from loadbook.batch.index import PAGE_FILE, entry_rows, tally, write_index
+    from loadbook.batch.jobs import BATCH_FILE
+
+    folder = layout.batch(batch_run.batch)
+    write_index(layout.reports)
+    if as_json:
+        echo(batch_run.model_dump_json(indent=1))
+        return
+    rows = entry_rows(batch_run)
+    cells = [
+        (row["entry"].name, f"{row['glyph']} {row['state']}", row["valid_trials"], row["took"], "\n".join(row["lines"]))
+        for row in rows
+    ]
+    verdict = "Verdict, or why there is none"
+    print_table(("Entry", "State", "Valid", "Took", verdict), cells, fold=(verdict,), width=160, style="")
+    echo(f"{tally(batch_run)}; exit code {batch_run.exit_code}")
+    if resume := next((row["resume_command"] for row in rows if row["resume_command"]), None):
+        echo(f"to go on: {resume}")
+    echo(f"page: {folder / PAGE_FILE}")
+    echo(f"json: {folder / BATCH_FILE}")

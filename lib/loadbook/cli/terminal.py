@@ -95,11 +95,8 @@ def print_table(
 ) -> None:  # fmt: skip
     """Print a table to stdout; a terminal's lines are never cut, a file or pipe has lines of `width` columns.
 
-    Parameters
-    ----------
-    right, fold : headings of the columns that are right-aligned, and of those whose text may be broken.
-    min_width : of a terminal: below it the terminal breaks the lines.
-    style : of the headings, as rich names it.
+    `right` and `fold` are headings of the columns that are right-aligned, and of those whose text may be broken. Below
+    `min_width` a terminal breaks the lines. `style` is that of the headings, as rich names it.
     """
     from rich.console import Console
     from rich.table import Table
@@ -151,11 +148,8 @@ class ProgressDisplay:
     def __call__(self, event: Progress, name: str = "", batch_remaining_s: float = 0.0, key: Hashable = None) -> None:
         """Show an event of a run.
 
-        Parameters
-        ----------
-        name : of the run, where several are shown.
-        batch_remaining_s : expected seconds to the end of all runs; 0 if not known.
-        key : tells the runs apart whose bars are live at the same time.
+        `name` is that of the run, where several are shown, `key` tells apart those whose bars are live at the same
+        time. `batch_remaining_s`: expected seconds to the end of all runs; 0 if not known.
         """
         prefix = f"{name}  " if name else ""
         batch = f"; batch: {format_remaining_time(batch_remaining_s)}" if batch_remaining_s else ""
@@ -211,9 +205,7 @@ SECOND_INTERRUPT = (
 def handle_interrupts(hosts_file: Path, resume: str) -> Iterator[None]:
     """Turn each of these signals into KeyboardInterrupt, and print the consequences and the advice for the hosts.
 
-    Parameters
-    ----------
-    resume : the command that goes on with the run.
+    `resume` is the command that goes on with the run.
     """
     count = 0
 
