@@ -288,12 +288,13 @@ def _study_probes(study: Study, inventory: HostsFile) -> Iterator[tuple[str, Hos
 def _check_delay(inventory: HostsFile, host: RemoteHost) -> CheckResult:
     from loadbook.hosts.rollback import has_netem
 
-    if "tc" not in inventory.hosts[host.alias].allow:
-        fix = 'or allow = ["tc"] and netem'
-        return CheckResult(host.alias, "delay", "doubt", "made in userspace by delay-line", fix)
-    if has_netem(host):
+    allowed = "tc" in inventory.hosts[host.alias].allow
+    if allowed and has_netem(host):
         return CheckResult(host.alias, "delay", "ok", "made by the kernel, netem")
-    return CheckResult(host.alias, "delay", "doubt", "no netem in its kernel: made in userspace by delay-line")
+    seen = "made in userspace by delay-line"
+    if allowed:
+        return CheckResult(host.alias, "delay", "doubt", f"no netem in its kernel: {seen}")
+    return CheckResult(host.alias, "delay", "doubt", seen, 'or allow = ["tc"] and netem')
 
 
 def _check_open_files(nofile: int, host: RemoteHost) -> CheckResult:
