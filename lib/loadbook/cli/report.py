@@ -245,9 +245,10 @@ def _series_record(series: EffectSeries) -> dict[str, Any]:
         "past": series.alarm.past_runs, "speaks": series.alarm.raised, "rate": series.alarm.rate,
         "margin": series.alarm.margin, "power": series.alarm.power,
     }  # fmt: skip
-    head = {"treatment": series.treatment, "label": series.label, "kind": series.kind}
-    tail = {"alarm": alarm, "no_alarm_possible": series.no_alarm_reason or None}
-    return head | {"points": points, "levels": levels} | tail
+    return {
+        "treatment": series.treatment, "label": series.label, "kind": series.kind, "points": points, "levels": levels,
+        "alarm": alarm, "no_alarm_possible": series.no_alarm_reason or None,
+    }  # fmt: skip
 
 
 @click.command()

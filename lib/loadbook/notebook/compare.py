@@ -32,7 +32,6 @@ from loadbook.store.tables import RunData, load_run
 if TYPE_CHECKING:
     import pandas as pd
 
-
 FIRST_COLUMNS = ("trial", "treatment", "block", "slot", "status", "valid")
 DECLARED_NOTE = "As the study declared it before the run."
 REQUESTED_NOTE = (

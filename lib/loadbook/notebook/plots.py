@@ -105,7 +105,10 @@ class Plots(Displayable):
 
         Amber: the resource was full.
         """
-        return FigureView(HostMetricsFigure.from_run(self._data, self._block_of(trial) if trial else block))
+        if trial:
+            check_trials(self._data, [trial])
+            block = int(self._data.trials.set_index("trial")["block"].to_dict()[trial])
+        return FigureView(HostMetricsFigure.from_run(self._data, block))
 
     def overlay(self, treatment: str = "") -> FigureView:
         """Draw the traces of every trial (of one treatment) over one another: is one unlike the others."""
@@ -167,10 +170,6 @@ class Plots(Displayable):
         `against` is the other run's id, by default the run before. `run.against(...)` has the numbers.
         """
         return FigureView(RunComparisonFigure(comparison_page(self._data, against, metric=metric).result))
-
-    def _block_of(self, trial: str) -> int:
-        check_trials(self._data, [trial])
-        return int(self._data.trials.set_index("trial")["block"].to_dict()[trial])
 
     def __dir__(self) -> list[str]:
         return [name for name in vars(type(self)) if not name.startswith("_")]
