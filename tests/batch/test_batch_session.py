@@ -13,7 +13,7 @@ from hostile_texts import CORPUS
 from loadbook.batch import index
 from loadbook.batch.file import Batch
 from loadbook.batch.jobs import BatchJob, BatchRun, ReportJob, read_batch_run, start_batch_run
-from loadbook.batch.process import WorkerJob
+from loadbook.batch.process import WorkerJob, WorkerProcess
 from loadbook.batch.scheduler import BatchOptions, BatchSession
 from loadbook.core.errors import DataError, UsageError
 from loadbook.report.html import forbidden_content
@@ -58,7 +58,7 @@ def ran(run: str) -> list[Said]:
 FAILED = {"kind": "failed", "reason": "host web: no way there", "next": "loadbook doctor", "exit_code": 3}
 
 
-class Script:
+class Script(WorkerProcess):
     """A worker that says what stands in a script, and ends with a code."""
 
     def __init__(self, said: list[Said], code: int) -> None:
