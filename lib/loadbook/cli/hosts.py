@@ -8,22 +8,22 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from loadbook.cli.terminal import echo, echo_next_step, hosts_option, optional_study_argument, print_table
 from loadbook.core.errors import HostError, HostKeyError, LoadbookError, UsageError
 from loadbook.core.text import clean
-from loadbook.execution.studies import load_study, service_folders
 from loadbook.hosts.doctor import CheckResult, HostCheck, RequiredProgram, check_hosts
 from loadbook.hosts.inventory import HostsFile, read_hosts
 from loadbook.hosts.keys import Endpoint, read_user_config, resolve_endpoint, trusted_keys
 from loadbook.hosts.lab import Lab, LabHostStatus, LabKind, lab_kind
 from loadbook.hosts.remote import RemoteHost, connect, known_hosts_path
 from loadbook.store.paths import Layout, project_layout
-from loadbook.study.model import Study
-from loadbook.study.plan import make_plan
-from loadbook.study.reader import study_files
+
+if TYPE_CHECKING:
+    from loadbook.study.model import Study
 
 CUT_S = 10.0
 RESTORE_RUN_ID = "restore"
@@ -209,6 +209,8 @@ def doctor(study: str | None, hosts_file: Path | None) -> None:
     """
     from rich.text import Text
 
+    from loadbook.execution.studies import load_study
+
     layout = project_layout()
     checks = [CheckResult("here", "Python", "ok", platform.python_version())]
     checks.append(CheckResult("here", "project", "ok", str(layout.root)))
@@ -235,6 +237,9 @@ def doctor(study: str | None, hosts_file: Path | None) -> None:
 
 def _readable_studies(layout: Layout, checks: list[CheckResult]) -> list[Study]:
     """Return the project's studies; one that cannot be read becomes a doubt."""
+    from loadbook.execution.studies import load_study
+    from loadbook.study.reader import study_files
+
     studies = []
     for path in study_files(layout.studies):
         try:
@@ -249,6 +254,7 @@ def _check_hosts_file(layout: Layout, study: Study, path: Path, inventory: Hosts
     """Yield requirements of a study that the hosts file does not meet: hosts of a role, and permissions."""
     from loadbook.execution.dry_run import missing_for_treatment
     from loadbook.execution.plan_checks import missing_roles
+    from loadbook.study.plan import make_plan
 
     plan = make_plan(study)
     if lab_kind(path) and (missing := missing_roles(plan, inventory)):
@@ -325,6 +331,7 @@ def _programs_by_host(
 ) -> Mapping[str, list[RequiredProgram]]:
     """Return alias -> the programs that its roles need; with `all_tools` drivers may have every load generator."""
     from loadbook.execution.preflight import required_programs
+    from loadbook.execution.studies import service_folders
     from loadbook.tools import base
 
     tools = [base.load_tool(name) for name in base.tool_names()] if all_tools else []
