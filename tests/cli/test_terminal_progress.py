@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 
-from loadbook.batch.progress import ProgressDisplay, RunState
+from loadbook.cli.terminal import ProgressDisplay
 from loadbook.execution.progress import Progress
 
 
 def test_count_that_was_shown_is_shown_at_its_end(monkeypatch):
     now = 0.0
-    monkeypatch.setattr("loadbook.batch.progress.time.monotonic", lambda: now)
+    monkeypatch.setattr("loadbook.cli.terminal.time.monotonic", lambda: now)
     display = ProgressDisplay(io.StringIO())
     on_count = display.counter("trials read")
     on_count(1, 3)
@@ -31,12 +31,3 @@ def test_finished_trials_are_lines_where_there_is_no_terminal():
     lines = stream.getvalue().splitlines()
     assert lines[0].startswith("nightly  [1/2] block 1 of 2  t1  plain: fine; batch: ")
     assert lines[1] == "all done" and lines[2].endswith(" s  made") and len(lines) == 3
-
-
-def test_state_of_a_run_survives_its_record():
-    state = RunState("s", 1, 2)
-    for event in (Progress("note", "new run"), Progress("trial-ended", "x", "t1", "a", 1, 2, 2, 4, "lost", 8.0)):
-        state.update(event)
-    assert RunState.from_record(state.to_record()) == state
-    assert (state.not_ok, state.notes, state.share, state.completes_block) == ({"lost": 1}, ["new run"], 0.5, True)
-    assert state.line(state.event_time).startswith("block 1 of 2 · t1 a · 2 of 4 trials done · ")
