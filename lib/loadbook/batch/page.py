@@ -13,8 +13,8 @@ from loadbook.batch.jobs import BATCH_FILE, BatchRun, EntryRecord, PageFiles
 from loadbook.core.errors import ReportError
 from loadbook.core.units import format_duration
 from loadbook.report.blocks import check_texts
-from loadbook.report.html import CONTENT_SECURITY_POLICY, forbidden_content
-from loadbook.report.render import fill_template, page_stylesheet
+from loadbook.report.html import CONTENT_SECURITY_POLICY, fill_template, forbidden_content
+from loadbook.report.palette import page_stylesheet
 from loadbook.store.atomic import write_atomic
 
 PAGE_FILE = "index.html"

@@ -10,7 +10,7 @@ from loadbook.notebook.display import Displayable
 from loadbook.notebook.trials import resolve_metric, trials_table
 from loadbook.report import palette
 from loadbook.report.blocks import Block, note
-from loadbook.report.render import clean
+from loadbook.report.nodes import clean
 from loadbook.store.tables import RunData
 
 if TYPE_CHECKING:

@@ -20,9 +20,11 @@ from loadbook.report.nodes import (
     Stylesheet,
     TextOnly,
     VerdictCell,
+    to_html,
+    to_markdown,
+    to_text,
 )
 from loadbook.report.palette import DOUBT_GLYPH, FAILED_GLYPH
-from loadbook.report.render import to_html, to_markdown, to_text
 from loadbook.stats.results import AnalysisRow, CheckState, RowKind
 
 # marks in an output's data, read when the notebook is exported: put this section first; leave this section out

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from loadbook.core.errors import DataError, LoadbookError, UsageError
-from loadbook.report import html, links, notebooks
+from loadbook.report import html, notebooks
 from loadbook.report import notebooks as parameters
 from loadbook.store.ledger import read_current_plan
 from loadbook.store.paths import Layout, RunPaths
@@ -132,7 +132,7 @@ def build_report(
     plan = parse_plan(read_current_plan(paths), str(paths.plan_json))
     values = parameters.parse_pairs(_merge_parameters(_declared_by_notebook(layout, plan.study.notebooks)), pairs)
     place = OutputPaths(layout.reports, study, paths.processed / "notebooks", markdown=markdown)
-    links.keep_other_pages(layout.reports, study, run)
+    html.keep_other_pages(layout.reports, study, run)
     page, failed = build_history_page(layout, study, plan.study.question, on_message, timeout_s)
     built = build_report_at(layout, study, run, values, place, on_message, timeout_s)
     built.pages += page
@@ -141,7 +141,7 @@ def build_report(
         built.summary.setdefault("more", {})[HISTORY_NOTEBOOK] = page[0].name
     if interrupted:
         built.summary["interrupted"] = {"run": interrupted, "next": resume_hint(study)}
-    links.write_summary(layout.reports, built.summary)
+    html.write_summary(layout.reports, built.summary)
     return built
 
 
@@ -274,7 +274,7 @@ def page_breadcrumbs(plan: Plan, run: str, name: str, place: OutputPaths) -> lis
     """Return the links above a page: the index, the study's other pages, and the pages that its run links to."""
     study, names = plan.study.name, plan.study.notebooks
     others = [(_link_text(n, names), place.page_path(n, n == names[0]).name) for n in names if n != name]
-    runs = links.comparison_links(place.pages, study, run)[:MAX_PAGE_COMPARISONS] if name == names[0] else []
+    runs = html.comparison_links(place.pages, study, run)[:MAX_PAGE_COMPARISONS] if name == names[0] else []
     through = history_link(study, place.pages)
     return [(place.home, "index.html"), (study, None), (f"run {run}", None), *others, *through, *runs]
 

@@ -107,12 +107,7 @@ def _arm_check(data: RunData, analysis: Analysis, kind: str) -> HarnessCheck:
         state = "too noisy to tell" if row.check_state == "inconclusive" else "not checked"
         return HarnessCheck("doubt", "!", f"{CHECK_TITLES[kind]}: {state}", text)
     if not row.passed:
-        return HarnessCheck(
-            "failed",
-            palette.FAILED_GLYPH,
-            FAILED_CHECK_TITLES[kind],
-            text,
-        )
+        return HarnessCheck("failed", palette.FAILED_GLYPH, FAILED_CHECK_TITLES[kind], text)
     return HarnessCheck("", "✓", CHECK_TITLES[kind], text)
 
 

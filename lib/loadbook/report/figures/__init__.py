@@ -1,6 +1,6 @@
 """Figures of the reports; the figure of an analysis is in the folder of that analysis.
 
-- `base`: base class `ReportFigure`, the sheet, measured text, names that the font can draw
+- `base`: base class `ReportFigure`, the sheet, compact SVG, measured text, names that the font can draw
 - `axes`: log axes of ratios and values, ticks, intervals
 - `tracks`: host metrics laid out over time
 - `order`: every trial in order of execution, and the drift of the host
