@@ -349,9 +349,9 @@ def build_comparison(
     out = layout.run(study, newer).processed / "notebooks" / f"{NOTEBOOK}-{older}.ipynb"
     on_message(f"{study}: notebook {NOTEBOOK}")
     try:
-        executed = notebooks.execute_notebook(layout, NOTEBOOK, given, out, timeout_s)
+        summary = notebooks.execute_notebook(layout, NOTEBOOK, given, out, timeout_s)
         html.export_html(
-            executed.path,
+            out,
             page,
             f"{newer} against {older} · {study}",
             _comparison_breadcrumbs(layout, study, newer, older),
@@ -361,7 +361,7 @@ def build_comparison(
         on_message(f"{study}: {error.message}" + (f" ({error.hint})" if error.hint else ""))
         return built
     built.pages.append(page)
-    built.summary |= executed.summary
+    built.summary |= summary
     html.write_comparison(page, study, newer, older)
     _refresh_study_page(layout, study, on_message)
     return built
