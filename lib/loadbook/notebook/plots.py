@@ -29,9 +29,9 @@ from loadbook.notebook.display import Displayable, FigureView
 from loadbook.notebook.trials import resolve_metric
 from loadbook.report import checks, sections
 from loadbook.report.blocks import Block
-from loadbook.report.figures.distribution import LatencyDistributionFigure
 from loadbook.report.figures.errors import ErrorsFigure
 from loadbook.report.figures.host_metrics import CoresFigure, HostMetricsFigure, TrialOverlayFigure
+from loadbook.report.figures.latency import LatencyDistributionFigure
 from loadbook.report.figures.order import OrderFigure
 from loadbook.report.figures.validity import ValidityFigure
 from loadbook.report.nodes import BulletList

@@ -266,7 +266,7 @@ def _counted_trials(data: RunData) -> dict[str, str]:
 
 def distribution_details(analysis: Analysis, found: Mapping[str, ExceedanceCurve]) -> HtmlOnly:
     """Return the distributions, one click away."""
-    from loadbook.report.figures.distribution import LatencyDistributionFigure
+    from loadbook.report.figures.latency import LatencyDistributionFigure
 
     return HtmlOnly(Details(DISTRIBUTION_TITLE, Picture(LatencyDistributionFigure(analysis, found))))
 

@@ -5,8 +5,7 @@
 - `tracks`: host metrics laid out over time
 - `order`: every trial in order of execution, and the drift of the host
 - `errors`: errors per trial
-- `latency`: latency percentiles per trial
-- `distribution`: latency of all requests together
+- `latency`: latency percentiles per trial; latency of all requests together
 - `validity`: the validity rules' results by trial
 - `host_metrics`: host metrics of one block, of one host's cores, of all trials
 
@@ -34,7 +33,7 @@ FIGURES = {
     "history": "loadbook.analyses.history.figure:HistoryFigure",
     "host_metrics": "loadbook.report.figures.host_metrics:HostMetricsFigure",
     "latency": "loadbook.report.figures.latency:LatencyFigure",
-    "latency_distribution": "loadbook.report.figures.distribution:LatencyDistributionFigure",
+    "latency_distribution": "loadbook.report.figures.latency:LatencyDistributionFigure",
     "noise": "loadbook.analyses.noise.figure:NoiseFigure",
     "non_inferiority": "loadbook.analyses.effects.non_inferiority:NonInferiorityFigure",
     "order": "loadbook.report.figures.order:OrderFigure",

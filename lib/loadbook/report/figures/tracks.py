@@ -83,16 +83,17 @@ class Timeline:
         last = [float((k.samples["t_s"] + k.samples["trial"].map(opens).astype(float)).max()) for k in self.tracks]
         return max([1.0, *(t.opens + t.window for t in self.trials), *(s for s in last if np.isfinite(s))])
 
-    def measured(self, track: Track) -> pd.Series:
-        """Return a track's values within the measurement windows of the trials that count."""
-        window = {t.trial: t.window for t in self.trials if t.valid}
-        samples = track.samples[track.samples["trial"].isin(list(window))]
-        ends = samples["trial"].map(window).astype(float)
-        return samples.loc[(samples["t_s"] >= 0) & (samples["t_s"] <= ends), "value"]
+    def measured(self, track: Track, trials: Sequence[TrialSpan]) -> pd.DataFrame:
+        """Return a track's samples within the measurement windows of these trials."""
+        ends = track.samples["trial"].map({t.trial: t.window for t in trials}).astype(float)
+        return track.samples[(track.samples["t_s"] >= 0) & (track.samples["t_s"] <= ends)]
+
+    def _counted_values(self, track: Track) -> pd.Series:
+        return self.measured(track, [t for t in self.trials if t.valid])["value"]
 
     def full_share(self, track: Track) -> float | None:
         """Return the share of the measured samples at which the resource was full; None where that is not known."""
-        values = self.measured(track)
+        values = self._counted_values(track)
         return None if track.limit is None or values.empty else float((values >= track.limit).mean())
 
     @cached_property
@@ -102,7 +103,7 @@ class Timeline:
 
     def number_text(self, track: Track) -> str:
         """Return the text beside a panel's title: how often the resource was full, or how much was used at most."""
-        values, share = self.measured(track), self.full_share(track)
+        values, share = self._counted_values(track), self.full_share(track)
         if values.empty:
             why = "" if any(t.valid for t in self.trials) else ": no trial counts"
             return "not measured" + (why if len(track.samples) else ": no monitor")
@@ -134,12 +135,9 @@ def block_timeline(
     windows: Mapping[str, float], rates: Mapping[str, float], block: int | None = None,
 ) -> Timeline:  # fmt: skip
     """Return the resources of one block of a run; parameters as of `HostMetricsFigure`."""
-    number = median_block(trials) if block is None else block
-    chosen = trials[trials["block"] == number].sort_values("slot")
-    samples = finest_source_only(traces[traces["trial"].isin(list(chosen["trial"]))])
-    spans, tracks = _trial_spans(samples, chosen, windows), _resource_tracks(samples, numbered(hosts), links)
-    rate = _rate_track(spans, rates)
-    return Timeline(number, tuple(spans), tuple([rate, *tracks] if rate and tracks else tracks))
+    number, samples, spans = _block_samples(traces, trials, windows, block)
+    tracks, rate = _resource_tracks(samples, numbered(hosts), links), _rate_track(spans, rates)
+    return Timeline(number, spans, tuple([rate, *tracks] if rate and tracks else tracks))
 
 
 def cores_timeline(
@@ -147,12 +145,20 @@ def cores_timeline(
     block: int | None = None,
 ) -> Timeline:  # fmt: skip
     """Return the cores and processes of one host in one block of a run."""
+    number, samples, spans = _block_samples(traces, trials, windows, block)
+    name = host_name(numbered(hosts)[host], host)
+    tracks = (*_core_tracks(samples, host, name, hosts[host].get("cpus")), *_process_tracks(samples, host, name))
+    return Timeline(number, spans, tracks)
+
+
+def _block_samples(
+    traces: pd.DataFrame, trials: pd.DataFrame, windows: Mapping[str, float], block: int | None
+) -> tuple[int, pd.DataFrame, tuple[TrialSpan, ...]]:
+    """Return the number of a block (None: the one in the middle), its samples and its trials."""
     number = median_block(trials) if block is None else block
     chosen = trials[trials["block"] == number].sort_values("slot")
     samples = finest_source_only(traces[traces["trial"].isin(list(chosen["trial"]))])
-    name = host_name(numbered(hosts)[host], host)
-    tracks = (*_core_tracks(samples, host, name, hosts[host].get("cpus")), *_process_tracks(samples, host, name))
-    return Timeline(number, tuple(_trial_spans(samples, chosen, windows)), tracks)
+    return number, samples, _trial_spans(samples, chosen, windows)
 
 
 def overlay_timeline(
@@ -166,10 +172,10 @@ def overlay_timeline(
     return Timeline(0, aligned, tuple(_resource_tracks(samples, numbered(hosts), links)))
 
 
-def _trial_spans(samples: pd.DataFrame, trials: pd.DataFrame, windows: Mapping[str, float]) -> list[TrialSpan]:
+def _trial_spans(samples: pd.DataFrame, trials: pd.DataFrame, windows: Mapping[str, float]) -> tuple[TrialSpan, ...]:
     """Lay the trials on one clock; a trial's first sample is taken as its start (the table's `started`)."""
     firsts, lasts = (samples.groupby("trial")["t_s"].agg(f) for f in ("min", "max"))
-    begin, spans, previous_end = float(trials["started"].min()), [], 0.0
+    begin, spans, previous_end = float(trials["started"].min()), list[TrialSpan](), 0.0
     columns = (trials[c] for c in ("trial", "treatment", "valid", "started"))
     for trial, treatment, valid, started in zip(*columns, strict=True):
         start = float(started) - begin if np.isfinite(started) else previous_end
@@ -177,7 +183,7 @@ def _trial_spans(samples: pd.DataFrame, trials: pd.DataFrame, windows: Mapping[s
         opens = start - min(0.0, float(firsts.get(trial, 0.0)))
         spans.append(TrialSpan(str(trial), str(treatment), bool(valid), start, opens, window))
         previous_end = opens + window
-    return spans
+    return tuple(spans)
 
 
 def numbered(hosts: Hosts) -> Hosts:
@@ -199,16 +205,14 @@ def host_name(host: Mapping[str, Any], alias: str) -> str:
 
 def _resource_tracks(samples: pd.DataFrame, hosts: Hosts, links: Mapping[str, float]) -> list[Track]:
     """Return the tracks in the order of a request: CPU from driver to server, then the servers' other resources."""
-    order = sorted(hosts, key=lambda alias: _role_rank(hosts[alias].get("roles", [])))
-    servers = [alias for alias in order if "driver" not in hosts[alias].get("roles", [])]
+    ranks = {role: rank for rank, role in enumerate(ROLE_ORDER)}
+    roles = {alias: host.get("roles", []) for alias, host in hosts.items()}
+    order = sorted(hosts, key=lambda alias: min((ranks.get(r, len(ranks)) for r in roles[alias]), default=len(ranks)))
+    servers = [alias for alias in order if "driver" not in roles[alias]]
     tracks: list[Track | None] = [_cpu_track(samples, alias, hosts[alias]) for alias in order]
     tracks += [_network_track(samples, alias, hosts[alias], links.get(alias)) for alias in servers]
     tracks += [make(samples, alias, hosts[alias]) for make in (_memory_track, _socket_track) for alias in servers]
     return [track for track in tracks if track is not None][:MOST_TRACKS]
-
-
-def _role_rank(roles: Sequence[str]) -> int:
-    return min((ROLE_ORDER.index(r) for r in roles if r in ROLE_ORDER), default=len(ROLE_ORDER))
 
 
 def _rate_track(spans: Sequence[TrialSpan], rates: Mapping[str, float]) -> Track | None:
