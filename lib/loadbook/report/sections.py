@@ -229,7 +229,7 @@ def validity_messages(data: RunData, *levels: str) -> list[ValidityMessage]:
     """Return the messages of rules of these levels, one entry per rule and level, the most frequent first."""
     problems = data.problems[data.problems["level"].isin(levels)]
     found = []
-    for (level, rule), hits in problems.groupby(["level", "name"], sort=False):
+    for (level, rule), hits in list[Any](problems.groupby(["level", "name"], sort=False)):
         text = _summarise_messages(rule, list(hits["message"].unique()))
         found.append(ValidityMessage(rule, rule_title(rule), level, hits["trial"].nunique(), text))
     return sorted(found, key=lambda s: (levels.index(s.level), -s.trials, s.name))

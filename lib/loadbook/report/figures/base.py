@@ -39,12 +39,9 @@ LINE_SPACING = 1.25
 WIDTH_IN = 8.75
 LETTER_PT, SMALLEST_PT = 9.6, 7.5
 _STYLE: dict[Any, Any] = {
-    "font.family": FONT,
-    "svg.fonttype": "path",
-    "svg.hashsalt": "loadbook",
-    "text.parse_math": False,
+    "font.family": FONT, "svg.fonttype": "path", "svg.hashsalt": "loadbook", "text.parse_math": False,
     "axes.unicode_minus": True,
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -103,19 +100,10 @@ class Sheet:
         self.hover_areas: list[HoverArea] = []
 
     def text(
-        self,
-        x: float,
-        y: float,
-        text: str,
-        *,
-        colour: str = palette.INK,
-        bold: bool = False,
-        italic: bool = False,
-        size: float | None = None,
-        align: Literal["left", "center", "right"] = "left",
-        va: Literal["center", "top", "bottom", "baseline"] = "center",
-        rotation: float = 0,
-    ) -> Text:
+        self, x: float, y: float, text: str, *, colour: str = palette.INK, bold: bool = False, italic: bool = False,
+        size: float | None = None, align: Literal["left", "center", "right"] = "left",
+        va: Literal["center", "top", "bottom", "baseline"] = "center", rotation: float = 0,
+    ) -> Text:  # fmt: skip
         """Write `text` at (x, y) inches."""
         properties = font(bold, italic).copy()
         properties.set_size(max(size or self.size, SMALLEST_PT))
@@ -150,9 +138,8 @@ class Sheet:
     def hover(self, left: float, top: float, right: float, bottom: float, text: str) -> None:
         """Give the rectangle between these places a text that a browser shows on hover."""
         across, down = 100 / self.width, 100 / self.height
-        self.hover_areas.append(
-            HoverArea(left * across, top * down, (right - left) * across, (bottom - top) * down, text)
-        )
+        area = HoverArea(left * across, top * down, (right - left) * across, (bottom - top) * down, text)
+        self.hover_areas.append(area)
 
     def panel(self, left: float, top: float, right: float, bottom: float) -> Axes:
         """Return axes over this rectangle with a bottom spine only; ticks have our letters and colours."""
@@ -396,17 +383,10 @@ def cross_props(size_pt: float, width_pt: float) -> dict[str, Any]:
 
 
 _METRIC_LABELS: Mapping[str, str] = {
-    "ok_per_s": "ok responses per second",
-    "requests_per_s": "requests per second",
-    "bytes_per_s": "bytes received per second",
-    "latency": "latency",
-    "latency_intended": "latency from the intended start",
-    "service_time": "service time",
-    "connect_time": "time to connect",
-    "ttfb": "time to the first byte",
-    "connection_time": "life of a connection",
-    "errors": "errors",
-}
+    "ok_per_s": "ok responses per second", "requests_per_s": "requests per second",
+    "bytes_per_s": "bytes received per second", "latency_intended": "latency from the intended start",
+    "connect_time": "time to connect", "ttfb": "time to the first byte", "connection_time": "life of a connection",
+}  # fmt: skip
 
 
 def metric_label(metric: Metric, statistic: str | None = None) -> str:

@@ -306,7 +306,7 @@ class TrialOverlayFigure(_TimelineFigure):
     @cached_property
     def unlike_trials(self) -> dict[str, set[str]]:
         """Title of a track -> the trials whose mean is far from that of their treatment's others."""
-        treatments, found = {s.trial: s.treatment for s in self.timeline.trials}, {}
+        treatments, found = pd.Series({s.trial: s.treatment for s in self.timeline.trials}), {}
         for track in self.timeline.tracks:
             means = self.timeline.measured(track, self.timeline.trials).groupby("trial")["value"].mean()
             distances = (means - means.groupby(treatments).transform("median")).abs()

@@ -137,7 +137,10 @@ class ValidityFigure(ReportFigure):
         return text
 
     def _draw(self) -> Sheet:
-        rows, size = self._rows(), LETTER_PT - 0.6
+        with_result, size = [result for result in self.results if result.level], LETTER_PT - 0.6
+        # all rules have a row, or those with a result if the others would only make it long
+        all_rows = len(self.results) - len(with_result) <= MOST_CLEAN or not with_result
+        rows = self.results if all_rows else with_result
         texts = [wrap(row.text, RESULT_IN, LETTER_PT - 0.8) for row in rows]
         heights = [ROW_IN + 0.1 * ("\n" in text) for text in texts]
         bottom, clean = HEAD_IN + sum(heights), self._clean_text(rows)
@@ -160,11 +163,6 @@ class ValidityFigure(ReportFigure):
         sheet.text((left + right) / 2, bottom + 0.37, title, colour=palette.SOFT, align="center")
         sheet.text(0.05, bottom + FOOT_IN + 0.04, clean, size=size, colour=palette.SOFT, va="top")
         return sheet
-
-    def _rows(self) -> list[RuleResult]:
-        """Return the rules that have a row: all, or those with a result if the others would only make it long."""
-        with_result = [result for result in self.results if result.level]
-        return self.results if len(self.results) - len(with_result) <= MOST_CLEAN or not with_result else with_result
 
     def _clean_text(self, rows: list[RuleResult]) -> str:
         """Return the names of the clean rules that have no row, wrapped."""
