@@ -106,8 +106,8 @@ class BulletList(Element):
 class Details(Element):
     """Nodes that HTML shows when their summary is clicked."""
 
-    def __init__(self, summary: str, *children: Content, css: str = "") -> None:
-        super().__init__(*children, css=css)
+    def __init__(self, summary: str, *children: Content) -> None:
+        super().__init__(*children)
         self.summary = summary
 
 
@@ -203,7 +203,7 @@ def to_html(node: Content) -> Markup:
         case Details():
             summary = _tag("summary", to_html(node.summary))
             inside = Markup("{}\n{}\n").format(summary, _join(to_html, node.children))
-            return _tag("details", inside, {"class": node.css})
+            return _tag("details", inside)
         case Definitions():
             rows = (_tag("dt", to_html(name)) + _tag("dd", to_html(value)) for name, value in node.pairs)
             return _tag("dl", Markup("\n").join(rows), {"class": "facts"})

@@ -85,7 +85,16 @@ def parse_literals(source: str) -> dict[str, Any]:
 
 def parameter_problems(declared: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
     """Return one sentence per given parameter that is unknown, unsafe as a name, or of another type."""
-    return [text for name, value in given.items() if (text := _parameter_problem(declared, name, value))]
+    found = []
+    for name, value in given.items():
+        if not name.isidentifier() or keyword.iskeyword(name) or hasattr(builtins, name) or name.startswith("_"):
+            found.append(f"parameter {name!r} is not a usable name")
+        elif name not in declared:
+            near = closest_name(name, declared)
+            found.append(f"unknown parameter {name!r}" + (f" (did you mean {near!r}?)" if near else ""))
+        elif not _matches_type(declared[name], value):
+            found.append(f"parameter {name!r} must be {_type_name(declared[name])}, is {value!r}"[:300])
+    return found
 
 
 def validate_parameters(notebook: str, declared: Mapping[str, Any], given: Mapping[str, Any]) -> None:
@@ -129,17 +138,6 @@ def check_injected(cells: Sequence[str]) -> None:
     if positions:
         declared = parse_literals(cells[positions[-1] - 1])
         validate_parameters("notebook", declared, parse_literals(cells[positions[-1]]))
-
-
-def _parameter_problem(declared: Mapping[str, Any], name: str, value: Any) -> str | None:
-    if not name.isidentifier() or keyword.iskeyword(name) or hasattr(builtins, name) or name.startswith("_"):
-        return f"parameter {name!r} is not a usable name"
-    if name not in declared:
-        near = closest_name(name, declared)
-        return f"unknown parameter {name!r}" + (f" (did you mean {near!r}?)" if near else "")
-    if not _matches_type(declared[name], value):
-        return f"parameter {name!r} must be {_type_name(declared[name])}, is {value!r}"[:300]
-    return None
 
 
 def _matches_type(default: Any, value: Any) -> bool:

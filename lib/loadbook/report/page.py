@@ -125,9 +125,10 @@ class Page:
 
         if not ErrorsFigure.has_data(self.analysis):
             return note_block(verdicts.no_errors_sentence(self.analysis))
-        urgent = {URGENT_MIME: True} if verdicts.has_more_errors(self.analysis) else {}
+        more = any(row.errors.kind == "more" for row in self.analysis.of_kind("treatment"))
         picture = Picture(ErrorsFigure.from_run(self.data, self.analysis))
-        return Block(picture, verdicts.error_table(self.analysis, self.labels), data=urgent)
+        table = verdicts.error_table(self.analysis, self.labels)
+        return Block(picture, table, data={URGENT_MIME: True} if more else {})
 
     def limit(self) -> Block:
         """Show the host metrics of the median block, which show the saturated resource."""

@@ -105,23 +105,18 @@ def summarise_answer(analysis: Analysis) -> AnswerSummary:
         kind, word = "invalid", "no verdict"
     headline = first.headline(analysis)
     support = first.supporting_text(analysis).removeprefix(headline).strip()
-    glyph, errors = palette.VERDICTS[kind].glyph, _error_sentences(analysis)
-    return AnswerSummary(kind, glyph, word, headline, support, errors, counts)
+    of_errors = [r for each in ("more", "fewer") for r in analysis.of_kind("treatment") if r.errors.kind == each]
+    errors = tuple(
+        f"{row.label}: {errors_sentence(row.errors, _reference(analysis, row).errors, row.reference_label)}"
+        for row in of_errors[:MAX_ERROR_LINES]
+    )
+    return AnswerSummary(kind, palette.VERDICTS[kind].glyph, word, headline, support, errors, counts)
 
 
 def mark_exploratory(answer: AnswerSummary, stand: StoppingState) -> AnswerSummary:
     """Mark an answer as exploratory if the run is."""
     word = f"exploratory: {answer.word}" if stand.added_blocks else answer.word
     return replace(answer, headline=first.mark_exploratory(answer.headline, stand), word=word)
-
-
-def _error_sentences(analysis: Analysis) -> tuple[str, ...]:
-    """Return the verdicts on errors, more before fewer; the verdicts on the rate are given these."""
-    rows = [row for kind in ("more", "fewer") for row in analysis.of_kind("treatment") if row.errors.kind == kind]
-    return tuple(
-        f"{row.label}: {errors_sentence(row.errors, _reference(analysis, row).errors, row.reference_label)}"
-        for row in rows[:MAX_ERROR_LINES]
-    )
 
 
 def _reference(analysis: Analysis, row: AnalysisRow) -> AnalysisRow:
@@ -196,11 +191,6 @@ def _worst_case_text(row: AnalysisRow) -> str:
 def milliseconds_text(value_s: float | None) -> str:
     """Return seconds as milliseconds with three significant digits, for a column whose head has the unit."""
     return DASH if value_s is None else f"{value_s * 1e3:.3g}"
-
-
-def has_more_errors(analysis: Analysis) -> bool:
-    """Return whether any treatment is shown to have errors in more trials than the baseline."""
-    return any(row.errors.kind == "more" for row in analysis.of_kind("treatment"))
 
 
 def no_errors_sentence(analysis: Analysis) -> str:

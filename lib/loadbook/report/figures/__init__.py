@@ -15,7 +15,7 @@ A figure is an object of a `ReportFigure`: its constructor (or `from_run`) reads
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 from typing import TYPE_CHECKING
 
 from loadbook.core.errors import unknown_name_error
@@ -51,6 +51,5 @@ def figure_class(name: str) -> type[ReportFigure]:
     """Return the class of a figure (`FIGURES`); UsageError for any other name."""
     if name not in FIGURES:
         raise unknown_name_error("figure", name, sorted(FIGURES))
-    module, _, class_name = FIGURES[name].partition(":")
-    figure: type[ReportFigure] = getattr(importlib.import_module(module), class_name)
+    figure: type[ReportFigure] = pkgutil.resolve_name(FIGURES[name])
     return figure

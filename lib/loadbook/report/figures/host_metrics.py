@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Self
 
@@ -34,7 +35,7 @@ from loadbook.report.figures.base import (
     wrap,
 )
 from loadbook.report.figures.tracks import Hosts, Timeline, Track, draw_lines, host_name, numbered
-from loadbook.stats.saturation import hosts_with_traces, link_capacities
+from loadbook.stats.saturation import finest_source_only, hosts_with_traces, link_capacities
 from loadbook.store.tables import RunData
 
 LEFT_IN, RIGHT_IN, PANEL_IN, STEP_IN, HEAD_IN, FOOT_IN, GAP_IN = 0.62, 0.1, 0.62, 1.0, 0.3, 0.52, 0.3
@@ -121,7 +122,11 @@ class HostMetricsFigure(_TimelineFigure):
         rates: Mapping[str, float] | None = None, block: int | None = None,
     ) -> None:  # fmt: skip
         self.labels = labels
-        self.timeline = tracks.block_timeline(traces, trials, hosts, links or {}, windows or {}, rates or {}, block)
+        number, samples, spans = tracks.block_samples(traces, trials, windows or {}, block)
+        resources = tracks.resource_tracks(samples, numbered(hosts), links or {})
+        rate = tracks.rate_track(spans, rates or {})
+        shown = [rate, *resources] if rate and resources else resources
+        self.timeline = Timeline(number, spans, tuple(shown))
         self.blocks = int(trials["block"].nunique())
         unmonitored = sorted(set(hosts) - set(traces["host"]))
         self.unmonitored = [host_name(numbered(hosts)[alias], alias) for alias in unmonitored]
@@ -239,8 +244,11 @@ class CoresFigure(HostMetricsFigure):
         windows: Mapping[str, float] | None = None, block: int | None = None,
     ) -> None:  # fmt: skip
         self.labels, self.cpus = labels, hosts[host].get("cpus")
-        self.timeline = tracks.cores_timeline(traces, trials, hosts, host, windows or {}, block)
         self.host = host_name(numbered(hosts)[host], host)
+        number, samples, spans = tracks.block_samples(traces, trials, windows or {}, block)
+        cores = tracks.core_tracks(samples, host, self.host, self.cpus)
+        processes = tracks.process_tracks(samples, host, self.host)
+        self.timeline = Timeline(number, spans, (*cores, *processes))
 
     @classmethod
     def from_run(cls, run: RunData, block: int | None = None, host: str = "") -> Self:
@@ -290,7 +298,11 @@ class TrialOverlayFigure(_TimelineFigure):
         self, traces: pd.DataFrame, trials: pd.DataFrame, hosts: Hosts, links: Mapping[str, float] | None = None,
         windows: Mapping[str, float] | None = None,
     ) -> None:  # fmt: skip
-        self.timeline = tracks.overlay_timeline(traces, trials, hosts, links or {}, windows or {})
+        samples = finest_source_only(traces)
+        spans = tracks.trial_spans(samples, trials.sort_values("slot"), windows or {})
+        first = min(0.0, float(samples["t_s"].min())) if len(samples) else 0.0
+        aligned = tuple(replace(span, start=first, opens=-first) for span in spans)  # 0: the measurement begins
+        self.timeline = Timeline(0, aligned, tuple(tracks.resource_tracks(samples, numbered(hosts), links or {})))
 
     @classmethod
     def from_run(cls, run: RunData, treatment: str = "") -> Self:

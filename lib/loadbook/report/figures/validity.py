@@ -64,11 +64,6 @@ class RuleResult:
     wholly_unchecked: bool
     text: str
 
-    @property
-    def excluded_trials(self) -> int:
-        """The number of trials that the rule excluded."""
-        return int(self.hits.loc[self.hits["level"] == "invalid", "trial"].nunique())
-
 
 class ValidityFigure(ReportFigure):
     """A row per validity rule over the trials in order of execution; only hits are drawn, an empty row was checked.
@@ -182,7 +177,8 @@ class ValidityFigure(ReportFigure):
             doubts = sum(1 for result in self.results if result.level == "doubt")
             tail = f"; {pluralize(doubts, 'rule')} had a doubt." if doubts else "."
             return f"All {pluralize(len(self.trials), 'trial')} count{tail}"
-        excluding = [f"{r.title} ({r.excluded_trials})" for r in self.results if (r.hits["level"] == "invalid").any()]
+        excluded = [(r.title, r.hits.loc[r.hits["level"] == "invalid", "trial"].nunique()) for r in self.results]
+        excluding = [f"{title} ({number})" for title, number in excluded if number]
         return f"{self._counts}; the others were excluded by {join_first(excluding, 3, 'rules')}."
 
     @property
