@@ -91,13 +91,12 @@ VERDICT_WORDS = {
     "undecided": "undecided",
     "invalid": "invalid",
 }
-LOSES_MORE = "loses more"
 
 
 def verdict_word(kind: VerdictKind, metric: Metric, hypothesis: Hypothesis = "difference") -> str:
     """Return the word that stands behind the glyph of a verdict class, by the metric's kind and by the hypothesis."""
     if kind == "worse" and hypothesis == "non-inferiority":
-        return LOSES_MORE
+        return "loses more"
     if kind not in ("better", "worse"):
         return VERDICT_WORDS[kind]
     up = (kind == "better") == (words.direction(metric.name) == "higher")

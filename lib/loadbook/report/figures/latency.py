@@ -126,7 +126,11 @@ class LatencyFigure(ReportFigure):
             return "This tool prints no percentiles."
         if text := neutral_headline(self.analysis):
             return text.replace("No verdict", "No verdict on any percentile", 1)
-        changes = self._changes()
+        changes: dict[str, list[tuple[str, AnalysisRow]]] = {}  # by treatment: the percentiles and their rows
+        for percentile, (_, own) in self.percentiles.items():
+            for row in own.of_kind("treatment"):
+                if row.verdict and row.verdict.kind in ("better", "worse"):
+                    changes.setdefault(row.treatment, []).append((percentile, row))
         if not changes:
             margin = margin_text(next(iter(self.percentiles.values()))[1].margin)
             return f"No treatment is shown to change any percentile by {margin} or more."
@@ -134,15 +138,6 @@ class LatencyFigure(ReportFigure):
         phrases = [f"{self.names[t]}: {_changes_phrase(changes[t], list(self.percentiles))}" for t in order[:3]]
         more = len(order) - len(phrases)
         return "; ".join(phrases) + (f"; {pluralize(more, 'more treatment')} with a shift." if more else ".")
-
-    def _changes(self) -> dict[str, list[tuple[str, AnalysisRow]]]:
-        """Return treatment -> the percentiles at which it is better or worse, with the rows of their analyses."""
-        changes: dict[str, list[tuple[str, AnalysisRow]]] = {}
-        for percentile, (_, own) in self.percentiles.items():
-            for row in own.of_kind("treatment"):
-                if row.verdict and row.verdict.kind in ("better", "worse"):
-                    changes.setdefault(row.treatment, []).append((percentile, row))
-        return changes
 
     @property
     def help(self) -> str:
