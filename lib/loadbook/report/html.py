@@ -91,10 +91,9 @@ def export_markdown(notebook: Path, out: Path) -> None:
 
     parts: list[str] = []
     for cell in arrange_cells([c for c in nbformat.read(notebook, as_version=4).cells if _is_exported(c)]):
-        outputs = cell.get("outputs", [])
-        parts += (
-            [cell.source] if cell.cell_type == "markdown" else [o.get("data", {}).get("text/markdown") for o in outputs]
-        )
+        if cell.cell_type == "markdown":
+            parts.append(cell.source)
+        parts += [output.get("data", {}).get("text/markdown", "") for output in cell.get("outputs", [])]
     write_atomic(out, ("\n\n".join(filter(None, parts)) + "\n").encode())
 
 
