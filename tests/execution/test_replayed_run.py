@@ -15,7 +15,7 @@ from loadbook.core.errors import UsageError
 from loadbook.execution import select
 from loadbook.execution.api import run_study
 from loadbook.ingestion.ingest import ingest
-from loadbook.report.links import write_summary
+from loadbook.report.html import write_summary
 from loadbook.report.page import scope_parts
 from loadbook.store.ledger import read_ledger
 from loadbook.store.schema import TABLES, read_table

@@ -14,9 +14,15 @@ from loadbook.batch.jobs import BATCH_FILE, BatchRun, EntryRecord, read_batch_ru
 from loadbook.core.errors import DataError, ReportError
 from loadbook.core.units import format_duration
 from loadbook.report.blocks import check_texts
-from loadbook.report.html import CONTENT_SECURITY_POLICY, forbidden_content
-from loadbook.report.links import SUMMARY_SUFFIX, comparison_links, earlier_pages
-from loadbook.report.render import fill_template, page_stylesheet
+from loadbook.report.html import (
+    CONTENT_SECURITY_POLICY,
+    SUMMARY_SUFFIX,
+    comparison_links,
+    earlier_pages,
+    fill_template,
+    forbidden_content,
+)
+from loadbook.report.palette import page_stylesheet
 from loadbook.store.atomic import write_atomic
 from loadbook.store.trial_record import read_json, write_json
 

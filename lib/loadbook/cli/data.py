@@ -210,7 +210,7 @@ def _archive(layout: Layout, study: str, run: str, out: Path | None) -> None:
 
 def _pages(layout: Layout, study: str, run: str) -> dict[str, Path]:
     """Return name -> file of the pages of this run."""
-    from loadbook.report.links import SUMMARY_SUFFIX
+    from loadbook.report.html import SUMMARY_SUFFIX
     from loadbook.store.trial_record import read_json
 
     path = layout.reports / f"{study}{SUMMARY_SUFFIX}"

@@ -30,13 +30,13 @@ from loadbook.notebook.compare import check_trials, comparison_page, resolve_met
 from loadbook.notebook.display import Displayable, FigureView
 from loadbook.report import checks, palette, sections
 from loadbook.report.blocks import Block, note
-from loadbook.report.figures.distribution import LatencyDistributionFigure
 from loadbook.report.figures.errors import ErrorsFigure
 from loadbook.report.figures.host_metrics import CoresFigure, HostMetricsFigure, TrialOverlayFigure
+from loadbook.report.figures.latency import LatencyDistributionFigure
 from loadbook.report.figures.order import OrderFigure
 from loadbook.report.figures.validity import ValidityFigure
 from loadbook.report.nodes import BulletList
-from loadbook.report.render import clean
+from loadbook.report.nodes import clean
 from loadbook.store.tables import RunData
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from loadbook.analyses.compare_runs import text as wording
 from loadbook.analyses.compare_runs.compute import RunComparison, compare_analyses
 from loadbook.core.errors import LoadbookError, UsageError
 from loadbook.core.units import join_words, shorten_list
-from loadbook.report import checks, html, links, notebooks, palette, sections
+from loadbook.report import checks, html, notebooks, palette, sections
 from loadbook.report import notebooks as parameters
 from loadbook.report.blocks import Block, answer_box, note, note_block, provenance_line, scope_nodes, verdict_cell
 from loadbook.report.build import BuiltReport, OutputPaths, ensure_ingested, notebook_parameters, page_breadcrumbs
@@ -349,9 +349,9 @@ def build_comparison(
     out = layout.run(study, newer).processed / "notebooks" / f"{NOTEBOOK}-{older}.ipynb"
     on_message(f"{study}: notebook {NOTEBOOK}")
     try:
-        executed = notebooks.execute_notebook(layout, NOTEBOOK, given, out, timeout_s)
+        summary = notebooks.execute_notebook(layout, NOTEBOOK, given, out, timeout_s)
         html.export_html(
-            executed.path,
+            out,
             page,
             f"{newer} against {older} · {study}",
             _comparison_breadcrumbs(layout, study, newer, older),
@@ -361,8 +361,8 @@ def build_comparison(
         on_message(f"{study}: {error.message}" + (f" ({error.hint})" if error.hint else ""))
         return built
     built.pages.append(page)
-    built.summary |= executed.summary
-    links.write_comparison(page, study, newer, older)
+    built.summary |= summary
+    html.write_comparison(page, study, newer, older)
     _refresh_study_page(layout, study, on_message)
     return built
 
@@ -383,7 +383,7 @@ def _comparison_breadcrumbs(layout: Layout, study: str, newer: str, older: str) 
 
 def _refresh_study_page(layout: Layout, study: str, on_message: Callable[[str], None]) -> None:
     """Export the study's first page again, if there is one, so that it has a link to the comparison."""
-    summary = layout.reports / f"{study}{links.SUMMARY_SUFFIX}"
+    summary = layout.reports / f"{study}{html.SUMMARY_SUFFIX}"
     if not summary.is_file():
         return
     try:
