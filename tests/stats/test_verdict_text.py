@@ -17,10 +17,7 @@ UNDECIDED = {"effect": 0.010, "low": -0.005, "high": 0.026, "p": 0.2}
 MORE = Forecast(9, 1, 21)
 
 REPORT = {
-    "better": (
-        verdict("better"),
-        "tcp_nopush on is faster by 6.0 % (95 % interval 5.1 to 6.8 %), 12 blocks.",
-    ),
+    "better": (verdict("better"), "tcp_nopush on is faster by 6.0 % (95 % interval 5.1 to 6.8 %), 12 blocks."),
     "worse": (
         verdict("worse", effect=-0.047, low=-0.056, high=-0.038),
         "tcp_nopush on is slower by 4.7 % (95 % interval 3.8 to 5.6 %), 12 blocks.",

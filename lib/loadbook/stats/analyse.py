@@ -108,12 +108,7 @@ class AnalysisSpec:
 
 
 def resolve_spec(
-    data: RunTables,
-    baseline: str | None,
-    metric: str | None,
-    statistic: str | None,
-    margin: float | None,
-    level: float,
+    data: RunTables, baseline: str | None, metric: str | None, statistic: str | None, margin: float | None, level: float
 ) -> AnalysisSpec:
     """Fill in the study's defaults; UsageError for a baseline or level that there is not."""
     study, metric_name = data.study, metric or data.study.metric

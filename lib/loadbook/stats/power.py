@@ -181,11 +181,7 @@ def relabelling_test(
     base, other = _with_drawn_labels(drawn, rng)
     shares = [
         float(np.mean(p_by_row(*arms) <= ALPHA))
-        for arms in (
-            (base, other),
-            (base, other + math.log1p(effect)),
-            (windows[:, :blocks], windows[:, blocks:]),
-        )
+        for arms in ((base, other), (base, other + math.log1p(effect)), (windows[:, :blocks], windows[:, blocks:]))
     ]
     return RelabellingTest(blocks, len(windows), studies, shares[0], shares[1], effect, shares[2])
 
