@@ -152,9 +152,6 @@ def mock(case: str = "plain") -> Mock:
         values["valid"] = False
     reasons = dict.fromkeys(values.loc[~values["valid"], "trial"], "driver crashed")
     analysis = _analysis(arms, values, name, margin, blocks)
-    if case == "aa_failed":
-        said = "No verdict: the laboratory contradicts itself (the A/A arm differs from the baseline)."
-        analysis = replace(analysis, aa_failure=said)
     errors = _errors(values, arms)
     trials = _trials(values, arms)
     return Mock(

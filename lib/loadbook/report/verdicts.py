@@ -98,14 +98,14 @@ def verdict_list(lines: Sequence[VerdictLine]) -> BulletList:
 def summarise_answer(analysis: Analysis) -> AnswerSummary:
     """Return the answer block; a laboratory that contradicts itself replaces every verdict."""
     metric = get_metric(analysis.metric)
-    found: dict[VerdictKind, int] = {} if analysis.aa_failure else first.verdict_counts(analysis)
+    found: dict[VerdictKind, int] = {} if analysis.is_void else first.verdict_counts(analysis)
     word_of = partial(palette.verdict_word, metric=metric, hypothesis=analysis.hypothesis)
     counts = tuple(VerdictCount(k, palette.VERDICTS[k].glyph, n, word_of(k)) for k, n in found.items())
     kind: VerdictKind = next((k for k in VERDICT_ORDER if k in found), "invalid")
     if "undecided" in found and kind in ("small", "no-loss", "equivalent"):
         kind = "undecided"
-    word = "no verdict" if analysis.aa_failure else word_of(kind)
-    if not analysis.aa_failure and first.aa_only_headline(analysis):
+    word = "no verdict" if analysis.is_void else word_of(kind)
+    if not analysis.is_void and first.aa_only_headline(analysis):
         check = analysis.demoting_check
         word = "none seen" if check is None else "not compared" if check.check_state == "unchecked" else "too noisy"
         return AnswerSummary(kind, palette.BASELINE.glyph, word, first.headline(analysis), "", (), counts)

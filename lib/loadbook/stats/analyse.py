@@ -17,7 +17,7 @@ from loadbook.stats import diagnostics
 from loadbook.stats import errors as error_counts
 from loadbook.stats.compare import compare
 from loadbook.stats.errors import ErrorCounts
-from loadbook.stats.family import BestArm, DeclaredComparisons, compare_declared, find_best_arm
+from loadbook.stats.family import NO_BEST_ARM, BestArm, DeclaredComparisons, compare_declared, find_best_arm
 from loadbook.stats.harness_checks import (
     BACKGROUND_LOAD_RULE,
     SATURATION_RULE,
@@ -40,7 +40,7 @@ from loadbook.stats.results import (
 )
 from loadbook.stats.sequential import compute_stopping_state
 from loadbook.stats.steady_state import SETTLED, rate_trends, settled_rates
-from loadbook.stats.text import aa_failure_sentence, common_decimals, direction
+from loadbook.stats.text import common_decimals, direction
 from loadbook.stats.verdict import BASELINE_TEXT, decide_verdict, invalid_reason, usable_mask
 from loadbook.store.tables import RunData, trial_values
 
@@ -244,19 +244,28 @@ def analyse(
     control_rows = {name: _control_row(spec, name) for name in check_names if checks[name] == "control"}
     half_width_limit = aa_half_width_limit(spec.margin or get_metric(spec.metric).margin, control_rows.values())
     check_rows = [control_rows.get(name) or _aa_row(spec, name, half_width_limit) for name in check_names]
-    aa_failure = next((aa_failure_sentence(r) for r in check_rows if r.kind == "aa" and r.passed is False), None)
-    if aa_failure:
+    if any(row.kind == "aa" and row.check_state == "failed" for row in check_rows):
         rows = [_invalidated(row) for row in rows]
     reference_row = _build_row(spec, comparisons.reference, "baseline", None)
     rows = _sorted_rows(
         [reference_row, *_with_common_decimals(rows), *_with_common_decimals(check_rows)], spec.contrasts
     )
-    analysis = _build_analysis(spec, rows, aa_failure, spec.planned_blocks or spec.study.blocks, comparisons.best_arm)
-    return replace(
-        analysis,
+    analysis = Analysis(
+        baseline=reference_row.treatment,
+        metric=spec.metric,
+        statistic=spec.statistic,
+        margin=spec.margin,
+        level=spec.level,
+        rows=tuple(rows),
+        planned_blocks=spec.planned_blocks or spec.study.blocks,
+        stopping_state=spec.stopping_state,
+        contrasts=spec.contrasts,
+        hypothesis=spec.hypothesis,
         driver_saturated_share=trial_share(data.problems, data.trials, SATURATION_RULE),
         background_load_share=trial_share(data.problems, data.trials, BACKGROUND_LOAD_RULE),
     )
+    best = NO_BEST_ARM if analysis.is_void else comparisons.best_arm or _find_best_arm(spec, analysis)
+    return replace(analysis, best=best.best, tied_with_best=best.tied, ties_beat_rest=best.ties_beat_rest)
 
 
 def _compare_treatments(spec: AnalysisSpec, treatments: list[str]) -> DeclaredComparisons:
@@ -406,29 +415,12 @@ def _sorted_rows(rows: list[AnalysisRow], contrasts: Contrasts) -> list[Analysis
     return sorted(rows, key=key)
 
 
-def _build_analysis(
-    spec: AnalysisSpec, rows: list[AnalysisRow], aa_failure: str | None, planned_blocks: int, best: BestArm | None
-) -> Analysis:
-    arms = [r.treatment for r in rows if r.kind == "treatment" and r.verdict and r.verdict.kind != "invalid"]
-    if best is None:
-        all_arms, rule, level = [spec.baseline, *arms], spec.stopping_state.rule, spec.level
-        best = find_best_arm(spec.values, all_arms, spec.baseline, better=spec.better, level=level, rule=rule)
-    return Analysis(
-        baseline=rows[0].treatment,
-        metric=spec.metric,
-        statistic=spec.statistic,
-        margin=spec.margin,
-        level=spec.level,
-        rows=tuple(rows),
-        best=None if aa_failure else best.best,
-        tied_with_best=() if aa_failure else best.tied,
-        ties_beat_rest=best.ties_beat_rest and not aa_failure,
-        aa_failure=aa_failure,
-        planned_blocks=planned_blocks,
-        stopping_state=spec.stopping_state,
-        contrasts=spec.contrasts,
-        hypothesis=spec.hypothesis,
-    )
+def _find_best_arm(spec: AnalysisSpec, analysis: Analysis) -> BestArm:
+    """Find the best among the baseline and the treatments that could be compared with it."""
+    rows = analysis.of_kind("treatment")
+    arms = [spec.baseline, *(r.treatment for r in rows if r.verdict and r.verdict.kind != "invalid")]
+    rule, level = spec.stopping_state.rule, spec.level
+    return find_best_arm(spec.values, arms, spec.baseline, better=spec.better, level=level, rule=rule)
 
 
 def analyse_strata(
@@ -501,13 +493,11 @@ def combine_strata(analysis_by_level: dict[str, Analysis]) -> Analysis:
     rows = tuple(
         _with_stratum_label(level, row) for level, analysis in analysis_by_level.items() for row in analysis.rows
     )
-    aa_failures = [analysis.aa_failure for analysis in analyses if analysis.aa_failure]
     return replace(
         analyses[0],
         rows=rows,
         best=None,
         tied_with_best=(),
-        aa_failure=aa_failures[0] if len(aa_failures) == len(analyses) else None,
         driver_saturated_share=max((a.driver_saturated_share or 0.0 for a in analyses), default=None),
     )
 

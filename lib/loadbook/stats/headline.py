@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from loadbook.stats.results import VERDICT_ORDER, Analysis, AnalysisRow, StoppingState, VerdictKind
 from loadbook.stats.text import (
+    aa_failure_sentence,
     best_sentence,
     comparison_texts,
     demoted_headline,
@@ -88,18 +89,22 @@ def neutral_headline(analysis: Analysis) -> str:
 
     Pages, figures, lists of runs and the command line all use it, whatever their own headline would be.
     """
-    if analysis.aa_failure:
-        return "No verdict: the laboratory contradicts itself."
-    if analysis.stopping_state.pending_reason:
+    if analysis.stopping_state.pending_reason and not analysis.is_void:
         return "No verdict yet: this is no planned look."
     if analysis.demoting_check:
         return demoted_headline(analysis.demoting_check)
     return "" if analysis.allows_headline else f"No verdict: {saturation_text(analysis.driver_saturated_share or 0.0)}."
 
 
+def neutral_caption(analysis: Analysis) -> str:
+    """Return `neutral_headline` for a figure or a claim: with the difference observed, if an A/A arm failed."""
+    check = analysis.demoting_check
+    return aa_failure_sentence(check) if check and analysis.is_void else neutral_headline(analysis)
+
+
 def _headline_text(analysis: Analysis, labels: Mapping[str, str] | None) -> str:
     rows = analysis.of_kind("treatment")
-    if analysis.aa_failure or analysis.stopping_state.pending_reason:
+    if analysis.is_void or analysis.stopping_state.pending_reason:
         return neutral_headline(analysis)
     if not rows and (sentence := aa_only_headline(analysis)):
         return sentence
@@ -158,8 +163,8 @@ def supporting_text(analysis: Analysis, labels: Mapping[str, str] | None = None)
     Counts of verdicts are left out, as they stand below.
     """
     rows = analysis.of_kind("treatment")
-    if analysis.aa_failure:
-        return analysis.aa_failure
+    if analysis.is_void:
+        return neutral_caption(analysis)
     if analysis.demoting_check and _count_kind(rows, "invalid") < len(rows):
         return demoted_support(analysis.demoting_check)
     if not analysis.allows_headline:

@@ -241,7 +241,7 @@ class ComparePage:
     def notes(self) -> list[compute.Caveat]:
         """Reasons for doubt about any change."""
         analyses = (("older", self.result.older), ("newer", self.result.newer))
-        void = [which for which, analysis in analyses if analysis.aa_failure]
+        void = [which for which, analysis in analyses if analysis.is_void]
         text = "its A/A arm differs from the baseline that it repeats, so none of its effects is compared"
         more = compute.comparison_caveats(self.older, self.newer, self.changes)
         return [*(compute.Caveat(f"The {which} run contradicts itself", text) for which in void), *more]

@@ -180,7 +180,7 @@ def _no_analysis_reason(base: Analysis, cells: Mapping[str, int]) -> str | None:
         return MISSING_COMBINATIONS.format(there=len(cells) - len(missing), all=len(cells))
     own = (rows[name] for name in cells)
     invalid = (row for row in own if row.verdict and row.verdict.kind == "invalid")
-    return next((row.verdict.reason if base.aa_failure else f"{row.label}: {row.verdict.reason}"
+    return next((row.verdict.reason if base.is_void else f"{row.label}: {row.verdict.reason}"
                  for row in invalid if row.verdict), None)  # fmt: skip
 
 

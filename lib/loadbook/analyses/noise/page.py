@@ -20,6 +20,7 @@ from loadbook.report.blocks import Block, answer_box, empty_section, note_block
 from loadbook.report.nodes import DASH, Column, Details, Picture, Table
 from loadbook.report.page import Page, load_run_data
 from loadbook.stats.diagnostics import lag1_correlation
+from loadbook.stats.headline import neutral_caption
 from loadbook.stats.power import POWER
 from loadbook.stats.scatter import sd_interval_factors, trials_of_arms
 from loadbook.stats.text import margin_text
@@ -164,7 +165,7 @@ class NoisePage(Page):
     @cached_property
     def sentences(self) -> list[str]:
         """The answer: that the laboratory contradicts itself if it does, blocks for the margin, false alarms."""
-        broken = [self.analysis.aa_failure] if self.analysis.aa_failure else []
+        broken = [neutral_caption(self.analysis)] if self.analysis.is_void else []
         return [*broken, self.headline, *([] if self.record is None else self._support_sentences(self.record))]
 
     @property
