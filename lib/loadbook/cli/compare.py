@@ -120,7 +120,7 @@ def _document(output: ComparisonOutput, baseline: str, metric: str, margin: floa
 
 
 def _comparison(verdict: Verdict, against: str | None) -> dict[str, Any]:
-    from loadbook.stats.text import verdict_line
+    from loadbook.stats.text import ascii_verdict
 
     comparison, forecast = verdict.comparison, verdict.forecast
     return {
@@ -135,13 +135,13 @@ def _comparison(verdict: Verdict, against: str | None) -> dict[str, Any]:
         "p_adjusted": comparison.p_adjusted,
         "verdict": verdict.kind,
         "more_blocks": [forecast.low, forecast.high] if forecast and forecast.about is not None else None,
-        "sentence": verdict_line(verdict, against),
+        "sentence": ascii_verdict(verdict, against),
         "flags": list(comparison.flags),
     }
 
 
 def _print_comparison(output: ComparisonOutput, baseline: str, metric: str) -> None:
-    from loadbook.stats.text import best_sentence, comparison_texts, verdict_line
+    from loadbook.stats.text import ascii_verdict, best_sentence, comparison_texts
 
     named = output.contrasts != "baseline"
     first, numbers = (
@@ -160,6 +160,6 @@ def _print_comparison(output: ComparisonOutput, baseline: str, metric: str) -> N
     if best and (sentence := best_sentence(list(best.tied), best.best, best.ties_beat_rest)):
         echo(sentence)
     for verdict in output.verdicts:
-        echo(f"{verdict.comparison.treatment}: {verdict_line(verdict, output.against(verdict))}")
+        echo(f"{verdict.comparison.treatment}: {ascii_verdict(verdict, output.against(verdict))}")
         for flag in verdict.comparison.flags:
             echo(f"  {flag}")

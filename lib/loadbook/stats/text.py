@@ -265,15 +265,11 @@ NO_VERDICT = "No verdict: "
 MAX_TIED_NAMES = 4  # of treatments that cannot be told apart
 
 
-def verdict_sentence(verdict: Verdict, label: str, *, against: str | None = None, block_s: float | None = None) -> str:
-    """Return the report's sentence; `block_s` (seconds per block) adds the time to a forecast."""
-    return f"{label}{verdict_phrase(verdict, against=against, block_s=block_s)}"
-
-
 def verdict_phrase(verdict: Verdict, *, against: str | None = None, block_s: float | None = None) -> str:
-    """Return `verdict_sentence` without the treatment's name, which reports set in bold.
+    """Return a verdict as pages print it, with what follows the treatment's name: " is faster by 6.0 % (...).".
 
-    `against` is the label of the reference, None where that is the baseline of the whole report.
+    `against` is the label of the reference, None where that is the baseline of the whole page; `block_s` (seconds per
+    block) adds the time to a forecast.
     """
     comparison, texts = verdict.comparison, comparison_texts(verdict)
     margin, blocks = margin_text(verdict.margin), comparison_evidence(comparison)
@@ -313,8 +309,8 @@ def _non_inferiority_phrase(verdict: Verdict, against_text: str) -> str:
     return f"{against_text}: {result}: at worst {texts.worst} {confidence}"
 
 
-def verdict_line(verdict: Verdict, against: str | None = None) -> str:
-    """Return the sentence of the command line, in which ".." joins bounds and % follows at once.
+def ascii_verdict(verdict: Verdict, against: str | None = None) -> str:
+    """Return a verdict as `loadbook compare` prints it: plain ASCII, ".." joins bounds, % follows at once.
 
     `against` is the label of the reference where that is not the baseline of the whole table.
     """
@@ -323,7 +319,7 @@ def verdict_line(verdict: Verdict, against: str | None = None) -> str:
     if verdict.kind == "invalid" or comparison.effect is None or comparison.ci95 is None:
         return f"invalid{against_text}: {_without_nbsp(verdict.reason or '')}"
     if verdict.one_sided_bounds:
-        return _non_inferiority_line(verdict, margin, against_text)
+        return _ascii_non_inferiority(verdict, margin, against_text)
     digits, than_text = verdict_decimals(verdict), f" than {against}" if against else ""
     size, direction = (
         _without_nbsp(comparison_texts(verdict).size),
@@ -348,7 +344,7 @@ def verdict_line(verdict: Verdict, against: str | None = None) -> str:
     return f"undecided{against_text}: {_dotted_range(comparison.ci95, digits)}%; {_forecast_words(verdict)}"
 
 
-def _non_inferiority_line(verdict: Verdict, margin: str, against_text: str) -> str:
+def _ascii_non_inferiority(verdict: Verdict, margin: str, against_text: str) -> str:
     low, _ = verdict.comparison.ci90 or (0.0, 0.0)
     worst, best = (
         f"{'lower' if end == low else 'upper'} bound {_plain_percent(end, verdict)}%"
@@ -364,7 +360,7 @@ def _non_inferiority_line(verdict: Verdict, margin: str, against_text: str) -> s
 
 
 def row_phrase(row: AnalysisRow, compared_with: ErrorSummary | None = None) -> str:
-    """Return the sentence after a treatment's name: the verdict on errors first if there is one, then "given that".
+    """Return what pages print after a treatment's name: a verdict on errors first, then `verdict_phrase`, "given that".
 
     Parameters
     ----------
