@@ -262,7 +262,7 @@ def _trial_count_text(number: int) -> str:
 
 
 NO_VERDICT = "No verdict: "
-MAX_TIED_NAMES = 4  # of treatments that cannot be told apart
+MAX_TIED_NAMES = 4  # of treatments that do not differ detectably
 
 
 def verdict_phrase(verdict: Verdict, *, against: str | None = None, block_s: float | None = None) -> str:

@@ -1,4 +1,4 @@
-"""Designs of factors at two levels: the combinations that run, and the effects that cannot be told apart.
+"""Designs of factors at two levels: the combinations that run, and the effects that are confounded.
 
 Factor i is bit i of a number. A combination is the set of factors at their high level; an effect is the set of
 factors whose signs are multiplied (one factor: a main effect, two: an interaction). A fraction is defined by words,
@@ -162,22 +162,22 @@ def factorial_design(spec: Factorial) -> FactorialDesign:
 
 
 def alias_sentences(design: FactorialDesign) -> list[str]:
-    """Return the indistinguishable effects, one sentence each; the first sentence is about the whole design."""
+    """Return the confounded effects, one sentence each; the first sentence is about the whole design."""
     resolution, count = design.resolution, len(design.cells)
     if resolution is None:
-        first = f"All {count} combinations are run, so every effect can be told from every other."
+        first = f"All {count} combinations are run, so no effect is confounded with another."
     else:
         meaning = (
-            "every main effect and every pair can be told apart, if no three factors act together"
+            "no main effect and no pair is confounded with another, if no three factors act together"
             if resolution >= 5
             else "every main effect stands alone, if no three factors act together; pairs come in sets"
             if resolution == 4
-            else "this is a screening: a main effect cannot be told from the pairs named with it"
+            else "this is a screening: a main effect is confounded with the pairs named with it"
         )
         runs = f"{count} of {2 ** len(design.names)} combinations are run"
         first = f"{runs}, a fraction of resolution {ROMAN_NUMERALS[resolution]}: {meaning}."
     aliased = (list(map(design.effect_name, effects)) for effects in design.alias_sets if len(effects) > 1)
-    return [first, *(f"{name} cannot be told apart from {join_words(others, 'or')}." for name, *others in aliased)]
+    return [first, *(f"{name} is confounded with {join_words(others)}." for name, *others in aliased)]
 
 
 def switch_label(study: Study, name: str) -> str:

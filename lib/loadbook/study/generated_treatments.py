@@ -245,9 +245,9 @@ def _alias_problems(spec: Factorial, design: FactorialDesign, where: str) -> Pat
     elif len(parts) == 1:
         yield where, f"{parts[0]} would never change"
     elif len(parts) == 2:
-        yield where, f"the main effects of {parts[0]} and {parts[1]} could not be told apart"
+        yield where, f"the main effects of {parts[0]} and {parts[1]} would be confounded"
     elif len(parts) == 3 and not spec.screening:
-        message = f"the main effect of {parts[0]} cannot be told apart from {parts[1]} x {parts[2]} (resolution III)"
+        message = f"the main effect of {parts[0]} is confounded with {parts[1]} x {parts[2]} (resolution III)"
         yield where, f"{message}: run more combinations, or state screening = true"
 
 
