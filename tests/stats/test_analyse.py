@@ -12,8 +12,15 @@ import pytest
 from loadbook.core.errors import UsageError
 from loadbook.stats import diagnostics
 from loadbook.stats.analyse import analyse
-from loadbook.stats.headline import headline, neutral_caption, supporting_text, verdict_counts
-from loadbook.stats.text import aa_sentence, control_sentence, row_texts
+from loadbook.stats.headline import (
+    aa_sentence,
+    control_sentence,
+    headline,
+    neutral_caption,
+    supporting_text,
+    verdict_counts,
+)
+from loadbook.stats.text import row_texts
 from loadbook.store.run_record import RunRecord
 from loadbook.study.model import Study
 

@@ -25,8 +25,9 @@ from loadbook.report.nodes import (
     VerdictCell,
 )
 from loadbook.stats import headline as first
+from loadbook.stats.headline import aa_sentence, control_sentence
 from loadbook.stats.results import VERDICT_ORDER, Analysis, AnalysisRow, ErrorSummary, StoppingState, VerdictKind
-from loadbook.stats.text import ERROR_CLASS_NOUNS, aa_sentence, control_sentence, errors_sentence, row_phrase, row_texts
+from loadbook.stats.text import ERROR_CLASS_NOUNS, errors_sentence, row_phrase, row_texts
 
 if TYPE_CHECKING:
     import pandas as pd

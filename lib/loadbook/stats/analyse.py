@@ -7,9 +7,8 @@ compared, and each stratum is analysed as if its treatments had been the whole s
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from loadbook.core.errors import UsageError, unknown_name_error
 from loadbook.core.metrics import Direction, get_metric
@@ -18,14 +17,6 @@ from loadbook.stats import errors as error_counts
 from loadbook.stats.compare import compare
 from loadbook.stats.errors import ErrorCounts
 from loadbook.stats.family import NO_BEST_ARM, BestArm, DeclaredComparisons, compare_declared, find_best_arm
-from loadbook.stats.harness_checks import (
-    BACKGROUND_LOAD_RULE,
-    SATURATION_RULE,
-    aa_half_width_limit,
-    aa_state,
-    control_state,
-    trial_share,
-)
 from loadbook.stats.results import (
     VERDICT_ORDER,
     Analysis,
@@ -41,46 +32,23 @@ from loadbook.stats.results import (
 from loadbook.stats.sequential import compute_stopping_state
 from loadbook.stats.steady_state import SETTLED, rate_trends, settled_rates
 from loadbook.stats.text import common_decimals, direction
-from loadbook.stats.verdict import BASELINE_TEXT, decide_verdict, invalid_reason, usable_mask
-from loadbook.store.tables import RunData, trial_values
+from loadbook.stats.verdict import (
+    BASELINE_TEXT,
+    aa_half_width_limit,
+    aa_state,
+    control_state,
+    decide_verdict,
+    invalid_reason,
+    usable_mask,
+)
+from loadbook.store.tables import RunData, RunTables, strata_of, treatments_of, trial_values
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from loadbook.store.run_record import RunRecord
     from loadbook.study.model import Study
 
-
-class RunTables(Protocol):
-    """Parts of a run that an analysis reads; `store.tables.RunData` has them all, None is a table that is missing."""
-
-    @property
-    def study(self) -> Study:
-        """The question, its treatments and margin."""
-
-    @property
-    def plan(self) -> Mapping[str, Any]:
-        """plan.json with added blocks; empty where there is none."""
-
-    @property
-    def run_record(self) -> RunRecord | None:
-        """The content of run.json."""
-
-    @property
-    def trials(self) -> pd.DataFrame:
-        """One row per trial."""
-
-    @property
-    def measurements(self) -> pd.DataFrame:
-        """One row per trial, metric, statistic and driver."""
-
-    @property
-    def samples(self) -> pd.DataFrame | None:
-        """Rates within trials."""
-
-    @property
-    def problems(self) -> pd.DataFrame | None:
-        """Messages of validity rules."""
+SATURATION_RULE, BACKGROUND_LOAD_RULE = "driver_saturated", "foreign_cpu"
 
 
 @dataclass(frozen=True)
@@ -199,13 +167,6 @@ def _rate_moving(data: RunTables) -> pd.Series:
     treatment_of = dict(zip(usable["trial"], usable["treatment"], strict=True))
     trends = {} if data.samples is None else rate_trends(data.samples, treatment_of)
     return data.trials["treatment"].map({name: trend.moving for name, trend in trends.items() if trend is not None})
-
-
-def treatments_of(data: RunTables) -> list[str]:
-    """Return the treatments of the run in the order of its subset or, without a plan, of the study's file."""
-    planned = data.plan.get("treatments")
-    names = planned or set(data.trials["treatment"])
-    return [name for name in planned or data.study.treatments if name in names and name in data.study.treatments]
 
 
 def analyse(
@@ -449,44 +410,6 @@ def analyse_strata(
     return combine_strata(analyses) if len(analyses) > 1 else next(iter(analyses.values()))
 
 
-def strata_of(data: RunData) -> dict[str, RunData]:
-    """Return level of `Study.stratify_by` -> the part of the run under it; one part "" without strata.
-
-    The prefix "near: " of a label is left out in the stratum "near".
-    """
-    study, levels = data.study, dict[str, list[str]]()
-    if study.stratify_by is None:
-        return {"": data}
-    for name in treatments_of(data):
-        levels.setdefault(str(study.levels_of(name)[study.stratify_by]), []).append(name)
-    return {
-        level: restrict_to(
-            _without_stratum_label(data, level), names, baseline=study.baseline_of(names[0]), stratify_by=None
-        )
-        for level, names in levels.items()
-    }
-
-
-def restrict_to(data: RunData, treatments: Collection[str], **changes: Any) -> RunData:
-    """Return the run as if it had these treatments alone, in a study with `changes`."""
-    study, kept_names = data.study, [name for name in treatments_of(data) if name in treatments]
-    specs = {name: study.treatments[name] for name in kept_names}
-    published = study.published and study.published.model_copy(
-        update={"claims": tuple(claim for claim in study.published.claims if set(claim.treatments) <= set(specs))}
-    )
-    trials = data.trials[data.trials["treatment"].isin(kept_names)].reset_index(drop=True)
-    return replace(
-        data,
-        study=study.model_copy(update={"treatments": specs, "published": published} | changes),
-        plan=data.plan | {"treatments": kept_names},
-        trials=trials,
-        measurements=_rows_of_trials(data.measurements, trials),
-        samples=_rows_of_trials(data.samples, trials),
-        traces=_rows_of_trials(data.traces, trials),
-        problems=_rows_of_trials(data.problems, trials, keep_run_rows=True),
-    )
-
-
 def combine_strata(analysis_by_level: dict[str, Analysis]) -> Analysis:
     """Return one analysis with the rows of all strata, each compared with the baseline of its own stratum."""
     analyses = list(analysis_by_level.values())
@@ -506,18 +429,9 @@ def _with_stratum_label(level: str, row: AnalysisRow) -> AnalysisRow:
     return replace(row, label=f"{level}: {row.label}") if level else row
 
 
-def _without_stratum_label(data: RunData, level: str) -> RunData:
-    """Return the run with labels without the name of the stratum."""
-    treatments = {
-        name: spec.model_copy(update={"label": data.study.label(name).removeprefix(f"{level}: ")})
-        for name, spec in data.study.treatments.items()
-    }
-    return replace(data, study=data.study.model_copy(update={"treatments": treatments}))
-
-
-def _rows_of_trials(frame: Any, trials: pd.DataFrame, *, keep_run_rows: bool = False) -> Any:
-    """Return the rows of these trials, None of a missing table; with `keep_run_rows` those of the run as such, too."""
-    if frame is None:
+def trial_share(problems: pd.DataFrame | None, trials: pd.DataFrame, rule: str) -> float | None:
+    """Return the share of the trials in which a validity rule was broken or in doubt; None where that is not known."""
+    if problems is None or not len(trials):
         return None
-    selected = frame["trial"].isin(trials["trial"])
-    return frame[selected | frame["trial"].isna()] if keep_run_rows else frame[selected]
+    broken = problems.loc[(problems["name"] == rule) & problems["level"].isin(["invalid", "doubt"]), "trial"]
+    return float(trials["trial"].isin(broken.dropna()).mean())

@@ -12,15 +12,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from loadbook.core.validity_rules import lower_first, rule_title
+from loadbook.stats.headline import aa_sentence, control_sentence, saturation_text
 from loadbook.stats.results import Analysis, AnalysisRow, Comparison, Interval, VerdictKind
 from loadbook.stats.text import (
-    aa_sentence,
     added_blocks_text,
-    control_sentence,
     direction,
     margin_text,
     row_phrase,
-    saturation_text,
     verdict_phrase,
 )
 from loadbook.study.ci_policy import ALL_RULES, DEFAULT_FAIL_ON, CiLimits, CiPolicy
@@ -28,7 +26,7 @@ from loadbook.study.ci_policy import ALL_RULES, DEFAULT_FAIL_ON, CiLimits, CiPol
 if TYPE_CHECKING:
     import pandas as pd
 
-    from loadbook.stats.analyse import RunTables
+    from loadbook.store.tables import RunTables
 
 LimitState = Literal["met", "missed", "open"]
 VERDICT_KINDS: dict[str, VerdictKind] = {"faster": "better", "slower": "worse"}

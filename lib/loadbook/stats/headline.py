@@ -1,32 +1,30 @@
-"""First line of a report, which answers the question of its study, and the sentence below it."""
+"""First line of a report, which answers the question of its study; sentences below it and on harness checks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from loadbook.core.units import format_percent
 from loadbook.stats.results import VERDICT_ORDER, Analysis, AnalysisRow, StoppingState, VerdictKind
 from loadbook.stats.text import (
-    aa_failure_sentence,
+    ABSENT,
     best_sentence,
     comparison_texts,
-    demoted_headline,
-    demoted_support,
     evidence_text,
     forecast_sentence,
     margin_text,
     metric_noun,
-    not_checked_reason,
     predicate,
-    saturation_text,
     verdict_phrase,
 )
 
+NO_VERDICT = "No verdict: "
 MAX_LOSING = 2
 
 
 def non_inferiority_headline(rows: Sequence[AnalysisRow], margin: float) -> str:
     """Return the first line of a non-inferiority study: how many lose more than the margin, and how many keep it."""
-    losing, within, undecided = (_rows_with_verdict(rows, kind) for kind in ("worse", "no-loss", "undecided"))
+    losing, within, undecided = (_rows_of_kind(rows, kind) for kind in ("worse", "no-loss", "undecided"))
     accepted, all_of_them = margin_text(margin), f"of {len(rows)} treatments"
     if len(within) == len(rows):
         worst = min(rows, key=_worst_bound)
@@ -47,7 +45,7 @@ def non_inferiority_headline(rows: Sequence[AnalysisRow], margin: float) -> str:
 
 def losing_sentences(rows: Sequence[AnalysisRow]) -> str | None:
     """Return the sentences of treatments that lose more, which the headline only counts."""
-    losing = _rows_with_verdict(rows, "worse")[:MAX_LOSING] if len(rows) > 1 else []
+    losing = _rows_of_kind(rows, "worse")[:MAX_LOSING] if len(rows) > 1 else []
     return (
         " ".join(f"{r.label}{verdict_phrase(r.verdict, against=r.reference_label)}" for r in losing if r.verdict)
         or None
@@ -58,10 +56,6 @@ def _worst_bound(row: AnalysisRow) -> float:
     """Return the bound at worst, counted as a gain."""
     worst, best = row.verdict.one_sided_bounds if row.verdict and row.verdict.one_sided_bounds else (0.0, 0.0)
     return worst if worst <= best else -worst
-
-
-def _rows_with_verdict(rows: Sequence[AnalysisRow], kind: VerdictKind) -> list[AnalysisRow]:
-    return [row for row in rows if row.verdict and row.verdict.kind == kind]
 
 
 EXPLORATORY_PREFIX = "Exploratory: "
@@ -92,14 +86,14 @@ def neutral_headline(analysis: Analysis) -> str:
     if analysis.stopping_state.pending_reason and not analysis.is_void:
         return "No verdict yet: this is no planned look."
     if analysis.demoting_check:
-        return demoted_headline(analysis.demoting_check)
+        return _demoted_headline(analysis.demoting_check)
     return "" if analysis.allows_headline else f"No verdict: {saturation_text(analysis.driver_saturated_share or 0.0)}."
 
 
 def neutral_caption(analysis: Analysis) -> str:
     """Return `neutral_headline` for a figure or a claim: with the difference observed, if an A/A arm failed."""
-    check = analysis.demoting_check
-    return aa_failure_sentence(check) if check and analysis.is_void else neutral_headline(analysis)
+    check, text = analysis.demoting_check, neutral_headline(analysis)
+    return f"{text} {_aa_difference(check)}" if check and analysis.is_void else text
 
 
 def _headline_text(analysis: Analysis, labels: Mapping[str, str] | None) -> str:
@@ -139,7 +133,7 @@ def aa_only_headline(analysis: Analysis) -> str | None:
         return None
     row, texts = aa_rows[0], comparison_texts(aa_rows[0].verdict)
     if row.check_state in (None, "unchecked"):
-        return f"Nothing was compared: {not_checked_reason(row)}."
+        return f"Nothing was compared: {_not_checked_reason(row)}."
     observed = f"the baseline and its duplicate differ by {texts.change} ({texts.interval})"
     return f"{'Too noisy to tell' if row.check_state == 'inconclusive' else 'None is seen'}: {observed}."
 
@@ -166,7 +160,7 @@ def supporting_text(analysis: Analysis, labels: Mapping[str, str] | None = None)
     if analysis.is_void:
         return neutral_caption(analysis)
     if analysis.demoting_check and _count_kind(rows, "invalid") < len(rows):
-        return demoted_support(analysis.demoting_check)
+        return _demoted_support(analysis.demoting_check)
     if not analysis.allows_headline:
         return "The numbers say how fast the load generator is, not the service. The verdicts below may not hold."
     reason = _no_comparison_reason(rows) or _forecast_text(rows, labels)
@@ -323,3 +317,78 @@ def _row_effect(row: AnalysisRow) -> float:
 
 def _row_label(row: AnalysisRow, labels: Mapping[str, str] | None) -> str:
     return (labels or {}).get(row.treatment, row.label)
+
+
+def aa_sentence(row: AnalysisRow, baseline_label: str) -> str:
+    """Return the sentence on an A/A arm: passed, failed, too noisy to tell or not checked."""
+    texts = comparison_texts(row.verdict) if row.verdict else None
+    if texts is None or row.check_state in (None, "unchecked"):
+        return f"{row.label}: not checked, {_not_checked_reason(row)}."
+    observed = f"{texts.change} ({texts.interval}, p {texts.p})"
+    same = f"Same against same ({baseline_label} under a second name) gives {observed}"
+    if row.check_state == "inconclusive":
+        return f"{row.label}: too noisy to tell. {same}; {_half_width_text(row)}."
+    return f"{row.label}: {row.check_state}. {same}."
+
+
+def control_sentence(row: AnalysisRow) -> str:
+    """Return the sentence on a positive control: whether the known effect was found with its sign."""
+    texts = comparison_texts(row.verdict) if row.verdict else None
+    if texts is None or row.check_state in (None, "unchecked"):
+        return f"{row.label}: not checked, {_not_checked_reason(row)}."
+    known = f", {format_percent(row.expected_effect)} is known" if row.expected_effect is not None else ""
+    result = {
+        "passed": "passed. The known effect was found",
+        "failed": "failed. The known effect was not found",
+        "inconclusive": "too noisy to tell. The known effect is neither found nor excluded",
+    }[row.check_state or ""]
+    return f"{row.label}: {result}: {texts.change} ({texts.interval}){known}."
+
+
+def _half_width_text(row: AnalysisRow) -> str:
+    """Return how narrow the interval of an A/A arm must be: "a pass needs an interval of less than ±2 %"."""
+    limit = row.half_width_limit or 0.0
+    return f"a pass needs an interval of less than ±{format_percent(limit, 0 if limit >= 0.1 else 1, signed=False)}"
+
+
+def _not_checked_reason(row: AnalysisRow) -> str:
+    return (row.verdict.reason if row.verdict else None) or "it has no valid trials"
+
+
+def _demoted_headline(check: AnalysisRow) -> str:
+    """Return the neutral first line of a run one of whose checks did not pass (`Analysis.demoting_check`)."""
+    if check.check_state == "unchecked":
+        return f"{NO_VERDICT}{'the A/A arm' if check.kind == 'aa' else 'the known effect'} could not be compared."
+    if check.kind == "control":
+        found = "was not found" if check.check_state == "failed" else "is neither found nor excluded"
+        return f"{NO_VERDICT}the known effect {found}."
+    if check.check_state == "failed":
+        return f"{NO_VERDICT}the laboratory contradicts itself."
+    return f"No verdict, too noisy: the A/A arm gives {_interval_text(check)}."
+
+
+def _demoted_support(check: AnalysisRow) -> str:
+    """Return the sentences below `_demoted_headline`: the condition of a pass, and the value of the verdicts below."""
+    below = "The verdicts below may not hold."
+    if check.check_state == "unchecked":
+        return f"Reason: {_not_checked_reason(check)}. {below}"
+    if check.check_state == "failed":
+        observed = _aa_difference(check) if check.kind == "aa" else "This laboratory may miss other effects, too."
+        return f"{observed} {below}"
+    why = _half_width_text(check) if check.kind == "aa" else f"the control gives {_interval_text(check)}"
+    return f"{why[0].upper()}{why[1:]}. {below}"
+
+
+def _aa_difference(row: AnalysisRow) -> str:
+    texts = comparison_texts(row.verdict) if row.verdict else None
+    observed = f"{texts.change} ({texts.interval}, p {texts.p})" if texts else "a difference"
+    return f"{row.label}, the baseline under a second name, shows {observed}."
+
+
+def _interval_text(row: AnalysisRow) -> str:
+    return comparison_texts(row.verdict).interval if row.verdict else ABSENT
+
+
+def saturation_text(share: float) -> str:
+    """Return in how many trials a driver was at its limit."""
+    return f"a driver was at its limit in {format_percent(share, 0, signed=False)} of the trials"

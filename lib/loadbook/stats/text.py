@@ -1,4 +1,4 @@
-"""Sentences, words and rounding of comparisons, errors and harness checks.
+"""Sentences, words and rounding of comparisons and errors.
 
 Every view takes its texts from one `ComparisonTexts`, so that numbers are rounded once; digits follow the interval, and
 all rows of an analysis have the same number of decimals. The report states, it does not advise: "no difference" stands
@@ -261,7 +261,6 @@ def _trial_count_text(number: int) -> str:
     return f"{number} trial{'' if number == 1 else 's'}"
 
 
-NO_VERDICT = "No verdict: "
 MAX_TIED_NAMES = 4  # of treatments that do not differ detectably
 
 
@@ -383,81 +382,6 @@ def row_phrase(row: AnalysisRow, compared_with: ErrorSummary | None = None) -> s
     return f"{verdict_text} {errors[:1].upper()}{errors[1:]}"
 
 
-def aa_sentence(row: AnalysisRow, baseline_label: str) -> str:
-    """Return the sentence on an A/A arm: passed, failed, too noisy to tell or not checked."""
-    texts = comparison_texts(row.verdict) if row.verdict else None
-    if texts is None or row.check_state in (None, "unchecked"):
-        return f"{row.label}: not checked, {not_checked_reason(row)}."
-    observed = f"{texts.change} ({texts.interval}, p {texts.p})"
-    same = f"Same against same ({baseline_label} under a second name) gives {observed}"
-    if row.check_state == "inconclusive":
-        return f"{row.label}: too noisy to tell. {same}; {_half_width_text(row)}."
-    return f"{row.label}: {row.check_state}. {same}."
-
-
-def _half_width_text(row: AnalysisRow) -> str:
-    """Return how narrow the interval of an A/A arm must be: "a pass needs an interval within ±2 %"."""
-    limit = row.half_width_limit or 0.0
-    return f"a pass needs an interval of less than ±{format_percent(limit, 0 if limit >= 0.1 else 1, signed=False)}"
-
-
-def control_sentence(row: AnalysisRow) -> str:
-    """Return the sentence on a positive control: whether the known effect was found with its sign."""
-    texts = comparison_texts(row.verdict) if row.verdict else None
-    if texts is None or row.check_state in (None, "unchecked"):
-        return f"{row.label}: not checked, {not_checked_reason(row)}."
-    known = f", {format_percent(row.expected_effect)} is known" if row.expected_effect is not None else ""
-    result = {
-        "passed": "passed. The known effect was found",
-        "failed": "failed. The known effect was not found",
-        "inconclusive": "too noisy to tell. The known effect is neither found nor excluded",
-    }[row.check_state or ""]
-    return f"{row.label}: {result}: {texts.change} ({texts.interval}){known}."
-
-
-def demoted_headline(check: AnalysisRow) -> str:
-    """Return the neutral first line of a run one of whose checks did not pass (`Analysis.demoting_check`)."""
-    if check.check_state == "unchecked":
-        arm = "the A/A arm" if check.kind == "aa" else "the known effect"
-        return f"No verdict: {arm} could not be compared."
-    if check.kind == "control":
-        found = "was not found" if check.check_state == "failed" else "is neither found nor excluded"
-        return f"No verdict: the known effect {found}."
-    if check.check_state == "failed":
-        return f"{NO_VERDICT}the laboratory contradicts itself."
-    interval = comparison_texts(check.verdict).interval if check.verdict else ABSENT
-    return f"No verdict, too noisy: the A/A arm gives {interval}."
-
-
-def saturation_text(share: float) -> str:
-    """Return in how many trials a driver was at its limit."""
-    return f"a driver was at its limit in {format_percent(share, 0, signed=False)} of the trials"
-
-
-def demoted_support(check: AnalysisRow) -> str:
-    """Return the sentences below `demoted_headline`: the condition of a pass, and the value of the verdicts below."""
-    below = "The verdicts below may not hold."
-    if check.check_state == "unchecked":
-        return f"Reason: {not_checked_reason(check)}. {below}"
-    if check.kind == "control" and check.check_state == "failed":
-        return f"This laboratory may miss other effects, too. {below}"
-    if check.check_state == "failed":
-        return f"{aa_failure_sentence(check).removeprefix(demoted_headline(check)).strip()} {below}"
-    interval = comparison_texts(check.verdict).interval if check.verdict else ABSENT
-    why = _half_width_text(check) if check.kind == "aa" else f"the control gives {interval}"
-    return f"{why[0].upper()}{why[1:]}. {below}"
-
-
-def aa_failure_sentence(row: AnalysisRow) -> str:
-    """Return the sentence that voids every verdict, from an A/A arm that differs."""
-    texts = comparison_texts(row.verdict) if row.verdict else None
-    observed = f"{texts.change} ({texts.interval}, p {texts.p})" if texts else "a difference"
-    return (
-        f"{NO_VERDICT}the laboratory contradicts itself. {row.label}, the baseline under a second "
-        f"name, shows {observed}."
-    )
-
-
 def best_sentence(labels: list[str], best: str | None, ties_lead: bool = False) -> str | None:
     """Return the sentence on the best treatment, or on the labels (leader first) that may be best."""
     if best is not None:
@@ -522,11 +446,6 @@ def multiplicity_note(verdict: Verdict, among: str = "comparisons") -> str:
     if low <= 0 <= high:
         return ""
     return f" That differs if looked at alone, but not among {verdict.comparison.family_size} {among}."
-
-
-def not_checked_reason(row: AnalysisRow) -> str:
-    """Return why a check was not compared."""
-    return (row.verdict.reason if row.verdict else None) or "it has no valid trials"
 
 
 def added_blocks_text(blocks: int) -> str:

@@ -1,17 +1,18 @@
-"""One run, loaded: its study, plan, facts and the five tables as pandas frames."""
+"""One run, loaded: its study, plan, facts and the five tables as pandas frames; parts of it."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 from loadbook.core.errors import DataError, UsageError
 from loadbook.core.metrics import get_metric
 from loadbook.store.conditions import RunConditions
 from loadbook.store.ledger import read_current_plan
 from loadbook.store.paths import Layout, RunPaths
-from loadbook.store.run_record import read_run_record
+from loadbook.store.run_record import RunRecord, read_run_record
 from loadbook.store.schema import TABLES, read_table
 from loadbook.store.trial_record import read_json, sha256_file
 from loadbook.study.model import Study
@@ -46,6 +47,38 @@ class RunData(RunConditions):
         `value` (base units, total over drivers) is NaN where the trial has no such measurement.
         """
         return trial_values(self.trials, self.measurements, metric, statistic)
+
+
+class RunTables(Protocol):
+    """Parts of a run that an analysis reads; `store.tables.RunData` has them all, None is a table that is missing."""
+
+    @property
+    def study(self) -> Study:
+        """The question, its treatments and margin."""
+
+    @property
+    def plan(self) -> Mapping[str, Any]:
+        """plan.json with added blocks; empty where there is none."""
+
+    @property
+    def run_record(self) -> RunRecord | None:
+        """The content of run.json."""
+
+    @property
+    def trials(self) -> pd.DataFrame:
+        """One row per trial."""
+
+    @property
+    def measurements(self) -> pd.DataFrame:
+        """One row per trial, metric, statistic and driver."""
+
+    @property
+    def samples(self) -> pd.DataFrame | None:
+        """Rates within trials."""
+
+    @property
+    def problems(self) -> pd.DataFrame | None:
+        """Messages of validity rules."""
 
 
 def trial_values(
@@ -105,3 +138,65 @@ def _recorded_study(paths: RunPaths) -> Study:
         return Study.model_validate_json(json.dumps(recorded))
     except ValueError as error:
         raise UsageError(f"{paths.plan_json}: the study in it cannot be read: {error}") from error
+
+
+def treatments_of(data: RunTables) -> list[str]:
+    """Return the treatments of the run in the order of its subset or, without a plan, of the study's file."""
+    planned = data.plan.get("treatments")
+    names = planned or set(data.trials["treatment"])
+    return [name for name in planned or data.study.treatments if name in names and name in data.study.treatments]
+
+
+def strata_of(data: RunData) -> dict[str, RunData]:
+    """Return level of `Study.stratify_by` -> the part of the run under it; one part "" without strata.
+
+    The prefix "near: " of a label is left out in the stratum "near".
+    """
+    study, levels = data.study, dict[str, list[str]]()
+    if study.stratify_by is None:
+        return {"": data}
+    for name in treatments_of(data):
+        levels.setdefault(str(study.levels_of(name)[study.stratify_by]), []).append(name)
+    return {
+        level: restrict_to(
+            _without_stratum_label(data, level), names, baseline=study.baseline_of(names[0]), stratify_by=None
+        )
+        for level, names in levels.items()
+    }
+
+
+def restrict_to(data: RunData, treatments: Collection[str], **changes: Any) -> RunData:
+    """Return the run as if it had these treatments alone, in a study with `changes`."""
+    study, kept_names = data.study, [name for name in treatments_of(data) if name in treatments]
+    specs = {name: study.treatments[name] for name in kept_names}
+    published = study.published and study.published.model_copy(
+        update={"claims": tuple(claim for claim in study.published.claims if set(claim.treatments) <= set(specs))}
+    )
+    trials = data.trials[data.trials["treatment"].isin(kept_names)].reset_index(drop=True)
+    return replace(
+        data,
+        study=study.model_copy(update={"treatments": specs, "published": published} | changes),
+        plan=data.plan | {"treatments": kept_names},
+        trials=trials,
+        measurements=_rows_of_trials(data.measurements, trials),
+        samples=_rows_of_trials(data.samples, trials),
+        traces=_rows_of_trials(data.traces, trials),
+        problems=_rows_of_trials(data.problems, trials, keep_run_rows=True),
+    )
+
+
+def _without_stratum_label(data: RunData, level: str) -> RunData:
+    """Return the run with labels without the name of the stratum."""
+    treatments = {
+        name: spec.model_copy(update={"label": data.study.label(name).removeprefix(f"{level}: ")})
+        for name, spec in data.study.treatments.items()
+    }
+    return replace(data, study=data.study.model_copy(update={"treatments": treatments}))
+
+
+def _rows_of_trials(frame: Any, trials: pd.DataFrame, *, keep_run_rows: bool = False) -> Any:
+    """Return the rows of these trials, None of a missing table; with `keep_run_rows` those of the run as such, too."""
+    if frame is None:
+        return None
+    selected = frame["trial"].isin(trials["trial"])
+    return frame[selected | frame["trial"].isna()] if keep_run_rows else frame[selected]

@@ -14,10 +14,11 @@ from loadbook.report import palette, verdicts
 from loadbook.report.blocks import Block, note_block
 from loadbook.report.nodes import Picture
 from loadbook.report.page import load_run_data
-from loadbook.stats.analyse import analyse, restrict_to
-from loadbook.stats.headline import neutral_caption
+from loadbook.stats.analyse import analyse
+from loadbook.stats.headline import NO_VERDICT, neutral_caption
 from loadbook.stats.results import Analysis, AnalysisRow
-from loadbook.stats.text import NO_VERDICT, alternatives_text, comparison_texts, verdict_phrase
+from loadbook.stats.text import alternatives_text, comparison_texts, verdict_phrase
+from loadbook.store.tables import restrict_to
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,7 +16,6 @@ import numpy as np
 
 from loadbook.analyses.claims import text
 from loadbook.analyses.claims.compute import ClaimFinding, ClaimResult, ClaimRun, assess_article
-from loadbook.stats.analyse import RunTables, strata_of
 from loadbook.stats.compare import MIN_BLOCKS, MIN_SIGNED_BLOCKS
 from loadbook.stats.errors import ALPHA
 from loadbook.stats.headline import neutral_caption
@@ -25,7 +24,7 @@ from loadbook.stats.results import Verdict
 from loadbook.stats.saturation import saturation_of_run
 from loadbook.stats.text import direction
 from loadbook.stats.verdict import MAX_FORECAST_BLOCKS, decide_verdict, forecast_one_sided, loss_at_margin
-from loadbook.store.tables import RunData
+from loadbook.store.tables import RunData, RunTables, strata_of
 from loadbook.study.claims import ERROR_CLAIM_KINDS, Claim
 
 if TYPE_CHECKING:

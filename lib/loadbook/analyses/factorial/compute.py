@@ -17,7 +17,7 @@ from loadbook.analyses.factorial.contrasts import (
     fit_pooled_effects,
     significant_higher_order,
 )
-from loadbook.stats.analyse import AnalysisSpec, RunTables, analyse, resolve_spec
+from loadbook.stats.analyse import AnalysisSpec, analyse, resolve_spec
 from loadbook.stats.compare import MIN_BLOCKS, MIN_RANK_BLOCKS
 from loadbook.stats.errors import ALPHA, zero_error_upper_bound
 from loadbook.stats.errors import errors_by_block as failing_trials
@@ -25,6 +25,7 @@ from loadbook.stats.paired_tests import FloatArray, adjust_holm, complete_blocks
 from loadbook.stats.results import VERDICT_ORDER, Analysis, AnalysisRow, Comparison, ErrorSummary, Interval, Verdict
 from loadbook.stats.text import common_decimals
 from loadbook.stats.verdict import decide_verdict, excludes_zero
+from loadbook.store.tables import RunTables
 from loadbook.study.factorial import FactorialDesign, factorial_design, level_labels, switch_label
 
 MISSING_COMBINATIONS = "the run holds {there} of the {all} combinations, and a factorial needs all of them"

@@ -11,9 +11,8 @@ from test_analyse import ARMS, make_run
 
 from loadbook.stats.analyse import analyse
 from loadbook.stats.ci import assess_run
-from loadbook.stats.harness_checks import aa_half_width_limit, aa_state, control_state
-from loadbook.stats.headline import headline, supporting_text
-from loadbook.stats.text import aa_sentence, control_sentence
+from loadbook.stats.headline import aa_sentence, control_sentence, headline, supporting_text
+from loadbook.stats.verdict import aa_half_width_limit, aa_state, control_state
 from loadbook.study.ci_policy import CiPolicy
 from trial_frames import verdict
 
