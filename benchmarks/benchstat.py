@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from loadbook.core.errors import LoadbookError, UsageError
-from loadbook.stats.family import compare_all
+from loadbook.stats.compare import compare_all
 from loadbook.stats.table import read_trials
 from loadbook.stats.text import ascii_verdict, direction
 from loadbook.stats.verdict import decide_verdict

@@ -21,8 +21,7 @@ import numpy as np
 import pandas as pd
 
 from loadbook.stats.ci import CaseOutcome, assess_run
-from loadbook.stats.compare import compare
-from loadbook.stats.family import compare_all
+from loadbook.stats.compare import compare, compare_all
 from loadbook.stats.results import Analysis, AnalysisRow, CheckState, Comparison, ErrorSummary, RowKind, Verdict
 from loadbook.stats.verdict import decide_verdict
 from loadbook.study.ci_policy import CiPolicy

@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pandas as pd
 
-from loadbook.stats.family import compare_all
+from loadbook.stats.compare import compare_all
 
 BLOCKS = 30
 ROWS = {

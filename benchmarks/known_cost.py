@@ -23,7 +23,7 @@ import pandas as pd
 from loadbook.core.units import format_percent
 from loadbook.execution.api import run_study
 from loadbook.ingestion.ingest import ingest
-from loadbook.stats.family import compare_all
+from loadbook.stats.compare import compare_all
 from loadbook.stats.results import Comparison
 from loadbook.stats.verdict import decide_verdict
 from loadbook.store.tables import load_run

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from test_compare_command import loadbook
 
 import comparison_oracle
-from loadbook.stats.compare import compare
-from loadbook.stats.family import compare_all
+from loadbook.stats.compare import compare, compare_all
 from loadbook.stats.verdict import decide_verdict
 from trial_frames import frame
 

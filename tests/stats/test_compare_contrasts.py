@@ -13,8 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from command_line import exit_code
-from loadbook.stats.compare import compare
-from loadbook.stats.family import compare_contrasts, compare_declared, compare_with_best, find_best_arm, step_down_p
+from loadbook.stats.compare import (
+    compare,
+    compare_contrasts,
+    compare_declared,
+    compare_with_best,
+    find_best_arm,
+    step_down_p,
+)
 from loadbook.stats.paired_tests import PairedLogs, pair_arms, rank_differences
 from trial_frames import frame, noisy
 

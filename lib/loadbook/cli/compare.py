@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from loadbook.core.metrics import Direction
-    from loadbook.stats.family import BestArm
+    from loadbook.stats.compare import BestArm
     from loadbook.stats.results import Contrasts, Hypothesis, Verdict
 
 # columns; below, a terminal breaks the lines, as cut numbers would be worse
@@ -96,7 +96,7 @@ def _compare(
     hypothesis: Hypothesis,
     lower_is_better: bool | None,
 ) -> ComparisonOutput:
-    from loadbook.stats.family import compare_declared
+    from loadbook.stats.compare import compare_declared
     from loadbook.stats.text import common_decimals, direction
     from loadbook.stats.verdict import decide_verdict
 

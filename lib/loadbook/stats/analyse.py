@@ -14,9 +14,8 @@ from loadbook.core.errors import UsageError, unknown_name_error
 from loadbook.core.metrics import Direction, get_metric
 from loadbook.stats import diagnostics
 from loadbook.stats import errors as error_counts
-from loadbook.stats.compare import compare
+from loadbook.stats.compare import NO_BEST_ARM, BestArm, DeclaredComparisons, compare, compare_declared, find_best_arm
 from loadbook.stats.errors import ErrorCounts
-from loadbook.stats.family import NO_BEST_ARM, BestArm, DeclaredComparisons, compare_declared, find_best_arm
 from loadbook.stats.results import (
     VERDICT_ORDER,
     Analysis,

@@ -1,30 +1,48 @@
-"""Comparison of two arms over their complete blocks: choice of the test, effect, intervals, flags.
+"""Comparisons of two arms over their complete blocks, and of families of arms.
 
-The p-value comes from the test in `TESTS` (modules `paired_tests` and `sequential`); `family` adjusts it.
+The p-value comes from the test in `TESTS` (modules `paired_tests` and `sequential`). A family compares treatments with
+a baseline, with the one before, or with the arm observed best, and adjusts the p-values.
+
+All comparisons of a family share their permutations: a swap gives a block the same sign in each of them, which keeps
+their joint distribution (neighbours on a ladder share an arm), and with it the error rate of the family.
+
+The arm observed best was chosen by the same values, so its own p would be too small. An arm is behind if *any* other
+beats it: its adjusted p is that of the best arm among all arms compared with it. Whichever arm is truly best, it is
+called behind in at most 5 % of studies (Hsu's comparisons with the best, by permutation). An arm is the best only if it
+beats every other at the plain level: the largest p counts, and is the adjusted p of all (Gutmann and Maymin).
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from loadbook.core.metrics import Direction
 from loadbook.core.units import format_percent
 from loadbook.stats import diagnostics
 from loadbook.stats.paired_tests import (
     LOG_TOLERANCE,
+    MAX_EXACT_BLOCKS,
     PairedLogs,
     PairedTestResult,
+    adjust_holm,
     blocked_rank,
     effect_from_log,
     effect_interval_from_logs,
+    label_signs,
     pair_arms,
     paired_t,
+    rank_differences,
     signed_rank,
+    step_down_max,
     variances_differ,
 )
-from loadbook.stats.results import Comparison, Method
+from loadbook.stats.results import Comparison, Contrasts, Method
 from loadbook.stats.sequential import always_valid_paired_t
 from loadbook.study.limits import StoppingRuleName
 
@@ -160,3 +178,274 @@ def _comparison_flags(pairs: PairedLogs, method: Method | None) -> tuple[str, ..
 def _left_out_flag(blocks: int, reason: str) -> str:
     noun, subject = ("blocks", "those blocks are") if blocks > 1 else ("block", "that block is")
     return f"in {blocks} {noun} a trial of the treatment or of the baseline {reason}; {subject} left out"
+
+
+MIN_ARMS = 3  # below, no arm is called the best
+
+
+class BestArm(NamedTuple):
+    """`best` beats every other arm; else the `tied` arms (leader first), and whether those beat all the rest."""
+
+    best: str | None
+    tied: tuple[str, ...]
+    ties_beat_rest: bool
+
+
+NO_BEST_ARM = BestArm(None, (), False)
+
+
+class BestComparisons(NamedTuple):
+    """The arm observed best, the comparisons of every other arm with it, and which arm is the best."""
+
+    observed_best: str
+    comparisons: list[Comparison]
+    best_arm: BestArm
+
+
+class DeclaredComparisons(NamedTuple):
+    """The comparisons that a study declares, the arm without one, and the best arm (None: not looked for)."""
+
+    reference: str
+    comparisons: list[Comparison]
+    best_arm: BestArm | None = None
+
+
+def compare_all(
+    values: pd.DataFrame,
+    treatments: Sequence[str],
+    baseline: str,
+    *,
+    metric: str = "value",
+    statistic: str = "value",
+    level: float = 0.95,
+    rule: StoppingRuleName = "fixed",
+) -> list[Comparison]:
+    """Compare every treatment with the baseline, with p adjusted for all of them; see `compare_contrasts`."""
+    contrasts = [(name, baseline) for name in treatments]
+    return compare_contrasts(values, contrasts, metric=metric, statistic=statistic, level=level, rule=rule)
+
+
+def compare_contrasts(
+    values: pd.DataFrame,
+    contrasts: Sequence[tuple[str, str]],
+    *,
+    metric: str = "value",
+    statistic: str = "value",
+    level: float = 0.95,
+    rule: StoppingRuleName = "fixed",
+) -> list[Comparison]:
+    """Compare the first arm of every contrast with the second, with p adjusted for all of them.
+
+    The family is every comparison that allows a verdict. From 8 blocks each, p is adjusted by joint permutations, step
+    down; else, and where the rule is always-valid, by Holm's method. An adjusted p is never below the plain one.
+    """
+    pairs = [pair_arms(values, one, other) for one, other in contrasts]
+    in_family = [k for k, p in enumerate(pairs) if insufficient_blocks(len(p.blocks), p.incomplete) is None]
+    sizes = [len(in_family) if k in in_family else 1 for k in range(len(pairs))]
+    comparisons = [
+        compare_pairs(p, metric=metric, statistic=statistic, level=level, family_size=size, rule=rule)
+        for p, size in zip(pairs, sizes, strict=True)
+    ]
+    if len(in_family) < 2:
+        return comparisons
+    adjusted = _adjust_p([pairs[k] for k in in_family], [comparisons[k].p for k in in_family], rule)
+    for k, p_adjusted in zip(in_family, adjusted, strict=True):
+        comparisons[k] = replace(comparisons[k], p_adjusted=max(p_adjusted, comparisons[k].p or 0.0))
+    return comparisons
+
+
+def _adjust_p(pairs: Sequence[PairedLogs], plain: Sequence[float | None], rule: StoppingRuleName) -> list[float]:
+    """Return the p values of comparisons, `plain` each on its own, adjusted for all of them."""
+    if rule != "always-valid" and all(len(p.blocks) >= MIN_RANK_BLOCKS for p in pairs):
+        return step_down_p(pairs)
+    return adjust_holm(plain)
+
+
+def step_down_p(pairs: Sequence[PairedLogs]) -> list[float]:
+    """Return p values adjusted by the largest statistic under swaps that all comparisons share (Westfall and Young).
+
+    A block that a comparison lacks counts as no difference. Exact for up to 12 blocks.
+    """
+    differences = _rank_differences_of(pairs)
+    lengths = np.sqrt((differences**2).sum(axis=1, keepdims=True))
+    z = np.divide(differences, lengths, out=np.zeros_like(differences), where=lengths > 0)
+    by_name = [z[k] for k in sorted(range(len(pairs)), key=lambda k: pairs[k].treatment)]
+    z = z[:, np.lexsort(by_name)]  # sampled swaps must not depend on the names of blocks
+    permuted = np.abs(z @ label_signs(z.shape[1]).T.astype(float))
+    return step_down_max(np.abs(z.sum(axis=1)), permuted, exact=z.shape[1] <= MAX_EXACT_BLOCKS)
+
+
+def _rank_differences_of(pairs: Sequence[PairedLogs]) -> np.ndarray:
+    """Return rank differences, comparisons by blocks; 0 where a comparison lacks a block."""
+    if len({p.blocks for p in pairs}) == 1:
+        return rank_differences(np.stack([p.base for p in pairs]), np.stack([p.other for p in pairs]))
+    blocks = sorted({block for p in pairs for block in p.blocks}, key=repr)
+    column = {block: k for k, block in enumerate(blocks)}
+    differences = np.zeros((len(pairs), len(blocks)))
+    for row, p in zip(differences, pairs, strict=True):
+        row[[column[block] for block in p.blocks]] = rank_differences(p.base, p.other)
+    return differences
+
+
+def find_best_arm(
+    values: pd.DataFrame,
+    arms: Sequence[str],
+    baseline: str,
+    *,
+    better: Direction = "higher",
+    level: float = 0.95,
+    rule: StoppingRuleName = "fixed",
+) -> BestArm:
+    """Find the arm that beats every other (two-sided, unadjusted: the largest p counts).
+
+    Parameters
+    ----------
+    arms : treatments that could be compared, the baseline among them.
+    """
+    ranked = _rank_arms(values, arms, baseline, better)
+    if len(ranked) < MIN_ARMS:
+        return NO_BEST_ARM
+    tied = [name for name in ranked[1:] if not _is_better(values, ranked[0], name, better, level, rule)]
+    return _best_arm_given_ties(values, ranked, tied, better, level, rule)
+
+
+def _rank_arms(values: pd.DataFrame, arms: Sequence[str], baseline: str, better: Direction) -> list[str]:
+    """Return the arms that can be tested, the one observed best first."""
+    sign = 1 if better == "higher" else -1
+    tests = {name: _run_test(pair_arms(values, name, baseline)) for name in arms}
+    estimate_by_arm = {name: sign * result.estimate for name, result in tests.items() if result}
+    return sorted(estimate_by_arm, key=lambda name: -estimate_by_arm[name])
+
+
+def _best_arm_given_ties(
+    values: pd.DataFrame,
+    ranked: Sequence[str],
+    tied: Sequence[str],
+    better: Direction,
+    level: float,
+    rule: StoppingRuleName,
+) -> BestArm:
+    """Return the best of ranked arms, given those that are tied with the first."""
+    leader, rest = ranked[0], [name for name in ranked[1:] if name not in tied]
+    if not tied:
+        return BestArm(leader, (), False)
+    leaders = (leader, *tied)
+    ahead = bool(rest) and all(_is_better(values, t, r, better, level, rule) for t in leaders for r in rest)
+    return BestArm(None, leaders, ahead)
+
+
+def _run_test(pairs: PairedLogs, rule: StoppingRuleName = "fixed") -> PairedTestResult | None:
+    """Return estimate and p of one arm against another, None where there are too few blocks."""
+    method = choose_method(pairs, rule)
+    return TESTS[method](pairs.base, pairs.other, []) if method else None
+
+
+def _is_better(
+    values: pd.DataFrame, one: str, other: str, better: Direction, level: float, rule: StoppingRuleName
+) -> bool:
+    """Return whether an arm is shown to be better than another, without adjustment for further comparisons."""
+    result = _run_test(pair_arms(values, one, other), rule)
+    return result is not None and result.p < 1 - level and (result.estimate > 0) == (better == "higher")
+
+
+def compare_with_best(
+    values: pd.DataFrame,
+    arms: Sequence[str],
+    baseline: str,
+    *,
+    better: Direction = "higher",
+    metric: str = "value",
+    statistic: str = "value",
+    level: float = 0.95,
+    rule: StoppingRuleName = "fixed",
+) -> BestComparisons | None:
+    """Compare every arm with the one observed best; None if fewer than three arms can be tested.
+
+    Parameters
+    ----------
+    arms : every arm that may be compared, the baseline among them.
+    """
+    ranked = _rank_arms(values, arms, baseline, better)
+    if len(ranked) < MIN_ARMS:
+        return None
+    observed_best, family_size, sign = ranked[0], len(ranked) - 1, 1 if better == "higher" else -1
+    unadjusted = [
+        compare_pairs(
+            pair_arms(values, name, observed_best),
+            metric=metric, statistic=statistic, level=level, family_size=family_size, rule=rule,
+        )
+        for name in arms if name in ranked and name != observed_best
+    ]  # fmt: skip
+    largest_p = max(c.p if c.p is not None and sign * (c.effect or 0.0) < 0 else 1.0 for c in unadjusted)
+    comparisons = [
+        replace(c, p_adjusted=largest_p if largest_p < 1 - level else _p_against_any(values, c, ranked, rule))
+        for c in unadjusted
+    ]
+    beaten = {
+        c.treatment
+        for c in comparisons
+        if sign * (c.effect or 0.0) < 0 and c.p_adjusted is not None and c.p_adjusted < 1 - level
+    }
+    tied = [name for name in ranked[1:] if name not in beaten]
+    return BestComparisons(observed_best, comparisons, _best_arm_given_ties(values, ranked, tied, better, level, rule))
+
+
+def _p_against_any(
+    values: pd.DataFrame, comparison: Comparison, ranked: Sequence[str], rule: StoppingRuleName
+) -> float | None:
+    """Return the leader's p among all arms that are compared with this one, never below the plain one."""
+    if comparison.p is None:
+        return None
+    pairs = {name: pair_arms(values, name, comparison.treatment) for name in ranked if name != comparison.treatment}
+    plain_p = {name: result.p for name, p in pairs.items() if (result := _run_test(p, rule))}
+    adjusted = _adjust_p([pairs[name] for name in plain_p], list(plain_p.values()), rule)
+    return max(comparison.p, dict(zip(plain_p, adjusted, strict=True))[comparison.baseline])
+
+
+def compare_declared(
+    values: pd.DataFrame,
+    baseline: str,
+    others: Sequence[str],
+    contrasts: Contrasts,
+    *,
+    better: Direction = "higher",
+    metric: str = "value",
+    statistic: str = "value",
+    level: float = 0.95,
+    rule: StoppingRuleName = "fixed",
+    comparable: Callable[[Comparison], bool] = lambda comparison: comparison.p is not None,
+) -> DeclaredComparisons:
+    """Compare the treatments as the study declares it.
+
+    Parameters
+    ----------
+    others : every other treatment; a ladder begins with the baseline and goes through them in this order.
+    comparable : whether a comparison with the baseline may be used: only such arms can be the best one.
+
+    Returns
+    -------
+    With contrasts "best", comparisons with the baseline if fewer than three arms can be compared.
+    """
+    compare_family = partial(compare_contrasts, values, metric=metric, statistic=statistic, level=level, rule=rule)
+    if contrasts == "adjacent":
+        comparisons = compare_family(list(zip(others, (baseline, *others), strict=False)))
+        return DeclaredComparisons(baseline, _with_reference_named(comparisons), NO_BEST_ARM)
+    comparisons = compare_family([(name, baseline) for name in others])
+    if contrasts == "baseline":
+        return DeclaredComparisons(baseline, comparisons)
+    arms = [baseline, *(c.treatment for c in comparisons if comparable(c))]
+    best = compare_with_best(
+        values, arms, baseline, better=better, metric=metric, statistic=statistic, level=level, rule=rule
+    )
+    if best is None:
+        return DeclaredComparisons(baseline, comparisons)
+    rest = compare_family([(name, best.observed_best) for name in others if name not in arms])
+    return DeclaredComparisons(best.observed_best, _with_reference_named([*best.comparisons, *rest]), best.best_arm)
+
+
+def _with_reference_named(comparisons: list[Comparison]) -> list[Comparison]:
+    """Let flags name the arm of the comparison, which is not the baseline of the study."""
+    return [
+        replace(c, flags=tuple(flag.replace("of the baseline", f"of {c.baseline}") for flag in c.flags))
+        for c in comparisons
+    ]

@@ -1,7 +1,6 @@
 """Files of a run: paths, records, ledger, tables, verification and export.
 
-- `atomic`: files and folders written whole or not at all
-- `lock`: one run at a time in a data folder
+- `atomic`: files and folders written whole or not at all, and one run at a time in a study's folder
 - `paths`: where every file of a run lies
 - `schema`: columns of the tables
 - `trial_record`: trial.json

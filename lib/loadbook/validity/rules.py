@@ -20,7 +20,6 @@ from loadbook.study.model import Study
 from loadbook.study.reader import first_same_page
 from loadbook.validity import load, machine, responses
 from loadbook.validity.base import TOTAL, Evidence, Row, RuleHit, Severity, not_checked, rule_hit
-from loadbook.validity.stall import stall
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,7 +83,7 @@ TRIAL_RULES: tuple[Callable[[Evidence], Iterator[RuleHit]], ...] = (
     machine.foreign_cpu,
     machine.monitor_gaps,
     machine.clock,
-    stall,
+    load.stall,
 )
 
 

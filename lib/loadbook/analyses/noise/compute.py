@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from loadbook.core.units import format_percent
-from loadbook.stats import power, scatter
+from loadbook.stats import power
 from loadbook.stats.text import margin_text
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class NoiseRecord:
     metric: str
     margin: float
     values: pd.DataFrame
-    noise: scatter.NoiseSummary
+    noise: power.NoiseSummary
     pool: power.PairPool
     blocks_needed: power.BlocksNeeded | None
     precisions: tuple[power.DesignPrecision, ...]
@@ -34,8 +34,8 @@ class NoiseRecord:
 
 
 def compute_noise_record(values: pd.DataFrame, metric: str, margin: float) -> NoiseRecord | None:
-    """Return the record of trials of one configuration (`scatter.trials_of_arms`); None if they are too few."""
-    summary = scatter.summarise_noise(values)
+    """Return the record of trials of one configuration (`power.trials_of_arms`); None if they are too few."""
+    summary = power.summarise_noise(values)
     if summary is None or summary.trials < 2 * MIN_PAIRS:
         return None
     pool = power.pair_pool(summary.residuals)

@@ -14,8 +14,7 @@ from loadbook.core.units import MINUS, format_percent
 from loadbook.report import palette
 from loadbook.report.figures import axes
 from loadbook.report.figures.base import LETTER_PT, ReportFigure, Sheet, metric_label, pluralize
-from loadbook.stats.power import MAX_RESAMPLED_BLOCKS, POWER
-from loadbook.stats.scatter import normal_quantiles, normal_scores
+from loadbook.stats.power import MAX_RESAMPLED_BLOCKS, POWER, normal_quantiles, normal_scores
 from loadbook.stats.text import margin_text
 
 TITLE_IN, FOOT_IN, HEIGHT_IN = 0.5, 0.62, 1.75

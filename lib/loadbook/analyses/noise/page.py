@@ -21,8 +21,7 @@ from loadbook.report.nodes import DASH, Column, Details, Picture, Table
 from loadbook.report.page import Page, load_run_data
 from loadbook.stats.diagnostics import lag1_correlation
 from loadbook.stats.headline import neutral_caption
-from loadbook.stats.power import POWER
-from loadbook.stats.scatter import sd_interval_factors, trials_of_arms
+from loadbook.stats.power import POWER, sd_interval_factors, trials_of_arms
 from loadbook.stats.text import margin_text
 from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.schema import read_table

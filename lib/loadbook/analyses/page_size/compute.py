@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from loadbook.analyses.page_size.curve import TwoRegimeCurve, fit_curve
 from loadbook.stats import errors
-from loadbook.stats.compare import MIN_BLOCKS
-from loadbook.stats.family import compare_contrasts
+from loadbook.stats.compare import MIN_BLOCKS, compare_contrasts
 from loadbook.stats.results import ErrorSummary, Verdict
 from loadbook.stats.saturation import BYTES_PER_S_PER_MBIT, BottleneckCode, bottleneck_by_treatment, saturation_of_run
 from loadbook.stats.verdict import decide_verdict, usable_mask

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
 
-from loadbook.stats.compare import compare
-from loadbook.stats.family import compare_all, find_best_arm
+from loadbook.stats.compare import compare, compare_all, find_best_arm
 from loadbook.stats.paired_tests import pair_arms, rank_differences
 from trial_frames import frame, noisy
 
