@@ -13,7 +13,7 @@ from loadbook.execution.studies import load_study
 from loadbook.store import trial_record
 from loadbook.store.paths import Layout
 from loadbook.store.run_record import write_run_record
-from loadbook.store.schema import write_table
+from loadbook.store.tables import write_table
 from loadbook.study.plan import Plan, make_plan
 from recorded_run import with_studies
 from run_records import make_run_record

@@ -15,7 +15,7 @@ from typing import Any
 from loadbook.core.metrics import get_metric
 from loadbook.store import trial_record
 from loadbook.store.paths import Layout
-from loadbook.store.schema import write_table
+from loadbook.store.tables import write_table
 from loadbook.store.trial_record import DriverRecord, TrialRecord
 from loadbook.study.model import Study
 from loadbook.study.plan import Plan, make_plan

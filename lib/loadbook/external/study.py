@@ -39,9 +39,9 @@ from loadbook.store.atomic import hold_study_lock, move_folder
 from loadbook.store.ledger import Ledger
 from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.run_record import ImportSource, RecordedHost, RunRecord, read_run_record, write_run_record
-from loadbook.store.schema import SCHEMA_VERSION
 from loadbook.store.trial_record import (
     RECORD_NAME,
+    SCHEMA_VERSION,
     DriverRecord,
     Status,
     TrialRecord,

@@ -16,8 +16,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from loadbook.core.errors import DataError
 from loadbook.store.atomic import move_folder, write_atomic
-from loadbook.store.schema import SCHEMA_VERSION
 
+SCHEMA_VERSION = 1  # of records and tables
 Status = Literal["ok", "partial", "invalid", "tool_failed", "timeout", "lost", "cancelled"]
 RECORD_NAME = "trial.json"
 RESTORE_HINT = "restore it from a copy of the run; loadbook verify STUDY names every file that is missing or changed"

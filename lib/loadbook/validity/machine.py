@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any
 
 from loadbook.core.units import format_percent
-from loadbook.store.conditions import fact_differences
+from loadbook.store.run_record import fact_differences
 from loadbook.store.trial_record import TrialRecord
 from loadbook.study.model import Study
 from loadbook.validity.base import Evidence, RuleHit, not_checked, rule_hit

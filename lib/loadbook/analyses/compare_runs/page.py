@@ -23,9 +23,9 @@ from loadbook.report.verdicts import LEVEL_HEADERS, VerdictLine, verdict_list
 from loadbook.stats.analyse import analyse_strata
 from loadbook.stats.results import Analysis, VerdictKind
 from loadbook.stats.text import confidence_text, margin_text, row_texts
-from loadbook.store.conditions import ConditionChange, condition_changes
 from loadbook.store.ledger import read_current_plan
 from loadbook.store.paths import Layout, project_layout
+from loadbook.store.run_record import ConditionChange, condition_changes
 from loadbook.store.tables import RunData, load_run, read_run_conditions
 from loadbook.store.trial_record import read_json
 from loadbook.study.plan import parse_plan

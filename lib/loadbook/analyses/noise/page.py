@@ -24,8 +24,7 @@ from loadbook.stats.headline import neutral_caption
 from loadbook.stats.power import POWER, sd_interval_factors, trials_of_arms
 from loadbook.stats.text import margin_text
 from loadbook.store.paths import Layout, RunPaths
-from loadbook.store.schema import read_table
-from loadbook.store.tables import RunData, trial_values
+from loadbook.store.tables import RunData, read_table, trial_values
 from loadbook.store.trial_record import read_json
 from loadbook.study.plan import parse_plan
 from loadbook.study.workload import Workload
