@@ -14,7 +14,15 @@ from loadbook.core.errors import UsageError, unknown_name_error
 from loadbook.core.metrics import Direction, get_metric
 from loadbook.stats import diagnostics
 from loadbook.stats import errors as error_counts
-from loadbook.stats.compare import NO_BEST_ARM, BestArm, DeclaredComparisons, compare, compare_declared, find_best_arm
+from loadbook.stats.compare import (
+    NO_BEST_ARM,
+    BestArm,
+    ComparisonOptions,
+    DeclaredComparisons,
+    compare,
+    compare_declared,
+    find_best_arm,
+)
 from loadbook.stats.errors import ErrorCounts
 from loadbook.stats.results import (
     VERDICT_ORDER,
@@ -72,6 +80,12 @@ class AnalysisSpec:
     contrasts: Contrasts = "baseline"
     hypothesis: Hypothesis = "difference"
     stopping_state: StoppingState = field(default_factory=StoppingState)
+
+    @property
+    def options(self) -> ComparisonOptions:
+        """Options of each comparison."""
+        rule = self.stopping_state.rule
+        return {"metric": self.metric, "statistic": self.statistic, "level": self.level, "rule": rule}
 
 
 def resolve_spec(
@@ -235,11 +249,8 @@ def _compare_treatments(spec: AnalysisSpec, treatments: list[str]) -> DeclaredCo
         treatments,
         spec.contrasts,
         better=spec.better,
-        metric=spec.metric,
-        statistic=spec.statistic,
-        level=spec.level,
-        rule=spec.stopping_state.rule,
         comparable=lambda c: _invalid_reason(spec, _with_planned_blocks(spec, c)) is None,
+        **spec.options,
     )
 
 
@@ -320,11 +331,7 @@ def _control_row(spec: AnalysisSpec, name: str) -> AnalysisRow:
 
 
 def _compare_with_reference(spec: AnalysisSpec, name: str, reference: str) -> Comparison:
-    rule, level = spec.stopping_state.rule, spec.level
-    comparison = compare(
-        spec.values, name, reference, metric=spec.metric, statistic=spec.statistic, level=level, rule=rule
-    )
-    return _with_planned_blocks(spec, comparison)
+    return _with_planned_blocks(spec, compare(spec.values, name, reference, **spec.options))
 
 
 def _expected_sign(spec: AnalysisSpec, name: str) -> int | None:

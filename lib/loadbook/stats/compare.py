@@ -17,8 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
@@ -65,16 +64,21 @@ IDENTICAL_VALUES = "identical values; metric too coarse?"
 CONSTANT_RATIO = "every block gives this very ratio; metric too coarse?"
 
 
-def compare(
-    values: pd.DataFrame,
-    treatment: str,
-    baseline: str,
-    *,
-    metric: str = "value",
-    statistic: str = "value",
-    level: float = 0.95,
-    rule: StoppingRuleName = "fixed",
-) -> Comparison:
+class ComparisonOptions(TypedDict, total=False):
+    """Options of `compare` and of families.
+
+    `metric` and `statistic` name the values. `level` is that of the two-sided interval; the second interval is that of
+    two one-sided tests at the same level. With rule "always-valid" the test is the always-valid t at any number of
+    blocks from 5 on.
+    """
+
+    metric: str
+    statistic: str
+    level: float
+    rule: StoppingRuleName
+
+
+def compare(values: pd.DataFrame, treatment: str, baseline: str, **options: Unpack[ComparisonOptions]) -> Comparison:
     """Compare a treatment with the baseline over the blocks in which both have a value.
 
     Fewer than 5 blocks: no test. 5 to 7: paired t on logs. From 8: blocked rank test, exact up to 12 blocks; where
@@ -83,12 +87,8 @@ def compare(
     Parameters
     ----------
     values : one row per trial: treatment, block, value (any unit) and, if there, valid.
-    level : of the two-sided interval; the second interval is that of two one-sided tests at the same level.
-    rule : with "always-valid" the always-valid t at any number of blocks from 5 on.
     """
-    return compare_pairs(
-        pair_arms(values, treatment, baseline), metric=metric, statistic=statistic, level=level, rule=rule
-    )
+    return compare_pairs(pair_arms(values, treatment, baseline), **options)
 
 
 def compare_pairs(
@@ -194,45 +194,16 @@ class BestArm(NamedTuple):
 NO_BEST_ARM = BestArm(None, (), False)
 
 
-class BestComparisons(NamedTuple):
-    """The arm observed best, the comparisons of every other arm with it, and which arm is the best."""
-
-    observed_best: str
-    comparisons: list[Comparison]
-    best_arm: BestArm
-
-
 class DeclaredComparisons(NamedTuple):
-    """The comparisons that a study declares, the arm without one, and the best arm (None: not looked for)."""
+    """Comparisons of a family, the arm with none of its own, and the best arm (None: not looked for)."""
 
     reference: str
     comparisons: list[Comparison]
     best_arm: BestArm | None = None
 
 
-def compare_all(
-    values: pd.DataFrame,
-    treatments: Sequence[str],
-    baseline: str,
-    *,
-    metric: str = "value",
-    statistic: str = "value",
-    level: float = 0.95,
-    rule: StoppingRuleName = "fixed",
-) -> list[Comparison]:
-    """Compare every treatment with the baseline, with p adjusted for all of them; see `compare_contrasts`."""
-    contrasts = [(name, baseline) for name in treatments]
-    return compare_contrasts(values, contrasts, metric=metric, statistic=statistic, level=level, rule=rule)
-
-
 def compare_contrasts(
-    values: pd.DataFrame,
-    contrasts: Sequence[tuple[str, str]],
-    *,
-    metric: str = "value",
-    statistic: str = "value",
-    level: float = 0.95,
-    rule: StoppingRuleName = "fixed",
+    values: pd.DataFrame, contrasts: Sequence[tuple[str, str]], **options: Unpack[ComparisonOptions]
 ) -> list[Comparison]:
     """Compare the first arm of every contrast with the second, with p adjusted for all of them.
 
@@ -242,13 +213,11 @@ def compare_contrasts(
     pairs = [pair_arms(values, one, other) for one, other in contrasts]
     in_family = [k for k, p in enumerate(pairs) if insufficient_blocks(len(p.blocks), p.incomplete) is None]
     sizes = [len(in_family) if k in in_family else 1 for k in range(len(pairs))]
-    comparisons = [
-        compare_pairs(p, metric=metric, statistic=statistic, level=level, family_size=size, rule=rule)
-        for p, size in zip(pairs, sizes, strict=True)
-    ]
+    comparisons = [compare_pairs(p, family_size=size, **options) for p, size in zip(pairs, sizes, strict=True)]
     if len(in_family) < 2:
         return comparisons
-    adjusted = _adjust_p([pairs[k] for k in in_family], [comparisons[k].p for k in in_family], rule)
+    plain = [comparisons[k].p for k in in_family]
+    adjusted = _adjust_p([pairs[k] for k in in_family], plain, options.get("rule", "fixed"))
     for k, p_adjusted in zip(in_family, adjusted, strict=True):
         comparisons[k] = replace(comparisons[k], p_adjusted=max(p_adjusted, comparisons[k].p or 0.0))
     return comparisons
@@ -287,6 +256,42 @@ def _rank_differences_of(pairs: Sequence[PairedLogs]) -> np.ndarray:
     return differences
 
 
+class _ArmTests(NamedTuple):
+    """Tests of any two arms, without adjustment for further comparisons."""
+
+    values: pd.DataFrame
+    better: Direction
+    level: float
+    rule: StoppingRuleName
+
+    def ranked(self, arms: Sequence[str], baseline: str) -> list[str]:
+        """Return the arms that can be tested, the one observed best first."""
+        sign = 1 if self.better == "higher" else -1
+        tests = {name: _run_test(pair_arms(self.values, name, baseline)) for name in arms}
+        estimate_by_arm = {name: sign * result.estimate for name, result in tests.items() if result}
+        return sorted(estimate_by_arm, key=lambda name: -estimate_by_arm[name])
+
+    def is_better(self, one: str, other: str) -> bool:
+        """Return whether an arm is shown to be better than another."""
+        result = _run_test(pair_arms(self.values, one, other), self.rule)
+        return result is not None and result.p < 1 - self.level and (result.estimate > 0) == (self.better == "higher")
+
+    def best_arm(self, ranked: Sequence[str], tied: Sequence[str]) -> BestArm:
+        """Return the best of ranked arms, given those that are tied with the first."""
+        leader, rest = ranked[0], [name for name in ranked[1:] if name not in tied]
+        if not tied:
+            return BestArm(leader, (), False)
+        leaders = (leader, *tied)
+        ahead = bool(rest) and all(self.is_better(t, r) for t in leaders for r in rest)
+        return BestArm(None, leaders, ahead)
+
+
+def _run_test(pairs: PairedLogs, rule: StoppingRuleName = "fixed") -> PairedTestResult | None:
+    """Return estimate and p of one arm against another, None where there are too few blocks."""
+    method = choose_method(pairs, rule)
+    return TESTS[method](pairs.base, pairs.other, []) if method else None
+
+
 def find_best_arm(
     values: pd.DataFrame,
     arms: Sequence[str],
@@ -302,50 +307,11 @@ def find_best_arm(
     ----------
     arms : treatments that could be compared, the baseline among them.
     """
-    ranked = _rank_arms(values, arms, baseline, better)
+    tests = _ArmTests(values, better, level, rule)
+    ranked = tests.ranked(arms, baseline)
     if len(ranked) < MIN_ARMS:
         return NO_BEST_ARM
-    tied = [name for name in ranked[1:] if not _is_better(values, ranked[0], name, better, level, rule)]
-    return _best_arm_given_ties(values, ranked, tied, better, level, rule)
-
-
-def _rank_arms(values: pd.DataFrame, arms: Sequence[str], baseline: str, better: Direction) -> list[str]:
-    """Return the arms that can be tested, the one observed best first."""
-    sign = 1 if better == "higher" else -1
-    tests = {name: _run_test(pair_arms(values, name, baseline)) for name in arms}
-    estimate_by_arm = {name: sign * result.estimate for name, result in tests.items() if result}
-    return sorted(estimate_by_arm, key=lambda name: -estimate_by_arm[name])
-
-
-def _best_arm_given_ties(
-    values: pd.DataFrame,
-    ranked: Sequence[str],
-    tied: Sequence[str],
-    better: Direction,
-    level: float,
-    rule: StoppingRuleName,
-) -> BestArm:
-    """Return the best of ranked arms, given those that are tied with the first."""
-    leader, rest = ranked[0], [name for name in ranked[1:] if name not in tied]
-    if not tied:
-        return BestArm(leader, (), False)
-    leaders = (leader, *tied)
-    ahead = bool(rest) and all(_is_better(values, t, r, better, level, rule) for t in leaders for r in rest)
-    return BestArm(None, leaders, ahead)
-
-
-def _run_test(pairs: PairedLogs, rule: StoppingRuleName = "fixed") -> PairedTestResult | None:
-    """Return estimate and p of one arm against another, None where there are too few blocks."""
-    method = choose_method(pairs, rule)
-    return TESTS[method](pairs.base, pairs.other, []) if method else None
-
-
-def _is_better(
-    values: pd.DataFrame, one: str, other: str, better: Direction, level: float, rule: StoppingRuleName
-) -> bool:
-    """Return whether an arm is shown to be better than another, without adjustment for further comparisons."""
-    result = _run_test(pair_arms(values, one, other), rule)
-    return result is not None and result.p < 1 - level and (result.estimate > 0) == (better == "higher")
+    return tests.best_arm(ranked, [name for name in ranked[1:] if not tests.is_better(ranked[0], name)])
 
 
 def compare_with_best(
@@ -354,26 +320,22 @@ def compare_with_best(
     baseline: str,
     *,
     better: Direction = "higher",
-    metric: str = "value",
-    statistic: str = "value",
-    level: float = 0.95,
-    rule: StoppingRuleName = "fixed",
-) -> BestComparisons | None:
+    **options: Unpack[ComparisonOptions],
+) -> DeclaredComparisons | None:
     """Compare every arm with the one observed best; None if fewer than three arms can be tested.
 
     Parameters
     ----------
     arms : every arm that may be compared, the baseline among them.
     """
-    ranked = _rank_arms(values, arms, baseline, better)
+    level, rule = options.get("level", 0.95), options.get("rule", "fixed")
+    tests = _ArmTests(values, better, level, rule)
+    ranked = tests.ranked(arms, baseline)
     if len(ranked) < MIN_ARMS:
         return None
     observed_best, family_size, sign = ranked[0], len(ranked) - 1, 1 if better == "higher" else -1
     unadjusted = [
-        compare_pairs(
-            pair_arms(values, name, observed_best),
-            metric=metric, statistic=statistic, level=level, family_size=family_size, rule=rule,
-        )
+        compare_pairs(pair_arms(values, name, observed_best), family_size=family_size, **options)
         for name in arms if name in ranked and name != observed_best
     ]  # fmt: skip
     largest_p = max(c.p if c.p is not None and sign * (c.effect or 0.0) < 0 else 1.0 for c in unadjusted)
@@ -386,8 +348,8 @@ def compare_with_best(
         for c in comparisons
         if sign * (c.effect or 0.0) < 0 and c.p_adjusted is not None and c.p_adjusted < 1 - level
     }
-    tied = [name for name in ranked[1:] if name not in beaten]
-    return BestComparisons(observed_best, comparisons, _best_arm_given_ties(values, ranked, tied, better, level, rule))
+    best_arm = tests.best_arm(ranked, [name for name in ranked[1:] if name not in beaten])
+    return DeclaredComparisons(observed_best, comparisons, best_arm)
 
 
 def _p_against_any(
@@ -409,11 +371,8 @@ def compare_declared(
     contrasts: Contrasts,
     *,
     better: Direction = "higher",
-    metric: str = "value",
-    statistic: str = "value",
-    level: float = 0.95,
-    rule: StoppingRuleName = "fixed",
     comparable: Callable[[Comparison], bool] = lambda comparison: comparison.p is not None,
+    **options: Unpack[ComparisonOptions],
 ) -> DeclaredComparisons:
     """Compare the treatments as the study declares it.
 
@@ -426,21 +385,18 @@ def compare_declared(
     -------
     With contrasts "best", comparisons with the baseline if fewer than three arms can be compared.
     """
-    compare_family = partial(compare_contrasts, values, metric=metric, statistic=statistic, level=level, rule=rule)
     if contrasts == "adjacent":
-        comparisons = compare_family(list(zip(others, (baseline, *others), strict=False)))
+        comparisons = compare_contrasts(values, list(zip(others, (baseline, *others), strict=False)), **options)
         return DeclaredComparisons(baseline, _with_reference_named(comparisons), NO_BEST_ARM)
-    comparisons = compare_family([(name, baseline) for name in others])
+    comparisons = compare_contrasts(values, [(name, baseline) for name in others], **options)
     if contrasts == "baseline":
         return DeclaredComparisons(baseline, comparisons)
     arms = [baseline, *(c.treatment for c in comparisons if comparable(c))]
-    best = compare_with_best(
-        values, arms, baseline, better=better, metric=metric, statistic=statistic, level=level, rule=rule
-    )
+    best = compare_with_best(values, arms, baseline, better=better, **options)
     if best is None:
         return DeclaredComparisons(baseline, comparisons)
-    rest = compare_family([(name, best.observed_best) for name in others if name not in arms])
-    return DeclaredComparisons(best.observed_best, _with_reference_named([*best.comparisons, *rest]), best.best_arm)
+    rest = compare_contrasts(values, [(name, best.reference) for name in others if name not in arms], **options)
+    return best._replace(comparisons=_with_reference_named([*best.comparisons, *rest]))
 
 
 def _with_reference_named(comparisons: list[Comparison]) -> list[Comparison]:
