@@ -46,10 +46,7 @@ def non_inferiority_headline(rows: Sequence[AnalysisRow], margin: float) -> str:
 def losing_sentences(rows: Sequence[AnalysisRow]) -> str | None:
     """Return the sentences of treatments that lose more, which the headline only counts."""
     losing = _rows_of_kind(rows, "worse")[:MAX_LOSING] if len(rows) > 1 else []
-    return (
-        " ".join(f"{r.label}{verdict_phrase(r.verdict, against=r.reference_label)}" for r in losing if r.verdict)
-        or None
-    )
+    return " ".join(f"{row.label}{_row_verdict_phrase(row)}" for row in losing) or None
 
 
 def _worst_bound(row: AnalysisRow) -> float:
@@ -102,7 +99,7 @@ def _headline_text(analysis: Analysis, labels: Mapping[str, str] | None) -> str:
         return neutral_headline(analysis)
     if not rows and (sentence := aa_only_headline(analysis)):
         return sentence
-    if not rows or _count_kind(rows, "invalid") == len(rows):
+    if not rows or len(_rows_of_kind(rows, "invalid")) == len(rows):
         return "No verdict: no treatment could be compared."
     if text := neutral_headline(analysis):
         return text
@@ -141,10 +138,8 @@ def aa_only_headline(analysis: Analysis) -> str | None:
 def no_change_sentence(analysis: Analysis) -> str:
     """Return the first line of a study in which no treatment is shown to do better or worse."""
     size = f" by {margin_text(analysis.margin)} or more" if analysis.margin else ""
-    return (
-        "No treatment is shown to change the "
-        f"{metric_noun(analysis.metric)}{size}{_adjacent_suffix(analysis, 'against')}."
-    )
+    change = f"the {metric_noun(analysis.metric)}{size}{_adjacent_suffix(analysis, 'against')}"
+    return f"No treatment is shown to change {change}."
 
 
 def _adjacent_suffix(analysis: Analysis, preposition: str) -> str:
@@ -159,7 +154,7 @@ def supporting_text(analysis: Analysis, labels: Mapping[str, str] | None = None)
     rows = analysis.of_kind("treatment")
     if analysis.is_void:
         return neutral_caption(analysis)
-    if analysis.demoting_check and _count_kind(rows, "invalid") < len(rows):
+    if analysis.demoting_check and len(_rows_of_kind(rows, "invalid")) < len(rows):
         return _demoted_support(analysis.demoting_check)
     if not analysis.allows_headline:
         return "The numbers say how fast the load generator is, not the service. The verdicts below may not hold."
@@ -171,14 +166,11 @@ def supporting_text(analysis: Analysis, labels: Mapping[str, str] | None = None)
     better, worse = _rows_of_kind(rows, "better"), _rows_of_kind(rows, "worse")
     best = _best_text(analysis, labels) if better else None
     others = _other_effects_sentence(analysis, better, worse, labels)
-    quiet = len(rows) - len(better) - len(worse) - _count_kind(rows, "invalid")
-    rest = (
-        no_change_sentence(analysis).replace("No treatment", "No other treatment")
-        if quiet and (better or worse)
-        else None
-    )
-    candidates = [best, reason, others, rest]
-    chosen = [part for part in candidates if part][:MAX_SENTENCES]
+    quiet = len(rows) - len(better) - len(worse) - len(_rows_of_kind(rows, "invalid"))
+    rest = None
+    if quiet and (better or worse):
+        rest = no_change_sentence(analysis).replace("No treatment", "No other treatment")
+    chosen = [part for part in (best, reason, others, rest) if part][:MAX_SENTENCES]
     return " ".join(part for part in (best, others, rest, reason) if part in chosen and part)
 
 
@@ -202,7 +194,7 @@ def _other_effects_sentence(
 def verdict_counts(analysis: Analysis) -> dict[VerdictKind, int]:
     """Return how many treatments have each kind of verdict, in display order, kinds without any left out."""
     rows = analysis.of_kind("treatment")
-    return {kind: _count_kind(rows, kind) for kind in VERDICT_ORDER if _count_kind(rows, kind)}
+    return {kind: len(own) for kind in VERDICT_ORDER if (own := _rows_of_kind(rows, kind))}
 
 
 def _counts_headline(analysis: Analysis) -> str:
@@ -210,8 +202,7 @@ def _counts_headline(analysis: Analysis) -> str:
     rows = analysis.of_kind("treatment")
     parts: list[str] = []
     for kind in ("better", "worse"):
-        group = [row for row in rows if _verdict_kind(row) == kind]
-        if group:
+        if group := _rows_of_kind(rows, kind):
             verb = predicate(analysis.metric, _row_effect(group[0]), len(group))
             text = f"{len(group)} {verb}" if parts else f"{len(group)} of {len(rows)} treatments {verb}"
             parts.append(text if parts else text + _adjacent_suffix(analysis, "than"))
@@ -262,8 +253,13 @@ def _forecast_text(rows: Sequence[AnalysisRow], labels: Mapping[str, str] | None
     """Return the forecast of the undecided treatment, or the range of several forecasts."""
     undecided = _rows_of_kind(rows, "undecided")
     verdicts = [row.verdict for row in undecided if row.verdict]
-    if len(verdicts) <= 1:
-        return _single_forecast_text(undecided[0], len(rows), labels) if verdicts else None
+    if not verdicts:
+        return None
+    if len(verdicts) == 1:
+        sentence = forecast_sentence(verdicts[0])
+        return (
+            sentence if len(rows) == 1 else f"{_row_label(undecided[0], labels)}: {sentence[0].lower()}{sentence[1:]}"
+        )
     about = sorted(v.forecast.about for v in verdicts if v.forecast and v.forecast.about is not None)
     if not about:
         remedy = "widen the margin or quieten the host" if verdicts[0].margin else "quieten the host"
@@ -271,12 +267,6 @@ def _forecast_text(rows: Sequence[AnalysisRow], labels: Mapping[str, str] | None
     spread = f"{about[0]}" if about[0] == about[-1] else f"{about[0]} to {about[-1]}"
     which = "the" if len(about) == len(verdicts) else f"{len(about)} of the"
     return f"About {spread} more blocks would decide {which} {len(verdicts)} undecided."
-
-
-def _single_forecast_text(row: AnalysisRow, treatments: int, labels: Mapping[str, str] | None) -> str:
-    assert row.verdict is not None
-    sentence = forecast_sentence(row.verdict)
-    return sentence if treatments == 1 else f"{_row_label(row, labels)}: {sentence[0].lower()}{sentence[1:]}"
 
 
 def _no_comparison_reason(rows: Sequence[AnalysisRow]) -> str | None:
@@ -301,10 +291,6 @@ def _best_text(analysis: Analysis, labels: Mapping[str, str] | None) -> str | No
 
 def _rows_of_kind(rows: Sequence[AnalysisRow], kind: VerdictKind) -> list[AnalysisRow]:
     return [row for row in rows if _verdict_kind(row) == kind]
-
-
-def _count_kind(rows: Sequence[AnalysisRow], kind: VerdictKind) -> int:
-    return len(_rows_of_kind(rows, kind))
 
 
 def _verdict_kind(row: AnalysisRow) -> VerdictKind:
