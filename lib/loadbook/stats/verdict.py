@@ -105,15 +105,12 @@ def _most_frequent(counts: Counter[ResponseKey]) -> ResponseKey:
 
 def _response_reason(own: pd.DataFrame, base: pd.DataFrame, sized: bool) -> str | None:
     """Describe how responses differ; sizes may differ (`sized`) if the study gives each arm its own page."""
-    own_keys, base_keys = (
-        [(status, None if sized else size) for status, size in _response_keys(arm)] for arm in (own, base)
-    )
-    return response_difference(own_keys, base_keys)
 
+    def keys(trials: pd.DataFrame) -> list[ResponseKey]:
+        known = trials.reindex(columns=["response_status", "response_bytes"]).dropna()
+        return [(int(status), None if sized else int(size)) for status, size in known.itertuples(index=False)]
 
-def _response_keys(trials: pd.DataFrame) -> list[ResponseKey]:
-    known = trials.reindex(columns=["response_status", "response_bytes"]).dropna()
-    return [(int(status), int(size)) for status, size in known.itertuples(index=False)]
+    return response_difference(keys(own), keys(base))
 
 
 def _load_reason(own: pd.DataFrame, base: pd.DataFrame, varied: Collection[str]) -> str | None:
@@ -157,7 +154,10 @@ def _insufficient_blocks_reason(comparison: Comparison, own: pd.DataFrame, base:
     reason = insufficient_blocks(comparison.blocks, comparison.excluded)
     if reason is None:
         return None
-    cause = _main_exclusion_cause(own) or _main_exclusion_cause(base) or _missing_blocks_text(comparison, own, base)
+    cause = _main_exclusion_cause(own) or _main_exclusion_cause(base)
+    if cause is None:
+        missing = comparison.blocks + comparison.excluded - len({*own["block"], *base["block"]})
+        cause = f"{missing} {'was' if missing == 1 else 'were'} not run" if missing > 0 else None
     return f"{reason} ({cause})" if cause else reason
 
 
@@ -172,12 +172,6 @@ def _main_exclusion_cause(trials: pd.DataFrame) -> str | None:
     )
     cause, number = causes.most_common(1)[0]
     return f"{number} of {len(trials)} trials excluded: {cause}"
-
-
-def _missing_blocks_text(comparison: Comparison, own: pd.DataFrame, base: pd.DataFrame) -> str | None:
-    planned = comparison.blocks + comparison.excluded
-    missing = planned - len({*own["block"], *base["block"]})
-    return f"{missing} {'was' if missing == 1 else 'were'} not run" if missing > 0 else None
 
 
 def _order_reason(own: pd.DataFrame, base: pd.DataFrame) -> str | None:
@@ -201,10 +195,8 @@ def _moving_rate_reason(own: pd.DataFrame, base: pd.DataFrame) -> str | None:
     values = _differing_values("moving", own, base)
     if values is None or any(moving != moving for moving in values):  # not known
         return None
-    return (
-        f"its rate {'moved' if values[0] else 'held still'} within trials, the baseline's "
-        f"did{' not' if values[0] else ''}"
-    )
+    moved, other = ("moved", "did not") if values[0] else ("held still", "did")
+    return f"its rate {moved} within trials, the baseline's {other}"
 
 
 def _error_count_reason(metric: str, errors: ErrorSummary) -> str | None:
@@ -328,10 +320,8 @@ def _blocks_for_one_sided_bound(comparison: Comparison, distance: float) -> int 
     """Return how many blocks have a one-sided bound that lies within `distance` (log) of the estimate."""
     if not comparison.sd_log:
         return None
-    method, alpha = comparison.method, 2 * (1 - comparison.level)
-    return smallest_block_count(
-        lambda n: critical_t(method, n, alpha), distance, comparison.sd_log, MAX_FORECAST_BLOCKS
-    )
+    method, alpha, sd = comparison.method, 2 * (1 - comparison.level), comparison.sd_log
+    return smallest_block_count(lambda n: critical_t(method, n, alpha), distance, sd, MAX_FORECAST_BLOCKS)
 
 
 def _log_effect(effect: float) -> float:
@@ -383,18 +373,13 @@ def control_state(verdict: Verdict | None, expected_sign: int | None, expected_e
     return "inconclusive" if expected_effect is not None and low <= expected_effect <= high else "failed"
 
 
-def aa_half_width_limit(margin: float, controls: Iterable[AnalysisRow]) -> float:
+def aa_half_width_limit(margin: float, controls: Collection[AnalysisRow]) -> float:
     """Return the half-width below which an A/A interval passes: the margin, or a third of the largest known effect.
 
     The known effect is the one that the study states, else the one that was measured if the control passed. It counts
     as the share that the slower arm loses, so that it is the same whichever of the two is the baseline.
     """
-    effects = [_known_effect(row) for row in controls]
-    losses = [1 - math.exp(-abs(math.log1p(effect))) for effect in effects if effect is not None]
+    measured = {r.treatment: r.verdict.comparison.effect for r in controls if r.verdict and r.check_state == "passed"}
+    known = (measured.get(r.treatment) if r.expected_effect is None else r.expected_effect for r in controls)
+    losses = [1 - math.exp(-abs(math.log1p(effect))) for effect in known if effect is not None]
     return max(margin, max(losses, default=0.0) / KNOWN_EFFECT_PART)
-
-
-def _known_effect(row: AnalysisRow) -> float | None:
-    if row.expected_effect is not None:
-        return row.expected_effect
-    return row.verdict.comparison.effect if row.verdict and row.check_state == "passed" else None
