@@ -51,7 +51,7 @@ def losing_sentences(rows: Sequence[AnalysisRow]) -> str | None:
 
 def _worst_bound(row: AnalysisRow) -> float:
     """Return the bound at worst, counted as a gain."""
-    worst, best = row.verdict.one_sided_bounds if row.verdict and row.verdict.one_sided_bounds else (0.0, 0.0)
+    worst, best = (row.verdict and row.verdict.one_sided_bounds) or (0.0, 0.0)
     return worst if worst <= best else -worst
 
 
@@ -117,9 +117,8 @@ def _headline_text(analysis: Analysis, labels: Mapping[str, str] | None) -> str:
     best = next((row for row in changed_rows if row.treatment == analysis.best), None)
     if best is not None:
         variants = _phrase_variants(best)
-        return _first_fitting(
-            _row_label(best, labels), f"{variants[-1].rstrip('.')}, ahead of every other treatment.", *variants
-        )
+        longest = f"{variants[-1].rstrip('.')}, ahead of every other treatment."
+        return _first_fitting(_row_label(best, labels), longest, *variants)
     return _counts_headline(analysis)
 
 
@@ -284,9 +283,8 @@ def _first_fitting(label: str, *variants: str) -> str:
 
 def _best_text(analysis: Analysis, labels: Mapping[str, str] | None) -> str | None:
     names = [_row_label(analysis.row(t), labels) for t in analysis.tied_with_best]
-    return best_sentence(
-        names, _row_label(analysis.row(analysis.best), labels) if analysis.best else None, analysis.ties_beat_rest
-    )
+    best = _row_label(analysis.row(analysis.best), labels) if analysis.best else None
+    return best_sentence(names, best, analysis.ties_beat_rest)
 
 
 def _rows_of_kind(rows: Sequence[AnalysisRow], kind: VerdictKind) -> list[AnalysisRow]:
