@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
     from loadbook.study.model import Study
 
-SATURATION_RULE, BACKGROUND_LOAD_RULE = "driver_saturated", "foreign_cpu"
+SATURATION_RULE = "driver_saturated"
 
 
 @dataclass(frozen=True)
@@ -115,19 +115,22 @@ def resolve_spec(
         name: error_counts.count_errors(data.trials, data.measurements, name)
         for name in {*treatments_of(data), baseline_name}
     }
+    own_metric = metric_name == study.metric
+    declares = not baseline and (own_metric or study.contrasts == "adjacent")
     return AnalysisSpec(
-        study,
-        baseline_name,
-        metric_name,
-        statistic_name,
-        margin,
-        level,
-        direction(metric_name),
-        values,
-        trials,
-        errors,
-        data.plan.get("blocks") or None,
-        *_declared_contrasts(study, baseline, own=metric_name == study.metric),
+        study=study,
+        baseline=baseline_name,
+        metric=metric_name,
+        statistic=statistic_name,
+        margin=margin,
+        level=level,
+        better=direction(metric_name),
+        values=values,
+        trials=trials,
+        errors=errors,
+        planned_blocks=data.plan.get("blocks") or None,
+        contrasts=study.contrasts if declares else "baseline",
+        hypothesis=study.hypothesis if own_metric else "difference",
     )
 
 
@@ -149,12 +152,6 @@ def apply_stopping_rule(data: RunTables, spec: AnalysisSpec) -> AnalysisSpec:
         level=spec.level,
     )
     return replace(spec, level=state.level, planned_blocks=state.blocks, stopping_state=state)
-
-
-def _declared_contrasts(study: Study, baseline: str | None, *, own: bool) -> tuple[Contrasts, Hypothesis]:
-    """Return what the study declares, as far as it concerns this baseline (None: its own) and this metric."""
-    contrasts: Contrasts = study.contrasts if not baseline and (own or study.contrasts == "adjacent") else "baseline"
-    return contrasts, study.hypothesis if own else "difference"
 
 
 def _trials_with_causes(data: RunTables) -> pd.DataFrame:
@@ -221,22 +218,19 @@ def analyse(
     if any(row.kind == "aa" and row.check_state == "failed" for row in check_rows):
         rows = [_invalidated(row) for row in rows]
     reference_row = _build_row(spec, comparisons.reference, "baseline", None)
-    rows = _sorted_rows(
-        [reference_row, *_with_common_decimals(rows), *_with_common_decimals(check_rows)], spec.contrasts
-    )
+    rows = [reference_row, *_with_common_decimals(rows), *_with_common_decimals(check_rows)]
     analysis = Analysis(
         baseline=reference_row.treatment,
         metric=spec.metric,
         statistic=spec.statistic,
         margin=spec.margin,
         level=spec.level,
-        rows=tuple(rows),
+        rows=tuple(_sorted_rows(rows, spec.contrasts)),
         planned_blocks=spec.planned_blocks or spec.study.blocks,
         stopping_state=spec.stopping_state,
         contrasts=spec.contrasts,
         hypothesis=spec.hypothesis,
-        driver_saturated_share=trial_share(data.problems, data.trials, SATURATION_RULE),
-        background_load_share=trial_share(data.problems, data.trials, BACKGROUND_LOAD_RULE),
+        driver_saturated_share=_saturated_share(data),
     )
     best = NO_BEST_ARM if analysis.is_void else comparisons.best_arm or _find_best_arm(spec, analysis)
     return replace(analysis, best=best.best, tied_with_best=best.tied, ties_beat_rest=best.ties_beat_rest)
@@ -266,17 +260,13 @@ def _with_planned_blocks(spec: AnalysisSpec, comparison: Comparison) -> Comparis
 
 
 def _build_row(spec: AnalysisSpec, name: str, kind: RowKind, comparison: Comparison | None) -> AnalysisRow:
-    reference = comparison.baseline if comparison else None
-    reference_label = (
-        spec.study.label(reference) if reference and kind == "treatment" and spec.contrasts != "baseline" else None
-    )
-    hypothesis: Hypothesis = spec.hypothesis if kind == "treatment" else "difference"
-    invalid = _invalid_reason(spec, comparison, reference_label) if comparison else None
-    verdict = (
-        decide_verdict(comparison, spec.margin, spec.better, reason=invalid, hypothesis=hypothesis)
-        if comparison
-        else None
-    )
+    reference, reference_label, verdict = comparison.baseline if comparison else None, None, None
+    if reference and kind == "treatment" and spec.contrasts != "baseline":
+        reference_label = spec.study.label(reference)
+    if comparison:
+        hypothesis: Hypothesis = spec.hypothesis if kind == "treatment" else "difference"
+        invalid = _invalid_reason(spec, comparison, reference_label)
+        verdict = decide_verdict(comparison, spec.margin, spec.better, reason=invalid, hypothesis=hypothesis)
     own = spec.values[spec.values["treatment"] == name]
     level, half_width = _median_and_half_width(own.loc[own["valid"], "value"].dropna(), spec.level)
     treatment = spec.study.treatments[name]
@@ -299,23 +289,14 @@ def _invalid_reason(spec: AnalysisSpec, comparison: Comparison, reference_label:
     if spec.stopping_state.pending_reason:
         return spec.stopping_state.pending_reason
     errors = _error_summary(spec, comparison.treatment, comparison.baseline)
-    return invalid_reason(
-        spec.trials,
-        comparison,
-        errors,
-        _varied_workload_fields(spec.study, comparison),
-        reference_label or BASELINE_TEXT,
-    )
+    arms = (comparison.treatment, comparison.baseline)
+    own, other = (spec.study.workload_of(name).model_dump() for name in arms)
+    varied = {name for name, value in own.items() if value != other[name]}  # by the study itself
+    return invalid_reason(spec.trials, comparison, errors, varied, reference_label or BASELINE_TEXT)
 
 
 def _error_summary(spec: AnalysisSpec, name: str, reference: str | None) -> ErrorSummary:
     return error_counts.summarise_errors(name, spec.errors[name], spec.errors[reference] if reference else None)
-
-
-def _varied_workload_fields(study: Study, comparison: Comparison) -> set[str]:
-    """Return the fields of the workload in which the study itself makes two arms differ."""
-    own, other = (study.workload_of(name).model_dump() for name in (comparison.treatment, comparison.baseline))
-    return {field for field, value in own.items() if value != other[field]}
 
 
 def _aa_row(spec: AnalysisSpec, name: str, half_width_limit: float) -> AnalysisRow:
@@ -420,7 +401,9 @@ def combine_strata(analysis_by_level: dict[str, Analysis]) -> Analysis:
     """Return one analysis with the rows of all strata, each compared with the baseline of its own stratum."""
     analyses = list(analysis_by_level.values())
     rows = tuple(
-        _with_stratum_label(level, row) for level, analysis in analysis_by_level.items() for row in analysis.rows
+        replace(row, label=f"{level}: {row.label}") if level else row
+        for level, analysis in analysis_by_level.items()
+        for row in analysis.rows
     )
     return replace(
         analyses[0],
@@ -431,13 +414,10 @@ def combine_strata(analysis_by_level: dict[str, Analysis]) -> Analysis:
     )
 
 
-def _with_stratum_label(level: str, row: AnalysisRow) -> AnalysisRow:
-    return replace(row, label=f"{level}: {row.label}") if level else row
-
-
-def trial_share(problems: pd.DataFrame | None, trials: pd.DataFrame, rule: str) -> float | None:
-    """Return the share of the trials in which a validity rule was broken or in doubt; None where that is not known."""
+def _saturated_share(data: RunTables) -> float | None:
+    """Return the share of the trials in which a driver was at its limit; None where that is not known."""
+    problems, trials = data.problems, data.trials["trial"]
     if problems is None or not len(trials):
         return None
-    broken = problems.loc[(problems["name"] == rule) & problems["level"].isin(["invalid", "doubt"]), "trial"]
-    return float(trials["trial"].isin(broken.dropna()).mean())
+    saturated = (problems["name"] == SATURATION_RULE) & problems["level"].isin(["invalid", "doubt"])
+    return float(trials.isin(problems.loc[saturated, "trial"].dropna()).mean())

@@ -159,9 +159,8 @@ class Analysis:
 
     `best` is named only if it beats every other arm; else `tied_with_best` lists, leader first, the arms that do not
     differ detectably from the leader, and `ties_beat_rest` says whether all of those are ahead of all the rest.
-    `baseline` is the row without a comparison: with contrasts "best" the arm observed best. `driver_saturated_share`
-    and `background_load_share` are the shares of the trials in which a driver was at its limit, or other processes used
-    CPU time; None where that is not known.
+    `baseline` is the row without a comparison: with contrasts "best" the arm observed best. `driver_saturated_share` is
+    the share of the trials in which a driver was at its limit; None where that is not known.
     """
 
     baseline: str
@@ -178,7 +177,6 @@ class Analysis:
     contrasts: Contrasts = "baseline"
     hypothesis: Hypothesis = "difference"
     driver_saturated_share: float | None = None
-    background_load_share: float | None = None
 
     @property
     def demoting_check(self) -> AnalysisRow | None:
