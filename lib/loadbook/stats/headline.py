@@ -145,7 +145,7 @@ def _adjacent_suffix(analysis: Analysis, preposition: str) -> str:
     return f" {preposition} the one before it" if analysis.contrasts == "adjacent" else ""
 
 
-def supporting_text(analysis: Analysis, labels: Mapping[str, str] | None = None) -> str:
+def supporting_text(analysis: Analysis) -> str:
     """Return at most two sentences below the headline: the best arms, other effects, blocks that would decide.
 
     Counts of verdicts are left out, as they stand below.
@@ -157,14 +157,14 @@ def supporting_text(analysis: Analysis, labels: Mapping[str, str] | None = None)
         return _demoted_support(analysis.demoting_check)
     if not analysis.allows_headline:
         return "The numbers say how fast the load generator is, not the service. The verdicts below may not hold."
-    reason = _no_comparison_reason(rows) or _forecast_text(rows, labels)
+    reason = _no_comparison_reason(rows) or _forecast_text(rows)
     if analysis.hypothesis == "non-inferiority":
         return " ".join(filter(None, (losing_sentences(rows), reason)))
     if analysis.best_is_reference:
-        return " ".join(filter(None, (_runner_up_sentence(analysis, labels), reason)))
+        return " ".join(filter(None, (_runner_up_sentence(analysis), reason)))
     better, worse = _rows_of_kind(rows, "better"), _rows_of_kind(rows, "worse")
-    best = _best_text(analysis, labels) if better else None
-    others = _other_effects_sentence(analysis, better, worse, labels)
+    best = _best_text(analysis) if better else None
+    others = _other_effects_sentence(analysis, better, worse)
     quiet = len(rows) - len(better) - len(worse) - len(_rows_of_kind(rows, "invalid"))
     rest = None
     if quiet and (better or worse):
@@ -173,21 +173,20 @@ def supporting_text(analysis: Analysis, labels: Mapping[str, str] | None = None)
     return " ".join(part for part in (best, others, rest, reason) if part in chosen and part)
 
 
-def _runner_up_sentence(analysis: Analysis, labels: Mapping[str, str] | None) -> str | None:
+def _runner_up_sentence(analysis: Analysis) -> str | None:
     """Return the sentence on the arm nearest to the best one."""
     behind = _rows_of_kind(analysis.of_kind("treatment"), "worse")
     if analysis.best is None or not behind:
         return None
-    return f"Nearest to it: {_row_label(behind[-1], labels)}{_effect_phrase(behind[-1])}."
+    return f"Nearest to it: {behind[-1].label}{_effect_phrase(behind[-1])}."
 
 
 def _other_effects_sentence(
-    analysis: Analysis, better: Sequence[AnalysisRow], worse: Sequence[AnalysisRow], labels: Mapping[str, str] | None
+    analysis: Analysis, better: Sequence[AnalysisRow], worse: Sequence[AnalysisRow]
 ) -> str | None:
     """Return the sentence on effects besides the headline's, each with its interval."""
     rows = [*better, *worse][1:] if len(better) == 1 or not better or analysis.best is not None else [*better, *worse]
-    sentences = [f"{_row_label(row, labels)}{_effect_phrase(row)}" for row in rows[:MAX_OTHERS]]
-    return f"{'; '.join(sentences)}." if sentences else None
+    return f"{'; '.join(f'{row.label}{_effect_phrase(row)}' for row in rows[:MAX_OTHERS])}." if rows else None
 
 
 def verdict_counts(analysis: Analysis) -> dict[VerdictKind, int]:
@@ -248,7 +247,7 @@ def _effect_phrase(row: AnalysisRow) -> str:
     return f" {predicate(row.verdict.comparison.metric, _row_effect(row))}{than_text} by {texts.size} ({texts.bounds})"
 
 
-def _forecast_text(rows: Sequence[AnalysisRow], labels: Mapping[str, str] | None) -> str | None:
+def _forecast_text(rows: Sequence[AnalysisRow]) -> str | None:
     """Return the forecast of the undecided treatment, or the range of several forecasts."""
     undecided = _rows_of_kind(rows, "undecided")
     verdicts = [row.verdict for row in undecided if row.verdict]
@@ -256,9 +255,7 @@ def _forecast_text(rows: Sequence[AnalysisRow], labels: Mapping[str, str] | None
         return None
     if len(verdicts) == 1:
         sentence = forecast_sentence(verdicts[0])
-        return (
-            sentence if len(rows) == 1 else f"{_row_label(undecided[0], labels)}: {sentence[0].lower()}{sentence[1:]}"
-        )
+        return sentence if len(rows) == 1 else f"{undecided[0].label}: {sentence[0].lower()}{sentence[1:]}"
     about = sorted(v.forecast.about for v in verdicts if v.forecast and v.forecast.about is not None)
     if not about:
         remedy = "widen the margin or quieten the host" if verdicts[0].margin else "quieten the host"
@@ -281,7 +278,7 @@ def _first_fitting(label: str, *variants: str) -> str:
     return label + next((variant for variant in variants if len(label) + len(variant) < MAX_LENGTH), variants[-1])
 
 
-def _best_text(analysis: Analysis, labels: Mapping[str, str] | None) -> str | None:
+def _best_text(analysis: Analysis, labels: Mapping[str, str] | None = None) -> str | None:
     names = [_row_label(analysis.row(t), labels) for t in analysis.tied_with_best]
     best = _row_label(analysis.row(analysis.best), labels) if analysis.best else None
     return best_sentence(names, best, analysis.ties_beat_rest)

@@ -172,21 +172,19 @@ def pair_arms(values: pd.DataFrame, treatment: str, baseline: str) -> PairedLogs
     """
     base, other = (_values_by_block(values, name) for name in (baseline, treatment))
     all_blocks = list(dict.fromkeys(values["block"].tolist()))
-    arm_values = np.array([[arm.get(block, math.nan) for arm in (base, other)] for block in all_blocks], float).reshape(
-        -1, 2
-    )
+    arm_values = np.array([[arm.get(block, math.nan) for block in all_blocks] for arm in (base, other)], float)
+    present = np.array([[block in arm for block in all_blocks] for arm in (base, other)], bool)
     usable = np.isfinite(arm_values) & (arm_values > 0)
-    complete = usable.all(axis=1)
-    logs = np.log(arm_values[complete])
-    present = np.array([[block in arm for arm in (base, other)] for block in all_blocks], bool).reshape(-1, 2)
+    complete = usable.all(axis=0)
+    base_logs, other_logs = np.log(arm_values[:, complete])
     return PairedLogs(
         treatment=treatment,
         baseline=baseline,
         blocks=tuple(block for block, counts in zip(all_blocks, complete, strict=True) if counts),
-        base=logs[:, 0],
-        other=logs[:, 1],
+        base=base_logs,
+        other=other_logs,
         incomplete=int((~complete).sum()),
-        unusable=int((present & ~usable).any(axis=1).sum()),
+        unusable=int((present & ~usable).any(axis=0).sum()),
     )
 
 

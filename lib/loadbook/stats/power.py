@@ -239,28 +239,18 @@ class PairPool:
         base, other = self.draw_studies(blocks)
         return float(np.mean(p_by_row(base, other + math.log1p(effect)) <= alpha))
 
-    def detectable_effect(
-        self, blocks: int, alpha: float = ALPHA, power: float = POWER, number: int = PSEUDO_STUDIES
-    ) -> float:
+    def detectable_effect(self, blocks: int, alpha: float = ALPHA, power: float = POWER) -> float:
         """Return the effect (ratio minus 1) that this share of studies finds; infinite with too few blocks for alpha.
 
         With a power of one half it is the median half-width of their intervals.
         """
-        return self._found_by(smallest_detected(*self.draw_studies(blocks, number), alpha), power)
+        return _effect_found(smallest_detected(*self.draw_studies(blocks), alpha), power)
 
     def precision(self, blocks: int, margin: float) -> DesignPrecision:
         """Return the precision of studies of so many blocks."""
         smallest_effects = smallest_detected(*self.draw_studies(blocks, PRECISION_STUDIES), ALPHA)
-        return DesignPrecision(
-            blocks,
-            self._found_by(smallest_effects, 0.5),
-            self._found_by(smallest_effects, POWER),
-            self.power(blocks, margin),
-        )
-
-    @staticmethod
-    def _found_by(smallest_effects: FloatArray, power: float) -> float:
-        return math.expm1(float(np.quantile(smallest_effects, power, method="higher")))
+        half_width, detectable = (_effect_found(smallest_effects, power) for power in (0.5, POWER))
+        return DesignPrecision(blocks, half_width, detectable, self.power(blocks, margin))
 
     def blocks_needed(self, effect: float, alpha: float = ALPHA) -> BlocksNeeded | None:
         """Return the number of blocks that detect an effect; None above 10,000. Beyond 40 blocks: by the formula."""
@@ -282,10 +272,9 @@ class PairPool:
     def _sd_beyond(self, alpha: float) -> float:
         """Return the scatter with which the formula gives for 40 blocks what pseudo-studies of 40 blocks detect."""
         if alpha not in self._known:
-            ratio = math.log1p(self.detectable_effect(MAX_RESAMPLED_BLOCKS, alpha)) / math.log1p(
-                detectable_effect(MAX_RESAMPLED_BLOCKS, 1.0, alpha=alpha)
-            )
-            self._known[alpha] = ratio
+            found = self.detectable_effect(MAX_RESAMPLED_BLOCKS, alpha)
+            by_formula = detectable_effect(MAX_RESAMPLED_BLOCKS, 1.0, alpha=alpha)
+            self._known[alpha] = math.log1p(found) / math.log1p(by_formula)
         return self._known[alpha]
 
     def _resampled(self, effect: float, alpha: float) -> int | None:
@@ -297,6 +286,10 @@ class PairPool:
             middle = (too_few + enough) // 2
             too_few, enough = (too_few, middle) if self.power(middle, effect, alpha) >= POWER else (middle, enough)
         return enough
+
+
+def _effect_found(smallest_effects: FloatArray, power: float) -> float:
+    return math.expm1(float(np.quantile(smallest_effects, power, method="higher")))
 
 
 def pair_pool(series: NDArray[np.float64]) -> PairPool:
@@ -314,11 +307,9 @@ def relabelling_test(
     rng = np.random.default_rng((STUDY_SEED, blocks))
     drawn = windows[rng.integers(0, len(windows), studies)].reshape(studies, blocks, 2)
     base, other = _with_drawn_labels(drawn, rng)
-    shares = [
-        float(np.mean(p_by_row(*arms) <= ALPHA))
-        for arms in ((base, other), (base, other + math.log1p(effect)), (windows[:, :blocks], windows[:, blocks:]))
-    ]
-    return RelabellingTest(blocks, len(windows), studies, shares[0], shares[1], effect, shares[2])
+    arms = ((base, other), (base, other + math.log1p(effect)), (windows[:, :blocks], windows[:, blocks:]))
+    false_alarms, detected, fixed_order = (float(np.mean(p_by_row(*pair) <= ALPHA)) for pair in arms)
+    return RelabellingTest(blocks, len(windows), studies, false_alarms, detected, effect, fixed_order)
 
 
 def _with_drawn_labels(pairs: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
@@ -354,7 +345,8 @@ def estimate_trial_length(
     overhead_s : seconds of a trial beyond its measurement.
     """
     size = max(1, round(BATCH_S / interval_s))
-    batches = [_batch_means(np.asarray(series, float), size) for series in rates]
+    arrays = (np.asarray(series, float) for series in rates)
+    batches = [array[: len(array) // size * size].reshape(-1, size).mean(axis=1) for array in arrays]
     batches = [means for means in batches if len(means) >= MIN_BATCHES and means.mean() > 0]
     if len(batches) < MIN_LENGTH_TRIALS:
         return None
@@ -365,10 +357,6 @@ def estimate_trial_length(
     between = math.sqrt(max(sd_trial**2 - within**2 / length_s, 0.0))
     best = best_trial_length_s(within, between, overhead_s) if between > 0 else None
     return TrialLength(best, within, between, overhead_s, len(batches))
-
-
-def _batch_means(series: np.ndarray, size: int) -> np.ndarray:
-    return np.asarray(series[: len(series) // size * size].reshape(-1, size).mean(axis=1))
 
 
 def p_by_row(base: FloatArray, other: FloatArray) -> FloatArray:

@@ -138,11 +138,8 @@ def rate_trends(samples: pd.DataFrame, treatment_of: Mapping[str, str]) -> dict[
     series_by_trial = rate_series(samples)
     result: dict[str, RateTrend | None] = {}
     for name in dict.fromkeys(treatment_of.values()):
-        own = [
-            series_by_trial[trial]
-            for trial, treatment in treatment_of.items()
-            if treatment == name and trial in series_by_trial
-        ]
+        trials = [trial for trial, treatment in treatment_of.items() if treatment == name]
+        own = [series_by_trial[trial] for trial in trials if trial in series_by_trial]
         one_kind = len({series.interval_s for series in own}) == 1
         result[name] = rate_trend([series.values for series in own], own[0].interval_s) if one_kind else None
     return result

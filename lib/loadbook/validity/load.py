@@ -64,12 +64,10 @@ def socket_errors(evidence: Evidence) -> Iterator[RuleHit]:
 def _error_share_hit(evidence: Evidence, name: str, errors: float, total: float, noun: str) -> Iterator[RuleHit]:
     share = errors / total
     observation = f"{errors:,.0f} of {total:,.0f} {noun} ({format_percent(share, 2, signed=False)})"
-    if share > evidence.thresholds.max_error_share:
-        yield evidence.hit(name, "invalid", observation)
-    elif share > evidence.thresholds.doubt_error_share:
-        yield evidence.hit(name, "doubt", observation)
-    else:
-        yield evidence.hit(name, "note", observation)
+    limits = evidence.thresholds
+    level: Severity = "doubt" if share > limits.doubt_error_share else "note"
+    level = "invalid" if share > limits.max_error_share else level
+    yield evidence.hit(name, level, observation)
 
 
 def driver_limits(evidence: Evidence) -> Iterator[RuleHit]:
@@ -103,12 +101,9 @@ def driver_saturated(evidence: Evidence) -> Iterator[RuleHit]:
 
 def _load_cpu_use(evidence: Evidence, monitor: MonitorRecord) -> float | None:
     """Return how many CPUs the processes of a driver, and of others that share its CPUs, used; None: not known."""
-    load_hosts = [
-        m.host
-        for m in evidence.monitors_sharing_cpus(monitor)
-        if m.host == monitor.host or m.host in driver_hosts(evidence)
-    ]
-    watched = [mean for host in load_hosts for mean in evidence.trace_means(host, "process_cpu").values()]
+    sharing, load_hosts = evidence.monitors_sharing_cpus(monitor), {monitor.host, *driver_hosts(evidence)}
+    means = (evidence.trace_means(m.host, "process_cpu") for m in sharing if m.host in load_hosts)
+    watched = [mean for by_process in means for mean in by_process.values()]
     return sum(watched) if watched else None
 
 
@@ -131,11 +126,9 @@ def _thread_hit(evidence: Evidence, host: str) -> Iterator[RuleHit]:
     watched = evidence.trace_means(host, "process_cpu")
     cpu_per_thread = sum(mean for item, mean in watched.items() if item.partition(":")[0] == tool) / threads
     if cpu_per_thread >= evidence.thresholds.driver_cpu_doubt:
-        which = f"the {threads} threads" if threads > 1 else "the one thread"
-        observation = (
-            f"{which} of {tool} used {format_percent(cpu_per_thread, 0, signed=False)} of a "
-            f"CPU{' each' if threads > 1 else ''}"
-        )
+        which, each = (f"the {threads} threads", " each") if threads > 1 else ("the one thread", "")
+        share = format_percent(cpu_per_thread, 0, signed=False)
+        observation = f"{which} of {tool} used {share} of a CPU{each}"
         level: Severity = "invalid" if min(cpu_per_thread, 1.0) > evidence.thresholds.driver_cpu else "doubt"
         yield evidence.hit("driver_saturated", level, observation, host)
 
@@ -157,11 +150,8 @@ def shared_cores(evidence: Evidence) -> Iterator[RuleHit]:
 
 
 def _shared_cpu_hit(evidence: Evidence, driver: MonitorRecord, service: ServiceRecord) -> Iterator[RuleHit]:
-    service_monitor = monitor_of(evidence, service.host)
-    driver_cpus, service_cpus = (
-        set(driver.cpus),
-        set(service.cpus) or set(service_monitor.cpus if service_monitor else ()),
-    )
+    monitor, driver_cpus = monitor_of(evidence, service.host), set(driver.cpus)
+    service_cpus = set(service.cpus) or set(monitor.cpus if monitor else ())
     shared = sorted(driver_cpus & service_cpus)
     if shared or not driver_cpus or not service_cpus:
         which = f"CPU {', '.join(map(str, shared))}" if shared else "no CPU mask separates them"
@@ -189,8 +179,8 @@ def offered_shortfall(evidence: Evidence) -> Iterator[RuleHit]:
     if achieved is None:
         yield evidence.unchecked("offered_shortfall", "the tool reports no rate")
     elif achieved < evidence.thresholds.offered_shortfall * offered:
-        observation = f"{achieved:,.0f} of {offered:,.0f} offered requests/s were answered "
-        observation += f"({format_percent(achieved / offered, 0, signed=False)})"
+        share = format_percent(achieved / offered, 0, signed=False)
+        observation = f"{achieved:,.0f} of {offered:,.0f} offered requests/s were answered ({share})"
         yield evidence.hit("offered_shortfall", "doubt", observation)
 
 
@@ -223,19 +213,13 @@ def drivers_apart(evidence: Evidence) -> Iterator[RuleHit]:
     if spans.non_overlap_share > limits.drivers_apart_doubt:
         level: Severity = "invalid" if spans.non_overlap_share > limits.drivers_apart else "doubt"
         overlap_s = total_s * (1 - spans.non_overlap_share)
-        observation = (
-            f"all {len(record.drivers)} drivers were at work for {format_duration(overlap_s)} of "
-            f"{format_duration(total_s)}"
-        )
-        yield evidence.hit(
-            "drivers_apart", level, f"{observation}, their starts {format_duration(spans.start_skew_s)} apart"
-        )
+        observation = f"all {len(record.drivers)} drivers were at work for {format_duration(overlap_s)}"
+        observation += f" of {format_duration(total_s)}, their starts {format_duration(spans.start_skew_s)} apart"
+        yield evidence.hit("drivers_apart", level, observation)
     elif (error_s := clock_error_s(record)) > limits.drivers_apart_doubt * total_s:
-        observation = (
-            f"the drivers' clocks are known to {format_duration(error_s)} only, "
-            f"{format_percent(error_s / total_s, 0, signed=False)}"
-        )
-        yield evidence.hit("drivers_apart", "doubt", f"{observation} of the measurement")
+        share = format_percent(error_s / total_s, 0, signed=False)
+        observation = f"the drivers' clocks are known to {format_duration(error_s)} only, {share} of the measurement"
+        yield evidence.hit("drivers_apart", "doubt", observation)
 
 
 # a sample is idle below this share of what is usual within the window (its 90th percentile)
@@ -299,11 +283,8 @@ def _idle_by_samples(evidence: Evidence, window: float, duration: float) -> list
         services.setdefault(service.host, set()).add(service.service)
     hosts = services or {driver.host: set() for driver in evidence.record.drivers}
     intervals = {m.host: m.interval_s for m in evidence.record.monitors if m.host in hosts}
-    by_host = [
-        spans
-        for host, interval in intervals.items()
-        if (spans := _host_idle_spans(evidence, host, hosts[host], interval)) is not None
-    ]
+    spans_of_hosts = (_host_idle_spans(evidence, host, hosts[host], interval) for host, interval in intervals.items())
+    by_host = [spans for spans in spans_of_hosts if spans is not None]
     if not by_host:
         return None
     idle = by_host[0]
@@ -328,9 +309,7 @@ def _host_idle_spans(evidence: Evidence, host: str, services: Iterable[str], int
     """Return when neither the services of a host nor its network were at work; None where neither is traced."""
     cpu = [points for name in services for points in evidence.trace_sums(host, ("process_cpu",), f"{name}:")]
     known = [points for points in cpu if _usual(points) >= MIN_USUAL_CPU]
-    known += [
-        points for points in evidence.trace_sums(host, ("net_rx", "net_tx")) if _usual(points) >= MIN_USUAL_TRAFFIC
-    ]
+    known += [p for p in evidence.trace_sums(host, ("net_rx", "net_tx")) if _usual(p) >= MIN_USUAL_TRAFFIC]
     if not known:
         return None
     limits = [IDLE_SHARE * _usual(points) for points in known]
