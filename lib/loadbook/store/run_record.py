@@ -187,10 +187,9 @@ def condition_changes(older: RunConditions, newer: RunConditions) -> list[Condit
     A fact that one of the runs has no record of (its loadbook knew no such fact) is no change; facts of kind "info"
     never are. A reboot does not prevent a comparison: kernel and hardware have facts of their own.
     """
+    informative = ("replay of", "blocks", "blocks added")
     return [
-        *_value_changes(
-            "run", _run_conditions(older), _run_conditions(newer), informative=("replay of", "blocks", "blocks added")
-        ),
+        *_value_changes("run", _run_conditions(older), _run_conditions(newer), informative),
         *_study_changes(older.study, newer.study),
         *_treatment_changes(older, newer),
         *_merged_changes(_hosts_changes(older, newer)),
@@ -202,11 +201,8 @@ def treatment_contrast(study: Study, treatment: str, against: str) -> dict[str, 
     """Return the settings in which a treatment differs from another: factor or field of the load -> (other, own)."""
     loads = (dict(_flattened({"workload": study.workload_of(n).model_dump(mode="json")})) for n in (treatment, against))
     own_values, other_values = (study.levels_of(n) | load for n, load in zip((treatment, against), loads, strict=True))
-    return {
-        name: (other_values.get(name), own_values[name])
-        for name in own_values
-        if own_values[name] != other_values.get(name)
-    }
+    pairs = {name: (other_values.get(name), own) for name, own in own_values.items()}
+    return {name: (other, own) for name, (other, own) in pairs.items() if own != other}
 
 
 def fact_differences(
@@ -245,9 +241,8 @@ def _loadbook_version(known: RunConditions) -> dict[str, Any]:
 
 
 def _study_changes(older: Study, newer: Study) -> Iterator[ConditionChange]:
-    old, new = (
-        dict(_flattened(study.model_dump(mode="json", exclude=set(NON_CONDITION_KEYS)))) for study in (older, newer)
-    )
+    excluded = set(NON_CONDITION_KEYS)
+    old, new = (dict(_flattened(study.model_dump(mode="json", exclude=excluded))) for study in (older, newer))
     for change in _value_changes("study", old, new):
         yield change._replace(prevents_comparison=change.name.startswith(LOAD_KEYS))
 
@@ -317,10 +312,8 @@ def _versions(run: RunRecord, alias: str) -> dict[str, str]:
 
 def _fact_changes(old: Mapping[str, Fact], new: Mapping[str, Fact]) -> Iterator[ConditionChange]:
     names = [name for name in old if isinstance(old[name], dict) and isinstance(new.get(name), dict)]
-    for difference in fact_differences({n: old[n] for n in names}, {n: new[n] for n in names}):
-        yield ConditionChange(
-            "fact", difference.name, difference.before, difference.after, (), difference.name != BOOT_ID_FACT
-        )
+    for name, before, after, _ in fact_differences({n: old[n] for n in names}, {n: new[n] for n in names}):
+        yield ConditionChange("fact", name, before, after, (), name != BOOT_ID_FACT)
 
 
 def _value_changes(

@@ -203,11 +203,8 @@ def trial_values(
 ) -> pd.DataFrame:
     """Join one metric's total (driver "*") to the trials; see `RunData.values`."""
     statistic_name = statistic or get_metric(metric).default_statistic
-    rows = measurements[
-        (measurements["metric"] == metric)
-        & (measurements["statistic"] == statistic_name)
-        & (measurements["driver"] == "*")
-    ]
+    is_total = (measurements["statistic"] == statistic_name) & (measurements["driver"] == "*")
+    rows = measurements[is_total & (measurements["metric"] == metric)]
     columns = ["trial", "treatment", "block", "slot", "status", "valid"]
     joined = trials[columns].merge(rows[["trial", "value"]], on="trial", how="left", validate="one_to_one")
     return joined.sort_values("slot", ignore_index=True)
@@ -274,12 +271,13 @@ def strata_of(data: RunData) -> dict[str, RunData]:
         return {"": data}
     for name in treatments_of(data):
         levels.setdefault(str(study.levels_of(name)[study.stratify_by]), []).append(name)
-    return {
-        level: restrict_to(
-            _without_stratum_label(data, level), names, baseline=study.baseline_of(names[0]), stratify_by=None
-        )
-        for level, names in levels.items()
-    }
+    strata = {}
+    for level, names in levels.items():
+        labels = {name: study.label(name).removeprefix(f"{level}: ") for name in study.treatments}
+        specs = {name: spec.model_copy(update={"label": labels[name]}) for name, spec in study.treatments.items()}
+        relabelled = replace(data, study=study.model_copy(update={"treatments": specs}))
+        strata[level] = restrict_to(relabelled, names, baseline=study.baseline_of(names[0]), stratify_by=None)
+    return strata
 
 
 def restrict_to(data: RunData, treatments: Collection[str], **changes: Any) -> RunData:
@@ -300,15 +298,6 @@ def restrict_to(data: RunData, treatments: Collection[str], **changes: Any) -> R
         traces=_rows_of_trials(data.traces, trials),
         problems=_rows_of_trials(data.problems, trials, keep_run_rows=True),
     )
-
-
-def _without_stratum_label(data: RunData, level: str) -> RunData:
-    """Return the run with labels without the name of the stratum."""
-    treatments = {
-        name: spec.model_copy(update={"label": data.study.label(name).removeprefix(f"{level}: ")})
-        for name, spec in data.study.treatments.items()
-    }
-    return replace(data, study=data.study.model_copy(update={"treatments": treatments}))
 
 
 def _rows_of_trials(frame: Any, trials: pd.DataFrame, *, keep_run_rows: bool = False) -> Any:
