@@ -135,12 +135,7 @@ def resolve_spec(
 
 
 def apply_stopping_rule(data: RunTables, spec: AnalysisSpec) -> AnalysisSpec:
-    """Return the question with the level and the blocks that the study's rule for stopping gives it now.
-
-    Raises
-    ------
-    UsageError : a level for which the rule is not defined.
-    """
+    """Return the question with level and blocks by the stopping rule; UsageError for a level that it does not have."""
     started_blocks = int(data.trials["block"].max()) if len(data.trials) else 0
     last_is_complete = int((data.trials["block"] == started_blocks).sum()) >= len(treatments_of(data))
     state = compute_stopping_state(
@@ -382,11 +377,8 @@ def analyse_strata(
 ) -> Analysis:
     """Analyse each stratum of a run; see `analyse`.
 
-    Parameters
-    ----------
-    baseline : another than the study's; everything is then compared with it, in whatever stratum.
-    fixed : compare with the study's baseline also where its contrasts are "best", whose reference differs from run to
-        run.
+    With another `baseline` than the study's, everything is compared with it, in whatever stratum. `fixed` compares with
+    the study's baseline also where its contrasts are "best", whose reference differs from run to run.
     """
     analyses = {}
     for name, stratum in ({"": data} if baseline else strata_of(data)).items():

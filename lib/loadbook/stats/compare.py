@@ -81,12 +81,9 @@ class ComparisonOptions(TypedDict, total=False):
 def compare(values: pd.DataFrame, treatment: str, baseline: str, **options: Unpack[ComparisonOptions]) -> Comparison:
     """Compare a treatment with the baseline over the blocks in which both have a value.
 
-    Fewer than 5 blocks: no test. 5 to 7: paired t on logs. From 8: blocked rank test, exact up to 12 blocks; where
-    the arms scatter differently, signed ranks (from 10 blocks) or paired t.
-
-    Parameters
-    ----------
-    values : one row per trial: treatment, block, value (any unit) and, if there, valid.
+    `values` has one row per trial: treatment, block, value (any unit) and, if there, valid. Fewer than 5 blocks: no
+    test. 5 to 7: paired t on logs. From 8: blocked rank test, exact up to 12 blocks; where the arms scatter
+    differently, signed ranks (from 10 blocks) or paired t.
     """
     return compare_pairs(pair_arms(values, treatment, baseline), **options)
 
@@ -303,9 +300,7 @@ def find_best_arm(
 ) -> BestArm:
     """Find the arm that beats every other (two-sided, unadjusted: the largest p counts).
 
-    Parameters
-    ----------
-    arms : treatments that could be compared, the baseline among them.
+    `arms` are the treatments that could be compared, the baseline among them.
     """
     tests = _ArmTests(values, better, level, rule)
     ranked = tests.ranked(arms, baseline)
@@ -324,9 +319,7 @@ def compare_with_best(
 ) -> DeclaredComparisons | None:
     """Compare every arm with the one observed best; None if fewer than three arms can be tested.
 
-    Parameters
-    ----------
-    arms : every arm that may be compared, the baseline among them.
+    `arms` are all that may be compared, the baseline among them.
     """
     level, rule = options.get("level", 0.95), options.get("rule", "fixed")
     tests = _ArmTests(values, better, level, rule)
@@ -376,14 +369,9 @@ def compare_declared(
 ) -> DeclaredComparisons:
     """Compare the treatments as the study declares it.
 
-    Parameters
-    ----------
-    others : every other treatment; a ladder begins with the baseline and goes through them in this order.
-    comparable : whether a comparison with the baseline may be used: only such arms can be the best one.
-
-    Returns
-    -------
-    With contrasts "best", comparisons with the baseline if fewer than three arms can be compared.
+    `others` are all other treatments; a ladder begins with the baseline and goes through them in this order. Only arms
+    whose comparison with the baseline is `comparable` can be the best one; where fewer than three arms can be compared,
+    contrasts "best" become comparisons with the baseline.
     """
     if contrasts == "adjacent":
         comparisons = compare_contrasts(values, list(zip(others, (baseline, *others), strict=False)), **options)

@@ -268,9 +268,8 @@ class DriftSummary(NamedTuple):
 def describe_drift(values: pd.DataFrame) -> DriftSummary:
     """Describe the drift of a run.
 
-    Parameters
-    ----------
-    values : trial, treatment, block, slot, status, valid, value (`RunData.values`); only valid positive values count.
+    `values` has trial, treatment, block, slot, status, valid, value (`RunData.values`); only valid positive values
+    count.
     """
     from scipy.stats import kendalltau, theilslopes
 
@@ -297,11 +296,8 @@ def find_outliers(values: pd.DataFrame) -> dict[str, float]:
     Expected is the median of the treatment, and of the neighbouring nine trials' distances from theirs (the drift). Far
     is outside Tukey's fences, 1.5 quartile ranges beyond the quartiles of the treatment; the range is that of the
     treatment or of all trials, whichever is larger, as few trials may lie close together by chance. Outliers are marked
-    and never left out: that would double the false alarms (docs/statistics.md).
-
-    Parameters
-    ----------
-    values : as for `describe_drift`; treatments with fewer than eight trials that count are not judged.
+    and never left out: that would double the false alarms (docs/statistics.md). `values` are as for `describe_drift`;
+    treatments with fewer than eight trials that count are not judged.
     """
     usable, distances = _usable_with_residuals(values)
     distances -= distances.rolling(NEIGHBOUR_TRIALS, center=True, min_periods=MIN_DRIFT_BLOCKS).median().fillna(0.0)

@@ -75,15 +75,7 @@ def always_valid_t(differences: FloatArray, alphas: Sequence[float] = (), g: flo
 
     Student's t mixed over normal effects of `g` times the variance (Lai 1976; Wang and Ramdas 2023). With r = (sqrt(1 +
     n g) / alpha)^(2/n) it rejects where t^2 > (n - 1) (r - 1) / (1 - r / (1 + n g)); p is the alpha of equality.
-
-    Parameters
-    ----------
-    differences : one per block, in any unit; at least two.
-    g : variance of the effects of the mixture, in variances of a difference.
-
-    Returns
-    -------
-    Mean, p, and per alpha an interval of the mean, None where so few differences have none.
+    `differences` are one per block, in any unit, at least two. So few that they have no interval have None.
     """
     n, mean = len(differences), float(np.mean(differences))
     error = float(np.std(differences, ddof=1)) / math.sqrt(n)

@@ -19,12 +19,8 @@ BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "n
 def read_trials(path: Path, *, treatment: str, block: str, value: str, baseline: str) -> pd.DataFrame:
     """Read trials: treatment, block (text), value and valid, one row per trial.
 
-    An empty value is a missing one. A column `valid` is obeyed if there is one.
-
-    Raises
-    ------
-    UsageError : no such file, column or baseline.
-    DataError : no rows, text where a number belongs, two trials of one treatment in one block.
+    An empty value is a missing one. A column `valid` is obeyed if there is one. UsageError: no such file, column or
+    baseline. DataError: no rows, text where a number belongs, two trials of one treatment in one block.
     """
     import pandas as pd
 

@@ -205,10 +205,7 @@ ERROR_CLASS_NOUNS = {
 def errors_sentence(errors: ErrorSummary, compared_with: ErrorSummary | None = None, against: str | None = None) -> str:
     """Return the sentence on one treatment's errors.
 
-    Parameters
-    ----------
-    compared_with : errors of the reference; None leaves them out.
-    against : label of the reference, None for the baseline.
+    `compared_with` are the errors of the reference (None leaves them out), `against` its label (None: the baseline).
     """
     if not errors.trials:
         return "errors: not measured."
@@ -341,9 +338,7 @@ def _dotted_range(verdict: Verdict, bounds: Sequence[float] | None) -> str:
 def row_phrase(row: AnalysisRow, compared_with: ErrorSummary | None = None) -> str:
     """Return what pages print after a treatment's name: a verdict on errors first, then `verdict_phrase`, "given that".
 
-    Parameters
-    ----------
-    compared_with : errors of the reference.
+    `compared_with` are the errors of the reference.
     """
     if row.verdict is None:
         return ""

@@ -57,11 +57,8 @@ def invalid_reason(
 ) -> str | None:
     """Return the first reason that forbids the comparison, None where there is none.
 
-    Parameters
-    ----------
-    trials : trials table of the run; only rows with status ok and valid are compared.
-    varied : fields of the workload in which the study makes the two arms differ.
-    reference_text : name of the arm that stands for the baseline.
+    Of `trials`, only rows with status ok and valid are compared. `varied` are the fields of the workload in which the
+    study makes the two arms differ, `reference_text` names the arm that stands for the baseline.
     """
     own = trials[trials["treatment"] == comparison.treatment]
     base = trials[trials["treatment"] == comparison.baseline]
@@ -341,10 +338,7 @@ KNOWN_EFFECT_PART = 3  # an A/A interval must be narrower than this part of the 
 def aa_state(verdict: Verdict | None, p_limit: float, half_width_limit: float) -> CheckState:
     """Return the state of an A/A arm; one that differs fails even where it may not be compared otherwise.
 
-    Parameters
-    ----------
-    p_limit : p value below which the arm differs.
-    half_width_limit : half-width of the interval (ratio) from which on the arm is too noisy to tell.
+    It differs below the p value `p_limit`, and is too noisy to tell from the half-width `half_width_limit` (ratio) on.
     """
     if verdict is None or verdict.comparison.p is None or verdict.comparison.ci95 is None:
         return "unchecked"
@@ -359,10 +353,7 @@ def aa_state(verdict: Verdict | None, p_limit: float, half_width_limit: float) -
 def control_state(verdict: Verdict | None, expected_sign: int | None, expected_effect: float | None) -> CheckState:
     """Return the state of a positive control; it is inconclusive where neither 0 nor the known effect is excluded.
 
-    Parameters
-    ----------
-    expected_sign : 1 or -1, None where any difference passes.
-    expected_effect : known size of the effect (ratio minus 1), None where only the sign is known.
+    `expected_sign` is 1 or -1 (None: any difference passes), `expected_effect` a ratio minus 1 (None: not known).
     """
     if verdict is None or verdict.kind == "invalid" or verdict.comparison.effect is None:
         return "unchecked"

@@ -70,15 +70,8 @@ def pack_run(
 ) -> ArchiveManifest:
     """Write the archive of a run to `out`, whole or not at all; equal files give equal bytes.
 
-    Parameters
-    ----------
-    pages : name -> file of the run's HTML pages.
-    version : of loadbook.
-    on_file : called with (files done, files in all).
-
-    Raises
-    ------
-    UsageError : `out` is there already.
+    `pages` has name -> file of the run's HTML pages, `version` is that of loadbook; `on_file` is called with (files
+    done, files in all). UsageError: `out` is there already.
     """
     if out.exists():
         raise UsageError(f"{out} is there already", "name another file: --out")
@@ -122,10 +115,8 @@ def _tar_member(name: str, length: int) -> tarfile.TarInfo:
 def unpack_run(archive: Path, layout: Layout, on_file: FileProgress) -> tuple[ArchiveManifest, bool]:
     """Take the raw files of an archive into data/raw and return its contents, and whether they are new here.
 
-    Raises
-    ------
-    DataError : it is no archive of ours, a file is missing, odd, or not as its manifest says; nothing is kept.
-    UsageError : another run of that name is here already.
+    DataError: it is no archive of ours, a file is missing, odd, or not as its manifest says; nothing is kept.
+    UsageError: another run of that name is here already.
     """
     try:
         with tarfile.open(archive, "r:gz") as tar:

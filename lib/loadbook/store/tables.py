@@ -74,12 +74,7 @@ def arrow_schema(table: str, factors: tuple[str, ...] = ()) -> pa.Schema:
 
 
 def to_arrow(table: str, rows: Sequence[Mapping[str, Any]], factors: tuple[str, ...] = ()) -> pa.Table:
-    """Return `rows` as an arrow table of the declared types.
-
-    Raises
-    ------
-    DataError : a row lacks a required value or has one of another type.
-    """
+    """Return `rows` as an arrow table; DataError where one lacks a required value or has one of another type."""
     import pyarrow as pa
 
     schema = arrow_schema(table, factors)
@@ -234,10 +229,7 @@ def load_run(layout: Layout, study: str, run: str = "latest") -> RunData:
 def read_run_conditions(paths: RunPaths) -> RunConditions:
     """Read the record of a run, its tables left alone.
 
-    Raises
-    ------
-    DataError : a file of the record is missing or torn.
-    UsageError : its study is no study to this loadbook.
+    DataError: a file of the record is missing or torn. UsageError: its study is no study to this loadbook.
     """
     facts = {p.stem: read_json(p) for p in sorted(paths.facts.glob("*.json"))} if paths.facts.is_dir() else {}
     return RunConditions(_recorded_study(paths), read_current_plan(paths), read_run_record(paths), facts)

@@ -114,9 +114,7 @@ HOST_STATE_LIMITS = {
 def facts_differ(study: Study, records: Sequence[TrialRecord], facts: Mapping[str, Any]) -> Iterator[RuleHit]:
     """Find recorded conditions that no factor declares and that differ between trials, or before and after the run.
 
-    Parameters
-    ----------
-    facts : facts of the hosts (hosts/facts) under ``<host>-before`` and ``<host>-after``.
+    `facts` are those of the hosts (hosts/facts) under ``<host>-before`` and ``<host>-after``.
     """
     for kind, values in _conditions_by_kind(records).items():
         yield from _differing_trials(kind, values)

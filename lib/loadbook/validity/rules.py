@@ -28,13 +28,7 @@ UNSTEADY = "unsteady"
 
 
 def unsteady(records: Sequence[TrialRecord], samples: pd.DataFrame) -> Iterator[RuleHit]:
-    """Judge each treatment by the rates per second of all its trials together.
-
-    Parameters
-    ----------
-    records : trials that count.
-    samples : the samples table (trial, driver, series, metric, x, value).
-    """
+    """Judge each treatment by the rates per second (table samples) of all its trials that count together."""
     from loadbook.stats.steady_state import MIN_SERIES_S, rate_series, rate_trends
 
     if not records:
