@@ -229,7 +229,6 @@ def differing_tables(contents: ArchiveManifest, paths: RunPaths) -> list[str]:
 
 
 FORMULA_START = re.compile(r"[=+\-@\t\r]")  # a spreadsheet takes such a text for a formula
-TOTAL = "*"
 
 
 def tidy_csv(data: RunData) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, NotRequired
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from typing_extensions import TypedDict
@@ -21,17 +21,14 @@ from loadbook.study.model import Study
 from loadbook.study.plan import PlanRecord
 
 
-class _RecordedHost(TypedDict):
-    roles: list[str]
-
-
-class RecordedHost(_RecordedHost, total=False):
+class RecordedHost(TypedDict):
     """One host of a run: its roles, the CPUs that everything had there, the rate of its link (Mbit/s)."""
 
     __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
 
-    cpus: list[int] | None
-    link_mbit: float
+    roles: list[str]
+    cpus: NotRequired[list[int] | None]
+    link_mbit: NotRequired[float]
 
 
 class RecordedPrices(TypedDict, total=False):
@@ -131,7 +128,7 @@ Fact = Mapping[str, Any]  # "value" and "kind", see hosts/facts
 ChangeCategory = Literal["run", "study", "treatment", "host", "version", "fact", "loadbook"]
 
 FACT_TOLERANCE = 0.02
-BEFORE_SUFFIX = "-before"
+BEFORE_SUFFIX, AFTER_SUFFIX = "-before", "-after"  # of files of facts
 # facts that identify a machine: pages do not print them
 BOOT_ID_FACT, MACHINE_FACT = "boot_id", "machine"
 # fields of a study that are texts, or names of treatments, which the plan has, too
@@ -212,8 +209,7 @@ def fact_differences(
     differing = []
     for name in dict.fromkeys([*before, *after]):
         old, new = before.get(name, {}).get("value"), after.get(name, {}).get("value")
-        kind = str((after.get(name) or before[name]).get("kind"))
-        within = False
+        kind, within = str((after.get(name) or before[name]).get("kind")), False
         if kind == "tolerance" and isinstance(old, int | float) and isinstance(new, int | float):
             within = abs(float(new) - float(old)) <= tolerance * abs(float(old))
         if kind != "info" and old != new and not within:
@@ -254,8 +250,8 @@ def _treatment_changes(older: RunConditions, newer: RunConditions) -> Iterator[C
             old, new = _treatment_settings(older.study, name), _treatment_settings(newer.study, name)
             yield from (c._replace(name=f"{name}: {c.name}") for c in _value_changes("treatment", old, new))
         else:
-            presence = ["there" if name in arms else None for arms in (older_arms, newer_arms)]
-            yield ConditionChange("treatment", name, presence[0], presence[1], prevents_comparison=False)
+            before, after = ("there" if name in arms else None for arms in (older_arms, newer_arms))
+            yield ConditionChange("treatment", name, before, after, prevents_comparison=False)
 
 
 def _treatment_settings(study: Study, name: str) -> dict[str, Any]:

@@ -79,18 +79,17 @@ def to_arrow(table: str, rows: Sequence[Mapping[str, Any]], factors: tuple[str, 
 
     schema = arrow_schema(table, factors)
     try:
-        data = pa.table([pa.array(_column_values(rows, f.name, f.nullable), f.type) for f in schema], schema=schema)
+        columns = [[row.get(f.name) if f.nullable else row[f.name] for row in rows] for f in schema]
+        data = pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
         data.validate(full=True)
-        _check_nulls(data)
+        for field in data.schema:
+            if not field.nullable and data[field.name].null_count:
+                raise ValueError(f"column {field.name} holds {data[field.name].null_count} nulls")
     except KeyError as error:
         raise DataError(f"table {table}: a row lacks the column {error}") from error
     except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as error:
         raise DataError(f"table {table}: {error}") from error
     return data
-
-
-def _column_values(rows: Sequence[Mapping[str, Any]], name: str, nullable: bool) -> list[Any]:
-    return [row.get(name) for row in rows] if nullable else [row[name] for row in rows]
 
 
 def write_arrow(path: Path, data: pa.Table) -> None:
@@ -103,17 +102,6 @@ def write_arrow(path: Path, data: pa.Table) -> None:
     with atomic_path(path, data.nbytes) as part, pq.ParquetWriter(part, data.schema, compression="zstd") as writer:
         for start in range(0, max(data.num_rows, 1), ROWS_PER_GROUP):
             writer.write_table(data.slice(start, ROWS_PER_GROUP).combine_chunks(), row_group_size=ROWS_PER_GROUP)
-
-
-def write_table(path: Path, table: str, rows: Sequence[Mapping[str, Any]], factors: tuple[str, ...] = ()) -> None:
-    """Write `rows` as the table's parquet file: see `to_arrow` and `write_arrow`."""
-    write_arrow(path, to_arrow(table, rows, factors))
-
-
-def _check_nulls(data: pa.Table) -> None:
-    for field in data.schema:
-        if not field.nullable and data[field.name].null_count:
-            raise ValueError(f"column {field.name} holds {data[field.name].null_count} nulls")
 
 
 def read_table(path: Path, table: str) -> pd.DataFrame:

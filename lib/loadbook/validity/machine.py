@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any
 
 from loadbook.core.units import format_percent
-from loadbook.store.run_record import fact_differences
+from loadbook.store.run_record import AFTER_SUFFIX, BEFORE_SUFFIX, fact_differences
 from loadbook.store.trial_record import TrialRecord
 from loadbook.study.model import Study
 from loadbook.validity.base import Evidence, RuleHit, not_checked, rule_hit
@@ -101,7 +101,6 @@ def clock(evidence: Evidence) -> Iterator[RuleHit]:
 
 # host, what else the value belongs to (its tool, its treatment) -> value
 ConditionValues = Mapping[tuple[str | None, str], str | None]
-BEFORE_SUFFIX, AFTER_SUFFIX = "-before", "-after"
 # state of a host (trials/reset) -> words, threshold
 HOST_STATE_LIMITS = {
     "time_wait": ("sockets in TIME-WAIT", "time_wait_increase"),
