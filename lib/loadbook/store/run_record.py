@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, NotRequired
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from typing_extensions import TypedDict
@@ -21,14 +21,17 @@ from loadbook.study.model import Study
 from loadbook.study.plan import PlanRecord
 
 
-class RecordedHost(TypedDict):
+class _RecordedHost(TypedDict):
+    roles: list[str]
+
+
+class RecordedHost(_RecordedHost, total=False):
     """One host of a run: its roles, the CPUs that everything had there, the rate of its link (Mbit/s)."""
 
     __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
 
-    roles: list[str]
-    cpus: NotRequired[list[int] | None]
-    link_mbit: NotRequired[float]
+    cpus: list[int] | None
+    link_mbit: float
 
 
 class RecordedPrices(TypedDict, total=False):
