@@ -136,7 +136,7 @@ def test_factorial_aliases_are_described(tmp_path: Path) -> None:
     assert sentences[1] == "tcp_nopush x accepting is confounded with tcp_nodelay x worker_processes."
     assert len(sentences) == 4
     assert alias_sentences(factorial_design(Factorial(factors=("a", "b")))) == [
-        "All 4 combinations are run, so no effect is confounded with another."
+        "All 4 combinations are run, so every effect stands alone."
     ]
     half = Factorial(factors=("a", "b", "c"), fraction="half", screening=True)
     assert alias_sentences(factorial_design(half))[1:] == [

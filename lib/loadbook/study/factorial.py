@@ -165,10 +165,10 @@ def alias_sentences(design: FactorialDesign) -> list[str]:
     """Return the confounded effects, one sentence each; the first sentence is about the whole design."""
     resolution, count = design.resolution, len(design.cells)
     if resolution is None:
-        first = f"All {count} combinations are run, so no effect is confounded with another."
+        first = f"All {count} combinations are run, so every effect stands alone."
     else:
         meaning = (
-            "no main effect and no pair is confounded with another, if no three factors act together"
+            "every main effect and every pair stands alone, if no three factors act together"
             if resolution >= 5
             else "every main effect stands alone, if no three factors act together; pairs come in sets"
             if resolution == 4
