@@ -28,8 +28,7 @@ import pandas as pd
 
 from loadbook.execution.api import run_study
 from loadbook.ingestion.ingest import ingest
-from loadbook.stats.compare import compare
-from loadbook.stats.family import compare_all
+from loadbook.stats.compare import compare, compare_declared
 from loadbook.stats.results import Comparison
 from loadbook.store.paths import Layout
 from loadbook.store.tables import load_run
@@ -72,7 +71,8 @@ def measure(
 def comparisons(values: pd.DataFrame, metric: str, baseline: str) -> list[Comparison]:
     """Compare every treatment with the baseline."""
     others = [name for name in sorted(values["treatment"].unique()) if name != baseline]
-    return compare_all(values, others, baseline, metric=metric, statistic="value", level=LEVEL)
+    declared = compare_declared(values, baseline, others, "baseline", metric=metric, statistic="value", level=LEVEL)
+    return declared.comparisons
 
 
 def half_width(found: Comparison) -> float:
@@ -164,7 +164,7 @@ def costs(given: argparse.Namespace) -> bool:
 
 def _costs_of(values: pd.DataFrame, first: int, blocks: int, treatments: tuple[str, ...]) -> list[Comparison]:
     chosen = values[values["block"].between(first, first + blocks - 1)]
-    return compare_all(chosen, list(treatments), "baseline", metric="ok_per_s", statistic="value", level=LEVEL)
+    return [found for found in comparisons(chosen, "ok_per_s", "baseline") if found.treatment in treatments]
 
 
 def main() -> None:

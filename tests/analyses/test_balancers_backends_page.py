@@ -22,9 +22,8 @@ from loadbook.analyses.quality.page import QualityPage
 from loadbook.core.errors import StudyError, UsageError
 from loadbook.notebook.run import Run
 from loadbook.report.html import forbidden_content
-from loadbook.stats.analyse import strata_of
 from loadbook.stats.results import AnalysisRow
-from loadbook.store.tables import RunData, load_run
+from loadbook.store.tables import RunData, load_run, strata_of
 from loadbook.study.reader import find_study, read_study
 from mock_project import Arm, make_project
 

@@ -14,8 +14,8 @@ import pytest
 
 from loadbook.analyses.compare_runs import compute
 from loadbook.core.errors import UsageError
-from loadbook.store.conditions import RunConditions, condition_changes
 from loadbook.store.paths import RunPaths
+from loadbook.store.run_record import RunConditions, condition_changes
 from loadbook.store.tables import read_run_conditions
 from loadbook.study.model import Study
 from recorded_run import FIXTURE

@@ -10,7 +10,7 @@ import pytest
 
 from loadbook.hosts.monitors import gather_facts, parse_facts
 from loadbook.hosts.remote import connect
-from loadbook.store.conditions import fact_differences
+from loadbook.store.run_record import fact_differences
 
 
 @pytest.mark.lab

@@ -11,7 +11,7 @@ from loadbook.analyses.effects.page import EffectsPage
 from loadbook.batch.index import write_index
 from loadbook.report import ci, html
 from loadbook.report.blocks import check_texts
-from loadbook.stats.harness_checks import SATURATION_RULE
+from loadbook.stats.analyse import SATURATION_RULE
 from loadbook.stats.headline import headline, neutral_headline
 from loadbook.store.tables import load_run
 from loadbook.study.limits import CiPolicy

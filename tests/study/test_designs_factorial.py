@@ -137,22 +137,22 @@ def test_factorial_aliases_are_described(tmp_path: Path) -> None:
     assert sentences[0].startswith(
         "8 of 16 combinations are run, a fraction of resolution IV: every main effect stands alone"
     )
-    assert sentences[1] == "tcp_nopush x accepting cannot be told apart from tcp_nodelay x worker_processes."
+    assert sentences[1] == "tcp_nopush x accepting is confounded with tcp_nodelay x worker_processes."
     assert len(sentences) == 4
     assert alias_sentences(factorial_design(Factorial(factors=("a", "b")))) == [
-        "All 4 combinations are run, so every effect can be told from every other."
+        "All 4 combinations are run, so every effect stands alone."
     ]
     half = Factorial(factors=("a", "b", "c"), fraction="half", screening=True)
     assert alias_sentences(factorial_design(half))[1:] == [
-        "a cannot be told apart from b x c.", "b cannot be told apart from a x c.",
-        "c cannot be told apart from a x b.",
+        "a is confounded with b x c.", "b is confounded with a x c.",
+        "c is confounded with a x b.",
     ]  # fmt: skip
 
 
 def test_factorial_generators_use_factor_names() -> None:
     spec = Factorial(factors=("p", "q", "r", "s", "t"), generators=("s = p q r", "t = p q"), screening=True)
     assert factorial_design(spec).resolution == 3
-    assert "p cannot be told apart from q x t." in alias_sentences(factorial_design(spec))
+    assert "p is confounded with q x t." in alias_sentences(factorial_design(spec))
 
 
 def test_factorial_smoke_variant_is_a_full_design_of_two_factors(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_factorial_smoke_variant_is_a_full_design_of_two_factors(tmp_path: Path)
         ('fraction = "half"', 'fraction = "quarter"', "factorial.fraction", "too few"),
         ('fraction = "half"', 'generators = ["tcp_nodelay = tcp_nopush accepting"]', "factorial.generators",
          "resolution III): run more combinations, or state screening = true"),
-        ('fraction = "half"', 'generators = ["tcp_nodelay = tcp_nopush"]', "factorial.generators", "could not be told"),
+        ('fraction = "half"', 'generators = ["tcp_nodelay = tcp_nopush"]', "factorial.generators", "be confounded"),
         ('fraction = "half"', 'generators = ["tcp_nodelay"]', "factorial.generators.0", "must be like 'd = a b c'"),
         ('fraction = "half"', 'generators = ["sendfile = tcp_nodelay accepting"]', "factorial.generators.0", "no 'se"),
         ('fraction = "half"', 'generators = ["tcp_nodelay = accepting accepting"]', "factorial.generators.0", "twice"),

@@ -14,7 +14,7 @@ from loadbook.cli.terminal import echo, print_table
 from loadbook.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from loadbook.stats.family import BestArm
+    from loadbook.stats.compare import BestArm
     from loadbook.stats.results import Contrasts, Verdict
 
 # columns; below, a terminal breaks the lines, as cut numbers would be worse
@@ -53,7 +53,7 @@ def compare(
         raise UsageError("--no-loss needs --margin", "say how large a loss is accepted: --margin 0.02 for 2 %")
     if no_loss and contrasts == "best":
         raise UsageError("--no-loss goes without --contrasts best", "against the best, everything loses")
-    from loadbook.stats.family import compare_declared
+    from loadbook.stats.compare import compare_declared
     from loadbook.stats.table import read_trials
     from loadbook.stats.text import common_decimals, direction
     from loadbook.stats.verdict import decide_verdict
@@ -85,7 +85,7 @@ def _against(verdict: Verdict, contrasts: Contrasts) -> str | None:
 
 
 def _comparison(verdict: Verdict, contrasts: Contrasts) -> dict[str, Any]:
-    from loadbook.stats.text import verdict_line
+    from loadbook.stats.text import ascii_verdict
 
     against = _against(verdict, contrasts)
     comparison, forecast = verdict.comparison, verdict.forecast
@@ -96,14 +96,14 @@ def _comparison(verdict: Verdict, contrasts: Contrasts) -> dict[str, Any]:
         "ci95": comparison.ci95, "ci90": comparison.ci90, "p": comparison.p, "p_adjusted": comparison.p_adjusted,
         "verdict": verdict.kind,
         "more_blocks": [forecast.low, forecast.high] if forecast and forecast.about is not None else None,
-        "sentence": verdict_line(verdict, against), "flags": list(comparison.flags),
+        "sentence": ascii_verdict(verdict, against), "flags": list(comparison.flags),
     }  # fmt: skip
 
 
 def _print_comparison(
     verdicts: list[Verdict], baseline: str, metric: str, contrasts: Contrasts, best: BestArm | None
 ) -> None:
-    from loadbook.stats.text import best_sentence, comparison_texts, verdict_line
+    from loadbook.stats.text import ascii_verdict, best_sentence, comparison_texts
 
     named = contrasts != "baseline"
     first = "treatment against" if named else "treatment"
@@ -119,6 +119,6 @@ def _print_comparison(
     if best and (sentence := best_sentence(list(best.tied), best.best, best.ties_beat_rest)):
         echo(sentence)
     for verdict in verdicts:
-        echo(f"{verdict.comparison.treatment}: {verdict_line(verdict, _against(verdict, contrasts))}")
+        echo(f"{verdict.comparison.treatment}: {ascii_verdict(verdict, _against(verdict, contrasts))}")
         for flag in verdict.comparison.flags:
             echo(f"  {flag}")

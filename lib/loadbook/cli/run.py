@@ -271,7 +271,7 @@ def batch(
     from loadbook.batch.jobs import batch_jobs, read_batch_run, start_batch_run
     from loadbook.batch.scheduler import BatchOptions
     from loadbook.report.notebooks import TIMEOUT_S
-    from loadbook.store.lock import hold_study_lock
+    from loadbook.store.atomic import hold_study_lock
 
     if new and failed:
         raise UsageError("--new begins another round, --failed goes on with the last one", "leave one of them out")

@@ -11,8 +11,7 @@ from loadbook.execution.select import RunRequest, select_run
 from loadbook.execution.session import RunSession
 from loadbook.execution.studies import load_study, study_file
 from loadbook.hosts.inventory import read_hosts
-from loadbook.store.atomic import DISK_FULL_ERRNOS, DISK_FULL_HINT, disk_full_message
-from loadbook.store.lock import hold_study_lock
+from loadbook.store.atomic import DISK_FULL_ERRNOS, DISK_FULL_HINT, disk_full_message, hold_study_lock
 from loadbook.store.paths import EXAMPLE_STUDY, Layout
 
 

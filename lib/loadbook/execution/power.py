@@ -18,8 +18,7 @@ from loadbook.hosts.inventory import read_hosts
 from loadbook.hosts.lab import lab_kind
 from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.run_record import RunRecord, read_run_record
-from loadbook.store.schema import read_table
-from loadbook.store.tables import trial_values
+from loadbook.store.tables import read_table, trial_values
 from loadbook.store.trial_record import read_json
 from loadbook.study.designs import factorial_design
 from loadbook.study.limits import POCOCK_P

@@ -36,8 +36,7 @@ from loadbook.store.atomic import move_folder, write_atomic
 from loadbook.store.ledger import Ledger
 from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.run_record import RecordedHost, RunRecord, read_run_record, write_run_record
-from loadbook.store.schema import SCHEMA_VERSION
-from loadbook.store.trial_record import read_json, write_json
+from loadbook.store.trial_record import SCHEMA_VERSION, read_json, write_json
 from loadbook.store.verify import run_file_checksums
 from loadbook.study.plan import study_sha256
 from loadbook.tools.base import is_known_version

@@ -35,14 +35,13 @@ from loadbook.external.reports import ToolReport, read_reports
 from loadbook.ingestion.trial_rows import find_argv
 from loadbook.stats.compare import MIN_BLOCKS
 from loadbook.store import trial_record
-from loadbook.store.atomic import move_folder
+from loadbook.store.atomic import hold_study_lock, move_folder
 from loadbook.store.ledger import Ledger
-from loadbook.store.lock import hold_study_lock
 from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.run_record import ImportSource, RecordedHost, RunRecord, read_run_record, write_run_record
-from loadbook.store.schema import SCHEMA_VERSION
 from loadbook.store.trial_record import (
     RECORD_NAME,
+    SCHEMA_VERSION,
     DriverRecord,
     Status,
     TrialRecord,

@@ -23,7 +23,7 @@ from loadbook.ingestion.workers import TRIAL_TABLES, IngestedTrial, code_version
 from loadbook.store import trial_record
 from loadbook.store.ledger import read_added_files
 from loadbook.store.paths import RunPaths
-from loadbook.store.schema import TABLES, write_arrow
+from loadbook.store.tables import TABLES, write_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,8 +15,8 @@ from loadbook.core.errors import DataError, UsageError
 from loadbook.core.units import format_bytes, format_duration, join_words
 from loadbook.host_metrics import registry
 from loadbook.host_metrics.base import Problem, Traces
+from loadbook.store.atomic import hold_study_lock
 from loadbook.store.ledger import AddedTraceFiles, store_added_files
-from loadbook.store.lock import hold_study_lock
 from loadbook.store.paths import Layout, check_name
 from loadbook.store.run_record import read_run_record
 from loadbook.store.trial_record import TrialRecord, sha256_file

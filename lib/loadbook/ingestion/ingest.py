@@ -35,7 +35,7 @@ from loadbook.ingestion.workers import (
 from loadbook.services.spec import load_service
 from loadbook.store.ledger import read_added_files, read_current_plan
 from loadbook.store.paths import RunPaths
-from loadbook.store.schema import TABLES, arrow_schema, to_arrow, write_arrow
+from loadbook.store.tables import TABLES, arrow_schema, to_arrow, write_arrow
 from loadbook.store.trial_record import TrialRecord, read_json
 from loadbook.store.verify import attempt_checksums, changed_run_files, missing_ledger_lines
 from loadbook.study.plan import Plan, PlannedTrial, parse_plan

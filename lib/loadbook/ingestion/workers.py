@@ -32,7 +32,7 @@ from loadbook.core.errors import DataError, HostError, UsageError
 from loadbook.ingestion.host_metrics import AddedFiles
 from loadbook.ingestion.trial_rows import Row, TrialRows, read_trial_rows, write_requests
 from loadbook.store import trial_record
-from loadbook.store.schema import TABLES, to_arrow
+from loadbook.store.tables import TABLES, to_arrow
 from loadbook.store.trial_record import TrialRecord
 from loadbook.study.limits import ValidityLimits
 from loadbook.study.plan import PlannedTrial

@@ -24,10 +24,10 @@ from loadbook.report.blocks import Block, lines_list, note, note_block
 from loadbook.report.build import ensure_ingested
 from loadbook.report.checks import describe_change
 from loadbook.report.nodes import Group, Paragraph, Strong
-from loadbook.stats.analyse import analyse, restrict_to
+from loadbook.stats.analyse import analyse
 from loadbook.stats.results import Analysis, AnalysisRow
 from loadbook.store.paths import project_layout
-from loadbook.store.tables import RunData, load_run
+from loadbook.store.tables import RunData, load_run, restrict_to
 
 if TYPE_CHECKING:
     import pandas as pd

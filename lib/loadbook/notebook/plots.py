@@ -35,8 +35,7 @@ from loadbook.report.figures.host_metrics import CoresFigure, HostMetricsFigure,
 from loadbook.report.figures.latency import LatencyDistributionFigure
 from loadbook.report.figures.order import OrderFigure
 from loadbook.report.figures.validity import ValidityFigure
-from loadbook.report.nodes import BulletList
-from loadbook.report.nodes import clean
+from loadbook.report.nodes import BulletList, clean
 from loadbook.store.tables import RunData
 
 if TYPE_CHECKING:

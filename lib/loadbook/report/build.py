@@ -12,8 +12,7 @@ from loadbook.report import html, notebooks
 from loadbook.store.ledger import read_current_plan
 from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.run_record import read_run_record
-from loadbook.store.schema import TABLES
-from loadbook.store.tables import edited_tables
+from loadbook.store.tables import TABLES, edited_tables
 from loadbook.study.plan import Plan, parse_plan
 
 HISTORY_NOTEBOOK = "history"

@@ -32,7 +32,7 @@ from loadbook.stats.steady_state import (
     settled_rate,
 )
 from loadbook.stats.text import row_texts
-from loadbook.store.conditions import BOOT_ID_FACT, MACHINE_FACT, ConditionChange
+from loadbook.store.run_record import BOOT_ID_FACT, MACHINE_FACT, ConditionChange
 from loadbook.store.tables import RunData
 
 if TYPE_CHECKING:

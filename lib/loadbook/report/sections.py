@@ -26,7 +26,7 @@ from loadbook.report.nodes import DASH, Column, Content, Division, Group, Paragr
 from loadbook.services.check import version_defaults
 from loadbook.stats import diagnostics
 from loadbook.store import trial_record
-from loadbook.store.conditions import BOOT_ID_FACT, MACHINE_FACT
+from loadbook.store.run_record import BOOT_ID_FACT, MACHINE_FACT
 from loadbook.store.tables import RunData
 
 if TYPE_CHECKING:

@@ -25,8 +25,9 @@ from loadbook.report.nodes import (
     VerdictCell,
 )
 from loadbook.stats import headline as first
+from loadbook.stats.headline import aa_sentence, control_sentence
 from loadbook.stats.results import VERDICT_ORDER, Analysis, AnalysisRow, StoppingState, VerdictKind
-from loadbook.stats.text import ERROR_CLASS_NOUNS, aa_sentence, control_sentence, errors_sentence, row_phrase, row_texts
+from loadbook.stats.text import ERROR_CLASS_NOUNS, errors_sentence, row_phrase, row_texts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,7 +88,7 @@ def verdict_list(lines: Sequence[VerdictLine]) -> BulletList:
 def summarise_answer(analysis: Analysis) -> AnswerSummary:
     """Return the answer block; a laboratory that contradicts itself replaces every verdict."""
     metric = get_metric(analysis.metric)
-    found: dict[VerdictKind, int] = {} if analysis.aa_failure else first.verdict_counts(analysis)
+    found: dict[VerdictKind, int] = {} if analysis.is_void else first.verdict_counts(analysis)
     word_of = partial(palette.verdict_word, metric=metric, hypothesis=analysis.hypothesis)
     counts = tuple(
         Span(f"{palette.VERDICTS[each].glyph} ", Strong(str(number)), f" {word_of(each)}", css=f"v v-{each}")
@@ -96,8 +97,8 @@ def summarise_answer(analysis: Analysis) -> AnswerSummary:
     kind: VerdictKind = next((k for k in VERDICT_ORDER if k in found), "invalid")
     if "undecided" in found and kind in ("small", "no-loss", "equivalent"):
         kind = "undecided"
-    word = "no verdict" if analysis.aa_failure else word_of(kind)
-    if not analysis.aa_failure and first.aa_only_headline(analysis):
+    word = "no verdict" if analysis.is_void else word_of(kind)
+    if not analysis.is_void and first.aa_only_headline(analysis):
         check = analysis.demoting_check
         word = "none seen" if check is None else "not compared" if check.check_state == "unchecked" else "too noisy"
         return AnswerSummary(kind, palette.BASELINE.glyph, word, first.headline(analysis), "", (), counts)

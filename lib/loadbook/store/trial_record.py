@@ -16,8 +16,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from loadbook.core.errors import DataError
 from loadbook.store.atomic import move_folder, write_atomic
-from loadbook.store.schema import SCHEMA_VERSION
 
+SCHEMA_VERSION = 1  # of records and tables
 Status = Literal["ok", "partial", "invalid", "tool_failed", "timeout", "lost", "cancelled"]
 RECORD_NAME = "trial.json"
 RESTORE_HINT = "restore it from a copy of the run; loadbook verify STUDY names every file that is missing or changed"
@@ -216,12 +216,11 @@ def read_trial(folder: Path) -> TrialRecord:
 
 def changed_files(folder: Path, record: TrialRecord) -> list[str]:
     """Return the names of files of the trial that are missing or no longer match their sha256."""
-    paths = {name: folder / name for name in record.files}
-    return [
-        name
-        for name, file in record.files.items()
-        if not (path := paths[name]).is_file() or path.stat().st_size != file.size or sha256_file(path) != file.sha256
-    ]
+
+    def is_changed(path: Path, file: FileRecord) -> bool:
+        return not path.is_file() or path.stat().st_size != file.size or sha256_file(path) != file.sha256
+
+    return [name for name, file in record.files.items() if is_changed(folder / name, file)]
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -6,7 +6,7 @@
 - `problems`: mistakes in a file, by key path
 - `model`: the whole study, and claims of an article
 - `interleaving`: whether treatments can take turns, and the lengths of slice and gap
-- `designs`: treatments made by rule: grids and factorials, and effects that cannot be told apart
+- `designs`: treatments made by rule: grids and factorials, and effects that are confounded
 - `reader`: reading and checking a study file
 - `plan`: every trial of a run, in order
 """

@@ -101,7 +101,7 @@ class FactorialDesign:
 
     @cached_property
     def alias_sets(self) -> list[tuple[int, ...]]:
-        """The sets of main effects and two-factor interactions that cannot be told apart, each once.
+        """The sets of main effects and two-factor interactions that are confounded, each once.
 
         The first of a set is the one that it is named by: a main effect where it holds one. Products of three and more
         factors are left out: they are taken to be negligible, as is usual.
@@ -162,22 +162,22 @@ def factorial_design(spec: Factorial) -> FactorialDesign:
 
 
 def alias_sentences(design: FactorialDesign) -> list[str]:
-    """Return the indistinguishable effects, one sentence each; the first sentence is about the whole design."""
+    """Return the confounded effects, one sentence each; the first sentence is about the whole design."""
     resolution, count = design.resolution, len(design.cells)
     if resolution is None:
-        first = f"All {count} combinations are run, so every effect can be told from every other."
+        first = f"All {count} combinations are run, so every effect stands alone."
     else:
         meaning = (
-            "every main effect and every pair can be told apart, if no three factors act together"
+            "every main effect and every pair stands alone, if no three factors act together"
             if resolution >= 5
             else "every main effect stands alone, if no three factors act together; pairs come in sets"
             if resolution == 4
-            else "this is a screening: a main effect cannot be told from the pairs named with it"
+            else "this is a screening: a main effect is confounded with the pairs named with it"
         )
         runs = f"{count} of {2 ** len(design.names)} combinations are run"
         first = f"{runs}, a fraction of resolution {ROMAN_NUMERALS[resolution]}: {meaning}."
     aliased = (list(map(design.effect_name, effects)) for effects in design.alias_sets if len(effects) > 1)
-    return [first, *(f"{name} cannot be told apart from {join_words(others, 'or')}." for name, *others in aliased)]
+    return [first, *(f"{name} is confounded with {join_words(others)}." for name, *others in aliased)]
 
 
 def switch_label(study: Study, name: str) -> str:
@@ -417,9 +417,9 @@ def _design_problems(spec: Factorial) -> PathMessages:
     elif len(parts) == 1:
         yield where, f"{parts[0]} would never change"
     elif len(parts) == 2:
-        yield where, f"the main effects of {parts[0]} and {parts[1]} could not be told apart"
+        yield where, f"the main effects of {parts[0]} and {parts[1]} would be confounded"
     elif len(parts) == 3 and not spec.screening:
-        message = f"the main effect of {parts[0]} cannot be told apart from {parts[1]} x {parts[2]} (resolution III)"
+        message = f"the main effect of {parts[0]} is confounded with {parts[1]} x {parts[2]} (resolution III)"
         yield where, f"{message}: run more combinations, or state screening = true"
 
 

@@ -14,9 +14,11 @@ from loadbook.report import palette, verdicts
 from loadbook.report.blocks import Block, note_block
 from loadbook.report.nodes import Picture
 from loadbook.report.page import load_run_data
-from loadbook.stats.analyse import analyse, restrict_to
+from loadbook.stats.analyse import analyse
+from loadbook.stats.headline import NO_VERDICT, neutral_caption
 from loadbook.stats.results import Analysis, AnalysisRow
-from loadbook.stats.text import NO_VERDICT, alternatives_text, comparison_texts, verdict_phrase
+from loadbook.stats.text import alternatives_text, comparison_texts, verdict_phrase
+from loadbook.store.tables import restrict_to
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,7 +75,7 @@ class BackendsPage(EffectsPage):
             if leader
         ]
         without = tuple(row for one in against for row in one.of_kind("treatment"))
-        return RegimeResult(modes, without, page.analysis.aa_failure)
+        return RegimeResult(modes, without, neutral_caption(page.analysis) if page.analysis.is_void else None)
 
     def _analyse_subset(self, page: EffectsPage, treatments: list[str], **changes: Any) -> Analysis:
         return analyse(restrict_to(page.data, treatments, **changes), metric=self.metric, level=self.level)

@@ -32,7 +32,7 @@ from loadbook.report.figures.base import (
     treatment_names,
     wrap,
 )
-from loadbook.stats.headline import neutral_headline
+from loadbook.stats.headline import neutral_caption
 from loadbook.stats.results import Analysis, AnalysisRow, Interval
 from loadbook.stats.text import margin_text
 from loadbook.stats.verdict import is_within_margin
@@ -161,8 +161,8 @@ class ScalingFigure(ReportFigure):
     @property
     def caption(self) -> str:
         """How much the most nodes carry, and whether that is in proportion to their number."""
-        if text := neutral_headline(self.analysis):
-            return self.analysis.aa_failure or text
+        if text := neutral_caption(self.analysis):
+            return text
         if not self.compared:
             return "No treatment could be compared."
         best = max(self.compared, key=lambda p: (p.nodes, p.ratio))

@@ -16,16 +16,15 @@ import numpy as np
 
 from loadbook.analyses.claims import text
 from loadbook.analyses.claims.compute import ClaimFinding, ClaimResult, ClaimRun, assess_article
-from loadbook.stats.analyse import RunTables, strata_of
 from loadbook.stats.compare import MIN_BLOCKS, MIN_SIGNED_BLOCKS
 from loadbook.stats.errors import ALPHA
-from loadbook.stats.headline import neutral_headline
+from loadbook.stats.headline import neutral_caption
 from loadbook.stats.paired_tests import complete_blocks, paired_t, permutation_p, signed_rank
 from loadbook.stats.results import Verdict
 from loadbook.stats.saturation import saturation_of_run
 from loadbook.stats.text import direction
 from loadbook.stats.verdict import MAX_FORECAST_BLOCKS, decide_verdict, forecast_one_sided, loss_at_margin
-from loadbook.store.tables import RunData
+from loadbook.store.tables import RunData, RunTables, strata_of
 from loadbook.study.model import ERROR_CLAIM_KINDS, Claim
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ def _check_claim(study: Study, run: ClaimRun | None, claim: Claim) -> ClaimFindi
         return ClaimFinding("unchecked", text.not_measured_sentence(*run.metric(claim), tools))
     analysis = run.analysis(claim)
     if not analysis.allows_headline and claim.effective_kind not in ERROR_CLAIM_KINDS:
-        return ClaimFinding("unchecked", analysis.aa_failure or neutral_headline(analysis))
+        return ClaimFinding("unchecked", neutral_caption(analysis))
     if reason := analysis.stopping_state.pending_reason:
         return ClaimFinding("unchecked", f"{reason[0].upper()}{reason[1:]}.")
     return CHECKS[claim.effective_kind](claim, run)

@@ -14,12 +14,12 @@ from loadbook.analyses.claims.text import OUTCOMES, ClaimOutcome, CouldShow
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import format_quantity, format_rounded
 from loadbook.stats import errors as error_counts
-from loadbook.stats.analyse import RunTables, analyse, treatments_of
+from loadbook.stats.analyse import analyse
 from loadbook.stats.compare import compare
 from loadbook.stats.text import direction
 from loadbook.stats.verdict import decide_verdict, usable_mask
 from loadbook.store.run_record import RunRecord
-from loadbook.store.tables import trial_values
+from loadbook.store.tables import RunTables, treatments_of, trial_values
 from loadbook.study.model import ERROR_CLAIM_KINDS, Claim
 
 if TYPE_CHECKING:

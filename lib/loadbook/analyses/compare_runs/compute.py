@@ -22,7 +22,7 @@ from loadbook.stats.results import Analysis, AnalysisRow, Comparison, Interval
 from loadbook.stats.sequential import smallest_block_count, t_quantile
 from loadbook.stats.text import added_blocks_text, margin_text
 from loadbook.stats.verdict import FORECAST_POWER, MAX_FORECAST_BLOCKS, excludes_zero, is_within_margin
-from loadbook.store.conditions import LOAD_KEYS, ConditionChange, RunConditions, treatment_contrast
+from loadbook.store.run_record import LOAD_KEYS, ConditionChange, RunConditions, treatment_contrast
 from loadbook.store.tables import RunData
 
 MAX_LISTED = 3

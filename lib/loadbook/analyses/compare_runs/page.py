@@ -23,9 +23,9 @@ from loadbook.report.verdicts import LEVEL_HEADERS, VerdictLine, verdict_list
 from loadbook.stats.analyse import analyse_strata
 from loadbook.stats.results import Analysis, VerdictKind
 from loadbook.stats.text import confidence_text, margin_text, row_texts
-from loadbook.store.conditions import ConditionChange, condition_changes
 from loadbook.store.ledger import read_current_plan
 from loadbook.store.paths import Layout, project_layout
+from loadbook.store.run_record import ConditionChange, condition_changes
 from loadbook.store.tables import RunData, load_run, read_run_conditions
 from loadbook.store.trial_record import read_json
 from loadbook.study.plan import parse_plan
@@ -241,7 +241,7 @@ class ComparePage:
     def notes(self) -> list[compute.Caveat]:
         """Reasons for doubt about any change."""
         analyses = (("older", self.result.older), ("newer", self.result.newer))
-        void = [which for which, analysis in analyses if analysis.aa_failure]
+        void = [which for which, analysis in analyses if analysis.is_void]
         text = "its A/A arm differs from the baseline that it repeats, so none of its effects is compared"
         more = compute.comparison_caveats(self.older, self.newer, self.changes)
         return [*(compute.Caveat(f"The {which} run contradicts itself", text) for which in void), *more]

@@ -11,7 +11,7 @@ from loadbook.analyses.effects.effect_rows import (
 )
 from loadbook.report import palette
 from loadbook.report.figures.base import join_first, level_text, metric_label
-from loadbook.stats.headline import headline, neutral_headline, no_change_sentence
+from loadbook.stats.headline import headline, neutral_caption, no_change_sentence
 from loadbook.stats.results import Analysis, AnalysisRow, VerdictKind
 from loadbook.stats.text import margin_text, predicate, row_texts
 
@@ -28,8 +28,8 @@ class EffectsFigure(EffectRowsFigure):
     def caption(self) -> str:
         """Which treatments are better or worse, in one sentence."""
         analysis = self.analysis
-        if text := neutral_headline(analysis):
-            return analysis.aa_failure or text
+        if text := neutral_caption(analysis):
+            return text
         if analysis.contrasts != "baseline":
             return headline(analysis, self.names)
         treatments = analysis.of_kind("treatment")

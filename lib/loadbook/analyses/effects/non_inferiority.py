@@ -81,8 +81,8 @@ class NonInferiorityFigure(EffectRowsFigure):
     def caption(self) -> str:
         """Whether any treatment loses more than is accepted, in one sentence."""
         rows = self.analysis.of_kind("treatment")
-        if text := headline.neutral_headline(self.analysis):
-            return self.analysis.aa_failure or text
+        if text := headline.neutral_caption(self.analysis):
+            return text
         if not any(map(is_compared, rows)):
             return "No treatment could be compared."
         return headline.non_inferiority_headline(rows, self.analysis.margin)

@@ -15,8 +15,9 @@ from loadbook.report import sections, verdicts
 from loadbook.report.blocks import CHECK_SHORT_NAMES, CHECK_STATES, Block, empty_section, note
 from loadbook.report.nodes import Content, Details, Group, Heading, HtmlOnly, Picture, Table
 from loadbook.report.page import Page, load_run_data
-from loadbook.stats.analyse import combine_strata, strata_of
+from loadbook.stats.analyse import combine_strata
 from loadbook.stats.headline import neutral_headline
+from loadbook.store.tables import strata_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -21,7 +21,7 @@ import pandas as pd
 from scipy.stats import binomtest, t
 
 from loadbook.stats import paired_tests
-from loadbook.stats.analyse import AnalysisSpec, RunTables, analyse, resolve_spec
+from loadbook.stats.analyse import AnalysisSpec, analyse, resolve_spec
 from loadbook.stats.compare import MIN_BLOCKS, MIN_RANK_BLOCKS
 from loadbook.stats.errors import ALPHA, zero_error_upper_bound
 from loadbook.stats.errors import errors_by_block as failing_trials
@@ -29,6 +29,7 @@ from loadbook.stats.paired_tests import FloatArray, adjust_holm, effect_from_log
 from loadbook.stats.results import VERDICT_ORDER, Analysis, AnalysisRow, Comparison, ErrorSummary, Interval, Verdict
 from loadbook.stats.text import common_decimals
 from loadbook.stats.verdict import decide_verdict, excludes_zero
+from loadbook.store.tables import RunTables
 from loadbook.study.designs import FactorialDesign, effect_sign, factorial_design, level_labels, switch_label
 
 
@@ -311,7 +312,7 @@ def _no_analysis_reason(base: Analysis, cells: Mapping[str, int]) -> str | None:
         return f"the run holds {present}, and a factorial needs all of them"
     for row in (rows[name] for name in cells):
         if row.verdict and row.verdict.kind == "invalid":
-            return row.verdict.reason if base.aa_failure else f"{row.label}: {row.verdict.reason}"
+            return row.verdict.reason if base.is_void else f"{row.label}: {row.verdict.reason}"
     return None
 
 

@@ -1,4 +1,4 @@
-"""The page of a factorial study: every factor and pair, effects that cannot be told apart, and the follow-up study."""
+"""The page of a factorial study: every factor and pair, effects that are confounded, and the follow-up study."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from loadbook.analyses.factorial.compute import (
 )
 from loadbook.core.units import NBSP, format_percent, format_percent_range, shorten_list
 from loadbook.stats.headline import headline as first_line
-from loadbook.stats.headline import mark_exploratory, neutral_headline
+from loadbook.stats.headline import mark_exploratory, neutral_caption, neutral_headline
 from loadbook.stats.results import VerdictKind
 from loadbook.stats.text import (
     comparison_evidence,
@@ -55,8 +55,8 @@ def supporting_text(result: FactorialAnalysis) -> str:
     If the A/A arm differs, the text is the reason.
     """
     headline = factorial_headline(result)
-    if result.analysis.aa_failure:
-        return result.analysis.aa_failure.removeprefix(headline).strip()
+    if result.analysis.is_void:
+        return neutral_caption(result.analysis).removeprefix(headline).strip()
     others = [e for e in result.main_effects if e.verdict.kind in INTERACTION_TEXTS and e.label not in headline]
     sentences = [factorial_effect_sentence(e, result.factor_labels) for e in others[:MAX_NAMED]]
     return " ".join([*sentences, *interaction_sentences(result)])

@@ -16,8 +16,8 @@ from loadbook.report.nodes import DASH, Column, Details, Picture, Table, Verdict
 from loadbook.report.notebooks import DONE_MIME
 from loadbook.report.verdicts import VerdictLine, verdict_list
 from loadbook.stats.text import margin_text
-from loadbook.store.conditions import ConditionChange
 from loadbook.store.paths import project_layout
+from loadbook.store.run_record import ConditionChange
 
 NOTEBOOK = "history"
 

@@ -27,7 +27,9 @@ from loadbook.core.text import one_line
 from loadbook.report.build import ensure_ingested
 from loadbook.stats.analyse import analyse_strata
 from loadbook.stats.text import added_blocks_text, direction
-from loadbook.store.conditions import (
+from loadbook.store.ledger import is_run_complete
+from loadbook.store.paths import Layout, RunPaths
+from loadbook.store.run_record import (
     BEFORE_SUFFIX,
     BOOT_ID_FACT,
     MACHINE_FACT,
@@ -36,10 +38,7 @@ from loadbook.store.conditions import (
     condition_changes,
     treatment_contrast,
 )
-from loadbook.store.ledger import is_run_complete
-from loadbook.store.paths import Layout, RunPaths
-from loadbook.store.schema import TABLES, read_table
-from loadbook.store.tables import RunData, read_run_conditions
+from loadbook.store.tables import TABLES, RunData, read_run_conditions, read_table
 from loadbook.store.trial_record import read_json, write_json
 
 EFFECT_TABLES = ("trials", "measurements", "samples", "problems")  # traces are large, and no effect depends on them

@@ -27,12 +27,11 @@ from loadbook.report.blocks import Block, answer_box, empty_section, note_block
 from loadbook.report.nodes import DASH, Column, Details, Picture, Table
 from loadbook.report.page import Page, load_run_data
 from loadbook.stats.diagnostics import lag1_correlation
-from loadbook.stats.power import POWER
-from loadbook.stats.scatter import sd_interval_factors, trials_of_arms
+from loadbook.stats.headline import neutral_caption
+from loadbook.stats.power import POWER, sd_interval_factors, trials_of_arms
 from loadbook.stats.text import margin_text
 from loadbook.store.paths import Layout, RunPaths
-from loadbook.store.schema import read_table
-from loadbook.store.tables import RunData, trial_values
+from loadbook.store.tables import RunData, read_table, trial_values
 from loadbook.store.trial_record import read_json
 from loadbook.study.plan import parse_plan
 from loadbook.study.workload import Workload
@@ -142,7 +141,7 @@ class NoisePage(Page):
     @cached_property
     def sentences(self) -> list[str]:
         """The answer: that the laboratory contradicts itself if it does, blocks for the margin, false alarms."""
-        lines = [self.analysis.aa_failure] if self.analysis.aa_failure else []
+        lines = [neutral_caption(self.analysis)] if self.analysis.is_void else []
         lines.append(self.headline)
         if self.record is None:
             return lines

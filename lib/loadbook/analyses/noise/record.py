@@ -15,7 +15,7 @@ from loadbook.core.units import MINUS, format_percent
 from loadbook.report import palette
 from loadbook.report.figures import axes
 from loadbook.report.figures.base import LETTER_PT, ReportFigure, Sheet, metric_label, pluralize
-from loadbook.stats import power, scatter
+from loadbook.stats import power
 from loadbook.stats.power import MAX_RESAMPLED_BLOCKS
 from loadbook.stats.text import margin_text
 
@@ -39,7 +39,7 @@ class NoiseRecord:
     metric: str
     margin: float
     values: pd.DataFrame
-    noise: scatter.NoiseSummary
+    noise: power.NoiseSummary
     pool: power.PairPool
     blocks_needed: power.BlocksNeeded | None
     precisions: tuple[power.DesignPrecision, ...]
@@ -47,8 +47,8 @@ class NoiseRecord:
 
 
 def compute_noise_record(values: pd.DataFrame, metric: str, margin: float) -> NoiseRecord | None:
-    """Return the record of trials of one configuration (`scatter.trials_of_arms`); None if they are too few."""
-    summary = scatter.summarise_noise(values)
+    """Return the record of trials of one configuration (`power.trials_of_arms`); None if they are too few."""
+    summary = power.summarise_noise(values)
     if summary is None or summary.trials < 2 * MIN_PAIRS:
         return None
     pool = power.pair_pool(summary.residuals)
@@ -134,7 +134,7 @@ class NoiseFigure(ReportFigure):
 
     def _draw_sorted(self, panel: Axes) -> tuple[str, str, str]:
         ordered = np.sort(self.noise.residuals)
-        scores = scatter.normal_scores(len(ordered))
+        scores = power.normal_scores(len(ordered))
         _set_residual_y_axis(panel, _residual_scale(ordered))
         edge = 1.06 * max(float(scores[-1]), 2.4)
         panel.set_xlim(-edge, edge)
@@ -146,7 +146,7 @@ class NoiseFigure(ReportFigure):
             sides = [gap.below - 1, gap.below]
             panel.plot([float(np.mean(scores[sides]))] * 2, ordered[sides], color=palette.INK, linewidth=1.8)
         labels = [format_percent(share, 0, signed=False) for share in QUANTILE_TICKS]
-        axes.set_ticks(panel.xaxis, list(scatter.normal_quantiles(QUANTILE_TICKS)), labels)
+        axes.set_ticks(panel.xaxis, list(power.normal_quantiles(QUANTILE_TICKS)), labels)
         return self._groups_text, "trial against the median", "share of trials below (normal scale)"
 
     def _draw_detectable(self, panel: Axes) -> tuple[str, str, str]:

@@ -27,8 +27,7 @@ from scipy.optimize import least_squares
 from scipy.stats import t
 
 from loadbook.stats import errors, saturation
-from loadbook.stats.compare import MIN_BLOCKS
-from loadbook.stats.family import compare_contrasts
+from loadbook.stats.compare import MIN_BLOCKS, compare_contrasts
 from loadbook.stats.paired_tests import FloatArray
 from loadbook.stats.results import ErrorSummary, Interval, Verdict
 from loadbook.stats.saturation import BottleneckCode, bottleneck_by_treatment, saturation_of_run

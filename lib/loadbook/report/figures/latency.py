@@ -100,7 +100,7 @@ class LatencyFigure(ReportFigure):
         panel.set_yticks([])
         rank = usable["block"].rank(method="dense") - 0.5
         heights = 0.56 * (rank / max(1.0, rank.max() + 0.5) - 0.5) if len(usable) else rank
-        styles = {} if self.analysis.aa_failure else {row.treatment: palette.row_style(row) for row in own.rows}
+        styles = {} if self.analysis.is_void else {row.treatment: palette.row_style(row) for row in own.rows}
         for k, row in enumerate(self.rows):
             trials = usable[usable["treatment"] == row.treatment]
             if trials.empty:
@@ -149,7 +149,7 @@ class LatencyFigure(ReportFigure):
             "Each panel has a range of its own, which does not start at zero.",
             f"Colour and shape: this percentile’s own verdict, margin {margin_text(own.margin)}; grey is undecided.",
         ]
-        return " ".join(parts[:-1] if self.analysis.aa_failure else parts)
+        return " ".join(parts[:-1] if self.analysis.is_void else parts)
 
     @property
     def alt_text(self) -> str:

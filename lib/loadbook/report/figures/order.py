@@ -242,7 +242,7 @@ class OrderFigure(ReportFigure):
             return f"None of the {pluralize(len(self.values), 'trial')} counts, so the order shows nothing."
         per_block = self.values.groupby("block")["treatment"].nunique()
         if len(per_block) < 2:
-            return "It could: with one block, order and treatment cannot be told apart."
+            return "It could: with one block, order and treatment are confounded."
         by_block = self.drift[1]
         spread = math.expm1(by_block.max() - by_block.min()) if len(by_block) > 1 else 0.0
         drift = f"block medians lie up to {format_percent(spread, 1 if spread < UNSTEADY else 0, signed=False)} apart"

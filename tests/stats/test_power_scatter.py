@@ -13,8 +13,16 @@ from hypothesis import strategies as st
 from loadbook.core.errors import UsageError
 from loadbook.stats.compare import TESTS, choose_method
 from loadbook.stats.paired_tests import PairedLogs
-from loadbook.stats.power import p_by_row, pair_pool, relabelling_test, smallest_detected
-from loadbook.stats.scatter import sd_interval_factors, summarise_noise, trials_of_arms, widest_gap_test
+from loadbook.stats.power import (
+    p_by_row,
+    pair_pool,
+    relabelling_test,
+    sd_interval_factors,
+    smallest_detected,
+    summarise_noise,
+    trials_of_arms,
+    widest_gap_test,
+)
 from loadbook.stats.sequential import blocks_needed
 
 RNG = np.random.default_rng

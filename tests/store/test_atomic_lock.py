@@ -10,12 +10,12 @@ import sys
 import pytest
 
 from loadbook.core.errors import UsageError
-from loadbook.store.lock import hold_study_lock
+from loadbook.store.atomic import hold_study_lock
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from loadbook.store.lock import hold_study_lock
+from loadbook.store.atomic import hold_study_lock
 with hold_study_lock(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

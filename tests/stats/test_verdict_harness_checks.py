@@ -11,9 +11,8 @@ from test_analyse import ARMS, make_run
 
 from loadbook.stats.analyse import analyse
 from loadbook.stats.ci import assess_run
-from loadbook.stats.harness_checks import aa_half_width_limit, aa_state, control_state
-from loadbook.stats.headline import headline, supporting_text
-from loadbook.stats.text import aa_sentence, control_sentence
+from loadbook.stats.headline import aa_sentence, control_sentence, headline, supporting_text
+from loadbook.stats.verdict import aa_half_width_limit, aa_state, control_state
 from loadbook.study.limits import CiPolicy
 from trial_frames import verdict
 
@@ -114,16 +113,15 @@ def test_build_gate_gives_no_verdict_where_a_check_did_not_pass(arms) -> None:
     assert assess_run(CiPolicy(undecided="pass"), analyse(run), run).exit_code == 4
 
 
-def test_shares_of_saturated_drivers_and_background_load_are_those_of_the_trials() -> None:
+def test_share_of_saturated_drivers_is_that_of_the_trials() -> None:
     run = make_run({"base": {}, "a": {}}, blocks=10)
     trials = run.trials["trial"].tolist()
-    assert (analyse(run).driver_saturated_share, analyse(run).background_load_share) == (None, None)
+    assert analyse(run).driver_saturated_share is None
     rows = [(t, "driver_saturated", "invalid") for t in trials[:5]] + [(t, "foreign_cpu", "doubt") for t in trials]
     run.problems = pd.DataFrame(
         [*rows, (trials[9], "driver_saturated", "unchecked")], columns=["trial", "name", "level"]
     )
-    analysis = analyse(run)
-    assert (analysis.driver_saturated_share, analysis.background_load_share) == (0.25, 1.0)
+    assert analyse(run).driver_saturated_share == 0.25
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 4])

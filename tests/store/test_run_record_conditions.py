@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from loadbook.store.conditions import ConditionChange, RunConditions, condition_changes, treatment_contrast
+from loadbook.store.run_record import ConditionChange, RunConditions, condition_changes, treatment_contrast
 from loadbook.store.tables import read_run_conditions
 from recorded_run import FIXTURE
 from run_records import changed_record

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
 
-from loadbook.stats.compare import compare
-from loadbook.stats.family import compare_all, find_best_arm
+from loadbook.stats.compare import compare, compare_declared, find_best_arm
 from loadbook.stats.paired_tests import pair_arms, rank_differences
 from trial_frames import frame, noisy
 
@@ -36,25 +35,27 @@ def step_down_by_hand(values, names, baseline) -> list[float]:
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_step_down_equals_its_definition(seed: int) -> None:
     values = noisy(9, EFFECTS, seed=seed)
-    found = compare_all(values, OTHERS, "base")
+    found = compare_declared(values, "base", OTHERS, "baseline").comparisons
     expected = [max(p, c.p) for p, c in zip(step_down_by_hand(values, OTHERS, "base"), found, strict=True)]
     assert [c.p_adjusted for c in found] == pytest.approx(expected)
 
 
 def test_family_with_few_blocks_uses_holm() -> None:
     values = noisy(6, EFFECTS)
-    found = compare_all(values, OTHERS, "base")
+    found = compare_declared(values, "base", OTHERS, "baseline").comparisons
     plain = [compare(values, name, "base").p for name in OTHERS]
     assert [c.p_adjusted for c in found] == pytest.approx(list(multipletests(plain, method="holm")[1]))
 
 
 def test_single_comparison_has_no_adjusted_p() -> None:
-    assert compare_all(noisy(10, {"base": 0, "x": 0.03}), ["x"], "base")[0].p_adjusted is None
+    assert (
+        compare_declared(noisy(10, {"base": 0, "x": 0.03}), "base", ["x"], "baseline").comparisons[0].p_adjusted is None
+    )
 
 
 def test_family_keeps_plain_numbers_and_adds_a_wider_interval() -> None:
     values = noisy(10, EFFECTS)
-    for found in compare_all(values, OTHERS, "base"):
+    for found in compare_declared(values, "base", OTHERS, "baseline").comparisons:
         alone = compare(values, found.treatment, "base")
         assert (found.p, found.ci95, found.ci90, found.effect) == (alone.p, alone.ci95, alone.ci90, alone.effect)
         assert found.ci_family[0] <= found.ci95[0] < found.ci95[1] <= found.ci_family[1]
@@ -63,7 +64,7 @@ def test_family_keeps_plain_numbers_and_adds_a_wider_interval() -> None:
 
 def test_family_interval_is_absent_with_too_few_blocks() -> None:
     many = {"base": 0.0} | {f"t{k}": 0.01 * k for k in range(8)}
-    found = compare_all(noisy(8, many), list(many)[1:], "base")
+    found = compare_declared(noisy(8, many), "base", list(many)[1:], "baseline").comparisons
     ranked = [c for c in found if c.method == "blocked-rank"]
     assert len(ranked) >= 6
     assert all(c.ci_family is None and c.ci95 for c in ranked)
@@ -72,7 +73,7 @@ def test_family_interval_is_absent_with_too_few_blocks() -> None:
 def test_family_excludes_treatments_with_too_few_blocks() -> None:
     values = noisy(10, EFFECTS)
     values = values[(values["treatment"] != "z") | (values["block"] < 4)]
-    found = compare_all(values, OTHERS, "base")
+    found = compare_declared(values, "base", OTHERS, "baseline").comparisons
     assert [c.family_size for c in found] == [2, 2, 1]
     assert found[2].p_adjusted is None
 
@@ -81,10 +82,10 @@ def test_family_excludes_treatments_with_too_few_blocks() -> None:
 @given(st.permutations(OTHERS), st.integers(8, 14), st.integers(0, 50))
 def test_family_is_independent_of_treatment_order(order, blocks: int, seed: int) -> None:
     values = noisy(blocks, EFFECTS, seed=seed)
-    one = {c.treatment: c.p_adjusted for c in compare_all(values, OTHERS, "base")}
-    other = {c.treatment: c.p_adjusted for c in compare_all(values, order, "base")}
+    one = {c.treatment: c.p_adjusted for c in compare_declared(values, "base", OTHERS, "baseline").comparisons}
+    other = {c.treatment: c.p_adjusted for c in compare_declared(values, "base", order, "baseline").comparisons}
     assert one == pytest.approx(other)
-    assert all(c.p_adjusted >= c.p for c in compare_all(values, OTHERS, "base"))
+    assert all(c.p_adjusted >= c.p for c in compare_declared(values, "base", OTHERS, "baseline").comparisons)
 
 
 def test_best_must_beat_every_other_treatment() -> None:
@@ -106,12 +107,14 @@ def test_best_needs_more_than_two_arms() -> None:
 def test_family_with_missing_blocks_keeps_the_others_exact() -> None:
     values = noisy(10, EFFECTS)
     values = values[(values["treatment"] != "z") | (values["block"] != 4)]
-    found = {c.treatment: c for c in compare_all(values, OTHERS, "base")}
+    found = {c.treatment: c for c in compare_declared(values, "base", OTHERS, "baseline").comparisons}
     assert (found["z"].blocks, found["z"].excluded, found["x"].blocks) == (9, 1, 10)
     assert all(0 < c.p_adjusted <= 1 for c in found.values())
 
 
 def test_family_handles_identical_arms() -> None:
     same = [5.0] * 10
-    found = compare_all(frame({"base": same, "x": same, "y": [6.0] * 10}), ["x", "y"], "base")
+    found = compare_declared(
+        frame({"base": same, "x": same, "y": [6.0] * 10}), "base", ["x", "y"], "baseline"
+    ).comparisons
     assert [c.p_adjusted for c in found] == [1.0, pytest.approx(2 / 1024)]
