@@ -7,7 +7,7 @@ import io
 import math
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path, PurePath
@@ -21,6 +21,7 @@ from loadbook.study.problems import short_repr, suggestion
 from loadbook.tools.base import ToolOutput
 
 REQUIRED = ("file", "treatment", "block")
+NEEDED = f"a header with {', '.join(REQUIRED)} and a row for each raw output are needed"
 NUMBERS = ("duration", "offered_per_s")
 OPTIONAL = ("tool", "host", "started", "duration", "offered_per_s", "stderr", "exit_code", "command")
 FACTOR = "factor_"
@@ -85,7 +86,7 @@ def read_conditions(path: Path) -> tuple[list[Condition], list[ImportProblem]]:
     header = [_clean_cell(cell).lower().replace(" ", "_").replace("-", "_") for cell in cells]
     problems = list(_header_problems(header_line, header))
     if not all(name in header for name in REQUIRED):
-        raise import_error(path, problems if header_line else [ImportProblem(0, f"it is empty; {_required_text()}")])
+        raise import_error(path, problems if header_line else [ImportProblem(0, f"it is empty; {NEEDED}")])
     conditions: list[Condition] = []
     for line, row in numbered:
         if len(row) != len(header):
@@ -96,17 +97,13 @@ def read_conditions(path: Path) -> tuple[list[Condition], list[ImportProblem]]:
         if condition is not None:
             conditions.append(condition)
     if not conditions and not problems:
-        raise import_error(path, [ImportProblem(0, f"it holds a header and no rows; {_required_text()}")])
+        raise import_error(path, [ImportProblem(0, f"it holds a header and no rows; {NEEDED}")])
     return conditions, problems
 
 
 def _clean_cell(cell: str) -> str:
     """Return a cell without the blanks of spreadsheets."""
     return cell.replace("\u00a0", " ").strip()
-
-
-def _required_text() -> str:
-    return f"a header with {', '.join(REQUIRED)} and a row for each raw output are needed"
 
 
 def _read_csv_text(path: Path) -> str:
@@ -122,9 +119,8 @@ def _read_csv_text(path: Path) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        raise UsageError(
-            f"{path}:{line}: the byte 0x{data[error.start]:02x} is not UTF-8 text", 'save it as "CSV UTF-8"'
-        ) from error
+        problem = f"{path}:{line}: the byte 0x{data[error.start]:02x} is not UTF-8 text"
+        raise UsageError(problem, 'save it as "CSV UTF-8"') from error
 
 
 def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
@@ -159,9 +155,8 @@ def _header_problems(line: int, header: list[str]) -> Iterator[ImportProblem]:
 def _parse_condition(line: int, cells: dict[str, str]) -> tuple[Condition | None, list[ImportProblem]]:
     """Return a row as a condition, None for one with mistakes, and the mistakes."""
     problems = [ImportProblem(line, f"no {name}") for name in REQUIRED if not cells[name]]
-    problems += [
-        ImportProblem(line, f"{n} holds control characters") for n, text in cells.items() if not text.isprintable()
-    ]
+    odd = [name for name, text in cells.items() if not text.isprintable()]
+    problems += [ImportProblem(line, f"{name} holds control characters") for name in odd]
     if cells.get("host") and not NAME_PATTERN.match(cells["host"]):
         problems.append(ImportProblem(line, f"host {short_repr(cells['host'])}: use letters, digits, '.', '_' and '-'"))
     values: dict[str, Any] = {name: cells[name] for name in (*REQUIRED, *OPTIONAL) if name in cells}
@@ -191,25 +186,18 @@ def _parse_number(text: str) -> float | None:
 
 def _parse_time(text: str) -> float | None:
     """Return an ISO 8601 time (default UTC), or seconds since 1970, as epoch seconds."""
-    if not text:
-        return None
-    epoch_s = next((t for read in (float, _parse_iso_time) if (t := _parse_in_range(read, text)) is not None), None)
-    if epoch_s is None:
+    for read in (float, datetime.fromisoformat) if text else ():
+        try:
+            value = read(text)
+            if isinstance(value, datetime):
+                value = (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError):
+            continue
+        if EPOCH_S[0] <= value <= EPOCH_S[1]:
+            return value
+    if text:
         raise ValueError(f"{short_repr(text)} is no time such as 2024-03-05 14:02:11 or seconds since 1970")
-    return epoch_s
-
-
-def _parse_iso_time(text: str) -> float:
-    time = datetime.fromisoformat(text)
-    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
-
-
-def _parse_in_range(read: Callable[[str], float], text: str) -> float | None:
-    try:
-        value = read(text)
-    except (ValueError, OverflowError):
-        return None
-    return value if EPOCH_S[0] <= value <= EPOCH_S[1] else None
+    return None
 
 
 @dataclass(frozen=True)
@@ -268,9 +256,8 @@ def resolve_inside(folder: Path, name: str) -> Path:
         except OSError:
             raise ValueError(_missing_file_text(folder, name, path)) from None
         if stat.S_ISLNK(mode):
-            raise ValueError(
-                f"{short_repr(name)}: {part} is a symbolic link, which is not followed: put the file there"
-            )
+            problem = f"{part} is a symbolic link, which is not followed: put the file there"
+            raise ValueError(f"{short_repr(name)}: {problem}")
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise ValueError(f"{short_repr(name)} is no file or folder below {folder}")
     if not os.access(path, os.R_OK):
@@ -287,51 +274,32 @@ def _missing_file_text(folder: Path, name: str, missing: Path) -> str:
 
 
 def _output_files(folder: Path, condition: Condition, path: Path) -> OutputFiles:
-    alone = {path.name if path.name.endswith(STREAMED_SUFFIX) else "stdout": path}
-    files = _folder_files(folder, path) if path.is_dir() else alone
+    """Return the files of one row; cells for stderr, exit code and command take precedence over files of a folder."""
+    files = {path.name if path.name.endswith(STREAMED_SUFFIX) else "stdout": path}
+    if path.is_dir():
+        names = sorted(p.name for p in path.iterdir() if not p.is_dir() or p.is_symlink())
+        if odd := next((name for name in names if not name.isprintable()), None):
+            raise ValueError(f"{short_repr(path.name)} holds a file with the name {short_repr(odd)}: rename it")
+        files = {name: resolve_inside(folder, str(path.relative_to(folder) / name)) for name in names}
     if "stdout" not in files and not any(name.endswith(STREAMED_SUFFIX) for name in files):
         raise DataError(f"{condition.file} has no file named stdout; it holds {', '.join(files) or 'nothing'}")
     stderr = resolve_inside(folder, condition.stderr) if condition.stderr else files.get("stderr")
     if stderr is not None and stderr.is_dir():
         raise ValueError(f"stderr {short_repr(condition.stderr)} is a folder")
-    return OutputFiles(
-        condition,
-        files.get("stdout"),
-        stderr,
-        _exit_code(folder, condition, files),
-        _command(folder, condition, files),
-        {name: p for name, p in files.items() if name not in RESERVED_NAMES},
-        {name: p for name, p in files.items() if name in RESERVED_NAMES - {"stdout", "stderr"}},
-    )
-
-
-def _folder_files(folder: Path, path: Path) -> dict[str, Path]:
-    """Return the files of a row's folder by name, without subfolders."""
-    names = sorted(p.name for p in path.iterdir() if not p.is_dir() or p.is_symlink())
-    odd = next((name for name in names if not name.isprintable()), None)
-    if odd is not None:
-        raise ValueError(f"{short_repr(path.name)} holds a file with the name {short_repr(odd)}: rename it")
-    relative = path.relative_to(folder)
-    return {name: resolve_inside(folder, str(relative / name)) for name in names}
-
-
-def _exit_code(folder: Path, condition: Condition, files: Mapping[str, Path]) -> int | None:
-    """Return the exit code of the cell, of the file that it names, or of the folder; None without any."""
-    cell = condition.exit_code
-    text = cell if not cell or cell.isdecimal() else _read_small_text(resolve_inside(folder, cell))
-    if not text and "rc" in files:
-        text = _read_small_text(files["rc"])
-    if text and not text.isdecimal():
-        raise ValueError(f"exit code {short_repr(text)} is no whole number from 0")
-    return int(text) if text else None
-
-
-def _command(folder: Path, condition: Condition, files: Mapping[str, Path]) -> str:
-    """Return the command line of the cell, of the file that it names, or of the folder."""
-    cell = condition.command
-    if cell and " " not in cell:
-        return _read_small_text(resolve_inside(folder, cell))
-    return cell or (_read_small_text(files["cmd"]) if "cmd" in files else "")
+    code, command = condition.exit_code, condition.command
+    if code and not code.isdecimal():
+        code = _read_small_text(resolve_inside(folder, code))
+    if not code and "rc" in files:
+        code = _read_small_text(files["rc"])
+    if code and not code.isdecimal():
+        raise ValueError(f"exit code {short_repr(code)} is no whole number from 0")
+    if command and " " not in command:
+        command = _read_small_text(resolve_inside(folder, command))
+    elif not command and "cmd" in files:
+        command = _read_small_text(files["cmd"])
+    own = {name: p for name, p in files.items() if name not in RESERVED_NAMES}
+    others = {name: p for name, p in files.items() if name in RESERVED_NAMES - {"stdout", "stderr"}}
+    return OutputFiles(condition, files.get("stdout"), stderr, int(code) if code else None, command, own, others)
 
 
 def _read_small_text(path: Path) -> str:

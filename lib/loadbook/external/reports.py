@@ -113,9 +113,8 @@ def _assign_tools(reports: Sequence[ToolReport]) -> tuple[list[ToolReport], list
         tool = report.tool or (min(candidates) if len(candidates) == 1 else "")
         if not tool:
             text = f"{report.condition.file} is no report of any tool ({', '.join(base.tool_names())})"
-            problems.append(
-                ImportProblem(report.condition.line, f"{text}: if it should be one, say which by --tool", data=True)
-            )
+            text += ": if it should be one, say which by --tool"
+            problems.append(ImportProblem(report.condition.line, text, data=True))
         elif not report.tool:
             error = _try_tool(report.source, report.source.read_captured(), tool)
             report = replace(report, tool=tool, error=str(error))
@@ -131,18 +130,15 @@ def _mixed_tools(reports: Sequence[ToolReport]) -> Iterator[ImportProblem]:
         any_ = next(iter(first.values()))
         line, file = report.condition.line, report.condition.file
         if first_of_treatment.tool != report.tool:
-            text = (
-                f"{file} is of {report.tool}, line {first_of_treatment.condition.line} of the same treatment "
-                f"is of {first_of_treatment.tool}"
-            )
-            yield ImportProblem(line, f"{text}: a treatment has one tool", data=True)
+            other = f"line {first_of_treatment.condition.line} of the same treatment is of {first_of_treatment.tool}"
+            text = f"{file} is of {report.tool}, {other}: a treatment has one tool"
+            yield ImportProblem(line, text, data=True)
         elif any_.tool != report.tool and not report.condition.tool and first_of_treatment is report:
             text = (
                 f"{file} is of {report.tool}, line {any_.condition.line} is of {any_.tool}: tools measure differently"
             )
-            yield ImportProblem(
-                line, f"{text}; if they are what you compare, add a column 'tool', else import each", data=True
-            )
+            text += "; if they are what you compare, add a column 'tool', else import each"
+            yield ImportProblem(line, text, data=True)
     read = [r for r in reports if r.parsed]
     for report in read:
         if report.is_open != read[0].is_open:
