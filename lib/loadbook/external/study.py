@@ -23,15 +23,8 @@ from loadbook.core.errors import DataError, StudyError, UsageError
 from loadbook.core.metrics import get_metric
 from loadbook.execution.select import new_run_id
 from loadbook.execution.studies import study_file
-from loadbook.external.conditions import (
-    Condition,
-    ImportProblem,
-    files_by_trial_name,
-    find_outputs,
-    import_error,
-    read_conditions,
-)
-from loadbook.external.reports import ToolReport, read_reports
+from loadbook.external import outputs
+from loadbook.external.outputs import Condition, ImportProblem, ToolReport
 from loadbook.ingestion.trial_rows import find_argv
 from loadbook.stats.compare import MIN_BLOCKS
 from loadbook.store import trial_record
@@ -41,14 +34,6 @@ from loadbook.store.lock import hold_study_lock
 from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.run_record import ImportSource, RecordedHost, RunRecord, read_run_record, write_run_record
 from loadbook.store.schema import SCHEMA_VERSION
-from loadbook.store.trial_record import (
-    RECORD_NAME,
-    DriverRecord,
-    TrialRecord,
-    read_trial,
-    sha256_file,
-    write_json,
-)
 from loadbook.store.verify import run_file_checksums
 from loadbook.study.model import Study
 from loadbook.study.plan import Plan, PlannedTrial, study_sha256
@@ -303,7 +288,7 @@ def write_run(paths: RunPaths, checked: CheckedImport, on_file: OnFile) -> None:
                 _write_trial(new, ledger, checked.plan, run, planned, report)
                 on_file(done, len(checked.pairs))
             write_run_record(new, _run_record(run, checked))
-            write_json(new.plan_json, checked.plan.to_json())
+            trial_record.write_json(new.plan_json, checked.plan.to_json())
             ledger.append("run-ended", files=run_file_checksums(new))
         move_folder(part, paths.raw)
     finally:
@@ -318,7 +303,7 @@ def _write_trial(
     failed_name = f"{planned.trial}-attempt1"
     folder = paths.trial(planned.trial) if record.status == "ok" else paths.failed / failed_name
     folder.mkdir(parents=True)
-    for pattern, path in files_by_trial_name(report.source):
+    for pattern, path in outputs.files_by_trial_name(report.source):
         shutil.copyfile(path, folder / pattern.format(host=record.drivers[0].host), follow_symlinks=False)
     for name in (record.drivers[0].stdout, record.drivers[0].stderr):
         (folder / name).touch()  # what was not kept is empty
@@ -329,11 +314,11 @@ def _write_trial(
     ledger.append("ended", **fields, final=True, sha256=sealed)
 
 
-def _trial_record(plan: Plan, run: str, planned: PlannedTrial, report: ToolReport) -> TrialRecord:
+def _trial_record(plan: Plan, run: str, planned: PlannedTrial, report: ToolReport) -> trial_record.TrialRecord:
     """Return the record of a trial; unknown fields stay empty, so that rules are unchecked."""
     condition, source, study = report.condition, report.source, plan.study
     host = condition.host or DEFAULT_DRIVER
-    driver = DriverRecord(
+    driver = trial_record.DriverRecord(
         host=host,
         argv=list(find_argv(source.command, base.load_tool(report.tool).binary)),
         rc=source.rc,
@@ -344,7 +329,7 @@ def _trial_record(plan: Plan, run: str, planned: PlannedTrial, report: ToolRepor
     )
     failed = driver.rc not in (0, None)
     load = {"model": "open", "rate_per_s": report.offered_per_s} if report.is_open else {"model": "closed"}
-    return TrialRecord(
+    return trial_record.TrialRecord(
         study=study.name,
         run=run,
         trial=planned.trial,
@@ -432,9 +417,9 @@ def read_import(
     options = replace(options, name=to_valid_name(options.name or folder.name))
     if not options.name:
         raise UsageError(f"the folder's name {folder.name!r} makes no name for a study", "give one: --study NAME")
-    conditions_read, problems = read_conditions(conditions)
-    sources, file_problems = find_outputs(folder, conditions_read)
-    reports, tool_problems = read_reports(sources, tool, on_file)
+    conditions_read, problems = outputs.read_conditions(conditions)
+    sources, file_problems = outputs.find_outputs(folder, conditions_read)
+    reports, tool_problems = outputs.read_reports(sources, tool, on_file)
     problems += [
         *condition_problems(options, conditions_read, whole=not problems),
         *file_problems,
@@ -442,7 +427,7 @@ def read_import(
         *report_problems(options, reports),
     ]
     if problems:
-        raise import_error(conditions, problems)
+        raise outputs.import_error(conditions, problems)
     text = study_text(options, reports)
     plan, pairs = import_plan(_parse_study(text, conditions), reports)
     return CheckedImport(folder, conditions, text, plan, tuple(pairs), tuple(_import_notes(reports)))
@@ -486,8 +471,8 @@ def find_same_import(layout: Layout, checked: CheckedImport) -> str | None:
     """Return the latest earlier run with the same outputs and trials, None if there is none."""
     keys = set()
     for planned, report in checked.pairs:
-        paths = [path for _, path in files_by_trial_name(report.source)]
-        digests = frozenset(sha256_file(path) for path in paths if path.stat().st_size > 0)
+        paths = [path for _, path in outputs.files_by_trial_name(report.source)]
+        digests = frozenset(trial_record.sha256_file(path) for path in paths if path.stat().st_size > 0)
         keys.add((planned.treatment, planned.block, digests))
     runs = reversed(earlier_imports(layout, checked.name))
     return next((run for run in runs if _output_keys(layout.run(checked.name, run)) == keys), None)
@@ -495,8 +480,10 @@ def find_same_import(layout: Layout, checked: CheckedImport) -> str | None:
 
 def _output_keys(paths: RunPaths) -> set[tuple[str, int, frozenset[str]]]:
     """Return treatment, block and the sha256 of every nonempty file, of each trial of an imported run."""
-    folders = [path.parent for place in (paths.trials, paths.failed) for path in place.glob(f"*/{RECORD_NAME}")]
-    records = [read_trial(folder) for folder in folders]
+    folders = [
+        path.parent for place in (paths.trials, paths.failed) for path in place.glob(f"*/{trial_record.RECORD_NAME}")
+    ]
+    records = [trial_record.read_trial(folder) for folder in folders]
     return {(r.treatment, r.block, frozenset(f.sha256 for f in r.files.values() if f.size)) for r in records}
 
 
