@@ -4,7 +4,6 @@
 - `sampler`: output of loadbook's own sampler (hosts/sampler.sh)
 - `sysstat`: exports of sar: sadf as JSON or CSV
 - `node_exporter`: scrapes of Prometheus' node_exporter
-- `munin`: answers of a munin node
-- `rrd`: exports of munin's round-robin databases
+- `munin`: answers of a munin node, and exports of its round-robin databases
 - `registry`: the file formats, their detection and their readers
 """

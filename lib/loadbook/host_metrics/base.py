@@ -7,14 +7,17 @@ and ``@end``; without ``@end`` it is incomplete.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+# of a CPU's time, in the order of /proc/stat
+CPU_MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 GAP_FACTOR = 3.0  # an interval longer than GAP times the usual one is a gap
 MAX_REPEATED_PROBLEMS = 20
 
@@ -57,6 +60,17 @@ def trace_row(t: float, metric: str, item: str, value: float) -> TraceRow:
 def unreadable_traces(name: str, message: str) -> Traces:
     """Return the empty result of a file that cannot be read, with the problem."""
     return Traces([], [], 0.0, [Problem(name, message)])
+
+
+def finite_number(value: Any, end: float = 1e18) -> float | None:
+    """Return a number or its text as a float; None unless it is finite and from 0 to below `end`."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) and 0 <= number < end else None
 
 
 def median_interval_s(times: Iterable[float]) -> float:
