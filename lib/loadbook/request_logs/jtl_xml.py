@@ -18,8 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from loadbook.core.errors import ParseError
-from loadbook.request_logs.jtl_layout import EPOCH_MS, TOOL, JtlLayout
-from loadbook.request_logs.jtl_rows import TRANSACTION, BatchBuilder
+from loadbook.request_logs.jtl_rows import EPOCH_MS, TOOL, TRANSACTION, BatchBuilder, JtlLayout
 from loadbook.request_logs.stream import Damage, LogRowKind, RequestBatch, encode_texts, from_numpy
 
 CHUNK_BYTES = 1 << 20
@@ -81,13 +80,12 @@ class XmlSampleCollector:
         sample = "t" in attributes and "lb" in attributes and (parent is not None or len(self.open) == 1)
         if not sample and len(self.open) == 1:
             self.fail(self.line, f"element {name} has no time t and label lb: not a sample")
-        self.open.append(XmlSample(attributes, self._kind(attributes, parent), self.line) if sample else None)
-
-    def _kind(self, attributes: dict[str, str], parent: XmlSample | None) -> LogRowKind:
+        kind = LogRowKind.REQUEST
         if parent is not None and parent.kind != LogRowKind.TRANSACTION:
-            return LogRowKind.PART
-        transaction = attributes.get("rm", "").startswith(TRANSACTION)
-        return LogRowKind.TRANSACTION if transaction else LogRowKind.REQUEST
+            kind = LogRowKind.PART
+        elif attributes.get("rm", "").startswith(TRANSACTION):
+            kind = LogRowKind.TRANSACTION
+        self.open.append(XmlSample(attributes, kind, self.line) if sample else None)
 
     def _end(self, _name: str) -> None:
         sample = self.open.pop()
@@ -111,10 +109,7 @@ def read_jtl_xml(
             samples.parser.Parse(data, False)
         except expat.ExpatError as error:
             samples.fail(error.lineno, f"not XML here: {expat.ErrorString(error.code)}")
-        except (
-            LookupError,
-            ValueError,
-        ) as error:  # the declared encoding is unknown, or has characters of several bytes
+        except (LookupError, ValueError) as error:  # an encoding that is unknown, or has characters of several bytes
             samples.fail(1, f"not the encoding of a JTL, which is UTF-8: {error}")
         while len(samples.rows) >= BATCH_ROWS:
             rows, samples.rows = samples.rows[:BATCH_ROWS], samples.rows[BATCH_ROWS:]
@@ -161,14 +156,23 @@ def _batch_builder(attributes: Mapping[str, str], file: str, ends: bool) -> Batc
 
 
 def _build_batch(rows: list[XmlSample], builder: BatchBuilder) -> RequestBatch:
-    attributes = [short for short, column in ATTRIBUTE_COLUMNS.items() if builder.layout.has_column(column)]
+    attributes = [short for short, column in ATTRIBUTE_COLUMNS.items() if column in builder.layout.columns]
     if rows and not {"s", "rc"} & set(attributes):
         raise ParseError(TOOL, builder.file, rows[0].line, "neither s nor rc was saved: nothing says what failed")
     for sample in rows:
         if fault := _sample_error(sample.attributes, attributes, builder):
             raise ParseError(TOOL, builder.file, sample.line, fault)
-    table = pa.table({ATTRIBUTE_COLUMNS[short]: _sample_column(short, rows) for short in attributes})
-    return builder.build(table, [sample.line for sample in rows], [sample.kind for sample in rows])
+    columns: dict[str, pa.Array] = {}
+    for short in attributes:
+        values = [sample.attributes[short] for sample in rows]
+        if short in _TEXT_ATTRIBUTES:
+            column = encode_texts(values)
+        elif short == "s":
+            column = from_numpy(np.array([value.lower() == "true" for value in values], bool))
+        else:
+            column = from_numpy(np.array(list(map(int, values)), np.int64))
+        columns[ATTRIBUTE_COLUMNS[short]] = column
+    return builder.build(pa.table(columns), [sample.line for sample in rows], [sample.kind for sample in rows])
 
 
 def _sample_error(attributes: Mapping[str, str], names: list[str], builder: BatchBuilder) -> str | None:
@@ -183,12 +187,3 @@ def _sample_error(attributes: Mapping[str, str], names: list[str], builder: Batc
         if short == "ts" and not EPOCH_MS.regex.fullmatch(text):
             return f"ts is not {EPOCH_MS.description}: {text[:40]!r}"
     return None
-
-
-def _sample_column(short: str, rows: list[XmlSample]) -> pa.Array:
-    values = [sample.attributes[short] for sample in rows]
-    if short in _TEXT_ATTRIBUTES:
-        return encode_texts(values)
-    if short == "s":
-        return from_numpy(np.array([value.lower() == "true" for value in values], bool))
-    return from_numpy(np.array(list(map(int, values)), np.int64))

@@ -114,10 +114,7 @@ MAX_RECORD_BYTES = 1 << 20  # a record longer than this is a quote that was neve
 
 
 class RecordBlock(NamedTuple):
-    """Bytes of whole records, but for the last block of a stream.
-
-    Whose `is_complete` is False when a record is torn.
-    """
+    """Bytes of whole records; the last block of a stream is not `is_complete` when its record is torn."""
 
     data: bytes
     has_quotes: bool

@@ -23,7 +23,6 @@ from xml.etree import ElementTree as ET
 from xml.sax.saxutils import escape
 
 from loadbook.core.errors import ParseError, ToolError
-from loadbook.request_logs.jtl_layout import COLUMN_PROPERTIES
 from loadbook.study.workload import Workload
 from loadbook.tools import base, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
@@ -194,6 +193,8 @@ def result_doubts(file: str, figures: Summary, output: ToolOutput) -> Iterator[t
 
 def _missing_results_reason(output: ToolOutput) -> str:
     """Return why there are no results, from the console output of JMeter or of another program."""
+    from loadbook.request_logs.jtl_rows import COLUMN_PROPERTIES
+
     lines = [line for line in line_patterns.clean_lines(output.stdout) if line and "StatusConsoleListener" not in line]
     code = f" (exit code {output.exit_code})" if output.exit_code else ""
     if not lines:
