@@ -50,6 +50,10 @@ class Histogram:
         self._merge_pending()
         return self._values, self._counts
 
+    def times_us(self) -> dict[int, int]:
+        """Return how often each time (us) occurred."""
+        return dict(zip(*(cell.tolist() for cell in self.cells), strict=True))
+
     def _merge_pending(self) -> None:
         if not self._pending:
             return
@@ -69,7 +73,7 @@ class Histogram:
     @property
     def sum_us(self) -> int:
         """Their exact sum in us."""
-        return sum(v * c for v, c in zip(*(cell.tolist() for cell in self.cells), strict=True))
+        return sum(us * count for us, count in self.times_us().items())
 
     def mean_s(self) -> float:
         """Return the mean in s; ValueError when empty."""
@@ -80,7 +84,7 @@ class Histogram:
         n = self._count_or_error()
         if n < 2:
             return None
-        squares = sum(v * v * c for v, c in zip(*(cell.tolist() for cell in self.cells), strict=True))
+        squares = sum(us * us * count for us, count in self.times_us().items())
         return math.sqrt((n * squares - self.sum_us**2) / (n * (n - 1))) / 1e6
 
     def percentile_s(self, percent: float) -> float:

@@ -365,13 +365,13 @@ class Ab(base.Tool):
     load_models = frozenset({"closed"})
     known_versions = ("2.3",)
     version_argv: tuple[str, ...] = ("ab", "-V")
+    version_pattern = rb"ApacheBench, Version (\d[\w.-]*)"
 
     def version(self, stdout: bytes, stderr: bytes) -> str:
         """Return the version, ``2.3``, with the revision if the build prints it."""
-        match = re.search(rb"ApacheBench, Version (\d[\w.-]*)(?: <\$Revision: (\d+))?", stdout + stderr)
-        if not match:
-            raise ToolError(f"ab: no version in {(stdout + stderr)[:80]!r}", "install ab (apt install apache2-utils)")
-        return match[1].decode() + (f" r{match[2].decode()}" if match[2] else "")
+        version = super().version(stdout, stderr)
+        revision = re.search(rb"ApacheBench, Version \S+ <\$Revision: (\d+)", stdout + stderr)
+        return version + (f" r{revision[1].decode()}" if revision else "")
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
         """Return ab's argument list: -n after -t lifts -t's cap of 50,000; -r, since a reset would end ab unreported.

@@ -102,6 +102,7 @@ class Tool(Protocol):
     install_hint : a command or a sentence that explains how to install it on a host.
     load_models : "closed", "open" or both.
     version_argv : the command that prints the version and puts no load on anything.
+    version_pattern : regular expression whose first group is the version in what that command prints.
     known_versions : prefixes of the versions whose reports the parser was written for; others are used with a note.
     streamed_inputs : "files" and "stdout", where the parser reads them as streams of any size.
     extra_timeout_s : seconds that the tool needs to start and to end, added to the time after which it has hung.
@@ -113,6 +114,7 @@ class Tool(Protocol):
     install_hint: str
     load_models: frozenset[str]
     version_argv: tuple[str, ...]
+    version_pattern: bytes = b""
     known_versions: tuple[str, ...] = ()
     streamed_inputs: tuple[str, ...] = ()
     extra_timeout_s: float = 0.0
@@ -120,7 +122,11 @@ class Tool(Protocol):
 
     def version(self, stdout: bytes, stderr: bytes) -> str:
         """Return the version printed by `version_argv`, else ToolError; its exit code is not reliable."""
-        ...
+        match = re.search(self.version_pattern, stdout + stderr, re.MULTILINE)
+        if not match:
+            hint = f"install {self.binary} ({self.install_hint.replace('apt-get', 'apt')})"
+            raise ToolError(f"{self.name}: no version in {(stdout + stderr)[:80]!r}", hint)
+        return match[1].decode()
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
         """Return the argument list that puts this load on the target for about `duration_s` seconds, or `requests`.

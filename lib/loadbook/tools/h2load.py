@@ -14,20 +14,19 @@ from __future__ import annotations
 import io
 import itertools
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from loadbook.core.errors import ParseError, ToolError
 from loadbook.core.units import BYTE_UNITS, COUNT_UNITS, TIME_UNITS_S
 from loadbook.study.workload import Workload
 from loadbook.tools import base, line_patterns
-from loadbook.tools.base import Measurement, ParsedReport, Sample, Target, ToolOutput
+from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
 from loadbook.tools.line_patterns import LinePattern, TextReport
 
 if TYPE_CHECKING:
-    from loadbook.request_logs.summary import Histogram
+    from loadbook.request_logs.summary import Histogram, Summary
 
 _TIME = r"\d{1,20}(?:\.\d\d)?(?:us|ms|s)"
 _SIZE = r"\d{1,20}(?:\.\d\d)?[KMGT]?B"
@@ -95,21 +94,6 @@ BLOCK_BYTES = 8 << 20
 PERCENTILES = (50.0, 75.0, 90.0, 95.0, 99.0, 99.9)
 
 
-class RequestLog(NamedTuple):
-    """The request log of one run: responses, responses by status class, exact times, and rates per second."""
-
-    answered: int
-    classes: Mapping[int, int]
-    times: Histogram
-    samples: tuple[Sample, ...] = ()
-
-    @property
-    def times_us(self) -> Counter[int]:
-        """Times in us, and how often each occurred."""
-        values, counts = self.times.cells
-        return Counter(dict(zip(values.tolist(), counts.tolist(), strict=True)))
-
-
 def log_file_name(argv: Sequence[str]) -> str | None:
     """Return the name of the log that a command asks for, without its folder; None if it asks for none."""
     for word, next_word in itertools.pairwise((*argv, "")):
@@ -119,24 +103,20 @@ def log_file_name(argv: Sequence[str]) -> str | None:
     return None
 
 
-def read_log(file: str, source: bytes | Path, last: int) -> RequestLog:
+def read_log(file: str, source: bytes | Path, last: int) -> Summary:
     """Return the `last` requests of a log; raise ParseError for a log with fewer lines, or a line that is not one."""
     from loadbook.request_logs.read import summarise
-    from loadbook.request_logs.summary import Histogram
+    from loadbook.request_logs.summary import Summary
 
     lines, end = 0, b"\n"
     for block in _read_blocks(source):
         lines, end = lines + block.count(b"\n"), block[-1:]
     if lines < last or end != b"\n":
         raise ParseError("h2load", file, lines, f"{lines} whole lines for the {last} requests of the summary")
-    if not last:
-        return RequestLog(0, {}, Histogram())
     try:
-        figures = summarise(source, "h2load", file=file, start=_offset_after(source, lines - last))
+        return summarise(source, "h2load", file=file, start=_offset_after(source, lines - last)) if last else Summary()
     except ParseError as error:
         raise ParseError("h2load", file, error.line and error.line + lines - last, error.reason) from None
-    total = figures.total()
-    return RequestLog(total.answered, total.classes, total.latency, tuple(base.per_second_samples(figures)))
 
 
 def _read_blocks(source: bytes | Path) -> Iterator[bytes]:
@@ -192,13 +172,14 @@ def check_report(report: TextReport) -> None:
         raise report.error_at("request", "times of requests without a single answer")
 
 
-def read_request_log(report: TextReport, output: ToolOutput) -> RequestLog | None:
+def read_request_log(report: TextReport, output: ToolOutput) -> Summary | None:
     """Return the log of the requests, held against the report; None where there is none."""
     name = log_file_name(output.argv)
     source = output.files.get(name, output.paths.get(name)) if name else None
     if name is None or source is None:
         return None
-    log = read_log(name, source, report.count("done"))
+    figures = read_log(name, source, report.count("done"))
+    log = figures.total()
     if log.answered != answered_count(report):
         raise ParseError("h2load", name, 0, f"{log.answered} answers, but {answered_count(report)} in the report")
     status_counts = {c: log.classes.get(c, 0) for c in (2, 3, 4, 5)}
@@ -206,15 +187,16 @@ def read_request_log(report: TextReport, output: ToolOutput) -> RequestLog | Non
         raise ParseError("h2load", name, 0, f"statuses {status_counts} are not those of the report")
     table_times, threads = table_row(report, "request"), max(1, output.stdout.count(b"spawning thread #"))
     if not log.answered or report.count("done") > MAX_SAMPLES // threads:
-        return log
+        return figures
     # extremes and mean of the log are those of the table, within 1 us and its rounding
-    log_times = {"min": log.times.percentile_s(0), "max": log.times.percentile_s(100), "mean": log.times.mean_s()}
+    times = log.latency
+    log_times = {"min": times.percentile_s(0), "max": times.percentile_s(100), "mean": times.mean_s()}
     for statistic, exact in log_times.items():
         value, printed = table_times.get(statistic, (-1.0, "nothing"))
         half_width = line_patterns.rounding_half_width(printed.replace("nothing", "0s"), TIME_UNITS_S)
         if abs(value - exact) > 2e-6 + 2 * half_width:
             raise ParseError("h2load", name, 0, f"{statistic} {exact * 1e6:g} us is not the {printed} of the report")
-    return log
+    return figures
 
 
 def client_count(lines: Sequence[str]) -> int:
@@ -244,14 +226,7 @@ class H2load(base.Tool):
     load_models = frozenset({"closed"})
     known_versions = ("1",)
     version_argv: tuple[str, ...] = ("h2load", "--version")
-
-    def version(self, stdout: bytes, stderr: bytes) -> str:
-        """Return the version, ``1.52.0``."""
-        match = re.search(rb"^h2load nghttp2/(\d\S*)", stdout + stderr, re.MULTILINE)
-        if not match:
-            problem = f"h2load: no version in {(stdout + stderr)[:80]!r}"
-            raise ToolError(problem, "install h2load (apt install nghttp2-client)")
-        return match[1].decode()
+    version_pattern = rb"^h2load nghttp2/(\d\S*)"
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
         """Return h2load's argument list, for HTTP/1.1; ``-m 10`` or ``--npn-list=h2`` in `extra` come after that.
@@ -294,16 +269,17 @@ class H2load(base.Tool):
         line_patterns.require_report(self.name, output, lines, REPORT_START, r"req/s +:")
         report = line_patterns.read_report(self.name, lines, LINE_PATTERNS)
         check_report(report)
-        log = read_request_log(report, output)
-        times_us = {"latency": log.times_us} if log and log.answered else {}
-        doubts = tuple(_doubts(report, output, lines))
-        return ParsedReport(tuple(_rows(report, log)), log.samples if log else (), doubts, times_us)
+        figures, doubts = read_request_log(report, output), tuple(_doubts(report, output, lines))
+        times = figures.total().latency if figures and answered_count(report) else None
+        samples = tuple(base.per_second_samples(figures)) if figures else ()
+        times_us = {"latency": times.times_us()} if times else {}
+        return ParsedReport(tuple(_rows(report, times)), samples, doubts, times_us)
 
 
 TOOL = H2load()
 
 
-def _rows(report: TextReport, log: RequestLog | None) -> Iterator[Measurement]:
+def _rows(report: TextReport, log_times: Histogram | None) -> Iterator[Measurement]:
     """Yield the measurements; percentiles of a log are derived, so that they have no text."""
     requests, ok = answered_count(report), report.count("ok")
     yield Measurement("requests", "count", requests, "1", report.text_if("done", requests))
@@ -320,13 +296,12 @@ def _rows(report: TextReport, log: RequestLog | None) -> Iterator[Measurement]:
     yield Measurement("bytes_per_s", "value", report.value("transfer", BYTE_UNITS), "B/s", report.text("transfer"))
     for row, metric in TIME_ROWS.items() if requests else ():
         cells = table_row(report, row)
-        exact = log is not None and log.answered and row == "request"
+        exact = log_times if row == "request" else None
         for statistic, (value, printed) in cells.items():
             if not (exact and statistic.startswith("p")):
                 yield Measurement(metric, statistic, value, "s", printed)
-        if exact and log is not None:
-            for percent in PERCENTILES:
-                yield Measurement(metric, f"p{percent:g}", log.times.percentile_s(percent), "s", None)
+        for percent in PERCENTILES if exact else ():
+            yield Measurement(metric, f"p{percent:g}", exact.percentile_s(percent), "s", None)
 
 
 def _error_rows(report: TextReport) -> Iterator[Measurement]:

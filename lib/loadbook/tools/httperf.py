@@ -137,14 +137,7 @@ class Httperf(base.Tool):
     known_versions = ("0.9",)
     # in 0.9.0, -V alone runs a test against localhost:80; -h ends it first
     version_argv: tuple[str, ...] = ("httperf", "-V", "-h")
-
-    def version(self, stdout: bytes, stderr: bytes) -> str:
-        """Return the version, ``0.9.0``."""
-        match = re.search(rb"httperf-(\d[\w.]*) compiled", stdout + stderr)
-        if not match:
-            problem = f"httperf: no version in {(stdout + stderr)[:80]!r}"
-            raise ToolError(problem, "install httperf (apt install httperf)")
-        return match[1].decode()
+    version_pattern = rb"httperf-(\d[\w.]*) compiled"
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
         """Return httperf's argument list: rate_per_s / calls_per_connection connections start every second."""

@@ -144,8 +144,7 @@ def _time_histograms(total: Tally) -> dict[str, Histogram]:
 
 def times_us(figures: Summary) -> dict[str, dict[int, int]]:
     """Return how often each time occurred, by metric, so that drivers can be put together."""
-    cells = {metric: times.cells for metric, times in _time_histograms(figures.total()).items()}
-    return {metric: dict(zip(v.tolist(), n.tolist(), strict=True)) for metric, (v, n) in cells.items()}
+    return {metric: times.times_us() for metric, times in _time_histograms(figures.total()).items()}
 
 
 def sample_span(figures: Summary) -> tuple[float, float] | None:
