@@ -268,7 +268,10 @@ def resolve_inside(folder: Path, name: str) -> Path:
         try:
             mode = path.lstat().st_mode
         except OSError:
-            raise ValueError(_missing_file_text(folder, name, path)) from None
+            readable = path.parent.is_dir() and os.access(path.parent, os.R_OK)
+            near = closest_name(path.name, [entry.name for entry in path.parent.iterdir()] if readable else [])
+            hint = "; separate folders by /" if "\\" in name else f"; did you mean {short_repr(near)}?" if near else ""
+            raise ValueError(f"no file {short_repr(name)} in {folder}{hint}") from None
         if stat.S_ISLNK(mode):
             problem = f"{part} is a symbolic link, which is not followed: put the file there"
             raise ValueError(f"{short_repr(name)}: {problem}")
@@ -277,14 +280,6 @@ def resolve_inside(folder: Path, name: str) -> Path:
     if not os.access(path, os.R_OK):
         raise ValueError(f"{short_repr(name)} may not be read: permission denied")
     return path
-
-
-def _missing_file_text(folder: Path, name: str, missing: Path) -> str:
-    readable = missing.parent.is_dir() and os.access(missing.parent, os.R_OK)
-    names = [entry.name for entry in missing.parent.iterdir()] if readable else []
-    near = closest_name(missing.name, names)
-    hint = "; separate folders by /" if "\\" in name else f"; did you mean {short_repr(near)}?" if near else ""
-    return f"no file {short_repr(name)} in {folder}{hint}"
 
 
 def _output_files(folder: Path, condition: Condition, path: Path) -> OutputFiles:

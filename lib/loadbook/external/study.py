@@ -47,6 +47,11 @@ DEFAULT_BASELINE, DEFAULT_METRIC = "baseline", "ok_per_s"
 # of a study (study.model)
 MAX_BLOCKS = 1000
 FACTOR_NAME = re.compile(r"[a-z][a-z0-9_]{0,40}\Z")
+DEFAULT_DRIVER = "driver"
+CONDITIONS_FILE = "conditions.csv"
+PlannedOutput = tuple[PlannedTrial, ToolReport]
+OnFile = Callable[[int, int], None]
+MAX_NOTES = 5
 
 
 @dataclass(frozen=True)
@@ -239,12 +244,6 @@ def import_plan(study: Study, reports: Sequence[ToolReport]) -> tuple[Plan, list
     return plan, list(zip(trials, ordered, strict=False))
 
 
-DEFAULT_DRIVER = "driver"
-CONDITIONS_FILE = "conditions.csv"
-PlannedOutput = tuple[PlannedTrial, ToolReport]
-OnFile = Callable[[int, int], None]
-
-
 def ignore_progress(done: int, total: int) -> None:
     """Ignore progress."""
 
@@ -386,9 +385,6 @@ def _printable(name: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in name)
 
 
-MAX_NOTES = 5
-
-
 def read_import(
     folder: Path, conditions: Path, options: ImportOptions, tool: str | None = None, on_file: OnFile = ignore_progress
 ) -> CheckedImport:
@@ -429,19 +425,15 @@ def read_import(
     if problems:
         raise outputs.import_error(conditions, problems)
     text = study_text(options, reports)
-    plan, pairs = import_plan(_parse_study(text, conditions), reports)
-    return CheckedImport(folder, conditions, text, plan, tuple(pairs), tuple(_import_notes(reports)))
-
-
-def _parse_study(text: str, conditions: Path) -> Study:
-    """Read a study's text as any study file is read."""
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory() as scratch:  # read as any study file is
         file = Path(scratch) / "study.toml"
         file.write_text(text, encoding="utf-8")
         try:
-            return read_study(file)
+            study = read_study(file)
         except StudyError as error:
             raise StudyError(f"the study made from {conditions}", error.problems) from error
+    plan, pairs = import_plan(study, reports)
+    return CheckedImport(folder, conditions, text, plan, tuple(pairs), tuple(_import_notes(reports)))
 
 
 def _import_notes(reports: Sequence[ToolReport]) -> Iterator[str]:
@@ -474,17 +466,13 @@ def find_same_import(layout: Layout, checked: CheckedImport) -> str | None:
         paths = [path for _, path in outputs.files_by_trial_name(report.source)]
         digests = frozenset(trial_record.sha256_file(path) for path in paths if path.stat().st_size > 0)
         keys.add((planned.treatment, planned.block, digests))
-    runs = reversed(earlier_imports(layout, checked.name))
-    return next((run for run in runs if _output_keys(layout.run(checked.name, run)) == keys), None)
-
-
-def _output_keys(paths: RunPaths) -> set[tuple[str, int, frozenset[str]]]:
-    """Return treatment, block and the sha256 of every nonempty file, of each trial of an imported run."""
-    folders = [
-        path.parent for place in (paths.trials, paths.failed) for path in place.glob(f"*/{trial_record.RECORD_NAME}")
-    ]
-    records = [trial_record.read_trial(folder) for folder in folders]
-    return {(r.treatment, r.block, frozenset(f.sha256 for f in r.files.values() if f.size)) for r in records}
+    for run in reversed(earlier_imports(layout, checked.name)):
+        paths = layout.run(checked.name, run)
+        files = [file for place in (paths.trials, paths.failed) for file in place.glob(f"*/{trial_record.RECORD_NAME}")]
+        records = [trial_record.read_trial(file.parent) for file in files]
+        if keys == {(r.treatment, r.block, frozenset(f.sha256 for f in r.files.values() if f.size)) for r in records}:
+            return run
+    return None
 
 
 def write_import(layout: Layout, checked: CheckedImport, on_file: OnFile = ignore_progress) -> str:

@@ -34,6 +34,41 @@ from loadbook.host_metrics.sampler import CounterSample, SamplingScale, counters
 
 _HEAD = re.compile(r"loadbook-poll 1 ([a-z-]{1,30}) (\d{1,5}(?:\.\d{1,6})?)", re.ASCII)
 _BEGIN = re.compile(r"@ (\d{1,12}\.\d{1,9}) (\d{1,12}\.\d{1,9})", re.ASCII)
+# munin
+_FIELD_VALUE = re.compile(r"([A-Za-z_]\w{0,60})\.value (-?\d{1,25}(?:\.\d{1,12})?(?:[eE][+-]?\d{1,3})?|U)", re.ASCII)
+_INTERFACE = re.compile(r"if_(?!err_)(\S{1,60})")
+# the parts of MemTotal that the plugin `memory` tells apart (its source; swap is beside them)
+MEMORY_PARTS = ("apps", "free", "buffers", "cached", "shmem", "slab", "page_tables", "per_cpu", "swap_cache")
+FREE_PARTS = ("free", "buffers", "cached")
+PluginValues = dict[str, dict[str, float]]  # plugin -> field -> value
+# exports of its databases
+_NAME = re.compile(r"(?:.*[-.])?(cpu|memory|if_\w+)[-.]([a-z_]+?)(?:-[gdca])?(?:\.(?:rrd|xml|txt))*", re.ASCII)
+_DUMP = re.compile(r"<!--[^>]{0,60}/ (\d{1,12}) -->\s*<row><v>\s*([^<\s]{1,30})\s*</v></row>")
+_FUNCTION = re.compile(r"<cf>\s*(\w{1,20})\s*</cf>")
+_LEGEND = re.compile(r"<entry>([^<]{0,200})</entry>")
+_XPORT = re.compile(r"<row>(?:<t>\s*(\d{1,12})\s*</t>)?((?:<v>[^<]{0,40}</v>){1,500})</row>")
+_META = re.compile(r"<(start|step)>\s*(\d{1,12})\s*</")
+_VALUE = re.compile(r"<v>\s*([^<\s]{0,40})\s*</v>")
+_FETCH = re.compile(r"(\d{1,12}):\s+(\S{1,40})\s*", re.ASCII)
+RrdSeries = dict[float, float]  # epoch s -> value
+PluginField = tuple[str, str]  # plugin, field
+# node_exporter
+_LINE = re.compile(r"([a-zA-Z_:][\w:]{0,200})?(?:\{([^\n]{0,4000})\})?\s+(\S{1,40})(?:\s+(\S{1,30}))?\s*", re.ASCII)
+_LABEL = re.compile(r'(\w{1,100})="((?:[^"\\]|\\.){0,1000})"', re.ASCII)
+# names of node_exporter since 0.16, and before
+CPU_METRICS = ("node_cpu_seconds_total", "node_cpu")
+RX_METRICS = ("node_network_receive_bytes_total", "node_network_receive_bytes")
+TX_METRICS = ("node_network_transmit_bytes_total", "node_network_transmit_bytes")
+MEMORY_METRICS = {
+    "node_memory_MemTotal_bytes": "MemTotal", "node_memory_MemTotal": "MemTotal",
+    "node_memory_MemAvailable_bytes": "MemAvailable", "node_memory_MemAvailable": "MemAvailable",
+}  # fmt: skip
+GAUGE_METRICS = {
+    "node_load1": "load1", "node_sockstat_TCP_inuse": "sockets_tcp_inuse", "node_sockstat_TCP_tw": "sockets_tcp_tw",
+}  # fmt: skip
+MILLISECONDS = 1e11  # a timestamp from here on counts milliseconds: as seconds it would be the year 5138
+MAX_TIME, MAX_VALUE = 1e15, 1e20  # more than a clock or a kernel counter can show
+MetricPoint = tuple[str, dict[str, str], float]
 
 
 class Poll(NamedTuple):
@@ -94,15 +129,6 @@ def _polls(lines: Iterable[str], problems: list[Problem]) -> Iterable[Poll]:
             opened.lines.append(line)
 
 
-_FIELD_VALUE = re.compile(r"([A-Za-z_]\w{0,60})\.value (-?\d{1,25}(?:\.\d{1,12})?(?:[eE][+-]?\d{1,3})?|U)", re.ASCII)
-_INTERFACE = re.compile(r"if_(?!err_)(\S{1,60})")
-# the parts of MemTotal that the plugin `memory` tells apart (its source; swap is beside them)
-MEMORY_PARTS = ("apps", "free", "buffers", "cached", "shmem", "slab", "page_tables", "per_cpu", "swap_cache")
-FREE_PARTS = ("free", "buffers", "cached")
-
-PluginValues = dict[str, dict[str, float]]  # plugin -> field -> value
-
-
 def usable_plugins(plugins: Iterable[str]) -> list[str]:
     """Return the plugins of a node that provide known metrics."""
     return [p for p in plugins if p in ("cpu", "memory") or _INTERFACE.fullmatch(p)]
@@ -158,19 +184,6 @@ def memory_bytes(fields: Mapping[str, float]) -> tuple[float, float] | None:
     if not {"apps", *FREE_PARTS} <= set(fields):
         return None
     return sum(fields.get(part, 0.0) for part in MEMORY_PARTS), sum(fields[part] for part in FREE_PARTS)
-
-
-_NAME = re.compile(r"(?:.*[-.])?(cpu|memory|if_\w+)[-.]([a-z_]+?)(?:-[gdca])?(?:\.(?:rrd|xml|txt))*", re.ASCII)
-_DUMP = re.compile(r"<!--[^>]{0,60}/ (\d{1,12}) -->\s*<row><v>\s*([^<\s]{1,30})\s*</v></row>")
-_FUNCTION = re.compile(r"<cf>\s*(\w{1,20})\s*</cf>")
-_LEGEND = re.compile(r"<entry>([^<]{0,200})</entry>")
-_XPORT = re.compile(r"<row>(?:<t>\s*(\d{1,12})\s*</t>)?((?:<v>[^<]{0,40}</v>){1,500})</row>")
-_META = re.compile(r"<(start|step)>\s*(\d{1,12})\s*</")
-_VALUE = re.compile(r"<v>\s*([^<\s]{0,40})\s*</v>")
-_FETCH = re.compile(r"(\d{1,12}):\s+(\S{1,40})\s*", re.ASCII)
-
-RrdSeries = dict[float, float]  # epoch s -> value
-PluginField = tuple[str, str]  # plugin, field
 
 
 def is_rrd(data: bytes) -> bool:
@@ -273,25 +286,6 @@ def _rows_at(t: float, values: Mapping[PluginField, float]) -> Iterator[TraceRow
         item, other = plugin.removeprefix("if_"), {"down": "up", "up": "down"}.get(name)
         if item != plugin and (plugin, other) in values and not item.startswith("err_"):
             yield trace_row(t, "net_rx" if name == "down" else "net_tx", item, value)
-
-
-_LINE = re.compile(r"([a-zA-Z_:][\w:]{0,200})?(?:\{([^\n]{0,4000})\})?\s+(\S{1,40})(?:\s+(\S{1,30}))?\s*", re.ASCII)
-_LABEL = re.compile(r'(\w{1,100})="((?:[^"\\]|\\.){0,1000})"', re.ASCII)
-# names of node_exporter since 0.16, and before
-CPU_METRICS = ("node_cpu_seconds_total", "node_cpu")
-RX_METRICS = ("node_network_receive_bytes_total", "node_network_receive_bytes")
-TX_METRICS = ("node_network_transmit_bytes_total", "node_network_transmit_bytes")
-MEMORY_METRICS = {
-    "node_memory_MemTotal_bytes": "MemTotal", "node_memory_MemTotal": "MemTotal",
-    "node_memory_MemAvailable_bytes": "MemAvailable", "node_memory_MemAvailable": "MemAvailable",
-}  # fmt: skip
-GAUGE_METRICS = {
-    "node_load1": "load1", "node_sockstat_TCP_inuse": "sockets_tcp_inuse", "node_sockstat_TCP_tw": "sockets_tcp_tw",
-}  # fmt: skip
-MILLISECONDS = 1e11  # a timestamp from here on counts milliseconds: as seconds it would be the year 5138
-MAX_TIME, MAX_VALUE = 1e15, 1e20  # more than a clock or a kernel counter can show
-
-MetricPoint = tuple[str, dict[str, str], float]
 
 
 def parse_node_exporter(data: bytes) -> Traces:

@@ -14,6 +14,12 @@ from typing import NamedTuple
 
 from loadbook.host_metrics.base import CPU_MODES, GAP_FACTOR, Problem, TraceRow, Traces, trace_row, unreadable_traces
 
+_HUGE = 1e15
+_NET = re.compile(r"\s*(\S+):((?:\s+\d+){16})\s*")
+_MEMORY = re.compile(r"(\w+):\s+(\d+) kB")
+_SCHEDSTAT = re.compile(r"(\d+) \d+ \d+", re.ASCII)
+_LOAD = re.compile(r"(\d+\.\d+) \d+\.\d+ \d+\.\d+ \d+/\d+ \d+")
+
 
 class ProcessCounters(NamedTuple):
     """CPU time (ticks and parts of ticks), resident pages, and the start time that identifies a reused process id."""
@@ -121,13 +127,6 @@ def cpu_shares(
     parts = {"cpu_user": user, "cpu_system": system, "cpu_iowait": iowait, "cpu_steal": steal, "cpu_busy": busy}
     total = busy + idle + iowait
     return [trace_row(t, metric, item, part / total) for metric, part in parts.items()] if total else []
-
-
-_HUGE = 1e15
-_NET = re.compile(r"\s*(\S+):((?:\s+\d+){16})\s*")
-_MEMORY = re.compile(r"(\w+):\s+(\d+) kB")
-_SCHEDSTAT = re.compile(r"(\d+) \d+ \d+", re.ASCII)
-_LOAD = re.compile(r"(\d+\.\d+) \d+\.\d+ \d+\.\d+ \d+/\d+ \d+")
 
 
 def parse_sampler(data: bytes) -> Traces:

@@ -29,6 +29,16 @@ from loadbook.request_logs import stream as log_stream
 from loadbook.request_logs.jtl_rows import COLUMN_PROPERTIES, EPOCH_MS, INTEGERS, TOOL, BatchBuilder, JtlLayout
 from loadbook.request_logs.stream import Damage, RecordBlock, RequestBatch, encode_texts, from_numpy
 
+BOM = b"\xef\xbb\xbf"
+# the columns that are used, as they are declared
+COLUMN_TYPES = {
+    "timeStamp": pa.int64(), "success": pa.bool_(), **dict.fromkeys(INTEGERS, pa.int64()),
+    **dict.fromkeys(("label", "responseCode", "responseMessage", "threadName"), log_stream.TEXT_TYPE),
+}  # fmt: skip
+WORKERS = 2
+HEAD_BYTES = 1 << 16
+ParsedBlock = tuple[pa.Table, list[Damage], int]  # the last is the number of lines
+
 
 class BadRowError(Exception):
     """A record that is no row: its line in the block, from 0, and why."""
@@ -121,17 +131,6 @@ def _build_table(rows: list[list[str]], layout: JtlLayout, names: Sequence[str])
         else:
             columns[name] = encode_texts(values)
     return pa.table(columns)
-
-
-BOM = b"\xef\xbb\xbf"
-# the columns that are used, as they are declared
-COLUMN_TYPES = {
-    "timeStamp": pa.int64(), "success": pa.bool_(), **dict.fromkeys(INTEGERS, pa.int64()),
-    **dict.fromkeys(("label", "responseCode", "responseMessage", "threadName"), log_stream.TEXT_TYPE),
-}  # fmt: skip
-WORKERS = 2
-HEAD_BYTES = 1 << 16
-ParsedBlock = tuple[pa.Table, list[Damage], int]  # the last is the number of lines
 
 
 def read_jtl_csv(

@@ -40,6 +40,44 @@ _PATTERN_LETTERS = {
     "mm": r"(?P<minute>\d\d)", "ss": r"(?P<second>\d\d)", "SSS": r"(?P<ms>\d{3})",
 }  # fmt: skip
 _ISO = r"\g<year>-\g<month>-\g<day>T\g<hour>:\g<minute>:\g<second>.\g<ms>"
+SAVE_PREFIX = "jmeter.save.saveservice."
+# column(s) -> the property that saves them; in the order of the file
+COLUMN_PROPERTIES = {
+    "timeStamp": "timestamp_format", "elapsed": "time", "label": "label", "responseCode": "response_code",
+    "responseMessage": "response_message", "threadName": "thread_name", "dataType": "data_type",
+    "success": "successful", "failureMessage": "assertion_results_failure_message", "bytes": "bytes",
+    "sentBytes": "sent_bytes", "grpThreads": "thread_counts", "allThreads": "thread_counts", "URL": "url",
+    "Filename": "filename", "Latency": "latency", "Encoding": "encoding", "SampleCount": "sample_count",
+    "ErrorCount": "sample_count", "Hostname": "hostname", "IdleTime": "idle_time", "Connect": "connect_time",
+}  # fmt: skip
+_UNSAVED = {"Filename", "Encoding", "SampleCount", "ErrorCount", "Hostname"}
+# what is saved by default, newest first: 4.0 and later, 3.x, 2.x
+UNSAVED_BY_GENERATION = (
+    _UNSAVED,
+    _UNSAVED | {"URL"},
+    _UNSAVED | {"URL", "failureMessage", "sentBytes", "IdleTime", "Connect"},
+)
+INTEGERS = ("elapsed", "bytes", "Latency", "Connect", "SampleCount", "ErrorCount")  # those that are used
+SEPARATORS = (",", "\t", ";", "|")
+_INTEGER = re.compile(r"[0-9]{1,18}")
+TICK_US = 1000
+TRANSACTION = "Number of samples in transaction"
+NO_ANSWER = "Non HTTP response code"
+MAX_BACKWARD_US = 30 * 60 * 10**6
+TAIL_ROWS = 1000
+MAX_THREADS = 100_000
+_SUB_RESULT_LABEL = re.compile(r"(.+?)((?:-\d{1,4})+)", re.DOTALL)
+_SUB_RESULT_NUMBERS = re.compile(r"-(\d{1,4})((?:-\d{1,4})*)")
+_STATUS = re.compile(r"[1-5][0-9][0-9]")
+# found in "exception class: message" of an attempt without an answer, first match wins
+_FAILURE_PATTERNS = (
+    ("errors_driver", r"Too many open files|BindException|requested address|OutOfMemory|unable to create"),
+    ("errors_timeout", r"Timeout|timed out"),
+    ("errors_connect", r"ConnectException|NoRouteToHost|UnknownHost|HttpHostConnect|Connection refused|unreachable"),
+    ("errors_write", r"Broken pipe"),
+    ("errors_read", r"SocketException|NoHttpResponse|ConnectionClosed|EOFException|TruncatedChunk|MalformedChunk"),
+    ("errors_other", r""),
+)
 
 
 @dataclass(frozen=True)
@@ -87,26 +125,6 @@ def parse_timestamp_pattern(pattern: str) -> TimestampFormat:
 
 
 TOOL = "jmeter"
-SAVE_PREFIX = "jmeter.save.saveservice."
-# column(s) -> the property that saves them; in the order of the file
-COLUMN_PROPERTIES = {
-    "timeStamp": "timestamp_format", "elapsed": "time", "label": "label", "responseCode": "response_code",
-    "responseMessage": "response_message", "threadName": "thread_name", "dataType": "data_type",
-    "success": "successful", "failureMessage": "assertion_results_failure_message", "bytes": "bytes",
-    "sentBytes": "sent_bytes", "grpThreads": "thread_counts", "allThreads": "thread_counts", "URL": "url",
-    "Filename": "filename", "Latency": "latency", "Encoding": "encoding", "SampleCount": "sample_count",
-    "ErrorCount": "sample_count", "Hostname": "hostname", "IdleTime": "idle_time", "Connect": "connect_time",
-}  # fmt: skip
-_UNSAVED = {"Filename", "Encoding", "SampleCount", "ErrorCount", "Hostname"}
-# what is saved by default, newest first: 4.0 and later, 3.x, 2.x
-UNSAVED_BY_GENERATION = (
-    _UNSAVED,
-    _UNSAVED | {"URL"},
-    _UNSAVED | {"URL", "failureMessage", "sentBytes", "IdleTime", "Connect"},
-)
-INTEGERS = ("elapsed", "bytes", "Latency", "Connect", "SampleCount", "ErrorCount")  # those that are used
-SEPARATORS = (",", "\t", ";", "|")
-_INTEGER = re.compile(r"[0-9]{1,18}")
 
 
 @dataclass(frozen=True)
@@ -233,26 +251,6 @@ def _timestamp_format(file: str, layout: JtlLayout, line: str, properties: Mappi
     fields = line.split(layout.separator)
     column = layout.columns.index("timeStamp")
     return (_detect_timestamp_format(fields[column]) if len(fields) > column else None) or EPOCH_MS
-
-
-TICK_US = 1000
-TRANSACTION = "Number of samples in transaction"
-NO_ANSWER = "Non HTTP response code"
-MAX_BACKWARD_US = 30 * 60 * 10**6
-TAIL_ROWS = 1000
-MAX_THREADS = 100_000
-_SUB_RESULT_LABEL = re.compile(r"(.+?)((?:-\d{1,4})+)", re.DOTALL)
-_SUB_RESULT_NUMBERS = re.compile(r"-(\d{1,4})((?:-\d{1,4})*)")
-_STATUS = re.compile(r"[1-5][0-9][0-9]")
-# found in "exception class: message" of an attempt without an answer, first match wins
-_FAILURE_PATTERNS = (
-    ("errors_driver", r"Too many open files|BindException|requested address|OutOfMemory|unable to create"),
-    ("errors_timeout", r"Timeout|timed out"),
-    ("errors_connect", r"ConnectException|NoRouteToHost|UnknownHost|HttpHostConnect|Connection refused|unreachable"),
-    ("errors_write", r"Broken pipe"),
-    ("errors_read", r"SocketException|NoHttpResponse|ConnectionClosed|EOFException|TruncatedChunk|MalformedChunk"),
-    ("errors_other", r""),
-)
 
 
 class SubResultParent(NamedTuple):

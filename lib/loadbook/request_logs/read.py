@@ -44,6 +44,7 @@ SCHEMA = pa.schema(
 KIND_NAMES = [kind.name.lower() for kind in LogRowKind]
 # times of day grow: differences are small; the rest takes few distinct values
 _START_COLUMN = "start_us"
+BUFFER_BYTES = 1 << 16
 
 
 class RequestWriter:
@@ -246,7 +247,6 @@ AB_LOG = LineLogFormat(
     re.compile(rb"[^\t]+\t[1-9]\d{9}(?:\t\d{1,9}){4}\r?"), "a row of six columns", _ab_valid, _ab_batch,
 )  # fmt: skip
 LINE_LOGS = {"h2load": H2LOAD_LOG, "ab": AB_LOG}
-BUFFER_BYTES = 1 << 16
 
 
 def read_batches(

@@ -23,6 +23,11 @@ from loadbook.request_logs.stream import OUTCOME_CODES, OUTCOME_NAMES, Damage, L
 Ints = NDArray[np.int64]
 MAX_DENSE_CELLS = 1 << 22  # counting by array takes 8 bytes a cell: 32 MB
 EMPTY = np.zeros(0, np.int64)
+MAX_LABELS = 10_000
+OTHER_LABELS = "(labels beyond the first 10000)"
+CLASSES = 6  # no status, 1xx ... 5xx
+MIN_REQUESTS_BEYOND = 20  # a share that fewer requests exceed is not drawn
+CURVE_POINTS = 160
 
 
 class Histogram:
@@ -119,11 +124,6 @@ def group_counts(group: NDArray[np.integer], ticks: Ints, groups: int) -> Iterat
         yield g, values, cells[g][values]
 
 
-MAX_LABELS = 10_000
-OTHER_LABELS = "(labels beyond the first 10000)"
-CLASSES = 6  # no status, 1xx ... 5xx
-
-
 @dataclass
 class Tally:
     """Figures of one label or of all.
@@ -154,19 +154,14 @@ class Tally:
         return self.outcomes["ok"]
 
     @property
-    def unknown(self) -> int:
-        """Attempts whose outcome is not in the log."""
-        return self.outcomes["unknown"]
-
-    @property
     def errors(self) -> int:
-        """Attempts that are known not to be ok."""
-        return self.attempts - self.ok - self.unknown
+        """Attempts that are known not to be ok; the outcome of some may be unknown."""
+        return self.attempts - self.ok - self.outcomes["unknown"]
 
     @property
     def error_share(self) -> float | None:
         """Errors per attempt; None without attempts or without outcomes in the log."""
-        return self.errors / self.attempts if self.attempts and not self.unknown else None
+        return self.errors / self.attempts if self.attempts and not self.outcomes["unknown"] else None
 
     def merge(self, other: Tally) -> None:
         """Add all of another tally."""
@@ -342,10 +337,6 @@ def _label_times(
         group, ticks = group[mask], ticks[mask]
     for g, values, counts in group_counts(group, ticks, len(batch.labels)):
         yield g, (values * batch.tick_us, counts)
-
-
-MIN_REQUESTS_BEYOND = 20  # a share that fewer requests exceed is not drawn
-CURVE_POINTS = 160
 
 
 class ExceedanceCurve(NamedTuple):

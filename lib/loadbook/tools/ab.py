@@ -33,6 +33,20 @@ PLAIN_HEADING = "              min   avg   max"  # the heading with -S
 _N = r"\d{1,20}"
 _REAL = r"\d{1,20}\.\d+"
 _FIVE = r" {4}\d| {3}\d{2}| {2}\d{3}| \d{4}|\d{5}"  # %5d
+CSV_HEAD, CSV_LINE = "Percentage served,Time in ms", re.compile(r"(\d{1,3}),(\d{1,12}\.\d{3})")
+TSV_HEAD = "starttime\tseconds\tctime\tdtime\tttime\twait"
+MAX_SPAN_S = 7 * 86400
+MAX_CSV_BYTES = 10_000  # of 101 lines
+FileSources = Mapping[str, bytes | Path]
+TIMED_REQUESTS = 50_000  # what -t makes of -n
+GETOPT_STRING = "n:c:t:s:b:T:p:u:v:lrkVhwiIx:y:z:C:H:P:A:g:X:de:SqB:m:Z:f:E:W:R:"  # ab.c, 2.4.x and trunk
+PROGRESS_PREFIXES = (b"Completed ", b"Finished ", b"\n", b"\r\n")  # on stderr
+PERCENTILES_FILE = "pct.csv"
+MAX_CONNECTIONS = 20_000  # ab.c MAX_CONCURRENCY
+REQUESTS_PER_S, MAX_REQUESTS = 200_000, 100_000_000  # room for more than one thread can do; 32 B of memory each
+RESERVED_OPTIONS = ("-n", "-c", "-t", "-s", "-k", "-e", "-r", "-q", "-w", "-h", "-V", "-X")
+LOGIN_OPTIONS = ("-A", "-P", "-C")
+COARSE_S = 0.010  # under this, a rounding of half a millisecond is more than the margin of 5 % for times
 
 
 def _labelled_line(name: str, label: str, value: str, example: str, optional: bool = False) -> LinePattern:
@@ -107,14 +121,6 @@ def report_patterns(lines: Sequence[str]) -> tuple[LinePattern, ...]:
         return HEAD_PATTERNS
     times = (_times_line(row, PLAIN_HEADING in lines) for row in rows)
     return (*HEAD_PATTERNS, *TIMES_HEADING, *times, *PERCENTILE_TABLE)
-
-
-CSV_HEAD, CSV_LINE = "Percentage served,Time in ms", re.compile(r"(\d{1,3}),(\d{1,12}\.\d{3})")
-TSV_HEAD = "starttime\tseconds\tctime\tdtime\tttime\twait"
-MAX_SPAN_S = 7 * 86400
-MAX_CSV_BYTES = 10_000  # of 101 lines
-
-FileSources = Mapping[str, bytes | Path]
 
 
 def _head(source: bytes | Path) -> bytes:
@@ -194,11 +200,6 @@ def started_per_second(run: AbReport) -> Iterator[Sample]:
         raise ParseError("ab", name, 0, f"its rows start over {last - first} s")
     for second, started in enumerate(np.bincount(seconds - first).tolist()):
         yield Sample("started", "requests_per_s", second, "s", started, "1/s")
-
-
-TIMED_REQUESTS = 50_000  # what -t makes of -n
-GETOPT_STRING = "n:c:t:s:b:T:p:u:v:lrkVhwiIx:y:z:C:H:P:A:g:X:de:SqB:m:Z:f:E:W:R:"  # ab.c, 2.4.x and trunk
-PROGRESS_PREFIXES = (b"Completed ", b"Finished ", b"\n", b"\r\n")  # on stderr
 
 
 def command_options(argv: Sequence[str]) -> list[tuple[str, str]]:
@@ -345,14 +346,6 @@ def _check_times(run: AbReport) -> None:
         raise report.error_at("total_times", "percentiles do not ascend to the maximum")
     if present[0] and "total_p50" in report and report.count("total_p50") < report.count("p50"):
         raise report.error_at("total_times", "the median is below the table's 50 %")
-
-
-PERCENTILES_FILE = "pct.csv"
-MAX_CONNECTIONS = 20_000  # ab.c MAX_CONCURRENCY
-REQUESTS_PER_S, MAX_REQUESTS = 200_000, 100_000_000  # room for more than one thread can do; 32 B of memory each
-RESERVED_OPTIONS = ("-n", "-c", "-t", "-s", "-k", "-e", "-r", "-q", "-w", "-h", "-V", "-X")
-LOGIN_OPTIONS = ("-A", "-P", "-C")
-COARSE_S = 0.010  # under this, a rounding of half a millisecond is more than the margin of 5 % for times
 
 
 class Ab(base.Tool):

@@ -25,6 +25,22 @@ if TYPE_CHECKING:
 
 # largest stdout that is collected and parsed, bytes: reports are below 1 MB, and parsing takes ten times the memory
 MAX_REPORT_BYTES = 8 << 20
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")  # a header field name, RFC 9110 section 5.1
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+# headers that carry a login
+_SECRET_HEADER = re.compile(
+    r"(?:proxy-)?authorization|(?:set-)?cookie|x-(?:api-key|auth-token|csrf-token)", re.IGNORECASE
+)
+_SECRET_PARAMETER = re.compile(
+    r"[?&;]((?:[a-z0-9]+[_-])*(?:token|secret|password|passwd|pwd|signature|sig|api[_-]?key|auth))=", re.IGNORECASE
+)
+# field of the workload -> value of a study that does not set it, text for a tool that has no option for it
+_OPTIONAL_FIELDS = {
+    "requests": (None, "cannot end after a number of requests"),
+    "think_time_s": (0.0, "cannot make its connections wait between requests (think_time_s)"),
+    "calls_per_connection": (1, "cannot limit calls_per_connection"),
+    "plan": (None, "has no plans"),
+}
 
 
 class Target(NamedTuple):
@@ -214,24 +230,6 @@ def _import_tools(folders: tuple[tuple[str, int], ...]) -> dict[str, Tool]:
                 raise ToolError(f"two modules of loadbook.tools define a tool named {tool.name!r}", "rename one")
             tools[tool.name] = tool
     return dict(sorted(tools.items()))
-
-
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")  # a header field name, RFC 9110 section 5.1
-_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
-# headers that carry a login
-_SECRET_HEADER = re.compile(
-    r"(?:proxy-)?authorization|(?:set-)?cookie|x-(?:api-key|auth-token|csrf-token)", re.IGNORECASE
-)
-_SECRET_PARAMETER = re.compile(
-    r"[?&;]((?:[a-z0-9]+[_-])*(?:token|secret|password|passwd|pwd|signature|sig|api[_-]?key|auth))=", re.IGNORECASE
-)
-# field of the workload -> value of a study that does not set it, text for a tool that has no option for it
-_OPTIONAL_FIELDS = {
-    "requests": (None, "cannot end after a number of requests"),
-    "think_time_s": (0.0, "cannot make its connections wait between requests (think_time_s)"),
-    "calls_per_connection": (1, "cannot limit calls_per_connection"),
-    "plan": (None, "has no plans"),
-}
 
 
 def check_model(tool: Tool, workload: Workload) -> None:

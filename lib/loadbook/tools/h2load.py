@@ -34,6 +34,15 @@ _INT = r"\d{1,20}"
 _REAL = r"\d{1,20}\.\d\d"
 COLUMN_STATISTICS = {s: s for s in ("min", "max", "p95", "p99", "mean", "sd")} | {"median": "p50"}
 TIME_ROWS = {"request": "latency", "connect": "connect_time", "ttfb": "ttfb"}
+BLOCK_BYTES = 8 << 20
+PERCENTILES = (50.0, 75.0, 90.0, 95.0, 99.0, 99.9)
+MAX_SAMPLES = 1_000_000  # h2load.cc: of more requests, shared by the threads, its statistics are of a sample
+RESERVED_OPTIONS = (
+    *("-n", "--requests", "-c", "--clients", "-t", "--threads", "-D", "--duration", "--warm-up-time"),
+    *("-i", "--input-file", "-B", "--base-uri", "--connect-to", "-h", "--help", "--version"),
+)
+REPORT_START = r"spawning thread #\d+: \d+ total client|finished in \d+(\.\d\d)?(us|ms|s),"
+LOST_CONNECTION_RATIO = 1.1  # rates of the clients over the whole's rate: above it, clients ended before the test did
 
 
 def _row_pattern(name: str, start: str, cell: str) -> LinePattern:
@@ -90,10 +99,6 @@ def table_row(report: TextReport, row: str) -> dict[str, tuple[float, str]]:
     return values if measured else {}
 
 
-BLOCK_BYTES = 8 << 20
-PERCENTILES = (50.0, 75.0, 90.0, 95.0, 99.0, 99.9)
-
-
 def log_file_name(argv: Sequence[str]) -> str | None:
     """Return the name of the log that a command asks for, without its folder; None if it asks for none."""
     for word, next_word in itertools.pairwise((*argv, "")):
@@ -137,9 +142,6 @@ def _offset_after(source: bytes | Path, lines: int) -> int:
             return start + int(ends[lines - 1]) + 1
         start, lines = start + len(block), lines - count
     return start
-
-
-MAX_SAMPLES = 1_000_000  # h2load.cc: of more requests, shared by the threads, its statistics are of a sample
 
 
 def answered_count(report: TextReport) -> int:
@@ -203,14 +205,6 @@ def client_count(lines: Sequence[str]) -> int:
     """Return the number of clients over all threads, from the lines that h2load prints when it creates them."""
     matches = (re.match(r"spawning thread #\d+: (\d{1,9}) total client", line) for line in lines)
     return sum(int(match[1]) for match in matches if match)
-
-
-RESERVED_OPTIONS = (
-    *("-n", "--requests", "-c", "--clients", "-t", "--threads", "-D", "--duration", "--warm-up-time"),
-    *("-i", "--input-file", "-B", "--base-uri", "--connect-to", "-h", "--help", "--version"),
-)
-REPORT_START = r"spawning thread #\d+: \d+ total client|finished in \d+(\.\d\d)?(us|ms|s),"
-LOST_CONNECTION_RATIO = 1.1  # rates of the clients over the whole's rate: above it, clients ended before the test did
 
 
 class H2load(base.Tool):
@@ -300,8 +294,8 @@ def _rows(report: TextReport, log_times: Histogram | None) -> Iterator[Measureme
         for statistic, (value, printed) in cells.items():
             if not (exact and statistic.startswith("p")):
                 yield Measurement(metric, statistic, value, "s", printed)
-        for percent in PERCENTILES if exact else ():
-            yield Measurement(metric, f"p{percent:g}", exact.percentile_s(percent), "s", None)
+        if exact:
+            yield from (Measurement(metric, f"p{p:g}", exact.percentile_s(p), "s", None) for p in PERCENTILES)
 
 
 def _error_rows(report: TextReport) -> Iterator[Measurement]:

@@ -25,6 +25,12 @@ ERROR_FIELDS = {
 }  # fmt: skip
 
 _REAL = r"(?:\d{1,20}\.\d+|-?nan|-?inf)"
+RATE_INTERVAL_S = 5.0  # httperf.c: one reply-rate sample every 5 s
+RESERVED_OPTIONS = (
+    *("--server", "--port", "--uri", "--rate", "--period", "--num-conns", "--num-calls", "--timeout", "--client"),
+    *("--wsess", "--wsesslog", "--wsesspage", "--add-header", "--runtime", "--help", "--version", "-h", "-V"),
+)
+HISTOGRAM_HEADING = "Connection lifetime histogram (time in ms):"
 
 
 def _line(name: str, example: str, template: str, optional: bool = False) -> LinePattern:
@@ -112,14 +118,6 @@ def parse_option_number(report: TextReport, *text: str) -> float:
         printed = repr(" ".join(text) or "nothing")
         raise report.error_at("echo", f"{printed} is not a number in the command that httperf echoes")
     return float(text[0])
-
-
-RATE_INTERVAL_S = 5.0  # httperf.c: one reply-rate sample every 5 s
-RESERVED_OPTIONS = (
-    *("--server", "--port", "--uri", "--rate", "--period", "--num-conns", "--num-calls", "--timeout", "--client"),
-    *("--wsess", "--wsesslog", "--wsesspage", "--add-header", "--runtime", "--help", "--version", "-h", "-V"),
-)
-HISTOGRAM_HEADING = "Connection lifetime histogram (time in ms):"
 
 
 class Httperf(base.Tool):

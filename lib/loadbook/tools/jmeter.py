@@ -41,6 +41,39 @@ _END_OF_RUN = re.compile(r"\.\.\. end of run")
 _TOTALS = re.compile(r"summary = +(\d+) in .*Avg: +(\d+) Min: +(\d+) Max: +(\d+) Err: +(\d+) ")
 _BANNER = re.compile(r"_ \\|^Version \d+\.\d|^To (?:list|run) .*JMeter|^Usage")
 _FAILED = re.compile(r"An error occurred: |Error in NonGUIDriver ")
+PLAN_FILE, LOG_FILE = "plan.jmx", "jmeter.log"
+RESERVED_OPTIONS = (
+    *("-n", "--nongui", "-t", "--testfile", "-l", "--logfile", "-j", "--jmeterlogfile"),
+    *("-f", "--forceDeleteResultFile", "-v", "--version", "-h", "--help", "-?"),
+    *("-e", "--reportatendofloadtests", "-o", "--reportoutputfolder", "-g", "--reportonly"),
+    *("-H", "--proxyHost", "-P", "--proxyPort", "-E", "--proxyScheme"),
+    *("-Dhttp.proxy", "-Dhttps.proxy", "-DsocksProxy"),
+    *("-r", "--runremote", "-R", "--remotestart", "-s", "--server"),
+)
+# of jmeter.save.saveservice: what every results file of ours has, whatever user.properties of a host says
+SAVED_COLUMNS = (
+    *("time", "label", "response_code", "response_message", "thread_name", "successful", "bytes", "thread_counts"),
+    *("latency", "connect_time", "assertion_results_failure_message", "subresults"),
+)
+UNSAVED_COLUMNS = ("data_type", "sent_bytes", "url", "filename", "hostname", "encoding", "idle_time", "sample_count")
+SAVE_SETTINGS = {
+    "output_format": "csv", "default_delimiter": ",", "print_field_names": "true", "timestamp_format": "ms",
+    "autoflush": "false", **dict.fromkeys(SAVED_COLUMNS, "true"), **dict.fromkeys(UNSAVED_COLUMNS, "false"),
+}  # fmt: skip
+PINNED_PROPERTIES = {
+    **{f"jmeter.save.saveservice.{name}": value for name, value in SAVE_SETTINGS.items()},
+    "sampleresult.timestamp.start": "true",
+    "summariser.name": "summary",
+    "httpclient.reset_state_on_thread_group_iteration": "false",
+}
+OLDEST_MAJOR_VERSION = 5  # of older ones, the plans' timers and -f are not known to work
+DEBIAN_NOTE = (
+    "Debian's package jmeter 2.13 cannot load any plan (its xstream forbids JMeter's own classes), and ends with 0"
+)
+# RFC 3986: java.net.URI refuses anything else; a fragment would not be sent
+_PATH = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})+\Z")
+_DOCTYPE = re.compile(rb"<!(DOCTYPE|ENTITY)", re.IGNORECASE)
+MAX_STARTS = 10_000_000  # of an open load: 8 bytes each of JMeter's heap
 
 
 def find_results(output: ToolOutput) -> tuple[str, bytes | Path]:
@@ -210,43 +243,6 @@ def _missing_results_reason(output: ToolOutput) -> str:
         return f"JMeter printed its usage or its version, and there is no file with results{code}"
     encoding = line_patterns.utf_16_text(output.stdout)
     return f"no report of jmeter in it{encoding}{code}; it begins {lines[0][:60]!r}"
-
-
-PLAN_FILE, LOG_FILE = "plan.jmx", "jmeter.log"
-RESERVED_OPTIONS = (
-    *("-n", "--nongui", "-t", "--testfile", "-l", "--logfile", "-j", "--jmeterlogfile"),
-    *("-f", "--forceDeleteResultFile", "-v", "--version", "-h", "--help", "-?"),
-    *("-e", "--reportatendofloadtests", "-o", "--reportoutputfolder", "-g", "--reportonly"),
-    *("-H", "--proxyHost", "-P", "--proxyPort", "-E", "--proxyScheme"),
-    *("-Dhttp.proxy", "-Dhttps.proxy", "-DsocksProxy"),
-    *("-r", "--runremote", "-R", "--remotestart", "-s", "--server"),
-)
-# of jmeter.save.saveservice: what every results file of ours has, whatever user.properties of a host says
-SAVED_COLUMNS = (
-    *("time", "label", "response_code", "response_message", "thread_name", "successful", "bytes", "thread_counts"),
-    *("latency", "connect_time", "assertion_results_failure_message", "subresults"),
-)
-UNSAVED_COLUMNS = ("data_type", "sent_bytes", "url", "filename", "hostname", "encoding", "idle_time", "sample_count")
-SAVE_SETTINGS = {
-    "output_format": "csv", "default_delimiter": ",", "print_field_names": "true", "timestamp_format": "ms",
-    "autoflush": "false", **dict.fromkeys(SAVED_COLUMNS, "true"), **dict.fromkeys(UNSAVED_COLUMNS, "false"),
-}  # fmt: skip
-PINNED_PROPERTIES = {
-    **{f"jmeter.save.saveservice.{name}": value for name, value in SAVE_SETTINGS.items()},
-    "sampleresult.timestamp.start": "true",
-    "summariser.name": "summary",
-    "httpclient.reset_state_on_thread_group_iteration": "false",
-}
-OLDEST_MAJOR_VERSION = 5  # of older ones, the plans' timers and -f are not known to work
-DEBIAN_NOTE = (
-    "Debian's package jmeter 2.13 cannot load any plan (its xstream forbids JMeter's own classes), and ends with 0"
-)
-
-
-# RFC 3986: java.net.URI refuses anything else; a fragment would not be sent
-_PATH = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})+\Z")
-_DOCTYPE = re.compile(rb"<!(DOCTYPE|ENTITY)", re.IGNORECASE)
-MAX_STARTS = 10_000_000  # of an open load: 8 bytes each of JMeter's heap
 
 
 def _load_properties(workload: Workload, target: Target, seconds: int) -> dict[str, str]:

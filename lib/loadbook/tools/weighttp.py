@@ -52,6 +52,9 @@ BASIC_STATISTICS = {"0%": "min", "50%": "p50", "100%": "max"}  # all that is lef
 PERCENTILES = {f"{p}%": f"p{p}" for p in (66, 75, 80, 90, 95, 98, 99)}
 STATISTICS = {"avg": "mean", "stddev": "sd"} | BASIC_STATISTICS | PERCENTILES
 _JSON_LINE = re.compile(r'\{|\}|  \},?| *"[^"]+": *(?:\{|"[^"]*",?|-?[\d.]+,?|-?nan,?)')
+RESERVED_OPTIONS = ("-n", "-c", "-t", "-k", "-6", "-h", "-v", "-V")
+REPORT_START = r"weighttp .*lightweight and simple webserver benchmarking tool|\{$|finished in \d+ sec, "
+USAGE_LINE = "weighttp <options> <"
 
 
 def read_json(lines: Sequence[str]) -> TextReport:
@@ -109,11 +112,6 @@ def _build_report(values: Mapping[str, str], numbers: Mapping[str, int]) -> Text
     if len({frozenset(k.partition(".")[2] for k in values if k.startswith(f"{name}.")) for name in TIME_SECTIONS}) != 1:
         raise ParseError("weighttp", "stdout", 0, "report is not complete: its times have different percentiles")
     return TextReport("weighttp", "stdout", matches)
-
-
-RESERVED_OPTIONS = ("-n", "-c", "-t", "-k", "-6", "-h", "-v", "-V")
-REPORT_START = r"weighttp .*lightweight and simple webserver benchmarking tool|\{$|finished in \d+ sec, "
-USAGE_LINE = "weighttp <options> <"
 
 
 class Weighttp(base.Tool):

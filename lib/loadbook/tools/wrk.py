@@ -77,6 +77,10 @@ EXACT_PATTERNS = (
       for field, name in STATISTICS.items()),
     LinePattern("end", BLOCK_END, re.escape(BLOCK_END)),
 )  # fmt: skip
+SCRIPT_NAME = "loadbook.lua"
+DELAY_FUNCTION = b"\nfunction delay() return %d end -- think time: ms before each request, not part of its latency\n"
+SCRIPT_ERROR = re.compile(r"(\S+): (?:cannot open \1|\1:\d+: )")  # wrk goes on without a script that Lua refuses
+RESERVED_OPTIONS = ("-t", "--threads", "-c", "--connections", "-d", "--duration", "-T", "--timeout", "-v", "--version")
 
 
 def is_wrk2(lines: list[str]) -> bool:
@@ -168,12 +172,6 @@ def run_doubts(report: TextReport, rc: int | None) -> Iterator[tuple[str, str]]:
         yield "clock", f"{text}: it trusts the wall clock"
     if rc:
         yield "exit_code", f"{tool} ended with exit code {rc} although its report is complete"
-
-
-SCRIPT_NAME = "loadbook.lua"
-DELAY_FUNCTION = b"\nfunction delay() return %d end -- think time: ms before each request, not part of its latency\n"
-SCRIPT_ERROR = re.compile(r"(\S+): (?:cannot open \1|\1:\d+: )")  # wrk goes on without a script that Lua refuses
-RESERVED_OPTIONS = ("-t", "--threads", "-c", "--connections", "-d", "--duration", "-T", "--timeout", "-v", "--version")
 
 
 class Wrk(base.Tool):

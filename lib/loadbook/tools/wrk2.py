@@ -63,6 +63,13 @@ BLOCK_PATTERNS = (
 _SPECTRUM_ROW = re.compile(
     rf" *(?P<ms>{_MS}) +(?P<share>[01]\.\d{{6}}) +(?P<count>\d{{1,20}}) +(?P<inverse>\d{{1,20}}\.\d\d|inf)"
 )
+RESERVED_OPTIONS = (
+    *("-t", "--threads", "-c", "--connections", "-d", "--duration", "-T", "--timeout", "-v", "--version"),
+    *("-R", "--rate", "-L", "--latency", "-U", "--u_latency"),
+)
+BLOCK_METRICS = {"recorded": "latency_intended", "uncorrected": "service_time"}
+MIN_ACHIEVED_SHARE = 0.97  # wrk2 itself stays about 1 % below on runs of a few seconds
+INSTALL_HINT = "in no package registry: build github.com/giltene/wrk2, and put its binary on the PATH as wrk2"
 
 
 class SpectrumRow(NamedTuple):
@@ -129,15 +136,6 @@ def check_block(report: TextReport, edges: Sequence[SpectrumRow]) -> None:
             raise report.error_at(field, f"{report.text(field)} for {percent} % is not what the spectrum below it says")
     if report.value("max", TIME_UNITS_S, "ms") > edges[-1].upper_s + 1e-9:
         raise report.error_at("max", "the maximum is above the spectrum")
-
-
-RESERVED_OPTIONS = (
-    *("-t", "--threads", "-c", "--connections", "-d", "--duration", "-T", "--timeout", "-v", "--version"),
-    *("-R", "--rate", "-L", "--latency", "-U", "--u_latency"),
-)
-BLOCK_METRICS = {"recorded": "latency_intended", "uncorrected": "service_time"}
-MIN_ACHIEVED_SHARE = 0.97  # wrk2 itself stays about 1 % below on runs of a few seconds
-INSTALL_HINT = "in no package registry: build github.com/giltene/wrk2, and put its binary on the PATH as wrk2"
 
 
 class Wrk2(base.Tool):
