@@ -18,7 +18,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from io import BufferedReader
 from itertools import pairwise
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
@@ -27,7 +26,7 @@ from loadbook.core.errors import ParseError
 from loadbook.request_logs import jtl_rows
 from loadbook.request_logs import stream as log_stream
 from loadbook.request_logs.jtl_rows import COLUMN_PROPERTIES, EPOCH_MS, INTEGERS, TOOL, BatchBuilder, JtlLayout
-from loadbook.request_logs.stream import Damage, RecordBlock, RequestBatch, encode_texts, from_numpy
+from loadbook.request_logs.stream import Damage, RecordBlock, RequestBatch
 
 BOM = b"\xef\xbb\xbf"
 # the columns that are used, as they are declared
@@ -117,31 +116,14 @@ def _checked_fields(line: int, fields: list[str], layout: JtlLayout, damage: lis
 
 
 def _build_table(rows: list[list[str]], layout: JtlLayout, names: Sequence[str]) -> pa.Table:
-    columns: dict[str, pa.Array] = {}
-    for name in names:
-        index = layout.columns.index(name)
-        values = [row[index] for row in rows]
-        if name == "timeStamp" and layout.timestamp_format:
-            stamps_ms = [layout.timestamp_format.parse_ms(value) for value in values]
-            columns[name] = from_numpy(np.array(stamps_ms, np.int64))
-        elif name in INTEGERS:
-            columns[name] = from_numpy(np.array(list(map(int, values)), np.int64))
-        elif name == "success":
-            columns[name] = from_numpy(np.array([value.lower() == "true" for value in values], bool))
-        else:
-            columns[name] = encode_texts(values)
-    return pa.table(columns)
+    places = {name: layout.columns.index(name) for name in names}
+    return pa.table({name: layout.column_array(name, [row[i] for row in rows]) for name, i in places.items()})
 
 
 def read_jtl_csv(
     stream: BufferedReader, file: str, properties: Mapping[str, str] | None = None
 ) -> Iterator[RequestBatch]:
-    """Yield the rows of a file in order.
-
-    Parameters
-    ----------
-    file : its name in messages.
-    properties : JMeter properties of the run, where known; see `jtl_rows.find_layout`.
+    """Yield the rows of a file in order; arguments as for `jtl_rows.find_layout`.
 
     Raises
     ------

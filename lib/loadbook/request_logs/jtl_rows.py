@@ -31,7 +31,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from loadbook.core.errors import ParseError
-from loadbook.request_logs.stream import OUTCOME_CODES, Ints, LogRowKind, RequestBatch, first_far_row, to_numpy
+from loadbook.request_logs import stream
+from loadbook.request_logs.stream import (
+    OUTCOME_CODES,
+    Ints,
+    LogRowKind,
+    RequestBatch,
+    encode_texts,
+    from_numpy,
+    to_numpy,
+)
 
 # those of CsvSampleReader and of the manual that hold milliseconds
 KNOWN_PATTERNS = ("yyyy/MM/dd HH:mm:ss.SSS", "yyyy-MM-dd HH:mm:ss.SSS", "yyyy-MM-dd'T'HH:mm:ss.SSS")
@@ -59,7 +68,7 @@ UNSAVED_BY_GENERATION = (
 )
 INTEGERS = ("elapsed", "bytes", "Latency", "Connect", "SampleCount", "ErrorCount")  # those that are used
 SEPARATORS = (",", "\t", ";", "|")
-_INTEGER = re.compile(r"[0-9]{1,18}")
+WHOLE_NUMBER = re.compile(r"[0-9]{1,18}")
 TICK_US = 1000
 TRANSACTION = "Number of samples in transaction"
 NO_ANSWER = "Non HTTP response code"
@@ -151,14 +160,28 @@ class JtlLayout:
         if len(fields) != len(self.columns):
             expected = f"{len(fields)} fields where {len(self.columns)} columns are expected"
             return f"{expected}: a torn row, or another run appended with other columns"
-        for column, text in zip(self.columns, fields, strict=True):
-            if column in INTEGERS and not _INTEGER.fullmatch(text):
-                return f"{column} is not a whole number: {text[:40]!r}"
-            if column == "success" and text.lower() not in ("true", "false"):
-                return f"success is neither true nor false: {text[:40]!r}"
-            if column == "timeStamp" and self.timestamp_format and self.timestamp_format.parse_ms(text) is None:
-                return f"timeStamp is not {self.timestamp_format.description}: {text[:40]!r}"
+        errors = (self.field_error(column, column, text) for column, text in zip(self.columns, fields, strict=True))
+        return next((error for error in errors if error), None)
+
+    def field_error(self, column: str, name: str, text: str) -> str | None:
+        """Return the error of one field, which the file calls `name`, None if it is valid."""
+        if column in INTEGERS and not WHOLE_NUMBER.fullmatch(text):
+            return f"{name} is not a whole number: {text[:40]!r}"
+        if column == "success" and text.lower() not in ("true", "false"):
+            return f"{name} is neither true nor false: {text[:40]!r}"
+        if column == "timeStamp" and self.timestamp_format and self.timestamp_format.parse_ms(text) is None:
+            return f"{name} is not {self.timestamp_format.description}: {text[:40]!r}"
         return None
+
+    def column_array(self, column: str, values: list[str]) -> pa.Array:
+        """Return the valid texts of one column as numbers, booleans or numbered texts."""
+        if column == "timeStamp" and self.timestamp_format and self.timestamp_format.is_pattern:
+            return from_numpy(np.array([self.timestamp_format.parse_ms(value) for value in values], np.int64))
+        if column in (*INTEGERS, "timeStamp"):
+            return from_numpy(np.array(list(map(int, values)), np.int64))
+        if column == "success":
+            return from_numpy(np.array([value.lower() == "true" for value in values], bool))
+        return encode_texts(values)
 
 
 def find_layout(file: str, first: str, second: str, properties: Mapping[str, str] | None) -> JtlLayout:
@@ -174,11 +197,8 @@ def find_layout(file: str, first: str, second: str, properties: Mapping[str, str
     layout = _layout_from_header(file, first, known_properties) or _layout_from_properties(first, properties)
     if layout is None:
         raise ParseError(TOOL, file, 1, f"neither the header of a JTL nor a row of known columns: {first[:80]!r}")
-    return replace(
-        layout,
-        timestamp_format=_timestamp_format(file, layout, second if layout.header else first, known_properties),
-        timestamps_are_ends=ends,
-    )
+    stamps = _timestamp_format(file, layout, second if layout.header else first, known_properties)
+    return replace(layout, timestamp_format=stamps, timestamps_are_ends=ends)
 
 
 def _split_by_each(line: str, separators: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
@@ -310,7 +330,7 @@ class BatchBuilder:
             return stamps
         start_us = (stamps - elapsed if self.layout.timestamps_are_ends else stamps) * TICK_US
         self._first_us = int(start_us[0]) if self._first_us is None else self._first_us
-        if (row := first_far_row(start_us, self._first_us)) is not None:
+        if (row := stream.first_far_row(start_us, self._first_us)) is not None:
             raise ParseError(TOOL, self.file, lines[row], "the row here starts more than 30 days from the first row")
         if self.layout.timestamp_format and self.layout.timestamp_format.is_pattern:
             ends_us = start_us + elapsed * TICK_US  # rows are written as they end
