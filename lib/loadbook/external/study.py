@@ -467,8 +467,10 @@ def find_same_import(layout: Layout, checked: CheckedImport) -> str | None:
         digests = frozenset(trial_record.sha256_file(path) for path in paths if path.stat().st_size > 0)
         keys.add((planned.treatment, planned.block, digests))
     for run in reversed(earlier_imports(layout, checked.name)):
-        paths = layout.run(checked.name, run)
-        files = [file for place in (paths.trials, paths.failed) for file in place.glob(f"*/{trial_record.RECORD_NAME}")]
+        folders = layout.run(checked.name, run)
+        files = [
+            file for place in (folders.trials, folders.failed) for file in place.glob(f"*/{trial_record.RECORD_NAME}")
+        ]
         records = [trial_record.read_trial(file.parent) for file in files]
         if keys == {(r.treatment, r.block, frozenset(f.sha256 for f in r.files.values() if f.size)) for r in records}:
             return run
