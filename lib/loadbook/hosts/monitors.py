@@ -16,8 +16,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Protocol
 
 from loadbook.core.errors import HostError
-from loadbook.host_metrics.base import format_poll, header_line
-from loadbook.host_metrics.munin import usable_plugins
+from loadbook.host_metrics.polled import format_poll, header_line, usable_plugins
 from loadbook.hosts import http
 from loadbook.hosts.host import Host, Job
 from loadbook.hosts.inventory import HostEntry
