@@ -103,7 +103,7 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    from loadbook.core.renamed_keys import RenamedKeyWarning  # imports pydantic, which --help does without
+    from loadbook.core.toml import RenamedKeyWarning  # imports pydantic, which --help does without
 
     note = issubclass(category, RenamedKeyWarning)
     echo(f"note: {message}" if note else warnings.formatwarning(message, category, filename, lineno).rstrip(), err=True)

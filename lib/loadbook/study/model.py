@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from loadbook.core.errors import UsageError
-from loadbook.core.renamed_keys import OLD_HYPOTHESES, renamed_field
+from loadbook.core.toml import OLD_HYPOTHESES, renamed_field
 from loadbook.study.ci_policy import CiPolicy
 from loadbook.study.claims import Published
 from loadbook.study.limits import MonitorSettings, ResetSettings, StoppingRule, ValidityLimits, last_declared_look
