@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import gallery_page
-from loadbook.analyses.balancers.backends import BackendsPage
-from loadbook.analyses.balancers.page import BalancersPage
+from loadbook.analyses.balancers.page import BackendsPage, BalancersPage
 from loadbook.analyses.claims.checks import check_claims
 from loadbook.analyses.claims.compute import ClaimResult, article_numbers_text, claim_title, claims_summary
 from loadbook.analyses.claims.figure import ClaimsFigure

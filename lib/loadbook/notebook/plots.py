@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from loadbook.analyses.balancers.backends import BackendsPage
-from loadbook.analyses.balancers.connections import ConnectionsFigure
-from loadbook.analyses.balancers.page import BalancersPage
+from loadbook.analyses.balancers.figure import ConnectionsFigure
+from loadbook.analyses.balancers.page import BackendsPage, BalancersPage
 from loadbook.analyses.claims.figure import ClaimsFigure
 from loadbook.analyses.claims.page import assess_claims
 from loadbook.analyses.compare_runs.figure import RunComparisonFigure

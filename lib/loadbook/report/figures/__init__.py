@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 FIGURES = {
     "claims": "loadbook.analyses.claims.figure:ClaimsFigure",
-    "connections": "loadbook.analyses.balancers.connections:ConnectionsFigure",
+    "connections": "loadbook.analyses.balancers.figure:ConnectionsFigure",
     "cores": "loadbook.report.figures.host_metrics:CoresFigure",
     "effects": "loadbook.analyses.effects.figure:EffectsFigure",
     "errors": "loadbook.report.figures.errors:ErrorsFigure",
