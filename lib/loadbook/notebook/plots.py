@@ -11,8 +11,7 @@ from loadbook.analyses.claims.figure import ClaimsFigure
 from loadbook.analyses.claims.page import assess_claims
 from loadbook.analyses.compare_runs.figure import RunComparisonFigure
 from loadbook.analyses.compare_runs.page import PREVIOUS
-from loadbook.analyses.effects.figure import EffectsFigure
-from loadbook.analyses.effects.non_inferiority import NonInferiorityFigure
+from loadbook.analyses.effects.figure import EffectsFigure, NonInferiorityFigure
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.analyses.effects.pairs import PairedBlocksFigure
 from loadbook.analyses.factorial.figure import FactorialFigure

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from loadbook.analyses.balancers import compute
-from loadbook.analyses.effects.effect_rows import is_compared
+from loadbook.analyses.effects.figure import is_compared
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP, decimals_for_half_width
 from loadbook.report import palette

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from loadbook.report.figures.latency import LatencyFigure
-    from loadbook.stats.results import Analysis, AnalysisRow
+    from loadbook.stats.results import Analysis
 
 PERCENTILES = ("p50", "p75", "p90", "p95", "p99", "p99.9")
 MAX_OTHER_FIGURES = 3  # drawn in details; a page stays below 2 MB
@@ -106,8 +106,7 @@ class EffectsPage(Page):
         return self._each_stratum(EffectsPage._effects_block)
 
     def _effects_block(self) -> Block:
-        from loadbook.analyses.effects.figure import EffectsFigure
-        from loadbook.analyses.effects.non_inferiority import NonInferiorityFigure
+        from loadbook.analyses.effects.figure import EffectsFigure, NonInferiorityFigure
 
         figure = NonInferiorityFigure if self.analysis.hypothesis == "non-inferiority" else EffectsFigure
         lines = verdicts.verdict_list(verdicts.verdict_lines(self.analysis))
@@ -122,12 +121,13 @@ class EffectsPage(Page):
         return self._each_stratum(EffectsPage._single_blocks_block)
 
     def _single_blocks_block(self) -> Block:
+        from loadbook.analyses.effects.figure import is_compared
         from loadbook.analyses.effects.pairs import PairedBlocksFigure, default_treatment
 
         chosen = default_treatment(self.analysis)
-        if chosen is None or not _has_effect(self.analysis.row(chosen)):
+        if chosen is None or not is_compared(self.analysis.row(chosen)):
             return empty_section("No comparison has complete blocks.")
-        others = [r.treatment for r in self.analysis.of_kind("treatment") if r.treatment != chosen and _has_effect(r)]
+        others = [r.treatment for r in self.analysis.of_kind("treatment") if r.treatment != chosen and is_compared(r)]
         pictures = [
             Picture(PairedBlocksFigure(self.analysis, name, self.values))
             for name in [chosen, *others[:MAX_OTHER_FIGURES]]
@@ -255,7 +255,3 @@ def effects_page(
     DataError : the run was not ingested, or its tables cannot be read.
     """
     return EffectsPage(load_run_data(study, run), baseline, metric, level)
-
-
-def _has_effect(row: AnalysisRow) -> bool:
-    return row.verdict is not None and row.verdict.kind != "invalid" and row.verdict.comparison.effect is not None

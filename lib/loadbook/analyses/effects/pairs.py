@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from loadbook.analyses.effects.effect_rows import is_compared
+from loadbook.analyses.effects.figure import is_compared
 from loadbook.core.errors import unknown_name_error
 from loadbook.core.metrics import get_metric
 from loadbook.report import palette

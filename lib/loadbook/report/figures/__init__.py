@@ -36,7 +36,7 @@ FIGURES = {
     "latency": "loadbook.report.figures.latency:LatencyFigure",
     "latency_distribution": "loadbook.report.figures.distribution:LatencyDistributionFigure",
     "noise": "loadbook.analyses.noise.figure:NoiseFigure",
-    "non_inferiority": "loadbook.analyses.effects.non_inferiority:NonInferiorityFigure",
+    "non_inferiority": "loadbook.analyses.effects.figure:NonInferiorityFigure",
     "order": "loadbook.report.figures.order:OrderFigure",
     "page_size": "loadbook.analyses.page_size.figure:PageSizeFigure",
     "paired_blocks": "loadbook.analyses.effects.pairs:PairedBlocksFigure",
