@@ -8,7 +8,7 @@ from functools import cached_property
 
 from matplotlib.axes import Axes
 
-from loadbook.analyses.compare_runs import text as wording
+from loadbook.analyses.compare_runs import compute
 from loadbook.analyses.compare_runs.compute import RunComparison
 from loadbook.analyses.effects.figure import EDGE_IN, HEAD_IN, Edges, FigureRow, RowsFigure, is_compared
 from loadbook.core.metrics import get_metric
@@ -51,7 +51,7 @@ class RunComparisonFigure(RowsFigure):
             if pair.change is None:
                 change = wrap(drawable(pair.reason or "", ""), REASON_IN, size, lines=3)
             else:
-                texts = wording.effect_change_texts(pair)
+                texts = compute.effect_change_texts(pair)
                 change = f"{texts.change} ({texts.interval})"
             height = ROW_IN + (0.13 if max(name.count("\n"), change.count("\n")) > 1 else 0.0)
             looks = (is_check, size, pair.kind == "changed", colour, colour)
@@ -84,7 +84,7 @@ class RunComparisonFigure(RowsFigure):
     @property
     def caption(self) -> str:
         """Whether any effect changed, in one sentence."""
-        return wording.headline(self.result)
+        return compute.headline(self.result)
 
     @property
     def help(self) -> str:
@@ -110,7 +110,7 @@ class RunComparisonFigure(RowsFigure):
     def alt_text(self) -> str:
         """The caption and every row in words."""
         rows = [
-            f"{drawable(row.row.label, row.row.treatment)}{wording.effect_change_phrase(row, self.result.margin)}"
+            f"{drawable(row.row.label, row.row.treatment)}{compute.effect_change_phrase(row, self.result.margin)}"
             for row in self.result.rows
         ]
         return " ".join([f"Effect of each treatment on {self.metric_label} in two runs.", self.caption, *rows])

@@ -107,8 +107,9 @@ class RowsFigure(ReportFigure):
 
     def _draw(self) -> Sheet:
         rows = self.figure_rows()
-        bottom = self.top_in + sum(row.height for row in rows) + CHECKS_IN * any(row.is_check for row in rows)
-        sheet = Sheet(bottom + FOOT_IN)
+        height = self.top_in + sum(row.height for row in rows) + CHECKS_IN * any(row.is_check for row in rows)
+        sheet = Sheet(height + FOOT_IN)
+        bottom = sheet.height - FOOT_IN
         names = max((max_text_width([row.name], LETTER_PT, not row.is_check) for row in rows), default=1.0)
         changes = [max_text_width([row.change], row.change_pt) for row in rows]
         verdicts = max([max_text_width([row.verdict], LETTER_PT, True) for row in rows] + [0.6])
