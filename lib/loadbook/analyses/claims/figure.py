@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from matplotlib.axes import Axes
 
-from loadbook.analyses.claims.compute import ClaimResult, article_numbers_text, claim_title, claims_summary
-from loadbook.analyses.claims.text import OUTCOMES
+from loadbook.analyses.claims.compute import OUTCOMES, ClaimResult, article_numbers_text, claim_title, claims_summary
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import format_percent
 from loadbook.report import palette
@@ -27,7 +26,7 @@ from loadbook.report.figures.base import (
     text_height,
     wrap,
 )
-from loadbook.stats.results import Analysis, AnalysisRow, ErrorSummary, Verdict
+from loadbook.stats.results import Analysis, AnalysisRow, ErrorSummary
 from loadbook.stats.text import comparison_texts
 from loadbook.study.claims import ERROR_CLAIM_KINDS
 
@@ -59,11 +58,6 @@ class ClaimLine:
     result: str
     colour: str
 
-    @property
-    def is_drawn(self) -> bool:
-        """Whether there is any ratio to draw."""
-        return self.effect is not None or self.here is not None
-
 
 def claim_line(one: ClaimResult) -> ClaimLine:
     """Return how a claim is drawn."""
@@ -71,23 +65,17 @@ def claim_line(one: ClaimResult) -> ClaimLine:
     about_ratio = claim.effective_kind not in (*ERROR_CLAIM_KINDS, "slope")
     here, result, colour = None, one.finding.short_evidence, palette.SOFT
     if verdict and verdict.kind != "invalid" and verdict.comparison.effect is not None:
-        here, texts = _verdict_row(verdict), comparison_texts(verdict)
+        name, texts = verdict.comparison.treatment, comparison_texts(verdict)
+        no_errors = ErrorSummary(name, 0, 0, 0, 0, {})
+        here = AnalysisRow(name, name, "treatment", None, None, 0, 0, verdict, no_errors)  # as intervals are drawn of
         word = palette.row_word(here, get_metric(verdict.comparison.metric))
         result = f"{palette.row_glyph(here)} {word} {texts.change} ({texts.interval_number})"
         colour = palette.VERDICTS[verdict.kind].text
-    title = drawable(claim_title(claim), claim.treatment)
+    texts_of_claim = drawable(claim_title(claim), claim.treatment), article_numbers_text(claim)
     effect = article.effect if about_ratio else None
     outcome = " ".join(OUTCOMES[one.finding.outcome])
-    return ClaimLine(
-        title, article_numbers_text(claim), effect, article.at_ceiling, article.both_at_ceiling, here, outcome, result,
-        colour,
-    )  # fmt: skip
-
-
-def _verdict_row(verdict: Verdict) -> AnalysisRow:
-    """Return a comparison as the row that intervals are drawn of."""
-    name = verdict.comparison.treatment
-    return AnalysisRow(name, name, "treatment", None, None, 0, 0, verdict, ErrorSummary(name, 0, 0, 0, 0, {}))
+    marks = effect, article.at_ceiling, article.both_at_ceiling, here
+    return ClaimLine(*texts_of_claim, *marks, outcome, result, colour)
 
 
 class ClaimsFigure(ReportFigure):
@@ -104,7 +92,7 @@ class ClaimsFigure(ReportFigure):
     @property
     def has_data(self) -> bool:
         """Whether there is any ratio to draw."""
-        return any(line.is_drawn for line in self.lines)
+        return any(line.effect is not None or line.here is not None for line in self.lines)
 
     def _draw(self) -> Sheet:
         titles = [wrap(line.title, NAME_IN, LETTER_PT, True) for line in self.lines]
