@@ -23,6 +23,8 @@ from loadbook.stats.results import Analysis, AnalysisRow
 from loadbook.stats.text import NO_VERDICT, alternatives_text, comparison_texts, verdict_phrase
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from loadbook.analyses.balancers.figure import ScalingFigure
     from loadbook.stats.results import VerdictKind
     from loadbook.store.tables import RunData
@@ -230,12 +232,16 @@ class BackendsPage(EffectsPage):
         """Show the connections that the application accepted for each request that it answered."""
         from loadbook.analyses.balancers.figure import ConnectionsFigure
 
+        if self.connections_per_request.empty:
+            return note_block("Not known: no application counted its connections.")
+        return Block(Picture(ConnectionsFigure(self.analysis, self.connections_per_request)))
+
+    @cached_property
+    def connections_per_request(self) -> pd.DataFrame:
+        """Connections that the application accepted for each request, a row per trial."""
         data, study = self.data, self.data.study
         roles = {role for t in data.plan["treatments"] for role in study.setting(t, study.target_of(t)).backends}
-        per_request = compute.connections_per_request(data.traces, data.trials, sorted(roles))
-        if per_request.empty:
-            return note_block("Not known: no application counted its connections.")
-        return Block(Picture(ConnectionsFigure(self.analysis, per_request)))
+        return compute.connections_per_request(data.traces, data.trials, sorted(roles))
 
     def sentences(self, answer: verdicts.AnswerSummary) -> list[str]:
         """Return the lines of the command line: the headline, its support, and a line per row."""

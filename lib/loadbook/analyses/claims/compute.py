@@ -202,7 +202,7 @@ class ClaimRun:
 
     def _tables_of(self, *arms: str) -> RunTables:
         """Return these arms without their checks, or the whole run with them, compared with a baseline, two-sided."""
-        trials, measurements, plan = self.data.trials, self.data.measurements, dict(self.data.plan)
+        trials, measurements, plan = self.data.trials, self.data.measurements, cast("Any", dict(self.data.plan))
         updates: dict[str, Any] = {"contrasts": "baseline", "hypothesis": "difference"}
         if arms:
             trials, plan["treatments"] = trials[trials["treatment"].isin(arms)], list(arms)

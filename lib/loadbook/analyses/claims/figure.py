@@ -71,11 +71,10 @@ def claim_line(one: ClaimResult) -> ClaimLine:
         word = palette.row_word(here, get_metric(verdict.comparison.metric))
         result = f"{palette.row_glyph(here)} {word} {texts.change} ({texts.interval_number})"
         colour = palette.VERDICTS[verdict.kind].text
-    texts_of_claim = drawable(claim_title(claim), claim.treatment), article_numbers_text(claim)
-    effect = article.effect if about_ratio else None
-    outcome = " ".join(OUTCOMES[one.finding.outcome])
-    marks = effect, article.at_ceiling, article.both_at_ceiling, here
-    return ClaimLine(*texts_of_claim, *marks, outcome, result, colour)
+    title, numbers = drawable(claim_title(claim), claim.treatment), article_numbers_text(claim)
+    effect, outcome = article.effect if about_ratio else None, " ".join(OUTCOMES[one.finding.outcome])
+    limits = article.at_ceiling, article.both_at_ceiling
+    return ClaimLine(title, numbers, effect, *limits, here, outcome, result, colour)
 
 
 class ClaimsFigure(ReportFigure):

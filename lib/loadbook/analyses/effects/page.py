@@ -194,13 +194,14 @@ class EffectsPage(Page):
         arms = {kind: [row.check_state for row in self.analysis.of_kind(kind)] for kind in CHECK_SHORT_NAMES}
         states = {kind: next(s for s in CHECK_STATES if s in own) for kind, own in arms.items() if own}
         passed = {"passed": True, "failed": False}
+        checks: dict[str, Any] = {kind: passed.get(states.get(kind, "")) for kind in CHECK_SHORT_NAMES}
         return super().summary() | {
             "verdict": {"kind": answer.kind, "glyph": answer.glyph, "word": answer.word, "sentence": answer.headline},
             "sentences": self.sentences(answer),
             "doubts": len(sections.doubt_messages(self.data)),
             "metric": get_metric(self.metric).name,
-            **{kind: passed.get(states.get(kind, "")) for kind in CHECK_SHORT_NAMES},
             "check_states": states,
+            **checks,
         }
 
     def sentences(self, answer: verdicts.AnswerSummary) -> list[str]:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from loadbook.core.units import format_duration, format_percent
 from loadbook.core.validity_rules import rule_title
-from loadbook.report import checks as trust
-from loadbook.report import checks as within
-from loadbook.report import sections
+from loadbook.report import checks, sections
 from loadbook.report.blocks import Block, answer_box, empty_section, note_block
 from loadbook.report.nodes import DASH, Column, Details, Paragraph, Table
 from loadbook.report.page import Page, load_run_data
@@ -55,9 +53,8 @@ def block_residuals(values: pd.DataFrame) -> pd.DataFrame:
 
 def noise_sentence(values: pd.DataFrame, analysis: Analysis) -> str:
     """Return the smallest difference that this run's blocks find with a probability of 80 %."""
-    spreads = [
-        c.sd_log for r in analysis.of_kind("treatment", "aa") if r.verdict and (c := r.verdict.comparison).sd_log
-    ]
+    verdicts = [row.verdict for row in analysis.of_kind("treatment", "aa") if row.verdict]
+    spreads = [sd_log for verdict in verdicts if (sd_log := verdict.comparison.sd_log)]
     blocks = analysis.planned_blocks
     if not spreads or blocks < 2:
         return "Too few valid trials to measure the noise."
@@ -91,13 +88,12 @@ class QualityPage(Page):
 
     def answer(self) -> Block:
         """Show the number of valid trials, the harness checks, and the number of doubts."""
-        number, cells = sections.trial_counts(self.data), trust.harness_checks(self.data, self.analysis, self.notes)
-        checks = {"✓": "passed", "✕": "failed", "!": "not judged"}
-        checks_text = ", ".join(
-            f"{name} {checks[cell.glyph]}" for name, cell in zip(("A/A arm", "control"), cells, strict=False)
-        )
-        headline = f"{number['valid']} of {number['planned']} trials count; {checks_text}."
-        return Block(answer_box(headline), trust.check_strip(cells))
+        number, cells = sections.trial_counts(self.data), checks.harness_checks(self.data, self.analysis, self.notes)
+        words = {"✓": "passed", "✕": "failed", "!": "not judged"}
+        aa_arm, control = (words[cell.glyph] for cell in cells[:2])
+        counts = f"{number['valid']} of {number['planned']} trials count"
+        headline = f"{counts}; A/A arm {aa_arm}, control {control}."
+        return Block(answer_box(headline), checks.check_strip(cells))
 
     def noise(self) -> Block:
         """Show, per treatment, the scatter of its trials and the detectable difference by blocks."""
@@ -106,56 +102,41 @@ class QualityPage(Page):
 
     def within(self) -> Block:
         """Show whether rates were steady within trials, and the settled rates without the warm-up."""
-        text = within.stationarity_note(self.data)
-        if not (set(self.data.samples["metric"]) & {within.STATIONARITY_METRIC}):
+        text = checks.stationarity_note(self.data)
+        if checks.STATIONARITY_METRIC not in set(self.data.samples["metric"]):
             return note_block(text)
-        return Block(Paragraph(text), within.stationarity_table(self.data, self.labels))
+        return Block(Paragraph(text), checks.stationarity_table(self.data, self.labels))
 
     def unread(self) -> Block:
         """Show every problem with its place: trial, host, file and line."""
         problems = self.data.problems
         if problems.empty:
             return empty_section("Everything was read, and no validity rule has a hit.")
-        rows = [
-            [
-                p.trial if isinstance(p.trial, str) else "whole run",
-                p.level,
-                rule_title(p.name),
-                _problem_place(p),
-                p.message,
-            ]
-            for p in sections.row_tuples(problems)
-        ]
+        rows = []
+        for p in sections.row_tuples(problems):
+            place = " ".join(part for part in (p.host, p.file) if isinstance(part, str))
+            place = (f"{place}:{p.line:.0f}" if p.line and p.line == p.line else place) or DASH
+            trial = p.trial if isinstance(p.trial, str) else "whole run"
+            rows.append([trial, p.level, rule_title(p.name), place, p.message])
         columns = [Column("Trial"), Column("Level"), Column("Gate"), Column("Where"), Column("What", wrap=True)]
         return Block(Details(f"{len(rows)} lines", Table("Problems", columns, rows)))
 
     def phases(self) -> Block:
-        """Show how long each phase of a trial took, and the clocks of the hosts."""
-        table = phase_table(self.data.paths.trials)
-        return Block(table) if table.rows else empty_section("No trial recorded its phases.")
+        """Show the shortest, median and longest time of each phase over all recorded trials."""
+        took: dict[str, list[float]] = {}
+        for path in sorted(self.data.paths.trials.glob("*/trial.json")):
+            for phase, time_s in trial_record.read_trial(path.parent).phases_s.items():
+                took.setdefault(phase, []).append(time_s)
+        if not took:
+            return empty_section("No trial recorded its phases.")
+        rows = [
+            [phase.replace("_", " "), str(len(t)), *map(format_duration, (min(t), sorted(t)[len(t) // 2], max(t)))]
+            for phase, t in took.items()
+        ]
+        heads = ("Trials", "Shortest", "Median", "Longest")
+        return Block(Table("Phases of a trial", [Column("Phase"), *(Column(h, True) for h in heads)], rows))
 
 
 def quality_page(study: str, run: str = "latest", metric: str = "") -> QualityPage:
     """Return the page on one run's data; see `effects_page` for parameters and errors."""
     return QualityPage(load_run_data(study, run), metric=metric)
-
-
-def _problem_place(problem: Any) -> str:
-    place = " ".join(part for part in (problem.host, problem.file) if isinstance(part, str))
-    return (f"{place}:{problem.line:.0f}" if problem.line and problem.line == problem.line else place) or DASH
-
-
-def phase_table(folder: object) -> Table:
-    """Return the shortest, median and longest time of each phase over all recorded trials."""
-    from pathlib import Path
-
-    took: dict[str, list[float]] = {}
-    for path in sorted(Path(str(folder)).glob("*/trial.json")):
-        for phase, time_s in trial_record.read_trial(path.parent).phases_s.items():
-            took.setdefault(phase, []).append(time_s)
-    rows = [
-        [phase.replace("_", " "), str(len(t)), *map(format_duration, (min(t), sorted(t)[len(t) // 2], max(t)))]
-        for phase, t in took.items()
-    ]
-    heads = ("Trials", "Shortest", "Median", "Longest")
-    return Table("Phases of a trial", [Column("Phase"), *(Column(h, True) for h in heads)], rows)

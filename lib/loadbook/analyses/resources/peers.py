@@ -28,6 +28,7 @@ from loadbook.report.figures.host_metrics import (
     write_time_title,
 )
 from loadbook.report.figures.tracks import Hosts
+from loadbook.report.sections import row_tuples
 from loadbook.stats.diagnostics import OTHER_PROCESSES, host_resources, peer_comparison
 from loadbook.store.tables import RunData
 
@@ -58,8 +59,8 @@ class PeersFigure(ReportFigure):
         usual = table[table["apart"].isna() & table["resource"].isin(ALWAYS_DRAWN)]
         treatment = trials.set_index("trial")["treatment"].to_dict()[trial]
         peers = trials[(trials["treatment"] == treatment) & (trials["valid"] | (trials["trial"] == trial))]
-        self.unusual = _row_tuples(unusual)
-        self.rows = _row_tuples(pd.concat([unusual, usual])[:MOST_PANELS])
+        self.unusual = row_tuples(unusual)
+        self.rows = row_tuples(pd.concat([unusual, usual])[:MOST_PANELS])
         self.samples = samples[samples["trial"].isin(list(peers["trial"]))]
 
     @classmethod
@@ -121,10 +122,6 @@ class PeersFigure(ReportFigure):
         """The caption and the number of every panel."""
         rows = "; ".join(f"{row.host}, {_row_text(row)}" for row in self.rows)
         return f"Resources of one trial beside the others of its treatment. {self.caption} {rows}."
-
-
-def _row_tuples(table: pd.DataFrame) -> list[Any]:
-    return list(table.itertuples(index=False))
 
 
 def _row_text(row: Any) -> str:
