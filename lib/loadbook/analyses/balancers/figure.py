@@ -16,27 +16,8 @@ from loadbook.analyses.effects.figure import is_compared
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP, decimals_for_half_width
 from loadbook.report import palette
-from loadbook.report.figures import axes
-from loadbook.report.figures.base import (
-    LETTER_PT,
-    WIDTH_IN,
-    ReportFigure,
-    Sheet,
-    avoid_overlap,
-    blocks_text,
-    cross_props,
-    drawable,
-    level_text,
-    marker_props,
-    max_text_width,
-    metric_label,
-    pluralize,
-    shorten,
-    text_height,
-    text_width,
-    treatment_names,
-    wrap,
-)
+from loadbook.report.figures import axes, base
+from loadbook.report.figures.base import LETTER_PT, ReportFigure, Sheet, drawable, max_text_width, pluralize, wrap
 from loadbook.stats.headline import neutral_headline
 from loadbook.stats.results import Analysis, AnalysisRow, Interval
 from loadbook.stats.text import margin_text
@@ -114,7 +95,7 @@ class ScalingFigure(ReportFigure):
         labelled = sorted(last.values(), key=lambda p: (-p.nodes, -p.ratio))
         sheet = Sheet(BOTTOM_IN + FOOT_IN)
         names = min(NAME_IN, max_text_width([drawable(p.series, "?") for p in labelled], LETTER_PT, True))
-        right = WIDTH_IN - names - max_text_width([f"  {p.text}" for p in labelled], LETTER_PT) - 0.2
+        right = base.WIDTH_IN - names - max_text_width([f"  {p.text}" for p in labelled], LETTER_PT) - 0.2
         panel = sheet.panel(LEFT_IN, TOP_IN, right, BOTTOM_IN)
         self._set_axes(panel)
         self._draw_proportion(sheet, panel, right)
@@ -122,9 +103,9 @@ class ScalingFigure(ReportFigure):
             shift = DODGE * (k - (len(self.series) - 1) / 2)
             _draw_line(panel, [p for p in self.points if p.series == name], shift)
         _write_labels(sheet, panel, right, labelled)
-        base = drawable(self.analysis.row(self.analysis.baseline).label, self.analysis.baseline)
-        metric = metric_label(get_metric(self.analysis.metric))
-        title = f"number of nodes; {metric} as a multiple of {base} (log scales), {blocks_text(self.analysis)}"
+        baseline = drawable(self.analysis.row(self.analysis.baseline).label, self.analysis.baseline)
+        metric = base.metric_label(get_metric(self.analysis.metric))
+        title = f"number of nodes; {metric} as a multiple of {baseline} (log scales), {base.blocks_text(self.analysis)}"
         middle = max(LEFT_IN + right, 0.3 + right) / 2
         title = wrap(title, right - 0.1, sheet.size)
         sheet.text(middle, BOTTOM_IN + 0.28, title, colour=palette.SOFT, align="center", va="top")
@@ -154,7 +135,7 @@ class ScalingFigure(ReportFigure):
         panel.plot([low, high], ends, color=palette.SOFT, linewidth=1.1, linestyle=(0, (5, 3)), zorder=-2)
         across, up = (right - LEFT_IN) / (high - low), HEIGHT_IN / (ceiling - floor)
         angle = math.atan2(up * math.log(2), across)
-        at, lift = 0.5 if max(p.nodes for p in self.points) < 8 else 1.5, text_height(sheet.size) * 0.65
+        at, lift = 0.5 if max(p.nodes for p in self.points) < 8 else 1.5, base.text_height(sheet.size) * 0.65
         x, y = LEFT_IN + (at - low) * across, BOTTOM_IN - (at * math.log(2) - floor) * up
         x, y = x - lift * math.sin(angle), y - lift * math.cos(angle)
         sheet.text(
@@ -173,11 +154,10 @@ class ScalingFigure(ReportFigure):
         one_series = len({p.series for p in self.compared}) == 1
         behind = f" behind {best.series}" if one_series else f", best behind {best.series},"
         ratio, _, interval = best.text.partition(" (")
-        times = f"{ratio} times ({level_text(self.analysis)} interval {interval.removesuffix(')')})"
-        base = treatment_names(self.analysis).get(self.analysis.baseline, self.analysis.baseline)
-        return (
-            f"{pluralize(best.nodes, 'node')}{behind} carry {times} what {base} carries{self._proportion_text(best)}."
-        )
+        times = f"{ratio} times ({base.level_text(self.analysis)} interval {interval.removesuffix(')')})"
+        baseline = base.treatment_names(self.analysis).get(self.analysis.baseline, self.analysis.baseline)
+        subject = f"{pluralize(best.nodes, 'node')}{behind}"
+        return f"{subject} carry {times} what {baseline} carries{self._proportion_text(best)}."
 
     def _proportion_text(self, point: ScalingPoint) -> str:
         """Return how the ratio compares with the number of nodes, by the interval that decides equivalence."""
@@ -191,7 +171,8 @@ class ScalingFigure(ReportFigure):
     @property
     def help(self) -> str:
         """How the figure is read."""
-        parts = [f"Thick line: {level_text(self.analysis)} interval", "dashed: twice the nodes carry twice as much"]
+        level = base.level_text(self.analysis)
+        parts = [f"Thick line: {level} interval", "dashed: twice the nodes carry twice as much"]
         if any(p.is_at_least for p in self.points):
             parts.append("arrow: everything that was offered was answered, so that it is at least this")
         return "; ".join(parts) + "; colours are the verdicts of the figure above."
@@ -218,16 +199,16 @@ def _draw_line(panel: Axes, points: list[ScalingPoint], shift: float) -> None:
         if point.is_at_least:
             arrow = {"arrowstyle": "<|-", "color": style.edge, "linewidth": 1.4, "shrinkB": 4.0}
             panel.annotate("", (x, y), (0, 26), textcoords="offset points", arrowprops=arrow)
-        panel.plot([x], [y], zorder=4, **marker_props(style, 7.4))
+        panel.plot([x], [y], zorder=4, **base.marker_props(style, 7.4))
 
 
 def _write_labels(sheet: Sheet, panel: Axes, right: float, labelled: list[ScalingPoint]) -> None:
     """Write the ratio of every line's last point beside it, at the right edge where the line ends there."""
     (low, high), (floor, ceiling) = panel.get_xlim(), panel.get_ylim()
-    most, line = max((p.nodes for p in labelled), default=1), text_height(sheet.size) + 0.02
+    most, line = max((p.nodes for p in labelled), default=1), base.text_height(sheet.size) + 0.02
     wanted = [BOTTOM_IN - (_log(p.ratio) - floor) / (ceiling - floor) * HEIGHT_IN for p in labelled]
     at_edge = [k for k, p in enumerate(labelled) if p.nodes == most]
-    spread = avoid_overlap([wanted[k] for k in at_edge], [line] * len(at_edge), TOP_IN - 0.1, BOTTOM_IN + 0.1)
+    spread = base.avoid_overlap([wanted[k] for k in at_edge], [line] * len(at_edge), TOP_IN - 0.1, BOTTOM_IN + 0.1)
     for k, point in enumerate(labelled):
         if k in at_edge:
             x, y = right + 0.08, spread[at_edge.index(k)]
@@ -235,10 +216,10 @@ def _write_labels(sheet: Sheet, panel: Axes, right: float, labelled: list[Scalin
             x = LEFT_IN + (math.log2(point.nodes) + 0.12 - low) / (high - low) * (right - LEFT_IN)
             y = wanted[k] + 0.8 * line
         text = f"  {point.text}"
-        room = sheet.width - x - 0.08 - text_width(text, sheet.size)
-        name = shorten(drawable(point.series, "?"), min(room, NAME_IN), sheet.size, True)
+        room = sheet.width - x - 0.08 - base.text_width(text, sheet.size)
+        name = base.shorten(drawable(point.series, "?"), min(room, NAME_IN), sheet.size, True)
         sheet.text(x, y, name, bold=True)
-        x += text_width(name, sheet.size, True)
+        x += base.text_width(name, sheet.size, True)
         sheet.text(x, y, text, colour=palette.row_text_colour(point.row))
 
 
@@ -249,7 +230,7 @@ class ConnectionsFigure(ReportFigure):
     """
 
     def __init__(self, analysis: Analysis, per_request: pd.DataFrame) -> None:
-        self.per_request, self.names = per_request, treatment_names(analysis)
+        self.per_request, self.names = per_request, base.treatment_names(analysis)
         measured = set(per_request["treatment"])
         self.treatments = [r.treatment for r in analysis.of_kind("baseline", "treatment") if r.treatment in measured]
         medians = per_request[per_request["valid"]].groupby("treatment")["value"].median()
@@ -260,7 +241,7 @@ class ConnectionsFigure(ReportFigure):
         texts = {treatment: compute.per_request_text(value) for treatment, value in self.medians.items()}
         names = max_text_width([self.names[t] for t in self.treatments], LETTER_PT, True)
         left = min(max(names, 0.9), ROW_NAME_IN) + 0.2
-        right = WIDTH_IN - max(max_text_width(list(texts.values()), LETTER_PT), 1.2) - 0.2
+        right = base.WIDTH_IN - max(max_text_width(list(texts.values()), LETTER_PT), 1.2) - 0.2
         bottom, zero_right = sheet.height - ROWS_FOOT_IN, left + 0.7
         zero = sheet.rows_panel(left, HEAD_IN, zero_right, bottom)
         axis = sheet.rows_panel(zero_right + GAP_IN, HEAD_IN, right, bottom)
@@ -277,7 +258,7 @@ class ConnectionsFigure(ReportFigure):
             axis.axhline(top + ROW_IN, color=palette.GRID, linewidth=0.6, zorder=-4)
             middle = top + ROW_IN / 2
             self._draw_trials(zero, axis, treatment, middle, low)
-            name = shorten(self.names[treatment], ROW_NAME_IN, sheet.size, True)
+            name = base.shorten(self.names[treatment], ROW_NAME_IN, sheet.size, True)
             sheet.text(left - 0.12, middle, name, bold=True, align="right")
             sheet.text(right + 0.15, middle, texts.get(treatment, "no trial counts"))
         size = sheet.size - 0.6
@@ -291,7 +272,7 @@ class ConnectionsFigure(ReportFigure):
         own = self.per_request[self.per_request["treatment"] == treatment]
         rank = own["block"].rank(method="dense") / (own["block"].nunique() + 1)
         for valid in (True, False):
-            props = marker_props(palette.BASELINE, 4.0) if valid else cross_props(4.5, 1.2)
+            props = base.marker_props(palette.BASELINE, 4.0) if valid else base.cross_props(4.5, 1.2)
             chosen = own["valid"] == valid
             none, some = chosen & (own["value"] <= 0), chosen & (own["value"] > 0)
             zero.plot(rank[none], [y] * int(none.sum()), **props)

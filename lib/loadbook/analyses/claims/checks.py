@@ -15,17 +15,8 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from loadbook.analyses.claims.compute import (
-    RESOURCE_NOUNS,
-    ClaimFinding,
-    ClaimOutcome,
-    ClaimResult,
-    ClaimRun,
-    assess_article,
-    criterion_text,
-    number_text,
-    usage_value_text,
-)
+from loadbook.analyses.claims import compute
+from loadbook.analyses.claims.compute import ClaimFinding, ClaimResult, ClaimRun, number_text
 from loadbook.core.units import NBSP, format_p_value, format_percent, shorten_list
 from loadbook.stats.analyse import RunTables, strata_of
 from loadbook.stats.compare import MIN_BLOCKS, MIN_SIGNED_BLOCKS
@@ -71,9 +62,9 @@ def check_claims(
         arms = set(required_arms(claim))
         run = next((run for run in runs if arms <= run.treatments_run), runs[-1] if runs else None)
         finding = _check_claim(study, run, claim)
-        article = assess_article(claim, study.validity.offered_ceiling, _pair_sd_log(claim, finding, run))
+        article = compute.assess_article(claim, study.validity.offered_ceiling, _pair_sd_log(claim, finding, run))
         margin = run.margin(claim) if run else claim.margin or study.margin
-        results.append(ClaimResult(claim, criterion_text(claim, margin), finding, article))
+        results.append(ClaimResult(claim, compute.criterion_text(claim, margin), finding, article))
     return results
 
 
@@ -212,7 +203,7 @@ def check_non_inferiority(claim: Claim, run: ClaimRun) -> ClaimFinding:
         two_sided.comparison, run.margin(claim), better, reason=two_sided.reason, hypothesis="non-inferiority"
     )
     outcomes = {"no-loss": "holds", "worse": "contradicted", "invalid": "unchecked"}
-    outcome: ClaimOutcome = outcomes.get(verdict.kind, "undecided")  # type: ignore[assignment]
+    outcome: compute.ClaimOutcome = outcomes.get(verdict.kind, "undecided")  # type: ignore[assignment]
     return ClaimFinding(outcome, run.sentence(claim, verdict), verdict)
 
 
@@ -279,17 +270,17 @@ def check_resource(claim: Claim, run: ClaimRun) -> ClaimFinding:
     Contradicted if it lies outside in every trial, on the same side; for memory the highest use of all trials counts.
     """
     rows, label = _usage_rows(claim, run), run.label(claim.treatment)
-    noun = RESOURCE_NOUNS[claim.resource or ""]
+    noun = compute.RESOURCE_NOUNS[claim.resource or ""]
     if rows is None or rows.empty or claim.used is None:
         lacks = ", or its link’s rate is not known" if claim.resource == "network" else ""
         return ClaimFinding("unchecked", f"No monitor recorded the {noun} of the {claim.role} under {label}{lacks}.")
     low, high = float(rows["least"].min()), float(rows["most"].max())
     if claim.resource == "memory":
         low = high = float(rows["peak"].max())
-    bounds = " to ".join(dict.fromkeys(usage_value_text(claim, bound) for bound in (low, high)))
+    bounds = " to ".join(dict.fromkeys(compute.usage_value_text(claim, bound) for bound in (low, high)))
     at_most, trials = "at most " if claim.resource == "memory" else "", int(rows["trials"].max())
     sentence = f"{label}: the {claim.role} used {at_most}{bounds} of its {noun}, {trials} trials."
-    short = usage_value_text(claim, float(rows["mean"].mean()) if claim.resource != "memory" else high)
+    short = compute.usage_value_text(claim, float(rows["mean"].mean()) if claim.resource != "memory" else high)
     if claim.used[0] <= low and high <= claim.used[1]:
         return ClaimFinding("holds", sentence, short_evidence=short)
     outside = high < claim.used[0] or low > claim.used[1]

@@ -11,21 +11,8 @@ from loadbook.analyses.claims.compute import OUTCOMES, ClaimResult, article_numb
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import format_percent
 from loadbook.report import palette
-from loadbook.report.figures import axes
-from loadbook.report.figures.base import (
-    LETTER_PT,
-    WIDTH_IN,
-    ReportFigure,
-    Sheet,
-    blocks_text,
-    drawable,
-    level_text,
-    line_count,
-    marker_props,
-    max_text_width,
-    text_height,
-    wrap,
-)
+from loadbook.report.figures import axes, base
+from loadbook.report.figures.base import LETTER_PT, ReportFigure, Sheet, max_text_width, text_height, wrap
 from loadbook.stats.results import Analysis, AnalysisRow, ErrorSummary
 from loadbook.stats.text import comparison_texts
 from loadbook.study.claims import ERROR_CLAIM_KINDS
@@ -71,7 +58,7 @@ def claim_line(one: ClaimResult) -> ClaimLine:
         word = palette.row_word(here, get_metric(verdict.comparison.metric))
         result = f"{palette.row_glyph(here)} {word} {texts.change} ({texts.interval_number})"
         colour = palette.VERDICTS[verdict.kind].text
-    title, numbers = drawable(claim_title(claim), claim.treatment), article_numbers_text(claim)
+    title, numbers = base.drawable(claim_title(claim), claim.treatment), article_numbers_text(claim)
     effect, outcome = article.effect if about_ratio else None, " ".join(OUTCOMES[one.finding.outcome])
     limits = article.at_ceiling, article.both_at_ceiling
     return ClaimLine(title, numbers, effect, *limits, here, outcome, result, colour)
@@ -98,14 +85,14 @@ class ClaimsFigure(ReportFigure):
         numbers = [wrap(line.numbers, NAME_IN, SMALL_PT) for line in self.lines]
         results = [wrap(line.result, RESULT_IN, SMALL_PT) for line in self.lines]
         texts = list(zip(titles, numbers, results, strict=True))
-        counts = [[line_count(part) for part in parts] for parts in texts]
+        counts = [[base.line_count(part) for part in parts] for parts in texts]
         heights = [max(ROW_IN, text_height(LETTER_PT, max(t + n, 1 + r)) + 0.14) for t, n, r in counts]
         bottom = HEAD_IN + sum(heights)
         sheet = Sheet(bottom + FOOT_IN)
-        here = f"here ({blocks_text(self.analysis)})"
+        here = f"here ({base.blocks_text(self.analysis)})"
         left = max(max_text_width(titles, LETTER_PT, True), max_text_width(numbers, SMALL_PT), 1.6) + 0.25
         outcomes = max_text_width([*(line.outcome for line in self.lines), here], LETTER_PT, True)
-        right = WIDTH_IN - max(outcomes, max_text_width(results, SMALL_PT)) - 0.2
+        right = base.WIDTH_IN - max(outcomes, max_text_width(results, SMALL_PT)) - 0.2
         panel, scale, margin = sheet.rows_panel(left, HEAD_IN, right, bottom), self._scale(), self.analysis.margin
         ticks = axes.set_ratio_axis(panel, scale, right - left, sheet.size, margin)
         axes.draw_ratio_background(panel, margin, ticks, HEAD_IN, bottom)
@@ -116,7 +103,7 @@ class ClaimsFigure(ReportFigure):
             half = text_height(sheet.size, title.count("\n") + 1 + number.count("\n") + 1) / 2
             sheet.text(0.05, middle - half, title, bold=True, va="top")
             sheet.text(0.05, middle + half, number, size=SMALL_PT, colour=palette.SOFT, va="bottom")
-            half = text_height(sheet.size, 1 + line_count(result)) / 2
+            half = text_height(sheet.size, 1 + base.line_count(result)) / 2
             sheet.text(right + 0.12, middle - half, line.outcome, bold=True, va="top")
             sheet.text(right + 0.12, middle + half, result, size=SMALL_PT, colour=line.colour, va="bottom")
             top += height
@@ -144,7 +131,7 @@ class ClaimsFigure(ReportFigure):
         """How the figure is read, naming only the marks that it has."""
         ratios = [line for line in self.lines if line.effect is not None]
         text = "◇: the article’s single value, so without an interval; "
-        text += f"below it ours with its {level_text(self.analysis)} interval."
+        text += f"below it ours with its {base.level_text(self.analysis)} interval."
         if any(line.at_ceiling and not line.inconclusive for line in ratios):
             text += " An arrow: the value lies within 2\u00a0% of the rate that the tool offered, hence “at least”."
         if any(line.inconclusive for line in ratios):
@@ -168,7 +155,7 @@ def _draw_ratios(panel: Axes, scale: axes.RatioScale, line: ClaimLine, y: float)
     above, below = (y - 0.09, y + 0.09) if line.here else (y, y)
     if line.effect is not None:
         x = axes.log_ratio(line.effect)
-        panel.plot([x], [above], zorder=4, **marker_props(palette.PUBLISHED, 9))
+        panel.plot([x], [above], zorder=4, **base.marker_props(palette.PUBLISHED, 9))
         if line.inconclusive:
             panel.plot([x], [above], "x", color=palette.INK, markersize=4.2, markeredgewidth=1.1, zorder=5)
         elif line.at_ceiling:

@@ -14,29 +14,15 @@ from typing import Any, Literal, NamedTuple
 
 from scipy.special import stdtr, stdtrit
 
+from loadbook.core import units
 from loadbook.core.errors import UsageError
-from loadbook.core.units import (
-    NBSP,
-    decimals_for_half_width,
-    format_p_value,
-    format_percent,
-    format_percent_range,
-    join_words,
-    shorten_list,
-)
+from loadbook.core.units import NBSP, format_percent, format_percent_range, join_words, shorten_list
+from loadbook.stats import text as words
 from loadbook.stats.headline import neutral_headline
 from loadbook.stats.paired_tests import adjust_holm, effect_from_log
 from loadbook.stats.results import Analysis, AnalysisRow, Comparison, Interval
 from loadbook.stats.sequential import smallest_block_count, t_quantile
-from loadbook.stats.text import (
-    ABSENT,
-    MAX_DECIMALS,
-    added_blocks_text,
-    comparison_texts,
-    confidence_text,
-    margin_text,
-    predicate,
-)
+from loadbook.stats.text import ABSENT, MAX_DECIMALS, comparison_texts, confidence_text, margin_text
 from loadbook.stats.verdict import FORECAST_POWER, MAX_FORECAST_BLOCKS, excludes_zero, is_within_margin
 from loadbook.store.conditions import LOAD_KEYS, ConditionChange, RunConditions, treatment_contrast
 from loadbook.store.tables import RunData
@@ -152,7 +138,8 @@ def _run_caveats(subject: str, run: RunConditions) -> Iterator[Caveat]:
     elif run_record.ended is None:
         yield Caveat(f"{subject} did not end", "its last blocks are missing, and its hosts were not checked again")
     if run.plan.get("added"):
-        yield Caveat(f"{subject} is exploratory", f"{added_blocks_text(run.plan['added'])}, which favours differences")
+        added = words.added_blocks_text(run.plan["added"])
+        yield Caveat(f"{subject} is exploratory", f"{added}, which favours differences")
 
 
 ChangeKind = Literal["changed", "undecided", "agrees", "not compared"]
@@ -386,7 +373,7 @@ def effect_change_texts(row: EffectPair) -> EffectChangeTexts:
     moved, interval = format_percent(change.effect, digits), format_percent_range(change.ci95, digits)
     percent = f"{NBSP}%"
     return EffectChangeTexts(
-        older, newer, moved.removesuffix(percent), interval.removesuffix(percent), blocks, format_p_value(p)
+        older, newer, moved.removesuffix(percent), interval.removesuffix(percent), blocks, units.format_p_value(p)
     )
 
 
@@ -405,7 +392,7 @@ def _effect_with_interval(side: AnalysisRow | None) -> str:
 def change_decimals(change: EffectChange) -> int:
     """Return the decimals that the interval of a difference deserves; one that excludes 0 never ends at 0."""
     low, high = change.ci95
-    digits = min(decimals_for_half_width((high - low) / 2 * 100), MAX_DECIMALS)
+    digits = min(units.decimals_for_half_width((high - low) / 2 * 100), MAX_DECIMALS)
     while excludes_zero(change.ci95) and digits < MAX_DECIMALS and round(min(abs(low), abs(high)) * 100, digits) == 0:
         digits += 1
     return digits
@@ -436,7 +423,7 @@ def effect_change_phrase(row: EffectPair, margin: float) -> str:
     interval = f"{confidence_text(change.level)} interval {format_percent_range(bounds, digits, signed=False)}"
     is_small = is_within_margin(change.ci90, margin)
     note = f" That is less than the {margin_text(margin)} that matters." if is_small else ""
-    does = predicate(row.row.verdict.comparison.metric if row.row.verdict else "", change.effect)
+    does = words.predicate(row.row.verdict.comparison.metric if row.row.verdict else "", change.effect)
     return f": changed: it {does} than it was, by {size} ({interval}): {effects_text}.{note}"
 
 

@@ -17,35 +17,21 @@ from matplotlib.patches import Rectangle
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import format_p_value
 from loadbook.report import palette
-from loadbook.report.figures import axes
+from loadbook.report.figures import axes, base
 from loadbook.report.figures.base import (
     LETTER_PT,
     WIDTH_IN,
     ReportFigure,
     Sheet,
-    drawable,
-    join_first,
     level_text,
-    marker_props,
     max_text_width,
-    metric_label,
-    pluralize,
-    text_height,
     text_width,
-    treatment_names,
     wrap,
 )
+from loadbook.stats import text as words
 from loadbook.stats.headline import headline, neutral_headline, no_change_sentence, non_inferiority_headline
 from loadbook.stats.results import Analysis, AnalysisRow, VerdictKind
-from loadbook.stats.text import (
-    comparison_texts,
-    direction,
-    direction_words,
-    margin_text,
-    predicate,
-    row_texts,
-    verdict_phrase,
-)
+from loadbook.stats.text import direction, margin_text, row_texts
 from loadbook.stats.verdict import loss_at_margin
 
 HEAD_IN, FOOT_IN, CHECKS_IN, EDGE_IN = 0.4, 0.68, 0.28, 0.05
@@ -150,13 +136,13 @@ class RowsFigure(ReportFigure):
         at = self.scale.to_inches(axes.log_ratio(self.margin_at), left, right)
         middle = min(max(at, half + EDGE_IN), right - half)
         sheet.text(middle, y, self.margin_label, size=size, colour=palette.SOFT, align="center", va="baseline")
-        above, below, _ = direction_words(self.metric_name)
+        above, below, _ = words.direction_words(self.metric_name)
         slower, faster = f"← {below}", f"{above} →"
         starts = max(left, middle - half - DIRECTION_WORDS_IN)
         ends = min(right, middle + half + DIRECTION_WORDS_IN)
         tight = starts + text_width(slower, size) > middle - half - GAP_IN
         tight |= ends - text_width(faster, size) < middle + half + GAP_IN
-        line = y - text_height(size) if tight else y
+        line = y - base.text_height(size) if tight else y
         sheet.text(starts, line, slower, size=size, colour=palette.SOFT, va="baseline")
         sheet.text(ends, line, faster, size=size, colour=palette.SOFT, align="right", va="baseline")
 
@@ -173,8 +159,8 @@ class EffectsFigure(RowsFigure):
 
     def __init__(self, analysis: Analysis) -> None:
         self.analysis, self.metric_name, self.margin = analysis, analysis.metric, analysis.margin
-        self.metric, self.names = get_metric(analysis.metric), treatment_names(analysis)
-        self.metric_label = metric_label(self.metric, analysis.statistic)
+        self.metric, self.names = get_metric(analysis.metric), base.treatment_names(analysis)
+        self.metric_label = base.metric_label(self.metric, analysis.statistic)
         self.reference = reference_text(analysis)
         self.rows = [*analysis.of_kind("treatment"), *analysis.of_kind("aa", "control")]
         self.change_head = f"change ({level_text(analysis)} interval), blocks"
@@ -274,11 +260,11 @@ class EffectsFigure(RowsFigure):
     def _decided_phrase(self, rows: list[AnalysisRow]) -> str:
         """Return "x, y and z serve fewer requests per second", of a single treatment with its size."""
         effect = (rows[0].verdict.comparison.effect if rows[0].verdict else None) or 0.0
-        verb_phrase = predicate(self.analysis.metric, effect, len(rows))
+        verb_phrase = words.predicate(self.analysis.metric, effect, len(rows))
         if len(rows) == 1:
             texts = row_texts(rows[0])
             return f"{self.names[rows[0].treatment]} {verb_phrase} by {texts.size} ({texts.bounds})"
-        return f"{join_first([self.names[r.treatment] for r in rows], 3, 'treatments')} {verb_phrase}"
+        return f"{base.join_first([self.names[r.treatment] for r in rows], 3, 'treatments')} {verb_phrase}"
 
     @property
     def help(self) -> str:
@@ -338,7 +324,7 @@ class NonInferiorityFigure(EffectsFigure):
         """Return the bound that decides, or does not yet, and how many blocks it uses."""
         if row.verdict is None or not row.verdict.one_sided_bounds:
             return super().change_text(row)
-        texts = comparison_texts(row.verdict)
+        texts = words.comparison_texts(row.verdict)
         bound = f"at best {texts.best}" if row.verdict.kind == "worse" else f"at worst {texts.worst}"
         return f"{bound}, {texts.blocks}"
 
@@ -348,7 +334,7 @@ class NonInferiorityFigure(EffectsFigure):
         if row.kind != "treatment" or (not errors.trials_with_errors and errors.kind != "fewer"):
             return ""
         word = f"{errors.kind} errors" if errors.kind in ("more", "fewer") else "errors undecided"
-        return f"{word}: {errors.trials_with_errors} of {pluralize(errors.trials, 'trial')}"
+        return f"{word}: {errors.trials_with_errors} of {base.pluralize(errors.trials, 'trial')}"
 
     def draw_background(self, sheet: Sheet, panel: Axes, ticks: Sequence[float], bottom: float) -> None:
         """Draw the grid, no difference as a thin line, and the accepted losses up to the solid edge of their band."""
@@ -376,7 +362,7 @@ class NonInferiorityFigure(EffectsFigure):
         axes.draw_arrow_heads(panel, scale, y, interval, style.edge)
         estimate = axes.log_ratio(verdict.comparison.effect or 0.0)
         if scale.contains(estimate):
-            panel.plot([estimate], [y], zorder=4, **marker_props(style, 7.4))
+            panel.plot([estimate], [y], zorder=4, **base.marker_props(style, 7.4))
 
     @property
     def caption(self) -> str:
@@ -409,7 +395,7 @@ class NonInferiorityFigure(EffectsFigure):
         """The caption and every row's bound in words."""
         head = f"Loss of each treatment in {self.metric_label} against {self.reference}."
         rows = [
-            f"{self.names[row.treatment]}{verdict_phrase(row.verdict, against=row.reference_label)}"
+            f"{self.names[row.treatment]}{words.verdict_phrase(row.verdict, against=row.reference_label)}"
             for row in self.analysis.of_kind("treatment")
             if row.verdict
         ]
@@ -426,7 +412,7 @@ def change_text(row: AnalysisRow, blocks: bool = True) -> str:
     if is_compared(row) and row.verdict:
         texts = row_texts(row)
         return f"{texts.change} ({texts.interval_number})" + (f", {texts.blocks}" if blocks else "")
-    return drawable((row.verdict.reason if row.verdict else None) or "", "") or "not compared"
+    return base.drawable((row.verdict.reason if row.verdict else None) or "", "") or "not compared"
 
 
 def reference_text(analysis: Analysis) -> str:

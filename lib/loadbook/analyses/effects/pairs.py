@@ -13,25 +13,14 @@ from loadbook.analyses.effects.figure import is_compared
 from loadbook.core.errors import unknown_name_error
 from loadbook.core.metrics import get_metric
 from loadbook.report import palette
-from loadbook.report.figures import axes
-from loadbook.report.figures.base import (
-    WIDTH_IN,
-    ReportFigure,
-    Sheet,
-    cross_props,
-    level_text,
-    marker_props,
-    pluralize,
-    text_width,
-    treatment_names,
-    wrap,
-)
+from loadbook.report.figures import axes, base
+from loadbook.report.figures.base import ReportFigure, Sheet, cross_props, marker_props, pluralize, wrap
 from loadbook.stats.results import Analysis
 from loadbook.stats.text import margin_text, predicate, row_texts
 from loadbook.store.tables import RunData
 
 TITLE_IN, FOOT_IN, HEIGHT_IN = 0.62, 0.62, 2.1
-VALUES_EDGES, CHANGES_EDGES = (0.62, 3.55), (4.65, WIDTH_IN - 0.1)  # left and right of both panels in inches
+VALUES_EDGES, CHANGES_EDGES = (0.62, 3.55), (4.65, base.WIDTH_IN - 0.1)  # left and right of both panels in inches
 BOTTOM_IN = TITLE_IN + HEIGHT_IN
 NO_VERDICT = palette.VerdictStyle(palette.INK, palette.INK, "", "p", hollow=True)
 
@@ -54,7 +43,7 @@ class PairedBlocksFigure(ReportFigure):
 
     def __init__(self, analysis: Analysis, treatment: str, values: pd.DataFrame) -> None:
         self.analysis, self.treatment, self.values = analysis, treatment, values
-        self.metric, self.names = get_metric(analysis.metric), treatment_names(analysis)
+        self.metric, self.names = get_metric(analysis.metric), base.treatment_names(analysis)
         self.row = analysis.row(treatment)
         self.baseline = self.row.verdict.comparison.baseline if self.row.verdict else analysis.baseline
         style = palette.row_style(self.row)
@@ -162,7 +151,7 @@ class PairedBlocksFigure(ReportFigure):
         panel.tick_params(axis="x", length=0)
         size = sheet.size - 0.6
         word = f"{palette.row_glyph(row)} {palette.row_word(row, self.metric)}"
-        change, beside = self._change_text or "no interval: not compared", text_width(word, sheet.size, True) + 0.1
+        change, beside = self._change_text or "no interval: not compared", base.text_width(word, sheet.size, True) + 0.1
         sheet.text(left, 0.13, word, bold=True, colour=palette.row_text_colour(row))
         sheet.text(left + beside, 0.13, change)
         title = f"change in each block; band: margin ±{margin_text(self.analysis.margin)}"
@@ -189,7 +178,7 @@ class PairedBlocksFigure(ReportFigure):
     def help(self) -> str:
         """How the figure is read."""
         text = "Each line joins the two trials of one block; ink: a block that goes the other way."
-        text += f" Coloured line and tint: estimate and {level_text(self.analysis)} interval."
+        text += f" Coloured line and tint: estimate and {base.level_text(self.analysis)} interval."
         text += " The axes are logarithmic and do not start at zero."
         incomplete = int(self.pairs["change"].isna().sum())
         if incomplete:
