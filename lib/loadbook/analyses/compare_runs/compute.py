@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from scipy.special import stdtr, stdtrit
 
@@ -30,13 +30,6 @@ from loadbook.store.tables import RunData
 MAX_NAMES = 3
 
 
-class Caveat(NamedTuple):
-    """A reason why a comparison of two runs may mislead."""
-
-    title: str
-    text: str
-
-
 def check_comparable(older: RunConditions, newer: RunConditions, metric: str = "", baseline: str = "") -> None:
     """Raise UsageError if the two runs do not answer one question.
 
@@ -51,23 +44,14 @@ def check_comparable(older: RunConditions, newer: RunConditions, metric: str = "
     measured = [run.run_record.replay or run.run_record.run for run in (older, newer)]
     if measured[0] == measured[1]:
         raise _same_measurements_error(older, newer, f"those of run {measured[0]}")
-    declared = {
-        "metric": (metric, older.study.metric, newer.study.metric),
-        "baseline": (baseline, older.study.baseline, newer.study.baseline),
-    }
-    for name, (chosen, before, after) in declared.items():
+    for name, chosen in (("metric", metric), ("baseline", baseline)):
+        before, after = (getattr(run.study, name) for run in (older, newer))
         if not chosen and before != after:
-            raise UsageError(
-                f"the study's {name} was {before} in run {one} and is {after} in run {other}",
-                f"say which one is meant: -p {name}={after}",
-            )
-    before_names, after_names = older.plan["treatments"], newer.plan["treatments"]
-    if not set(before_names) & set(after_names):
-        raise UsageError(
-            f"runs {one} and {other} have no treatment in common",
-            f"{', '.join(shorten_list(before_names, MAX_NAMES))} there, "
-            f"{', '.join(shorten_list(after_names, MAX_NAMES))} here",
-        )
+            problem = f"the study's {name} was {before} in run {one} and is {after} in run {other}"
+            raise UsageError(problem, f"say which one is meant: -p {name}={after}")
+    if not set(older.plan["treatments"]) & set(newer.plan["treatments"]):
+        there, here = (", ".join(shorten_list(run.plan["treatments"], MAX_NAMES)) for run in (older, newer))
+        raise UsageError(f"runs {one} and {other} have no treatment in common", f"{there} there, {here} here")
 
 
 def _same_measurements_error(older: RunConditions, newer: RunConditions, evidence: str) -> UsageError:
@@ -90,9 +74,8 @@ def changed_treatments(older: RunConditions, newer: RunConditions, baseline: str
     """Return treatment -> the settings by which it differs from its baseline in one run only; {} if there are none."""
     reasons = {}
     for name in (name for name in newer.plan["treatments"] if name in older.plan["treatments"]):
-        before, after = (
-            treatment_contrast(run.study, name, baseline or run.study.baseline_of(name)) for run in (older, newer)
-        )
+        studies = (older.study, newer.study)
+        before, after = (treatment_contrast(s, name, baseline or s.baseline_of(name)) for s in studies)
         differences = [
             f"{key} {_change_text(before.get(key))} in the older run, {_change_text(after.get(key))} in the newer"
             for key in dict.fromkeys([*before, *after])
@@ -107,45 +90,40 @@ def _change_text(values: tuple[Any, Any] | None) -> str:
     return f"{values[0]} → {values[1]}" if values else "as the baseline"
 
 
-def comparison_caveats(older: RunConditions, newer: RunConditions, changes: Sequence[ConditionChange]) -> list[Caveat]:
-    """Return the reasons for doubt about any change; last, that two runs do not show a cause."""
-    caveats = [*_run_caveats("The older run", older), *_run_caveats("The newer run", newer)]
-    margins = [run.study.margin for run in (older, newer)]
-    if margins[0] != margins[1]:
-        declared = f"the older run declared {margin_text(margins[0])}, the newer {margin_text(margins[1])}"
-        caveats.append(Caveat("Other margin", f"{declared}; judged by the smaller"))
+def comparison_caveats(
+    older: RunConditions, newer: RunConditions, changes: Sequence[ConditionChange]
+) -> Iterator[tuple[str, str]]:
+    """Yield titles and texts of reasons for doubt about any change; last, that two runs do not show a cause."""
+    for subject, run in (("The older run", older), ("The newer run", newer)):
+        record = run.run_record
+        if record.replay:
+            yield f"{subject} is a replay", f"of run {record.replay}: nothing was measured anew"
+        if record.imported:
+            text = "loadbook measured nothing, and what nobody recorded cannot have changed"
+            yield f"{subject} was imported", text
+        elif record.ended is None:
+            yield f"{subject} did not end", "its last blocks are missing, and its hosts were not checked again"
+        if run.plan.get("added"):
+            added = words.added_blocks_text(run.plan["added"])
+            yield f"{subject} is exploratory", f"{added}, which favours differences"
+    if older.study.margin != newer.study.margin:
+        before, after = (margin_text(run.study.margin) for run in (older, newer))
+        yield "Other margin", f"the older run declared {before}, the newer {after}; judged by the smaller"
     load_changes = [change for change in changes if change.category == "study" and change.name.startswith(LOAD_KEYS)]
     if load_changes:
         names = ", ".join(shorten_list([change.name for change in load_changes], MAX_NAMES))
-        caveats.append(Caveat("Other load or set-up", f"{names}: an effect may be another one there"))
-    return [*caveats, Caveat("Two runs tell that, not why", CAUSE_UNKNOWN)]
-
-
-CAUSE_UNKNOWN = (
-    "an interval knows how blocks scatter within each run, not how effects scatter from run to run; whatever changed "
-    "between the runs, recorded or not, moved with them. Going back and measuring once more would tell"
-)
-
-
-def _run_caveats(subject: str, run: RunConditions) -> Iterator[Caveat]:
-    run_record = run.run_record
-    if run_record.replay:
-        yield Caveat(f"{subject} is a replay", f"of run {run_record.replay}: nothing was measured anew")
-    if run_record.imported:
-        yield Caveat(
-            f"{subject} was imported", "loadbook measured nothing, and what nobody recorded cannot have changed"
-        )
-    elif run_record.ended is None:
-        yield Caveat(f"{subject} did not end", "its last blocks are missing, and its hosts were not checked again")
-    if run.plan.get("added"):
-        added = words.added_blocks_text(run.plan["added"])
-        yield Caveat(f"{subject} is exploratory", f"{added}, which favours differences")
+        yield "Other load or set-up", f"{names}: an effect may be another one there"
+    yield (
+        "Two runs tell that, not why",
+        (
+            "an interval knows how blocks scatter within each run, not how effects scatter from run to run; whatever "
+            "changed between the runs, recorded or not, moved with them. Going back and measuring once more would tell"
+        ),
+    )
 
 
 ChangeKind = Literal["changed", "undecided", "agrees", "not compared"]
-CHANGE_KINDS: tuple[ChangeKind, ...] = ("changed", "undecided", "agrees", "not compared")  # in the order of rows
-OLDER_TEXT, NEWER_TEXT = "the older run", "the newer run"
-TOO_FEW_BLOCKS = "a run has too few blocks for an interval"
+CHANGE_KINDS: tuple[ChangeKind, ...] = get_args(ChangeKind)  # in the order of rows
 
 
 @dataclass(frozen=True)
@@ -265,20 +243,22 @@ def _effect_pair(
     older: AnalysisRow | None, newer: AnalysisRow | None, changed_treatments: Mapping[str, str], level: float
 ) -> EffectPair:
     if older is None or newer is None:
-        return EffectPair(older, newer, reason=f"only {NEWER_TEXT if older is None else OLDER_TEXT} has it")
+        return EffectPair(older, newer, reason=f"only the {'newer' if older is None else 'older'} run has it")
     reason = changed_treatments.get(newer.treatment)
     baselines = [row.verdict.comparison.baseline for row in (older, newer) if row.verdict]
     if not reason and len(set(baselines)) > 1:
-        reason = f"its baseline was {baselines[0]} in {OLDER_TEXT}, {baselines[1]} in {NEWER_TEXT}"
-    for row, run in ((older, OLDER_TEXT), (newer, NEWER_TEXT)):
+        reason = f"its baseline was {baselines[0]} in the older run, {baselines[1]} in the newer run"
+    for row, which in ((older, "older"), (newer, "newer")):
         if not reason and row.verdict is None:
-            reason = f"{run} has no value of it"
+            reason = f"the {which} run has no value of it"
         if not reason and row.verdict and row.verdict.kind == "invalid":
-            reason = f"{run}: {row.verdict.reason}"
+            reason = f"the {which} run: {row.verdict.reason}"
     if reason or older.verdict is None or newer.verdict is None:
         return EffectPair(older, newer, reason=reason)
     change = effect_change(older.verdict.comparison, newer.verdict.comparison, level)
-    return EffectPair(older, newer, change=change, reason=None if change else TOO_FEW_BLOCKS)
+    return EffectPair(
+        older, newer, change=change, reason=None if change else "a run has too few blocks for an interval"
+    )
 
 
 def effect_change(older: Comparison, newer: Comparison, level: float = 0.95) -> EffectChange | None:

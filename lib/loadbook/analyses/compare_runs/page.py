@@ -212,17 +212,18 @@ class ComparePage:
         return f"Not shown, as conditions differ on which a level depends: {names}."
 
     @cached_property
-    def notes(self) -> list[compute.Caveat]:
+    def notes(self) -> list[sections.ValidityMessage]:
         """Reasons for doubt about any change."""
         analyses = (("older", self.result.older), ("newer", self.result.newer))
         void = [which for which, analysis in analyses if analysis.aa_failure]
         text = "its A/A arm differs from the baseline that it repeats, so none of its effects is compared"
-        more = compute.comparison_caveats(self.older, self.newer, self.changes)
-        return [*(compute.Caveat(f"The {which} run contradicts itself", text) for which in void), *more]
+        caveats = [(f"The {which} run contradicts itself", text) for which in void]
+        caveats += compute.comparison_caveats(self.older, self.newer, self.changes)
+        return [sections.ValidityMessage("two-runs", title, "doubt", 0, text) for title, text in caveats]
 
     def doubts(self) -> Block:
         """Show every doubt about both runs, one line each."""
-        lines = [sections.ValidityMessage("two-runs", doubt.title, "doubt", 0, doubt.text) for doubt in self.notes]
+        lines = [*self.notes]
         for which, data in self._runs_by_name():
             lines += [replace(one, title=f"{one.title}, {which} run") for one in sections.doubt_messages(data)]
         return Block(sections.doubts_list(lines))

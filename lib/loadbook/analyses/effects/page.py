@@ -200,8 +200,8 @@ class EffectsPage(Page):
             "sentences": self.sentences(answer),
             "doubts": len(sections.doubt_messages(self.data)),
             "metric": get_metric(self.metric).name,
-            "check_states": states,
             **checks,
+            "check_states": states,
         }
 
     def sentences(self, answer: verdicts.AnswerSummary) -> list[str]:
