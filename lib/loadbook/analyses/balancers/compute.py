@@ -76,14 +76,10 @@ def node_shares(
     nodes: Mapping[str, Sequence[str]],
     counter: str = "served_requests",
 ) -> list[NodeShares]:
-    """Return the nodes' parts of each treatment's requests, from their own counters.
+    """Return the nodes' parts of each treatment's requests in valid trials, from their own counters.
 
-    Parameters
-    ----------
-    traces : the run's traces; `counter` has a row per host with the count so far, before and after the load.
-    trials : the run's trials; those that are valid count.
-    role : the role of the nodes.
-    nodes : treatment -> hosts over which its requests should be spread.
+    In `traces`, `counter` has a row per host (of `role`) with the count so far, before and after the load; `nodes` is
+    treatment -> hosts over which its requests should be spread.
     """
     counts = counter_increases(traces[traces["role"] == role], counter)
     valid, shares = trials[trials["valid"]], []
@@ -261,11 +257,8 @@ class Prices:
 def compute_prices(data: RunData, analysis: Analysis, unsaturated: Sequence[str] = ()) -> Prices:
     """Return the price of every treatment with a rate and a price for each of its hosts.
 
-    Prices are those of the hosts file, recorded in run.json; drivers cost nothing.
-
-    Parameters
-    ----------
-    unsaturated : treatments that served all of the offered load: they could have served more.
+    Prices are those of the hosts file, recorded in run.json; drivers cost nothing. `unsaturated` treatments served all
+    of the offered load: they could have served more.
     """
     recorded, study = data.run_record.prices or {}, data.study
     given = recorded.get("hosts", {}) | {f"external {role}": p for role, p in recorded.get("external", {}).items()}

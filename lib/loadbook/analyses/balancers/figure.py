@@ -58,11 +58,8 @@ class ScalingPoint:
 class ScalingFigure(ReportFigure):
     """The ratio to one node over the number of nodes, a line per balancer, beside the line of proportion.
 
-    Parameters
-    ----------
-    analysis : gives the ratios.
-    nodes, series : treatment -> how many nodes it has, and the balancer before them.
-    limited : treatments that answered all of what was offered: they could have answered more.
+    `nodes` and `series` are treatment -> how many nodes it has, and the balancer before them; treatments in `limited`
+    answered all of what was offered: they could have answered more.
     """
 
     def __init__(

@@ -20,7 +20,7 @@ from loadbook.analyses.claims.compute import ClaimFinding, ClaimResult, ClaimRun
 from loadbook.core.units import NBSP, format_p_value, format_percent, shorten_list
 from loadbook.stats.analyse import RunTables, strata_of
 from loadbook.stats.compare import MIN_BLOCKS, MIN_SIGNED_BLOCKS
-from loadbook.stats.errors import ALPHA
+from loadbook.stats.errors import ALPHA, errors_by_block
 from loadbook.stats.headline import neutral_headline
 from loadbook.stats.paired_tests import complete_blocks, paired_t, permutation_p, signed_rank
 from loadbook.stats.results import ErrorSummary, Forecast, Interval, Verdict
@@ -145,8 +145,13 @@ def _size_met(claim: Claim, run: ClaimRun, verdict: Verdict) -> bool | None:
     claimed, comparison = claim.claimed_effect, verdict.comparison
     if claimed is None or comparison.ci95 is None:
         return None
-    larger = abs(comparison.effect or 0.0) > abs(claimed)
-    return comparison.ci95[0] <= claimed <= comparison.ci95[1] or (larger and run.at_ceiling(claim, claim.value))
+    larger, offered, value = (
+        abs(comparison.effect or 0.0) > abs(claimed),
+        claim.offered_per_s or 0.0,
+        claim.value or 0.0,
+    )
+    at_ceiling = offered > 0 and value > 0 and value >= run.study.validity.offered_ceiling * offered
+    return comparison.ci95[0] <= claimed <= comparison.ci95[1] or (larger and at_ceiling)
 
 
 def check_best(claim: Claim, run: ClaimRun) -> ClaimFinding:
@@ -360,7 +365,7 @@ def check_interaction(claim: Claim, run: ClaimRun) -> ClaimFinding:
     empty = [names[cell] for cell, arms in cells.items() if not arms]
     if empty:
         return ClaimFinding("not-run", not_run_sentence(empty))
-    table = run.failing_trials([arm for arms in cells.values() for arm in arms])
+    table = errors_by_block(run.data.trials, run.data.measurements, [arm for arms in cells.values() for arm in arms])
     if len(table) < MIN_BLOCKS:
         return ClaimFinding("unchecked", too_few_blocks_sentence(len(table)))
     # per block, the remedy's change with the cause minus its change without, in whole numbers

@@ -84,13 +84,8 @@ class ClaimRun:
 
     Verdicts against the run's baseline are those of the whole analysis, so that a claim never contradicts the rest of
     the page. Verdicts against another treatment are comparisons of their own, as each claim names them beforehand.
-
-    Parameters
-    ----------
-    data : the tables of the run.
-    analysis : an analysis of `data` at `level` that was made already; its metric and baseline are used.
-    level : confidence of the intervals.
-    current_study : treatments that this version of the study has changed since count as not run.
+    `analysis` is one of `data` at `level` that was made already: its metric and baseline are used. Treatments that
+    `current_study` has changed since count as not run.
     """
 
     def __init__(
@@ -144,11 +139,6 @@ class ClaimRun:
         against_label = None if other == self._baseline else self.label(other)
         return verdict_sentence(verdict, self.label(claim.treatment), against=against_label)
 
-    def at_ceiling(self, claim: Claim, value: float | None) -> bool:
-        """Return whether a published value equals the rate that the article offered."""
-        offered = claim.offered_per_s
-        return bool(offered and value and value >= self.study.validity.offered_ceiling * offered)
-
     def mostly_at_ceiling(self, treatment: str) -> bool:
         """Return whether most trials of a treatment served all of an open load, so that their rate is a setting."""
         gates = self.data.trials.loc[self.data.trials["treatment"] == treatment, "gates"]
@@ -196,10 +186,6 @@ class ClaimRun:
         compared = error_counts.summarise_errors(treatment, own, other)
         return compared, error_counts.summarise_errors(against, other, None)
 
-    def failing_trials(self, arms: list[str]) -> pd.DataFrame:
-        """Return `errors.errors_by_block` of these arms."""
-        return error_counts.errors_by_block(self.data.trials, self.data.measurements, arms)
-
     def _tables_of(self, *arms: str) -> RunTables:
         """Return these arms without their checks, or the whole run with them, compared with a baseline, two-sided."""
         trials, measurements, plan = self.data.trials, self.data.measurements, cast("Any", dict(self.data.plan))
@@ -237,10 +223,8 @@ def _geometric_means(values: pd.DataFrame, pairs: list[tuple[str, str]]) -> pd.D
 def assess_article(claim: Claim, ceiling: float, sd_log: float | None) -> ArticleEvidence:
     """Return whether the article's own numbers, one run each, could have shown the claim.
 
-    Parameters
-    ----------
-    ceiling : share of the offered rate from which on a rate is the tool's setting.
-    sd_log : standard deviation of the log ratio of two single trials, as observed here; None if not known.
+    From `ceiling`, a share of the offered rate, on a rate is the tool's setting. `sd_log` is the standard deviation of
+    the log ratio of two single trials, as observed here (None: not known).
     """
     value, other, effect = claim.value or 0.0, claim.against_value or 0.0, claim.claimed_effect
     limit = ceiling * claim.offered_per_s if claim.offered_per_s else math.inf

@@ -23,16 +23,10 @@ SMALL_PT = LETTER_PT - 0.8
 
 @dataclass(frozen=True)
 class ClaimLine:
-    """One claim as the figure draws it.
+    """One claim as the figure draws it: the claim, the article's numbers, our outcome and numbers in their colour.
 
-    Parameters
-    ----------
-    title, numbers : the claim and the article's numbers.
-    effect : the article's ratio minus 1 where the claim is about it.
-    at_ceiling, inconclusive : whether the article's value, or both of them, are the rate that its tool offered.
-    here : our comparison.
-    outcome : how the claim fares here.
-    result, colour : our numbers, in the colour of their verdict.
+    `effect` is the article's ratio minus 1 where the claim is about it, `here` our comparison; `at_ceiling` and
+    `inconclusive`: the article's value, or both of them, are the rate that its tool offered.
     """
 
     title: str

@@ -166,22 +166,14 @@ class EffectsFigure(RowsFigure):
         self.change_head = f"change ({level_text(analysis)} interval), blocks"
         self.margin_label = f"margin ±{margin_text(analysis.margin)}"
 
-    def verdict_text(self, row: AnalysisRow) -> str:
-        """Return a row's glyph and verdict."""
-        return f"{palette.row_glyph(row)} {palette.row_word(row, self.metric)}"
-
-    def change_text(self, row: AnalysisRow) -> str:
-        """Return a row's change with its interval and blocks, or why there is none."""
-        return change_text(row)
+    def words_of(self, row: AnalysisRow) -> tuple[str, str, str]:
+        """Return a row's verdict, its change with its interval and blocks (or why there is none), and a second line."""
+        return f"{palette.row_glyph(row)} {palette.row_word(row, self.metric)}", change_text(row), ""
 
     def draw_row(self, panel: Axes, y: float, row: AnalysisRow) -> None:
         """Draw the interval of one row."""
         if row.verdict:
             axes.draw_interval(panel, self.scale, y, row, row.verdict.comparison, tick=0.075)
-
-    def note(self, row: AnalysisRow) -> str:
-        """Return a second line below a row's change."""
-        return ""
 
     @cached_property
     def scale(self) -> axes.RatioScale:
@@ -195,13 +187,13 @@ class EffectsFigure(RowsFigure):
         for row in self.rows:
             compared, is_check = is_compared(row), row.kind != "treatment"
             change_pt = LETTER_PT if compared else LETTER_PT - 0.8
-            change = self.change_text(row) if compared else wrap(self.change_text(row), REASON_IN, change_pt)
-            change = "\n".join(filter(None, (change, self.note(row))))
+            verdict, change, second_line = self.words_of(row)
+            change = change if compared else wrap(change, REASON_IN, change_pt)
+            change = "\n".join(filter(None, (change, second_line)))
             name = wrap(self.names[row.treatment], NAME_IN, LETTER_PT, not is_check)
             height = ROW_IN + 0.07 * ("\n" in name or "\n" in change)
             colour, hover = palette.row_text_colour(row), self._hover_text(row) if compared else ""
-            texts = (name, self.verdict_text(row), change)
-            rows.append(FigureRow(*texts, height, is_check, change_pt, colour=colour, hover=hover))
+            rows.append(FigureRow(name, verdict, change, height, is_check, change_pt, colour=colour, hover=hover))
         return rows
 
     def _hover_text(self, row: AnalysisRow) -> str:
@@ -312,29 +304,20 @@ class NonInferiorityFigure(EffectsFigure):
         self.margin_label = f"largest loss accepted, {margin_text(analysis.margin)}, declared before"
         self.margin_at = loss_at_margin(analysis.margin, direction(analysis.metric))
 
-    def verdict_text(self, row: AnalysisRow) -> str:
-        """Return glyph and verdict; of a one-sided verdict with the loss that it excludes or finds."""
-        if row.verdict is None or not row.verdict.one_sided_bounds:
-            return super().verdict_text(row)
-        margin = margin_text(row.verdict.margin)
-        words = {"no-loss": f"no loss beyond {margin}", "worse": f"loses more than {margin}"}
-        return f"{palette.row_glyph(row)} {words.get(row.verdict.kind, 'undecided')}"
-
-    def change_text(self, row: AnalysisRow) -> str:
-        """Return the bound that decides, or does not yet, and how many blocks it uses."""
-        if row.verdict is None or not row.verdict.one_sided_bounds:
-            return super().change_text(row)
-        texts = words.comparison_texts(row.verdict)
-        bound = f"at best {texts.best}" if row.verdict.kind == "worse" else f"at worst {texts.worst}"
-        return f"{bound}, {texts.blocks}"
-
-    def note(self, row: AnalysisRow) -> str:
-        """Return the verdict on errors where there is one: it comes before that on the rate."""
+    def words_of(self, row: AnalysisRow) -> tuple[str, str, str]:
+        """Return the loss that a verdict excludes or finds, the bound that decides (or not yet) with blocks, errors."""
+        verdict, change, second_line = super().words_of(row)
+        if row.verdict and row.verdict.one_sided_bounds:
+            texts, margin = words.comparison_texts(row.verdict), margin_text(row.verdict.margin)
+            losses = {"no-loss": f"no loss beyond {margin}", "worse": f"loses more than {margin}"}
+            verdict = f"{palette.row_glyph(row)} {losses.get(row.verdict.kind, 'undecided')}"
+            bound = f"at best {texts.best}" if row.verdict.kind == "worse" else f"at worst {texts.worst}"
+            change = f"{bound}, {texts.blocks}"
         errors = row.errors
-        if row.kind != "treatment" or (not errors.trials_with_errors and errors.kind != "fewer"):
-            return ""
-        word = f"{errors.kind} errors" if errors.kind in ("more", "fewer") else "errors undecided"
-        return f"{word}: {errors.trials_with_errors} of {base.pluralize(errors.trials, 'trial')}"
+        if row.kind == "treatment" and (errors.trials_with_errors or errors.kind == "fewer"):
+            word = f"{errors.kind} errors" if errors.kind in ("more", "fewer") else "errors undecided"
+            second_line = f"{word}: {errors.trials_with_errors} of {base.pluralize(errors.trials, 'trial')}"
+        return verdict, change, second_line
 
     def draw_background(self, sheet: Sheet, panel: Axes, ticks: Sequence[float], bottom: float) -> None:
         """Draw the grid, no difference as a thin line, and the accepted losses up to the solid edge of their band."""

@@ -34,11 +34,7 @@ def default_treatment(analysis: Analysis) -> str | None:
 class PairedBlocksFigure(ReportFigure):
     """The values of a treatment and its baseline joined by block, and each block's change with the interval.
 
-    Parameters
-    ----------
-    analysis : the analysis that has the comparison.
-    treatment : its treatment.
-    values : `RunData.values` of the analysis' metric.
+    `values` are the `RunData.values` of the analysis' metric.
     """
 
     def __init__(self, analysis: Analysis, treatment: str, values: pd.DataFrame) -> None:

@@ -26,12 +26,7 @@ ALWAYS_DRAWN = ("CPUs busy", OTHER_PROCESSES)
 class PeersFigure(ReportFigure):
     """A panel per resource: grey lines for the other trials of the treatment, one in ink for this one.
 
-    Parameters
-    ----------
-    traces, trials : the run's tables.
-    hosts : run.json's "hosts".
-    trial : the trial in ink.
-    windows : trial -> seconds of its measurement.
+    `hosts` are run.json's "hosts"; `windows` is trial -> seconds of its measurement.
     """
 
     def __init__(
