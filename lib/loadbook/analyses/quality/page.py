@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from loadbook.core.units import format_duration, format_percent
@@ -23,23 +22,6 @@ if TYPE_CHECKING:
 MIN_NOISE_TRIALS = 3
 
 
-def noise_table(values: pd.DataFrame, labels: Mapping[str, str]) -> Table:
-    """Return per treatment: valid trials, coefficient of variation, and that which blocks do not explain."""
-    rows = []
-    residual_rows = block_residuals(values)
-    ran = set(values["treatment"])
-    for name in filter(ran.__contains__, labels):
-        own = values[values["treatment"] == name]
-        valid = own.loc[own["valid"], "value"].dropna()
-        inside = residual_rows.loc[residual_rows["treatment"] == name, "residual"]
-        rows.append([labels[name], f"{len(valid)} of {len(own)}", _cv_text(valid), _sd_text(inside)])
-    columns = [
-        Column("Treatment"), Column("Valid trials", True), Column("Scatter of trials (CV)", True),
-        Column("Scatter within blocks", True),
-    ]  # fmt: skip
-    return Table("Noise", columns, rows)
-
-
 def block_residuals(values: pd.DataFrame) -> pd.DataFrame:
     """Return log values of valid trials less their treatment's median and their block's median (`residual`)."""
     import numpy as np
@@ -51,7 +33,7 @@ def block_residuals(values: pd.DataFrame) -> pd.DataFrame:
     return valid
 
 
-def noise_sentence(values: pd.DataFrame, analysis: Analysis) -> str:
+def noise_sentence(analysis: Analysis) -> str:
     """Return the smallest difference that this run's blocks find with a probability of 80 %."""
     verdicts = [row.verdict for row in analysis.of_kind("treatment", "aa") if row.verdict]
     spreads = [sd_log for verdict in verdicts if (sd_log := verdict.comparison.sd_log)]
@@ -64,15 +46,6 @@ def noise_sentence(values: pd.DataFrame, analysis: Analysis) -> str:
         f"At this noise {blocks} blocks find a difference of {found} with a probability of 80 % "
         f"(standard deviation of a block’s ratio: {format_percent(math.expm1(middle), 1, signed=False)})."
     )
-
-
-def _cv_text(values: pd.Series) -> str:
-    enough = len(values) >= MIN_NOISE_TRIALS and values.mean() > 0
-    return format_percent(float(values.std() / values.mean()), 1, signed=False) if enough else DASH
-
-
-def _sd_text(logs: pd.Series) -> str:
-    return format_percent(math.expm1(float(logs.std())), 1, signed=False) if len(logs) >= MIN_NOISE_TRIALS else DASH
 
 
 class QualityPage(Page):
@@ -96,9 +69,21 @@ class QualityPage(Page):
         return Block(answer_box(headline), checks.check_strip(cells))
 
     def noise(self) -> Block:
-        """Show, per treatment, the scatter of its trials and the detectable difference by blocks."""
-        text = noise_sentence(self.values, self.analysis)
-        return Block(Paragraph(text), noise_table(self.values, self.labels))
+        """Show the detectable difference and, per treatment, the scatter of its trials and within their blocks."""
+
+        def text(scatter: float, logs: pd.Series) -> str:
+            return format_percent(scatter, 1, signed=False) if len(logs) >= MIN_NOISE_TRIALS else DASH
+
+        values, residuals, rows = self.values, block_residuals(self.values), []
+        for name, own in ((name, values[values["treatment"] == name]) for name in self.labels):
+            valid = own.loc[own["valid"], "value"].dropna()
+            inside = residuals.loc[residuals["treatment"] == name, "residual"]
+            cv = text(float(valid.std() / valid.mean()), valid) if valid.mean() > 0 else DASH
+            cells = [f"{len(valid)} of {len(own)}", cv, text(math.expm1(float(inside.std())), inside)]
+            rows += [[self.labels[name], *cells]] if len(own) else []
+        heads = ("Valid trials", "Scatter of trials (CV)", "Scatter within blocks")
+        table = Table("Noise", [Column("Treatment"), *(Column(head, True) for head in heads)], rows)
+        return Block(Paragraph(noise_sentence(self.analysis)), table)
 
     def within(self) -> Block:
         """Show whether rates were steady within trials, and the settled rates without the warm-up."""

@@ -39,54 +39,16 @@ SOURCE_PROBLEMS = (
     "gap", "torn_sample", "unreadable_sample", "unreadable_line", "counter_went_back", "too_few_samples", "outside",
     "monitor_ended", "no_timestamps", "local_times", "memory_not_told", "munin_says", "changed-file", "clock_not_known",
 )  # fmt: skip
-
-
+NO_TRACES = "Not known: no monitor recorded anything of this run."
+SATURATION_NOTE = (
+    f"CPU: the busiest core that the processes may use, or their share of what they may use if that is more. "
+    f"Full: at or above 90{NBSP}% of its capacity, in share of the measured time. Every trial weighs alike; "
+    "bottleneck: of what was full at least half of the time, and mostly of the role’s own work, what was used most."
+)
 RESOURCE_NOUNS = {"cpu": "CPU", "network": "network", "memory": "memory"}
 HEADROOM = 1 / FULL_SHARE  # what is used must not fill the host
 GIB = 1024**3
 MEMORY_SIZES_B = tuple(GIB * n for n in (0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512))
-
-
-def memory_table(full: pd.DataFrame, traces: pd.DataFrame, hosts: Mapping[str, Any]) -> tuple[Table, list[str]]:
-    """Return a row per host with the highest use of memory, and a sentence for each role."""
-    used = full[full["resource"] == "memory"]
-    together = traces[traces["metric"] == "process_rss"].groupby(["host", "trial", "t_s"])["value"].sum()
-    watched = {str(host): float(value) for host, value in together.groupby(level="host").max().items()}
-    columns = [Column("Host"), Column("Installed", True), Column("In use, at most", True),
-               Column("Of it watched processes", True), Column("Smallest size that would hold it")]  # fmt: skip
-    rows, lines = [], []
-    for key, group in used.groupby(["role", "host"], sort=False):
-        role, host = map(str, key)
-        peak, installed = float(group["peak"].max()), float(group["capacity"].max())
-        text = memory_size_text(peak, installed if np.isfinite(installed) else None)
-        name = str(role) if role == host else f"{role} ({host})"
-        sizes = (installed, peak, watched.get(host, np.nan))
-        rows.append([name, *(format_bytes(b) if np.isfinite(b) else DASH for b in sizes), text.partition(": ")[2]])
-        lines.append(f"{name}: {text}.")
-    capacities = used.groupby("host")["capacity"].max()
-    if len(capacities) > 1 and capacities.nunique() == 1:  # exactly the same memory: likely one machine
-        lines.append("Hosts of a lab are one machine: each of them sees the memory of all.")
-    return Table("Memory", columns, rows), lines
-
-
-def sources_table(traces: pd.DataFrame, problems: pd.DataFrame) -> Table:
-    """Return a row per host and source: interval of its samples, metrics, problems."""
-    columns = [Column("Host"), Column("Source"), Column("A sample every", True), Column("Trials", True),
-               Column("Samples", True), Column("Notes", True), Column("What it told", wrap=True)]  # fmt: skip
-    noted = problems[problems["name"].isin(SOURCE_PROBLEMS)]
-    rows = []
-    for (host, source), own in traces.groupby(["host", "source"], sort=True):
-        times = own[["trial", "t_s"]].drop_duplicates().sort_values(["trial", "t_s"])
-        steps = times.groupby("trial")["t_s"].diff().dropna()
-        pattern = FILE_PATTERNS.get(str(source), "^traces/")
-        about = noted[(noted["host"] == host) & noted["file"].fillna("").str.contains(pattern)]
-        metrics = set(own["metric"])
-        groups = [name for name, known in METRIC_GROUPS.items() if metrics & set(known)]
-        groups += sorted(metrics.difference(*METRIC_GROUPS.values()))
-        step = format_duration(float(steps.median())) if len(steps) else DASH
-        name = SOURCE_NAMES.get(str(source), str(source))
-        rows.append([host, name, step, own["trial"].nunique(), f"{len(times):,}", len(about), ", ".join(groups)])
-    return Table("Sources", columns, [[*map(str, row)] for row in rows])
 
 
 def source_agreement(traces: pd.DataFrame, trials: pd.DataFrame, windows: Mapping[str, float]) -> str:
@@ -103,9 +65,6 @@ def source_agreement(traces: pd.DataFrame, trials: pd.DataFrame, windows: Mappin
     if not texts:
         return "One source for each host."
     return f"CPU of all cores while measured, as each source saw it: {'; '.join(texts)}."
-
-
-NO_TRACES = "Not known: no monitor recorded anything of this run."
 
 
 class ResourcesPage(Page):
@@ -143,10 +102,32 @@ class ResourcesPage(Page):
         return f"{NO_TRACES} {files} of sysstat, munin or Prometheus can be added: loadbook traces."
 
     def saturation(self) -> Block:
-        """Show the use of each resource and the bottleneck by treatment and host."""
-        if self.resource_usage.empty:
+        """Show the use of each resource by treatment and host; the bottleneck is in the row of its host."""
+        usage = self.resource_usage
+        if usage.empty:
             return empty_section(NO_TRACES)
-        return Block(note(SATURATION_NOTE), saturation_table(self.resource_usage, self.labels))
+        heads = ("CPU, mean", "CPU full", "Network, at most", "full", "Memory, at most", "Trials")
+        columns = [*map(Column, ("Treatment", "Host", "Bottleneck")), *(Column(head, True) for head in heads)]
+        found, last = bottleneck_by_treatment(usage), ""
+        rows: list[list[str]] = []
+        rules: set[int] = set()
+        for key, own in usage.groupby(["treatment", "role", "host"], sort=False):
+            treatment, role, host = map(str, key)
+            of: dict[str, Any] = {str(row.resource): row for row in own.itertuples()}
+            letter = found[treatment]
+            limit = BOTTLENECK_NAMES[letter] if letter and letter in set(own["bottleneck"].dropna()) else DASH
+            shares = (("cpu", "mean"), ("cpu", "share_full"), ("network", "share_full"))
+            cpu, cpu_full, network_full = (_percent(getattr(of.get(name), column, np.nan)) for name, column in shares)
+            network, memory = (format_bytes(of[name].peak) if name in of else "" for name in ("network", "memory"))
+            cells = [cpu, cpu_full, f"{network}/s" if network else DASH, network_full, memory or DASH]
+            first = treatment != last
+            if first and rows:
+                rules.add(len(rows))
+            name = role if role == host else f"{role} ({host})"
+            label, trials = self.labels.get(treatment, treatment) if first else "", str(own["trials"].max())
+            rows.append([label, name, limit, *cells, trials])
+            last = treatment
+        return Block(note(SATURATION_NOTE), Table("What was used", columns, rows, frozenset(rules)))
 
     def blocks(self) -> Block:
         """Show the block in the middle of the run on one time axis; the first and the last are one click away."""
@@ -181,60 +162,57 @@ class ResourcesPage(Page):
 
     def memory(self) -> Block:
         """Show the highest use of memory, and the smallest usual size that would hold it."""
-        table, lines = memory_table(self.resource_usage, self.data.traces, self.hosts)
-        if not table.rows:
+        used, traces = self.resource_usage[self.resource_usage["resource"] == "memory"], self.data.traces
+        together = traces[traces["metric"] == "process_rss"].groupby(["host", "trial", "t_s"])["value"].sum()
+        watched = {str(host): float(value) for host, value in together.groupby(level="host").max().items()}
+        columns = [Column("Host"), Column("Installed", True), Column("In use, at most", True),
+                   Column("Of it watched processes", True), Column("Smallest size that would hold it")]  # fmt: skip
+        rows, lines = [], []
+        for key, group in used.groupby(["role", "host"], sort=False):
+            role, host = map(str, key)
+            peak, installed = float(group["peak"].max()), float(group["capacity"].max())
+            text = memory_size_text(peak, installed if np.isfinite(installed) else None)
+            name = str(role) if role == host else f"{role} ({host})"
+            sizes = (installed, peak, watched.get(host, np.nan))
+            rows.append([name, *(format_bytes(b) if np.isfinite(b) else DASH for b in sizes), text.partition(": ")[2]])
+            lines.append(f"{name}: {text}.")
+        capacities = used.groupby("host")["capacity"].max()
+        if len(capacities) > 1 and capacities.nunique() == 1:  # exactly the same memory: likely one machine
+            lines.append("Hosts of a lab are one machine: each of them sees the memory of all.")
+        if not rows:
             return empty_section("No monitor reported the memory in use.")
-        return Block(Paragraph(" ".join(lines)), table)
+        return Block(Paragraph(" ".join(lines)), Table("Memory", columns, rows))
 
     def sources(self) -> Block:
         """Show every source with its metrics, its interval and its problems, and how far several sources agree."""
-        table = sources_table(self.data.traces, self.data.problems)
-        if not table.rows:
-            return note_block(self._no_traces_text())
         from loadbook.report.figures.host_metrics import values_by_trial
 
-        windows = values_by_trial(self.data, "duration")
-        return Block(Paragraph(source_agreement(self.data.traces, self.data.trials, windows)), table)
+        columns = [Column("Host"), Column("Source"), Column("A sample every", True), Column("Trials", True),
+                   Column("Samples", True), Column("Notes", True), Column("What it told", wrap=True)]  # fmt: skip
+        traces, problems = self.data.traces, self.data.problems
+        noted = problems[problems["name"].isin(SOURCE_PROBLEMS)]
+        rows = []
+        for (host, source), own in traces.groupby(["host", "source"], sort=True):
+            times = own[["trial", "t_s"]].drop_duplicates().sort_values(["trial", "t_s"])
+            steps = times.groupby("trial")["t_s"].diff().dropna()
+            pattern = FILE_PATTERNS.get(str(source), "^traces/")
+            about = noted[(noted["host"] == host) & noted["file"].fillna("").str.contains(pattern)]
+            metrics = set(own["metric"])
+            groups = [name for name, known in METRIC_GROUPS.items() if metrics & set(known)]
+            groups += sorted(metrics.difference(*METRIC_GROUPS.values()))
+            step = format_duration(float(steps.median())) if len(steps) else DASH
+            name = SOURCE_NAMES.get(str(source), str(source))
+            rows.append([host, name, step, own["trial"].nunique(), f"{len(times):,}", len(about), ", ".join(groups)])
+        if not rows:
+            return note_block(self._no_traces_text())
+        agreement = source_agreement(traces, self.data.trials, values_by_trial(self.data, "duration"))
+        return Block(Paragraph(agreement), Table("Sources", columns, [[*map(str, row)] for row in rows]))
 
     def summary(self) -> dict[str, Any]:
         """Return the summary for the index and the command line."""
         lines = host_sentences(self.resource_usage, self.labels)
         verdict = {"kind": "undecided", "glyph": "▣", "word": "resources", "sentence": self._headline()}
         return super().summary() | {"verdict": verdict, "sentences": [self._headline(), *lines]}
-
-
-SATURATION_NOTE = (
-    f"CPU: the busiest core that the processes may use, or their share of what they may use if that is more. "
-    f"Full: at or above 90{NBSP}% of its capacity, in share of the measured time. Every trial weighs alike; "
-    "bottleneck: of what was full at least half of the time, and mostly of the role’s own work, what was used most."
-)
-
-
-def saturation_table(usage: pd.DataFrame, labels: dict[str, str]) -> Table:
-    """Return a row per treatment and host; the bottleneck is in the row of its host."""
-    columns = [
-        Column("Treatment"), Column("Host"), Column("Bottleneck"), Column("CPU, mean", True), Column("CPU full", True),
-        Column("Network, at most", True), Column("full", True), Column("Memory, at most", True), Column("Trials", True),
-    ]  # fmt: skip
-    found, last = bottleneck_by_treatment(usage), ""
-    rows: list[list[str]] = []
-    rules: set[int] = set()
-    for key, own in usage.groupby(["treatment", "role", "host"], sort=False):
-        treatment, role, host = map(str, key)
-        of: dict[str, Any] = {str(row.resource): row for row in own.itertuples()}
-        letter = found[treatment]
-        limit = BOTTLENECK_NAMES[letter] if letter and letter in set(own["bottleneck"].dropna()) else DASH
-        shares = (("cpu", "mean"), ("cpu", "share_full"), ("network", "share_full"))
-        cpu, cpu_full, network_full = (_percent(getattr(of.get(name), column, np.nan)) for name, column in shares)
-        network, memory = (format_bytes(of[name].peak) if name in of else "" for name in ("network", "memory"))
-        cells = [cpu, cpu_full, f"{network}/s" if network else DASH, network_full, memory or DASH]
-        first = treatment != last
-        if first and rows:
-            rules.add(len(rows))
-        name = role if role == host else f"{role} ({host})"
-        rows.append([labels.get(treatment, treatment) if first else "", name, limit, *cells, str(own["trials"].max())])
-        last = treatment
-    return Table("What was used", columns, rows, frozenset(rules))
 
 
 def _percent(share: float) -> str:
