@@ -87,7 +87,11 @@ class ClaimsFigure(ReportFigure):
         left = max(max_text_width(titles, LETTER_PT, True), max_text_width(numbers, SMALL_PT), 1.6) + 0.25
         outcomes = max_text_width([*(line.outcome for line in self.lines), here], LETTER_PT, True)
         right = base.WIDTH_IN - max(outcomes, max_text_width(results, SMALL_PT)) - 0.2
-        panel, scale, margin = sheet.rows_panel(left, HEAD_IN, right, bottom), self._scale(), self.analysis.margin
+        comparisons = [line.here.verdict.comparison for line in self.lines if line.here and line.here.verdict]
+        published = [line.effect for line in self.lines if line.effect is not None]
+        decided = [*published, *(c.effect for c in comparisons if c.effect is not None)]
+        panel, margin = sheet.rows_panel(left, HEAD_IN, right, bottom), self.analysis.margin
+        scale = axes.ratio_scale([c.ci95 for c in comparisons if c.ci95], published, decided, margin)
         ticks = axes.set_ratio_axis(panel, scale, right - left, sheet.size, margin)
         axes.draw_ratio_background(panel, margin, ticks, HEAD_IN, bottom)
         top = HEAD_IN
@@ -107,13 +111,6 @@ class ClaimsFigure(ReportFigure):
         title = wrap("change against the claim’s other value (log scale)", max(right - left, 3.5), sheet.size)
         sheet.text((left + right) / 2, bottom + 0.28, title, colour=palette.SOFT, align="center", va="top")
         return sheet
-
-    def _scale(self) -> axes.RatioScale:
-        comparisons = [line.here.verdict.comparison for line in self.lines if line.here and line.here.verdict]
-        intervals = [c.ci95 for c in comparisons if c.ci95]
-        published = [line.effect for line in self.lines if line.effect is not None]
-        decided = [*published, *(c.effect for c in comparisons if c.effect is not None)]
-        return axes.ratio_scale(intervals, published, decided, self.analysis.margin)
 
     @property
     def caption(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -34,7 +33,9 @@ def default_treatment(analysis: Analysis) -> str | None:
 class PairedBlocksFigure(ReportFigure):
     """The values of a treatment and its baseline joined by block, and each block's change with the interval.
 
-    `values` are the `RunData.values` of the analysis' metric.
+    `values` are the `RunData.values` of the analysis' metric. `pairs` has a row per block: base and own (counted values
+    above 0, NaN where a side is missing) and change, their log ratio; `changes` are those of complete blocks, `agrees`
+    tells which of them have the direction of the estimate.
     """
 
     def __init__(self, analysis: Analysis, treatment: str, values: pd.DataFrame) -> None:
@@ -44,6 +45,16 @@ class PairedBlocksFigure(ReportFigure):
         self.baseline = self.row.verdict.comparison.baseline if self.row.verdict else analysis.baseline
         style = palette.row_style(self.row)
         self.style = style if style.marker else NO_VERDICT
+        usable = values[values["valid"] & (values["value"] > 0)]
+        pivoted = usable.pivot_table(index="block", columns="treatment", values="value")
+        pairs = pivoted.reindex(index=sorted(values["block"].unique()), columns=[self.baseline, treatment])
+        pairs.columns = pd.Index(["base", "own"])
+        self.pairs = pairs.assign(change=np.log(pairs["own"] / pairs["base"]))
+        self.changes = self.pairs["change"].dropna()
+        comparison = self.row.verdict.comparison if self.row.verdict else None
+        # without an estimate, the direction of the median block
+        self.goes_up = bool((comparison.effect if comparison and comparison.effect else self.changes.median()) > 0)
+        self.agrees = (self.changes > 0) if self.goes_up else (self.changes < 0)
 
     @classmethod
     def from_run(cls, run: RunData, analysis: Analysis, treatment: str = "") -> Self:
@@ -53,33 +64,6 @@ class PairedBlocksFigure(ReportFigure):
             raise unknown_name_error("comparison with complete blocks", treatment, compared, plural="treatments")
         values = run.values(analysis.metric, analysis.statistic)
         return cls(analysis, treatment or default_treatment(analysis) or compared[0], values)
-
-    @cached_property
-    def pairs(self) -> pd.DataFrame:
-        """Blocks x (base, own, change): counted values > 0, NaN where a side is missing; change is a log ratio."""
-        usable = self.values[self.values["valid"] & (self.values["value"] > 0)]
-        pivoted = usable.pivot_table(index="block", columns="treatment", values="value")
-        blocks = sorted(self.values["block"].unique())
-        pairs = pivoted.reindex(index=blocks, columns=[self.baseline, self.treatment])
-        pairs.columns = pd.Index(["base", "own"])
-        return pairs.assign(change=np.log(pairs["own"] / pairs["base"]))
-
-    @cached_property
-    def changes(self) -> pd.Series:
-        """The log ratio of each complete block."""
-        return self.pairs["change"].dropna()
-
-    @cached_property
-    def goes_up(self) -> bool:
-        """Whether the estimate, or without one the median block, is above the baseline."""
-        verdict = self.row.verdict
-        estimate = verdict.comparison.effect if verdict and verdict.comparison.effect else self.changes.median()
-        return bool(estimate > 0)
-
-    @cached_property
-    def agrees(self) -> pd.Series:
-        """Which complete blocks have the direction of the estimate."""
-        return (self.changes > 0) if self.goes_up else (self.changes < 0)
 
     def _draw(self) -> Sheet:
         sheet = Sheet(BOTTOM_IN + FOOT_IN)
