@@ -158,7 +158,7 @@ def _evenness_cell(shares: NodeShares) -> VerdictCell | str:
 def balancers_page(
     study: str, run: str = "latest", baseline: str = "", metric: str = "", level: float = 0.95
 ) -> BalancersPage:
-    """Return the page on the cost of balancers, from one recorded run; see `effects_page` for the parameters."""
+    """Return the page on the cost of balancers, from one recorded run; see `effects_page` for parameters and errors."""
     return BalancersPage(load_run_data(study, run), baseline, metric, level)
 
 
@@ -299,5 +299,5 @@ def _difference_text(row: AnalysisRow) -> str:
 
 
 def backends_page(study: str, run: str = "latest", metric: str = "", level: float = 0.95) -> BackendsPage:
-    """Return the page of a study of ways to a backend from one recorded run; see `effects_page` for the parameters."""
+    """Return the page of a study of ways to a backend; see `effects_page` for parameters and errors."""
     return BackendsPage(load_run_data(study, run), metric, level)

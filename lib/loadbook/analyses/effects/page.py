@@ -181,7 +181,7 @@ class EffectsPage(Page):
         return "latency", []
 
     def published(self) -> Block:
-        """Show the article's claims beside the measured results, a section that another analysis adds."""
+        """Show the article's claims beside the measured results."""
         if "published" not in SECTIONS:
             return empty_section("This section is not installed.")
         block: Block = importlib.import_module(SECTIONS["published"]).section(self)
