@@ -145,12 +145,8 @@ def _size_met(claim: Claim, run: ClaimRun, verdict: Verdict) -> bool | None:
     claimed, comparison = claim.claimed_effect, verdict.comparison
     if claimed is None or comparison.ci95 is None:
         return None
-    larger, offered, value = (
-        abs(comparison.effect or 0.0) > abs(claimed),
-        claim.offered_per_s or 0.0,
-        claim.value or 0.0,
-    )
-    at_ceiling = offered > 0 and value > 0 and value >= run.study.validity.offered_ceiling * offered
+    larger, value, offered = abs(comparison.effect or 0.0) > abs(claimed), claim.value, claim.offered_per_s
+    at_ceiling = bool(value and offered and value >= run.study.validity.offered_ceiling * offered)
     return comparison.ci95[0] <= claimed <= comparison.ci95[1] or (larger and at_ceiling)
 
 
