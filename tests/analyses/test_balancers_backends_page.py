@@ -14,8 +14,8 @@ import pytest
 import loadbook
 from figure_legibility import must_be_legible
 from loadbook.analyses.balancers import compute
-from loadbook.analyses.balancers.backends import BackendsPage
-from loadbook.analyses.balancers.connections import ConnectionsFigure
+from loadbook.analyses.balancers.figure import ConnectionsFigure
+from loadbook.analyses.balancers.page import BackendsPage
 from loadbook.analyses.claims.checks import check_claims
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.analyses.quality.page import QualityPage

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats as sps
 
-from loadbook.analyses.compare_runs import text as wording
+from loadbook.analyses.compare_runs import compute as wording
 from loadbook.analyses.compare_runs.compute import (
     EffectPair,
     RunComparison,

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from loadbook.analyses.effects.figure import EffectsFigure
-from loadbook.analyses.effects.non_inferiority import NonInferiorityFigure
+from loadbook.analyses.effects.figure import EffectsFigure, NonInferiorityFigure
 from loadbook.report import verdicts
 from loadbook.report.figures.base import to_svg
 from loadbook.report.nodes import to_text

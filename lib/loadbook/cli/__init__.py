@@ -95,7 +95,7 @@ def cli() -> None:
 def _show_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any
 ) -> None:
-    from loadbook.core.renamed_keys import RenamedKeyWarning  # imports pydantic, which --help does without
+    from loadbook.core.toml import RenamedKeyWarning  # imports pydantic, which --help does without
 
     note = issubclass(category, RenamedKeyWarning)
     echo(f"note: {message}" if note else warnings.formatwarning(message, category, filename, lineno).rstrip(), err=True)

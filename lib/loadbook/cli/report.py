@@ -276,8 +276,7 @@ def claims(studies: tuple[str, ...], as_json: bool) -> None:
 
 
 def _print_claims(study: Study, claims: list[ClaimByRun]) -> None:
-    from loadbook.analyses.claims.compute import claim_title, claims_summary
-    from loadbook.analyses.claims.text import OUTCOMES
+    from loadbook.analyses.claims.compute import OUTCOMES, claim_title, claims_summary
 
     assert study.published is not None
     echo(f"{study.name}: {study.published.source}")

@@ -56,11 +56,7 @@ _METRIC_LIST = (
     Metric("ttfb", "s", "lower", "time to the first byte", "time", "mean", 0.05),
     Metric("connection_time", "s", "lower", "life of a connection (httperf)", "time", "p50", 0.05),
     Metric(
-        "start_skew",
-        "s",
-        "lower",
-        "between the first and the last start of several drivers, by corrected clocks",
-        "time",
+        "start_skew", "s", "lower", "from the first to the last start of several drivers, by corrected clocks", "time"
     ),
     Metric(
         "cpu_per_response",

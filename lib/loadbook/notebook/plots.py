@@ -6,15 +6,13 @@ import importlib.util
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from loadbook.analyses.balancers.backends import BackendsPage
-from loadbook.analyses.balancers.connections import ConnectionsFigure
-from loadbook.analyses.balancers.page import BalancersPage
+from loadbook.analyses.balancers.figure import ConnectionsFigure
+from loadbook.analyses.balancers.page import BackendsPage, BalancersPage
 from loadbook.analyses.claims.figure import ClaimsFigure
 from loadbook.analyses.claims.page import assess_claims
 from loadbook.analyses.compare_runs.figure import RunComparisonFigure
 from loadbook.analyses.compare_runs.page import PREVIOUS
-from loadbook.analyses.effects.figure import EffectsFigure
-from loadbook.analyses.effects.non_inferiority import NonInferiorityFigure
+from loadbook.analyses.effects.figure import EffectsFigure, NonInferiorityFigure
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.analyses.effects.pairs import PairedBlocksFigure
 from loadbook.analyses.factorial.figure import FactorialFigure

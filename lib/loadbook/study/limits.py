@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from loadbook.core.renamed_keys import renamed_field
+from loadbook.core.toml import renamed_field
 from loadbook.study.treatments import Name, one_or_more
 from loadbook.study.workload import StrictModel
 

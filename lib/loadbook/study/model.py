@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from loadbook.core.errors import UsageError
-from loadbook.core.renamed_keys import OLD_HYPOTHESES, renamed_field
+from loadbook.core.toml import OLD_HYPOTHESES, renamed_field
 from loadbook.study.limits import CiPolicy, MonitorSettings, ResetSettings, StoppingRule, ValidityLimits
 from loadbook.study.problems import last_declared_look
 from loadbook.study.treatments import Factor, Factorial, FactorLevel, Grid, Ident, Name, Role, Setting, Treatment

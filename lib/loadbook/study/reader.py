@@ -10,8 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from loadbook.core.errors import SpecProblem, StudyError, UsageError
-from loadbook.core.renamed_keys import STUDY_KEYS, to_present_keys
-from loadbook.core.toml import read_text, read_toml
+from loadbook.core.toml import STUDY_KEYS, read_text, read_toml, to_present_keys
 from loadbook.study import designs, problems
 from loadbook.study.limits import StoppingRule
 from loadbook.study.model import Study

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from loadbook.analyses.effects.effect_rows import DECIDED, EDGE_IN, change_text, interval_help, is_compared
+from loadbook.analyses.effects.figure import DECIDED, EDGE_IN, change_text, interval_help, is_compared
 from loadbook.analyses.factorial.compute import FactorialAnalysis, FactorialEffect, InteractionPlot, effect_row
 from loadbook.analyses.factorial.text import (
     INTERACTION_TEXTS,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FIGURES = {
     "claims": "loadbook.analyses.claims.figure:ClaimsFigure",
-    "connections": "loadbook.analyses.balancers.connections:ConnectionsFigure",
+    "connections": "loadbook.analyses.balancers.figure:ConnectionsFigure",
     "cores": "loadbook.report.figures.host_metrics:CoresFigure",
     "effects": "loadbook.analyses.effects.figure:EffectsFigure",
     "errors": "loadbook.report.figures.errors:ErrorsFigure",
@@ -35,7 +35,7 @@ FIGURES = {
     "latency": "loadbook.report.figures.latency:LatencyFigure",
     "latency_distribution": "loadbook.report.figures.latency:LatencyDistributionFigure",
     "noise": "loadbook.analyses.noise.record:NoiseFigure",
-    "non_inferiority": "loadbook.analyses.effects.non_inferiority:NonInferiorityFigure",
+    "non_inferiority": "loadbook.analyses.effects.figure:NonInferiorityFigure",
     "order": "loadbook.report.figures.order:OrderFigure",
     "page_size": "loadbook.analyses.page_size.figure:PageSizeFigure",
     "paired_blocks": "loadbook.analyses.effects.pairs:PairedBlocksFigure",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from loadbook.core.errors import StudyError
-from loadbook.core.renamed_keys import RenamedKeyWarning
+from loadbook.core.toml import RenamedKeyWarning
 from loadbook.hosts.inventory import read_hosts
 from loadbook.study.plan import make_plan, parse_plan, study_sha256
 from loadbook.study.reader import read_study
