@@ -20,6 +20,7 @@ from loadbook.analyses.claims.compute import (
 )
 from loadbook.core.units import NBSP
 from loadbook.stats.results import ErrorSummary, Forecast
+from loadbook.stats.text import verdict_phrase
 from loadbook.study.model import Claim
 from trial_frames import verdict
 

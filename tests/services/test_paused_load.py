@@ -60,8 +60,8 @@ def test_stopped_generator_ends_on_time_and_counts_right(
     turns = [line.split() for line in done.stdout.splitlines() if line.startswith("slice")]
     for number, server in enumerate(servers):
         argv = tuple(shlex.split((tmp_path / str(number) / "cmd").read_text())[1:])
-        outputs = [(tmp_path / str(number) / name).read_bytes() for name in ("stdout", "stderr")]
-        report = parse_output(load_tool(tool_name), ToolOutput(*outputs, exit_code=0, argv=argv))
+        stdout, stderr = [(tmp_path / str(number) / name).read_bytes() for name in ("stdout", "stderr")]
+        report = parse_output(load_tool(tool_name), ToolOutput(stdout, stderr, exit_code=0, argv=argv))
         values = {(m.metric, m.statistic): m.value for m in report.measurements}
         served = server.counters(here)["requests"] - before[number]
         # those under way at the end are served, but not counted by the tool
