@@ -33,23 +33,23 @@ def run_study(
     Parameters
     ----------
     study_name : a name in studies/, a path to a .toml file, or `<name>-smoke`.
-    hosts : hosts file; None is the loopback lab, which is brought up when it is not.
-    subset, blocks : of a new run; None takes the study's own.
+    hosts : hosts file; None uses the loopback lab, which is started if it is down.
+    subset, blocks : subset and number of blocks of a new run; None takes the study's own.
     new : start a new run although the last one is unfinished.
     resume : id of the unfinished run to resume; None is the latest.
-    on_event : receives every event (see `progress.Progress`).
-    more : add so many blocks to the latest complete run, or to that of `resume`; unless the study plans an analysis
-        there, the run becomes exploratory.
-    lock_policy : what to do about hosts that another run uses; None: to be refused.
-    confirm : asks the user whether to start although other programs use the hosts; None: no question.
+    on_event : function called with every event of the run (`progress.Progress`).
+    more : number of blocks to add to the latest complete run, or to the run `resume`; the run becomes exploratory
+        unless the study plans an analysis at the new number of blocks.
+    lock_policy : reaction to hosts that another run uses; None raises InUseError.
+    confirm : asks the user whether to start although other programs use the hosts; None starts without asking.
 
     Raises
     ------
-    UsageError : unknown names, a study that changed since the unfinished run was planned, a second runner.
-    StudyError : everything that is wrong with the study or hosts file.
-    DataError : a file on our side cannot be written (disk full).
+    UsageError : an unknown name, a study that changed since its unfinished run was planned, or a study that is running.
+    StudyError : the study or hosts file is invalid; it lists every problem.
+    DataError : a file on the controller cannot be written (disk full).
     LoadbookError : the run could not start or had to stop; the same call resumes it.
-    KeyboardInterrupt : the trial under way was stopped and recorded as cancelled.
+    KeyboardInterrupt : the user interrupted the run; the current trial was stopped and recorded as cancelled.
     """
     study = load_study(layout, study_name)
     if study.name == EXAMPLE_STUDY:
@@ -57,14 +57,14 @@ def run_study(
             f"a study cannot be called {EXAMPLE_STUDY!r}", "that is the recorded run that comes with loadbook"
         )
     if hosts is not None:
-        read_hosts(hosts)  # a missing file is reported before a run is announced
+        read_hosts(hosts)  # report a missing file before the run is announced
     try:
         with hold_study_lock(layout.study_raw(study.name)) as taken_over:
             if taken_over:
                 on_event(Progress("note", taken_over))
             selection = select_run(layout, study, RunRequest(subset, blocks, new, resume, more))
             on_event(Progress("note", selection.message, run=selection.run))
-            # hosts come first, so that a refusal needs no statistics libraries
+            # connect before importing the statistics libraries, so that an unusable host is reported quickly
             with RunSession(layout, selection, hosts, on_event, lock_policy, confirm) as session:
                 if not selection.resumed and (note := underpowered_note(forecast_power(layout, selection.plan, hosts))):
                     on_event(Progress("note", note))

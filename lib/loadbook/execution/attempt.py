@@ -1,8 +1,8 @@
 """One attempt at one trial: reset, configure, start, check the page, load, check again, collect, stop.
 
-Everything that was started is stopped in any case, and every attempt ends in exactly one status with a reason. Work on
-independent hosts is done at the same time. During the load no host is contacted, because in the lab controller, driver
-and server share one machine.
+All started jobs are stopped in any case, and every attempt ends in exactly one status with a reason. Work on different
+hosts is done in parallel. During the load no host is contacted, because in the lab controller, driver and server share
+one machine.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ from loadbook.tools.base import Target
 SERVICE_LEASE_EXTRA_S = 60.0
 # largest step of the wall clock against the monotonic clock during a valid trial, seconds
 MAX_CLOCK_STEP_S = 1.0
-# longest wait of an interrupted attempt for load and services to end (TERM, 5 s, KILL), then for rollbacks, seconds
+# seconds that an interrupted attempt waits for load and services to end (TERM, 5 s, KILL), and then for rollbacks
 CANCEL_S = 7.0
 RESTORE_S = 5.0
 PAGE_TIMEOUT_S = 10.0
 
 
 class Attempt:
-    """One attempt at a trial; it owns its jobs on the hosts, its record, and the files in `folder`.
+    """One attempt at a trial, with its jobs on the hosts, its record, and the files in `folder`.
 
     `load`, `services`, `monitors` and `host_changes` are its jobs. After `run`, `retry` is True if another attempt may
-    succeed. In an interleaved block `arm` is its number there, and the load of the others takes at most `others_s`.
+    succeed. In an interleaved block, `arm` is its number, and the load of all other arms takes at most `others_s`.
     """
 
     def __init__(
@@ -87,13 +87,13 @@ class Attempt:
         """Return host -> file below jobs/ -> label of the monitored processes: load generator and services."""
         jobs = {alias: {f"{self.load.name}/step": self.workload.tool} for alias in self.testbed.drivers}
         for placement in self.deployment.placements:
-            # the host's own server is no child of our job, which writes its process id to a file instead
+            # the host's own server is not a child process of our job, which writes the server's process id to `main`
             file = f"{job_name(self.stem, placement.role)}/{'main' if placement.spec.tree else 'step'}"
             jobs.setdefault(placement.alias, {})[file] = placement.spec.name
         return jobs
 
     def run(self) -> TrialRecord:
-        """Run the whole attempt and return its unsealed record; raises only KeyboardInterrupt and local errors."""
+        """Run the attempt and return its record; raises only KeyboardInterrupt and errors of the controller."""
         begun_s, self.record.started = time.monotonic(), time.time()
         limits_s: tuple[float | None, float | None] = (None, None)
         connectivity = host_state.Connectivity(self.testbed)
@@ -122,13 +122,13 @@ class Attempt:
             self.fail(error, connectivity)
 
     def fail(self, raised: LoadbookError, connectivity: host_state.Connectivity) -> None:
-        """Set the status by an error's cause, and collect the load generators' outputs that can be reached."""
+        """Set the status that fits an error's cause, and collect the load generators' outputs if possible."""
         phase, cause = self._phase, connectivity.root_cause(raised, self.record.boot_ids)
         error = host_state.prefer_full_disk_error(self.testbed, cause)
         self._end(_status_of(error, phase), f"{phase}: {error.message}")
         self.retry = isinstance(error, HostError) and error.transient
         if error is raised and isinstance(error, LostError | UnreachableError):
-            # every further call would wait for a lost host; its jobs end with the connection
+            # drop the connection, as every further call would wait for the lost host; its jobs then end
             if error.host in self.testbed.hosts:
                 with contextlib.suppress(HostError):
                     self.testbed.hosts[error.host].close()
@@ -137,14 +137,14 @@ class Attempt:
             with contextlib.suppress(LoadbookError):
                 self.testbed.hosts[alias].stop(self.load.name, grace_s=1.0)
                 self.record.drivers.append(self.load.collect(self.testbed.hosts[alias], self.folder))
-        # their reason, such as a driver without free ports, is added to that of a failed page
+        # after a failed page check, add the reason found in the outputs, such as a driver without free ports
         outcome = assess_outputs(self.folder, self.record, self.study.validity) if phase == "ask_after" else None
         if outcome and outcome.status == self.record.status == "invalid":
             self._end("invalid", f"{self.record.reason}; {outcome.reason}")
 
     def phases(self) -> dict[str, Callable[[], None]]:
-        """Return the phases by name, in order; `stop` follows them, whatever happens."""
-        # trial.json has these names (phases_s), and the reason of a failure begins with one
+        """Return phase name -> function, in order of execution; `stop` is always called after them."""
+        # the names appear in trial.json (phases_s) and at the start of a failure's reason
         return {
             "reset": self._reset,
             "configure": self._configure,
@@ -157,7 +157,7 @@ class Attempt:
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
-        """Record how long a phase took; an error in it belongs to this phase."""
+        """Record the duration of a phase, and its name for the reason of a failure."""
         begun, self._phase = time.monotonic(), name
         try:
             yield
@@ -187,7 +187,7 @@ class Attempt:
         self.services.configure()
 
     def _start(self) -> None:
-        """Start the services and read the hosts' clocks meanwhile."""
+        """Start the services, and read the hosts' clocks at the same time."""
         clocks = self.testbed.submit_clocks()
         try:
             self.services.start()
@@ -199,7 +199,7 @@ class Attempt:
             self.record.clocks[alias] = ClockRecord(offset_before_s=clock.offset_s, rtt_before_s=clock.rtt_s)
 
     def _check_page(self) -> None:
-        """Check the page while the monitors start."""
+        """Check the page and start the monitors at the same time."""
         page = self.testbed.pool.submit(self.check_page)
         try:
             self.monitors.start()
@@ -207,13 +207,13 @@ class Attempt:
             page.result()
 
     def check_page(self) -> None:
-        """Fetch the page from every driver; InvalidTrialError when it is not as the workload expects."""
+        """Fetch the page from every driver; InvalidTrialError unless status and size are as the workload expects."""
         self.record.response_before = self._fetch_page_from_drivers()
         if problem := response_problem(self.workload, self.record.response_before):
             raise InvalidTrialError(f"before the load {problem}", "correct workload.path or workload.expect_*")
 
     def _fetch_page_from_drivers(self) -> ResponseRecord:
-        """Fetch the page from every driver; all must get the same, so the first response is returned."""
+        """Fetch the page from every driver and return the first response; InvalidTrialError if responses differ."""
         hosts = [self.testbed.hosts[alias] for alias in self.testbed.drivers]
         responses = self.testbed.map(lambda host: fetch_page(host, self.deployment.target, self.workload.path), hosts)
         first, *others = [(host.alias, page.status, page.bytes) for host, page in responses.items()]
@@ -237,7 +237,7 @@ class Attempt:
         self.check_after_load()
 
     def check_after_load(self) -> None:
-        """Check services, changes and disks; read counters and clocks, and fetch the page again."""
+        """After the load, check services, host changes and disks, read counters and clocks, and fetch the page again."""
         self.services.check_running()
         self.host_changes.check_in_effect()
         host_state.check_disks_not_full(self.testbed)
@@ -257,7 +257,7 @@ class Attempt:
         self.record.window, self.record.start_skew_s = times["window"], times["start_skew_s"]
 
     def assess(self, connectivity: host_state.Connectivity, clock_step_s: float) -> None:
-        """Set the status of a finished attempt by what its hosts, clock, page and tool output show."""
+        """Set the status of a finished attempt from reboots, the controller's clock, the page and the tool's output."""
         connectivity.check_not_rebooted(self.record.boot_ids)
         self._end("ok", None)
         if abs(clock_step_s) > MAX_CLOCK_STEP_S:
@@ -275,7 +275,7 @@ class Attempt:
             connectivity.check_connected(self.record.reason or "")
 
     def stop(self, limit_s: float | None = None, restore_s: float | None = None) -> None:
-        """End everything that was started; a job on a host out of reach, or too slow, ends by its lease."""
+        """End load, services, monitors and host changes; jobs not ended in `limit_s` seconds end by their lease."""
         self.load.cancel()
         loads = [partial(self.load.end, self.testbed.hosts[alias]) for alias in self.load.started]
         self.testbed.run_within([*self.services.stop_calls(), *loads, self.monitors.end], limit_s)
@@ -283,7 +283,7 @@ class Attempt:
 
 
 def initial_record(testbed: Testbed, planned: PlannedTrial, attempt: int) -> TrialRecord:
-    """Return the record of an attempt that has just begun; its status is that of a controller that died."""
+    """Return the record of an attempt that has just begun; its status stays valid if the controller dies."""
     study = testbed.plan.study
     load = study.workload_of(planned.treatment)
     return TrialRecord(
@@ -304,7 +304,7 @@ def initial_record(testbed: Testbed, planned: PlannedTrial, attempt: int) -> Tri
 
 
 def _status_of(error: LoadbookError, phase: str) -> Status:
-    """Return the status of an attempt that ended with this error in this phase."""
+    """Return the status of an attempt that failed with `error` in `phase`."""
     if isinstance(error, ToolError | HostFullError):
         return "tool_failed"
     if isinstance(error, HostTimeoutError) and phase == "load":
@@ -313,7 +313,7 @@ def _status_of(error: LoadbookError, phase: str) -> Status:
 
 
 def fetch_page(host: Host, target: Target, path: str) -> ResponseRecord:
-    """Fetch the page once; InvalidTrialError when the host is reachable but the server does not answer."""
+    """Fetch the page once, through `host`; InvalidTrialError if `host` is reachable but the server does not answer."""
     try:
         response = host.http_get(target.address, target.port, path, timeout_s=PAGE_TIMEOUT_S, scheme=target.scheme)
     except (UnreachableError, HostTimeoutError) as error:
@@ -328,7 +328,7 @@ def fetch_page(host: Host, target: Target, path: str) -> ResponseRecord:
 
 
 def response_problem(workload: Workload, response: ResponseRecord) -> str | None:
-    """Return the difference between an answer and the workload's expected status and size, None if there is none."""
+    """Return a message if status or size of a response differ from those that the workload expects, else None."""
     expected = (workload.expect_status, response.bytes if workload.expect_bytes is None else workload.expect_bytes)
     if (response.status, response.bytes) == expected:
         return None

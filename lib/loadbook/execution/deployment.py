@@ -1,4 +1,4 @@
-"""The deployment of one treatment on the hosts, and the names of an attempt's jobs."""
+"""The deployment of one treatment (services, hosts, ports, CPUs, load target), and the names of an attempt's jobs."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def job_stem(run: str, trial: str, attempt: int) -> str:
 
 
 def preflight_stem(run: str) -> str:
-    """Return the prefix of the jobs and folders of a run's checks."""
+    """Return the name prefix of jobs and folders that are used by the checks before a run's first trial."""
     return f"{run}-preflight"
 
 
-# parts of an attempt that have jobs; each service is a part with the name of its role
+# last parts of the job names of an attempt; the job of a service ends with the name of its role
 LOAD, MONITOR, CHANGES = "load", "monitor", "guard"
 
 
 def job_name(stem: str, part: str) -> str:
-    """Return the name of a job of the attempt with the prefix `stem`; a service's folder has the name of its job."""
+    """Return the name of a job: the attempt's prefix `stem`, and the kind of job or the role of its service."""
     return f"{stem}-{part}"
 
 
@@ -46,13 +46,13 @@ def job_names(stem: str, roles: Iterable[str]) -> list[str]:
 
 
 HTTP_PORT = 80
-DELAY_ROLE = "line"  # the role of the delay in userspace, on the driver's own host
+DELAY_ROLE = "line"  # role of the proxy on the driver that delays packets if the kernel cannot
 DELAY_SERVICE = "delay-line"
 
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """One service of one role on one host, and the TCP port that the role has there under every treatment."""
+    """A service in a role on a host, and the TCP port of that role on that host (equal for all treatments)."""
 
     role: str
     alias: str
@@ -61,12 +61,12 @@ class Placement:
 
     @property
     def mode(self) -> Literal["managed", "system"]:
-        """managed: a process of our own; system: the host's own server."""
+        """Whether the service is "managed" (a process that loadbook starts) or "system" (the host's own server)."""
         return "system" if self.spec.tree else "managed"
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The tables of packet rules that it creates."""
+        """The names of the nftables tables that the service creates."""
         return tuple(table.replace("{{ port }}", str(self.port)) for table in self.spec.tables)
 
     @property
@@ -76,7 +76,7 @@ class Placement:
 
 
 def start_order(study: Study) -> list[str]:
-    """Return the study's roles, backends first."""
+    """Return the study's roles in the order of starting their services: backends before the roles that use them."""
     ordered: dict[str, None] = {}
 
     def visit(role: str) -> None:
@@ -91,15 +91,15 @@ def start_order(study: Study) -> list[str]:
 
 
 def hosts_for_role(inventory: HostsFile, role: str, setting: Setting) -> list[str]:
-    """Return the aliases of a role that a setting uses."""
+    """Return the aliases of the hosts with a role, limited to the number of hosts of a setting."""
     return inventory.with_role(role)[: setting.hosts]
 
 
 @dataclass(frozen=True, eq=False)
 class Deployment:
-    """One treatment on the hosts of a testbed; computed from study and hosts file, without contact to a host.
+    """Services, ports, CPUs and load target of one treatment; computed from study and hosts file, without any host.
 
-    `arm` is its number among the treatments that are up at once; each has ports of its own.
+    `arm` is the number of the treatment in an interleaved block, in which every treatment has ports of its own.
     """
 
     testbed: Testbed
@@ -108,11 +108,11 @@ class Deployment:
 
     @property
     def study(self) -> Study:
-        """The study."""
+        """The study of the run."""
         return self.testbed.plan.study
 
     def setting(self, role: str) -> Setting:
-        """Return the setting of a role under the treatment; the delay in userspace takes that of the driver's role."""
+        """Return the setting of a role; the userspace delay (DELAY_ROLE) has one made from the driver's setting."""
         if role != DELAY_ROLE:
             return self._settings[role]
         delay_ms, target = self._settings[self.study.workload.role].delay_ms, self.study.target_of(self.treatment)
@@ -148,7 +148,7 @@ class Deployment:
 
     @property
     def target(self) -> Target:
-        """The target of the load: the delay in userspace, or the first host of the target role."""
+        """The target of the load: the userspace delay if there is one, else the first host of the target role."""
         scheme, role = self.study.workload.scheme, self.study.target_of(self.treatment)
         external = self.setting(role).external
         if external is not None and not self._delay_placements:
@@ -163,13 +163,13 @@ class Deployment:
         return placement.port + self.arm * (len(self.study.roles) + 1)
 
     def client_host(self, placement: Placement) -> Host:
-        """Return the host that probes a service: the one that will send requests to it."""
+        """Return the host that probes a service: the host that sends requests to it during the load."""
         front = next((s for s in self.placements if placement.role in self.setting(s.role).backends), None)
         alias = self.testbed.drivers[0] if front is None or front.role == DELAY_ROLE else front.alias
         return self.testbed.hosts[alias]
 
     def instance_context(self, placement: Placement, stem: str) -> InstanceContext:
-        """Return folder, address and port of a service, and the values of other services for its templates."""
+        """Return folder, address and port of a service, and the addresses of its backends for its templates."""
         behind = {role: self._backends(role, placement, stem) for role in self.setting(placement.role).backends}
         extra = {
             "backends": next(iter(behind.values()), []),
@@ -185,7 +185,7 @@ class Deployment:
         return InstanceContext.for_instance(host, name, self.port(placement), extra)
 
     def direct_return_addresses(self, placement: Placement) -> list[str]:
-        """Return the addresses of balancers whose clients this service answers directly."""
+        """Return the addresses of balancers whose responses this service sends to the clients directly."""
         fronts = [front for front in self.placements if placement.role in self.setting(front.role).backends]
         return [self.testbed.hosts[front.alias].address for front in fronts if front.spec.direct_return]
 
@@ -207,7 +207,7 @@ class Deployment:
         ]
 
     def cpus(self, placement: Placement) -> list[int]:
-        """Return the CPUs that a service may use; UsageError when its host has fewer than the study names."""
+        """Return the CPUs that a service may use; UsageError if its host does not have the CPUs in the study."""
         own = sorted(self.testbed.cpus_of(placement.alias) or self.testbed.host_cpus.get(placement.alias, ()) or (0,))
         wanted = self.setting(placement.role).cpus
         if wanted == "all":
@@ -223,7 +223,7 @@ class Deployment:
 
     @property
     def load_launch(self) -> LaunchOptions:
-        """Launch options of the load generator on every driver."""
+        """Launch options (limit of open files) of the load generator on every driver."""
         return LaunchOptions(nofile=self.setting(self.study.workload.role).nofile)
 
     def launch(self, placement: Placement, stem: str = "") -> LaunchOptions:
@@ -258,7 +258,7 @@ def place_services(
     specs: Mapping[str, ServiceSpec],
     drivers: Sequence[str],
 ) -> tuple[Placement, ...]:
-    """Place every service of any treatment; roles on one host get consecutive ports."""
+    """Return the placements of the services of all treatments; roles on one host get consecutive ports."""
     treatments = list(treatments)
     needed = [
         (role, alias, str(setting.service), setting.mode)

@@ -1,4 +1,4 @@
-"""All steps of a run, host by host: the code of a real run on hosts that only record their calls."""
+"""All steps of a run, host by host, listed by executing the code of a real run on hosts that only record calls."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ PHASE_TITLES = {
     "stop": "stop and put back",
 }
 CHANGES_TITLE = "change the hosts"
-# what a script is for; a script of `rollback` by its first argument
+# script -> note on its purpose; for the script of `rollback`: its first argument -> note
 SCRIPT_NOTES = {
     preflight.BACKGROUND_LOAD_SCRIPT: "does anybody else use it?",
     preflight.PREFLIGHT_SCRIPT: "free disk, CPUs, and that nothing listens on its ports",
@@ -67,10 +67,10 @@ ROLLBACK_NOTES = {
 
 
 class InlineExecutor(Executor):
-    """An executor that makes each call at once, so that the steps always have the same order."""
+    """An executor that makes each call at once in the same thread, so that the order of steps is always the same."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Call `fn` now."""
+        """Call `fn` now and return its result as a finished future."""
         future: Future[Any] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
@@ -80,7 +80,7 @@ class InlineExecutor(Executor):
 
 
 def script_output(text: str, args: Sequence[str]) -> str:
-    """Return the output of a script on a host without problems."""
+    """Return the output that a script would have on a host without problems."""
     if text == rollback.rollback_script():
         return {"settle": "settled", "server": str(LEADER_PID)}.get(args[0], "")
     outputs = {
@@ -96,7 +96,7 @@ def script_output(text: str, args: Sequence[str]) -> str:
 
 @dataclass
 class DryRunPart:
-    """One part of a run: its phases, each with its steps; `missing` holds reasons why the hosts cannot do it."""
+    """One part of a run, such as a treatment: phases and their steps; `missing` lists reasons why it cannot run."""
 
     title: str
     trials: int = 0
@@ -106,14 +106,14 @@ class DryRunPart:
 
 @dataclass
 class DryRun:
-    """A plan on recording hosts; `log` holds their calls."""
+    """A testbed whose hosts only record calls; `log` holds the recorded calls."""
 
     testbed: Testbed
     hosts: dict[str, DryRunHost]
     log: DryRunLog
 
     def attempt_phases(self, treatment: str) -> list[tuple[str, list[DryRunStep]]]:
-        """Run an attempt at a treatment and return its phases, each with its steps in order."""
+        """Execute an attempt at a treatment on the recording hosts and return its phases with their steps, in order."""
         with TemporaryDirectory(prefix="loadbook-dry-run-") as folder:
             attempt = Attempt(self.testbed, PlannedTrial(TRIAL, treatment, 1, 1), 1, Path(folder))
             notes = _Notes.of_attempt(attempt)
@@ -132,7 +132,7 @@ class DryRun:
         return [(title, phase_steps) for title, phase_steps in titled if phase_steps]
 
     def _prepare_answers(self, attempt: Attempt, phase: str) -> None:
-        """Set the answers that services and page must give in this phase."""
+        """Set the HTTP responses and outputs that the attempt expects from services and page in this phase."""
         instances, page_url = attempt.services.instances.values(), _page_url(attempt)
         if phase == "ask_before" and (page_url,) not in [_request(instance, "prove") for instance in instances]:
             page = HttpResponse(attempt.workload.expect_status, {}, bytes(attempt.workload.expect_bytes or 0))
@@ -167,7 +167,7 @@ class DryRun:
         yield from self.facts_steps()
 
     def _service_check_steps(self) -> Iterator[DryRunStep]:
-        """Yield the checks of every version, and of every configuration once."""
+        """Yield the steps that check each service's version, and each different configuration once."""
         for placement in self.testbed.placements:
             if placement.spec.build:
                 build(self.hosts[placement.alias], placement.spec)
@@ -187,7 +187,7 @@ class DryRun:
                     yield from _Notes(self.testbed, {placement: instance}).annotate(self.log.take())
 
     def _change_check_steps(self) -> Iterator[DryRunStep]:
-        """Yield the trial application of every host change."""
+        """Yield the steps that make and undo every host change once, before the first trial."""
         testbed, checked = self.testbed, set[str]()
         if uses_delay(testbed.plan.study, testbed.plan.treatments):
             for alias in testbed.drivers:
@@ -203,14 +203,14 @@ class DryRun:
             yield from notes.annotate(self.log.take())
 
     def facts_steps(self) -> Iterator[DryRunStep]:
-        """Yield the steps that read the facts of the hosts."""
+        """Yield the steps that read the facts about the hosts (kernel, CPU, limits, settings)."""
         for host in self.hosts.values():
             gather_facts(host)
         yield from (step._replace(note="kernel, CPU, limits, settings") for step in self.log.take())
 
 
 def dry_run(layout: Layout, plan: Plan, hosts_file: Path) -> tuple[DryRun | None, list[DryRunPart]]:
-    """Return the dry run (None when no treatment can run on these hosts), and its parts in order.
+    """Return the dry run (None if no treatment can run on these hosts) and the parts of the run in order.
 
     Raises UsageError and StudyError for an unusable hosts file; no host is touched.
     """
@@ -232,7 +232,7 @@ def dry_run(layout: Layout, plan: Plan, hosts_file: Path) -> tuple[DryRun | None
 
 
 def missing_for_treatment(layout: Layout, plan: Plan, treatment: str, path: Path, inventory: HostsFile) -> list[str]:
-    """Return the requirements of a treatment that a hosts file does not meet."""
+    """Return messages about requirements of a treatment that a hosts file does not meet; empty if it can run."""
     alone = replace(plan, treatments=(treatment,))
     if missing := list(missing_roles(alone, inventory).values()):
         return missing
@@ -245,7 +245,7 @@ def missing_for_treatment(layout: Layout, plan: Plan, treatment: str, path: Path
 
 
 def _prepare(layout: Layout, plan: Plan, path: Path, inventory: HostsFile) -> DryRun:
-    """Return a dry run; facts that only the hosts know are assumed."""
+    """Return a dry run of a plan; facts that only real hosts can report, such as their CPUs, are assumed."""
     log = DryRunLog(script_output=script_output)
     hosts = {
         alias: DryRunHost(remote_host(path, alias, RUN, hosts=inventory), inventory, log)
@@ -262,7 +262,7 @@ def _prepare(layout: Layout, plan: Plan, path: Path, inventory: HostsFile) -> Dr
 
 
 def _polling_steps(attempt: Attempt, phase: str) -> Iterator[DryRunStep]:
-    """Yield the polls of the hosts' own monitors, which a dry run does not connect to."""
+    """Yield a step for each monitor of a host that a real run would poll in this phase."""
     for source in attempt.monitors.polled_sources if phase == "ask_before" else ():
         for alias in attempt.testbed.hosts:
             yield DryRunStep(alias, "ask", (source,), "over the SSH connection, until the load is over")
@@ -274,7 +274,7 @@ def _page_url(attempt: Attempt) -> str:
 
 
 def _request(instance: Instance, name: str) -> tuple[str, ...]:
-    """Return the command or URL of a probe (ready, prove, counters), or another command; () where there is none."""
+    """Return the URL or arguments of a service's probe (ready, prove, counters) or command; () if it has none."""
     if name in instance.rendered.commands:
         return instance.rendered.commands[name]
     probes = {"ready": instance.spec.ready, "prove": instance.spec.prove, "counters": instance.spec.counters}
@@ -294,12 +294,12 @@ def _changes_note(changes: HostChangeJobs, step: DryRunStep) -> str:
 
 
 class _Notes:
-    """Notes of steps, from the services, jobs and requests that they belong to.
+    """Notes that explain the steps of a dry run, found by the service, job or request of each step.
 
     Parameters
     ----------
     instances : the services of an attempt or a check.
-    jobs : name of another job -> the note of a step that puts, starts or ends it.
+    jobs : job name -> function that returns the note of a step of that job; not for jobs of services.
     """
 
     def __init__(
@@ -315,7 +315,7 @@ class _Notes:
 
     @classmethod
     def of_attempt(cls, attempt: Attempt) -> _Notes:
-        """Return the notes of an attempt; its services are known once it is configured."""
+        """Return the notes of an attempt; its services are added by the phase `configure`."""
         jobs: dict[str, Callable[[DryRunStep], str]] = {
             attempt.load.name: lambda step: attempt.workload.tool,
             attempt.monitors.name: lambda step: "monitors",
@@ -324,7 +324,7 @@ class _Notes:
         return cls(attempt.testbed, attempt.services.instances, jobs, _page_url(attempt))
 
     def annotate(self, steps: Iterable[DryRunStep], phase: str = "") -> Iterator[DryRunStep]:
-        """Yield steps with their notes, followed by steps that the host makes by itself."""
+        """Yield the steps with notes, each followed by steps that the host then takes without another call."""
         for step in steps:
             notes = [self._note(step, phase), step.note]
             yield step._replace(note=", ".join(note for note in notes if note))
@@ -402,12 +402,12 @@ class _Notes:
             }
             notes += [text for name, text in texts.items() if _request(instance, name) == step.args]
         self._repeats[step] += 1
-        # one request may ask first whether a service is ready, then which configuration it has
+        # the same request may first check that a service is ready, and later which configuration it has
         return notes[min(self._repeats[step], len(notes)) - 1] if notes else ""
 
 
 def _build_steps(alias: str, spec: ServiceSpec) -> Iterator[DryRunStep]:
-    """Yield the steps that build a program where it is missing."""
+    """Yield the steps that build a service's program if it is missing on the host."""
     assert spec.build is not None
     settings, argv = build_command(spec, "x86_64")
     args = ("env", *(f"{name}={value}" for name, value in settings.items()), *argv)
@@ -416,7 +416,7 @@ def _build_steps(alias: str, spec: ServiceSpec) -> Iterator[DryRunStep]:
 
 
 def _reload_note(instance: SystemInstance) -> str:
-    """Describe the work of the job that replaces the files of a host's own server."""
+    """Return a note on the job that replaces the configuration files of a host's own server and reloads it."""
     system = instance.system
     replaced = ", ".join(f"{system.tree}/{name}" for name in instance.rendered.files)
     verb = "restart" if system.reload == "restart" else "reload"

@@ -24,15 +24,15 @@ MAX_REASONS = 3
 
 
 class InvalidTrialError(LoadbookError):
-    """Server or load differ from the study; a retry would not help."""
+    """The server or the load differs from the study, so the trial is invalid; a retry would not help."""
 
 
 def needs_userspace_delay(plan: Plan, hosts: Mapping[str, Host], inventory: HostsFile, drivers: Iterable[str]) -> bool:
-    """Return whether a treatment's delay must be made in userspace, on the driver's own host.
+    """Return whether delays must be made by a proxy on the driver, because its kernel cannot delay packets.
 
     Raises
     ------
-    UsageError : userspace cannot make it: several drivers, or a loss of packets.
+    UsageError : the proxy cannot do it, because there are several drivers, or because packets are to be lost.
     """
     study, drivers = plan.study, list(drivers)
     settings = [study.setting(treatment, study.workload.role) for treatment in plan.treatments]
@@ -49,13 +49,13 @@ def needs_userspace_delay(plan: Plan, hosts: Mapping[str, Host], inventory: Host
 
 
 def uses_delay(study: Study, treatments: Iterable[str]) -> bool:
-    """Return whether any of the treatments delays or drops packets to the target."""
+    """Return whether any of the treatments delays or drops packets on the way to the target."""
     settings = [study.setting(treatment, study.workload.role) for treatment in treatments]
     return any(setting.delay_ms or setting.loss for setting in settings)
 
 
 def missing_permissions(deployments: Iterable[Deployment]) -> list[str]:
-    """Return the permissions that treatments need and the hosts file does not give, a line per host."""
+    """Return a message per host about permissions that treatments need and that the hosts file does not grant."""
     allowed: dict[str, Sequence[Permission]] = {}
     needed: dict[str, dict[Permission, None]] = {}
     reasons: dict[str, dict[str, None]] = {}
@@ -75,7 +75,7 @@ def missing_permissions(deployments: Iterable[Deployment]) -> list[str]:
 
 
 def _needed_permissions(deployment: Deployment) -> Iterator[tuple[str, str, Sequence[Permission]]]:
-    """Yield host, service or treatment, and the permissions it needs."""
+    """Yield tuples: host alias, service or treatment as text, and the permissions that it needs on the host."""
     for placement in deployment.placements:
         yield placement.alias, f"service {placement.spec.name}", placement.spec.needs
     for alias, changes in host_changes_of(deployment).items():
@@ -83,9 +83,9 @@ def _needed_permissions(deployment: Deployment) -> Iterator[tuple[str, str, Sequ
 
 
 def host_changes_of(deployment: Deployment) -> dict[str, rollback.HostChanges]:
-    """Return host -> the changes that the treatment makes; unchanged hosts are left out.
+    """Return host alias -> changes that the treatment makes; unchanged hosts are left out.
 
-    UsageError: roles on one host need different values.
+    Raises UsageError if roles on the same host need different values of a setting.
     """
     changes_by_host: dict[str, rollback.HostChanges] = {}
     for alias, needed in (*_service_changes(deployment), *_driver_changes(deployment)):
@@ -112,7 +112,7 @@ def _check_agree(deployment: Deployment, alias: str, first: rollback.HostChanges
 def _service_changes(deployment: Deployment) -> Iterator[tuple[str, rollback.HostChanges]]:
     for placement in deployment.placements:
         setting, spec = deployment.setting(placement.role), placement.spec
-        # toward all addresses: requests may come from another one than the driver's known address
+        # the rate applies to all addresses, since requests may come from another address of the driver
         yield (
             placement.alias,
             rollback.HostChanges(
@@ -144,7 +144,7 @@ def _driver_changes(deployment: Deployment) -> Iterator[tuple[str, rollback.Host
 
 @dataclass
 class HostChangeJobs:
-    """The jobs that change the hosts for one trial; `name` is that of the job on every host."""
+    """The jobs that change the hosts for one trial; the job has the same `name` on every host."""
 
     deployment: Deployment
     name: str
@@ -152,24 +152,24 @@ class HostChangeJobs:
     _changed: list[str] = field(default_factory=list)
 
     def apply(self) -> dict[str, dict[str, Any]]:
-        """Make the changes and return them by host for the record; HostError when a host refuses one."""
+        """Make the changes and return them by host for the trial record; HostError if a host refuses one."""
         changes = host_changes_of(self.deployment)
         for alias, host_changes in changes.items():
             self._changed.append(alias)
             rollback.apply_changes(self.deployment.testbed.hosts[alias], self.name, host_changes, self.lease_s)
-        # a host whose only change is the removal of a service's leftovers does not count as changed
+        # a host whose job only deletes a killed service's tables has an empty record, and is left out
         return {alias: record for alias, host_changes in changes.items() if (record := host_changes.to_record())}
 
     def check_in_effect(self) -> None:
-        """Raise InvalidTrialError when changes were undone before the load was over."""
+        """Raise InvalidTrialError if changes were undone before the load was over."""
         for alias in self._changed:
             if not self.deployment.testbed.hosts[alias].state(self.name).running:
                 raise InvalidTrialError(f"host {alias}: what was changed for the trial was put back during the load")
 
     def restore(self) -> None:
-        """Undo all changes; a host out of reach undoes them by itself.
+        """Undo all changes; an unreachable host undoes them by itself.
 
-        Failures are collected in the testbed (`check_restored`).
+        Failures are collected in the testbed, whose `check_restored` raises them.
         """
         for alias in self._changed:
             host = self.deployment.testbed.hosts[alias]

@@ -1,22 +1,22 @@
 """Hosts: commands, files and jobs over SSH; locks, labs, replays, host facts and monitors.
 
-The package is a layer over Paramiko; Fabric serves for the login only (`ssh`).
+The package is a layer over Paramiko; Fabric is used for the login only (`ssh`).
 
 - `host`: the protocol `Host` with its jobs, command results and HTTP responses
 - `shell`: the persistent /bin/sh of a host, quoting of arguments, and the PATH of programs
-- `jobs`: job.sh: detached jobs, and the lock that allows one run per machine
-- `inventory`: hosts.toml: aliases, roles, work folders, permissions
+- `jobs`: the script job.sh, which runs detached jobs on a host and holds the lock that allows one run per machine
+- `inventory`: the file hosts.toml with aliases, roles, work folders and permissions
 - `keys`: SSH endpoints of aliases, and files of trusted host keys
-- `ssh`: SSH connections: strict host keys, bounded waits, a watchdog for dead peers; trust in keys that hosts offer
+- `ssh`: SSH connections with strict host keys, time limits and a watchdog for dead peers; trusting new host keys
 - `http`: one HTTP or HTTPS request from a host's own network
-- `session`: an open connection with its shell, its files by SFTP and its dead-man switch
+- `session`: an open connection with a shell, SFTP and a dead-man switch (ends our jobs when the controller is gone)
 - `remote`: a host over SSH, which implements `Host` and reconnects
 - `dry`: a host that only records its calls, for dry runs
-- `replay`: transcripts of hosts, and a host that plays a recorded run back
-- `monitors`: facts of a host; the sampler, and the host's own munin node or node_exporter
+- `replay`: transcripts of the calls to hosts, and a host that answers from the transcripts of a recorded run
+- `monitors`: facts about a host; the sampler of its metrics, and the host's own munin node or node_exporter
 - `rollback`: changes of a host (kernel settings, network, CPU time), and their undoing
-- `sshd`: one sshd of the lab, and the loopback network
+- `sshd`: one sshd process of the lab, and the lab's network on loopback addresses
 - `netns`: the network namespaces of the lab
-- `lab`: the lab: its hosts, CPU masks, start and end
+- `lab`: the lab (an sshd per host on this machine): its hosts and CPU masks, starting and stopping it
 - `doctor`: checks of `loadbook doctor` on every host
 """

@@ -26,7 +26,7 @@ echo "boot $boot"
 for name; do echo "program:$name $(command -v "$name")"; done
 """
 
-# prints, for each permit, "ok" or "missing" and what was seen; what is tried is tried in a namespace that ends with it
+# prints "ok", "doubt" or "missing" and the reason for each permission; tc is tried in a temporary network namespace
 _PERMISSIONS_SCRIPT = """
 can() { [ -w "$1" ] && echo "$2 ok $3" || echo "$2 missing cannot write to $1"; }
 can /proc/sys/net/core/somaxconn sysctl "kernel settings can be written"
@@ -53,7 +53,7 @@ done </proc/mounts
 
 
 class RequiredProgram(NamedTuple):
-    """A program that a host needs, with the way to install it; it may be missing unless `required`."""
+    """A program that a host needs and the command that installs it; without `required`, a run works without it."""
 
     binary: str
     install: str
@@ -74,7 +74,7 @@ BASE_PROGRAMS = (
     RequiredProgram("setsid", "apt-get install util-linux"),
     RequiredProgram("sha256sum", "apt-get install coreutils"),
     RequiredProgram("date", "apt-get install coreutils"),
-    # without it an owner of the host's lock is told by its process
+    # without flock, an owner of the host's lock is recognised by its process id
     RequiredProgram("flock", "apt-get install util-linux", required=False),
 )
 
@@ -92,8 +92,8 @@ def check_hosts(
 
     Parameters
     ----------
-    programs : alias -> the programs that its roles ask for.
-    extra_checks : alias -> what else is to be asked of a host.
+    programs : alias -> the programs that the host's roles need.
+    extra_checks : alias -> further checks of that host.
     """
 
     def check_host(alias: str) -> tuple[list[CheckResult], str | None]:
@@ -118,7 +118,7 @@ def check_hosts(
 def _check_basics(
     host: RemoteHost, hosts: HostsFile, programs: Sequence[RequiredProgram]
 ) -> tuple[list[CheckResult], str | None]:
-    """Return the checks that every host needs, and its boot id."""
+    """Return the results of the checks made on every host, and the host's boot id (None if unknown)."""
     alias, entry, checks = host.alias, hosts.hosts[host.alias], list[CheckResult]()
 
     def add(subject: str, ok: bool, observation: str, fix: str = "", otherwise: CheckStatus = "doubt") -> None:
@@ -176,7 +176,7 @@ def _check_permissions(host: RemoteHost, permissions: Sequence[Permission]) -> I
 
 
 def _shared_machines(hosts: HostsFile, boot_ids: Mapping[str, str]) -> Iterator[CheckResult]:
-    """Report aliases of one machine without disjoint CPU masks, in one line."""
+    """Yield one result for each group of aliases that are the same machine and whose CPU masks overlap."""
 
     def share_cpus(alias: str, other: str) -> bool:
         mask, other_mask = hosts.hosts[alias].cpus, hosts.hosts[other].cpus

@@ -1,4 +1,4 @@
-"""Hosts of a dry run: nothing is done, every call is recorded and answered as if all went well."""
+"""Hosts of a dry run: no command is executed; every call is recorded and answered as if it had succeeded."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from loadbook.hosts.remote import RemoteHost
 
 CLOCK_COMMAND = ("date", "+%s.%N")
 TOKEN = "000000000000"  # noqa: S105  # stands for the random word in a rendered configuration
-LEADER_PID = 999999999  # above every process id that Linux gives
+LEADER_PID = 999999999  # above every process id that Linux assigns
 
 
 class DryRunStep(NamedTuple):
-    """One thing that would be done on one host.
+    """One action that a real run would take on one host.
 
-    `action` is login, lock, run, script, put, job, http, ask, fetch, stop, remove or note; `args` are its argument
-    list, path, URL or job's name (of a job: its name, then the argument list of one step); `data` is a file's content.
+    `action` is login, lock, run, script, put, job, http, ask, fetch, stop, remove or note. `args` holds the argument
+    list, path, URL or job name (for a job: its name, then the arguments of one step). `data` is a file's content.
     """
 
     alias: str
@@ -35,13 +35,13 @@ class DryRunStep(NamedTuple):
 
 @dataclass
 class DryRunLog:
-    """Calls to all hosts of a dry run, in order, and the answers that the hosts give.
+    """Calls to all hosts of a dry run, in order, and the answers that these hosts return.
 
     Parameters
     ----------
-    script_output : returns what a script prints, from its text and arguments.
-    outputs : what a command prints, by its argument list; others print nothing.
-    responses : HTTP responses by URL; others are empty with status 200.
+    script_output : function that returns the output of a script, given its text and arguments.
+    outputs : argument list -> output of that command; all other commands print nothing.
+    responses : URL -> HTTP response; all other URLs give an empty response with status 200.
     """
 
     script_output: Callable[[str, Sequence[str]], str]
@@ -56,7 +56,7 @@ class DryRunLog:
 
 
 class DryRunHost(Host):
-    """A host that records what it is asked to do in `log`; questions about files and jobs are answered only."""
+    """A host that records every action in `log`; queries of files and job states are answered but not recorded."""
 
     live = False
     reconnects = 0
@@ -75,7 +75,7 @@ class DryRunHost(Host):
         return path.removeprefix(f"{self.workdir}/") if path.startswith(f"{self.workdir}/jobs/") else path
 
     def open(self) -> None:
-        """Record the login, the script that starts jobs, and the lock."""
+        """Record the login, the copy of the script that starts jobs, and the taking of the lock."""
         name, launcher = jobs.launcher_script()
         self._record("login", self.workdir, note="makes this folder, and keeps to the CPUs of the hosts file")
         self._record("put", f"{self.workdir}/{name}", note="starts and ends jobs", data=launcher)
@@ -88,11 +88,11 @@ class DryRunHost(Host):
     reopen = abandon = close
 
     def take_transcript(self) -> bytes:
-        """Return nothing: the answers are invented."""
+        """Return an empty transcript, since no answer came from a real host."""
         return b""
 
     def token(self, name: str) -> str:
-        """Return the word that stands for a random one."""
+        """Return a fixed placeholder in place of a random token."""
         return TOKEN
 
     def run(self, argv: Sequence[str], *, timeout_s: float, check: bool = False) -> CommandResult:
@@ -115,7 +115,7 @@ class DryRunHost(Host):
         return {"rc": b"0", "times": b"0 0"}.get(Path(path).name.partition(".")[0], b"")
 
     def fetch(self, path: str, local: Path, *, max_bytes: int) -> str:
-        """Record a file that is copied to here; no local file is made."""
+        """Record the copying of a file to this machine; no local file is made."""
         self._record("fetch", self._relative_path(path))
         return ""
 
@@ -128,7 +128,7 @@ class DryRunHost(Host):
         self._record("remove", self._relative_path(path))
 
     def start(self, job: Job) -> int:
-        """Record the files of a job and each of its steps, as they are typed on the host."""
+        """Record the files of a job and the command line of each of its steps; return an invented process id."""
         for name, data in job.files.items():
             self._record("put", f"{jobs.job_folder(job.name)}/{name}", data=data)
         for argv in job.steps:
@@ -136,7 +136,7 @@ class DryRunHost(Host):
         return LEADER_PID
 
     def state(self, name: str) -> JobState:
-        """Return the state of a job that runs."""
+        """Return the state "running" for any job."""
         return JobState(LEADER_PID, None, running=True)
 
     def wait(self, name: str, *, timeout_s: float, expect_s: float | None = None) -> int:

@@ -1,6 +1,6 @@
-"""The protocol of a host, implemented by `remote` over SSH, `replay` from a recorded run, `dry` without any host.
+"""The protocol `Host`: implemented over SSH (`remote`), from a recorded run (`replay`), and for dry runs (`dry`).
 
-Every call is bounded in time. Commands are argument lists; quoting happens in one place inside the implementation.
+Every call has a time limit. Commands are argument lists; quoting happens in one place inside the implementation.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class CommandResult(NamedTuple):
-    """A control command that ended: exit code (128 + n for signal n) and its capped output."""
+    """Result of a control command: exit code (128 + n for signal n) and output, truncated beyond a maximum size."""
 
     rc: int
     stdout: bytes
@@ -38,7 +38,7 @@ class HttpResponse(NamedTuple):
 
 
 class ClockOffset(NamedTuple):
-    """Host clock minus ours and the round trip of the best probe, seconds."""
+    """Host clock minus the controller's clock, and the round trip of the probe that measured it; both in seconds."""
 
     offset_s: float
     rtt_s: float
@@ -46,18 +46,18 @@ class ClockOffset(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """A program that runs detached on the host, in its own process group, until it ends or its lease does.
+    """A program that runs detached on the host, in its own process group, until it ends or its lease expires.
 
     Parameters
     ----------
     name : unique on the host within the run; names the job's folder ``<workdir>/jobs/<name>``.
     steps : argument lists run one after the other; step k writes ``stdout.<k>``, ``stderr.<k>``, ``times.<k>``
-        (start and end, epoch seconds by the host's clock) and ``rc.<k>`` in the job's folder. The job's
-        file ``rc`` is written last (the last step's code) and means: everything beside it is complete.
-    lease_s : seconds after which the host itself ends the whole group, whatever became of us.
-    files : put beside the steps first (relative names).
+        (start and end, epoch seconds by the host's clock) and ``rc.<k>`` in the job's folder. The file ``rc`` (exit
+        code of the last step) is written last: once it exists, all other files of the job are complete.
+    lease_s : seconds after which the host itself ends the whole group, even if the controller has died.
+    files : relative name -> content of files that are written to the job's folder before the first step.
     last_step_at : the last step does not begin before this instant (epoch seconds, the host's clock); None: at once.
-    ends_with_session : end the group as soon as our control connection to the host is closed from our side or we die.
+    ends_with_session : end the group as soon as the controller closes its connection to the host, or dies.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Job:
 
 
 class JobState(NamedTuple):
-    """`running` until `rc` is known; `pid` is the leader of the job's process group."""
+    """State of a job: `running` is True until `rc` (exit code) is known; `pid` leads the job's process group."""
 
     pid: int | None
     rc: int | None
@@ -77,10 +77,10 @@ class JobState(NamedTuple):
 
 
 class Host(Protocol):
-    """One host of a run. Raises only HostError and its children.
+    """One host of a run. Its methods raise only HostError and its subclasses.
 
-    `live` is False where nothing happens (a replay, a dry run), so that there is nothing to wait for; `reconnects`
-    counts how often a lost connection was opened again.
+    `live` is False for a replay or a dry run, where nothing really runs and waiting is pointless; `reconnects` counts
+    how often a lost connection was opened again.
     """
 
     alias: str
@@ -90,29 +90,29 @@ class Host(Protocol):
     reconnects: int
 
     def open(self) -> None:
-        """Connect, prove the host key, create `workdir`; calling it again does nothing."""
+        """Connect, verify the host key and create `workdir`; a second call does nothing."""
 
     def close(self) -> None:
         """Close the connection; jobs started with `ends_with_session` end."""
 
     def reopen(self) -> None:
-        """Close and open again, waiting for a host that is out of reach until it counts as lost."""
+        """Close and open again; an unreachable host is retried until the time limit for lost hosts is over."""
 
     def abandon(self) -> None:
-        """Drop the connection at once, from any thread; jobs that end with us end when the host notices."""
+        """Drop the connection at once, from any thread; the host ends `ends_with_session` jobs when it notices."""
 
     def set_trial(self, planned: PlannedTrial | None) -> None:
         """Set the trial that the following calls belong to; None: the run as a whole. Only a replay depends on it."""
         return
 
     def token(self, name: str) -> str:
-        """Return a unique word for an object `name` on the host; a replay returns the recorded one."""
+        """Return a unique word for the object `name` (such as a service); a replay returns the recorded one."""
 
     def run(self, argv: Sequence[str], *, timeout_s: float, check: bool = False) -> CommandResult:
         """Run a short control command; with `check`, a code other than 0 raises CommandError."""
 
     def script(self, text: str, args: Sequence[str] = (), *, timeout_s: float, check: bool = False) -> CommandResult:
-        """Run a POSIX sh script with `args` as $1...; for several commands in one round trip."""
+        """Run a POSIX sh script with `args` as $1, $2, ..., so that several commands take one network round trip."""
 
     def put(self, path: str, data: bytes, mode: int = 0o644) -> None:
         """Write a file whole or not at all, making its folders; relative paths start at `workdir`."""
@@ -121,9 +121,9 @@ class Host(Protocol):
         """Read a file; one larger than `max_bytes` raises HostError."""
 
     def fetch(self, path: str, local: Path, *, max_bytes: int) -> str:
-        """Copy a file byte for byte to a new local file, compare sha256 with the host's, and return it (hex).
+        """Copy a file to a new local file, check its sha256 against the host's, and return the sha256 (hex).
 
-        Of a larger one the first `max_bytes` are kept; then OversizeError.
+        A file larger than `max_bytes` is cut to its first `max_bytes` bytes, and OversizeError is raised.
         """
 
     def exists(self, path: str) -> bool:
@@ -136,16 +136,16 @@ class Host(Protocol):
         """Start a detached job and return the process id of its leader."""
 
     def state(self, name: str) -> JobState:
-        """Return the state of a job from its files on the host; works after a reconnect."""
+        """Return the state of a job, read from its files on the host, so that it also works after a reconnect."""
 
     def wait(self, name: str, *, timeout_s: float, expect_s: float | None = None) -> int:
-        """Wait for a job's end and return its rc; HostTimeoutError when the time is up.
+        """Wait for a job's end and return its exit code; HostTimeoutError after `timeout_s` seconds.
 
-        `expect_s` is how long it should take from now; until then the host is asked about once a second only.
+        `expect_s` is the expected time until the end; before it, the host is polled only about once a second.
         """
 
     def stop(self, name: str, *, grace_s: float = 5.0) -> None:
-        """End a job's whole process group: TERM, `grace_s`, KILL; a job that has ended is no error."""
+        """End a job's process group with TERM, and with KILL after `grace_s` seconds; no error if it already ended."""
 
     def http_get(self, address: str, port: int, path: str, *, timeout_s: float, scheme: str = "http") -> HttpResponse:
         """Send one HTTP request through the host's own network (an SSH channel); needs nothing installed there."""

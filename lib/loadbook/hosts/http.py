@@ -1,6 +1,6 @@
-"""One HTTP request from a host's own network: an SSH channel is the socket of the standard library's client.
+"""One HTTP request sent from a host's own network, by Python's http.client over an SSH channel in place of a socket.
 
-The standard library's TLS needs a real socket, so bytes of HTTPS are copied between it and the channel here.
+Python's ssl module can only wrap real sockets, so HTTPS bytes are copied between its engine and the channel here.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ TLS_CHUNK_BYTES = 65_536
 
 
 class TlsStream(io.RawIOBase):
-    """An open TLS connection over `channel`, as far as `http.client` needs one.
+    """An open TLS connection over `channel`, with only the methods that `http.client` calls.
 
-    The server's certificate is not checked, as no load generator checks it: servers under test sign their own, and the
-    answer's digest says whether it is the right page. Raises OSError (ssl.SSLError) when the server does not speak TLS.
+    The server's certificate is not checked, because servers under test have self-signed ones (load generators do not
+    check it either); the page's digest is compared instead. Raises OSError (ssl.SSLError) for a server without TLS.
     """
 
     def __init__(self, channel: Channel, name: str) -> None:
@@ -98,13 +98,13 @@ class HttpUrl(NamedTuple):
 def request_over_channel(alias: str, channel: Channel, url: HttpUrl, timeout_s: float) -> HttpResponse:
     """Send one request over an open channel, without following redirects, and read its whole body; close the channel.
 
-    After `timeout_s` it is closed at the latest: a server that sends a byte now and then, or one interim answer after
-    the other, keeps no reader waiting for more.
+    The channel is closed after `timeout_s` at the latest, even if the server keeps sending single bytes or interim
+    (1xx) responses.
 
     Raises
     ------
-    HostTimeoutError : no answer in time.
-    HostError : the answer is no HTTP, or its body exceeds MAX_BODY_BYTES.
+    HostTimeoutError : no complete response in time.
+    HostError : the response is not HTTP, or its body exceeds MAX_BODY_BYTES.
     """
     deadline, timer = time.monotonic() + timeout_s, threading.Timer(timeout_s, channel.close)
     timer.daemon = True
@@ -118,11 +118,11 @@ def request_over_channel(alias: str, channel: Channel, url: HttpUrl, timeout_s: 
         response = http.client.HTTPResponse(stream, method="GET")  # type: ignore[arg-type] # it wants makefile() only
         response.begin()
         body = response.read(MAX_BODY_BYTES + 1)
-        if time.monotonic() > deadline:  # what has arrived was cut off
+        if time.monotonic() > deadline:  # the timer closed the channel, so the body is incomplete
             raise TimeoutError
         if len(body) > MAX_BODY_BYTES:
             raise HostError(alias, f"{url}: the body exceeds {MAX_BODY_BYTES} bytes")
-        if response.length:  # asked for so many bytes, `read` says nothing of those that never came
+        if response.length:  # `read` with a size raises no error when the body ends early
             raise http.client.IncompleteRead(body, response.length)
         return HttpResponse(response.status, {k.lower(): v for k, v in response.getheaders()}, body)
     except TimeoutError as error:
@@ -137,7 +137,7 @@ def request_over_channel(alias: str, channel: Channel, url: HttpUrl, timeout_s: 
 
 
 def open_channel(alias: str, transport: Transport, url: HttpUrl, timeout_s: float) -> Channel:
-    """Open a TCP connection from the host; UnreachableError: nothing listens, HostError: sshd does not allow it."""
+    """Open a TCP connection from the host; UnreachableError if nothing listens, HostError if sshd forbids it."""
     from paramiko import ChannelException
     from paramiko.ssh_exception import SSHException
 

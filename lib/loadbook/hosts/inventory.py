@@ -16,7 +16,7 @@ from loadbook.study import problems
 from loadbook.study.treatments import HostPort
 
 Alias = Annotated[str, Field(pattern="^" + NAME_PATTERN.pattern.replace(r"\Z", "$"))]
-# `Match exec` and ProxyCommand of ~/.ssh/config put the name of a host and its user into a command line
+# strict patterns, since `Match exec` and ProxyCommand in ~/.ssh/config put host and user names into a command line
 HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_:][A-Za-z0-9._:%-]{0,252}$")]
 UserName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._@+-]{0,63}$")]
 Folder = Annotated[str, AfterValidator(lambda value: _check_folder(value))]
@@ -26,7 +26,7 @@ PERMISSIONS: tuple[Permission, ...] = get_args(Permission)
 
 
 def _check_folder(value: str) -> str:
-    """Return the folder if it is safe in scripts and service configurations."""
+    """Return the folder if it can be used unquoted in scripts and service configurations; else raise ValueError."""
     unsafe = not value.isprintable() or set(value) & set("\"'\\;{}$#`|&<>*?!")
     if unsafe or not value.startswith("/") or ".." in value.split("/"):
         raise ValueError("must be an absolute folder without quotes, signs of a shell and '..'")
@@ -34,29 +34,29 @@ def _check_folder(value: str) -> str:
 
 
 class HostEntry(BaseModel):
-    """One host: everything that cannot be known from ~/.ssh/config.
+    """One host of hosts.toml: the settings that ~/.ssh/config does not have.
 
     Attributes
     ----------
-    roles : what it is for; each study names its own (driver, web, balancer, app, ...).
-    ssh : its name in ~/.ssh/config; default: the alias.
-    address : what drivers and balancers aim at; default: the name that ssh connects to.
-    workdir : on the host, all that loadbook writes there; default: /tmp/loadbook-<user>-<alias>.
-    lock : the file there that one run at a time holds; default: /tmp/loadbook-host.lock.
-    state : folder there for what is changed and what was there before, outlives a reboot; default: /var/lib/loadbook
-        of root, ~/.local/state/loadbook of others.
-    host_name, port, user, identity_file : instead of what ~/.ssh/config says.
-    service_port : first port of the services on it; below 1024 takes root there.
-    cpus : CPUs that everything has which loadbook starts there; studies number theirs within these.
-    allow : what may be changed for the time of a trial, and is put back: kernel settings, delay, loss and rate of its
-        network, CPU time, packet rules, the files of its own servers. Each takes root there.
-    price_per_month : in the file's currency.
-    munin_port : of its munin node; 0: it has none.
-    exporter_port : of its node_exporter; 0: it has none.
-    link_mbit : rate of its network link, Mbit/s.
-    max_requests_per_s : most that a study may send to it, by all drivers together, directly or through balancers.
-    max_connections : most connections that a load may have open to it.
-    max_load_s : longest load of one trial, its warm-up included, seconds.
+    roles : roles that the host can fill; each study names its own (driver, web, balancer, app, ...).
+    ssh : the host's name in ~/.ssh/config; default: the alias.
+    address : address that drivers and balancers connect to; default: the name that ssh connects to.
+    workdir : folder on the host for all files that loadbook writes; default: /tmp/loadbook-<user>-<alias>.
+    lock : lock file on the host, held by one run at a time; default: /tmp/loadbook-host.lock.
+    state : folder on the host that records changes and original settings, and must survive a reboot; default:
+        /var/lib/loadbook for root, ~/.local/state/loadbook for others.
+    host_name, port, user, identity_file : SSH settings that override ~/.ssh/config.
+    service_port : first port of the services on the host; a port below 1024 needs root on the host.
+    cpus : CPUs for all processes that loadbook starts on the host; studies number CPUs within this list.
+    allow : settings that a trial may change and that are restored afterwards: kernel settings, delay, loss and rate
+        of the network, CPU time, packet rules, files of the host's own servers. Each needs root on the host.
+    price_per_month : price of the host in the file's currency.
+    munin_port : port of the host's munin node; 0 if it has none.
+    exporter_port : port of the host's node_exporter; 0 if it has none.
+    link_mbit : rate of the host's network link, Mbit/s.
+    max_requests_per_s : maximum request rate to the host, all drivers together, directly or through balancers.
+    max_connections : maximum number of open connections to the host.
+    max_load_s : longest load of one trial in seconds, including the warm-up.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -88,12 +88,12 @@ class HostsFile(BaseModel):
 
     Attributes
     ----------
-    known_hosts : the file of trusted keys; default: beside this one.
-    replay : folder of a recorded run, relative to this file: its hosts answer as they did then, without any host.
-    external : what studies may put load on beside the hosts, as host:port; nothing else is ever a target.
-    currency : what prices are in, as it is to be printed (EUR).
-    external_prices : role -> price a month of what no host of this file runs.
-    hosts : by alias.
+    known_hosts : the file of trusted host keys; default: `known_hosts` beside this file.
+    replay : folder of a recorded run, relative to this file; the run is then replayed without connecting to any host.
+    external : host:port addresses, besides the hosts, that studies may load; no other address is ever loaded.
+    currency : currency of all prices, as printed (EUR).
+    external_prices : role -> monthly price of an external service in that role.
+    hosts : alias -> host.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -1,7 +1,7 @@
-"""job.sh on a host: the shell text of detached jobs, and the lock that allows one run per machine.
+"""Shell commands for job.sh, which runs detached jobs on a host, and for the lock that allows one run per machine.
 
-The lock is held by the process on the host that ends our jobs when the controller is gone; it is released when they
-have ended (lock.sh).
+The lock is held by the watcher process on the host, which ends the jobs of a controller that is gone; it is released
+when they have ended (lock.sh).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def script_command(verb: str, *args: str) -> str:
 
 
 def job_folder(name: str) -> str:
-    """Return a job's folder below the work folder; UsageError for a name that is not one."""
+    """Return a job's folder relative to the work folder; UsageError for an invalid job name."""
     return f"jobs/{check_name('job', name)}"
 
 
@@ -62,25 +62,25 @@ def prepare_text(job: Job, session: str) -> str:
 
 
 def launch_text(job: Job) -> str:
-    """Return shell text that starts a prepared job by job.sh, detached, and prints its pid."""
+    """Return shell text that starts a prepared job, detached, by job.sh and prints its process id."""
     folder = job_folder(job.name)
     command = script_command("run", folder, str(math.ceil(job.lease_s)))
     return f"setsid {command} </dev/null >/dev/null 2>{shlex.quote(folder)}/log & echo $!"
 
 
 def parse_state(output: bytes) -> JobState:
-    """Read what `job.sh state` prints: pid and rc, "-" where not known, and 1 while running."""
+    """Parse the output of `job.sh state`: process id and exit code ("-" if unknown), and 1 while running."""
     pid, rc, running = (None if f == "-" else int(f) for f in output.split(b"\n")[0].decode().split())
     return JobState(pid, rc, running == 1)
 
 
-# one place that every user of a machine finds; each user's work folder is another
+# the same path for every user of a machine, unlike the work folders
 DEFAULT_LOCK_FILE = "/tmp/loadbook-host.lock"  # noqa: S108
 _UNSAFE_CHARACTERS = re.compile(r"[^A-Za-z0-9@._-]")
 
 
 def pid_namespace_id() -> str:
-    """Return an id of the process namespace; two controllers with the same id can check whether the other is alive."""
+    """Return an id of our pid namespace; two controllers with the same id can check whether the other is alive."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     try:
         identity = boot.read_text() + str(Path("/proc/self/ns/pid").readlink())
@@ -100,12 +100,12 @@ def process_start_ticks(pid: int) -> str:
 
 @dataclass(frozen=True)
 class LockRequest:
-    """Identity of a controller that requests a host's lock; aliases of one machine share it, and so the lock.
+    """Identity of a controller that requests a host's lock; it is the same for all aliases of one machine.
 
     Parameters
     ----------
     lock_file : the lock's file on the host.
-    evict_id : id of an owner whose sessions are to be ended first, as the user typed it.
+    evict_id : id, given by the user, of a lock owner whose sessions are ended first; "" for none.
     """
 
     study: str
@@ -116,7 +116,7 @@ class LockRequest:
     since_s: float = field(default_factory=time.monotonic)
 
     def script_args(self) -> list[str]:
-        """Return the arguments of `take` in lock.sh: lock, id, user, process, place, study, run, seconds so far."""
+        """Return the arguments of `take` in lock.sh: file, id, user, pid, process identity, study, run, age (s)."""
         user = f"{getpass.getuser()}@{socket.gethostname()}"
         process_identity = f"{pid_namespace_id()}:{process_start_ticks(os.getpid())}"
         user, study, run = (_UNSAFE_CHARACTERS.sub("_", word)[:100] for word in (user, self.study, self.run))
@@ -125,7 +125,7 @@ class LockRequest:
 
 
 class LockOwner(NamedTuple):
-    """Owner of a machine's lock, and for how long (seconds)."""
+    """Owner of a machine's lock; `age_s` is the number of seconds since it acquired the lock."""
 
     age_s: float
     ending: bool
@@ -138,7 +138,7 @@ class LockOwner(NamedTuple):
 
     @property
     def description(self) -> str:
-        """Return user, machine, process, study and duration as text."""
+        """Return a text with the owner's user, machine, process, run and study, and how long it has held the lock."""
         purpose = f"run {self.run} of {self.study}"
         return f"{self.user} (process {self.pid}), {purpose}, for {format_duration(max(0.0, self.age_s))}"
 
@@ -150,7 +150,7 @@ class LockOwner(NamedTuple):
 
 
 def parse_owners(output: bytes) -> list[LockOwner]:
-    """Parse the output of `job.sh owners`: the owners of the machine's lock, one for each of their hosts."""
+    """Parse the output of `job.sh owners`: one entry per owner of the machine's lock and host alias."""
     owners = []
     for line in output.decode("utf-8", "replace").splitlines():
         fields = line.split()
@@ -161,7 +161,7 @@ def parse_owners(output: bytes) -> list[LockOwner]:
 
 
 class InUseError(HostError):
-    """Another run uses the machine. Nothing was changed there, so the call can be repeated later."""
+    """Another run uses the machine; nothing was changed on it, so the call can be repeated later."""
 
     transient = True
 

@@ -1,4 +1,4 @@
-"""SSH endpoints and host keys: the server that an alias connects to, and the keys that it is trusted to show.
+"""SSH endpoints and host keys: the server that an alias connects to, and the host keys that are trusted for it.
 
 An entry of the hosts file takes precedence over the user's ~/.ssh/config. Paramiko's own reader of known_hosts stops
 at the first unreadable line, ignores wildcards and negations, and misses ``[host]:22``; this reader skips only the
@@ -34,8 +34,8 @@ class Endpoint:
     """One SSH server to log in to, with its jump hosts.
 
     `host_key_alias` is the name under which its keys are looked up (HostKeyAlias) and `known_hosts` the files with
-    these keys; the first file that knows the host wins. `jump` is the server before it on the way. `state_folder` is
-    the host's folder for state that must survive a reboot (`hosts.rollback`); "": the host's default.
+    these keys; the first file that knows the host wins. `jump` is the last jump host before it. `state_folder` is the
+    host's folder for original settings that must survive a reboot (`hosts.rollback`); "" for the host's default.
     """
 
     alias: str
@@ -58,7 +58,7 @@ class Endpoint:
 
 
 def read_user_config(path: Path | None = None) -> SSHConfig:
-    """Read the user's own ssh configuration (default ~/.ssh/config); never one that came with a study."""
+    """Read the user's own ssh configuration (default ~/.ssh/config); one that came with a study is never read."""
     path = path or Path("~/.ssh/config").expanduser()
     if not path.is_file():
         return SSHConfig()
@@ -70,12 +70,12 @@ def read_user_config(path: Path | None = None) -> SSHConfig:
 
 
 def resolve_host_name(alias: str, entry: HostEntry) -> str:
-    """Return the name or address that an alias connects to; nothing but the user's ~/.ssh/config is read."""
+    """Return the host name or address that an alias connects to, from its entry or the user's ~/.ssh/config."""
     return entry.host_name or str(read_user_config().lookup(entry.ssh or alias).get("hostname", alias))
 
 
 def resolve_endpoint(alias: str, entry: HostEntry, known_hosts: Path, config: SSHConfig | None = None) -> Endpoint:
-    """Return where `alias` connects to; `known_hosts` is our own file of trusted keys, asked first."""
+    """Return the SSH endpoint of `alias`; `known_hosts` is loadbook's own file of trusted keys and is read first."""
     config = config or read_user_config()
     name = entry.ssh or alias
     found = config.lookup(name)
@@ -91,7 +91,7 @@ def resolve_endpoint(alias: str, entry: HostEntry, known_hosts: Path, config: SS
 
 
 def _last_jump(chain: str | None, known_hosts: Path, config: SSHConfig, depth: int) -> Endpoint | None:
-    """Return the last hop of a ProxyJump chain, each reached through the one before it."""
+    """Return the last hop of a ProxyJump chain (each hop is reached through the one before it); None for no chain."""
     last = None
     for hop in chain.split(",") if chain and chain != "none" else []:
         if depth == 0:
@@ -176,7 +176,7 @@ def read_known_hosts(path: Path) -> list[KnownHostsLine]:
 
 
 def parse_line(text: str) -> KnownHostsLine | None:
-    """Return one line (marker, names, type, key), or None for what cannot be used."""
+    """Parse one line (marker, names, type, key) of a known_hosts file; None if it cannot be used."""
     fields = text.split()
     marker = fields.pop(0) if fields and fields[0].startswith("@") else ""
     if len(fields) < 3:
@@ -189,12 +189,12 @@ def parse_line(text: str) -> KnownHostsLine | None:
 
 
 def matches_host(names: str, host: str, port: int) -> bool:
-    """Return whether the first field of a line matches this host: plain, hashed, wildcards, ``!name`` excludes."""
+    """Return whether the names field of a line (plain, hashed, wildcards, ``!name`` to exclude) matches this host."""
     host_names = {f"[{host}]:{port}".lower()} | ({host.lower()} if port == 22 else set())
     if names.startswith("|1|"):
         try:
             return any(HostKeys.hash_host(name, names) == names for name in host_names)
-        except (ValueError, AssertionError, IndexError):  # not a salt
+        except (ValueError, AssertionError, IndexError):  # malformed hash
             return False
     patterns = names.lower().split(",")
     if any(p.startswith("!") and _glob_matches(p[1:], host_names) for p in patterns):
@@ -208,5 +208,5 @@ def _glob_matches(pattern: str, host_names: set[str]) -> bool:
 
 
 def describe_key(key: PKey) -> str:
-    """Return type and fingerprint of a key, as ``ssh-keygen -lf`` on its host prints them."""
+    """Return type and fingerprint of a key in the form that ``ssh-keygen -lf`` prints."""
     return f"{key.get_name()} {key.fingerprint}"

@@ -1,7 +1,7 @@
-"""The lab: a real sshd per host alias on one machine, on loopback addresses or in network namespaces.
+"""The lab: one real sshd per host alias on this machine, on loopback addresses or in network namespaces.
 
-The same code path as on real machines (SSH by Paramiko, strict host keys) is what a newcomer, a test and CI use.
-Keys are thrown away with the folder; every host has its own work folder, ports and CPU mask.
+Newcomers, tests and CI thus use the same code as runs on real machines (SSH by Paramiko, strict host keys). Keys are
+deleted with the lab's folder; every host has its own work folder, ports and CPU mask.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ Roles = tuple[str, ...]
 def plan_hosts(
     current: Mapping[str, Roles], exact_counts: Mapping[str, int], min_counts: Mapping[str, int]
 ) -> dict[str, Roles]:
-    """Return alias -> roles of a lab with hosts `current` that is to have so many hosts of a role.
+    """Return alias -> roles after changing a lab with hosts `current` to the requested number of hosts per role.
 
-    A role's hosts are called `web`, `web-2`, `web-3`, ... Those that stay keep their place and new ones come last, so
-    that addresses stay. `exact_counts` may take hosts away, `min_counts` only adds.
+    A role's hosts are called `web`, `web-2`, `web-3`, ... Remaining hosts keep their order and new ones come last, so
+    that addresses do not change. `exact_counts` may remove hosts, `min_counts` only adds hosts.
     """
     known_roles = (*_roles_of(current), *min_counts, *exact_counts)
     counts = {role: sum(role in roles for roles in current.values()) for role in known_roles}
@@ -60,34 +60,34 @@ def plan_hosts(
 
 
 def read_lab_record(folder: Path) -> dict[str, Any]:
-    """Return kind and hosts of a lab; no hosts if it was never started."""
+    """Return the record of a lab with its kind and hosts; without hosts if it was never started."""
     path = folder / RECORD_FILE
     record: dict[str, Any] = read_json(path) if path.is_file() else {}
-    if "hosts" not in record:  # as it was before there were two kinds: the hosts alone, named after their role
+    if "hosts" not in record:  # record of an older version: only the hosts, named after their role
         hosts = {alias: {**host, "roles": [alias.partition("-")[0]]} for alias, host in record.items()}
         record = {"kind": "loopback", "hosts": hosts}
     return record
 
 
 def lab_kind(hosts_file: Path) -> str:
-    """Return the kind of the lab that a hosts file belongs to, "" for other hosts files."""
+    """Return the kind of the lab that a hosts file belongs to; "" if it does not belong to a lab."""
     record = hosts_file.absolute().parent / RECORD_FILE
     return str(read_json(record).get("kind", "loopback")) if record.is_file() else ""
 
 
 def _roles_of(hosts: Mapping[str, Roles]) -> list[str]:
-    """Return every role once, in the order of the hosts."""
+    """Return the roles of all hosts without duplicates, in the order of the hosts."""
     return list(dict.fromkeys(role for roles in hosts.values() for role in roles))
 
 
 def cpu_masks(hosts: Mapping[str, Roles], min_server_cpus: int = 1) -> dict[str, tuple[int, ...] | None]:
     """Divide the available CPUs among `hosts` (alias -> roles); drivers never share a CPU with servers.
 
-    With a CPU for every host each has its own; with fewer each role has its own (all `web` the same ones, `balancer`
-    others); with fewer still, as on two CPUs, the drivers have one and all servers share the rest. A lab that was
-    asked for many hosts thus gives each less. A machine with one CPU has no masks: driver and server then disturb
-    each other, which a validity rule reports. Masks that would give servers fewer than `min_server_cpus` CPUs are
-    left out, too, where the machine has that many (studies of placement need them).
+    If there are enough CPUs, every host has its own; with fewer CPUs, every role has its own (all `web` hosts share
+    theirs, `balancer` has others); with fewer still, as on two CPUs, the drivers have one and all servers share the
+    rest. On a machine with one CPU there are no masks (None): driver and server then disturb each other, which a
+    validity rule reports. There are no masks either if they would leave a server fewer than `min_server_cpus` CPUs
+    although the machine has that many (studies of CPU placement need them).
     """
     cpus, masks = sorted(os.sched_getaffinity(0)), _distribute_cpus(hosts)
     too_few = any(mask and len(mask) < min_server_cpus for alias, mask in masks.items() if DRIVER not in hosts[alias])
@@ -107,7 +107,7 @@ def _distribute_cpus(hosts: Mapping[str, Roles]) -> dict[str, tuple[int, ...] | 
 
 
 def _split_cpus(cpus: Sequence[int], parts: int) -> list[tuple[int, ...]]:
-    """Cut a list of CPUs into so many neighbouring parts of nearly one size."""
+    """Split a list of CPUs into `parts` contiguous parts of nearly equal size."""
     edges = [k * len(cpus) // parts for k in range(parts + 1)]
     return [tuple(cpus[edges[k] : edges[k + 1]]) for k in range(parts)]
 
@@ -116,12 +116,12 @@ OWNERS_TIMEOUT_S = 20.0
 
 
 def lab_lock_file(workdir: Path) -> Path:
-    """Return the lock file of a lab's host: labs have separate locks, although they share the machine."""
+    """Return the lock file of a lab host; every lab host has its own lock, although all share one machine."""
     return workdir / "host.lock"
 
 
 def lab_lock_owners(workdir: Path) -> list[LockOwner]:
-    """Return the owners of the lock of the lab's host with this work folder."""
+    """Return the owners of the lock of the lab host with this work folder; empty if it is not in use."""
     if not workdir.is_dir():
         return []
     command = ["/bin/sh", "-c", launcher_script()[1].decode(), "job.sh", "owners", str(lab_lock_file(workdir))]
@@ -132,7 +132,7 @@ def lab_lock_owners(workdir: Path) -> list[LockOwner]:
 
 
 def check_idle(servers: Sequence[Sshd]) -> None:
-    """Raise UsageError if a run uses one of these hosts, which are about to be ended."""
+    """Raise UsageError if a run uses one of these hosts, which are about to be stopped."""
     for server in servers:
         if owners := lab_lock_owners(server.workdir):
             problem = f"host {server.alias} of the lab is in use by {owners[0].description}"
@@ -145,7 +145,7 @@ LabKind = Literal["loopback", "netns"]
 
 
 class LabHostStatus(NamedTuple):
-    """One host of the lab; `pid` is None when it is down, `link_cut` is True while its link is."""
+    """State of one lab host: `pid` of its sshd (None if it is down); `link_cut` is True while its link is cut."""
 
     alias: str
     address: str
@@ -157,9 +157,9 @@ class LabHostStatus(NamedTuple):
 
 @dataclass(frozen=True)
 class Lab:
-    """The lab in `folder`: `hosts` (alias -> roles), for the loopback lab on `net_prefix`.1, `net_prefix`.2, ...
+    """The lab in `folder` with `hosts` (alias -> roles); a loopback lab uses `net_prefix`.1, `net_prefix`.2, ...
 
-    `min_server_cpus` is how many CPUs every server must have, even if they are then the driver's, too.
+    `min_server_cpus` is the number of CPUs that every server must have, even if it then shares them with the driver.
     """
 
     folder: Path
@@ -183,11 +183,11 @@ class Lab:
 
         Parameters
         ----------
-        drivers : how many drivers it is to have; None: as many as it had.
-        roles : role -> how many hosts it is to have exactly; 0 takes them away.
-        min_hosts : role -> how many hosts it is to have at least, as a study asks.
-        kind : None: the kind it had, which is `loopback` in a new lab.
-        min_server_cpus : CPUs that every server must have; None: as before, which is 1 in a new lab.
+        drivers : number of drivers; None: as many as recorded.
+        roles : role -> exact number of hosts; 0 removes them.
+        min_hosts : role -> minimum number of hosts, as a study needs.
+        kind : kind of lab; None: as recorded (`loopback` for a new lab).
+        min_server_cpus : CPUs that every server must have; None: as recorded (1 for a new lab).
         """
         record = read_lab_record(folder)
         current = {alias: tuple(host["roles"]) for alias, host in record["hosts"].items()} or DEFAULT_HOSTS
@@ -199,7 +199,7 @@ class Lab:
 
     @property
     def hosts_file(self) -> Path:
-        """Return the hosts file that `up` writes, with known_hosts beside it."""
+        """Return the hosts file that `up` writes; `up` writes known_hosts to the same folder."""
         return self.folder / "hosts.toml"
 
     @cached_property
@@ -210,11 +210,11 @@ class Lab:
         return NamespaceNetwork(self.folder, balancers=balancers)
 
     def up(self) -> list[LabHostStatus]:
-        """Bring every host up that is not, log in to each, and return the state; a running lab is left alone.
+        """Start every host that is down, log in to each, and return their states; running hosts are left alone.
 
-        With other hosts than before, CPUs are shared anew, and hosts whose share changes are started again. A lab of
-        the other kind goes down first. UsageError: this kind of lab cannot be here, or a run is under way on a host
-        that would be changed.
+        If the set of hosts has changed, CPUs are divided anew, and hosts whose CPU mask changes are restarted. A lab
+        of the other kind is stopped first. UsageError if this kind of lab is impossible on this machine, or if a run
+        uses a host that would be restarted.
         """
         self._network.check()
         with self._locked():
@@ -239,7 +239,7 @@ class Lab:
         return self.status()
 
     def down(self) -> list[LabHostStatus]:
-        """End every host with everything that runs on it, and remove its namespace or address."""
+        """Stop every host and all processes started on it, and remove its namespace; return the states."""
         if self.folder.is_dir():
             self._network.check()
             with self._locked():
@@ -247,7 +247,7 @@ class Lab:
         return self.status()
 
     def owners(self) -> list[LockOwner]:
-        """Return the runs in progress in the lab, each once."""
+        """Return the runs that use hosts of the lab, without duplicates."""
         owners = [owner for server in self._recorded_servers() for owner in lab_lock_owners(server.workdir)]
         return list({owner.id: owner for owner in owners}.values())
 
@@ -257,11 +257,11 @@ class Lab:
         return [LabHostStatus(s.alias, s.address, s.port, s.pid(), s.cpus, cut(s)) for s in self._recorded_servers()]
 
     def cut_link(self, alias: str, seconds: float) -> None:
-        """Cut a host off from all others and the controller for some seconds; UsageError without links."""
+        """Disconnect a host from all others and the controller for `seconds`; UsageError in a loopback lab."""
         self._network.cut_link(self._recorded_server(alias), seconds)
 
     def restore_link(self, alias: str) -> None:
-        """Give a host that was cut off its link back."""
+        """Reconnect a host that was disconnected by `cut_link`."""
         self._network.restore_link(self._recorded_server(alias))
 
     def _recorded_server(self, alias: str) -> Sshd:
@@ -272,7 +272,7 @@ class Lab:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Keep other processes from changing the lab; UsageError when one changes it for too long."""
+        """Hold the lab's lock, so that no other process changes it; UsageError after LAB_LOCK_TIMEOUT_S seconds."""
         if '"' in str(self.folder) or "\n" in str(self.folder):
             raise UsageError(f"the lab cannot live in {self.folder}", "sshd cannot read that path")
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -291,7 +291,7 @@ class Lab:
             yield
 
     def _prepare_kind(self) -> None:
-        """Take a lab of the other kind down; record the new kind first, so that `down` finds the remains of a crash."""
+        """Stop a lab of the other kind; record the new kind before any host starts, so that `down` can clean up."""
         record, path = read_lab_record(self.folder), self.folder / RECORD_FILE
         if path.is_file() and record["kind"] != self.kind:
             other = replace(self, kind=record["kind"])
@@ -360,7 +360,7 @@ class Lab:
         }
         values |= {"cpus": list(server.cpus)} if server.cpus else {}
         if permissions := self._network.permissions:
-            # below /etc, which these hosts have to themselves, and which ends with them
+            # below /etc, of which every namespace host has a private copy that is gone when the host stops
             values |= {"allow": list(permissions), "state": "/etc/loadbook"}
         return format_entry(server.alias, values)
 

@@ -1,7 +1,7 @@
-"""Facts of a host (no name, address or id), and its monitors during a trial: the sampler, munin node, node_exporter.
+"""Facts about a host (no name, address or id), and monitors during a trial: sampler, munin node, node_exporter.
 
-The sampler is a job that needs nothing installed. The host's own monitors are polled over the SSH connection; each
-answer is stored as `host_metrics.base` reads it, with the times of request and answer by the controller's clock.
+The sampler is a shell script run as a job; it needs nothing installed. The host's own monitors are polled over SSH;
+each answer is stored in the format of `host_metrics.base`, with request and answer times by the controller's clock.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Fact = dict[str, str | float | int | None]
 
-# facts whose change is only shown, and those that may vary a little; every other one must stay as it is
+# INFO facts may change (only shown), TOLERANCE facts may vary a little; all other facts must not change
 INFO_FACTS = frozenset({"cpu_mhz", "memory_available_b", "load_1min"})
 TOLERANCE_FACTS = frozenset({"memory_total_b", "swap_total_b"})
 
@@ -50,16 +50,16 @@ _FACT_NAMES = (
 
 
 def gather_facts(host: Host) -> dict[str, Fact]:
-    """Read all facts of a host in one round trip: name -> {"value", "kind"}; None for facts that it does not have.
+    """Read all facts about a host in one round trip: name -> {"value", "kind"}; a missing fact has the value None.
 
-    Kind "identity" must match between trials that are compared, "tolerance" nearly so, "info" is only shown.
+    In compared trials, facts of kind "identity" must be equal and "tolerance" nearly equal; "info" may differ.
     """
     text = files("loadbook.hosts").joinpath("facts.sh").read_text(encoding="utf-8")
     return parse_facts(host.script(text, SYSCTLS, timeout_s=15, check=True).stdout)
 
 
 def parse_facts(output: bytes) -> dict[str, Fact]:
-    """Parse the output of facts.sh."""
+    """Parse the output of facts.sh (lines of name, tab, value) into name -> {"value", "kind"}."""
     lines = output.decode("utf-8", "replace").splitlines()
     raw = dict(line.split("\t", 1) for line in lines if "\t" in line)
     parsed = dict(_finish_fact(name, raw.get(name)) for name in (*_FACT_NAMES, *SYSCTLS))
@@ -69,7 +69,7 @@ def parse_facts(output: bytes) -> dict[str, Fact]:
 
 
 def _finish_fact(name: str, text: str | None) -> tuple[str, Fact]:
-    """Give a fact its final name, unit and type."""
+    """Return a fact with its final name, and its value converted to the final unit and type."""
     value: str | float | int | None = " ".join(text.split()) if text else None
     if name in SYSCTLS:
         name = name.replace("/", ".")
@@ -94,9 +94,9 @@ def _finish_fact(name: str, text: str | None) -> tuple[str, Fact]:
 def sampler_job(name: str, *, interval_s: float, limit_s: float, processes: Iterable[tuple[str, str]] = ()) -> Job:
     """Return the job that samples for at most `limit_s` seconds; `host_metrics.sampler` parses its ``stdout.1``.
 
-    `processes` pairs a label with a file (absolute, or relative to the job's folder) that holds a process id, such as
-    ``../<job>/step``, which names the process that a job's current step runs; its children are watched as well.
-    Several may have one label.
+    `processes` holds pairs of a label and a file (absolute, or relative to the job's folder) with a process id, such
+    as ``../<job>/step`` for the process of a job's current step. Child processes are sampled, too. Several pairs may
+    have the same label.
     """
     text = files("loadbook.hosts").joinpath("sampler.sh").read_text(encoding="utf-8")
     count = math.ceil(limit_s / interval_s) + 1
@@ -108,16 +108,16 @@ def sampler_job(name: str, *, interval_s: float, limit_s: float, processes: Iter
 MONITOR_TIMEOUT_S = 10.0
 MAX_LINE_BYTES, MAX_LINES = 100_000, 10_000
 MAX_BYTES = 100_000_000
-# only what traces hold: the other collectors cost the host time
+# only the collectors whose metrics are used; the others would cost the host CPU time
 COLLECTORS = ("cpu", "meminfo", "netdev", "loadavg", "sockstat")
 METRICS_PATH = "/metrics?" + "&".join(f"collect[]={name}" for name in COLLECTORS)
 
 
 class MonitorClient(Protocol):
-    """One source on one host."""
+    """A connection to one monitor (munin node or node_exporter) on one host."""
 
     def query(self) -> str:
-        """Return one whole answer; HostError if there is none."""
+        """Query the monitor once and return its complete answer; HostError if there is no answer."""
 
     def close(self) -> None:
         """Close what stays open between queries; nothing by default."""
@@ -125,9 +125,9 @@ class MonitorClient(Protocol):
 
 
 class _MuninClient(MonitorClient):
-    """A munin node, on one connection: which plugins it has is asked once, their values with every `query`.
+    """A munin node on one connection: its plugins are listed once, their values are read by every `query`.
 
-    An answer has the values of the plugins, each below the line that asked for it.
+    An answer holds the values of all plugins, each below the line of its request.
     """
 
     def __init__(self, host: Host, port: int) -> None:
@@ -166,7 +166,7 @@ class _MuninClient(MonitorClient):
 
 
 class _NodeExporterClient(MonitorClient):
-    """A Prometheus node_exporter, one connection for each scrape as Prometheus may do it, too."""
+    """A Prometheus node_exporter, scraped over a new connection each time."""
 
     def __init__(self, host: Host, port: int) -> None:
         self._host, self._url = host, http.HttpUrl("http", "127.0.0.1", port, METRICS_PATH)
@@ -181,11 +181,11 @@ class _NodeExporterClient(MonitorClient):
 
 
 def connect_monitor(host: Host, entry: HostEntry, source: str) -> MonitorClient | None:
-    """Connect to a monitor of a host, "munin" or "node-exporter"; None if the hosts file disables it.
+    """Connect to the monitor "munin" or "node-exporter" of a host; None if the hosts file disables it (port 0).
 
     Raises
     ------
-    HostError : it does not answer; the hint says how to get it, or how to do without.
+    HostError : the monitor does not answer; the hint explains how to install or disable it.
     """
     is_munin = source == "munin"
     port, key = (entry.munin_port, "munin_port") if is_munin else (entry.exporter_port, "exporter_port")
@@ -200,9 +200,9 @@ def connect_monitor(host: Host, entry: HostEntry, source: str) -> MonitorClient 
 
 
 class Poller:
-    """Asks one source of one host every `interval_s` seconds, in a thread of its own, until it is stopped.
+    """Queries one monitor of one host every `interval_s` seconds, in a thread of its own, until it is stopped.
 
-    A source that needs longer is asked again at the next multiple. `problem` says why it ended before that.
+    After a slower answer, it goes on at the next multiple. `problem` is the reason if polling ended before `stop`.
     """
 
     def __init__(self, source: str, client: MonitorClient, interval_s: float) -> None:
@@ -227,7 +227,7 @@ class Poller:
             self._stop_event.wait(self.interval_s - (time.monotonic() - start) % self.interval_s)
 
     def stop(self) -> bytes:
-        """Stop polling and return the recorded answers; a second call returns nothing."""
+        """Stop polling and return the recorded answers; empty at a second call."""
         self._stop_event.set()
         self._thread.join(MONITOR_TIMEOUT_S + 1)
         if self._buffer.closed:

@@ -1,9 +1,9 @@
-"""Network namespaces of the lab: every host in a namespace of its own, on the bridge of a switch namespace.
+"""The lab in network namespaces: every host has its own namespace, connected by a bridge in another namespace.
 
 Needs root. All names begin with the lab's prefix (a digest of its folder), so that two labs do not collide and a
-crashed lab can be cleared. The network is one of 198.18.0.0/15, which RFC 2544 reserves for benchmarks; the
-controller's end of it is the only interface outside the namespaces. Processes, files and clock are shared with the
-machine.
+crashed lab can be removed. Addresses are from 198.18.0.0/15, which RFC 2544 reserves for benchmarks; the
+controller's end of the network is the only interface outside the namespaces. Processes, files and clock are shared
+with the machine.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NETNS_FOLDER = Path("/run/netns")
 
 
 def ip(*args: str, namespace: str | None = None, batch: Sequence[str] = ()) -> bytes:
-    """Run iproute2's ip, with `batch` as its input; HostError has its own words."""
+    """Run iproute2's ip, with the lines of `batch` as its input; HostError contains its error message."""
     namespace_args = ("-n", namespace) if namespace else ()
     stdin = "".join(f"{line}\n" for line in batch).encode()
     done = subprocess.run(
@@ -46,7 +46,7 @@ def ip(*args: str, namespace: str | None = None, batch: Sequence[str] = ()) -> b
 
 
 def query_ip(*args: str, namespace: str | None = None) -> list[dict[str, Any]]:
-    """Return the JSON output of ip; nothing if it fails, which it does for missing objects."""
+    """Return the JSON output of ip; empty if ip fails, as it does for objects that do not exist."""
     try:
         return [entry for entry in json.loads(ip("-j", *args, namespace=namespace) or b"[]") if entry]
     except HostError:
@@ -54,12 +54,12 @@ def query_ip(*args: str, namespace: str | None = None) -> list[dict[str, Any]]:
 
 
 def namespace_names() -> list[str]:
-    """Return the names of all network namespaces that have one."""
+    """Return the names of all named network namespaces of this machine."""
     return [path.name for path in NETNS_FOLDER.iterdir()] if NETNS_FOLDER.is_dir() else []
 
 
 def interface_addresses(interface: str, namespace: str | None = None) -> list[str]:
-    """Return the IPv4 addresses of an interface; none where there is no such interface or namespace."""
+    """Return the IPv4 addresses of an interface; empty if the interface or namespace does not exist."""
     if namespace and namespace not in namespace_names():
         return []
     links = query_ip("-4", "addr", "show", "dev", interface, namespace=namespace)
@@ -72,7 +72,7 @@ def processes_in(namespace: str) -> list[int]:
 
 
 def command_line(pid: int) -> bytes:
-    """Return a process's arguments, each with a NUL behind it; empty for one that is gone."""
+    """Return a process's arguments, each terminated by NUL; empty if the process has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -88,18 +88,18 @@ MAX_CUT_S = 600
 
 @dataclass(frozen=True)
 class NamespaceNetwork(LabNetwork):
-    """Network namespaces of the lab in `folder`; hosts in `balancers` serve at a `service_address` of their own."""
+    """Network namespaces of the lab in `folder`; hosts in `balancers` have a second IP address for their service."""
 
     permissions: tuple[Permission, ...] = PERMISSIONS
     balancers: frozenset[str] = frozenset()
 
     @cached_property
     def prefix(self) -> str:
-        """Return the prefix of this lab's namespaces, which is also the name of the controller's interface."""
+        """Return the name prefix of this lab's namespaces; the controller's interface has it as its name."""
         return "lb" + hashlib.sha256(os.fsencode(self.folder.resolve())).hexdigest()[:8]
 
     def check(self) -> None:
-        """Raise UsageError for an ordinary user, and where ip or namespaces are missing."""
+        """Raise UsageError unless the user is root on Linux and the programs ip, nsenter, unshare, mount exist."""
         hint = "the loopback lab needs no root: loadbook lab up --kind loopback"
         if sys.platform != "linux" or os.geteuid() != 0:
             raise UsageError("the namespace lab needs root on Linux", hint)
@@ -108,7 +108,7 @@ class NamespaceNetwork(LabNetwork):
             raise UsageError(f"{', '.join(missing)} not installed here: apt install iproute2 util-linux", hint)
 
     def subnet(self, known_addresses: Sequence[str]) -> str:
-        """Return the net that the lab has, else the first one from a place of its own that no route uses."""
+        """Return the first three bytes of the lab's network: the known one, else one that no route uses."""
         if known_addresses:
             return known_addresses[0].rpartition(".")[0]
         nets = list(ADDRESS_POOL.subnets(new_prefix=24))
@@ -118,26 +118,26 @@ class NamespaceNetwork(LabNetwork):
             with suppress(ValueError):  # "default"
                 routed_nets.append(ipaddress.IPv4Network(route["dst"]))
         for candidate in (nets[(start + k) % len(nets)] for k in range(len(nets))):
-            # of length 0: the way to everywhere
+            # the default route (prefix length 0) overlaps every network
             if not any(other.prefixlen and candidate.overlaps(other) for other in routed_nets):
                 return str(candidate.network_address).rpartition(".")[0]
         raise UsageError(f"every net of {ADDRESS_POOL} is routed here: none is left for the lab", "ip route")
 
     def assign_server(self, alias: str, address: str, cpus: tuple[int, ...] | None, previous: Sshd | None) -> Sshd:
-        """Return the host: in a namespace of its own all ports are free."""
+        """Return the host with the standard ports, which are always free in a namespace of its own."""
         return self.with_enter_command(Sshd(alias, address, SSH_PORT, SERVICE_PORT, cpus, self.folder / alias))
 
     def with_enter_command(self, server: Sshd) -> Sshd:
-        """Return a host with the commands that lead into its namespaces."""
+        """Return a host with `enter_command` set to the command that runs another one in its namespaces."""
         script = str(files("loadbook.hosts").joinpath("netns_enter.sh"))
         outer = (*_enter_network(self._namespace_of(server.alias)), "unshare", "--mount", "--uts", "/bin/sh", script)
         folder = str(self.folder / server.alias)
         return replace(server, enter_command=(*outer, server.alias, folder, str(self._etc_hosts)))
 
     def service_address(self, server: Sshd) -> str:
-        """Return where a host's services are: in front of others at a second address.
+        """Return the address of a host's services, which for a balancer is a second address of the host.
 
-        Servers behind can then take that address for theirs, too, and still be reached from the first one.
+        Servers behind it can then accept packets for that address, too, and still be reached from the first one.
         """
         if server.alias not in self.balancers:
             return server.address
@@ -159,7 +159,7 @@ class NamespaceNetwork(LabNetwork):
         """Create the namespaces, links and addresses that do not exist yet."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._etc_hosts.touch()
-        # in place: the hosts have this very file mounted
+        # written in place, because this file is mounted as /etc/hosts in the hosts' namespaces
         lines = ["127.0.0.1\tlocalhost", *(f"{self.service_address(s)}\t{s.alias}" for s in servers)]
         self._etc_hosts.write_text("".join(f"{line}\n" for line in lines))
         ports = self._port_states()
@@ -175,7 +175,7 @@ class NamespaceNetwork(LabNetwork):
                 self._add_host(server)
 
     def _port_states(self) -> dict[str, bool] | None:
-        """Return the switch's ports and whether each is up; None when there is no switch."""
+        """Return the bridge's port names, and whether each is up; None if there is no bridge."""
         if self._switch not in namespace_names() or not (links := query_ip("link", "show", namespace=self._switch)):
             return None
         if BRIDGE not in {link["ifname"] for link in links}:
@@ -183,7 +183,7 @@ class NamespaceNetwork(LabNetwork):
         return {link["ifname"]: "UP" in link["flags"] for link in links if link.get("master") == BRIDGE}
 
     def _add_switch(self, net: str) -> None:
-        """Create the switch namespace with its bridge, and the controller's end of the network."""
+        """Create the namespace with the bridge, and the controller's interface."""
         ip("netns", "add", self._switch)
         batch = [
             f"link add {BRIDGE} type bridge forward_delay 0 mcast_snooping 0",
@@ -198,13 +198,13 @@ class NamespaceNetwork(LabNetwork):
     def _add_host(self, server: Sshd) -> None:
         name = self._namespace_of(server.alias)
         ip("netns", "add", name)
-        # before the link: no chatter of IPv6 in the counters
+        # before the link is created, so that IPv6 neighbour discovery does not appear in the traffic counters
         disable_ipv6 = "[ ! -d /proc/sys/net/ipv6 ] || echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6"
         command = [*_enter_network(name), "sh", "-c", disable_ipv6]
         subprocess.run(command, check=False, timeout=IP_TIMEOUT_S, stdin=subprocess.DEVNULL)
-        with suppress(HostError):  # the other end may be in a namespace that lost its name
+        with suppress(HostError):  # an old link may be left, with its other end in a namespace that has no name now
             ip("link", "del", _port_name(server), namespace=self._switch)
-        # a hardware address made of the IP address: the others still know a host that was made again
+        # MAC address derived from the IP address, so that ARP caches stay right when a host is created again
         mac_address = ":".join(f"{byte:02x}" for byte in (2, 0, *ipaddress.IPv4Address(server.address).packed))
         link = f"{INTERFACE} address {mac_address} netns {name}"
         ip(*f"link add {link} type veth peer name {_port_name(server)} netns {self._switch}".split())
@@ -222,11 +222,11 @@ class NamespaceNetwork(LabNetwork):
             end_processes(list(processes_in(name)))
             ip("netns", "del", name)
         if aliases is None and Path(f"/sys/class/net/{self.prefix}").exists():
-            with suppress(HostError):  # it goes by itself as soon as the kernel has taken the switch down
+            with suppress(HostError):  # the kernel removes it by itself once the bridge's namespace is gone
                 ip("link", "del", self.prefix)
 
     def cut_link(self, server: Sshd, seconds: float) -> None:
-        """Cut a host off; its link returns after so many seconds, also if the controller dies."""
+        """Disconnect a host; its link comes back after `seconds`, even if the controller dies."""
         if not 0 < seconds <= MAX_CUT_S:
             raise UsageError(f"a link is cut for up to {MAX_CUT_S} s, not {seconds:g} s")
         port = self._existing_port(server)
@@ -240,13 +240,13 @@ class NamespaceNetwork(LabNetwork):
         )  # fmt: skip
 
     def restore_link(self, server: Sshd) -> None:
-        """Bring the switch's port up."""
+        """Reconnect a host by setting its bridge port up."""
         port = self._existing_port(server)
         self._cancel_restore(port)
         ip("link", "set", port, "up", namespace=self._switch)
 
     def is_link_cut(self, server: Sshd) -> bool:
-        """Tell whether the switch's port is down."""
+        """Return whether the host's bridge port is down."""
         return (self._port_states() or {}).get(_port_name(server)) is False
 
     def _existing_port(self, server: Sshd) -> str:
@@ -260,7 +260,7 @@ class NamespaceNetwork(LabNetwork):
 
 
 def _enter_network(namespace: str) -> tuple[str, ...]:
-    """Return the words that run a command in a network namespace."""
+    """Return the arguments that, put before a command, run it in a network namespace."""
     return ("nsenter", f"--net={NETNS_FOLDER / namespace}")
 
 

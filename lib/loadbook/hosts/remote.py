@@ -3,12 +3,12 @@
 How other packages use this one (every call is bounded in time; errors are HostError and its children)::
 
     host = connect(hosts_path, "driver", run_id)            # open RemoteHost; host.close() ends its jobs
-    connect(..., lock_request=LockRequest(study, run_id))   # with the machine's lock; InUseError where another has it
+    connect(..., lock_request=LockRequest(study, run_id))   # takes the machine's lock; InUseError if another run has it
     host.run(argv, timeout_s=5, check=True)                 # CommandResult(rc, stdout, stderr), bytes
     host.script(text, ["$1", "$2"], timeout_s=5)            # POSIX sh, one round trip, in host.workdir
     host.start(Job("t1-load", (warmup, load), lease_s=60))  # detached; outputs in <workdir>/jobs/t1-load/
-    host.wait("t1-load", timeout_s=60, expect_s=10)         # rc; files stdout.2, stderr.2, times.2, rc.2 are whole
-    host.fetch("jobs/t1-load/stdout.2", local, max_bytes=n) # sha256; the file `step` names the running step's pid
+    host.wait("t1-load", timeout_s=60, expect_s=10)         # rc; stdout.2, stderr.2, times.2, rc.2 are then complete
+    host.fetch("jobs/t1-load/stdout.2", local, max_bytes=n) # sha256; the file `step` holds the running step's pid
     host.reconnects, host.can_forward()
 """
 
@@ -43,7 +43,7 @@ _CLOSED_MESSAGE = "the connection was closed by us"
 
 T = TypeVar("T")
 
-# how long a host may be out of reach before it counts as lost
+# seconds for which a host may be unreachable before it counts as lost
 RECONNECT_TIMEOUT_S = 60.0
 RECONNECT_PAUSE_S = 0.2
 BUSY_TIMEOUT_S = 1.0
@@ -52,16 +52,16 @@ BUSY_TIMEOUT_S = 1.0
 class RemoteHost(Host):
     """One host of a run over SSH; safe to use from several threads. `reconnects` counts lost connections.
 
-    A lost connection is opened again at once, so that jobs go on; this is retried for RECONNECT_TIMEOUT_S seconds from
-    its loss, and a later call makes one attempt. A call during which it is lost raises LostError if repeating it could
-    do harm (run, script, put, remove, start), else it goes on.
+    A lost connection is opened again at once, so that jobs survive; this is retried for RECONNECT_TIMEOUT_S seconds
+    after the loss, and each later call makes one attempt. A call interrupted by the loss raises LostError if repeating
+    it could do harm (run, script, put, remove, start); other calls are repeated.
     """
 
     live = True
 
     def __init__(self, endpoint: Endpoint, entry: HostEntry, run_id: str) -> None:
         self.alias, self.address, self.reconnects = endpoint.alias, entry.address or endpoint.host_name, 0
-        # one folder per alias, since two aliases may be one machine; the session checks that it is ours
+        # one folder per alias, since two aliases may be one machine; the session checks that our user owns it
         self.workdir = entry.workdir or f"/tmp/loadbook-{endpoint.user}-{endpoint.alias}"  # noqa: S108
         if not self.workdir.startswith("/"):
             raise HostError(self.alias, f"work folder {self.workdir!r} is not an absolute path")
@@ -74,20 +74,20 @@ class RemoteHost(Host):
         self._lock = threading.RLock()
 
     def open(self) -> None:
-        """Connect, prove the host key, create `workdir`; calling it again does nothing."""
+        """Connect, verify the host key and create `workdir`; a second call does nothing."""
         self._closed = False
         self._call_with_retry("connecting", lambda session: None)
 
     def reopen(self) -> None:
-        """Close, which ends our jobs, and connect anew; a host out of reach is tried until it counts as lost."""
+        """Close, which ends our jobs, and connect again; an unreachable host is retried until it counts as lost."""
         self.close()
         self._lost_at = self._lost_at or time.monotonic()
         self.open()
 
     def close(self) -> None:
-        """Close the connection; jobs that end with us have ended when this returns.
+        """Close the connection; jobs with `ends_with_session` have ended when this returns.
 
-        A call of another thread is cut off after BUSY_TIMEOUT_S seconds, and the jobs end a little later.
+        If another thread's call is in progress for BUSY_TIMEOUT_S seconds, it is cut off and the jobs end a bit later.
         """
         self._closed = True
         acquired = self._lock.acquire(timeout=BUSY_TIMEOUT_S)
@@ -127,7 +127,7 @@ class RemoteHost(Host):
             self._mark_lost(lost)
         is_new, machine = lost is None, self._machine
         session = SshSession(self._endpoint, self._name, self.workdir, self._cpus, fresh=is_new, machine=machine)
-        if self._closed:  # meanwhile, by another thread
+        if self._closed:  # closed by another thread in the meantime
             session.close(graceful=False)
             raise HostError(self.alias, _CLOSED_MESSAGE)
         self._session, self._machine = session, session.machine_id
@@ -140,7 +140,7 @@ class RemoteHost(Host):
         session.close(graceful=False)
 
     def _reconnect_when_lost(self, session: SshSession) -> None:
-        """Reopen a lost connection at once, because the host ends our jobs if we stay away."""
+        """Wait until the connection is lost and reopen it at once, before the host ends our jobs."""
         session.transport.join()
         with self._lock:
             if self._session is not session or self._closed:
@@ -150,12 +150,12 @@ class RemoteHost(Host):
             self._call_with_retry("connecting again", lambda session: None)
 
     def _call_once(self, action: str, call: Callable[[SshSession], T]) -> T:
-        """Make a call that must not be repeated."""
+        """Make a call once, without a retry if the connection is lost."""
         with self._lock, map_ssh_errors(self.alias, action):
             return call(self._open_session())
 
     def _call_with_retry(self, action: str, call: Callable[[SshSession], T]) -> T:
-        """Make a call that may be repeated, over new connections if necessary, until the host counts as lost."""
+        """Make a call that may be repeated; on connection loss, retry on a new one until the host counts as lost."""
         while True:
             try:
                 return self._call_once(action, call)
@@ -165,12 +165,12 @@ class RemoteHost(Host):
                 time.sleep(RECONNECT_PAUSE_S)
 
     def _may_reconnect(self) -> bool:
-        if self._session is not None:  # it was there once, and nobody may have noticed yet that it is gone
+        if self._session is not None:  # there was a connection, whose loss may not have been noticed until now
             self._lost_at = self._lost_at or time.monotonic()
         return self._lost_at is not None and time.monotonic() < self._lost_at + RECONNECT_TIMEOUT_S
 
     def _ask(self, action: str, command: str, timeout_s: float) -> CommandResult:
-        """Run quoted shell text that may be repeated, as `_call_with_retry` does."""
+        """Run quoted shell text that may be repeated after a reconnect, and return its result."""
         return self._call_with_retry(action, lambda session: session.call(command, timeout_s=timeout_s))
 
     def token(self, name: str) -> str:
@@ -224,7 +224,7 @@ class RemoteHost(Host):
         return self._call_with_retry(f"fetching {path}", lambda s: s.files.fetch(source, local, max_bytes))
 
     def exists(self, path: str) -> bool:
-        """Tell whether a path is there."""
+        """Return whether a path exists."""
         return self._call_with_retry(f"looking for {path}", lambda s: s.files.exists(self.absolute_path(path)))
 
     def remove(self, path: str) -> None:
@@ -262,10 +262,10 @@ class RemoteHost(Host):
         return jobs.parse_state(self._ask(f"state of {name}", command, CONTROL_TIMEOUT_S).stdout)
 
     def wait(self, name: str, *, timeout_s: float, expect_s: float | None = None) -> int:
-        """Wait for a job's end and return its rc; LostError: it ended without one.
+        """Wait for a job's end and return its exit code; LostError if it ended without one.
 
-        Until shortly before `expect_s` seconds the host is asked about once a second (one SFTP stat), so that the wait
-        does not disturb a measurement.
+        Until shortly before `expect_s` seconds the host is polled only about once a second (one SFTP stat), so that
+        polling does not disturb the measurement.
         """
         started = time.monotonic()
         rc_path = f"{jobs.job_folder(name)}/rc"
@@ -283,12 +283,12 @@ class RemoteHost(Host):
         return int(self.get(rc_path, max_bytes=20))
 
     def stop(self, name: str, *, grace_s: float = 5.0) -> None:
-        """End a job's whole process group: TERM, `grace_s`, KILL; a job that has ended is fine."""
+        """End a job's process group with TERM, and with KILL after `grace_s` seconds; no error if it already ended."""
         command = jobs.script_command("end", jobs.job_folder(name), str(max(0, round(grace_s))))
         self._ask(f"stopping {name}", command, grace_s + CONTROL_TIMEOUT_S)
 
     def http_get(self, address: str, port: int, path: str, *, timeout_s: float, scheme: str = "http") -> HttpResponse:
-        """Ask a web server once, through the host's own network (an SSH channel), needing nothing installed there."""
+        """Send one HTTP request through the host's own network (an SSH channel); needs nothing installed there."""
         url = http.HttpUrl(scheme, address, port, path)
         channel = http.open_channel(self.alias, self._open_transport(), url, timeout_s)
         return http.request_over_channel(self.alias, channel, url, timeout_s)
@@ -304,7 +304,7 @@ class RemoteHost(Host):
         transport = self._open_transport()
         try:
             http.open_channel(self.alias, transport, http.HttpUrl("tcp", "127.0.0.1", 1, ""), CONTROL_TIMEOUT_S).close()
-        except UnreachableError:  # it tried, and nothing listens on port 1
+        except UnreachableError:  # sshd tried to connect, so it allows it; nothing listens on port 1
             return True
         except HostError:
             return False
@@ -319,13 +319,13 @@ class RemoteHost(Host):
         answer = self._ask("reading its clock", "exec date +%s.%N", CONTROL_TIMEOUT_S)
         after = time.time()
         whole_s, _, fraction = answer.text.strip().partition(".")
-        coarse = not fraction.isdigit()  # busybox date knows whole seconds only: half a second off on average
+        coarse = not fraction.isdigit()  # busybox date prints whole seconds only: half a second off on average
         host_time = int(whole_s) + (0.5 if coarse else float(f"0.{fraction}"))
         return ClockOffset(host_time - (before + after) / 2, after - before + (1.0 if coarse else 0.0))
 
 
 def _pause_s(waited_s: float, expect_s: float | None) -> float:
-    """Return how long to sleep before the next look at a job: dense at the start and where its end is expected."""
+    """Return the seconds until the next poll of a job: short at its start and near its expected end."""
     if expect_s is None:
         return min(0.25, max(_MIN_PAUSE_S, waited_s / 20))
     remaining_s = expect_s - waited_s
@@ -346,9 +346,9 @@ def connect(
     hosts: HostsFile | None = None,
     lock_request: LockRequest | None = None,
 ) -> RemoteHost:
-    """Return the open host `alias` of a hosts file; with `lock_request` no other run can use it.
+    """Connect to the host `alias` of a hosts file and return it; `lock_request` locks it against other runs.
 
-    Jobs started through it end when it is closed, or seconds after our process died.
+    Jobs started through it end when it is closed, or a few seconds after our process died.
     """
     remote = remote_host(hosts_path, alias, run_id, hosts=hosts, lock_request=lock_request)
     remote.open()
@@ -363,7 +363,7 @@ def remote_host(
     hosts: HostsFile | None = None,
     lock_request: LockRequest | None = None,
 ) -> RemoteHost:
-    """Return the host `alias` of a hosts file, not opened yet; `hosts` is its content, where it was read already."""
+    """Return the host `alias` of a hosts file without connecting; `hosts` is the file's content if already read."""
     hosts_file = hosts or read_hosts(hosts_path)
     if alias not in hosts_file.hosts:
         raise UsageError(f"{hosts_path} has no host {alias!r}", f"hosts: {', '.join(hosts_file.hosts)}")
@@ -376,5 +376,5 @@ def remote_host(
 
 
 def known_hosts_path(hosts_path: Path, hosts: HostsFile) -> Path:
-    """Return loadbook's file of trusted keys: `known_hosts` of the hosts file, by default beside it."""
+    """Return the path of loadbook's file of trusted keys: `known_hosts` of the hosts file, by default beside it."""
     return hosts_path.absolute().parent / (hosts.known_hosts or "known_hosts")

@@ -1,8 +1,8 @@
-"""Transcripts of hosts, and hosts that play them back: a whole run without any host.
+"""Transcripts of the calls to hosts, and hosts that answer from them, so that a run can be repeated without hosts.
 
-A transcript has every control command, script, HTTP request, clock probe, token and job's process id with its answer,
-in order, as JSON lines; outputs of jobs are files of the trial. Commands are stored without the parts that differ
-from run to run (work folder, names of run and attempt), scripts by their first line. A replay executes nothing; a
+A transcript lists, as JSON lines in order, every control command, script, HTTP request, clock probe, token and job
+start with its answer; outputs of jobs are files of the trial. Commands are stored without the parts that differ
+between runs (work folder, names of run and attempt), scripts as their first line. A replay executes nothing; a
 command that was not recorded raises HostError.
 """
 
@@ -24,7 +24,7 @@ from loadbook.store.paths import RunPaths
 from loadbook.store.trial_record import DriverRecord, TrialRecord, changed_files, read_trial, sha256_file
 from loadbook.study.plan import PlannedTrial
 
-# a larger body is not kept: a replay then says so when it is asked for it
+# a larger response body is not recorded; a replay then raises HostError for that request
 MAX_RECORDED_BODY_BYTES = 64_000
 
 CallKey = tuple[str, ...]
@@ -36,10 +36,10 @@ def transcript_name(alias: str) -> str:
 
 
 def call_key(call: str, args: Sequence[str], workdir: str, run: str) -> CallKey:
-    """Return the key of a call, equal in a recorded run and in its replay."""
+    """Return the key by which a replay finds a call in the transcript of the recorded run."""
 
     def general(word: str) -> str:
-        """Return the first line that is not blank, without the parts that differ from run to run."""
+        """Return the first non-blank line, with placeholders for the parts that differ between runs."""
         word = re.sub(rf"{re.escape(run)}-t\d+-a\d+", "{trial}", word.replace(workdir, "{workdir}"))
         return next((line.strip() for line in word.replace(run, "{run}").splitlines() if line.strip()), "")
 
@@ -50,17 +50,17 @@ class RecordingHost(Host, Protocol):
     """A host that records every call and its answer in a transcript."""
 
     def take_transcript(self) -> bytes:
-        """Return the transcript since the last call, or since the last `set_trial`, as JSON lines."""
+        """Return the calls since the last `take_transcript` or `set_trial` as JSON lines."""
         ...
 
 
 def record_host(host: Host, run: str) -> RecordingHost:
-    """Return `host` with its answers kept; `run` is the run's id."""
+    """Return a host that passes all calls on to `host` and records the answers; `run` is the run's id."""
     return cast("RecordingHost", _Recorder(host, run))
 
 
 class _Recorder:
-    """Passes everything on to the host, and keeps the answers; an error is no answer."""
+    """Passes all calls on to the host and records the answers; calls that raise an error are not recorded."""
 
     def __init__(self, host: Host, run: str) -> None:
         self._host, self._run = host, run
@@ -122,7 +122,7 @@ def _encode_text(text: str) -> bytes:
 
 
 class Transcript:
-    """The answers of one transcript; the last one to a question is given again when it is asked more often."""
+    """The answers of one transcript, by call; when a call is repeated too often, its last answer is repeated."""
 
     def __init__(self, path: Path) -> None:
         self._answers: dict[CallKey, deque[Any]] = {}
@@ -136,17 +136,17 @@ class Transcript:
                 raise DataError(problem, "record the run again") from error
 
     def next_answer(self, key: CallKey) -> Any:
-        """Return the next answer to a question; KeyError when it was not asked."""
+        """Return the next recorded answer to a call; KeyError if the call was not recorded."""
         answers = self._answers[key]
         return answers.popleft() if len(answers) > 1 else answers[0]
 
     def command_result(self, key: CallKey) -> CommandResult:
-        """Return the answer of a command or script."""
+        """Return the next recorded result of a command or script; KeyError if it was not recorded."""
         rc, stdout, stderr = self.next_answer(key)
         return CommandResult(rc, _encode_text(stdout), _encode_text(stderr))
 
     def http_response(self, key: CallKey) -> HttpResponse:
-        """Return the answer to an HTTP request; KeyError, too, when its body was too large to be kept."""
+        """Return the next recorded HTTP response; KeyError if it, or its (too large) body, was not recorded."""
         status, headers, body = self.next_answer(key)
         if body is None:
             raise KeyError("body")
@@ -158,7 +158,7 @@ T = TypeVar("T")
 
 
 class RecordedRun:
-    """A recorded run in the folder `run`: the files of every final attempt, by treatment and block."""
+    """A recorded run in the folder `run`, with the last attempt of every trial by treatment and block."""
 
     def __init__(self, run: Path) -> None:
         self.run, paths = run, RunPaths(run, run)
@@ -181,7 +181,7 @@ class RecordedRun:
         return [t for t in trials if (t.treatment, t.block) not in self._trials]
 
     def find_trial(self, planned: PlannedTrial) -> tuple[Path, TrialRecord]:
-        """Return folder and record of a trial; DataError when there is none or its files are not as recorded."""
+        """Return folder and record of a trial; DataError if it was not recorded or a file does not match its sha256."""
         recorded = self._trials.get((planned.treatment, planned.block))
         if recorded is None:
             raise DataError(f"run {self.id} has no trial of {planned.treatment} in block {planned.block}")
@@ -192,13 +192,13 @@ class RecordedRun:
 
 
 class ReplayHost(Host):
-    """The host `alias` of a recorded run.
+    """The host `alias` of a recorded run; it answers calls from the run's transcripts and files.
 
     Parameters
     ----------
-    address : the one that the load was aimed at.
-    folder : the host's work folder, a local one; it is made by `open` and removed by `close`.
-    run : id of the run that is made now, in which names of jobs and folders begin with it.
+    address : address that the load was sent to.
+    folder : local folder that takes the place of the host's work folder; `open` makes it and `close` removes it.
+    run : id of the new run that replays the recorded one; names of jobs and folders begin with it.
     """
 
     live = False
@@ -222,12 +222,12 @@ class ReplayHost(Host):
     abandon = close
 
     def reopen(self) -> None:
-        """Make an empty work folder."""
+        """Replace the work folder by an empty one."""
         self.close()
         self.open()
 
     def set_trial(self, planned: PlannedTrial | None) -> None:
-        """Replay the recorded trial of the same treatment and block; None: the part that belongs to the whole run."""
+        """Replay the recorded trial of the same treatment and block; None replays the calls outside all trials."""
         self._recorded_trial, self._transcript = None, self._run_transcript
         if planned is not None:
             try:
@@ -269,16 +269,16 @@ class ReplayHost(Host):
         return ClockOffset(*self._lookup(self._transcript.next_answer, "clock", []))
 
     def connect(self, port: int, *, timeout_s: float) -> NoReturn:
-        """Raise HostError: a replay has no live service; its answers are files of the trial (`recorded_file`)."""
+        """Raise HostError, because a replay has no live service; monitors' answers come from `recorded_file`."""
         raise HostError(self.alias, f"{self._context()}: nothing answers at port {port}")
 
     def recorded_file(self, name: str) -> bytes:
-        """Return a file of the recorded trial; nothing where it has none."""
+        """Return a file of the recorded trial; empty if the trial has no such file."""
         path = self._recorded_trial[0] / name if self._recorded_trial else None
         return path.read_bytes() if path and path.is_file() else b""
 
     def token(self, name: str) -> str:
-        """Return the recorded token for `name`, with which the recorded server answers."""
+        """Return the recorded token for `name`, so that it matches the one in the recorded server's responses."""
         return str(self._lookup(self._transcript.next_answer, "token", [name]))
 
     def _path(self, path: str) -> Path:
@@ -292,7 +292,7 @@ class ReplayHost(Host):
         target.chmod(mode)
 
     def get(self, path: str, *, max_bytes: int) -> bytes:
-        """Read a file; one that is not there or larger than `max_bytes` raises HostError."""
+        """Read a file; HostError if it does not exist or is larger than `max_bytes`."""
         try:
             data = self._path(path).read_bytes()
         except OSError as error:
@@ -302,7 +302,7 @@ class ReplayHost(Host):
         return data
 
     def fetch(self, path: str, local: Path, *, max_bytes: int) -> str:
-        """Copy a file and return its sha256 (hex); a recorded one is never larger than was kept of it."""
+        """Copy a file and return its sha256 (hex); HostError if it is larger than `max_bytes`."""
         data = self.get(path, max_bytes=max_bytes)
         local.parent.mkdir(parents=True, exist_ok=True)
         with explain_disk_full(local, len(data)):
@@ -310,7 +310,7 @@ class ReplayHost(Host):
         return sha256_file(local)
 
     def exists(self, path: str) -> bool:
-        """Tell whether a path is there."""
+        """Return whether a path exists."""
         return self._path(path).exists()
 
     def remove(self, path: str) -> None:
@@ -337,7 +337,7 @@ class ReplayHost(Host):
         return pid
 
     def _job_files(self, job: Job, source: Path, record: TrialRecord) -> Iterator[tuple[str, bytes]]:
-        """Yield names and contents of the files of a job's folder: a load's, the sampler's, none of a service."""
+        """Yield name and content of each file of a load job or of the sampler; nothing for a service's job."""
         driver = next((d for d in record.drivers if d.host == self.alias and tuple(d.argv) == job.steps[-1]), None)
         monitor = next((m for m in record.monitors if m.host == self.alias), None)
         if driver:
@@ -347,7 +347,7 @@ class ReplayHost(Host):
             yield "stderr.1", b""
 
     def state(self, name: str) -> JobState:
-        """Return the state of a job: ended for a recorded load, else running until it is stopped."""
+        """Return the state of a job: a load has ended at once; services and monitors run until they are stopped."""
         folder = self._path(job_folder(name))
         if not folder.is_dir():
             return JobState(None, None, False)
@@ -355,20 +355,20 @@ class ReplayHost(Host):
         return JobState(pid, int(rc.read_text()), False) if rc.is_file() else JobState(pid, None, True)
 
     def wait(self, name: str, *, timeout_s: float, expect_s: float | None = None) -> int:
-        """Return the recorded rc at once; HostTimeoutError for a job that runs until it is stopped."""
+        """Return the recorded exit code at once; HostTimeoutError for a job that runs until it is stopped."""
         rc = self.state(name).rc
         if rc is None:
             raise HostTimeoutError(self.alias, f"job {name} did not end within {timeout_s:g} s")
         return rc
 
     def stop(self, name: str, *, grace_s: float = 5.0) -> None:
-        """End a job that runs until it is stopped."""
+        """Mark a running job as ended with exit code 143 (TERM)."""
         if self.state(name).running:
             self._path(f"{job_folder(name)}/rc").write_text("143\n")
 
 
 def _load_job_files(driver: DriverRecord, source: Path, steps: int) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of a load job: its last step is the measurement, the one before it the warm-up."""
+    """Yield name and content of the files of a load job, whose last step is the measurement, after a warm-up."""
     for stream, name in (("stdout", driver.stdout), ("stderr", driver.stderr)):
         yield f"{stream}.{steps}", (source / name).read_bytes()
         warmup = source / f"warmup-{name}"

@@ -1,11 +1,11 @@
-"""Changes of a host by a trial, and their rollback: kernel settings, the network toward the target, CPU time.
+"""Changes of a host for one trial, and their rollback: kernel settings, network toward the target, CPU quotas.
 
-undo.sh on the host records every state before it is changed (guard.sh: the kernel, system.sh: files of the host's own
-servers) and restores it: when the job that made the change ends, or later, on request.
+The script undo.sh on the host records every original setting before it is changed (by guard.sh: kernel and network; by
+system.sh: files of the host's own servers) and restores it when the job that made the change ends, or on request.
 
 A job on the host (guard.sh) makes all changes, verifies them, and undoes them when it ends: because it is stopped,
-because its lease expires, or because the controller died. It needs root there, as a rule, and iproute2 for addresses
-and the network; only what `allow` of the hosts file allows is changed (`permission_problem`).
+because its lease expires, or because the controller died. It usually needs root on the host, and iproute2 for
+addresses and the network; only changes listed in `allow` of the hosts file are made (`permission_problem`).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from loadbook.hosts.jobs import job_folder
 
 SCRIPT_NAME = "undo.sh"
 SCRIPT_PARTS = (SCRIPT_NAME, "guard.sh", "system.sh")
-# a server is reloaded, its old processes are waited for, and another one may be at it
+# long enough to reload a server and wait for its old processes, twice if another job is restoring at the same time
 RESTORE_TIMEOUT_S = 180.0
 END_TIMEOUT_S = 60.0
-# waits until job $1 has said how its changes went, or ended, for $2 fiftieths of a second; prints what it said
+# waits up to $2 fiftieths of a second until job $1 has written the result of its changes, or ended; prints the result
 OUTCOME_SCRIPT = """: loadbook asks whether the changes were made
 tries=$2
 while [ ! -e "$1/state" ] && [ ! -e "$1/rc" ] && [ "$tries" -gt 0 ]; do tries=$((tries - 1)); sleep 0.02; done
@@ -35,7 +35,7 @@ cat "$1/state" 2>/dev/null || echo "silent $(tail -c 300 "$1/stderr.1" 2>/dev/nu
 
 
 class NotRestoredError(HostError):
-    """A host is not in its original state; the message lists every reason with its remedy."""
+    """A host could not be restored to its original state; the message lists every reason with its remedy."""
 
     def __init__(self, host: str, failures: list[str]) -> None:
         hint = "resolve the problems above, then: loadbook restore [--hosts FILE]"
@@ -44,7 +44,7 @@ class NotRestoredError(HostError):
 
 @cache
 def rollback_script() -> str:
-    """Return the complete script; its arguments select the action."""
+    """Return the text of undo.sh, guard.sh and system.sh as one script; its first argument is the action."""
     texts = [files("loadbook.hosts").joinpath(name).read_text(encoding="utf-8") for name in SCRIPT_PARTS]
     return "".join([*texts, '"$@"\n'])
 
@@ -56,7 +56,7 @@ def rollback_job(name: str, args: tuple[str, ...], lease_s: float) -> Job:
 
 
 def wait_for_changes(host: Host, name: str, timeout_s: float) -> str | None:
-    """Wait until the job has made its changes; return the refused change, None if all were made. It keeps running."""
+    """Wait until a running job has made its changes; return the reason of a refused change, None if all were made."""
     args = [job_folder(name), str(round(timeout_s * 50))]
     output = host.script(OUTCOME_SCRIPT, args, timeout_s=timeout_s + 5).text
     status, _, reason = output.strip().partition(" ")
@@ -64,13 +64,13 @@ def wait_for_changes(host: Host, name: str, timeout_s: float) -> str | None:
 
 
 def restore(host: Host, name: str = "", *, retry: bool = False) -> list[str]:
-    """Restore changes left on a host by jobs that no longer run, or by the job `name` only; return a description.
+    """Undo the changes left by jobs that no longer run, or by job `name` only; return a line per restored setting.
 
-    With `retry`, also what failed before, which is not tried by itself a second time.
+    With `retry`, also retry settings that could not be restored before; without it they are only reported again.
 
     Raises
     ------
-    NotRestoredError : something could not be put back, or was changed by somebody else meanwhile.
+    NotRestoredError : a setting could not be restored, or somebody else has changed it in the meantime.
     """
     args = ("again" if retry else "restore", *([name] if name else []))
     done = host.script(rollback_script(), args, timeout_s=RESTORE_TIMEOUT_S)
@@ -84,13 +84,13 @@ def restore(host: Host, name: str = "", *, retry: bool = False) -> list[str]:
 
 
 def end_job(host: Host, name: str) -> None:
-    """End a job that made changes; NotRestoredError when something of them is left."""
+    """End a job that made changes; NotRestoredError if one of them could not be undone."""
     host.stop(name, grace_s=END_TIMEOUT_S)
     restore(host, name)
 
 
 CHANGES_TIMEOUT_S = 10.0
-MIN_QUOTA_CPUS = 0.05  # CPUs; a thousandth of a second in each period
+MIN_QUOTA_CPUS = 0.05  # CPUs
 _SYSCTL = re.compile(r"[a-z0-9_]+(\.[A-Za-z0-9_-]+)+")
 _VALUE = re.compile(r"[A-Za-z0-9_.:,+-]+([ \t]+[A-Za-z0-9_.:,+-]+)*")
 _ADDRESS = re.compile(r"[A-Za-z0-9:][A-Za-z0-9.:-]*")
@@ -109,11 +109,11 @@ class HostChanges:
     ----------
     delay_ms : milliseconds added to every packet on the way to `destination`.
     loss : share of the packets to `destination` that are lost.
-    rate_mbit : megabits per second that may go to `destination`; None: as many as do.
-    destination : the address to which delay, loss and rate apply; "": all, on the interface of the host's address.
-    quotas : name (a role) -> CPUs' worth of time that the processes get together which join it (`cgroup_file`).
+    rate_mbit : limit of the rate to `destination`, megabits per second; None for no limit.
+    destination : address to which delay, loss and rate apply; "" for all packets sent on the host's interface.
+    quotas : name (a role) -> CPU time in CPUs, shared by all processes that join its cgroup (`cgroup_file`).
     accepted_addresses : IPv4 addresses whose packets the host accepts as its own, without announcing them (ARP).
-    tables : tables of packet rules ("ip name") that a service makes, deleted when it was killed before it could.
+    tables : nftables tables ("ip name") that a service creates; they are deleted if it is killed before it does so.
     """
 
     sysctls: Mapping[str, str | int] = field(default_factory=dict)
@@ -126,7 +126,7 @@ class HostChanges:
     tables: tuple[str, ...] = ()
 
     def __or__(self, other: HostChanges) -> HostChanges:
-        """Return both together; where they differ, `other` has its way."""
+        """Return the union of both sets of changes; where they differ, the value of `other` is taken."""
         return HostChanges(
             {**self.sysctls, **other.sysctls},
             other.delay_ms or self.delay_ms,
@@ -139,7 +139,7 @@ class HostChanges:
         )
 
     def to_record(self) -> dict[str, str | float]:
-        """Return the changes for the trial record."""
+        """Return the changes as name -> value for the trial record."""
         network = {"delay_ms": self.delay_ms, "loss": self.loss, "rate_mbit": self.rate_mbit or 0.0}
         quotas = {f"cpu_quota of {name}": cpus for name, cpus in self.quotas.items()}
         accepts = {"accepts": " ".join(self.accepted_addresses)} if self.accepted_addresses else {}
@@ -157,7 +157,7 @@ class HostChanges:
         return [permission for permission, value in needed.items() if value]
 
     def script_lines(self) -> list[str]:
-        """Return the changes as guard.sh reads them; UsageError for a value that is none."""
+        """Return the changes as arguments of guard.sh; UsageError for an invalid value."""
         lines = []
         for name, value in self.sysctls.items():
             lines.append(f"sysctl {_validated(_SYSCTL, name, 'sysctl')} {_validated(_VALUE, str(value), name)}")
@@ -182,7 +182,7 @@ def _validated(pattern: re.Pattern[str], text: str, kind: str) -> str:
 def permission_problem(
     alias: str, allowed: Sequence[Permission], required: Sequence[Permission], subject: str
 ) -> str | None:
-    """Return the permission that `subject` (a service, a treatment) needs and the hosts file lacks; None if none."""
+    """Return a message if the hosts file lacks permissions that `subject` (a service, a treatment) needs, else None."""
     missing = [permission for permission in required if permission not in allowed]
     if not missing:
         return None
@@ -193,17 +193,17 @@ def permission_problem(
 
 
 def has_netem(host: Host) -> bool:
-    """Return whether the host's kernel can delay packets with our permissions; tested in a temporary namespace."""
+    """Return whether the host's kernel can delay packets with our permissions, tried in a temporary namespace."""
     return host.script(NETEM_SCRIPT, timeout_s=CHANGES_TIMEOUT_S).rc == 0
 
 
 def apply_changes(host: Host, name: str, changes: HostChanges, lease_s: float) -> None:
-    """Change a host until the job `name` ends; stop it to put everything back.
+    """Start the job `name`, which changes a host and undoes all changes when it is stopped.
 
     Raises
     ------
-    HostError : what was refused, and why; nothing is left changed. NotRestoredError : something is, after all.
-    UsageError : a value that is none.
+    HostError : a change was refused; all others were undone. NotRestoredError : not all others could be undone.
+    UsageError : a value is invalid.
     """
     args = ("guard", _validated(_ADDRESS, host.address, "address"), *changes.script_lines())
     host.start(rollback_job(name, args, lease_s))
@@ -218,5 +218,5 @@ def apply_changes(host: Host, name: str, changes: HostChanges, lease_s: float) -
 
 
 def cgroup_file(name: str, quota: str) -> str:
-    """Return the file, below the work folder, that names the cgroup file for processes under the quota of `name`."""
+    """Return the file (relative to the work folder) in which job `name` writes the path of `quota`'s cgroup.procs."""
     return f"{job_folder(name)}/cgroup-{quota}"

@@ -1,7 +1,7 @@
-"""An SSH session: one open connection with its shell, its files by SFTP, and its dead-man switch.
+"""An SSH session: one open connection with a shell, file transfer by SFTP, and a dead-man switch.
 
-The dead-man switch on the host ends our jobs when the controller is gone. Files are written whole or not at all, and
-every byte is checked.
+The dead-man switch is a process on the host that ends our jobs when the controller is gone. Files are written whole or
+not at all, and every transfer is checked by sha256.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from loadbook.store.atomic import atomic_path, explain_disk_full
 
 SHUTDOWN_TIMEOUT_S = 8.0
 CHANNEL_RETRY_S = 0.5
-# a host ends the session of a controller that was silent for SESSION_LEASE_S, which is more than RECONNECT_TIMEOUT_S
+# the host ends our jobs after SESSION_LEASE_S without a heartbeat; it must be longer than RECONNECT_TIMEOUT_S
 SESSION_LEASE_S, HEARTBEAT_S = 120, 15.0
-# an owner of the lock that is about to end is waited for
+# seconds to wait for a lock whose owner is about to release it
 HOST_LOCK_TIMEOUT_S = 20.0
 _FOREIGN_WORKDIR_RC, _OTHER_MACHINE_RC = 3, 4
 
 
 class SshSession:
-    """A connection with everything on it. `name` is that of the session's folder, the same after a reconnect.
+    """A connection with its shell, SFTP and dead-man switch; `name` is the session's folder, kept after a reconnect.
 
-    With `fresh`, jobs whose controller died are ended first, and those of an earlier session of this name, which could
-    not be ended while the host was out of reach; a resumed session touches no job. `machine` is the id that the
-    machine must have; "": not known.
+    With `fresh`, jobs left by dead controllers are ended first, and those of an earlier session of this name that
+    could not be ended while the host was unreachable; a resumed session leaves all jobs running. `machine` is the
+    expected id of the machine; "" if it is not known yet.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class SshSession:
             raise
 
     def _open(self, fresh: bool) -> None:
-        shells = [Shell(self._channel()) for _ in range(2)]  # both run their login files at once
+        shells = [Shell(self._channel()) for _ in range(2)]  # so that both run their login files at the same time
         self._shell = self._prepare_shell(shells[0])
         self.files = SftpFiles(self._endpoint.alias, self.transport, self._sha256, self.workdir)
         name, text = launcher_script()
@@ -78,7 +78,7 @@ class SshSession:
         self._dead_man_switch.send_line(f"shell {self._shell.pid}")
 
     def _evict_owners(self) -> None:
-        """End an owner of the lock that the user named, or whose process is known to be dead."""
+        """End the sessions of lock owners that the user named (--break-lock) or whose process is known to be dead."""
         request = self._endpoint.lock_request
         if request is None:
             return
@@ -88,7 +88,7 @@ class SshSession:
                 self.call(script_command("evict", request.lock_file, owner.id), timeout_s=SHELL_TIMEOUT_S)
 
     def _channel(self) -> Channel:
-        """Open a channel, once more if sshd refuses: one that was closed just now may still count for it."""
+        """Open a channel; retry once if sshd refuses, because sshd may still count a channel that was just closed."""
         try:
             return self.transport.open_session()
         except ChannelException:
@@ -102,11 +102,11 @@ class SshSession:
             hint = "taskset (apt install util-linux) must be there, and `cpus` in the hosts file name CPUs that are"
             raise HostError(alias, problem, hint)
         folder_arg = shlex.quote(self.workdir)
-        # a link is followed only where it is our own: another user could turn it to any folder of ours
+        # follow a symbolic link only if our user owns it: another user could point it at any folder of ours
         own_link_test = f'{{ [ ! -L {folder_arg} ] || [ "$(stat -c %u {folder_arg})" = "$(id -u)" ]; }}'
         own_test = f"{{ {own_link_test} && [ -O . ] || (exit {_FOREIGN_WORKDIR_RC}); }}"
         text = f'mkdir -p -m 700 {folder_arg} && cd {folder_arg} && {own_test} && echo "$machine"'
-        # where both have an id, it must be the machine of before
+        # after a reconnect, the machine must have the same id as before, if both ids are known
         known_id = shlex.quote(self.machine_id)
         same = f'[ -z {known_id} ] || [ -z "$machine" ] || [ "$machine" = {known_id} ]'
         machine_test = f"{{ {same} || (exit {_OTHER_MACHINE_RC}); }}"
@@ -126,9 +126,9 @@ class SshSession:
         return shell
 
     def _sha256(self, path: str, first_bytes: int, in_workdir: bool) -> str:
-        """Return a file's digest, as `SftpFiles` needs it.
+        """Return the sha256 (hex) of a file's first bytes, calculated on the host; "" if there is none.
 
-        What is hashed is the file that was opened, whatever has taken its place since.
+        The file is opened once, so that a file put in its place in the meantime is not hashed.
         """
         take = "" if first_bytes < 0 else f"head -c {first_bytes} | "
         path_below = shlex.quote(path.removeprefix(self.workdir))
@@ -140,11 +140,11 @@ class SshSession:
 
     @property
     def alive(self) -> bool:
-        """Tell whether commands can still be sent."""
+        """Return whether commands can still be sent."""
         return self.transport.is_active() and self._dead_man_switch.alive
 
     def call(self, command: str, *, timeout_s: float) -> CommandResult:
-        """Run quoted shell text in a subshell of the persistent shell; one that overstays is killed with its group."""
+        """Run quoted shell text in a subshell of the persistent shell; its process group is killed at the time limit."""
         if not self._shell.alive and self.transport.is_active():
             self._shell = self._prepare_shell(Shell(self._channel()))
             self._dead_man_switch.send_line(f"shell {self._shell.pid}")
@@ -166,9 +166,9 @@ class SshSession:
 
 
 class DeadManSwitch:
-    """`job.sh watch` on the host, connected to our channel: it reads end of file when the controller dies.
+    """The process `job.sh watch` on the host, which ends our jobs when its input (our channel) ends.
 
-    A network may die without one, so we say every HEARTBEAT_S seconds that we live.
+    If the network fails, the input does not end; so a heartbeat is sent every HEARTBEAT_S seconds, too.
     """
 
     def __init__(self, alias: str, channel: Channel, args: Sequence[str]) -> None:
@@ -191,15 +191,15 @@ class DeadManSwitch:
 
     @property
     def alive(self) -> bool:
-        """Tell whether the switch is armed."""
+        """Return whether the switch is still connected to the process on the host."""
         return not (self._channel.closed or self._channel.eof_received)
 
     def send_line(self, line: str) -> None:
-        """Send one command line."""
+        """Send one command line to the process on the host."""
         self._channel.sendall(f"{line}\n".encode())
 
     def shut_down(self) -> None:
-        """Have the session's jobs ended now, and wait for it."""
+        """Make the host end the session's jobs now, and wait for their end up to SHUTDOWN_TIMEOUT_S seconds."""
         self.send_line("bye")
         deadline = time.monotonic() + SHUTDOWN_TIMEOUT_S
         self._channel.status_event.wait(SHUTDOWN_TIMEOUT_S)
@@ -207,15 +207,15 @@ class DeadManSwitch:
             time.sleep(0.01)
 
 
-_BLOCK_BYTES = 1 << 15  # what sftp answers at once
-_BLOCKS_IN_FLIGHT = 128  # blocks that are asked for at a time
+_BLOCK_BYTES = 1 << 15  # most bytes in one SFTP answer
+_BLOCKS_IN_FLIGHT = 128  # blocks that are requested at the same time
 
 
 class SftpFiles:
-    """SFTP on one connection; paths are absolute, what is fetched lies below `workdir`.
+    """SFTP on one connection; paths are absolute, and fetched files must be below `workdir`.
 
-    `sha256` returns the host's own digest (hex) of the first bytes of a file (-1: of all), "" if there is none; with
-    True the file must be below the work folder itself, with no link on the way.
+    `sha256` (path, number of bytes, in_workdir) returns the digest (hex) that the host calculates of a file's first
+    bytes (-1: all), "" if there is none; with in_workdir, the path must lead into `workdir` without any link.
     """
 
     def __init__(self, alias: str, transport: Transport, sha256: Callable[[str, int, bool], str], workdir: str) -> None:
@@ -228,7 +228,7 @@ class SftpFiles:
         self._alias, self._sha256, self._workdir = alias, sha256, workdir
 
     def put(self, path: str, data: bytes, mode: int) -> None:
-        """Write `data` beside `path`, check size and sha256, rename over it."""
+        """Write `data` to a temporary file beside `path`, check its size and sha256, and rename it to `path`."""
         part, size = f"{path}.{uuid.uuid4().hex[:12]}.part", len(data)
         try:
             with self._sftp.open(part, "wb") as handle:
@@ -248,7 +248,7 @@ class SftpFiles:
             raise
 
     def get(self, path: str, max_bytes: int) -> bytes:
-        """Return a whole file of at most `max_bytes`."""
+        """Return the content of a file; HostError if it is larger than `max_bytes`."""
         with self._sftp.open(path, "rb") as handle:
             data: bytes = handle.read(max_bytes + 1)
         if len(data) > max_bytes:
@@ -258,8 +258,8 @@ class SftpFiles:
     def fetch(self, path: str, local: Path, max_bytes: int) -> str:
         """Copy a file to `local`, which appears by rename; return its sha256, checked against the host's.
 
-        OversizeError: it is larger; `local` holds its first `max_bytes` bytes. HostError: it is no file itself; a link
-        leads to what was never ours to read.
+        OversizeError if the file is larger than `max_bytes`: `local` then holds its first `max_bytes` bytes. HostError
+        if it is not a regular file: links are not followed, as they may lead to files of others.
         """
         size = self._regular_file_size(path)
         copied_size = min(size, max_bytes)
@@ -272,7 +272,7 @@ class SftpFiles:
         return digest
 
     def _regular_file_size(self, path: str) -> int:
-        """Return the size of the file at `path`; HostError for a link, or where one stands on the way to it."""
+        """Return the size of the file at `path`; HostError if it or a folder above it is a symbolic link."""
         attributes = self._sftp.lstat(path)
         real_path = f"{self._real_workdir}{path.removeprefix(self._workdir)}"
         if not stat.S_ISREG(attributes.st_mode or 0) or self._sftp.normalize(path) != real_path:
@@ -285,7 +285,7 @@ class SftpFiles:
         return str(self._sftp.normalize(self._workdir)).rstrip("/")
 
     def _copy(self, path: str, part: Path, size: int) -> str:
-        """Copy the first `size` bytes, a few requests under way at a time: what has arrived waits in memory."""
+        """Copy the first `size` bytes, with few requests at a time to limit memory; return the sha256 (hex)."""
         digest = hashlib.sha256()
         missing_bytes = size
         with self._sftp.open(path, "rb") as remote, part.open("xb") as local:
@@ -309,7 +309,7 @@ class SftpFiles:
         return True
 
     def make_folders(self, path: str) -> None:
-        """Make a folder and those above it."""
+        """Make a folder and all missing folders above it."""
         missing = []
         folder = PurePosixPath(path)
         while not self.exists(str(folder)):

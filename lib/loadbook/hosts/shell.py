@@ -1,7 +1,7 @@
 """One persistent /bin/sh per host for control commands, and the only place where arguments are quoted.
 
-A login shell may cost 200 ms and print banners; a command through a shell that already runs costs a few
-milliseconds. stdout and stderr stay apart and byte-exact: each ends with a line that only we could have written.
+Starting a login shell may take 200 ms and print banners; a command through a shell that already runs takes a few
+milliseconds. stdout and stderr are separate and byte-exact: the end of each is marked by a line with a random number.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ MAX_OUTPUT_BYTES = 1 << 20
 SHELL_TIMEOUT_S = 15.0
 _CHUNK_BYTES = 1 << 16
 
-# folders that an ordinary user's PATH may lack: Debian's servers, and Go where it is unpacked by hand
+# folders that an ordinary user's PATH may lack: Debian's folders of servers, and Go's if it was unpacked by hand
 PROGRAM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/local/go/bin")
-# JMETER_HOME goes first: a distribution's jmeter on PATH may be one that cannot work
+# JMETER_HOME goes first, because a distribution's own jmeter on PATH may be broken
 _PATH = ":".join(["${JMETER_HOME:+$JMETER_HOME/bin:}$PATH", *PROGRAM_FOLDERS])
 PREAMBLE = f'export LC_ALL=C TZ=UTC PATH="{_PATH}"; unset CDPATH ENV'
 _PRINT_CPU_MASK = 'while read -r key value; do [ "$key" = Cpus_allowed_list: ] && echo "$value"; done </proc/$$/status'
@@ -38,7 +38,7 @@ def search_path() -> str:
 
 
 def sh_join(argv: Sequence[str]) -> str:
-    """Quote an argument list for POSIX sh; ValueError for a NUL, which no program can be given."""
+    """Quote an argument list for POSIX sh; ValueError if it names no program or contains a NUL."""
     if not argv or not argv[0] or argv[0].startswith("-"):
         raise ValueError(f"{list(argv)!r} names no program")
     if any("\0" in arg for arg in argv):
@@ -69,9 +69,9 @@ class Shell:
         channel.exec_command("exec /bin/sh")
 
     def prepare(self, cpus: Sequence[int] | None) -> set[int]:
-        """Skip the output of login files, set environment and CPU mask, and read the shell's pid.
+        """Skip the output of login files, set environment and CPU mask (by taskset), and read the shell's pid.
 
-        Returns the CPUs that the shell really may use, whether or not taskset was there to ask for them.
+        Returns the CPUs that the shell may really use, which differ from `cpus` if the host has no taskset.
         """
         mask = ",".join(map(str, cpus or ()))
         pin = f"command -v taskset >/dev/null && taskset -cp {mask} $$" if mask else ":"
@@ -83,10 +83,10 @@ class Shell:
         return cpu_list(allowed)
 
     def call(self, command: str, *, timeout_s: float) -> CommandResult:
-        """Run `command` (shell text that this package quoted itself) and return its code and capped output."""
+        """Run `command` (shell text, already quoted); return exit code and output, cut to MAX_OUTPUT_BYTES each."""
         deadline = time.monotonic() + timeout_s
         mark = os.urandom(16).hex()
-        # two literals, so that a shell that echoes its input (set -x, set -v) cannot forge the mark
+        # the mark is written in two parts, so that a shell that echoes its input (set -x, -v) does not print it whole
         print_mark = f"printf '%s%s %d\\n' {mark[:16]} {mark[16:]} \"$r\""
         text = f"{command}\nr=$?; {print_mark}; {print_mark} >&2\n"
         self.channel.settimeout(timeout_s)
@@ -113,17 +113,17 @@ class Shell:
             poll.poll(remaining_s * 1000)
 
     def close(self) -> None:
-        """Close the channel; the shell ends when it has nothing more to read."""
+        """Close the channel; the shell then reads end of file and ends."""
         self.channel.close()
 
     @property
     def alive(self) -> bool:
-        """Tell whether the channel is still open."""
+        """Return whether the channel is still open."""
         return not (self.channel.closed or self.channel.eof_received)
 
 
 class _Stream:
-    """One output stream up to its end mark; keeps MAX_OUTPUT_BYTES bytes, drops the rest, never grows further."""
+    """One output stream up to its end mark; the first MAX_OUTPUT_BYTES bytes are kept, the rest is dropped."""
 
     def __init__(self, mark: str) -> None:
         self._end_mark = re.compile(mark.encode() + rb" (\d+)\n")

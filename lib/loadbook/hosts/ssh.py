@@ -1,9 +1,9 @@
-"""SSH connections with strict host keys, bounded waits and a watchdog for dead peers; trust in keys that hosts offer.
+"""SSH connections with strict host keys, time limits and a watchdog for dead peers; trusting new host keys.
 
-Fabric logs in, through jump hosts (`fabric.Connection`, its only use in this package); commands and files go over
-Paramiko's transport. Fabric's defaults accept any host key, wait for ever for a dead peer, and lose 45 ms per command
-to Nagle's algorithm. A login never prompts, since a run may have no terminal; the error of a refused login names the
-credentials tried.
+Fabric is used only to log in, also through jump hosts; commands and files use Paramiko's transport directly. Fabric's
+defaults, which accept any host key, wait forever for a dead peer, and lose 45 ms per command to Nagle's algorithm, are
+not used. A login never prompts, since a run may have no terminal; the error of a refused login lists the credentials
+that were tried.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
 class _NonInteractiveTransport(paramiko.Transport):
-    """One that does not ask for passwords and codes on the terminal, as Paramiko does after a key was accepted."""
+    """A transport that never prompts for passwords or codes, as Paramiko's does after a key was accepted."""
 
     def auth_interactive_dumb(self, *args: object, **options: object) -> list[str]:
         raise paramiko.BadAuthenticationType("a password or code is wanted, too", ["password or code"])
 
 
 def agent_responds() -> bool:
-    """Tell whether there is an SSH agent that answers; Paramiko would wait for ever for one that hangs."""
+    """Return whether an SSH agent answers within a time limit; Paramiko would wait forever for one that hangs."""
     path = os.environ.get("SSH_AUTH_SOCK")
     if not path:
         return False
@@ -75,7 +75,7 @@ def agent_responds() -> bool:
 
 
 def agent_key(endpoint: Endpoint) -> paramiko.PKey | None:
-    """Return the agent's copy of a locked key that is the only one allowed (identity_file, IdentitiesOnly)."""
+    """Return the SSH agent's copy of a passphrase-protected identity_file (IdentitiesOnly); None if it has none."""
     public_keys = [
         Path(f"{path}.pub") for path in _key_files(endpoint) if not endpoint.use_agent and _has_passphrase(path)
     ]
@@ -86,20 +86,20 @@ def agent_key(endpoint: Endpoint) -> paramiko.PKey | None:
 
 
 def login_error(endpoint: Endpoint, error: Exception) -> AuthError:
-    """Return the error of a failed login: methods that the host wants, locked keys, state of the agent."""
+    """Return the error of a failed login, with the methods that the host wants, locked keys and the agent's state."""
     alias, destination = endpoint.alias, endpoint.destination
     ssh_args = f"-p {endpoint.port} {endpoint.user}@{endpoint.host_name}"
     if isinstance(error, paramiko.BadAuthenticationType):
         message = f"{destination} wants {' or '.join(error.allowed_types)}, which loadbook never types"
         return AuthError(alias, message, f"let a key in: ssh-copy-id {ssh_args}")
-    # starts an agent if there is none
+    # command that also starts an agent if there is none
     ssh_add = "ssh-add" if os.environ.get("SSH_AUTH_SOCK") else 'eval "$(ssh-agent)" && ssh-add'
     key_files, agent = _key_files(endpoint), _agent_status()
     if locked := next(filter(_has_passphrase, key_files), None):
         message = f"the key {locked} for {destination} is locked by a passphrase, {agent}"
         return AuthError(alias, message, f"unlock it for this session: {ssh_add} {locked}")
     if isinstance(error, AuthenticationException) or key_files:
-        # of a key of another type than the last that was tried, Paramiko only says that it is of another type
+        # Paramiko's message is about the type of the last key tried, which says nothing about the other keys
         reason = str(error) if isinstance(error, AuthenticationException) else f"{key_files[0]} is not accepted"
         return AuthError(alias, f"login as {destination} refused: {reason}, {agent}", f"try: ssh {ssh_args}")
     hint = f"name one in the hosts file (identity_file) or in ~/.ssh/config, or: {ssh_add} KEY"
@@ -114,7 +114,7 @@ def _key_files(endpoint: Endpoint) -> list[str]:
 def _has_passphrase(path: str) -> bool:
     try:
         paramiko.PKey.from_path(path)
-    except TypeError:  # what cryptography raises for a key that wants a passphrase
+    except TypeError:  # raised by `cryptography` for a key that needs a passphrase
         return True
     except (ValueError, OSError, paramiko.SSHException):
         return False
@@ -129,12 +129,12 @@ def _agent_status() -> str:
 
 
 def open_connection(endpoint: Endpoint) -> fabric.Connection:
-    """Log in to `endpoint`, through its jump hosts, and start the watchdog; every key on the way is proven first.
+    """Log in to `endpoint` through its jump hosts, after verifying each host key, and start the watchdog.
 
     Raises
     ------
-    HostKeyError : a key is unknown, changed or revoked; nothing was run and no login tried.
-    AuthError, UnreachableError : the login was refused; no connection within the limits.
+    HostKeyError : a host key is unknown, changed or revoked; no login was tried.
+    AuthError : the login was refused. UnreachableError : no connection within the time limits.
     """
     gateway = open_connection(endpoint.jump) if endpoint.jump else None
     try:
@@ -148,7 +148,7 @@ def open_connection(endpoint: Endpoint) -> fabric.Connection:
 
 
 def _log_in(endpoint: Endpoint, gateway: fabric.Connection | None) -> fabric.Connection:
-    """Log in, once more where sshd closes the connection before it greets, as it does when many log in at once."""
+    """Log in; retry once if sshd closes the connection before its banner, as it does when many log in at once."""
     for attempt in (1, 2):
         connection = _new_connection(endpoint, gateway)
         try:
@@ -164,7 +164,7 @@ def _log_in(endpoint: Endpoint, gateway: fabric.Connection | None) -> fabric.Con
 
 
 class _ClosedBySshdError(UnreachableError):
-    """The server is there, and closed the connection without a word."""
+    """The server accepted the connection and closed it before sending its SSH banner."""
 
 
 def close_connection(connection: fabric.Connection) -> None:
@@ -210,7 +210,7 @@ class _RejectUnknownKeys(paramiko.MissingHostKeyPolicy):
 
 
 def tcp_socket(endpoint: Endpoint) -> socket.socket:
-    """Connect within CONNECT_TIMEOUT_S, without Nagle, with a kernel that notices a cut line."""
+    """Return a socket connected within CONNECT_TIMEOUT_S, with TCP_NODELAY and with keepalive against cut lines."""
     try:
         sock = socket.create_connection((endpoint.host_name, endpoint.port), timeout=CONNECT_TIMEOUT_S)
     except socket.gaierror as error:
@@ -247,7 +247,7 @@ def _map_login_errors(endpoint: Endpoint, client: paramiko.SSHClient) -> Iterato
     except (SSHException, OSError, EOFError) as error:
         transport = client.get_transport()
         if transport is not None and transport.is_active() and transport.get_remote_server_key() is not None:
-            # the host is proven and waits for a login: it is our keys that cannot be used
+            # the host key was verified, so the failure is that none of our keys can be used
             raise login_error(endpoint, error) from error
         if "banner" in str(error) and time.monotonic() - started < EARLY_CLOSE_S:
             limit = "MaxStartups in that host's sshd_config limits how many may at once"
@@ -258,7 +258,7 @@ def _map_login_errors(endpoint: Endpoint, client: paramiko.SSHClient) -> Iterato
 
 
 def jump_host_error(endpoint: Endpoint, error: ChannelException) -> UnreachableError:
-    """Return the error of a jump host that does not forward to the host behind it."""
+    """Return the error for a jump host that cannot or may not forward connections to the host behind it."""
     jump_host = endpoint.jump.alias if endpoint.jump else "its jump host"
     hint = f"from {jump_host}: does the name lead there, is the host up, may {jump_host} reach that port?"
     if error.code == paramiko.common.OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED:
@@ -268,7 +268,7 @@ def jump_host_error(endpoint: Endpoint, error: ChannelException) -> UnreachableE
 
 
 def _untrusted_key_error(endpoint: Endpoint, key: paramiko.PKey) -> HostKeyError:
-    """Return the error of a host whose key is not trusted, with its status in the known_hosts files."""
+    """Return the error for a host whose key is not trusted: revoked, changed or unknown."""
     offered_key, address = describe_key(key), f"{endpoint.host_name}:{endpoint.port}"
     status = untrusted_key_status(endpoint, key)
     if status == "revoked":
@@ -284,7 +284,7 @@ def map_ssh_errors(alias: str, action: str) -> Iterator[None]:
     """Map exceptions of Paramiko on an open connection to LostError, HostTimeoutError or HostError."""
     try:
         yield
-    except (HostError, DiskFullError):  # the full disk is ours
+    except (HostError, DiskFullError):  # DiskFullError is about the controller's disk
         raise
     except FileNotFoundError as error:
         raise HostError(alias, f"{action}: there is no such file") from error
@@ -305,9 +305,9 @@ def map_ssh_errors(alias: str, action: str) -> Iterator[None]:
 
 
 def _watch(transport: paramiko.Transport) -> None:
-    """Ask the peer for a sign of life until the connection is gone; close the transport of one that gives none.
+    """Send SSH keepalive requests until the connection ends; close the transport if one is not answered in time.
 
-    TCP cannot see a stopped sshd, whose kernel still answers; closing the transport frees every waiting thread.
+    TCP does not notice a stopped sshd, whose kernel still answers; closing the transport frees every waiting thread.
     """
 
     def probe(answered: threading.Event) -> None:
@@ -321,35 +321,35 @@ def _watch(transport: paramiko.Transport) -> None:
         if not answered.wait(KEEPALIVE_TIMEOUT_S):
             break
         transport.join(KEEPALIVE_INTERVAL_S)
-    with suppress(SSHException, OSError, EOFError):  # its jump host may have gone at the same time
+    with suppress(SSHException, OSError, EOFError):  # the connection to its jump host may be lost, too
         transport.close()
 
 
-# of every type that a host may have
+# the types of host keys that are requested from a host, one after the other
 KEY_TYPES = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521", "rsa-sha2-512")
 
 KeyStatus = Literal["trusted", "new", "changed", "revoked"]
 
 
 class OfferedKey(NamedTuple):
-    """A key that a host shows: trusted already, new, another one than the trusted key, or one that was revoked."""
+    """A host key offered by a server, with its status: trusted, new, changed (not the trusted key) or revoked."""
 
     key: paramiko.PKey
     status: KeyStatus
 
     @property
     def description(self) -> str:
-        """Return type and fingerprint, as ``ssh-keygen -lf`` on the host prints them."""
+        """Return type and fingerprint of the key in the form that ``ssh-keygen -lf`` prints."""
         return describe_key(self.key)
 
 
 def login_chain(endpoint: Endpoint) -> list[Endpoint]:
-    """Return the servers on the way to `endpoint`, in the order in which they must be trusted, `endpoint` last."""
+    """Return the jump hosts to `endpoint` in the order of connection, and `endpoint` last."""
     return [*(login_chain(endpoint.jump) if endpoint.jump else []), endpoint]
 
 
 def check_offered_keys(endpoint: Endpoint) -> list[OfferedKey]:
-    """Ask a host for its keys of every type, through its jump hosts (which must be trusted); nothing is run there."""
+    """Request a host's keys of every type, through jump hosts (which must be trusted), and return their status."""
     offered = offered_keys(endpoint)
     trusted = trusted_keys(endpoint.known_hosts, endpoint.host_key_alias, endpoint.port)
     is_proven = any(key in trusted for key in offered)
@@ -366,7 +366,7 @@ def check_offered_keys(endpoint: Endpoint) -> list[OfferedKey]:
 
 
 def offered_keys(endpoint: Endpoint) -> list[paramiko.PKey]:
-    """Return the keys that a host shows, one per type that it has; UnreachableError if it shows none."""
+    """Return the keys that a host offers, at most one per key type; UnreachableError if it offers none."""
     gateway = open_connection(endpoint.jump) if endpoint.jump else None
     try:
         keys = [_offered_key(endpoint, key_type, gateway.transport if gateway else None) for key_type in KEY_TYPES]
@@ -383,7 +383,7 @@ def offered_keys(endpoint: Endpoint) -> list[paramiko.PKey]:
 
 
 def _offered_key(endpoint: Endpoint, key_type: str, jump: paramiko.Transport | None) -> paramiko.PKey | None:
-    """Agree on keys of one type only, and go no further than that."""
+    """Return the host's key of one type, read by a key exchange without login; None if it has no such key."""
     if endpoint.proxy_command:
         channel = paramiko.ProxyCommand(endpoint.proxy_command)
     elif jump:
@@ -404,7 +404,7 @@ def _offered_key(endpoint: Endpoint, key_type: str, jump: paramiko.Transport | N
 
 
 def store_keys(path: Path, endpoint: Endpoint, keys: Sequence[paramiko.PKey], *, replace: bool) -> None:
-    """Add keys to our own file, a plain line each; with `replace`, other keys of this host are dropped."""
+    """Add keys to loadbook's known_hosts file, one line each; with `replace`, remove other keys of this host."""
     name = lookup_name(endpoint.host_key_alias, endpoint.port)
     new_lines = [f"{name} {key.get_name()} {key.get_base64()}" for key in keys]
 

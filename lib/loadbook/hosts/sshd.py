@@ -1,6 +1,6 @@
-"""One sshd of the lab: its configuration, its process, and the end of everything that it started.
+"""One sshd of the lab: its configuration, its process, and ending all processes that it started.
 
-`LabNetwork` has the addresses of such servers on the loopback device; `netns` those in network namespaces.
+`LabNetwork` assigns addresses on the loopback device; its subclass in `netns` uses network namespaces.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ Subsystem sftp internal-sftp
 
 @dataclass(frozen=True)
 class Sshd:
-    """One server: where it listens, its CPUs (None: no mask), and its folder below the lab's.
+    """One sshd of the lab: address and ports, CPUs (None: no mask), and its folder below the lab's folder.
 
-    `enter_command` runs another command inside the host's namespaces; empty on the loopback device.
+    `enter_command` is put before a command to run it in the host's namespaces; empty in the loopback lab.
     """
 
     alias: str
@@ -65,29 +65,29 @@ class Sshd:
 
     @property
     def config_file(self) -> Path:
-        """Return its configuration file, whose path tells its process from all others."""
+        """Return the configuration file, whose path in the command line identifies the process."""
         return self.folder / "sshd_config"
 
     @property
     def workdir(self) -> Path:
-        """Return the work folder that runs use."""
+        """Return the folder that runs use as the host's work folder."""
         return self.folder / "work"
 
     def pid(self) -> int | None:
-        """Return the process that listens, found by its command line: nothing recorded that could be stale."""
+        """Return the id of the listening process, found by its command line; None if it is not running."""
         config_path = os.fsencode(self.config_file)
         parents = {pid: parent for pid, parent, line in _processes() if config_path in line and b"sshd" in line}
         listeners = [pid for pid, parent in parents.items() if parent not in parents]
         return listeners[0] if listeners else None
 
     def responds(self) -> bool:
-        """Tell whether an SSH server greets at its address."""
+        """Return whether an SSH server sends its banner at this address and port."""
         with suppress(OSError), socket.create_connection((self.address, self.port), timeout=1.0) as sock:
             return sock.recv(8) == b"SSH-2.0-"
         return False
 
     def start(self) -> None:
-        """Start it under its CPU mask and wait for its greeting; HostError tells what its log says."""
+        """Start the sshd under its CPU mask and wait for its banner; HostError contains the end of its log."""
         self.workdir.mkdir(mode=0o700, exist_ok=True)
         text = CONFIG_TEMPLATE.format(
             port=self.port,
@@ -95,7 +95,7 @@ class Sshd:
             folder=self.folder,
             keys=self.folder.parent,
             pam=_use_pam(),
-            # beside the lab is where `make jmeter` puts it, whether it is there yet or not
+            # `make jmeter` installs it beside the lab's folder, perhaps later
             jmeter=os.environ.get("JMETER_HOME") or self.folder.parent.parent / "jmeter",
         )
         write_atomic(self.config_file, text.encode())
@@ -105,7 +105,7 @@ class Sshd:
         log.unlink(missing_ok=True)
         command = [*self.enter_command, find_program("sshd"), "-f", str(self.config_file), "-E", str(log)]
         own_cpus = os.sched_getaffinity(0)
-        os.sched_setaffinity(0, self.cpus or own_cpus)  # what this thread starts inherits it
+        os.sched_setaffinity(0, self.cpus or own_cpus)  # inherited by processes that this thread starts
         try:
             done = subprocess.run(
                 command, stdin=subprocess.DEVNULL, capture_output=True, timeout=SSHD_START_TIMEOUT_S, check=False,
@@ -121,7 +121,7 @@ class Sshd:
             time.sleep(0.01)
 
     def stop(self) -> None:
-        """End the listener, its sessions, and the jobs and watchers that those left behind."""
+        """End the listening process, its sessions, and the jobs and watcher processes that they started."""
         listener = self.pid()
         if listener:
             _suspend(listener)
@@ -136,7 +136,7 @@ class Sshd:
 
 
 def find_program(name: str) -> str:
-    """Return the absolute path of a program (sshd insists on one), also from the sbin folders."""
+    """Return the absolute path of a program (required by sshd), searched on PATH and in the sbin folders."""
     path = shutil.which(name, path=search_path())
     if path is None:
         raise HostError("lab", f"{name} is not installed here", "apt install openssh-server openssh-client")
@@ -144,7 +144,7 @@ def find_program(name: str) -> str:
 
 
 def end_processes(pids: list[int]) -> None:
-    """TERM, and KILL for those that are left after STOP_TIMEOUT_S seconds; stopped ones are woken for it."""
+    """Send TERM (and CONT, for stopped processes), and KILL to those still running after STOP_TIMEOUT_S seconds."""
     for signal_number in (signal.SIGTERM, signal.SIGCONT):
         for pid in pids:
             with suppress(ProcessLookupError, PermissionError):
@@ -158,7 +158,7 @@ def end_processes(pids: list[int]) -> None:
 
 
 def _suspend(listener: int) -> None:
-    """Make a listener accept no more clients, so that none reconnects before the listener has ended."""
+    """Stop (SIGSTOP) a listening sshd, so that no client reconnects before it is ended."""
     with suppress(ProcessLookupError):
         os.kill(listener, signal.SIGSTOP)
     deadline, stopped = time.monotonic() + STOP_TIMEOUT_S, "\nState:\tT"
@@ -171,7 +171,7 @@ def _is_running(pid: int) -> bool:
 
 
 def _processes() -> Iterator[tuple[int, int, bytes]]:
-    """Yield (pid, parent, command line) of every process that can be read."""
+    """Yield (pid, parent's pid, command line) of every readable process."""
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             with suppress(OSError, ValueError, IndexError):
@@ -190,7 +190,7 @@ def _descendants(pid: int) -> list[int]:
 
 
 def _use_pam() -> str:
-    """Return "yes" where only PAM allows the login: without it sshd refuses a locked password (root of Ubuntu)."""
+    """Return sshd's UsePAM: "yes" if root's password is locked (as on Ubuntu), which sshd refuses without PAM."""
     if os.geteuid() != 0 or not Path("/etc/pam.d/sshd").is_file():
         return "no"
     lines = _read_text(Path("/etc/shadow")).splitlines()
@@ -210,9 +210,9 @@ _NO_LINKS = ("the loopback lab has no links that could be cut", "as root: loadbo
 
 @dataclass(frozen=True)
 class LabNetwork:
-    """The network of a lab: `net_prefix`.1, `net_prefix`.2, ... of the loopback device, as the invoking user.
+    """The network of a loopback lab: addresses `net_prefix`.1, `net_prefix`.2, ... of the loopback device.
 
-    `netns.NamespaceNetwork` is the other kind. `permissions` are what loadbook may change on its hosts.
+    `netns.NamespaceNetwork` overrides it for network namespaces. `permissions` are the changes allowed on its hosts.
     """
 
     folder: Path
@@ -220,45 +220,45 @@ class LabNetwork:
     permissions: tuple[Permission, ...] = ()
 
     def check(self) -> None:
-        """Raise UsageError where such a lab cannot be: every machine has a loopback device."""
+        """Raise UsageError if this kind of lab is impossible on this machine; never for a loopback lab."""
 
     def subnet(self, known_addresses: Sequence[str]) -> str:
-        """Return the first three parts of its hosts' addresses; `known_addresses` are the addresses that it had."""
+        """Return the first three bytes of all host addresses; `known_addresses` are those of the recorded hosts."""
         return self.net_prefix
 
     def assign_server(self, alias: str, address: str, cpus: tuple[int, ...] | None, previous: Sshd | None) -> Sshd:
-        """Return a host at an address, with the ports that it had there (`previous`) if they can be had again."""
+        """Return a host at an address, with its ports of before (`previous`) if they are free, else with new ones."""
         if previous and (previous.pid() is not None or _port_is_free(address, previous.port)):
             return Sshd(alias, address, previous.port, previous.service_port, cpus, previous.folder)
         port = _free_port(address, FIRST_SSH_PORT)
-        # another lab on this address holds its SSH port all the time, but its service port during trials only
+        # derived from the SSH port, as another lab at this address uses its service port only during trials
         service_port = _free_port(address, FIRST_SERVICE_PORT + port - FIRST_SSH_PORT)
         return Sshd(alias, address, port, service_port, cpus, self.folder / alias)
 
     def with_enter_command(self, server: Sshd) -> Sshd:
-        """Return a recorded host with the way into it."""
+        """Return a recorded host with its `enter_command` set; unchanged in a loopback lab."""
         return server
 
     def service_address(self, server: Sshd) -> str:
-        """Return the address that a host's services have."""
+        """Return the address at which a host's services listen."""
         return server.address
 
     def build(self, servers: Sequence[Sshd]) -> None:
-        """Make whatever the hosts stand in, as far as it is not there."""
+        """Create the hosts' namespaces and links that do not exist yet; nothing to do in a loopback lab."""
 
     def clear(self, aliases: Sequence[str] | None = None) -> None:
-        """Remove what these hosts stand in; None: everything of this lab, whoever left it there."""
+        """Remove the namespaces of these hosts (None: all of this lab); nothing to do in a loopback lab."""
 
     def cut_link(self, server: Sshd, seconds: float) -> None:
-        """Cut a host off; its link is there again after so many seconds, whatever becomes of us."""
+        """Disconnect a host for `seconds`; UsageError in a loopback lab, which has no links."""
         raise UsageError(*_NO_LINKS)
 
     def restore_link(self, server: Sshd) -> None:
-        """Give a host its link back."""
+        """Reconnect a host that was disconnected; UsageError in a loopback lab."""
         raise UsageError(*_NO_LINKS)
 
     def is_link_cut(self, server: Sshd) -> bool:
-        """Tell whether a host is cut off."""
+        """Return whether a host is disconnected; always False in a loopback lab."""
         return False
 
 
