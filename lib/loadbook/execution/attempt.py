@@ -237,7 +237,7 @@ class Attempt:
         self.check_after_load()
 
     def check_after_load(self) -> None:
-        """After the load, check services, host changes and disks, read counters and clocks, and fetch the page again."""
+        """After the load, check services, host changes and disks; read counters and clocks; fetch the page again."""
         self.services.check_running()
         self.host_changes.check_in_effect()
         host_state.check_disks_not_full(self.testbed)
@@ -283,7 +283,7 @@ class Attempt:
 
 
 def initial_record(testbed: Testbed, planned: PlannedTrial, attempt: int) -> TrialRecord:
-    """Return the record of an attempt that has just begun; its status stays valid if the controller dies."""
+    """Return the record of an attempt that has just begun; its status is the right one if the controller dies now."""
     study = testbed.plan.study
     load = study.workload_of(planned.treatment)
     return TrialRecord(

@@ -35,9 +35,9 @@ from loadbook.study.plan import Plan, PlannedTrial
 
 RUN, TRIAL = "RUN", "t0001"
 STEM = job_stem(RUN, TRIAL, 1)
-TIMEOUT_S = 1.0  # of calls to hosts that answer at once
+TIMEOUT_S = 1.0  # time limit of calls, which these hosts answer at once
 
-# phase of an attempt -> its title; the steps of `configure` that change hosts have a title of their own
+# phase of an attempt -> its title; steps of the phase `configure` that change hosts are listed under CHANGES_TITLE
 PHASE_TITLES = {
     "reset": "back to rest",
     "configure": "put and check",

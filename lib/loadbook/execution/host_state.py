@@ -1,6 +1,6 @@
-"""State of the hosts around a trial: connections, rest between trials, disk space, stale jobs.
+"""State of the hosts around a trial: lost connections, waiting until they are idle again, disk space, stale jobs.
 
-A host that was out of reach for a while looks like a server that does not answer, and a full disk like a failed tool.
+A host that was unreachable for a while looks like a server that does not answer, and a full disk like a failed tool.
 Errors of an attempt are therefore checked for these causes first (`Connectivity.root_cause`, `prefer_full_disk_error`).
 """
 
@@ -25,7 +25,7 @@ BOOT_ID_FILE = "/proc/sys/kernel/random/boot_id"
 
 
 class Connectivity:
-    """Reconnections and reboots of a testbed's hosts since this object was made."""
+    """Counts reconnections and detects reboots of a testbed's hosts since this object was made."""
 
     def __init__(self, testbed: Testbed) -> None:
         self.testbed = testbed
@@ -36,7 +36,7 @@ class Connectivity:
 
     @property
     def reconnects(self) -> int:
-        """Number of reconnections so far."""
+        """Number of reconnections to all hosts so far."""
         return sum(self._reconnect_counts().values()) - sum(self._before.values())
 
     def check_not_rebooted(self, boot_ids: Mapping[str, str]) -> None:
@@ -48,7 +48,7 @@ class Connectivity:
         """
 
         def read_boot_id(alias: str) -> str:
-            # a file instead of a command, so that transcripts for replays do not have it
+            # read as a file, not by a command, so that it is not part of the transcripts for replays
             return self.testbed.hosts[alias].get(BOOT_ID_FILE, max_bytes=100).decode("ascii", "replace").strip()
 
         live = [alias for alias, host in self.testbed.hosts.items() if host.live and alias in boot_ids]
@@ -58,7 +58,7 @@ class Connectivity:
                 raise LostError(alias, "was rebooted during the trial")
 
     def root_cause(self, error: LoadbookError, boot_ids: Mapping[str, str]) -> LoadbookError:
-        """Return the loss of a host as the cause of an error, else the error itself."""
+        """Return a LostError if the loss or reboot of a host has caused an error, else the error itself."""
         if isinstance(error, HostError) and error.transient:
             return error
         try:
@@ -73,7 +73,7 @@ class Connectivity:
         return error
 
     def check_connected(self, trouble: str) -> None:
-        """Raise LostError when a host was out of reach meanwhile; `trouble` is the observed failure."""
+        """Raise LostError if a host was unreachable in the meantime; `trouble` describes the observed failure."""
         for alias, count in self._reconnect_counts().items():
             if count > self._before[alias]:
                 raise LostError(alias, f"was out of reach meanwhile: {trouble}")
@@ -96,14 +96,14 @@ echo "boot_id $(cat /proc/sys/kernel/random/boot_id)"
 
 
 class HostState(NamedTuple):
-    """A host's state (`waited_s`, `at_rest` 1 or 0, counts, bytes free) and its boot id."""
+    """A host's state (`waited_s`, `at_rest` 1 or 0, connection counts, `free_bytes`, ...) and its boot id."""
 
     state: dict[str, float]
     boot_id: str
 
 
 def wait_for_rest(host: Host, rule: ResetSettings, pause: Callable[[float], object] = time.sleep) -> HostState:
-    """Wait until `host` is at rest by `rule`, at most `wait_s` seconds, and return its state."""
+    """Wait until `host` has few enough connections in TIME_WAIT, up to `rule.wait_s` seconds; return its state."""
     begun = time.monotonic()
     pause(rule.settle_s if host.live else 0)
     while True:
@@ -116,7 +116,7 @@ def wait_for_rest(host: Host, rule: ResetSettings, pause: Callable[[float], obje
 
 
 def read_state(host: Host) -> HostState:
-    """Return the host's current state."""
+    """Return the host's current state and boot id, read by one script."""
     done = host.script(HOST_STATE_SCRIPT, timeout_s=STATE_TIMEOUT_S, check=True)
     try:
         fields = dict(line.split(" ", 1) for line in done.stdout.decode().splitlines())
@@ -129,14 +129,14 @@ def read_state(host: Host) -> HostState:
 # free space needed, as a multiple of the plan's rough estimate
 DISK_FACTOR = 2
 HOST_MIN_BYTES = 50_000_000
-# free bytes needed before a trial; below the second number a disk counts as full after it
+# free bytes needed before a trial; after a trial, a disk with less than the second number counts as full
 HOST_TRIAL_BYTES, HOST_FULL_BYTES = 10_000_000, 1_000_000
 FREE_SPACE_HINT = "free some space there, or name a `workdir` on another disk in the hosts file"
 REMOTE_DISK_FULL = "remote disk full"
 
 
 def check_free_space(host: Host, state: Mapping[str, float], need: int) -> None:
-    """Raise HostFullError when `state` has fewer free bytes than needed."""
+    """Raise HostFullError if `free_bytes` of a host's state is less than `need` bytes."""
     free = state.get("free_bytes", need)
     if free < need:
         message = f"{REMOTE_DISK_FULL}: {format_bytes(free)} free at {host.workdir}, {format_bytes(need)} needed"
@@ -144,13 +144,13 @@ def check_free_space(host: Host, state: Mapping[str, float], need: int) -> None:
 
 
 def check_disks_not_full(testbed: Testbed) -> None:
-    """Raise HostFullError when a host's disk filled up during the trial."""
+    """Raise HostFullError if a host's disk has become full during the trial."""
     for alias, rest in testbed.map(lambda alias: read_state(testbed.hosts[alias]), testbed.hosts).items():
         check_free_space(testbed.hosts[alias], rest.state, HOST_FULL_BYTES)
 
 
 def prefer_full_disk_error(testbed: Testbed, error: LoadbookError) -> LoadbookError:
-    """Return a HostFullError where a host's disk is full, else the error itself."""
+    """Return a HostFullError if a host's disk is full, which explains the error; else the error itself."""
     if not isinstance(error, LostError | UnreachableError | HostFullError):
         try:
             check_disks_not_full(testbed)
@@ -162,7 +162,7 @@ def prefer_full_disk_error(testbed: Testbed, error: LoadbookError) -> LoadbookEr
 
 
 def check_local_space(folder: Path, plan: Plan) -> None:
-    """Raise DiskFullError when our disk has no space for one more trial."""
+    """Raise DiskFullError if the controller's disk has no space for one more trial."""
     need = DISK_FACTOR * plan.disk_bytes // max(1, len(plan.trials))
     if free_bytes(folder) < need:
         raise disk_full_error(folder, need, "before the next trial")
@@ -174,7 +174,7 @@ STALE_JOB_GRACE_S = 1.0
 def remove_stale_jobs(testbed: Testbed, stems: Sequence[str]) -> None:
     """Stop the jobs of attempts (`stems`: prefixes of their names) and remove their files on every host.
 
-    HostError: a host cannot be reached.
+    Raises HostError if a host is unreachable.
     """
     roles = (*testbed.plan.study.roles, DELAY_ROLE)
 

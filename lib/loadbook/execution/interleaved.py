@@ -1,7 +1,7 @@
-"""One attempt at one interleaved block: all treatments up at once, their load generators taking turns in slices.
+"""One attempt at one interleaved block: all services run at once, and the load generators take turns in slices.
 
-Every arm is an attempt at its own trial, with services, record and files of its own; an arm that fails fails alone. The
-block owns what the arms share: the reset, the monitors, and the job in which the generators take turns
+Every arm (treatment in a block) is an attempt at its own trial, with its own services, record and files; if one fails,
+the others go on. The arms share the reset, the monitors, and the job in which the generators take turns
 (`hosts/alternate.pl`).
 """
 
@@ -43,12 +43,12 @@ from loadbook.tools.base import MAX_REPORT_BYTES, ToolOutput, parse_output
 
 PROGRAM = "alternate.pl"
 SCHEDULE, SLICES = "schedule", "slices"
-CALIBRATION_S = 1.0  # of each arm alone, once in a session, to choose slice and gap by its latency
-TAIL_S = 5.0  # that a generator may take to end, alone, when its time is over
-QUIET_S = 0.2  # without any load, to see which services work while nobody asks
+CALIBRATION_S = 1.0  # duration of a load on each arm, once in a session, to choose slice and gap by the latency
+TAIL_S = 5.0  # seconds that a generator may take to end when its time is over, while the others are stopped
+QUIET_S = 0.2  # seconds without load, to measure the CPU time that services use without requests
 CPU_TIMEOUT_S = 20.0
 
-# CPU time of processes and their threads, nanoseconds (schedstat, proc(5)); a line for each argument, a list of ids
+# prints the CPU time (ns, from schedstat) of processes and their threads: a line per argument (a list of process ids)
 CPU_SCRIPT = """
 for pids; do
   total=0
@@ -72,7 +72,7 @@ def longest_block_s(plan: Plan) -> float:
 class InterleavedBlock:
     """One attempt at all trials of one block; `attempts` are its arms, in the order of the plan.
 
-    `turns` are slice and gap; None: they are chosen by the latency of every arm, measured first.
+    `turns` holds the lengths of slice and gap; None chooses them by the latency of all arms, which is measured first.
     """
 
     def __init__(self, testbed: Testbed, attempts: Sequence[Attempt], turns: Turns | None) -> None:
@@ -87,7 +87,7 @@ class InterleavedBlock:
         self.monitors = TrialMonitors(testbed, job_name(first.stem, MONITOR), longest_block_s(testbed.plan), watched)
 
     def run(self) -> None:
-        """Run the block; afterwards every attempt has its record. Raises KeyboardInterrupt and local errors only."""
+        """Run the block and fill in every attempt's record; raises only KeyboardInterrupt and controller errors."""
         begun_s, connectivity = time.monotonic(), Connectivity(self.testbed)
         started = time.time()
         for attempt in self.attempts:
@@ -118,7 +118,7 @@ class InterleavedBlock:
             self._guarded(attempt, "assess", partial(attempt.assess, connectivity, step_s), connectivity)
 
     def _each(self, phase: str, connectivity: Connectivity) -> None:
-        """Run a phase of every arm that has not failed, one after the other."""
+        """Run a phase for every arm that has not failed yet, one arm after the other."""
         calls: dict[str, Callable[[int, Attempt], None]] = {
             "configure": lambda arm, attempt: attempt.phases()["configure"](),
             "start": lambda arm, attempt: attempt.phases()["start"](),
@@ -130,7 +130,7 @@ class InterleavedBlock:
             self._guarded(attempt, phase, partial(calls[phase], arm, attempt), connectivity)
 
     def _guarded(self, attempt: Attempt, phase: str, call: Callable[[], None], connectivity: Connectivity) -> None:
-        """Make a call of one arm; an error ends this arm alone."""
+        """Make a call for one arm; an error ends this arm only."""
         try:
             with attempt.timed(phase):
                 call()
@@ -142,7 +142,7 @@ class InterleavedBlock:
             self._alive = {arm: other for arm, other in self._alive.items() if other is not attempt}
 
     def _together(self, phase: str, call: Callable[[], None], connectivity: Connectivity) -> None:
-        """Make a call for all arms; an error ends all of them."""
+        """Make one call for all arms together; an error ends all of them."""
         if not self._alive:
             return
         begun_s = time.monotonic()
@@ -163,7 +163,7 @@ class InterleavedBlock:
             other.record.reset, other.record.boot_ids = first.record.reset, first.record.boot_ids
 
     def _run_load(self) -> None:
-        """Choose slices if they are not known, warm all arms up in turn, then let them take turns."""
+        """Choose lengths of slice and gap if not known, warm up every arm, then let the generators take turns."""
         if self.turns is None:
             self.latency_s = self._measure_latency()
             self.turns = turns_for_latency(self.latency_s)
@@ -187,7 +187,7 @@ class InterleavedBlock:
             service.idle_cpu_share = round((before_cpu[key] - idle_cpu[key]) / 1e9 / idle_s, 6)
 
     def _measure_latency(self) -> float:
-        """Load every arm alone for a second and return the mean latency (s) of the slowest: connections over rate."""
+        """Load each arm alone for CALIBRATION_S; return the slowest arm's mean latency (s), connections over rate."""
         name, latencies = f"{self._job}-probe", list[float]()
         seconds = math.ceil(CALIBRATION_S)
         steps: list[tuple[str, ...]] = []
@@ -233,7 +233,7 @@ class InterleavedBlock:
             self._run_job(f"{self._job}-warmup", tuple(steps), job_files, planned_s + GRACE_S, planned_s)
 
     def _alternate(self, turns: Turns) -> None:
-        """Let the generators take turns; the outputs stay on the driver until they are collected."""
+        """Run the job in which the generators take turns; outputs stay on the driver until they are collected."""
         arms = list(self._alive)
         workload = self.attempts[0].workload
         load_s = math.ceil(block_seconds(turns, len(arms), workload.duration_s))
@@ -265,7 +265,7 @@ class InterleavedBlock:
         self._slices_text = output
 
     def _measurement(self, attempt: Attempt, load_s: int) -> tuple[str, ...]:
-        """Return the command of an arm's generator; a request may be stopped for a round before it counts as lost."""
+        """Return the command of an arm's generator, with a time-out that allows for rounds in which it is stopped."""
         assert self.turns is not None
         round_s = len(self.attempts) * (self.turns.slice_s + self.turns.gap_s)
         longer = {"timeout_s": math.ceil(attempt.workload.timeout_s + 2 * round_s)}
@@ -284,7 +284,7 @@ class InterleavedBlock:
         timeout_s: float,
         planned_s: float,
     ) -> None:
-        """Run a job on the driver to its end; LostError when the host ended it."""
+        """Run a job on the driver until it ends; LostError if the host ended it early."""
         self.jobs.append(name)
         begun_s = time.monotonic()
         self.driver.start(Job(name, steps, timeout_s + LEASE_EXTRA_S, dict(job_files)))
@@ -296,7 +296,7 @@ class InterleavedBlock:
             )
 
     def _read_cpu(self) -> dict[tuple[int, int], int]:
-        """Return the CPU time (ns) of every service so far, by arm and number of the service in its record."""
+        """Return the CPU time (ns) used by every service so far; keys are the arm and the service's index in it."""
         by_host: dict[str, dict[tuple[int, int], list[int]]] = {}
         for arm, attempt in self._alive.items():
             for number, service in enumerate(attempt.record.services):
@@ -309,7 +309,7 @@ class InterleavedBlock:
         return used
 
     def _collect(self, arm: int, attempt: Attempt) -> None:
-        """Copy one arm's outputs, its share of the slices, and the monitors' files into its folder."""
+        """Copy one arm's outputs, the times of its slices, and the monitors' files into the arm's folder."""
         alias, own = self.driver.alias, f"{self._folder}/arm{arm}"
         code = self.alternation.exit_codes.get(arm)
         turns = self.alternation.slices_of(arm)
@@ -352,7 +352,7 @@ class InterleavedBlock:
             raise ToolError(f"{attempt.load.tool.name} did not end within {TAIL_S:g} s of its time and was killed")
 
     def _monitor_of(self, attempt: Attempt, monitor: MonitorRecord) -> MonitorRecord:
-        """Return an arm's record of a sampler that watched all arms, with a copy of its file."""
+        """Copy the file of a sampler, which watched all arms, into one arm's folder and return the arm's record."""
         source = self.attempts[0].folder / monitor.file
         if attempt is not self.attempts[0] and source.is_file():
             shutil.copyfile(source, attempt.folder / monitor.file)
@@ -363,7 +363,7 @@ class InterleavedBlock:
         return monitor.model_copy(update={"pids": pids})
 
     def _stop(self, limit_s: float | None, restore_s: float | None) -> None:
-        """End everything that was started for any arm."""
+        """End the load, services, monitors and host changes of all arms."""
         jobs = [partial(remove_job, self.driver, name, STOP_GRACE_S) for name in self.jobs]
         services = [call for attempt in self.attempts for call in attempt.services.stop_calls()]
         self.testbed.run_within([*jobs, *services, self.monitors.end], limit_s)
@@ -371,17 +371,17 @@ class InterleavedBlock:
 
 
 def _files_of(attempt: Attempt, arm: int) -> dict[str, bytes]:
-    """Return the tool's files of an arm, in the arm's folder of a job."""
+    """Return path -> content of the files that an arm's load generator needs, below the arm's folder of a job."""
     return {f"arm{arm}/{name}": data for name, data in attempt.load.tool.extra_files(attempt.workload).items()}
 
 
 def _step_in_folder(arm: int, argv: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a step that runs a command in the folder of an arm."""
+    """Return a job step that runs a command in the arm's folder."""
     return ("/bin/sh", "-c", 'mkdir -p "$0" && cd "$0" && exec "$@"', f"arm{arm}", *argv)
 
 
 def _watched_processes(testbed: Testbed, attempts: Sequence[Attempt], load_job: str) -> dict[str, dict[str, str]]:
-    """Return host -> file below jobs/ -> label of the monitored processes; a label ends with the number of its arm."""
+    """Return host -> file below jobs/ -> label of the monitored processes; labels end with the number of the arm."""
     driver = testbed.drivers[0]
     jobs = {driver: {f"{load_job}/arm{k}/pid": f"{a.workload.tool}.{k}" for k, a in enumerate(attempts)}}
     for arm, attempt in enumerate(attempts):

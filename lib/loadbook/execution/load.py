@@ -1,8 +1,8 @@
 """Load jobs of one trial on its drivers, and the trial's status from their outputs.
 
-The warm-up is a process of its own before the measurement, so that nothing has to be cut out of a report; only the
-shared log of h2load (`ingestion.trial_rows.write_requests`) and host metrics (t_s < 0) contain both. The exit code of a
-generator does not suffice for the status: wrk, ab and httperf end with 0 when every response was an error. Rules that
+The warm-up is a separate process before the measurement, so that reports contain the measurement only; the request log
+of h2load (`ingestion.trial_rows.write_requests`) and host metrics (t_s < 0) contain both. The status cannot be taken
+from a generator's exit code: wrk, ab and httperf end with 0 even if every response was an error. Validity rules that
 need host metrics or other trials are applied at ingest.
 """
 
@@ -28,7 +28,7 @@ from loadbook.study.workload import Workload
 from loadbook.tools.base import MAX_REPORT_BYTES, Target, Tool
 from loadbook.validity.rules import check_trial
 
-# rules that read only the generators' outputs and can be of the level "invalid"
+# validity rules that need only the generators' outputs and can make a trial invalid
 OUTPUT_RULES = (
     *("zero_work", "error_responses", "socket_errors", "driver_limits"),
     *("ports_exhausted", "not_http", "zero_bytes"),
@@ -44,14 +44,14 @@ class TrialOutcome(NamedTuple):
 
 
 def assess_outputs(folder: Path, record: TrialRecord, thresholds: ValidityLimits) -> TrialOutcome | None:
-    """Return the status that a trial's outputs demand, None when they show no problem.
+    """Return status and reason if the outputs of the load generators show a problem, else None.
 
-    Output in an unknown or incomplete form is `tool_failed`, errors beyond the study's limit are `invalid`, an
-    incomplete request log is `partial`.
+    The status is `tool_failed` for output in an unknown or incomplete format, `invalid` for more errors than the study
+    allows, and `partial` for an incomplete request log.
     """
     try:
         rows = read_load_rows(folder, record)
-    except Exception as error:  # a defect of a reader must not end the run; the files are kept
+    except Exception as error:  # a bug in a reader must not end the run; the files can be read again later
         return TrialOutcome("tool_failed", f"{record.tool}: its output cannot be read: {type(error).__name__}: {error}")
     if exhausted := [p for p in rows.problems if p["name"] == "ports_exhausted"]:
         return TrialOutcome("invalid", _problems_text(exhausted))
@@ -70,7 +70,7 @@ def assess_outputs(folder: Path, record: TrialRecord, thresholds: ValidityLimits
 
 
 def _exit_text(code: int, stderr: Path) -> str:
-    """Describe an exit code, with the last line of stderr."""
+    """Return a text on how a load generator ended (exit code or signal), with the last line of its stderr."""
     last_line = _last_line(stderr)
     suffix = f": {last_line}" if last_line else ""
     if code <= 128:
@@ -94,7 +94,7 @@ def _last_line(path: Path) -> str:
 
 
 def _unreadable_outcome(folder: Path, problems: list[Row]) -> TrialOutcome:
-    """Return the outcome of unreadable outputs: a bad row in a request log is partial, else tool_failed."""
+    """Return the outcome of unreadable outputs: `partial` if only rows of request logs are bad, else `tool_failed`."""
     rows = [p for p in problems if not p["file"].startswith("stdout-") and (p["line"] or 0) > 1]
     if len(rows) < len(problems):
         return TrialOutcome("tool_failed", _problems_text(problems))
@@ -109,28 +109,28 @@ def _problems_text(problems: Iterable[Row]) -> str:
     return "; ".join(f"host {problem['host']}: {problem['message']}" for problem in problems)
 
 
-# seconds beyond its duration after which a tool counts as hung, its own time-outs included
+# seconds beyond the planned duration, including the tool's own time-outs, after which a tool counts as hung
 GRACE_S = 10.0
-# the lease is longer than our own limit, so that we stop a slow tool, with a reason, before the host does
+# the lease is longer than our time limit, so that we stop a hung tool, and record the reason, before the host does
 LEASE_EXTRA_S = 15.0
 FIRST_STEP = 1
-# several drivers measure from one instant on; time until then, since each start takes some round trips
+# several drivers start measuring at the same instant, this long after their jobs are started (over the network)
 LEAD_S, LEAD_ROUND_TRIPS, MAX_LEAD_S = 0.5, 20, 5.0
 WARMUP_SPARE_S = 2
-# $0 seconds of "$@", in the job's own process group (timeout(1) would leave it, out of reach of the job's end); it ends
-# with its children, since JMeter's own start script does not exec and would leave its JVM, and the load, behind
+# runs "$@" for $0 seconds in the job's process group (timeout(1) would leave that group, and survive the job's end);
+# its children are ended, too, since JMeter's start script does not exec, so that its JVM would continue the load
 TIMED_WARMUP_SCRIPT = """"$@" & pid=$!; sleep "$0"; children=$(cat "/proc/$pid/task/$pid/children" 2>/dev/null)
 kill -s TERM "$pid" $children; wait "$pid"; exit 0"""
 STOP_GRACE_S = 5.0
-MAX_FILE_BYTES = 2_000_000_000  # of a tool's own file; JMeter writes 90 bytes a request
+MAX_FILE_BYTES = 2_000_000_000  # limit for a file written by a tool; JMeter writes 90 bytes per request
 
 
 @dataclass
 class LoadJobs:
     """The load jobs of one trial: `name` on every driver, each with its share of the workload.
 
-    `started` holds our wall clock (epoch s) and monotonic clock at each start. Several drivers begin to measure at one
-    instant, which `schedule_start` chooses; `start_times` holds it by each host's clock (epoch s).
+    `started`: driver -> the controller's wall clock (epoch s) and monotonic clock at the job's start. `start_times`:
+    driver -> instant by its own clock (epoch s) at which the measurement starts, if there are several drivers.
     """
 
     tool: Tool
@@ -145,22 +145,22 @@ class LoadJobs:
 
     @property
     def workload(self) -> Workload:
-        """One of the shares; all have the same times."""
+        """The workload of the first driver; warm-up and duration are the same for all drivers."""
         return next(iter(self.shares.values()))
 
     def steps_on(self, alias: str) -> tuple[tuple[str, ...], ...]:
-        """Return the argument lists of warm-up (when there is one) and measurement on a driver.
+        """Return the argument lists of warm-up (if there is one) and measurement on a driver.
 
         Raises
         ------
-        ToolError : the tool cannot do this share.
+        ToolError : the tool cannot generate this driver's share of the load.
         """
         share = self.shares[alias]
         try:
             measurement = tuple(self.tool.command(share, self.target, share.duration_s))
             if not share.warmup_s:
                 return (self.launch.wrap(measurement),)
-            # ended by a shell, since some tools count in whole seconds only
+            # started for longer and ended by a shell, since some tools accept whole seconds only
             longer_s = math.ceil(share.warmup_s) + WARMUP_SPARE_S
             longer = self.tool.command(share.with_duration(longer_s, 0), self.target, longer_s)
             warmup = ("/bin/sh", "-c", TIMED_WARMUP_SCRIPT, f"{share.warmup_s:g}", *longer)
@@ -183,7 +183,7 @@ class LoadJobs:
         return lead_s + self.workload.warmup_s + self.workload.hang_limit_s + self.tool.extra_timeout_s + GRACE_S
 
     def schedule_start(self, clocks: Mapping[str, ClockRecord]) -> None:
-        """Choose the instant at which several drivers begin to measure, late enough for all to be started."""
+        """Choose the instant at which several drivers start measuring, late enough to start all jobs before it."""
         if len(self.shares) == 1:
             return
         round_trip_s = max(clocks[alias].rtt_before_s for alias in self.shares)
@@ -198,13 +198,13 @@ class LoadJobs:
         return host.start(job)
 
     def job_on(self, alias: str) -> Job:
-        """Return the job of a driver: the tool's files, warm-up and measurement."""
+        """Return the job of a driver, with the tool's files and the steps warm-up (if any) and measurement."""
         files = dict(self.tool.extra_files(self.shares[alias]))
         lease_s = self.timeout_s + LEASE_EXTRA_S
         return Job(self.name, self.steps_on(alias), lease_s, files, last_step_at=self.start_times.get(alias))
 
     def wait(self, host: Host) -> None:
-        """Sleep for the planned time without contacting the host, then wait for the job's end."""
+        """Sleep for the planned duration without contacting the host, then wait for the job's end."""
         begun = self.started[host.alias][1]
         planned_s = self.planned_s if host.live else 0.0
         if self._cancelled.wait(max(0.0, begun + planned_s - time.monotonic())):
@@ -248,7 +248,7 @@ class LoadJobs:
 
 
 def truncated_outputs(folder: Path, drivers: Iterable[DriverRecord]) -> str:
-    """Describe outputs that were cut at their size limit; empty if there are none."""
+    """Return a text that lists outputs cut at their size limit; "" if there are none."""
     names = [(driver.host, name, size) for driver in drivers for name, size in driver.cut.items()]
     return "; ".join(
         f"host {host}: {name} has {size:,} bytes: only the first {(folder / name).stat().st_size:,} are kept"
@@ -268,7 +268,7 @@ def remove_job(host: Host, name: str, grace_s: float) -> None:
 
 
 def fetch_truncated(host: Host, path: str, local: Path, max_bytes: int) -> dict[str, int]:
-    """Copy the beginning of a file; return name and size (bytes) of a larger one."""
+    """Copy a file, or its first `max_bytes` bytes; return {local name: full size in bytes} if it was cut, else {}."""
     try:
         host.fetch(path, local, max_bytes=max_bytes)
     except OversizeError as error:
@@ -277,7 +277,7 @@ def fetch_truncated(host: Host, path: str, local: Path, max_bytes: int) -> dict[
 
 
 def _read_step_times(host: Host, path: str) -> tuple[float, float]:
-    """Return start and end (epoch seconds, the host's clock) of a step."""
+    """Return start and end (epoch seconds, the host's clock) of a job's step."""
     try:
         started, ended = (float(word) for word in host.get(path, max_bytes=200).split())
     except ValueError as error:

@@ -1,8 +1,8 @@
 """The loop over a plan: attempts, retries, and the published record of each trial.
 
 Every trial ends in exactly one recorded status, and a failed trial does not end the run. Only transient failures (a
-lost connection, a time-out) are retried. Several trials in a row that were lost or met a full disk are the fault of a
-host: the run stops, and a resumed run repeats them.
+lost connection, a time-out) are retried. If several trials in a row are lost or find a host's disk full, the run stops,
+and a resumed run repeats these trials.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ PUBLISHED_STATUSES = ("ok", "partial", "invalid")
 
 
 class AttemptStore:
-    """The attempts of one run: events in the ledger, files in folders that are published by one rename."""
+    """The attempts of one run: their events in the ledger, and their folders, which one rename makes visible."""
 
     def __init__(self, testbed: Testbed, paths: RunPaths, ledger: Ledger) -> None:
         self.testbed, self.paths, self.ledger = testbed, paths, ledger
 
     def staging_folder(self, trial: str, attempt: int) -> Path:
-        """Return the folder in which an attempt's files are collected until it is published."""
+        """Return the temporary folder in which an attempt's files are collected."""
         return self.paths.raw / "staging" / f"{trial}-attempt{attempt}"
 
     def failed_folder(self, trial: str, attempt: int) -> Path:
@@ -44,7 +44,7 @@ class AttemptStore:
         return self.paths.failed / f"{trial}-attempt{attempt}"
 
     def states(self) -> dict[str, TrialState]:
-        """Return the state of every trial that was begun."""
+        """Return trial -> state (last attempt and its status) for every trial that was started."""
         return trial_states(self.ledger.entries)
 
     def begin(self, planned: PlannedTrial) -> tuple[int, Path]:
@@ -57,9 +57,9 @@ class AttemptStore:
         return attempt, folder
 
     def end(self, record: TrialRecord, folder: Path, *, final: bool) -> None:
-        """Seal and publish an attempt, then record its end in the ledger.
+        """Write checksums into an attempt's record, move its folder to its final place, and record its end.
 
-        An attempt whose load ran to its end is published in trials/, others in failed/.
+        The folder of an attempt whose load ran to its end is moved to trials/, others to failed/.
         """
         sealed = trial_record.seal_trial(folder, record)
         whole = sealed.status in PUBLISHED_STATUSES and sealed.drivers
@@ -80,23 +80,23 @@ class AttemptStore:
                 yield planned
 
     def unfinished(self) -> list[tuple[PlannedTrial, int]]:
-        """Return the attempts of a dead controller without a recorded end."""
+        """Return the attempts that were started by a controller that died before it recorded their end."""
         open_ = {trial: state.attempt for trial, state in self.states().items() if state.status is None}
         return [(planned, open_[planned.trial]) for planned in self.testbed.plan.trials if planned.trial in open_]
 
     def lost(self) -> list[tuple[str, int]]:
-        """Return trial and number of attempts that lost a host, where stale jobs may be left."""
+        """Return trial and number of each attempt that lost a host, on which its jobs may still exist."""
         ended = [entry for entry in self.ledger.entries if entry["event"] == "ended"]
         return [(entry["trial"], entry["attempt"]) for entry in ended if entry["status"] == "lost"]
 
     def recover(self, planned: PlannedTrial, attempt: int) -> TrialRecord:
-        """Give an attempt of a dead controller its one recorded end.
+        """Record the end of an attempt whose controller died, and return its record.
 
-        What was already sealed counts as it is; anything else is kept as a failed attempt, and the trial is repeated.
+        A complete attempt counts; an incomplete one is stored as a failed attempt, and its trial is repeated.
 
         Raises
         ------
-        DataError : the attempt was published, and its record is missing or damaged now.
+        DataError : the attempt is already in its final folder, but its record is missing or damaged.
         """
         for place in (self.paths.trial(planned.trial), self.failed_folder(planned.trial, attempt)):
             if place.is_dir():
@@ -115,7 +115,7 @@ class AttemptStore:
 
 
 def _read_sealed(folder: Path) -> TrialRecord | None:
-    """Return the record of a staging folder that was complete when its controller died, else None."""
+    """Return the record in a staging folder if it is complete, else None."""
     try:
         record = trial_record.read_trial(folder)
     except DataError:
@@ -123,14 +123,14 @@ def _read_sealed(folder: Path) -> TrialRecord | None:
     return None if trial_record.changed_files(folder, record) else record
 
 
-# attempts by status: an unstable network may break two in a row; a tool that hung twice will hang again
+# status -> maximum number of attempts: an unstable network may break two attempts; a tool that hung twice hangs again
 MAX_ATTEMPTS = {"lost": 3, "timeout": 2}
 MAX_LOST_IN_A_ROW = 3
 HOST_REASONS = ("lost", "timeout")
 
 
 def execute_plan(testbed: Testbed, store: AttemptStore, on_event: OnEvent, until: int | None = None) -> None:
-    """Run every trial of the plan that has no final status, up to the block `until`.
+    """Run every trial of the plan without a final status, up to and including block `until` (None: all blocks).
 
     Raises
     ------
@@ -151,7 +151,7 @@ def execute_plan(testbed: Testbed, store: AttemptStore, on_event: OnEvent, until
             clock.left -= 1
             text = record.status if record.status == "ok" else f"{record.status}: {record.reason}"
             on_event(clock.event(planned, "trial-ended", text, record))
-            # the fault of a host, not of the treatment: it was lost, or its disk was full
+            # a lost host or a full disk is not the fault of the treatment
             host_fault = record.status in HOST_REASONS or REMOTE_DISK_FULL in (record.reason or "")
             lost = [*lost, record] if host_fault else []
             if len(lost) == MAX_LOST_IN_A_ROW:
@@ -159,7 +159,7 @@ def execute_plan(testbed: Testbed, store: AttemptStore, on_event: OnEvent, until
 
 
 def _run_trial(testbed: Testbed, store: AttemptStore, planned: PlannedTrial, on_event: OnEvent) -> TrialRecord:
-    """Attempt one trial until it ends or may not be retried, and return its last record."""
+    """Attempt one trial until it succeeds or may not be retried, and return the record of the last attempt."""
     tries = 0
     while True:
         tries += 1
@@ -168,10 +168,10 @@ def _run_trial(testbed: Testbed, store: AttemptStore, planned: PlannedTrial, on_
         attempt = Attempt(testbed, planned, number, folder)
         try:
             record = attempt.run()
-            # no retry on a host that could not be reconnected
+            # no retry if a host could not be reconnected
             reconnected = not attempt.retry or testbed.reconnect()
         except KeyboardInterrupt:
-            # an interrupted attempt is repeated, whatever its status was about to be
+            # an interrupted attempt is repeated, so its own status does not matter
             attempt.record.status, attempt.record.reason = "cancelled", "interrupted by the user"
             store.end(attempt.record, folder, final=False)
             for error in testbed.not_restored:
@@ -189,14 +189,14 @@ def _run_trial(testbed: Testbed, store: AttemptStore, planned: PlannedTrial, on_
 
 
 class _BlockRunner:
-    """Runs interleaved blocks; slice and gap are chosen in the first one of a session."""
+    """Runs interleaved blocks; the lengths of slice and gap are chosen in the first block of a session."""
 
     def __init__(self, testbed: Testbed, store: AttemptStore, on_event: OnEvent) -> None:
         self.testbed, self.store, self.on_event = testbed, store, on_event
         self.turns: Turns | None = None
 
     def run(self, together: Sequence[PlannedTrial]) -> list[TrialRecord]:
-        """Attempt a block until no host is lost in it or it may not be retried, and return the records of its arms."""
+        """Attempt a block until no host is lost or it may not be retried, and return the records of its arms."""
         planned_arms = [planned for planned in self.testbed.plan.trials if planned.block == together[0].block]
         if len(planned_arms) != len(together):
             return [self._end_alone(planned) for planned in together]
@@ -241,13 +241,13 @@ class _BlockRunner:
         raise AssertionError
 
     def _cancel(self, attempts: Sequence[Attempt], reason: str) -> None:
-        """Record attempts that are repeated, whatever their status was about to be."""
+        """Record attempts as cancelled, because they will be repeated."""
         for attempt in attempts:
             attempt.record.status, attempt.record.reason = "cancelled", reason
             self.store.end(attempt.record, attempt.folder, final=False)
 
     def _end_alone(self, planned: PlannedTrial) -> TrialRecord:
-        """Record an arm whose block was interrupted while it was being recorded: it cannot be measured alone."""
+        """Record an arm as cancelled, because its block's other arms are recorded and it cannot be measured alone."""
         number, folder = self.store.begin(planned)
         record = initial_record(self.testbed, planned, number)
         record.status = "cancelled"
@@ -277,14 +277,14 @@ def _too_many_host_faults(store: AttemptStore, lost: list[TrialRecord]) -> Loadb
 
 
 class _TimeEstimate:
-    """Estimate of the remaining time, from the durations of the trials so far."""
+    """Estimates the remaining time from the durations of the trials so far."""
 
     def __init__(self, testbed: Testbed, left: int) -> None:
         self.plan, self.left = testbed.plan, left
         self.took: list[float] = []
 
     def event(self, planned: PlannedTrial, kind: Kind, message: str, record: TrialRecord | None = None) -> Progress:
-        """Return the event of one trial."""
+        """Return an event about one trial, with the remaining time; `record` is given once the trial has ended."""
         if record and record.duration_s is not None:
             self.took.append(record.duration_s)
         each_s = sum(self.took) / len(self.took) if self.took else self.plan.trial_s

@@ -1,7 +1,7 @@
-"""Noise recorded on the hosts, and the differences that a plan can detect with it; reads files only.
+"""Noise of earlier runs on the same hosts, and the differences that a plan can detect with it; reads files only.
 
-Noise comes from pairs of trials of one configuration under two names (the baseline and its A/A arm); without such
-pairs, from the scatter of each treatment's ratio to the baseline around its median; without runs, it is assumed.
+Noise is estimated from pairs of trials with the same configuration (the baseline and its A/A arm); without such pairs,
+from the scatter of each treatment's ratio to the baseline around its median; without runs, a value is assumed.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 MIN_BLOCKS = 5
 ENOUGH_PAIRS = 60
 MAX_RUNS = 50  # newest runs that are read
-# facts that identify a machine
+# facts about a host that identify the machine
 MACHINE_FACTS = ("machine", "cpu_model", "cores")
 SAME_LOAD, SAME_TOOL, OTHER_TOOL = 2, 1, 0
-# keys that may differ between equal loads
+# keys of a workload in which equal loads may differ
 IGNORED_LOAD_KEYS = {"role", "target", "warmup_s", "timeout_s", "expect_status", "expect_bytes"}
 
 
 @dataclass(frozen=True)
 class NoiseSample:
-    """The pairs of one run: log values of two trials of a block; `aa` tells whether both have one configuration."""
+    """The noise of one run, as pairs of log values of two trials of a block; `aa`: both have the same configuration."""
 
     study: str
     run: str
@@ -55,10 +55,10 @@ class NoiseSample:
 
 
 def noise_samples(layout: Layout, plan: Plan, hosts: Path | None = None) -> list[NoiseSample]:
-    """Return the recorded noise of a plan's metric on these hosts, newest run first; may be empty.
+    """Return the recorded noise of a plan's metric on these hosts, newest run first; empty if there are no such runs.
 
-    Runs on the same hosts (without a hosts file: the lab's) with the most similar load are used, newest first, up to 60
-    pairs. Imported, replayed and not ingested runs are left out.
+    Runs on the same hosts (without a hosts file: the lab) with the most similar load are used, up to 60 pairs.
+    Imported and replayed runs, and runs not ingested yet, are left out.
     """
     pairs, samples = 0, list[NoiseSample]()
     for sample in sorted(_read_samples(layout, plan, _hosts_of_file(layout, hosts)), key=lambda r: -r.similarity):
@@ -70,7 +70,7 @@ def noise_samples(layout: Layout, plan: Plan, hosts: Path | None = None) -> list
 
 
 def within_trial_rates(sample: NoiseSample) -> tuple[list[RateSeries], float]:
-    """Return the rates within the trials of the baseline, and the overhead of a trial in seconds."""
+    """Return the request rates over time in each trial of the baseline, and the overhead of a trial in seconds."""
     import numpy as np
 
     from loadbook.stats.steady_state import rate_series
@@ -85,12 +85,12 @@ def within_trial_rates(sample: NoiseSample) -> tuple[list[RateSeries], float]:
 
 
 def aa_arms(study: Study) -> tuple[str, ...]:
-    """Return the names of the treatments with the baseline's configuration, its own first."""
+    """Return the names of the baseline and of all its A/A arms (treatments with the same configuration)."""
     return (study.baseline, *(name for name in study.treatments if study.repeated_treatment(name) == study.baseline))
 
 
 def runs_on_same_hosts(layout: Layout, paths: RunPaths) -> Iterator[RunPaths]:
-    """Yield the newest runs on the hosts of this run, itself included, newest first."""
+    """Yield the newest runs on the same hosts as this run, which is one of them, newest first."""
 
     def hosts_key(run: RunRecord) -> tuple[Any, ...]:
         return run.lab_kind, run.hosts, run.replay
@@ -123,12 +123,12 @@ def _read_samples(layout: Layout, plan: Plan, hosts_of_file: Mapping[str, Any] |
             pairs, aa = _noise_pairs(paths, other_study, plan.study.metric)
         except LoadbookError:  # damaged, of another version, or not ingested
             continue
-        if len(pairs) >= MIN_BLOCKS and pairs.any():  # a single block less its median is zero
+        if len(pairs) >= MIN_BLOCKS and pairs.any():  # with a single block, values minus the median are zero
             yield NoiseSample(study, run, _load_similarity(plan.study, other_study), aa, pairs, paths)
 
 
 def _hosts_of_file(layout: Layout, hosts: Path | None) -> Mapping[str, Any] | None:
-    """Return roles and CPU mask by alias; None for a lab that has not been up yet."""
+    """Return roles and CPU mask of every host by alias; None for a lab that was never started."""
     file = hosts or layout.lab / "hosts.toml"
     if hosts is None and not file.is_file():
         return None
@@ -151,7 +151,7 @@ def _same_hosts(run: RunRecord, hosts_of_file: Mapping[str, Any] | None) -> bool
 
 
 def _same_machines(paths: RunPaths, machines: dict[str, Any]) -> bool:
-    """Tell whether the hosts are those in `machines` (facts by alias, from newer runs), and add them."""
+    """Return whether a run's hosts have the facts in `machines` (by host, from newer runs); add those of new hosts."""
     facts_by_file = {path.name: read_json(path) for path in sorted(paths.facts.glob("*-before.json"))}
     values = {
         file: [facts.get(name, {}).get("value") for name in MACHINE_FACTS] for file, facts in facts_by_file.items()
@@ -173,7 +173,7 @@ def _load_similarity(first: Study, second: Study) -> int:
 
 
 def _noise_pairs(paths: RunPaths, study: Study, metric: str) -> tuple[NDArray[Any], bool]:
-    """Return the pairs of a run, each less its median, and whether they are A/A pairs."""
+    """Return the pairs of a run, with medians subtracted, and whether they are A/A pairs."""
     import numpy as np
 
     trials, measurements = (read_table(paths.table(name), name) for name in ("trials", "measurements"))
@@ -186,7 +186,7 @@ def _noise_pairs(paths: RunPaths, study: Study, metric: str) -> tuple[NDArray[An
 
 
 def _centred_pairs(values: pd.DataFrame, name: str, baseline: str, aa: bool) -> NDArray[Any]:
-    """Return the pairs of one arm and the baseline less their common median (A/A), else each less its own."""
+    """Return pairs of an arm and the baseline minus their common median (A/A), or minus the median of each arm."""
     import numpy as np
 
     from loadbook.stats.paired_tests import pair_arms
@@ -196,7 +196,7 @@ def _centred_pairs(values: pd.DataFrame, name: str, baseline: str, aa: bool) -> 
     return arms - np.median(arms, axis=None if aa else 0) if len(arms) else arms
 
 
-# coefficient of variation of one trial on pinned CPUs of a quiet machine (2 to 3 %), and of the ratio of two trials
+# assumed coefficient of variation of one trial (2 to 3 % on pinned CPUs of an idle machine), and of a ratio of two
 ASSUMED_CV = 0.025
 ASSUMED_SD = ASSUMED_CV * 2**0.5
 ALPHA = 0.05
@@ -205,17 +205,17 @@ MAX_NAMED_RUNS = 3
 
 @dataclass(frozen=True)
 class PowerForecast:
-    """Detectable difference of a plan, and the blocks needed for the difference `effect`.
+    """Difference that a plan can detect, and the number of blocks needed to detect the difference `effect`.
 
     Parameters
     ----------
-    effect : the difference to find (ratio minus 1), by default the study's margin.
-    alpha : threshold of one comparison, lower for several comparisons and interim analyses.
-    sd, sd_range : standard deviation of a block's log ratio, and its 80 % interval (None: assumed).
-    source : origin of the noise, in words.
-    detectable, detectable_range : effect detected with a power of 80 %; None with too few blocks.
-    blocks_needed, blocks_needed_range : blocks for the effect; None for more than 10,000.
-    length : the most efficient length of a trial, or why it is not known.
+    effect : the difference to detect (ratio minus 1), by default the study's margin.
+    alpha : significance threshold of one comparison; lower if there are several comparisons or interim analyses.
+    sd, sd_range : standard deviation of a block's log ratio, and its 80 % interval (None if `sd` is assumed).
+    source : text on the origin of the noise estimate.
+    detectable, detectable_range : effect detected with a power of 80 %, and its range; None if blocks are too few.
+    blocks_needed, blocks_needed_range : number of blocks to detect `effect`; None if more than 10,000.
+    length : the most efficient length of a trial, or a text on why it is not known.
     """
 
     plan: Plan
@@ -236,11 +236,11 @@ class PowerForecast:
         return self.detectable is None or self.detectable > self.effect
 
     def hours(self, blocks: int) -> float:
-        """Return the hours that a run of so many blocks takes."""
+        """Return the duration of a run with this number of blocks, in hours."""
         return blocks * len(self.plan.treatments) * self.plan.trial_s / 3600
 
     def to_json(self) -> dict[str, Any]:
-        """Return the forecast as `loadbook plan --json` prints it."""
+        """Return the values of the forecast that `loadbook plan --json` prints."""
         same = ("effect", "alpha", "sd", "sd_range", "source", "detectable", "detectable_range")
         return {name: getattr(self, name) for name in same} | {
             "needed": self.blocks_needed,
@@ -285,7 +285,7 @@ def _forecast_from_samples(plan: Plan, effect: float, samples: list[NoiseSample]
 
 
 def _best_trial_length(plan: Plan, samples: list[NoiseSample], sd: float) -> TrialLength | str:
-    """Return the best trial length from recorded trials of this load, or the missing requirement."""
+    """Return the most efficient trial length, from recorded trials of the same load, or a text on why it is unknown."""
     from loadbook.stats.power import estimate_trial_length
 
     tool = plan.study.workload_of(plan.study.baseline).tool
@@ -312,7 +312,7 @@ def _forecast_from_assumption(plan: Plan, effect: float) -> PowerForecast:
 
 
 def _comparison_alpha(plan: Plan) -> float:
-    """Return the threshold of one comparison, shared among all comparisons and interim analyses."""
+    """Return the significance threshold of one comparison, corrected for all comparisons and interim analyses."""
     from loadbook.stats.sequential import equivalent_fixed_alpha
 
     stopping = plan.study.stopping
@@ -321,14 +321,14 @@ def _comparison_alpha(plan: Plan) -> float:
 
 
 def comparison_count(plan: Plan) -> int:
-    """Return the number of compared treatments, or of effects of a factorial; checks do not count."""
+    """Return the number of treatments compared with the baseline (without checks), or of effects of a factorial."""
     if plan.study.factorial:
         return len(factorial_design(plan.study.factorial).alias_sets)
     return sum(name != plan.study.baseline and not plan.study.treatments[name].check for name in plan.treatments)
 
 
 def scatter_ratio(plan: Plan) -> float:
-    """Return the scatter of a factorial's main effect over that of the ratio of two trials."""
+    """Return the standard deviation of a factorial's main effect divided by that of a ratio of two trials."""
     return math.sqrt(2 / len(factorial_design(plan.study.factorial).cells)) if plan.study.factorial else 1.0
 
 
@@ -337,7 +337,7 @@ def _scale_effect(effect: float, factor: float) -> float:
 
 
 def _detectable_effect(pool: PairPool, blocks: int, alpha: float) -> float | None:
-    """Return the detectable effect by resampling, for large numbers of blocks by the formula."""
+    """Return the effect detected with a power of 80 %, by resampling or, for many blocks, by a formula; else None."""
     from loadbook.stats import power
 
     if blocks < MIN_BLOCKS:
@@ -358,7 +358,7 @@ def _source_text(plan: Plan, samples: list[NoiseSample], pairs: int) -> str:
 
 
 def power_lines(forecast: PowerForecast) -> list[str]:
-    """Return the lines that `loadbook plan` prints."""
+    """Return the lines about power that `loadbook plan` prints."""
     plan, compared = forecast.plan, comparison_count(forecast.plan)
     among = f", one of {compared} comparisons" if compared > 1 else ""
     among = f", a main effect, one of {compared} effects" if plan.study.factorial else among
@@ -388,7 +388,7 @@ def _length_text(length: TrialLength | str) -> str:
 
 
 def blocks_needed_text(forecast: PowerForecast) -> str:
-    """Return the number of blocks that the effect needs, and their time."""
+    """Return a text with the number of blocks needed for the effect, and their duration."""
     if forecast.blocks_needed is None:
         return "more than 10,000 blocks"
     needed, bounds = forecast.blocks_needed, forecast.blocks_needed_range
@@ -397,7 +397,7 @@ def blocks_needed_text(forecast: PowerForecast) -> str:
 
 
 def noise_cost_text(forecast: PowerForecast) -> str:
-    """Return the blocks needed at the recorded noise and at twice that noise."""
+    """Return a text with the number of blocks needed at the recorded noise and at twice that noise."""
     if forecast.sd_range is None or forecast.blocks_needed is None:
         return "how many more blocks that takes is not known, as no noise is recorded on these hosts yet"
     noise, effect = (format_percent(value, signed=False) for value in (forecast.sd, forecast.effect))
@@ -408,7 +408,7 @@ def noise_cost_text(forecast: PowerForecast) -> str:
 
 
 def underpowered_note(forecast: PowerForecast) -> str | None:
-    """Return the warning of `loadbook run` about a plan that is too short for the margin, else None."""
+    """Return a warning if the plan has too few blocks to detect its margin, else None."""
     if not forecast.underpowered:
         return None
     effect, noise = (format_percent(value, signed=False) for value in (forecast.effect, forecast.sd))

@@ -1,6 +1,6 @@
-"""Programs that a study needs, checks before the first trial (all problems at once), and signs of other programs.
+"""Programs that a study needs, checks before the first trial (all problems at once), and background load on hosts.
 
-During the trials the validity rules check for other programs (foreign and stolen CPU, hosts that are not at rest).
+During the trials, validity rules check for background load (CPU use by other programs, stolen CPU time, busy hosts).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BUILT_HERE_NOTE = " (there, or here: what is built is carried)"
 
 
 def required_programs(study: Study, folders: Sequence[Path]) -> dict[str, list[RequiredProgram]]:
-    """Return role -> the programs that the study's subset needs on its hosts, each once.
+    """Return role -> the programs, without duplicates, that the study's subset needs on that role's hosts.
 
     Raises UsageError for an unknown service, ToolError for an unknown tool.
     """
@@ -55,13 +55,13 @@ def required_programs(study: Study, folders: Sequence[Path]) -> dict[str, list[R
 
 
 def role_services(study: Study, treatments: Iterable[str], role: str) -> list[str]:
-    """Return the names of a role's services under any of the treatments, each once."""
+    """Return the names of all services that a role has in any of the treatments, without duplicates."""
     services = (study.setting(treatment, role).service for treatment in treatments)
     return list(dict.fromkeys(service for service in services if service))
 
 
 def service_programs(spec: ServiceSpec) -> list[RequiredProgram]:
-    """Return the programs of a service, and those that build it, which the controller may have instead."""
+    """Return the programs that a service needs, and those that build it (required unless the controller has them)."""
     programs = [RequiredProgram(spec.binary, APT_INSTALL + spec.package)] if spec.version else []
     if spec.build:
         get, here = spec.build.get + BUILT_HERE_NOTE, search_path()
@@ -70,7 +70,7 @@ def service_programs(spec: ServiceSpec) -> list[RequiredProgram]:
 
 
 def package_arguments(programs: Iterable[RequiredProgram]) -> list[str]:
-    """Return `command=package[,package]` for each packaged program, as scripts/setup.sh takes them."""
+    """Return `command=package[,package]` for each program with a package, in the form of scripts/setup.sh."""
     named = {p.binary: p.install.removesuffix(BUILT_HERE_NOTE) for p in programs}
     return [
         f"{name}={','.join(get.removeprefix(APT_INSTALL).split())}"
@@ -84,7 +84,7 @@ RC_NOT_FOUND = 127  # the shell's exit code for a missing program
 CHECK_LEASE_S = 60.0
 PORT_HINT = "stop what listens there, or give the host another service_port in the hosts file"
 
-# $1: a folder that may not exist yet; $2: an address as in /proc/net/tcp (empty: any); the rest: ports as there
+# $1: a folder that may not exist yet; $2: an address in the format of /proc/net/tcp (empty: any); others: hex ports
 PREFLIGHT_SCRIPT = """
 folder=$1
 while [ ! -d "$folder" ]; do folder=$(dirname "$folder"); done
@@ -105,18 +105,18 @@ def preflight(testbed: Testbed, data: Path) -> None:
 
     Parameters
     ----------
-    data : folder on our side that will receive the run.
+    data : folder on the controller that will hold the run.
 
     Raises
     ------
-    PreflightError : with everything that is wrong, on all hosts.
+    PreflightError : there are problems; it lists those of all hosts.
     """
     refused = missing_permissions(testbed.deployment(treatment) for treatment in testbed.plan.treatments)
     if testbed.plan.interleaved:
         refused += [
             f"interleaved blocks are not possible: {reason}" for reason in _reasons_against_interleaving(testbed)
         ]
-    if refused:  # before any host is touched
+    if refused:  # raised before any host is contacted
         raise PreflightError(refused)
     hosts, drivers = testbed.hosts, testbed.drivers
     host_checks: list[Check] = [partial(_check_host, testbed, alias) for alias in hosts]
@@ -125,19 +125,19 @@ def preflight(testbed: Testbed, data: Path) -> None:
     if testbed.plan.interleaved:
         checks += [partial(_check_perl, testbed, alias) for alias in drivers]
     checks += [partial(launch.check_limits, hosts[alias]) for alias in drivers for launch in load_launches(testbed)]
-    # all services of a role on a host use one folder, so they are checked one after the other
+    # all services of a role on a host use the same folder, so they are checked one after the other
     places = dict.fromkeys((placement.role, placement.alias) for placement in testbed.placements)
     checks += [partial(_check_role_on_host, testbed, role, alias) for role, alias in places]
     checks += [partial(_check_changes, testbed)]
     checks += [partial(_check_monitor_sources, testbed, alias) for alias, host in hosts.items() if host.live]
-    # hosts come first: services are placed on the CPUs that these checks find
+    # the checks of hosts are first, because services are placed on the CPUs that they find
     found = [*testbed.map(_problems_of, host_checks).values(), *testbed.map(_problems_of, checks).values()]
     problems = [problem for group in found for problem in group]
     if problems := [*problems, *_tool_version_mismatches(testbed)]:
         raise PreflightError(problems)
 
 
-# yields or raises the problems that it finds
+# a check returns the problems that it finds as texts, or raises them as an error
 Check = Callable[[], Iterable[str] | None]
 
 
@@ -152,7 +152,7 @@ def _problems_of(check: Check) -> list[str]:
 
 
 def _check_controller(testbed: Testbed, data: Path) -> Iterator[str]:
-    """Check our disk space, and that the tool can generate this load."""
+    """Check the controller's disk space, and that the tool can generate this load."""
     data.mkdir(parents=True, exist_ok=True)
     free, need = free_bytes(data), testbed.plan.disk_bytes * DISK_FACTOR
     if free < need:
@@ -167,12 +167,12 @@ def _check_controller(testbed: Testbed, data: Path) -> Iterator[str]:
 
 
 def load_launches(testbed: Testbed) -> list[LaunchOptions]:
-    """Return the launch options of load generators under the plan's treatments, each once."""
+    """Return the launch options of load generators in all treatments of the plan, without duplicates."""
     return list(dict.fromkeys(testbed.deployment(name).load_launch for name in testbed.plan.treatments))
 
 
 def _check_driver(testbed: Testbed, alias: str, tool: Tool) -> None:
-    """Read the version of a tool on a driver; ToolError when it is missing or unusable."""
+    """Read the version of a tool on a driver; ToolError if the tool is missing or unusable."""
     done = testbed.hosts[alias].run(tool.version_argv, timeout_s=PROBE_TIMEOUT_S)
     if done.rc == RC_NOT_FOUND:
         raise ToolError(f"host {alias}: {tool.binary} is not installed", tool.install_hint)
@@ -183,7 +183,7 @@ def _check_driver(testbed: Testbed, alias: str, tool: Tool) -> None:
 
 
 def _tool_version_mismatches(testbed: Testbed) -> Iterator[str]:
-    """Yield tools with different versions on the drivers, whose results are added up."""
+    """Yield a message for each tool with different versions on the drivers, whose results are to be added up."""
     for tool in testbed.tools:
         versions = {alias: version for (alias, name), version in testbed.tool_versions.items() if name == tool}
         if len(set(versions.values())) > 1:
@@ -192,7 +192,7 @@ def _tool_version_mismatches(testbed: Testbed) -> Iterator[str]:
 
 
 def _check_host(testbed: Testbed, alias: str) -> Iterator[str]:
-    """Read a host's boot id and CPUs; check its disk space and that its service ports are free."""
+    """Read a host's boot id and CPUs; yield problems with its disk space and with service ports in use."""
     host, done = testbed.hosts[alias], run_preflight_script(testbed, alias)
     words = [line.split(" ", 1) for line in done.stdout.decode().splitlines()]
     facts = {name: value for name, value in words if name != "listening"}
@@ -220,7 +220,7 @@ def _check_role_on_host(testbed: Testbed, role: str, alias: str) -> Iterator[str
 
 
 def _check_placement(testbed: Testbed, placement: Placement) -> Iterator[str]:
-    """Read a service's version and have it check the configuration of every treatment, each once."""
+    """Read a service's version, and let it check each different configuration of the treatments."""
     testbed.service_versions[placement] = version(testbed.hosts[placement.alias], placement.spec)
     checked = set()
     for treatment in testbed.plan.treatments:
@@ -240,7 +240,7 @@ def _check_placement(testbed: Testbed, placement: Placement) -> Iterator[str]:
 
 
 def _check_monitor_sources(testbed: Testbed, alias: str) -> None:
-    """Check that the host's own monitors answer, where the study uses them."""
+    """Check that the host's own monitors answer, if the study uses them."""
     host, entry = testbed.hosts[alias], testbed.inventory.hosts[alias]
     for source in testbed.plan.study.monitors.sources:
         if source != "sampler" and (connection := connect_monitor(host, entry, source)):
@@ -248,7 +248,7 @@ def _check_monitor_sources(testbed: Testbed, alias: str) -> None:
 
 
 def _check_changes(testbed: Testbed) -> Iterator[str]:
-    """Make every change of a host once and undo it, so that refusals are known before the first trial."""
+    """Make and undo every host change once, so that refused changes are known before the first trial."""
     checked, name = set(), job_name(preflight_stem(testbed.run), CHANGES)
     for treatment in testbed.plan.treatments:
         jobs = HostChangeJobs(testbed.deployment(treatment), name, CHECK_LEASE_S)
@@ -266,7 +266,7 @@ def _check_changes(testbed: Testbed) -> Iterator[str]:
 
 
 def _reasons_against_interleaving(testbed: Testbed) -> Iterator[str]:
-    """Yield why the hosts cannot run interleaved blocks, as far as study and hosts file tell."""
+    """Yield reasons in study and hosts file for which interleaved blocks are not possible."""
     if len(testbed.drivers) > 1:
         yield f"several drivers ({', '.join(testbed.drivers)}): only one can let its load generators take turns"
     if testbed.replayed_run:
@@ -276,14 +276,14 @@ def _reasons_against_interleaving(testbed: Testbed) -> Iterator[str]:
 
 
 def _check_perl(testbed: Testbed, alias: str) -> Iterator[str]:
-    """Check that the program that lets load generators take turns can run; perl-base is part of every Debian."""
+    """Check that the driver has perl, which runs the script that lets load generators take turns."""
     done = testbed.hosts[alias].run(["perl", "-e", "use POSIX (); print 1"], timeout_s=PROBE_TIMEOUT_S)
     if done.rc:
         yield f'host {alias}: perl is needed for interleaved blocks ({APT_INSTALL}perl-base; or execution = "plain")'
 
 
 def needed_ports(testbed: Testbed, alias: str) -> list[str]:
-    """Return the ports (hex) that must be free; a host's own server may be listening already."""
+    """Return the ports (hex) that must be free on a host; those of the host's own servers are left out."""
     placements = [placement for placement in testbed.placements if placement.alias == alias and not placement.spec.tree]
     treatments, interleaved = testbed.plan.treatments, testbed.plan.interleaved
     deployments = [testbed.deployment(name, arm if interleaved else 0) for arm, name in enumerate(treatments)]
@@ -292,14 +292,14 @@ def needed_ports(testbed: Testbed, alias: str) -> list[str]:
 
 
 def hex_address(address: str) -> str:
-    """Return an IPv4 address as /proc/net/tcp writes it, empty for anything else."""
+    """Return an IPv4 address in the format of /proc/net/tcp; "" for other addresses and names."""
     try:
         return socket.inet_pton(socket.AF_INET, address)[:: 1 if sys.byteorder == "big" else -1].hex().upper()
     except OSError:
         return ""
 
 
-# $1: an address as in /proc/net/tcp (empty: any); the rest: ports as there; CPU times are read twice
+# $1: an address in the format of /proc/net/tcp (empty: any); others: hex ports; CPU times are read twice
 BACKGROUND_LOAD_SCRIPT = """
 address=${1:-[0-9A-F]*}
 shift
@@ -332,7 +332,7 @@ done
 
 
 def background_load(testbed: Testbed) -> Iterator[str]:
-    """Yield a sentence for each sign of other programs: CPU use, connections, package managers."""
+    """Yield a sentence for each sign of background load: CPU use, connections to service ports, package managers."""
     plan, live = testbed.plan, [alias for alias, host in testbed.hosts.items() if host.live]
     for alias, done in testbed.map(partial(run_background_load_script, testbed), live).items():
         answer = done.stdout.decode("utf-8", "replace")
@@ -341,7 +341,7 @@ def background_load(testbed: Testbed) -> Iterator[str]:
 
 
 def run_background_load_script(testbed: Testbed, alias: str) -> CommandResult:
-    """Run BACKGROUND_LOAD_SCRIPT on a host, for its address and the ports of its services."""
+    """Run BACKGROUND_LOAD_SCRIPT on a host with the host's address and the ports of its services."""
     host = testbed.hosts[alias]
     ports = sorted({f"{placement.port:04X}" for placement in testbed.placements if placement.alias == alias})
     return host.script(BACKGROUND_LOAD_SCRIPT, [hex_address(host.address), *ports], timeout_s=PROBE_TIMEOUT_S)
@@ -373,10 +373,10 @@ def parse_background_load(answer: str, foreign_cpu: float, hours: float) -> Iter
 
 
 def _cpus_in_use(first: str, second: str, mask: set[int]) -> float:
-    """Return the CPUs in use between two readings; stolen time is left to its own rule."""
+    """Return the mean number of CPUs in use between two readings of /proc/stat, without stolen time."""
     before, after = _cpu_ticks(first), _cpu_ticks(second)
     total = sum(sum(after[cpu]) - sum(before[cpu]) for cpu in mask if cpu in before and cpu in after)
-    # idle, iowait and steal are fields 4, 5 and 8
+    # idle, iowait and steal are fields 4, 5 and 8 (indices 3, 4 and 7)
     spare = sum(after[cpu][k] - before[cpu][k] for cpu in mask if cpu in before and cpu in after for k in (3, 4, 7))
     return len(mask) * (total - spare) / total if total > 0 else 0.0
 
@@ -391,7 +391,7 @@ def _cpu_ticks(text: str) -> dict[int, list[int]]:
 
 
 def _seconds_until(fields: list[str], now: float) -> float | None:
-    """Return the seconds until a time such as "Sun 2026-11-22 16:32:11 UTC", as systemd prints it."""
+    """Return the seconds until a time printed by systemd ("Sun 2026-11-22 16:32:11 UTC"); None if unreadable."""
     try:
         at = datetime.strptime(" ".join(fields[1:3]), "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
     except ValueError:

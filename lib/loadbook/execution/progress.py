@@ -1,6 +1,6 @@
-"""Events of a run, for a terminal, a log or a notebook; and the wait for hosts that another run uses.
+"""Events of a run, for a terminal, a log or a notebook; and waiting for hosts that another run uses.
 
-A run that waits holds no host: two runs that each held one and waited for the other would never end.
+A waiting run holds no host's lock, as two runs that each held one and waited for the other would never end.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Kind = Literal["note", "trial-started", "trial-ended"]
 
 @dataclass(frozen=True)
 class Progress:
-    """One event; `remaining_s` is the expected time (s) to the end of the plan, None where it is not known.
+    """One event; `remaining_s` is the expected time (s) to the end of the plan, None if it is not known.
 
-    `run` is the run's id, in the event that announces it.
+    `run` is the run's id in the event that announces the run; None in all others.
     """
 
     kind: Kind
@@ -49,12 +49,12 @@ class Progress:
         return f"{where}  {self.trial}  {self.treatment}: {one_line(self.message)}{self.remaining_text()}"
 
     def remaining_text(self) -> str:
-        """Return the expected remaining time as the end of a line; empty where it is not known."""
+        """Return the expected remaining time as the end of a line; "" if it is not known."""
         return "" if self.remaining_s is None else f", {format_remaining_time(self.remaining_s)}"
 
 
 OnEvent = Callable[[Progress], None]
-# asks the user a question with the answers yes and no
+# asks the user a yes/no question and returns whether the answer is yes
 Confirm = Callable[[str], bool]
 
 
@@ -62,7 +62,7 @@ def ignore_event(event: Progress) -> None:
     """Ignore an event."""
 
 
-# each poll costs the host, which runs another measurement, some milliseconds
+# polls are rare, since each takes some milliseconds of CPU time on a host that runs another measurement
 LOCK_POLL_S = 3.0
 LOCK_NOTE_S = 60.0
 LOCK_PROBE_TIMEOUT_S = 20.0
@@ -72,18 +72,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class LockPolicy:
-    """Reaction to hosts in use: seconds to wait, and the id of an owner to end, typed by the user."""
+    """Reaction to hosts in use: seconds to wait for them, and the id of a lock owner whose run is ended ("": none)."""
 
     wait_s: float = 0.0
     break_lock: str = ""
 
 
 def wait_for_hosts(start: Callable[[], T], hosts_file: Path, wait_s: float, on_event: OnEvent) -> T:
-    """Return the result of `start`, retried for `wait_s` seconds while another run uses a host.
+    """Call `start` and return its result, retrying for `wait_s` seconds while another run uses a host.
 
     Raises
     ------
-    InUseError : of the last try, when the time is up.
+    InUseError : another run still uses a host when the time is up.
     """
     deadline = None
     while True:
@@ -97,12 +97,12 @@ def wait_for_hosts(start: Callable[[], T], hosts_file: Path, wait_s: float, on_e
 
 
 def _wait_until_free(hosts_file: Path, refused: InUseError, deadline: float, on_event: OnEvent) -> None:
-    """Poll the lock's owner, over a connection without a lock, until the host is free or the time is up."""
+    """Poll the owner of a host's lock until the host is free or the time is up."""
     owner = refused.owner
     lock = read_hosts(hosts_file).hosts[refused.host].lock or DEFAULT_LOCK_FILE
     noted = time.monotonic()
     on_event(Progress("note", _waiting_text(refused.host, owner, deadline)))
-    with suppress(HostError):  # the next try reports a host that is out of reach
+    with suppress(HostError):  # the next call of `start` reports an unreachable host
         host = connect(hosts_file, refused.host, "waiting")
         try:
             while time.monotonic() < deadline:

@@ -144,7 +144,7 @@ class SshSession:
         return self.transport.is_active() and self._dead_man_switch.alive
 
     def call(self, command: str, *, timeout_s: float) -> CommandResult:
-        """Run quoted shell text in a subshell of the persistent shell; its process group is killed at the time limit."""
+        """Run quoted shell text in a subshell of the persistent shell; kill its process group at the time limit."""
         if not self._shell.alive and self.transport.is_active():
             self._shell = self._prepare_shell(Shell(self._channel()))
             self._dead_man_switch.send_line(f"shell {self._shell.pid}")
