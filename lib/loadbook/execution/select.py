@@ -1,8 +1,8 @@
-"""The run that a command means, blocks added to a run, and the interim analyses of a run.
+"""The run that a command resumes, extends or starts; blocks added to a run; and the interim analyses of a run.
 
-A command resumes the unfinished run exactly as planned, adds blocks to a finished one, or starts a new one. Blocks that
-no stopping rule of the study provides for make a run exploratory, since their author may know the results. Interim
-analyses are recorded in the ledger: a resumed run neither repeats them nor goes on after its end.
+A command resumes the unfinished run exactly as planned, adds blocks to a finished one, or starts a new one. Added
+blocks that the study's stopping rule does not provide for make a run exploratory, since the user may know the results.
+Interim analyses are recorded in the ledger, so that a resumed run neither repeats nor ignores their decisions.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ DECISIVE_VERDICTS = ("better", "worse", "small", "no-loss", "equivalent")
 
 
 def stopping_points(plan: Plan, entries: Iterable[dict[str, Any]]) -> list[int]:
-    """Return the numbers of blocks after which a run may end, in order; the last is the end of its plan.
+    """Return the numbers of blocks after which a run may end, in ascending order; the last is the end of its plan.
 
-    Blocks that the user added after a decision are all run.
+    If the user added blocks after an interim analysis had ended the run, all of them are run.
     """
     changes = [e for e in entries if e["event"] in ("looked", "blocks-added")]
     analyses = [e for e in changes if e["event"] == "looked"]
@@ -46,9 +46,9 @@ def stopping_points(plan: Plan, entries: Iterable[dict[str, Any]]) -> list[int]:
 
 
 def interim_analysis(layout: Layout, plan: Plan, run: str, blocks: int, ledger: Ledger, on_event: OnEvent) -> bool:
-    """Analyse a run after so many blocks, where its study plans that; return whether everything is decided.
+    """Analyse a run after `blocks` blocks, if the study plans it; return whether every comparison is decided.
 
-    An analysis that fails decides nothing: the run goes on with a note.
+    If the analysis fails, False is returned, and an event reports it.
     """
     earlier = [e for e in ledger.entries if e["event"] == "looked" and e["blocks"] == blocks]
     if earlier or not plan.study.stopping.allows_interim(blocks):
@@ -65,7 +65,7 @@ def interim_analysis(layout: Layout, plan: Plan, run: str, blocks: int, ledger: 
 
 
 def _undecided_treatments(layout: Layout, plan: Plan, run: str) -> tuple[str, list[str]]:
-    """Return the title of the analysis and the undecided treatments."""
+    """Analyse the run so far; return a title for the analysis and the names of the undecided treatments."""
     from loadbook.ingestion.ingest import ingest
     from loadbook.stats.analyse import analyse_strata
     from loadbook.stats.text import evidence_text
@@ -81,11 +81,11 @@ def _undecided_treatments(layout: Layout, plan: Plan, run: str) -> tuple[str, li
 
 
 def add_blocks(paths: RunPaths, more: int) -> tuple[dict[str, Any], Plan]:
-    """Return the ledger's entry for `more` blocks added to a run, and the extended plan.
+    """Return the ledger's entry for adding `more` blocks to a run, and the extended plan.
 
     Raises
     ------
-    UsageError : the study plans a later analysis, but not there; the run was imported; `more` is below 1.
+    UsageError : the study plans later analyses, but not at that number of blocks; the run was imported; `more` < 1.
     """
     if more < 1:
         raise UsageError(f"{more} blocks cannot be added", "give a number of blocks, 1 or more")
@@ -110,14 +110,14 @@ def add_blocks(paths: RunPaths, more: int) -> tuple[dict[str, Any], Plan]:
 
 
 def resumes_added_blocks(paths: RunPaths, more: int) -> bool:
-    """Tell whether a run is unfinished because exactly so many blocks were added."""
+    """Return whether a run is unfinished because exactly `more` blocks were added to it."""
     changes = [e for e in read_ledger(paths.ledger) if e["event"] in ("blocks-added", "run-ended")]
     return bool(changes) and changes[-1].get("more") == more
 
 
 @dataclass(frozen=True)
 class RunRequest:
-    """Options of the user; None leaves a value to the study (new run) or to the plan (resumed run)."""
+    """Options given by the user; None takes the value of the study (new run) or of the plan (resumed run)."""
 
     subset: str | None = None
     blocks: int | None = None
@@ -128,9 +128,9 @@ class RunRequest:
 
 @dataclass(frozen=True)
 class RunSelection:
-    """The selected run: its id, plan and paths, whether it is resumed, and a message.
+    """The selected run: its id, plan and paths, whether it is resumed, and a message for the user.
 
-    `added_blocks` is the ledger's entry for blocks that are added now.
+    `added_blocks` is the ledger's entry for blocks that this command adds; None if it adds none.
     """
 
     run: str
@@ -142,9 +142,9 @@ class RunSelection:
 
 
 def select_run(layout: Layout, study: Study, request: RunRequest) -> RunSelection:
-    """Return the run named by `request.resume`, else the latest unfinished one, else a new one.
+    """Return the run named by `request.resume`, else the latest unfinished run, else a new one.
 
-    With `request.more`, so many blocks are added to the latest or named run.
+    With `request.more`, that number of blocks is added to the latest or named run.
 
     Raises
     ------
@@ -176,7 +176,7 @@ def _select_unfinished(study: Study, paths: RunPaths, request: RunRequest) -> Ru
 
 
 def _select_extended(layout: Layout, study: Study, request: RunRequest) -> RunSelection:
-    """Return a finished run with more blocks, or the one whose added blocks are not done yet."""
+    """Return a finished run with added blocks, or an unfinished run to which these blocks were added before."""
     run, more = layout.resolve_run(study.name, request.resume or "latest"), request.more or 0
     paths = layout.run(study.name, run)
     if request.new or request.blocks or request.subset:
@@ -195,7 +195,7 @@ def _select_extended(layout: Layout, study: Study, request: RunRequest) -> RunSe
 
 
 def new_run_id(layout: Layout, study: str) -> str:
-    """Return the id of a run that begins now; ids sort by time."""
+    """Return the id of a run that begins now: its UTC time, so that ids sort by time, and a number if it is taken."""
     run = stem = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     number = 1
     while layout.run(study, run).raw.exists():
@@ -205,7 +205,7 @@ def new_run_id(layout: Layout, study: str) -> str:
 
 
 def _check_same_plan(study: Study, plan: Plan, run: str, request: RunRequest) -> None:
-    """Raise UsageError when the request differs from the run's plan."""
+    """Raise UsageError if study, subset or number of blocks differ from the plan of the run to resume."""
     _check_same_study(study, plan, run)
     if request.subset is not None and request.subset != plan.subset:
         difference = f"it was planned with the subset {plan.subset!r}, not {request.subset!r}"

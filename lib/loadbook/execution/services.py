@@ -1,6 +1,6 @@
-"""Services of one trial: configuration, start, proof, counters, stop; and its monitors, from before to after the load.
+"""Services of one trial (configure, start, prove, read counters, stop), and the monitors that record host metrics.
 
-A sampler runs on every host; the study may also have the hosts' own monitors polled over the SSH connection.
+A sampler runs on every host; if the study says so, the hosts' own monitors are polled over the SSH connection, too.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class TrialServices:
         self._records: dict[Placement, ServiceRecord] = {}
 
     def configure(self) -> None:
-        """Render every service, put it on its host and have it check its configuration."""
+        """Render every service's files, put them on its host, and run the service's own check of its configuration."""
         for placement in self.deployment.placements:
             token = self.testbed.hosts[placement.alias].token(job_name(self.stem, placement.role))
             self.instances[placement] = self.deployment.make_instance(placement, self.stem, self.lease_s, token)
@@ -48,7 +48,7 @@ class TrialServices:
 
     @property
     def records(self) -> list[ServiceRecord]:
-        """The records of the started services, in their order."""
+        """The records of the started services, in the order of their start."""
         return list(self._records.values())
 
     def start(self) -> None:
@@ -56,7 +56,7 @@ class TrialServices:
 
         Raises
         ------
-        InvalidTrialError : a service does not run this treatment's configuration.
+        InvalidTrialError : a running service does not have this treatment's configuration.
         """
         for placements in self.deployment.start_groups():
             self._records |= self.testbed.map(self._start, placements)
@@ -72,13 +72,13 @@ class TrialServices:
         return self._make_record(placement, instance, instance.prove(client))
 
     def _make_record(self, placement: Placement, instance: Instance, proof: Proof) -> ServiceRecord:
-        """Write a service's rendered files and its own configuration dump to the folder and return its record."""
+        """Write a service's rendered files and its own configuration dump to the trial's folder; return its record."""
         stem = f"{placement.alias}-{placement.role}"
         files = {f"config-{stem}/{name}": data for name, data in instance.rendered.files.items()}
         dump = {f"effective-{stem}": data for data in [instance.effective_config] if data}
         for name, data in (files | dump).items():
             write_trial_file(self.folder / name, data)
-        # the host's own system chooses the CPUs of its server
+        # the CPUs of a host's own server are not chosen by loadbook
         all_cpus = [] if placement.spec.tree else self.testbed.cpus_of(placement.alias)
         return ServiceRecord(
             host=placement.alias,
@@ -96,9 +96,9 @@ class TrialServices:
         )
 
     def check_running(self) -> None:
-        """Raise InvalidTrialError when a service ended, or a host's own server was changed, during the load.
+        """Raise InvalidTrialError if a service ended, or a host's own server was changed, during the load.
 
-        A balancer may have hidden that from the load generator.
+        The load generator may not have noticed, since a balancer uses the remaining services.
         """
         own_servers = [placement for placement in self._records if placement.spec.tree]
         client_host, instances = self.deployment.client_host, self.instances
@@ -116,7 +116,7 @@ class TrialServices:
 
     @property
     def changes(self) -> dict[str, dict[str, str]]:
-        """Changes that services made to their hosts outside their own folders, by host."""
+        """Host alias -> changes that services made to the host outside their own folders."""
         changes_by_host: dict[str, dict[str, str]] = {}
         for placement in self._records:
             if changed := self.instances[placement].changes:
@@ -131,7 +131,7 @@ class TrialServices:
             setattr(self._records[placement], f"counters_{when}", counts)
 
     def stop_calls(self) -> list[Callable[[], None]]:
-        """Return calls that save the end of each service's log and end the service."""
+        """Return a function for each service that saves the end of its log and stops it."""
         return [partial(self._end, placement) for placement in self.instances]
 
     def _end(self, placement: Placement) -> None:
@@ -145,7 +145,7 @@ class TrialServices:
 
 
 def write_trial_file(path: Path, data: bytes) -> None:
-    """Write a file of the trial's folder, creating parent folders; empty data writes nothing."""
+    """Write a file in the trial's folder, creating parent folders; no file is written for empty data."""
     if data:
         with explain_disk_full(path, len(data)):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -153,24 +153,24 @@ def write_trial_file(path: Path, data: bytes) -> None:
 
 
 SAMPLER_STOP_GRACE_S = 1.0
-MAX_MONITOR_BYTES = 20_000_000  # 2 kB a sample; the rest is a gap in the trace
+MAX_MONITOR_BYTES = 20_000_000  # 2 kB per sample; later samples are lost
 
 
 class TrialMonitors:
-    """The samplers and pollers of one trial; `polled` is filled by `collect`.
+    """The samplers and pollers of one trial; `collect` fills `polled` with records of the polled answers.
 
     Parameters
     ----------
     name : name of the sampler's job on every host.
     limit_s : seconds after which a sampler ends by itself.
-    jobs : host -> file below jobs/ with the id of a process to watch -> its label.
+    jobs : host -> file below jobs/ that holds the id of a process to sample -> label of that process.
     """
 
     def __init__(self, testbed: Testbed, name: str, limit_s: float, jobs: Mapping[str, Mapping[str, str]]) -> None:
         self.testbed, self.name, self.limit_s, self.jobs = testbed, name, limit_s, jobs
         monitors = testbed.plan.study.monitors
         self.interval_s, self.has_sampler = monitors.interval_s, "sampler" in monitors.sources
-        # the hosts' own monitors that the study polls
+        # the hosts' own monitors that are polled
         self.polled_sources = [source for source in monitors.sources if source != "sampler"]
         self.polled: list[PolledRecord] = []
         self._started: list[str] = []
@@ -185,7 +185,7 @@ class TrialMonitors:
 
     def _start_sampler(self, alias: str) -> None:
         self._started.append(alias)
-        # a job's file `step` names the process that its current step runs
+        # a job's file `step` holds the process id of its current step
         watch = [(label, f"../{file}") for file, label in self.jobs.get(alias, {}).items()]
         job = sampler_job(self.name, interval_s=self.interval_s, limit_s=self.limit_s, processes=watch)
         self.testbed.hosts[alias].start(job)
@@ -195,7 +195,7 @@ class TrialMonitors:
             self._pollers[alias, source] = Poller(source, connection, self.interval_s)
 
     def collect(self, folder: Path, services: Sequence[ServiceRecord]) -> list[MonitorRecord]:
-        """Stop the samplers and copy their output, and that of the pollers, into `folder`."""
+        """Stop samplers and pollers, write their outputs into `folder`, and return the samplers' records."""
         for source in self.polled_sources:
             self.testbed.map(partial(self._write_polled, folder, source), self.testbed.hosts)
         self.polled.sort(key=lambda record: record.file)
@@ -207,7 +207,7 @@ class TrialMonitors:
         output = f"{host.workdir}/jobs/{self.name}/stdout.{FIRST_STEP}"
         with suppress(OversizeError):
             host.fetch(output, folder / file, max_bytes=MAX_MONITOR_BYTES)
-        pids: dict[str, list[int]] = {}  # of a service in all of its roles on the host
+        pids: dict[str, list[int]] = {}  # service -> its process ids in all of its roles on the host
         for service in services:
             if service.host == alias:
                 pids.setdefault(service.service, []).extend(service.pids)
@@ -221,7 +221,7 @@ class TrialMonitors:
         )
 
     def _write_polled(self, folder: Path, source: str, alias: str) -> None:
-        """Write the answers of a source; a replay has the recorded ones."""
+        """Write the polled answers of one monitor of a host into `folder`; a replay writes the recorded ones."""
         file, poller = f"{source}-{alias}", self._pollers.get((alias, source))
         if data := poller.stop() if poller else self.testbed.hosts[alias].recorded_file(file):
             write_trial_file(folder / file, data)
@@ -233,7 +233,7 @@ class TrialMonitors:
             )
 
     def end(self) -> None:
-        """End the samplers and remove their files on the hosts."""
+        """Stop pollers and samplers and remove the samplers' files on the hosts."""
         for poller in self._pollers.values():
             poller.stop()
         self.testbed.map(

@@ -1,7 +1,7 @@
-"""One session of a run: hosts opened, checked and recorded; stale jobs and changes of earlier sessions removed.
+"""One session of a run (a process that runs some of its trials): connects to the hosts, checks and records them.
 
-A resumed run must have the hosts with which it began (`check_same_hosts`). Other programs on the hosts are reported
-before the run (`preflight.background_load`); during trials the validity rules check for them.
+Jobs and host changes left by earlier sessions are removed. A resumed run must have the same hosts as at its start
+(`check_same_hosts`). Background load on the hosts is reported before the run (`preflight.background_load`).
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from loadbook.store.verify import run_file_checksums
 from loadbook.study.plan import study_sha256
 from loadbook.tools.base import is_known_version
 
-# a rebooted host may go on: the rule facts_differ has a doubt about its later trials
+# a reboot does not prevent resuming a run; the validity rule facts_differ then flags the later trials
 VOLATILE_FACTS = ("boot_id",)
 MAX_NAMED_CHANGES = 5
 
 
 def hosts_record(testbed: Testbed) -> dict[str, RecordedHost]:
-    """Return run.json's record of the hosts: roles, CPU mask and, where known, link rate by alias."""
+    """Return alias -> roles, CPU mask and, if known, link rate of every host, for run.json."""
     hosts = {}
     for alias in testbed.hosts:
         hosts[alias] = RecordedHost(roles=list(testbed.roles_of(alias)), cpus=testbed.cpus_of(alias) or None)
@@ -57,7 +57,7 @@ def hosts_record(testbed: Testbed) -> dict[str, RecordedHost]:
 
 
 def check_same_hosts(testbed: Testbed, paths: RunPaths) -> None:
-    """Raise UsageError when a run would be resumed on other or changed hosts."""
+    """Raise UsageError if the hosts of a resumed run are not those at its start, or have changed."""
     differences = list(_host_differences(testbed, paths))
     if differences:
         more = [f"and {len(differences) - MAX_NAMED_CHANGES} more"] if len(differences) > MAX_NAMED_CHANGES else []
@@ -69,7 +69,7 @@ def check_same_hosts(testbed: Testbed, paths: RunPaths) -> None:
 
 
 def _how_to_restore_hosts(testbed: Testbed, before: dict[str, RecordedHost]) -> str:
-    """Return how to get the run's original hosts; a lab that grew since has more of some roles."""
+    """Return a hint on how to get the run's original hosts back, such as a command that removes hosts from the lab."""
     had = Counter(role for host in before.values() for role in host["roles"])
     has = Counter(role for alias in testbed.hosts for role in testbed.roles_of(alias))
     more = [f"{role}={had[role]}" for role in testbed.plan.study.roles if had[role] < has[role]]
@@ -106,7 +106,7 @@ REPLAY_HEADER = '# plays this run back: loadbook run STUDY --hosts THIS-FILE\nre
 
 
 def replay_hosts_file(testbed: Testbed) -> str:
-    """Return a hosts file that replays the run: everything that a report needs of the hosts, without logins."""
+    """Return the text of a hosts file that replays the run, with roles, prices and limits but without SSH logins."""
     inventory = testbed.inventory
     settings = {"currency": inventory.currency, "external": inventory.external}
     head = REPLAY_HEADER + "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items() if value)
@@ -124,13 +124,13 @@ def _replay_entry(testbed: Testbed, alias: str) -> str:
     return format_entry(alias, required | {key: value for key, value in optional.items() if value})
 
 
-# seconds for hosts to end our jobs; after an interruption they do the rest by themselves
+# seconds to wait until the hosts have ended our jobs; after that they end them by themselves
 CLOSE_S = 12.0
 INTERRUPTED_CLOSE_S = 2.0
 
 
 class RunSession:
-    """Context manager of one session; `testbed` is available inside it."""
+    """Context manager of one session of a run; inside it, `testbed` holds the connected hosts."""
 
     testbed: Testbed
 
@@ -156,16 +156,16 @@ class RunSession:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        """Close every connection, which frees waiting threads and ends our jobs."""
+        """Close every connection, which ends waiting threads and our jobs on the hosts."""
         self.testbed.close(INTERRUPTED_CLOSE_S if isinstance(error, KeyboardInterrupt) else CLOSE_S)
 
     def run(self, study_file: Path) -> None:
-        """Run the rest of the plan; it ends at the first planned analysis that decides everything."""
+        """Run the remaining trials, up to the end of the plan or an interim analysis that decides every comparison."""
         self.prepare(study_file)
         plan = self.selection.plan
         with Ledger(self.paths.ledger) as ledger:
             store = AttemptStore(self.testbed, self.paths, ledger)
-            for planned, attempt in store.unfinished():  # attempts of a dead controller
+            for planned, attempt in store.unfinished():  # attempts whose controller died
                 record = store.recover(planned, attempt)
                 self._note(f"{planned.trial}, attempt {attempt}: {record.status} ({record.reason})")
             for blocks in stopping_points(plan, ledger.entries):
@@ -178,7 +178,7 @@ class RunSession:
         self.on_event(Progress("note", message))
 
     def prepare(self, study_file: Path) -> None:
-        """Remove leftovers, check everything, and create the folder of a new run."""
+        """Remove what earlier sessions left on the hosts, make all checks, and create the folder of a new run."""
         plan, testbed, resumed = self.selection.plan, self.testbed, self.selection.resumed
         if resumed:
             check_same_hosts(testbed, self.paths)
@@ -204,7 +204,7 @@ class RunSession:
         self._append_transcripts(self.paths.raw)
 
     def _warn_of_background_load(self) -> None:
-        """Report other programs on the hosts and their cost; UsageError when the user does not want to start."""
+        """Report background load on the hosts and the blocks that it may cost; UsageError if the user declines."""
         if not (messages := list(background_load(self.testbed))):
             return
         for message in messages:
@@ -216,14 +216,14 @@ class RunSession:
             raise UsageError("not started: other programs use the hosts", hint)
 
     def _roll_back_leftovers(self) -> None:
-        """Undo changes that earlier runs left on these hosts; NotRestoredError where that fails."""
+        """Undo changes that earlier runs left on these hosts; NotRestoredError if one cannot be undone."""
         live = [alias for alias, host in self.testbed.hosts.items() if host.live]
         for alias, done in self.testbed.map(lambda alias: restore(self.testbed.hosts[alias]), live).items():
             if done:
                 self._note(f"host {alias}: put back what was left changed: {', '.join(done)}")
 
     def _driver_notes(self) -> Iterator[str]:
-        """Yield notes on unknown tool versions and on metrics that several drivers cannot total."""
+        """Yield notes on unknown versions of tools, and on metrics that cannot be combined from several drivers."""
         drivers, metric = self.testbed.drivers, self.selection.plan.study.metric
         for (alias, name), tool_version in self.testbed.tool_versions.items():
             if not is_known_version(self.testbed.tools[name], tool_version):
@@ -234,7 +234,7 @@ class RunSession:
                 yield f"{metric} of several drivers has a total only where the tool logs every request (docs/tools.md)"
 
     def _stop_leftovers(self) -> None:
-        """Stop jobs of a dead controller, and of attempts that lost their host."""
+        """Stop the jobs of attempts whose controller died or that lost a host."""
         with Ledger(self.paths.ledger) as ledger:
             store = AttemptStore(self.testbed, self.paths, ledger)
             open_attempts = [(planned.trial, attempt) for planned, attempt in store.unfinished()]
@@ -242,18 +242,18 @@ class RunSession:
         remove_stale_jobs(self.testbed, [*stems, preflight_stem(self.selection.run)])
 
     def finish(self, store: AttemptStore, blocks: int) -> None:
-        """Read the hosts' facts again and record the run's end, after `blocks` blocks."""
+        """Record the facts about the hosts again, and the run's end after `blocks` blocks."""
         self.testbed.set_trial(None)
         self._write_facts(self.paths.raw, "after")
         self._append_transcripts(self.paths.raw)
-        for leftover in self.paths.raw.glob(".*.part"):  # left by a controller that died
+        for leftover in self.paths.raw.glob(".*.part"):  # temporary files of a controller that died
             leftover.unlink()
         write_run_record(self.paths, read_run_record(self.paths).model_copy(update={"ended": time.time()}))
         early = {"blocks": blocks} if blocks < self.selection.plan.blocks else {}
         store.ledger.append("run-ended", **early, files=run_file_checksums(self.paths))
 
     def _make_run(self, study_file: Path) -> None:
-        """Create the run's folder by one rename, so that it exists whole or not at all."""
+        """Create the run's folder under a temporary name and rename it, so that it is complete if it exists."""
         part = self.paths.raw.with_name(f".{self.selection.run}.part")
         for leftover in part.parent.glob(".*.part"):
             shutil.rmtree(leftover)
@@ -277,7 +277,7 @@ class RunSession:
             write_json(raw / "facts" / f"{alias}-{when}.json", values)
 
     def _append_transcripts(self, raw: Path) -> None:
-        """Append the hosts' answers that belong to no trial."""
+        """Append the hosts' answers to calls outside all trials to the run's transcripts."""
         for alias, host in self.testbed.hosts.items():
             transcript = raw / transcript_name(alias)
             earlier = transcript.read_bytes() if transcript.is_file() else b""
@@ -311,7 +311,7 @@ class RunSession:
 
 
 def _git_state(root: Path) -> tuple[str | None, bool | None]:
-    """Return the git revision of `root` and whether files differ from it; (None, None) outside a checkout."""
+    """Return the git revision of `root` and whether tracked files differ from it; (None, None) without git."""
     try:
         done = [
             subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, timeout=20, check=True)

@@ -1,8 +1,8 @@
-"""A study by its name, checked against services and tools; its plan, checked against the hosts file; needs no host.
+"""Loads a study by its name and checks it against services, tools and the hosts file; no host is contacted.
 
-No plan puts load on targets that the hosts file does not name, or more than it allows. A limit holds for every host
-that receives requests, since a balancer may send everything to one backend. Workloads are totals of all drivers, and so
-are limits.
+A plan is refused if it loads targets that are not in the hosts file, or exceeds the limits there. A limit holds for
+every host that receives requests, since a balancer may send all of them to one backend. Workloads and limits are totals
+of all drivers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from loadbook.tools.base import Target
 
 
 def load_study(layout: Layout, name: str) -> Study:
-    """Return a study that its services accept; StudyError lists every problem."""
+    """Return the study `name`, checked against its services and tools; StudyError lists every problem."""
     folders, file = service_folders(layout), study_file(layout, name)
     try:
         study = find_study(layout.studies, name)
@@ -50,7 +50,7 @@ def load_study(layout: Layout, name: str) -> Study:
 
 
 def _tool_problems(load: Workload, place: str) -> list[SpecProblem]:
-    """Return why the tool of a load would refuse it."""
+    """Return the reasons for which the tool of a workload cannot generate it; empty if it can."""
     try:
         tool = base.load_tool(load.tool)
     except ToolError as error:
@@ -66,7 +66,7 @@ def _tool_problems(load: Workload, place: str) -> list[SpecProblem]:
 
 
 def study_file(layout: Layout, name: str) -> Path:
-    """Return the file of a study; a smoke variant has its study's."""
+    """Return the file of a study; `<name>-smoke` has the same file as `<name>`."""
     if name.endswith(".toml"):
         return Path(name)
     path = layout.studies / f"{name}.toml"
@@ -74,12 +74,12 @@ def study_file(layout: Layout, name: str) -> Path:
 
 
 def service_folders(layout: Layout) -> list[Path]:
-    """Return the folders that are searched for services before the built-in ones."""
+    """Return the folders that are searched for services before those that come with loadbook."""
     return [layout.studies / "services"]
 
 
 def _vars_problems(file: Path, folders: list[Path]) -> Iterator[SpecProblem]:
-    """Yield the services' problems with a study file that has other problems, so that all are listed at once."""
+    """Yield invalid variables of services in a study file that has other errors, so that all are listed at once."""
     try:
         roles = read_study_tables(file).get("roles")
     except LoadbookError:
@@ -95,9 +95,9 @@ def _vars_problems(file: Path, folders: list[Path]) -> Iterator[SpecProblem]:
             yield SpecProblem(f"roles.{name}.service", error.message)
 
 
-# alias, entry -> the name or address of the host on the network
+# (alias, entry) -> network name or address of the host
 NameResolver = Callable[[str, HostEntry], str]
-HANG_FACTOR = 3  # multiple of its expected time after which a load of a fixed number of requests is ended
+HANG_FACTOR = 3  # a load with a fixed number of requests is ended after this multiple of its expected duration
 LIMITS_HINT = "change the study, or what its hosts may get in the hosts file"
 EXTERNAL_HINT = 'name it in the hosts file, above the hosts: external = ["host:port"], if you may put load on it'
 
@@ -105,19 +105,19 @@ EXTERNAL_HINT = 'name it in the hosts file, above the hosts: external = ["host:p
 def check_load_allowed(
     plan: Plan, inventory: HostsFile, source: Path, *, lab: bool = False, resolve_name: NameResolver = resolve_host_name
 ) -> None:
-    """Refuse a plan that loads targets outside the hosts file, or more than it allows.
+    """Raise StudyError if a plan loads targets that are not in the hosts file, or exceeds the limits there.
 
     Parameters
     ----------
-    source : the hosts file.
-    lab : whether it is a lab's; an external target must then be on this machine.
-    resolve_name : network name of a host, by default from ~/.ssh/config.
+    source : path of the hosts file, for messages.
+    lab : whether the hosts file is that of a lab; external targets must then be on this machine.
+    resolve_name : function that returns the network name of a host; by default it reads ~/.ssh/config.
 
     Raises
     ------
-    StudyError : lists every refused host, key and treatment.
+    StudyError : the plan is refused; it lists every such host, limit and treatment.
     """
-    if inventory.replay is not None:  # no load is generated
+    if inventory.replay is not None:  # a replay generates no load
         return
     if unlisted := list(_unlisted_targets(plan, inventory, lab, resolve_name)):
         raise StudyError(str(source), unlisted, EXTERNAL_HINT)
@@ -126,7 +126,7 @@ def check_load_allowed(
 
 
 def _unlisted_targets(plan: Plan, inventory: HostsFile, lab: bool, resolve_name: NameResolver) -> Iterator[SpecProblem]:
-    """Yield the external addresses that are neither a host nor listed, with their treatments."""
+    """Yield a problem for each external target that the hosts file neither has as a host nor lists in `external`."""
     targets: dict[tuple[str, str], list[str]] = {}
     for treatment in plan.treatments:
         for role, setting in _loaded_roles(plan, treatment):
@@ -159,7 +159,7 @@ def _loaded_roles(plan: Plan, treatment: str) -> Iterator[tuple[str, Setting]]:
     """Yield the roles that receive requests under a treatment, with their settings."""
     study = plan.study
     roles = [study.target_of(treatment)]
-    for role in roles:  # grows meanwhile
+    for role in roles:  # backends are appended in the loop
         setting = study.setting(treatment, role)
         yield role, setting
         roles += [backend for backend in dict.fromkeys(setting.backends) if backend not in roles]
@@ -172,13 +172,13 @@ def _loaded_hosts(plan: Plan, treatment: str, inventory: HostsFile, resolve_name
         aliases = hosts_for_role(inventory, role, setting) if setting.service else []
         if setting.external:
             aliases = _aliases_of_address(setting.external.rpartition(":")[0], inventory, resolve_name)
-        # the first host of the target role gets the load
+        # only the first host of the target role gets the load
         loaded |= dict.fromkeys(aliases[:1] if role == first and setting.service else aliases)
     return list(loaded)
 
 
 def _exceeded_limits(plan: Plan, inventory: HostsFile, resolve_name: NameResolver) -> Iterator[SpecProblem]:
-    """Yield exceeded limits of hosts, each once for every load, with its treatments."""
+    """Yield a problem for each limit of a host that a workload exceeds, with the treatments that have it."""
     exceeded: dict[tuple[str, str], list[str]] = {}
     for treatment in plan.treatments:
         work = plan.study.workload_of(treatment)
@@ -190,7 +190,7 @@ def _exceeded_limits(plan: Plan, inventory: HostsFile, resolve_name: NameResolve
 
 
 def _limits_exceeded_by(work: Workload, entry: HostEntry) -> Iterator[tuple[str, str]]:
-    """Yield the limits that a load exceeds, with a message."""
+    """Yield key and message of each limit of a host that a workload exceeds."""
     rate, max_rate = work.rate_per_s, entry.max_requests_per_s
     if max_rate is not None and rate is None:
         remedy = "use an open load (workload.model = 'open' with rate_per_s), or take the cap away"
@@ -204,14 +204,14 @@ def _limits_exceeded_by(work: Workload, entry: HostEntry) -> Iterator[tuple[str,
 
 
 def _max_connections(work: Workload) -> int:
-    """Return the largest number of open connections of a load."""
+    """Return the largest number of connections that a workload may have open at the same time."""
     if not base.load_tool(work.tool).opens_connections_at_rate:
         return work.connections
     return math.ceil((work.rate_per_s or 0.0) * work.timeout_s)
 
 
 def longest_load_s(work: Workload) -> float:
-    """Return the longest duration of a trial's load, seconds: warm-up, and load until it counts as hung."""
+    """Return the longest duration of a trial's load in seconds: warm-up, and load until it is ended as hung."""
     return work.warmup_s + work.duration_s * (HANG_FACTOR if work.requests is not None else 1)
 
 
@@ -227,7 +227,7 @@ def _role_settings(plan: Plan, role: str) -> list[Setting]:
 
 
 def needed_hosts(plan: Plan) -> dict[str, int]:
-    """Return the number of hosts that each role of a plan needs."""
+    """Return role -> number of hosts that a plan needs with that role."""
     counts = {}
     for role, spec in plan.study.roles.items():
         served = [setting.hosts for setting in _role_settings(plan, role) if setting.service]
@@ -236,13 +236,13 @@ def needed_hosts(plan: Plan) -> dict[str, int]:
 
 
 def needed_cpus(plan: Plan) -> int:
-    """Return how many CPUs each host must have for the CPU numbers in a plan."""
+    """Return the number of CPUs that each host must have, from the highest CPU number in a plan."""
     named = [setting.cpus for role in plan.study.roles for setting in _role_settings(plan, role) if setting.service]
     return max((max(cpu_list(cpus)) + 1 for cpus in named if cpus != "all"), default=1)
 
 
 def _is_only_monitored(role: Role) -> bool:
-    """Return whether no service runs in a role (drivers, monitored hosts)."""
+    """Return whether a role has no service in any variant, as for drivers and hosts that are only monitored."""
     return not any(setting.is_present for setting in (role, *map(role.variant_setting, role.variants)))
 
 
@@ -258,7 +258,7 @@ def used_hosts(plan: Plan, inventory: HostsFile) -> list[str]:
 
 
 def check_roles(plan: Plan, inventory: HostsFile) -> None:
-    """Raise PreflightError when a role has too few hosts; it lists every such role."""
+    """Raise PreflightError if roles have too few hosts in the hosts file; it lists every such role."""
     if missing := missing_roles(plan, inventory):
         roles_by_host = "; ".join(f"{a}: {', '.join(entry.roles)}" for a, entry in inventory.hosts.items()) or "no host"
         raise PreflightError(
@@ -268,7 +268,7 @@ def check_roles(plan: Plan, inventory: HostsFile) -> None:
 
 
 def missing_roles(plan: Plan, inventory: HostsFile) -> dict[str, str]:
-    """Return role -> the requirements that the hosts file does not meet."""
+    """Return role -> message for each role that has too few hosts in the hosts file."""
     missing = {}
     for role, count in needed_hosts(plan).items():
         available = len(inventory.with_role(role))
@@ -281,7 +281,7 @@ def missing_roles(plan: Plan, inventory: HostsFile) -> dict[str, str]:
 
 
 def unloaded_hosts(plan: Plan, inventory: HostsFile | None = None) -> Iterator[str]:
-    """Yield notes on hosts that get no load; `inventory`: hosts that are no lab of ours."""
+    """Yield notes on hosts of a loaded role that get no load; `inventory`: the hosts file, None for the lab."""
     alone: dict[str, list[str]] = {}
     for name in plan.treatments:
         target = plan.study.target_of(name)

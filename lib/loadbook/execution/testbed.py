@@ -1,4 +1,4 @@
-"""The testbed: the open hosts of a run with their roles, services and tools. It outlives every trial."""
+"""The testbed: the connected hosts of a run with their roles, services and tools, shared by all trials."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Testbed:
     """The hosts of a run, shared by all of its trials; preflight fills in versions, CPUs and boot ids.
 
     `placements` are those of all treatments, `tools` the load generators by name, `tool_versions` versions by host
-    alias and tool. `lab` is the kind of the lab, "" for other hosts; `replayed_run` is the id of a run that is played
-    back. `ended` is set at the end of the session and ends all pauses. `not_restored` collects errors of rollbacks.
+    alias and tool. `lab` is the kind of the lab ("" for other hosts), `replayed_run` the id of the run that a replay
+    repeats. `ended` is set at the end of the session and ends all pauses. `not_restored` collects errors of rollbacks.
     """
 
     plan: Plan
@@ -60,33 +60,33 @@ class Testbed:
     _deployments: dict[tuple[str, int], Deployment] = field(default_factory=dict)
 
     def deployment(self, treatment: str, arm: int = 0) -> Deployment:
-        """Return the deployment of a treatment, with the ports of an arm of an interleaved block."""
+        """Return the deployment of a treatment; in an interleaved block, with the ports of arm `arm`."""
         return self._deployments.setdefault((treatment, arm), Deployment(self, treatment, arm))
 
     def set_trial(self, planned: PlannedTrial | None) -> None:
-        """Set the trial to whose transcript the following calls belong, one at a time; None: the run as a whole."""
+        """Set the trial in whose transcripts the following calls are recorded; None: the transcripts of the run."""
         for host in self.hosts.values():
             host.set_trial(planned)
 
     def submit(self, function: Callable[[K], T], keys: Iterable[K]) -> dict[K, Future[T]]:
-        """Submit a call of `function` for every key; `results` waits for them."""
+        """Start a call of `function` for every key in the thread pool and return key -> future."""
         return {key: self.pool.submit(function, key) for key in keys}
 
     def results(self, futures: dict[K, Future[T]]) -> dict[K, T]:
-        """Wait for all of these calls; an error is raised only then."""
+        """Wait until all of these calls have ended, and return their results by key or raise the first error."""
         wait(futures.values())
         return {key: future.result() for key, future in futures.items()}
 
     def map(self, function: Callable[[K], T], keys: Iterable[K]) -> dict[K, T]:
-        """Call `function` for every key at the same time and return the results by key."""
+        """Call `function` for all keys in parallel and return the results by key."""
         return self.results(self.submit(function, keys))
 
     def submit_clocks(self) -> dict[str, Future[ClockOffset]]:
-        """Start to compare the hosts' clocks with ours; `results` waits for that."""
+        """Start measuring the offset of every host's clock and return alias -> future."""
         return self.submit(lambda alias: self.hosts[alias].clock(), self.hosts)
 
     def run_within(self, calls: Sequence[Callable[[], None]], limit_s: float | None) -> None:
-        """Make calls at the same time, ignoring errors; drop the connections when `limit_s` is exceeded."""
+        """Make calls in parallel, ignoring loadbook's errors; drop all connections after `limit_s` seconds."""
         begun = [self.pool.submit(call) for call in calls]
         try:
             late = wait(begun, timeout=limit_s).not_done
@@ -96,11 +96,11 @@ class Testbed:
         if late:
             self.abandon()
         for ended in set(begun) - late:
-            with suppress(LoadbookError):  # the trial's outcome is known by now and must be kept
+            with suppress(LoadbookError):  # the trial's status is already set and must not change
                 ended.result()
 
     def reconnect(self) -> bool:
-        """Open new connections to all hosts, waiting for lost ones; tell whether all could be opened."""
+        """Open new connections to all hosts, waiting for lost ones; return whether all could be opened."""
 
         def reopen(alias: str) -> bool:
             try:
@@ -112,12 +112,12 @@ class Testbed:
         return all(self.map(reopen, self.hosts).values())
 
     def abandon(self) -> None:
-        """Drop every connection at once, which frees waiting threads; the hosts then end our jobs."""
+        """Drop every connection at once, which ends waiting threads; the hosts then end our jobs."""
         for host in self.hosts.values():
             host.abandon()
 
     def close(self, limit_s: float) -> None:
-        """End the session: no more pauses and calls; close all hosts at the same time, in `limit_s` seconds at most."""
+        """End the session: end all pauses, refuse further calls, and close all hosts within `limit_s` seconds."""
 
         def close(host: Host) -> None:
             with suppress(HostError):
@@ -125,7 +125,7 @@ class Testbed:
 
         self.ended.set()
         self.pool.shutdown(wait=False, cancel_futures=True)
-        # not in the pool, whose waiting threads this frees
+        # separate threads, since those of the pool may wait for the connections that are closed here
         threads = [threading.Thread(target=close, args=(host,), daemon=True) for host in self.hosts.values()]
         try:
             for thread in threads:
@@ -141,11 +141,11 @@ class Testbed:
         return tuple(r for r in self.plan.study.roles if r in self.inventory.hosts[alias].roles)
 
     def tool_versions_on(self, alias: str) -> str:
-        """Return names and versions of a driver's load generators."""
+        """Return a text with names and versions of the load generators on a driver."""
         return ", ".join(f"{tool} {version}" for (host, tool), version in self.tool_versions.items() if host == alias)
 
     def services_by_host(self) -> dict[str, str]:
-        """Return the names and versions of the services on each host, for readers."""
+        """Return alias -> text with names and versions of the services on that host."""
         names_by_host: dict[str, dict[str, None]] = {}
         for placement, version in self.service_versions.items():
             own = " (the host's own server)" if placement.spec.tree else ""
@@ -154,7 +154,7 @@ class Testbed:
 
     @property
     def delay_method(self) -> str | None:
-        """How delays are made: kernel or userspace; None when no treatment has one."""
+        """Method by which delays are made, "kernel" or "userspace"; None if no treatment has a delay."""
         study = self.plan.study
         if not any(study.setting(treatment, study.workload.role).delay_ms for treatment in self.plan.treatments):
             return None
@@ -162,7 +162,7 @@ class Testbed:
 
     @contextmanager
     def collecting_restore_errors(self) -> Iterator[None]:
-        """Collect NotRestoredError, so that the rest of the trial can still be ended."""
+        """Collect a NotRestoredError in `not_restored` instead of raising it, so that the trial can be ended."""
         try:
             yield
         except NotRestoredError as error:
@@ -174,11 +174,11 @@ class Testbed:
             raise self.not_restored[0]
 
     def pause(self, seconds: float) -> None:
-        """Sleep, at most until the session ends."""
+        """Sleep for `seconds`, or until the session ends."""
         self.ended.wait(seconds)
 
     def cpus_of(self, alias: str) -> list[int]:
-        """Return the CPU mask that the hosts file gives a host; empty: every CPU."""
+        """Return the CPU mask of a host in the hosts file; empty if it may use every CPU."""
         return list(self.inventory.hosts[alias].cpus or ())
 
 
@@ -187,7 +187,7 @@ MAX_NAMED_TRIALS = 5
 
 
 def resolve_hosts_file(layout: Layout, plan: Plan, hosts_file: Path | None) -> Path:
-    """Return the given hosts file, else that of the lab, which is started."""
+    """Return the given hosts file; if it is None, start the lab with the hosts that the plan needs and return its."""
     if hosts_file:
         return hosts_file
     lab = Lab.load(layout.lab, min_hosts=studies.needed_hosts(plan), min_server_cpus=studies.needed_cpus(plan))
@@ -196,17 +196,17 @@ def resolve_hosts_file(layout: Layout, plan: Plan, hosts_file: Path | None) -> P
 
 
 def open_testbed(layout: Layout, plan: Plan, run: str, path: Path, break_lock: str = "") -> Testbed:
-    """Return the testbed of a run, its hosts open and locked.
+    """Connect to the hosts of a run, lock them, and return its testbed.
 
     Parameters
     ----------
-    break_lock : id of an owner whose sessions on these hosts are ended first.
+    break_lock : id of a lock owner whose sessions on these hosts are ended first; "" for none.
 
     Raises
     ------
-    InUseError : another run uses a host; none is locked then.
-    HostError : a host cannot be reached, or its key is not the trusted one.
-    PreflightError, UsageError, ToolError : a role without a host, an unknown service, tool or target.
+    InUseError : another run uses one of the hosts; the others are released again.
+    HostError : a host is unreachable, or its key is not the trusted one.
+    PreflightError, UsageError, ToolError : a role has too few hosts; a service, tool or target is unknown.
     """
     inventory = read_hosts(path)
     studies.check_load_allowed(plan, inventory, path, lab=bool(lab_kind(path)))
@@ -217,7 +217,7 @@ def open_testbed(layout: Layout, plan: Plan, run: str, path: Path, break_lock: s
     def open_host(alias: str) -> Host:
         if replayed is None:
             return connect(path, alias, run, hosts=inventory, lock_request=claim)
-        # the folder is named after the study, too: two may begin in one second
+        # the folder's name contains the study, too, since two runs may begin in the same second
         folder, address = layout.replay / f"{plan.study.name}-{run}-{alias}", inventory.hosts[alias].address or alias
         host = ReplayHost(replayed, alias, address, folder, run)
         host.open()
@@ -225,7 +225,7 @@ def open_testbed(layout: Layout, plan: Plan, run: str, path: Path, break_lock: s
 
     hosts: dict[str, RecordingHost] = {}
     with _close_on_error(hosts.values()):
-        # one after the other: the first untrusted key ends it before anything is run
+        # one after the other, so that the first untrusted key raises before further hosts are contacted
         for alias in studies.used_hosts(plan, inventory):
             hosts[alias] = record_host(open_host(alias), run)
         userspace_delay = needs_userspace_delay(plan, hosts, inventory, inventory.with_role(plan.study.workload.role))
@@ -246,9 +246,9 @@ def build_testbed(
     replay: RecordedRun | None = None,
     pool: Executor | None = None,
 ) -> Testbed:
-    """Return the testbed of these hosts; `userspace_delay`: a delay is made in userspace.
+    """Return the testbed of these hosts without contacting them; `userspace_delay`: delays are made by a proxy.
 
-    No host is touched; `pool` is a pool of threads by default.
+    `pool` executes parallel calls; None makes a pool of threads.
     """
     study, folders = plan.study, studies.service_folders(layout)
     drivers = tuple(inventory.with_role(study.workload.role))
@@ -270,7 +270,7 @@ def build_testbed(
 
 
 def _replayed_run_of(path: Path, inventory: HostsFile, plan: Plan) -> RecordedRun | None:
-    """Return the recorded run that a hosts file plays back, None for real hosts."""
+    """Return the recorded run that a hosts file replays; None for real hosts."""
     if inventory.replay is None:
         return None
     recording = RecordedRun((path.absolute().parent / inventory.replay).resolve())
@@ -285,7 +285,7 @@ def _replayed_run_of(path: Path, inventory: HostsFile, plan: Plan) -> RecordedRu
 
 @contextmanager
 def _close_on_error(hosts: Iterable[Host]) -> Iterator[None]:
-    """Close the hosts that are open when the block fails."""
+    """Close the connected hosts if the `with` block raises an error."""
     try:
         yield
     except BaseException:
