@@ -1,9 +1,9 @@
-"""Many studies by one call, and runs in processes of their own; modules in import order.
+"""Many studies by one command, and runs in separate processes; modules in import order.
 
-- `process`: a run in a process of its own, for a batch or a notebook, and its state
-- `file`: batch files
-- `jobs`: what a batch file asks for here, and the record of what came of it
+- `process`: a run in a separate process, for a batch or a notebook, and the state of the run
+- `file`: reading batch files
+- `jobs`: the jobs of a batch file (studies, hosts, notebooks), and the record of their results
 - `index`: the index pages of a batch and of all reports
-- `scheduler`: jobs at work, several where hosts differ
-- `site`: every smoke study and every report by one call
+- `scheduler`: execution of jobs, in parallel if they use different hosts
+- `site`: `loadbook report --all`: run every smoke study and make every report
 """

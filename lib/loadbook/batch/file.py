@@ -1,6 +1,6 @@
-"""Batch files: the studies to run and report, with parameters and hosts; every mistake is reported at once.
+"""Batch files: the studies to run and report, with parameters and hosts; all mistakes are reported at once.
 
-An entry is a table of keys, each with a value or a list of values; it stands for every combination.
+An entry is a table of keys, each with a value or a list of values; all combinations of the values are run.
 """
 
 from __future__ import annotations
@@ -91,11 +91,11 @@ class EntrySpec(BaseModel):
     Attributes
     ----------
     study : a name in studies/, `NAME-smoke`, or a .toml file, relative to the batch file.
-    hosts : a hosts file, relative to the batch file, or "lab"; default: those of the batch.
-    subset : of the study's treatments; default: the study's own.
-    blocks : how many; default: the study's own.
-    more : blocks to add to the finished run, as loadbook run --more does.
-    parameters : of the study's notebooks, which must know them.
+    hosts : a hosts file, relative to the batch file, or "lab"; default: the batch's `hosts`.
+    subset : subset of the study's treatments; default: the study's own.
+    blocks : number of blocks; default: the study's own.
+    more : number of blocks to add to the finished run, as by loadbook run --more.
+    parameters : parameters of the study's notebooks; a notebook must declare each of them.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -113,10 +113,10 @@ class BatchSpec(BaseModel):
 
     Attributes
     ----------
-    name : of the batch; default: the file's without its ending.
-    hosts : a hosts file, relative to this one, or "lab".
-    parameters : of notebooks, where they know them.
-    entry : what is run and reported.
+    name : name of the batch; default: the file's name without its suffix.
+    hosts : a hosts file, relative to the batch file, or "lab".
+    parameters : parameters of notebooks; notebooks that do not declare one ignore it.
+    entry : the entries, each with studies to run and report.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -129,11 +129,11 @@ class BatchSpec(BaseModel):
 
 @dataclass(frozen=True)
 class BatchEntry:
-    """One combination: a study as `loadbook run` takes it, its hosts file (None: the lab), and notebook parameters.
+    """One combination of values: the argument of `loadbook run`, hosts file (None: the lab), and notebook parameters.
 
-    `entry_parameters` are parameters that its table names, which its notebooks must know; `batch_parameters` those
-    of the whole batch, which count where a notebook knows them. `key_path` is its key path in the file, `line` the
-    line of its table.
+    A notebook of the study must declare each of the `entry_parameters` (of the entry's table); `batch_parameters` (of
+    the whole batch) are ignored by notebooks that do not declare them. `key_path` is the entry's key path in the file,
+    `line` the line of its table (None: not known).
     """
 
     key_path: str
@@ -147,18 +147,18 @@ class BatchEntry:
     batch_parameters: dict[str, Any]
 
     def location(self, key: str = "") -> str:
-        """Return the place of a mistake: key path and line."""
+        """Return key path and line of the entry (or of one of its keys), for error messages."""
         path = f"{self.key_path}.{key}" if key else self.key_path
         return path + (f" (line {self.line})" if self.line else "")
 
     @property
     def run_key(self) -> str:
-        """The measured configuration as text: entries with the same text share one run."""
+        """Study, hosts, subset and blocks as text; entries with the same text share one run."""
         return json.dumps([self.study, str(self.hosts or LAB), self.subset, self.blocks, self.more])
 
     @property
     def identity(self) -> str:
-        """The whole combination as text, which identifies the entry when the batch is resumed."""
+        """The whole combination as text, by which the entry is found again when the batch is resumed."""
         return json.dumps([self.run_key, self.entry_parameters, self.batch_parameters], sort_keys=True)
 
 
@@ -176,14 +176,14 @@ def read_batch(path: Path) -> Batch:
 
     Raises
     ------
-    UsageError : it is not there.
-    StudyError : everything that is wrong in it, each with key path and line.
+    UsageError : the file does not exist.
+    StudyError : the file is invalid; it lists every mistake with key path and line.
     """
     try:
         raw, text = read_toml(path), read_text(path)
     except OSError as error:
         raise UsageError(f"batch file {path}: {error.strerror}", "docs/batch.md shows one") from error
-    # what looks like an entry inside a long text only makes a number wrong
+    # an "[[entry]]" inside a long text would be counted, too, but only makes line numbers in messages wrong
     lines = [k for k, line in enumerate(text.splitlines(), 1) if re.match(r"\s*\[\[\s*entry\s*\]\]", line)]
     try:
         spec = BatchSpec.model_validate(raw)
@@ -202,7 +202,7 @@ def read_batch(path: Path) -> Batch:
 def _expand_entries(
     spec: BatchSpec, folder: Path, lines: list[int], mistakes: list[SpecProblem]
 ) -> tuple[BatchEntry, ...]:
-    """Return every combination; contradictions between them are added to `mistakes`."""
+    """Return an entry for every combination of values; duplicates are added to `mistakes`."""
     entries: dict[str, BatchEntry] = {}
     for entry in itertools.islice(_combinations(spec, folder, lines), MAX_ENTRIES + 1):
         if entry.identity in entries:
@@ -241,7 +241,7 @@ def _combinations(spec: BatchSpec, folder: Path, lines: list[int]) -> Iterator[B
 
 
 def _with_line(problem: SpecProblem, raw: dict[str, Any], lines: list[int]) -> SpecProblem:
-    """Return a problem with the line of its entry, and without the index of a value that stands alone."""
+    """Return a problem with its entry's line added, and without the index 0 of a value that is not in a list."""
     parts = problem.path.split(".")
     if parts[-1] == "0" and not isinstance(_value_at(raw, parts[:-1]), list):
         parts.pop()

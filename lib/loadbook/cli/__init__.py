@@ -1,6 +1,6 @@
-"""The command line: thin commands, each group of them in a module that is imported only when it is called.
+"""The command line: each group of commands has a module, which is imported only when one of them is called.
 
-- `terminal`: what the commands share: arguments, output, progress, the end by Ctrl-C
+- `terminal`: shared by all commands: arguments, output, progress, handling of Ctrl-C
 - `studies`: `loadbook init`, `studies`, `new`
 - `data`: `loadbook ingest`, `verify`, `parse`, `export`, `import`, `traces`
 - `hosts`: `loadbook hosts`, `lab`, `doctor`, `restore`
@@ -53,22 +53,22 @@ class LazyGroup(click.Group):
     """A group that lists commands without importing them, so that --help is fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands in the order in which they are used."""
+        """Return the names of all commands in the order in which a user needs them."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the module of one command."""
+        """Import the module of one command and return the command; None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"loadbook.cli.{COMMANDS[cmd_name][0]}")
-        # a function may not have the name of a keyword: `import_`
+        # a function cannot have the name of a Python keyword: `import_`
         command: click.Command = vars(module)[f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name]
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find a command; UnknownNameError lists all commands, the nearest first."""
+        """Return the called command and its arguments; UnknownNameError suggests the command with the nearest name."""
         if args[0] not in COMMANDS and not ctx.resilient_parsing:
             error = unknown_name_error("command", args[0], COMMANDS)
             nearest = closest_name(args[0], COMMANDS)
@@ -77,7 +77,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the summaries, importing nothing."""
+        """Write name and summary of each command without importing its module."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
@@ -95,14 +95,14 @@ def cli() -> None:
 def _show_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any
 ) -> None:
-    from loadbook.core.toml import RenamedKeyWarning  # imports pydantic, which --help does without
+    from loadbook.core.toml import RenamedKeyWarning  # imports pydantic, which would slow down --help
 
     note = issubclass(category, RenamedKeyWarning)
     echo(f"note: {message}" if note else warnings.formatwarning(message, category, filename, lineno).rstrip(), err=True)
 
 
 def main() -> None:
-    """Run the command line; a LoadbookError becomes a message and its exit code, never a traceback."""
+    """Run the command line; a LoadbookError ends it with a message and exit code instead of a traceback."""
     warnings.showwarning = _show_warning
     try:
         cli(prog_name="loadbook", standalone_mode=False)

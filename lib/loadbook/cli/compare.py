@@ -1,4 +1,4 @@
-"""`loadbook compare`: the statistics on any table."""
+"""`loadbook compare`: loadbook's statistics for a CSV file with one row per trial."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from loadbook.stats.compare import BestArm
     from loadbook.stats.results import Contrasts, Verdict
 
-# columns; below, a terminal breaks the lines, as cut numbers would be worse
+# columns: on a narrower terminal, lines of the table are wrapped, so that no number is cut
 NARROWEST = 76
 
 
@@ -80,7 +80,7 @@ def compare(
 
 
 def _against(verdict: Verdict, contrasts: Contrasts) -> str | None:
-    """Return the other side of a comparison; None if it is the baseline of the whole table."""
+    """Return the treatment that a comparison refers to; None if it is the baseline of all comparisons."""
     return None if contrasts == "baseline" else verdict.comparison.baseline
 
 

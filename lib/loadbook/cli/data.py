@@ -58,14 +58,14 @@ def ingest(study: str, run_id: str, scheduler: str | None) -> None:
 
 
 def study_name(layout: Layout, study: str) -> str:
-    """Return the name of a study that is given by it or by its file."""
+    """Return the name of a study that is given by its name or by its .toml file."""
     from loadbook.study.reader import find_study
 
     return find_study(layout.studies, study).name if study.endswith(".toml") else study
 
 
 def make_tables(layout: Layout, study: str, run_id: str, scheduler: str | None = None) -> str:
-    """Ingest a run, progress on stderr, and return a sentence about them; DataError if no trial counts."""
+    """Ingest a run with progress on stderr; return a sentence about the tables; DataError if no trial counts."""
     from loadbook.ingestion.ingest import ingest as ingest_run
     from loadbook.ingestion.workers import dask_workers
 
@@ -85,7 +85,7 @@ def make_tables(layout: Layout, study: str, run_id: str, scheduler: str | None =
 
 
 def _causes_text(summary: IngestSummary) -> str:
-    """Return the most frequent reasons why trials do not count."""
+    """Return a text with the most frequent reasons for which trials do not count."""
     causes = [f"{count} {reason}" for reason, count in summary.causes[:MAX_CAUSES]]
     return "; ".join([*causes, "..."] if len(summary.causes) > MAX_CAUSES else causes)
 
@@ -150,7 +150,7 @@ def parse(tool: str, path: Path, as_json: bool) -> None:
 
 
 def _measurement_record(row: Measurement) -> dict[str, str | float | int | None]:
-    """Return one row as JSON holds it: whole counts as integers, floats without the noise of the 16th digit."""
+    """Return one measurement for JSON: counts as integers, other numbers rounded to 15 significant digits."""
     is_count = row.statistic == "count" and float(row.value).is_integer()
     value = int(row.value) if is_count or isinstance(row.value, int) else float(f"{row.value:.15g}")
     return row._asdict() | {"value": value}
@@ -209,7 +209,7 @@ def _archive(layout: Layout, study: str, run: str, out: Path | None) -> None:
 
 
 def _pages(layout: Layout, study: str, run: str) -> dict[str, Path]:
-    """Return name -> file of the pages of this run."""
+    """Return name -> file of the report pages that were made of this run; empty if there are none."""
     from loadbook.report.html import SUMMARY_SUFFIX
     from loadbook.store.trial_record import read_json
 
@@ -239,7 +239,7 @@ def _text(layout: Layout, study: str, run: str, form: str, metric: str | None, o
 
 
 def open_archive(path: Path) -> None:
-    """Unpack the run of an archive, verify it, and compare the tables made here with those in the archive."""
+    """Unpack the run in an archive, verify it, rebuild its tables and compare them with those in the archive."""
     from loadbook.store.export import differing_tables, unpack_run
 
     layout = project_layout()
@@ -306,7 +306,7 @@ def import_(
 
 
 def _print_import(checked: CheckedImport) -> None:
-    """Print the study, the outputs, what decides, and the blocks of an import."""
+    """Print the study, the outputs, the metric and margin, and the blocks of an import."""
     plan, study = checked.plan, checked.plan.study
     missing = len(plan.trials) - len(checked.pairs)
     tools = ", ".join(dict.fromkeys(report.tool for _, report in checked.pairs))
@@ -334,7 +334,7 @@ def _ingest_import(layout: Layout, study: str, run: str) -> str:
 
 
 def _print_plan(checked: CheckedImport) -> None:
-    """Print the trial that each output would become."""
+    """Print a table with the trial that would be made of each output."""
     from loadbook.core.metrics import get_metric
 
     metric = checked.plan.study.metric
@@ -365,10 +365,10 @@ def _print_plan(checked: CheckedImport) -> None:
 def traces(
     study: str, files: tuple[Path, ...], host: str, kind: str, run_id: str, role: str | None, clock_offset: float | None
 ) -> None:
-    """Keep files of sysstat, munin or Prometheus with a run, and make its tables again.
+    """Add files of sysstat, munin or Prometheus to a run, and rebuild its tables.
 
-    FILE: sar's binary data or what sadf -j or sadf -d printed; rrdtool xport, dump or fetch of munin's databases, all
-    fields of a host at once; node_exporter's text with timestamps. They are copied, checksummed and in the ledger.
+    FILE: sar's binary data or the output of sadf -j or sadf -d; rrdtool xport, dump or fetch of munin's databases, all
+    fields of a host at once; node_exporter's text with timestamps. Copies and checksums are listed in the run's ledger.
     """
     from loadbook.ingestion.host_metrics import add_metric_files, read_metric_files
 

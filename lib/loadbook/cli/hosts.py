@@ -67,14 +67,14 @@ def trust(aliases: tuple[str, ...], hosts_file: Path | None, yes: bool, replace:
             if (hop.host_key_alias, hop.port) not in done:
                 done[hop.host_key_alias, hop.port] = _trust_one(known_hosts_path(path, inventory), hop, yes, replace)
             if not done[hop.host_key_alias, hop.port]:
-                break  # the hosts behind it cannot be reached yet
+                break  # hosts behind this jump host cannot be reached before its key is trusted
     if not all(done.values()):
         again = "loadbook hosts trust --yes" + " --replace" * replace + (f" --hosts {hosts_file}" if hosts_file else "")
         raise UsageError("nobody to ask here", f"compare the fingerprints above, then: {again}")
 
 
 def _trust_one(file: Path, end: Endpoint, yes: bool, replace: bool) -> bool:
-    """Show a host's keys and store them if the user accepts; False without a terminal to ask on."""
+    """Show a host's keys and store them if the user accepts; return whether its keys are trusted now."""
     from loadbook.hosts.ssh import check_offered_keys, store_keys
 
     offers = check_offered_keys(end)
@@ -102,7 +102,7 @@ def _trust_one(file: Path, end: Endpoint, yes: bool, replace: bool) -> bool:
 
 
 def read_inventory(path: Path | None) -> tuple[Path, HostsFile]:
-    """Return the path of a hosts file, the lab's by default, and its content."""
+    """Return the path of a hosts file (None: the lab's) and its content; UsageError if there is no lab."""
     if path is None and not (project_layout().lab / "hosts.toml").exists():
         raise UsageError("there is no lab on this machine yet", "loadbook lab up; for hosts of your own: --hosts FILE")
     path = path or project_layout().lab / "hosts.toml"
@@ -113,7 +113,7 @@ def read_inventory(path: Path | None) -> tuple[Path, HostsFile]:
 
 
 def _selected_aliases(path: Path, inventory: HostsFile, aliases: Sequence[str]) -> Sequence[str]:
-    """Return the given hosts, by default all of the file; UsageError for one that is not in it."""
+    """Return the given aliases, or all of the hosts file if none is given; UsageError for an unknown alias."""
     unknown = [alias for alias in aliases if alias not in inventory.hosts]
     if unknown:
         raise UsageError(f"{path} has no host {unknown[0]!r}", f"hosts: {', '.join(inventory.hosts)}")
@@ -228,7 +228,7 @@ def doctor(study: str | None, hosts_file: Path | None) -> None:
     marks = {"ok": Text("ok", "green"), "doubt": Text("?", "yellow"), "missing": Text("MISSING", "bold red")}
     headings = ("", "where", "what", "seen", "what to do")
     rows = [(marks[check.status], check.host, check.subject, check.observation, check.fix) for check in checks]
-    print_table(headings, rows, fold=headings[1:], width=320)  # in a file or pipe no command is broken over lines
+    print_table(headings, rows, fold=headings[1:], width=320)  # wide, so that no command is wrapped in a file or pipe
     missing = sum(check.status == "missing" for check in checks)
     echo(f"{missing} thing{'s' if missing != 1 else ''} missing" if missing else "nothing is missing", err=True)
     if missing:
@@ -236,7 +236,7 @@ def doctor(study: str | None, hosts_file: Path | None) -> None:
 
 
 def _readable_studies(layout: Layout, checks: list[CheckResult]) -> list[Study]:
-    """Return the project's studies; one that cannot be read becomes a doubt."""
+    """Return the project's studies; for one that cannot be read, add a result with the status "doubt" to `checks`."""
     from loadbook.execution.studies import load_study
     from loadbook.study.reader import study_files
 
@@ -251,7 +251,7 @@ def _readable_studies(layout: Layout, checks: list[CheckResult]) -> list[Study]:
 
 
 def _check_hosts_file(layout: Layout, study: Study, path: Path, inventory: HostsFile) -> Iterator[CheckResult]:
-    """Yield requirements of a study that the hosts file does not meet: hosts of a role, and permissions."""
+    """Yield a result for each requirement of a study that the hosts file does not meet: hosts or permissions."""
     from loadbook.execution.dry_run import missing_for_treatment
     from loadbook.execution.studies import missing_roles
     from loadbook.study.plan import make_plan
@@ -274,7 +274,7 @@ def _check_hosts_file(layout: Layout, study: Study, path: Path, inventory: Hosts
 
 
 def _study_probes(study: Study, inventory: HostsFile) -> Iterator[tuple[str, HostCheck]]:
-    """Yield host and check of the other requirements of a study: a delay, open files, its own monitors."""
+    """Yield alias and check function for a study's other requirements: a delay, open files, the host's monitors."""
     from loadbook.execution.host_changes import uses_delay
 
     if uses_delay(study, study.treatments_in()):
@@ -329,7 +329,7 @@ def _check_monitor(inventory: HostsFile, source: str, host: RemoteHost) -> Check
 def _programs_by_host(
     layout: Layout, studies: Sequence[Study], inventory: HostsFile, *, all_tools: bool
 ) -> Mapping[str, list[RequiredProgram]]:
-    """Return alias -> the programs that its roles need; with `all_tools` drivers may have every load generator."""
+    """Return alias -> programs that its roles need; with `all_tools`, drivers are checked for every load generator."""
     from loadbook.execution.preflight import required_programs
     from loadbook.execution.studies import service_folders
     from loadbook.tools import base
@@ -367,7 +367,7 @@ def _restore(path: Path, inventory: HostsFile, alias: str) -> bool:
     from loadbook.hosts.rollback import restore
 
     try:
-        # opening a host ends what a dead controller left running there
+        # connecting to a host ends jobs that a dead controller left running there
         host = connect(path, alias, RESTORE_RUN_ID, hosts=inventory)
         try:
             done = restore(host, retry=True)

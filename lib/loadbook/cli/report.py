@@ -88,7 +88,7 @@ def report(
         except DataError as error:
             if len(names) == 1:
                 raise
-            failed = True  # the reports of the other studies are made
+            failed = True  # continue with the reports of the other studies
             display.step(f"{name}: no report: {error.message}")
     index = write_index(layout.reports)
     display.step("done")
@@ -114,7 +114,7 @@ def _print_report(built: BuiltReport) -> None:
 
 
 def _report_site(hosts: Path | None, new: bool, jobs: int | None, timeout_s: int) -> None:
-    """Run the smoke studies that are missing, make every report, and print what each took."""
+    """Run the smoke studies that have no run yet, make every report, and print the duration of each."""
     from loadbook.batch.index import write_index, write_site_summary
     from loadbook.batch.site import build_all_reports, run_smoke_studies, site_record
     from loadbook.ingestion.workers import usable_cpus
@@ -348,7 +348,7 @@ def _ci_report(layout: Layout, study: str, run: str) -> CiReport:
         policy = find_study(layout.studies, study).ci
     except StudyError:
         raise
-    except UsageError:  # the study has no file: an imported run
+    except UsageError:  # an imported run has no study file
         policy = None
     ci_report = evaluate_ci(load_run(layout, name, run), policy)
     if ci_report is None:

@@ -1,7 +1,7 @@
 """Commands that measure: `loadbook plan`, `run` and `batch`.
 
-`run --dry-run` prints every command in order, each line with its host first. `batch` runs and reports many studies by
-one call; the same call resumes the rest.
+`run --dry-run` prints every command in order, one per line, after the name of its host. `batch` runs and reports many
+studies by one command; after an interruption, the same command continues.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def plan(
     if hosts is not None:
         inventory, lab = read_hosts(hosts), bool(lab_kind(hosts))
         check_load_allowed(plan, inventory, hosts, lab=lab)
-        if not lab:  # a run gives the lab the hosts that it lacks
+        if not lab:  # a run adds missing hosts to the lab
             check_roles(plan, inventory)
     forecast = forecast_power(layout, plan, hosts, None if detect is None else _parse_difference(detect))
     if as_json:
@@ -85,7 +85,7 @@ def plan(
 
 
 def _parse_difference(text: str) -> float:
-    """Return the difference of --detect as a ratio minus 1."""
+    """Parse the value of --detect, such as "2 %" or "0.02", as a ratio minus 1."""
     number, sign, rest = text.replace(" ", "").partition("%")
     try:
         value = float(number) / (100 if sign else 1)
@@ -159,7 +159,7 @@ def run(
         _print_dry_run(layout, study, hosts, subset, blocks, verbose)
         return
     lock_policy = LockPolicy(wait_limit if wait_limit is not None else float("inf") if wait else 0.0, break_lock)
-    # without --new, --subset, --blocks: an unfinished run is resumed as it was planned
+    # without --new, --subset and --blocks, since an unfinished run is resumed as it was planned
     again = ["loadbook", "run", study, *(["--hosts", str(hosts)] if hosts else [])]
     again += [*(["--resume", resume] if resume else []), *(["--more", str(more)] if more else [])]
     question = None if yes or not (sys.stdin.isatty() and sys.stderr.isatty()) else confirm
@@ -178,7 +178,7 @@ def run(
 def _print_dry_run(
     layout: Layout, study: str, hosts: Path | None, subset: str | None, blocks: int | None, verbose: bool
 ) -> None:
-    """Print what a run would do; exit code 3 when hosts lack something that a treatment needs."""
+    """Print all steps of a run without executing them; exit code 3 if hosts lack something that a treatment needs."""
     from loadbook.execution.dry_run import dry_run
 
     plan = make_plan(load_study(layout, study), subset, blocks)
@@ -213,7 +213,7 @@ def _print_dry_run(
 
 
 def _print_step(step: DryRunStep, width: int, verbose: bool) -> None:
-    """Print the line of a step; with `verbose` every file or script of it in full below."""
+    """Print a step as one line; with `verbose`, followed by the text of its file or script."""
     echo(f"{step.alias:{width}}  {_step_text(step)}" + (f"   # {step.note}" if step.note else ""))
     contents = [step.data] if step.action == "put" else [arg.encode() for arg in step.args if "\n" in arg]
     for content in contents if verbose else ():
@@ -222,7 +222,7 @@ def _print_step(step: DryRunStep, width: int, verbose: bool) -> None:
 
 
 def _step_text(step: DryRunStep) -> str:
-    """Return a step with its arguments as a shell takes them; of a script or a file its length and hash."""
+    """Return a step as shell text; scripts and files are replaced by their length and hash."""
     args = [
         f"'({len(arg.splitlines())} lines, sha256 {sha256(arg.encode()).hexdigest()[:12]})'" if "\n" in arg
         else shlex.quote(arg)
@@ -295,7 +295,7 @@ def batch(
 
 
 def _run_batch(layout: Layout, batch_run: BatchRun, jobs: list[BatchJob], options: BatchOptions) -> bool:
-    """Execute the rest of a batch run; Ctrl-C or SIGTERM ends it, a second one at once; return whether it was."""
+    """Execute the unfinished jobs of a batch run; return whether Ctrl-C or SIGTERM (twice: at once) stopped it."""
     from loadbook.batch.scheduler import BatchSession
 
     with ProgressDisplay(sys.stderr) as display:
@@ -316,7 +316,7 @@ def _run_batch(layout: Layout, batch_run: BatchRun, jobs: list[BatchJob], option
 
 
 def _print_timetable(layout: Layout, jobs: list[BatchJob], batch_run: BatchRun, choice: str, max_parallel: int) -> None:
-    """Print in which order the jobs would be done, when, and on which hosts; nothing is touched."""
+    """Print the order, expected times and hosts of the unfinished jobs; no host is contacted."""
     from loadbook.batch.scheduler import timetable
     from loadbook.report.build import page_file_name
 
@@ -343,7 +343,7 @@ def _print_timetable(layout: Layout, jobs: list[BatchJob], batch_run: BatchRun, 
 
 
 def _print_batch(layout: Layout, batch_run: BatchRun, as_json: bool) -> None:
-    """Print the entries of a batch run as a table, and where its page is; write the index."""
+    """Write the index page; print the entries of a batch run as a table, and the path of its page."""
     from loadbook.batch.index import PAGE_FILE, entry_rows, tally, write_index
     from loadbook.batch.jobs import BATCH_FILE
 

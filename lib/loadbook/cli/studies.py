@@ -1,7 +1,7 @@
 """`loadbook init`: make a project folder with notebooks, studies, the example run and a hosts file.
 
-`loadbook studies`: list studies with their question, trials and time, or the packages that they need.
-`loadbook new`: write a study file to begin with. None touches a host.
+`loadbook studies`: list studies with their question, trials and duration, or the packages that they need.
+`loadbook new`: write a commented study file. None of these commands contacts a host.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ FILES = {"README.md": README, ".gitignore": GITIGNORE, "hosts.toml": HOSTS}
 
 
 def shipped_project() -> Path:
-    """Return the folder with the files that come with loadbook: that in the wheel, or the clone."""
+    """Return the folder with the files that come with loadbook: in the installed wheel, or else the git clone."""
     in_wheel = Path(__file__).parents[1] / "project"
     return in_wheel if in_wheel.is_dir() else Path(__file__).parents[3]
 
@@ -111,7 +111,7 @@ def studies(studies: tuple[str, ...], packages: bool, as_json: bool) -> None:
     """List every STUDY (default: all): question, trials and time, and those of its smoke variant; no network."""
     layout = project_layout()
     for name in studies:
-        find_study(layout.studies, name)  # an unknown or broken study that was asked for by name is an error
+        find_study(layout.studies, name)  # raises an error for an unknown or invalid study given by name
     if packages:
         _print_packages(layout, studies or [path.stem for path in study_files(layout.studies)])
         return
@@ -128,7 +128,7 @@ def studies(studies: tuple[str, ...], packages: bool, as_json: bool) -> None:
 
 
 def _print_packages(layout: Layout, names: Sequence[str]) -> None:
-    """Print the packages that studies need, a line each; programs without a package go to stderr with their source."""
+    """Print one package per line that studies need; programs without a package are listed on stderr."""
     from loadbook.execution.preflight import package_arguments, required_programs
 
     needed: dict[str, RequiredProgram] = {}
@@ -149,7 +149,7 @@ def _print_packages(layout: Layout, names: Sequence[str]) -> None:
 
 
 def _record(path: Path) -> dict[str, Any]:
-    """Return the JSON record of one study file; of one that cannot be read, its error."""
+    """Return the JSON record of one study file; if it cannot be read, a record with the error."""
     try:
         study = read_study(path)
         sizes = {"standard": _size(study), "smoke": None if is_variant(path) else _size(smoke_variant(study))}
@@ -164,7 +164,7 @@ def _size(study: Study) -> dict[str, Any]:
 
 
 def _lines(record: dict[str, Any]) -> list[str]:
-    """Return the lines of one study: its question, its trials and times."""
+    """Return the printed lines about one study: its question, numbers of trials and durations."""
     if "error" in record:
         return [f"cannot be read: {record['error'].splitlines()[0]}"]
     smoke, standard = record["smoke"], record["standard"]

@@ -1,8 +1,8 @@
-"""What the commands share: arguments and options, output, progress, and their end by Ctrl-C.
+"""Shared by all commands: arguments and options, output, progress, and handling of Ctrl-C.
 
-Texts of hosts, files and studies reach a terminal without control characters: every command prints through `echo` and
-`print_table`. Ctrl-C and SIGTERM while hosts are at work: the first ends everything in order, the second waits for
-nothing.
+Every command prints through `echo` and `print_table`, which remove control characters from texts of hosts, files and
+studies. During a run, the first Ctrl-C or SIGTERM ends everything in order, and a second one ends the command without
+waiting.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def _complete_study(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Return the studies of this project, those with a file and those with a run, that begin with `incomplete`."""
+    """Return names for shell completion: the project's studies (with a file or a run) that begin with `incomplete`."""
     try:
         layout = project_layout()
     except LoadbookError:
@@ -56,22 +56,22 @@ hosts_option = click.option(
 run_option = click.option("--run", "run_id", default="latest", show_default=True, metavar="RUN", help="Run id.")
 
 STDERR = 2
-WIDE = 200  # columns of a table that goes to a file or pipe
+WIDE = 200  # columns of a table that is written to a file or pipe
 
 
 def echo(text: object = "", *, err: bool = False) -> None:
-    """Print a text without control characters: results to stdout, all else to stderr (`err`)."""
+    """Print a text without control characters, to stdout or (with `err`) to stderr."""
     click.echo(clean(str(text)), err=err)
 
 
 def echo_next_step(hint: str | None) -> None:
-    """Print to stderr what to do after an error, if there is anything."""
+    """Print the hint of an error to stderr as the next step; print nothing if there is no hint."""
     if hint:
         echo(f"  next: {hint}", err=True)
 
 
 def confirm(question: str) -> bool:
-    """Ask a question on the terminal; anything but yes is no."""
+    """Ask a yes/no question on the terminal; return True for "y" or "yes", else False."""
     echo(f"{question} [y/N]", err=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -83,7 +83,7 @@ def echo_now(text: str) -> None:
 
 
 def cell(text: object) -> Text:
-    """Return a cell of a rich table: no markup, no control characters."""
+    """Return a text as a cell of a rich table, in which markup has no effect and control characters are removed."""
     from rich.text import Text
 
     return text if isinstance(text, Text) else Text(clean(str(text)))
@@ -93,10 +93,10 @@ def print_table(
     headings: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = (),
     fold: Sequence[str] = (), title: str = "", min_width: int = 0, width: int = WIDE, style: str = "bold",
 ) -> None:  # fmt: skip
-    """Print a table to stdout; a terminal's lines are never cut, a file or pipe has lines of `width` columns.
+    """Print a table to stdout, as wide as the terminal, or `width` columns wide in a file or pipe.
 
-    `right` and `fold` are headings of the columns that are right-aligned, and of those whose text may be broken. Below
-    `min_width` a terminal breaks the lines. `style` is that of the headings, as rich names it.
+    `right` and `fold` are headings of the columns that are right-aligned, and of those whose text may be wrapped. On a
+    terminal narrower than `min_width`, lines are wrapped by the terminal. `style` is rich's style of the headings.
     """
     from rich.console import Console
     from rich.table import Table
@@ -134,7 +134,7 @@ class ProgressDisplay:
         from rich.progress import Progress as Bars
 
         columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=20), MofNCompleteColumn())
-        # no refresh by a clock: in the lab, drawing would take CPU from the measurement
+        # no automatic refresh, since in the lab drawing would take CPU time from the measurement
         live = self._console.is_terminal
         return Bars(*columns, console=self._console, transient=True, auto_refresh=False, disable=not live)
 
@@ -148,8 +148,8 @@ class ProgressDisplay:
     def __call__(self, event: Progress, name: str = "", batch_remaining_s: float = 0.0, key: Hashable = None) -> None:
         """Show an event of a run.
 
-        `name` is that of the run, where several are shown, `key` tells apart those whose bars are live at the same
-        time. `batch_remaining_s`: expected seconds to the end of all runs; 0 if not known.
+        If several runs are shown, `name` is the run's name and `key` identifies its progress bar. `batch_remaining_s`
+        is the expected time in seconds until all runs have ended; 0 if not known.
         """
         prefix = f"{name}  " if name else ""
         batch = f"; batch: {format_remaining_time(batch_remaining_s)}" if batch_remaining_s else ""
@@ -167,7 +167,7 @@ class ProgressDisplay:
         self._bars.refresh()
 
     def step(self, text: str) -> None:
-        """Print a line with the seconds since the display began."""
+        """Print a text after the number of seconds since this object was made."""
         self._print(f"{time.monotonic() - self.started:5.1f} s  {text}")
 
     def _print(self, text: str) -> None:
@@ -176,7 +176,7 @@ class ProgressDisplay:
         self._console.print(Text(clean(text)))
 
     def counter(self, unit: str) -> Callable[[int, int], None]:
-        """Return a function that shows "3 of 9 <unit>", from the third second on and then every few seconds."""
+        """Return a function(done, total) that shows "3 of 9 <unit>", after 2 s at the earliest and then repeatedly."""
         live = self.stream.isatty()
         next_time, shown = time.monotonic() + self.COUNT_AFTER_S, False
 
@@ -203,9 +203,9 @@ SECOND_INTERRUPT = (
 
 @contextmanager
 def handle_interrupts(hosts_file: Path, resume: str) -> Iterator[None]:
-    """Turn each of these signals into KeyboardInterrupt, and print the consequences and the advice for the hosts.
+    """Turn Ctrl-C and SIGTERM into KeyboardInterrupt, and print their effect and the next command for the user.
 
-    `resume` is the command that goes on with the run.
+    `resume` is the command that resumes the run.
     """
     count = 0
 
@@ -227,7 +227,7 @@ def handle_interrupts(hosts_file: Path, resume: str) -> Iterator[None]:
 @contextmanager
 def signal_handlers(on_signal: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     """Call `on_signal` for Ctrl-C and SIGTERM inside the context."""
-    # a shell starts a background command with Ctrl-C ignored, on purpose
+    # signals that are ignored stay ignored: a shell starts background commands with Ctrl-C ignored
     heard = [s for s in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(s) is not signal.SIG_IGN]
     before = {number: signal.signal(number, on_signal) for number in heard}
     try:
@@ -238,7 +238,7 @@ def signal_handlers(on_signal: Callable[[int, FrameType | None], None]) -> Itera
 
 
 def _exit_if_threads_hang() -> None:
-    """End the process if threads still wait for unresponsive hosts; everything is recorded by then."""
+    """End the process if threads still wait for unresponsive hosts; all results have been recorded before."""
     deadline = time.monotonic() + THREADS_S
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:

@@ -106,7 +106,7 @@ REPLAY_HEADER = '# plays this run back: loadbook run STUDY --hosts THIS-FILE\nre
 
 
 def replay_hosts_file(testbed: Testbed) -> str:
-    """Return the text of a hosts file that replays the run, with roles, prices and limits but without SSH logins."""
+    """Return the text of a hosts file that replays the run: roles, prices and other settings, but no SSH logins."""
     inventory = testbed.inventory
     settings = {"currency": inventory.currency, "external": inventory.external}
     head = REPLAY_HEADER + "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items() if value)

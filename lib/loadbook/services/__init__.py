@@ -1,11 +1,11 @@
-"""Services: server software as data (one folder each), and one implementation that runs any of them.
+"""Services: server software described by files (one folder each), and the code that runs any of them.
 
-- `spec`: service.toml: variables and their accepted values, commands, probes, counters
-- `build`: programs distributed as sources, built on the host or on this machine
+- `spec`: the models of service.toml: variables and their accepted values, commands, probes, counters
+- `build`: building programs that come as sources, on the host or on this machine
 - `render`: configuration files and argument lists from templates and values
-- `instance`: one service on a host for one trial: check, start, ready, prove, stop
+- `instance`: one service on a host for one trial: check its configuration, start, wait, prove, stop
 - `system`: the host's own server, its files replaced for one trial
-- `check`: problems of a study with its services; a commented starter study
+- `check`: checks of a study's values against its services; the text of a new, commented study file
 
 How a trial uses this package (every call is bounded in time; errors are HostError, bad values are StudyError)::
 

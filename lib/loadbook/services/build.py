@@ -1,8 +1,8 @@
 """Builds programs distributed as sources: on the host if it has the compiler, else on this machine, then copied.
 
-A program stays on the host, in a folder named after the digest of its sources and recipe, so that it is built once. The
-folder appears by one rename, with the file `.built` that names the compiler and the kind of machine; a half-built
-program is never used.
+A program is kept on the host, in a folder named after the digest of its sources and recipe, so that it is built once.
+The folder gets its name when the build is complete, with a file `.built` that contains machine type and compiler, so
+that a half-built program is never used.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _recipe_of(spec: ServiceSpec) -> Build:
 
 
 def program_digest(spec: ServiceSpec) -> str:
-    """Return the identity of a built program: 12 hex digits of sha256 over its sources and its recipe."""
+    """Return an id of a built program: 12 hex digits of the sha256 of its sources and its build recipe."""
     build = _recipe_of(spec)
     hasher = hashlib.sha256(build.model_dump_json().encode())
     for name in build.sources:
@@ -51,12 +51,12 @@ def program_digest(spec: ServiceSpec) -> str:
 
 
 def program_folder_name(spec: ServiceSpec) -> str:
-    """Return the name of the folder of a built program, below BUILT_FOLDER of the host's work folder."""
+    """Return the name of a built program's folder, which is in BUILT_FOLDER below the host's work folder."""
     return f"{spec.name}-{program_digest(spec)}"
 
 
 def build_command(spec: ServiceSpec, machine: str) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return environment and argument list of the build for `machine` (`uname -m`)."""
+    """Return environment variables and argument list of the build command for `machine` (`uname -m`)."""
     recipe = _recipe_of(spec)
     environment = ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined)
 
@@ -70,14 +70,14 @@ def build_command(spec: ServiceSpec, machine: str) -> tuple[dict[str, str], tupl
 
 
 def _target_machine(recipe: Build, machine: str) -> str:
-    """Return the machine type that a program built for `machine` runs on."""
+    """Return the machine type that a program built for `machine` runs on; "any" if it is portable."""
     return "any" if recipe.portable else machine
 
 
 BUILD_CONTROL_TIMEOUT_S, KILL_TIMEOUT_S = 60.0, 5.0
 STAMP_FILE = ".built"
 _OUTPUT_CHARS = 800
-_EPOCH = 1  # older than any clock: tar warns of files from the future
+_EPOCH = 1  # time stamp of files in archives, in the past for any clock, since tar warns of files from the future
 
 # $1 is an archive, $2 the folder to unpack to
 _UNPACK_SCRIPT = """: loadbook unpacks what builds or is built
@@ -89,11 +89,11 @@ cd "$1" && shift && exec env "$@"
 
 
 class _AttemptError(Exception):
-    """Reason why one attempt to build failed."""
+    """One attempt to build a program has failed; the message is the reason."""
 
 
 def _build_on_host(host: Host, spec: ServiceSpec, machine: str, missing: Sequence[str], partial: str) -> None:
-    """Build on the host in its folder `partial`, unless it lacks programs (`missing`); _AttemptError: the reason."""
+    """Build a program on the host in the folder `partial`; _AttemptError if it lacks programs (`missing`) or fails."""
     recipe = _recipe_of(spec)
     _check_programs(missing)
     _upload_archive(host, partial, _tar_gz({name: spec.folder / name for name in recipe.sources}))
@@ -109,7 +109,7 @@ def _build_on_host(host: Host, spec: ServiceSpec, machine: str, missing: Sequenc
 
 
 def _build_locally(host: Host, spec: ServiceSpec, machine: str, partial: str) -> None:
-    """Build on this machine and copy the folder to the host as `partial`; _AttemptError names the reason."""
+    """Build a program on this machine and copy its folder to the host as `partial`; _AttemptError if that fails."""
     recipe = _recipe_of(spec)
     _check_programs([program for program in recipe.needs if shutil.which(program, path=search_path()) is None])
     if not (recipe.portable or machine in (*recipe.arch, platform.machine())):
@@ -132,7 +132,7 @@ def _build_locally(host: Host, spec: ServiceSpec, machine: str, partial: str) ->
 def _run_locally(
     argv: tuple[str, ...], folder: Path, env: Mapping[str, str], timeout_s: float, timeout_message: str
 ) -> CommandResult:
-    """Run a command in a process group of its own, which is ended at the time limit."""
+    """Run a command in a process group of its own, which is killed at the time limit, and return its result."""
     process = subprocess.Popen(
         argv, cwd=folder, env={**os.environ, "PATH": search_path(), **env}, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
@@ -158,7 +158,7 @@ def _check_programs(missing: Sequence[str]) -> None:
 
 
 def _check_output(recipe: Build, argv: tuple[str, ...], done: CommandResult, is_there: Callable[[], bool]) -> None:
-    """Check that the build succeeded and made its output."""
+    """Raise _AttemptError unless the build command succeeded and its output file exists (`is_there`)."""
     if done.rc:
         output = (done.stdout + done.stderr).decode(errors="replace").strip()[-_OUTPUT_CHARS:] or "it printed nothing"
         raise _AttemptError(f"`{' '.join(argv)}` ended with exit code {done.rc}: {output}")
@@ -167,7 +167,7 @@ def _check_output(recipe: Build, argv: tuple[str, ...], done: CommandResult, is_
 
 
 def _stamp_text(recipe: Build, machine: str, version_output: CommandResult) -> bytes:
-    """Return the text of STAMP_FILE: machine type and compiler."""
+    """Return the content of STAMP_FILE: machine type, compiler and the compiler's version."""
     found = re.search(recipe.version.pattern, (version_output.stdout + version_output.stderr).decode(errors="replace"))
     tool = f"{recipe.needs[0]} {found[1]}" if found else recipe.needs[0]
     return f"{_target_machine(recipe, machine)} {tool}\n".encode()
@@ -193,7 +193,7 @@ def _upload_archive(host: Host, partial: str, data: bytes) -> None:
     host.script(_UNPACK_SCRIPT, [archive, partial], timeout_s=BUILD_CONTROL_TIMEOUT_S, check=True)
 
 
-# $1 is the folder of the built program, the rest are programs that building needs
+# $1 is the folder of the built program, the other arguments are programs that are needed to build it
 BUILD_STATE_SCRIPT = """: loadbook looks for what is built
 folder=$1
 echo "machine $(uname -m)"
@@ -201,7 +201,7 @@ echo "machine $(uname -m)"
 shift
 for program; do command -v "$program" >/dev/null || echo "lacks $program"; done
 """
-# $1 is a complete folder, $2 its final name; another run may have built it meanwhile, or for another machine
+# $1 is a complete folder, $2 its final name, which may exist already: built by another run, or for another machine
 _INSTALL_SCRIPT = """: loadbook places what is built
 tries=50 # one at a time; whoever died at it is not waited for any longer
 until mkdir "$2.placing" 2>/dev/null || [ "$tries" -eq 0 ]; do
@@ -217,11 +217,11 @@ exit $rc
 
 
 class BuildError(HostError):
-    """A program that could not be built, with the output of every attempt and the remedies."""
+    """A program could not be built; the message has the output of every attempt and the remedies."""
 
 
 class BuiltProgram(NamedTuple):
-    """A built program on its host: its folder, and the sources and compiler for the trial record."""
+    """A built program: its folder on the host, and its version (digest of the sources, compiler) for the record."""
 
     folder: str
     version: str
@@ -234,14 +234,14 @@ class _BuildState(NamedTuple):
 
 
 def build(host: Host, spec: ServiceSpec) -> BuiltProgram:
-    """Ensure that a service's program is on a host, building it if necessary; one short script if it is there.
+    """Build a service's program unless it is already on the host, which one short script checks; return it.
 
     Raises BuildError if neither the host nor this machine can build it, HostError if the host cannot be used.
     """
     state = _read_build_state(host, spec)
     machine = state.built.split(" ")[0] if state.built else None
     if machine != _target_machine(_recipe_of(spec), state.machine):
-        if host.live:  # a replay answers the second time with what had been built by then
+        if host.live:  # a replay builds nothing: its answer to the second call is that the program exists
             _build_missing(host, spec, state)
         state = _read_build_state(host, spec)
     if not state.built:

@@ -1,4 +1,4 @@
-"""Problems of a study with its services, settings without effect, and a commented starter study."""
+"""Checks of a study's values against its services, settings without effect, and the text of a new study file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from loadbook.study.model import Study
 from loadbook.study.treatments import Factor, FactorLevel
 
 MAX_QUESTION_CHARS = 90
-COMMENT_COLUMN = 36  # where comments begin
+COMMENT_COLUMN = 36  # column in which comments begin
 
 
 class VariableSetting(NamedTuple):
@@ -27,7 +27,7 @@ class VariableSetting(NamedTuple):
 
 
 def parse_setting(text: str, services: Mapping[str, ServiceSpec]) -> VariableSetting:
-    """Read `[ROLE.]VARIABLE=VALUE`; the role may be left out where only one has the variable.
+    """Parse `[ROLE.]VARIABLE=VALUE`; the role may be omitted if only one role has the variable.
 
     Raises UsageError for other texts and unknown names, StudyError for a value that is not allowed.
     """
@@ -57,11 +57,11 @@ def starter_study(
     fixed: Sequence[VariableSetting] = (),
     control: Sequence[VariableSetting] = (),
 ) -> str:
-    """Return the text of a study file.
+    """Return the text of a new, commented study file.
 
     Parameters
     ----------
-    name : of the study.
+    name : name of the study.
     services : role -> its service, in the order in which a request passes them.
     tried : settings compared with the baseline, one treatment each.
     fixed : settings of every treatment.
@@ -69,7 +69,7 @@ def starter_study(
 
     Raises
     ------
-    UsageError : nothing is tried, or a setting that the baseline has already.
+    UsageError : `tried` is empty, or the baseline already has one of its values.
     """
     baseline_values = {
         (role, var): services[role].vars[var].default for role in services for var in services[role].vars
@@ -83,7 +83,7 @@ def starter_study(
             raise UsageError(f"{role}.{var} is {value} already, in every treatment", "try another value")
     settings = [*tried, *control]
     roles_by_var = {var: {s.role for s in settings if s.var == var} for _, var, _ in settings}
-    # a factor is called as its variable, with the role where several roles have it
+    # a factor has the name of its variable, preceded by the role if several roles have that variable
     factor_names = {(s.role, s.var): s.var if len(roles_by_var[s.var]) == 1 else f"{s.role}_{s.var}" for s in settings}
     levels = {key: [baseline_values[key]] for key in factor_names}
     for role, var, value in settings:
@@ -120,9 +120,9 @@ def _treatment_key(text: str) -> str:
 
 
 def version_defaults(study: Study, role: str, version: str, folders: Sequence[Path] = ()) -> dict[str, str]:
-    """Return variable -> meaning of "unset" in `version` of a role's service.
+    """Return variable -> the meaning of "unset" in `version` of a role's service.
 
-    Only variables whose default changed between versions, that a treatment leaves unset, and that have an effect there.
+    Only variables that a treatment leaves unset, whose default differs between versions, and that have an effect.
     """
     found: dict[str, str] = {}
     for treatment in study.treatments:
@@ -140,10 +140,10 @@ def version_defaults(study: Study, role: str, version: str, folders: Sequence[Pa
 
 
 def ineffective_settings(study: Study, folders: Sequence[Path] = ()) -> list[str]:
-    """Return the settings of treatments that can have no effect, one sentence each with the missing precondition.
+    """Return a sentence for each setting of a treatment without any effect, with the precondition that is missing.
 
-    A setting counts where it differs from the baseline's and is neither "off" nor "unset". Roles with a configuration
-    file of their own are left out: the content of that file is not known.
+    Only settings that differ from the baseline and are neither "off" nor "unset" are checked. Roles with the user's own
+    configuration file are left out, since the content of that file is not known.
     """
     treatments: dict[str, list[str]] = {}
     for treatment in study.treatments:
@@ -168,7 +168,7 @@ def ineffective_settings(study: Study, folders: Sequence[Path] = ()) -> list[str
 
 
 def check_study(study: Study, folders: Sequence[Path] = ()) -> list[SpecProblem]:
-    """Return every problem between a study and the services of its roles, with key paths such as `roles.web.vars.x`.
+    """Return the errors in a study's services and their variables, with key paths such as `roles.web.vars.x`.
 
     Raises StudyError only for a bad service.toml.
     """
@@ -177,7 +177,7 @@ def check_study(study: Study, folders: Sequence[Path] = ()) -> list[SpecProblem]
 
 
 def _role_problems(study: Study, folders: Sequence[Path], specs: dict[str, ServiceSpec]) -> Iterator[SpecProblem]:
-    """Yield the problems of roles and their variants, and collect the specs of their services in `specs`."""
+    """Yield the errors of roles and their variants, and add the specs of their services to `specs`."""
     for name, role in study.roles.items():
         settings = {f"roles.{name}": role.base_setting}
         settings |= {f"roles.{name}.variants.{v}": role.variant_setting(v) for v in role.variants}

@@ -1,7 +1,7 @@
 """One service instance on a host for one trial: put files, check, start, wait until ready, prove, stop.
 
-Probes use HTTP, a command on the host, or a listening port. Nothing here is specific to a server software. The process
-is a Job of the host, so its lease ends it even when the controller dies.
+Probes use HTTP, a command on the host, or a listening port. The code is the same for all server software. The process
+is a Job of the host, so that it ends with its lease even if the controller dies.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from loadbook.services.spec import Probe, ServiceSpec
 PROBE_TIMEOUT_S = 2.0
 MAX_COMMAND_CHARS = 80
 MIN_POLL_PAUSE_S, MAX_POLL_PAUSE_S = 0.005, 0.1
-# prints the local address of every listening TCP socket with port $1 (hex)
+# prints the local address (hex) of every listening TCP socket with port $1 (hex)
 LISTENING_SCRIPT = """: loadbook asks which addresses listen on a port
 port=$1
 cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | while read -r number local remote state rest; do
@@ -35,13 +35,13 @@ done
 
 
 class ServiceError(HostError):
-    """A service that is missing, refuses its configuration, or does not start; the message has its own output."""
+    """A service is missing, refuses its configuration, or does not start; the message has the service's output."""
 
 
 class ProbeResult(NamedTuple):
-    """Result of a probe: `response` is None without an answer, its status 0 if not HTTP; `succeeded`: exit code 0.
+    """Result of a probe; `response` is None if nothing answered, and has the status 0 if the probe is not HTTP.
 
-    `target` (URL or command) and `outcome` are for messages.
+    `succeeded` is True for an HTTP response or exit code 0; `target` (URL or command) and `outcome` are for messages.
     """
 
     response: HttpResponse | None
@@ -51,14 +51,14 @@ class ProbeResult(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The body, or the output of the command, as text."""
+        """The body of the HTTP response, or the output of the command, as text; "" without an answer."""
         return self.response.body.decode(errors="replace") if self.response else ""
 
 
 def run_probe(probe: Probe, name: str, rendered: RenderedService, host: Host, client_host: Host) -> ProbeResult:
-    """Send one probe: the path from `client_host` (or the side port from the service's `host`), the command on `host`.
+    """Make one probe: HTTP from `client_host` (from the service's `host` to its side port), or a command on `host`.
 
-    `name` is that of the command in `rendered.commands`. Raises only LostError: the connection to the host is lost.
+    `name` is the command's key in `rendered.commands`. Raises only LostError, if the connection to a host is lost.
     """
     argv, path, place = rendered.commands.get(name), probe.path or "/", rendered.context
     client, port, scheme = client_host, place.port, rendered.scheme
@@ -82,7 +82,7 @@ def run_probe(probe: Probe, name: str, rendered: RenderedService, host: Host, cl
 
 
 def polls(timeout_s: float) -> Iterator[None]:
-    """Yield at once, then after ever longer pauses, until `timeout_s` seconds are over; once at least."""
+    """Yield at once, and again after increasing pauses until `timeout_s` seconds are over; at least once."""
     deadline, pause_s = time.monotonic() + timeout_s, MIN_POLL_PAUSE_S
     while True:
         yield
@@ -93,7 +93,7 @@ def polls(timeout_s: float) -> Iterator[None]:
 
 
 def probe_port(host: Host, address: str, port: int) -> ProbeResult:
-    """Return whether a process on `host` listens on an address and port, or on all addresses."""
+    """Return a successful probe if a process on `host` listens on the port at this address or at all addresses."""
     addresses = host.script(LISTENING_SCRIPT, [f"{port:04X}"], timeout_s=PROBE_TIMEOUT_S).stdout.decode().split()
     if any(not entry.strip("0") or entry == _proc_net_address(address) for entry in addresses):
         return ProbeResult(HttpResponse(0, {}, b""), True, f"{address}:{port}", "listens")
@@ -101,7 +101,7 @@ def probe_port(host: Host, address: str, port: int) -> ProbeResult:
 
 
 def _proc_net_address(address: str) -> str:
-    """Return an address in the notation of /proc/net/tcp: 4-byte words in machine order; host names unchanged."""
+    """Return an IP address in the format of /proc/net/tcp (4-byte words in machine order); host names unchanged."""
     try:
         packed = ipaddress.ip_address(address).packed
     except ValueError:
@@ -113,7 +113,7 @@ def _proc_net_address(address: str) -> str:
 LIMITS_TIMEOUT_S = 20.0
 _JOIN_CGROUP = 'read -r door <"$1" && echo $$ >"$door" && shift && exec "$@"'
 _SET_NOFILE = 'ulimit -n "$1" && shift && exec "$@"'
-# prints the hard limit of open files, then the CPUs that a process gets if it requests the CPUs $1
+# prints the hard limit of open files, and the CPUs that a process really gets if it requests the CPUs $1
 LIMITS_SCRIPT = """: loadbook asks what processes may have
 ulimit -H -n
 [ -z "$1" ] || exec taskset -c "$1" grep Cpus_allowed_list /proc/self/status
@@ -122,9 +122,9 @@ ulimit -H -n
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """CPUs (numbers on the host) and open file limit of every process; empty and None: those of the login.
+    """CPUs (numbers on the host; empty: not set) and limit of open files (None: not set) of a service's processes.
 
-    `cgroup_file` is a file on the host with the path of the cgroup.procs of its quota (`hosts.rollback`); "": none.
+    `cgroup_file` is a file on the host with the path of the quota's cgroup.procs (`hosts.rollback`); "": no quota.
     """
 
     cpus: tuple[int, ...] = ()
@@ -139,11 +139,11 @@ class LaunchOptions:
 
     @property
     def cpu_list(self) -> str:
-        """The CPUs as taskset reads them, such as 0,2."""
+        """The CPUs in the format of taskset, such as 0,2."""
         return ",".join(map(str, sorted(set(self.cpus))))
 
     def check_limits(self, host: Host) -> None:
-        """Check that the host allows the requested limits; ServiceError names the allowed ones."""
+        """Check that the host allows the requested CPUs and limit; ServiceError contains the allowed ones."""
         if not self.cpus and self.nofile is None:
             return
         done = host.script(LIMITS_SCRIPT, [self.cpu_list], timeout_s=LIMITS_TIMEOUT_S)
@@ -168,7 +168,7 @@ DEFAULT_LAUNCH = LaunchOptions()
 CONTROL_TIMEOUT_S = 20.0
 LOG_TAIL_BYTES = 4000
 
-# Prints the ids of processes called $2 in the session or process group that $1 leads.
+# Prints the ids of processes with the name $2 in the session or process group whose leader is $1.
 PIDS_SCRIPT = """leader=$1 name=$2
 for file in /proc/[0-9]*/stat; do
   { read -r line < "$file"; } 2>/dev/null || continue
@@ -182,7 +182,7 @@ done
 
 
 class Proof(NamedTuple):
-    """Result of the configuration check: `live` is None if the service cannot tell; `evidence` is a sentence."""
+    """Whether the running service has this configuration (`live`; None if it cannot report it), and the evidence."""
 
     live: bool | None
     evidence: str
@@ -190,9 +190,9 @@ class Proof(NamedTuple):
 
 
 def version(host: Host, spec: ServiceSpec) -> str:
-    """Return the version of the service's binary on a host, and the digest of a built program.
+    """Return the version of the service's binary on a host, with the digest of the sources if it is built from them.
 
-    Builds the program if needed. ServiceError names the package of a missing binary, BuildError what building needs.
+    Builds the program if needed. Raises ServiceError with the package of a missing binary; BuildError.
     """
     program = build(host, spec).version if spec.build else ""
     if spec.version is None:
@@ -213,7 +213,7 @@ class Instance:
 
     Parameters
     ----------
-    name : of the job and of the folder; unique on the host within the run.
+    name : name of its job and of its folder; unique on the host within the run.
     lease_s : seconds after which the host ends the processes.
     launch : CPUs and limit of open files of its processes.
     effective_config : the service's own dump of its configuration, made by `check`.
@@ -232,19 +232,19 @@ class Instance:
 
     @property
     def address(self) -> str:
-        """Address that the load goes to."""
+        """Address that the load is sent to."""
         return self.rendered.context.address
 
     @property
     def port(self) -> int:
-        """TCP port that the load goes to."""
+        """TCP port that the load is sent to."""
         return self.rendered.context.port
 
     def check(self) -> None:
-        """Put the files on the host, run the service's own check, and keep its dump of the configuration.
+        """Put the files on the host, run the service's own check, and store its dump of the configuration.
 
-        Builds the program first if needed. Raises ServiceError with the service's own output, or BuildError, before
-        anything is started.
+        Builds the program first if needed; nothing is started. Raises ServiceError with the service's output, or
+        BuildError.
         """
         self._files_written = True
         if self.spec.build:
@@ -257,7 +257,7 @@ class Instance:
         self.effective_config = self._run_required("effective", "does not dump its configuration")
 
     def _run_required(self, name: str, failure: str) -> bytes:
-        """Run a command of the service that must succeed, if it defines it, and return its output."""
+        """Run the command `name`, which must succeed, and return its output; b"" if the service does not define it."""
         argv = self.rendered.commands.get(name)
         if argv is None:
             return b""
@@ -276,14 +276,14 @@ class Instance:
 
     @property
     def job(self) -> Job:
-        """The job of its processes."""
+        """The job that runs the service's start command under a lease."""
         argv = self.launch.wrap(self.rendered.commands["start"])
         return Job(self.name, (argv,), self.lease_s, ends_with_session=True)
 
     def ready(self, client_host: Host) -> HttpResponse:
-        """Wait until the service is ready; ServiceError with the end of the log when it exits or takes too long.
+        """Wait until the service is ready; ServiceError with the end of its log if it exits or takes too long.
 
-        HTTP requests come from `client_host`; the status of other responses is 0.
+        Returns the last response to the probe. HTTP requests are sent from `client_host`; other probes have status 0.
         """
         probe, own_file = self.spec.ready, not self.rendered.contains_config_id
         for _ in polls(probe.timeout_s):
@@ -292,7 +292,7 @@ class Instance:
             else:
                 result = run_probe(probe, "ready", self.rendered, self.host, client_host)
             if result.response and result.succeeded:
-                if result.response.status:  # for a user's own file any response will do
+                if result.response.status:  # HTTP; with a user's own configuration file any status is accepted
                     is_ready = own_file or result.response.status == probe.status
                 else:
                     is_ready = self.rendered.expected.get("ready", "") in result.text
@@ -306,16 +306,16 @@ class Instance:
         raise ServiceError(self.host.alias, f"{problem}\n{self._log_end()}")
 
     def state(self) -> JobState:
-        """Return the state of its job."""
+        """Return the state of the service's job."""
         return self.host.state(self.name)
 
     @property
     def changes(self) -> dict[str, str]:
-        """Changes of the host outside its own folder, for the trial record."""
+        """Changes of the host outside the instance's folder, for the trial record; none for a managed service."""
         return {}
 
     def prove(self, client_host: Host) -> Proof:
-        """Ask the live server for its configuration id, from `client_host`, and check that the process is ours."""
+        """Read the configuration id from the running server, via `client_host`, and check that its process is ours."""
         live, evidence = self._probe_config(client_host)
         pids = self.pids()
         if live is not False and pids:
@@ -345,9 +345,9 @@ class Instance:
         return False, f"{result.target} answered {response}: another server, or an older configuration"
 
     def counters(self, client_host: Host) -> dict[str, float]:
-        """Return the service's counters since its start, by name; empty if it has none.
+        """Return name -> value of the service's counters since its start; empty if it has no counters.
 
-        Reading them counts, too. ServiceError if they are missing, except with a user's own file.
+        Reading them is itself counted as a request. ServiceError if they are missing, except with a user's own file.
         """
         probe = self.spec.counters
         if probe is None or self.rendered.expected["counters"] == "off":
@@ -373,14 +373,14 @@ class Instance:
 
     @property
     def log_file(self) -> str:
-        """The log file of the service on its host."""
+        """Path of the service's log file (its stderr) on the host."""
         return f"{self.host.workdir}/jobs/{self.name}/stderr.1"
 
     def _tail(self, path: str) -> bytes:
         return self.host.run(["tail", "-c", str(LOG_TAIL_BYTES), path], timeout_s=CONTROL_TIMEOUT_S).stdout
 
     def _log_end(self) -> str:
-        """Return the end of the log; some services write it to stdout."""
+        """Return the end of the log: stderr, or stdout if that is empty."""
         output = self.log().strip() or self._tail(f"{self.host.workdir}/jobs/{self.name}/stdout.1").strip()
         return output.decode(errors="replace")[-800:] or "it printed nothing"
 

@@ -1,4 +1,4 @@
-"""Renders configuration files and argument lists of a service from values, with an id that the live process reports."""
+"""Renders a service's configuration files and argument lists from its variables, with an id that proves their use."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _DEFAULT_VALUES: Mapping[str, Any] = {
 class InstanceContext:
     """Place of an instance: folder (absolute, on the host), address and TCP port.
 
-    `extra` holds further values of templates, known to the run only: `backends` (each with node, address, port, dir and
-    local: on this very host), `behind` (the same by role), `also_at` (addresses of a balancer in front on which it must
-    listen, too), `node` (the host's alias), `cpus` (the numbers of those that the service may use), `built` (folder of
-    built programs; templates see that of their own program).
+    `extra` holds further template variables: `backends` (each with node, address, port, dir, and local: whether it is
+    on the same host), `behind` (role -> such backends), `also_at` (addresses of balancers in front of it, at which it
+    must listen, too), `node` (the host's alias), `cpus` (numbers of the CPUs that it may use), `built` (folder of built
+    programs; in a template, the folder of its own program).
     """
 
     dir: str
@@ -43,22 +43,22 @@ class InstanceContext:
 
     @classmethod
     def for_instance(cls, host: Host, name: str, port: int, extra: Mapping[str, Any] | None = None) -> InstanceContext:
-        """Return the location of the instance `name` on a host: a folder of its own below the host's workdir."""
+        """Return the context of the instance `name` on a host, with its own folder below the host's work folder."""
         values = {"built": f"{host.workdir}/{BUILT_FOLDER}", **(extra or {})}
         return cls(f"{host.workdir}/services/{name}", host.address, port, values)
 
     @property
     def side_port(self) -> int:
-        """TCP port for state, counters and proof, which the load does not use."""
+        """TCP port for probes of readiness, configuration and counters; the load does not use it."""
         return side_port(self.port)
 
     def template_values(self) -> dict[str, Any]:
-        """Return the template variables of the place."""
+        """Return the template variables: folder, address, ports and those in `extra`, with defaults."""
         location = {"dir": self.dir, "address": self.address, "port": self.port, "side_port": self.side_port}
         return {**_DEFAULT_VALUES, **self.extra, **location}
 
     def blanked(self) -> InstanceContext:
-        """Return a host-independent place: the same number of backends, everything else neutral."""
+        """Return a context with the same number of backends, but placeholders for everything specific to a host."""
         behind = {role: _blank_backends(backends) for role, backends in self.extra.get("behind", {}).items()}
         blank = {**_DEFAULT_VALUES, "behind": behind, "backends": _blank_backends(self.extra.get("backends", ()))}
         return InstanceContext("/place", "address.invalid", 65535, {**self.extra, **blank})
@@ -73,11 +73,11 @@ def _blank_backends(backends: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
 class RenderedService:
     """A rendered configuration and its commands.
 
-    `config_sha256` tells configurations apart and is the same wherever and whenever one is used: folder, addresses,
-    ports, names of hosts and the id are blanked for it. `config_id` is its start and a token of this rendering: a
-    process that answers with it has read these very files. `contains_config_id` is False for a user's own file
-    without the id. `commands` has the service's own commands and those of probes (ready, prove, counters); `expected`
-    the texts that their output must contain; `scheme` the protocol of the port.
+    `config_sha256` identifies the configuration: folder, addresses, ports, host names and `config_id` are replaced by
+    placeholders, so that it is the same on all hosts and in all runs. `config_id` is its start and a random token; a
+    process that reports it has read these files. `contains_config_id` is False for a user's own file without the id.
+    `commands` holds the service's commands and those of probes (ready, prove, counters), `expected` the texts that
+    the outputs of probes must contain, `scheme` the protocol of the port.
     """
 
     context: InstanceContext
@@ -102,13 +102,13 @@ def render(
 
     Parameters
     ----------
-    values : variables as the study gives them; others have the service's default.
-    token : distinguishes this rendering from every other; random unless given.
-    main : the user's own template in place of the service's main one.
+    values : variable -> value in the study; other variables have the service's default.
+    token : part of `config_id` that makes it unique; random if None.
+    main : the user's own template, used in place of the service's main template.
 
     Raises
     ------
-    StudyError : a value that its variable does not allow (``vars.<name>``), or an error of a template.
+    StudyError : a value is not allowed for its variable (key ``vars.<name>``), or a template has an error.
     """
     typed_values = {**spec.values(values), "binary": spec.binary, "tree": spec.tree}
     program = program_folder_name(spec) if spec.build else ""
@@ -135,7 +135,7 @@ def render(
 
 
 def _templates(spec: ServiceSpec, main: bytes | None) -> dict[str, jinja2.Template]:
-    """Return the template of every file; a user's own file replaces the main one."""
+    """Return file -> template; the user's own template `main` (None: there is none) replaces the service's main one."""
     templates, environment = {}, template_environment(spec.folder)
     for key, template in spec.files.items():
         with _template_errors(spec, key):
@@ -170,7 +170,7 @@ def _render_text(spec: ServiceSpec, template: str, values: Mapping[str, Any]) ->
 
 @contextmanager
 def _template_errors(spec: ServiceSpec, key: str) -> Iterator[None]:
-    """Map errors of a template to StudyError; OverflowError comes of a range above the sandbox's limit of 100,000."""
+    """Map errors in a template to StudyError, also OverflowError (a range above the sandbox's limit of 100,000)."""
     try:
         yield
     except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError) as error:
@@ -183,8 +183,8 @@ def _template_errors(spec: ServiceSpec, key: str) -> Iterator[None]:
 def template_environment(folder: Path) -> jinja2.Environment:
     """Return the environment of the templates in `folder`.
 
-    Values are typed, and escaping for HTML would corrupt configurations. Templates may come with other people's
-    studies: the sandbox gives them values, not Python.
+    HTML escaping is off, since it would corrupt configurations. Templates may come with other people's studies, so a
+    sandbox keeps them from using Python.
     """
     environment = ImmutableSandboxedEnvironment(
         loader=jinja2.FileSystemLoader(folder),
@@ -199,7 +199,7 @@ def template_environment(folder: Path) -> jinja2.Environment:
 
 
 class _RefusedError(ValueError):
-    """Raised by a template that cannot make a configuration of these values."""
+    """A template has refused its values, because they make no valid configuration; the message is its reason."""
 
 
 def _raise_refused(reason: str) -> str:

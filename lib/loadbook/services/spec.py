@@ -1,7 +1,7 @@
-"""A service as data: the models of service.toml, with variables, probes, commands and counters.
+"""The models of service.toml, which describes a service: variables, probes, commands and counters.
 
-A value reaches a template only through its variable's `accept`; nothing else stands between a study file and
-a server's configuration, so every type admits a closed set of texts.
+The value of a variable is checked by its `accept` before a template uses it. As this is the only protection of a
+server's configuration against hostile study files, every type accepts a restricted set of texts.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Precondition(ServiceModel):
     ----------
     vars : other variable -> the value that it must have.
     set : other variables that must be neither "off" nor "unset".
-    at_least : other variable -> the smallest number that it may be; not checked for a role with backends, whose page
-        is not its own.
+    at_least : other variable -> its smallest value; not checked for a role with backends, which serves the backends'
+        page.
     headers : request headers that the workload must send.
     """
 
@@ -52,7 +52,7 @@ class Precondition(ServiceModel):
     headers: tuple[str, ...] = ()
 
     def unmet(self, values: Mapping[str, FactorLevel], headers: Iterable[str], *, has_backends: bool) -> list[str]:
-        """Return the missing preconditions as text; `values` are all variables, `headers` the names of sent headers."""
+        """Return a text for each unmet precondition; `values`: all variables, `headers`: names of headers sent."""
         sent = {name.lower() for name in headers}
         missing = [f"{name} = {value}" for name, value in self.vars.items() if values.get(name) != value]
         missing += [name for name in self.set if values.get(name) in (OFF, UNSET, None)]
@@ -71,19 +71,19 @@ class _Var(ServiceModel):
     default: FactorLevel
 
     def accept(self, value: FactorLevel) -> str | int | None:
-        """Return `value` for the template (None for unset); ValueError names the allowed values."""
+        """Return `value` as the template gets it (None for "unset"); ValueError lists the allowed values."""
         if self.unset and value == UNSET:
             return None
         return self._validate(value)
 
     def unset_meaning(self, version: str) -> str | None:
-        """Return the meaning of "unset" in a version of the software; None if it is the same in all versions."""
+        """Return the meaning of "unset" in a version of the software; None if no version is known to differ."""
         known = [first for first in self.unset_since if _version_numbers(first) <= _version_numbers(version)]
         return self.unset_since[max(known, key=_version_numbers)] if known else None
 
     @property
     def allowed(self) -> str:
-        """Allowed values as text: `0 to 100, auto, unset`."""
+        """The allowed values as text, such as `0 to 100, auto, unset`."""
         return ", ".join([*self._allowed_values(), *self._unset_choice])
 
     @property
@@ -149,7 +149,7 @@ class EnumVar(_Var):
 
 
 class PathVar(_Var):
-    """An absolute path on the host, of letters, digits and ``. _ + / -``, without ``..``."""
+    """An absolute path on the host that consists of letters, digits and ``. _ + / -``, without ``..``."""
 
     type: Literal["path"]
 
@@ -163,7 +163,7 @@ class PathVar(_Var):
 
 
 class TextVar(_Var):
-    """A text that matches `pattern` whole; quotes, `; { } $ #`, backslash and control characters never pass."""
+    """A text that fully matches `pattern`; quotes, `; { } $ #`, backslash, control characters are always refused."""
 
     type: Literal["text"]
     pattern: str
@@ -200,15 +200,15 @@ SIDE_PORT_OFFSET = 10_000
 
 
 def side_port(port: int) -> int:
-    """Return the side port of a service whose port for the load is `port`."""
+    """Return the port for probes (not used by the load) of a service whose port for the load is `port`."""
     return port + SIDE_PORT_OFFSET if port + SIDE_PORT_OFFSET < 1 << 16 else port - SIDE_PORT_OFFSET
 
 
 class Probe(ServiceModel):
-    """A probe of the running service: a `path` over HTTP, or a command (`argv`, templates) on its own host.
+    """A probe of the running service: a `path` over HTTP, or a command (`argv`, templates) on the service's host.
 
-    With `side`, the request goes to the service's `side_port`, over plain HTTP from its own host, so that it does not
-    disturb the load, or because the port of the load speaks no HTTP.
+    With `side`, the request is sent to the service's `side_port`, over plain HTTP from its own host, so that it does
+    not disturb the load, or because the port for the load does not use HTTP.
     """
 
     path: UrlPath | None = None
@@ -225,10 +225,10 @@ class Probe(ServiceModel):
 
 
 class ReadyProbe(Probe):
-    """Probe that the service is ready to serve, within `timeout_s` seconds of its start.
+    """Probe whether the service is ready, which it must be within `timeout_s` seconds of its start.
 
-    `path` (default "/") returns `status`, the command ends with exit code 0 and its output contains `says` (a
-    template), or, with `tcp`, its port listens.
+    It is ready if `path` (default "/") returns `status`, or if the command ends with exit code 0 and its output
+    contains `says` (a template), or, with `tcp`, if a process listens on its port.
     """
 
     tcp: bool = False
@@ -246,16 +246,16 @@ class _TargetedProbe(Probe):
 
 
 class ConfigProbe(_TargetedProbe):
-    """Probe of the live configuration: the whole HTTP response is `says`, or a command's output contains it."""
+    """Probe of the running configuration: the HTTP body must equal `says`, or a command's output must contain it."""
 
     says: str = "{{ config_id }}"
 
 
 class CounterProbe(_TargetedProbe):
-    """Probe of counters since the service's start: the sum of the matches of each pattern, by name.
+    """Probe that reads counters since the service's start: name -> pattern, whose matches in the output are added.
 
-    `requests`: answered requests; `connections`: accepted connections; `upstream_connections`: connections opened to
-    backends. No request is made if `when`, a template, is rendered "off".
+    Names: `requests` (answered requests), `connections` (accepted connections), `upstream_connections` (connections
+    opened to backends). The probe is left out if the template `when` is rendered as "off".
     """
 
     when: str = "on"
@@ -272,7 +272,7 @@ RelativePath = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Z
 
 
 class VersionProbe(ServiceModel):
-    """Version command of the binary: the first group of `pattern` in stdout or stderr."""
+    """Command that prints the binary's version; the first group of `pattern` matches it in stdout or stderr."""
 
     argv: Argv
     pattern: str
@@ -294,9 +294,9 @@ class Build(ServiceModel):
 
 
 class Commands(ServiceModel):
-    """Argument lists whose items are templates; a list whose first item renders empty is skipped.
+    """Argument lists whose items are templates; a list is left out if its first item is rendered as "".
 
-    `prepare` comes first, after the files are put; `start` stays in the foreground.
+    `prepare` is run first, after the files are written; `start` must run in the foreground.
     """
 
     start: Argv
@@ -310,13 +310,13 @@ class SystemServer(ServiceModel):
 
     Attributes
     ----------
-    tree : the folder that holds all of its configuration.
-    files : file of the tree -> its template; a study's own `config` replaces `main`.
-    check : command that checks the whole configuration in `tree`; run on a copy of it first.
-    start : command that starts the server in the background where there is no systemd; `reload` and `stop` are signals
-        to its main process. reload = "restart": for a server that reads some settings at a start only.
-    unit : systemd unit, used instead where systemd runs.
-    drain_s : seconds after a reload in which the old processes must have ended; after that it is restarted.
+    tree : the folder that holds the server's whole configuration.
+    files : file in the tree -> its template; a study's own `config` replaces `main`.
+    check : command that checks the whole configuration in `tree`; it is first run on a copy.
+    start : command that starts the server in the background, used without systemd; `reload` and `stop` are signals to
+        its main process. reload = "restart" is for a server that reads some settings only when it starts.
+    unit : systemd unit, used to start and reload on hosts with systemd.
+    drain_s : seconds in which the old processes must end after a reload; otherwise the server is restarted.
     """
 
     tree: AbsolutePath
@@ -344,11 +344,11 @@ class ServiceSpec(ServiceModel):
 
     Attributes
     ----------
-    needs : what the hosts file must allow it (`may`), since it changes more of its host than its own folder.
-    sysctls : settings of its host's kernel while it runs.
-    direct_return : what is behind it gets packets for its address, takes them for its own and answers the client.
-    tables : tables of packet rules ("ip name", templates) that are deleted for it when it was killed.
-    tree : in system mode (`as_system`) the host's folder that its files are put into; "" else.
+    needs : permissions (`may`) that the hosts file must grant, if it changes its host outside its own folder.
+    sysctls : kernel settings of its host while it runs.
+    direct_return : whether its backends accept packets for its address and answer the clients directly.
+    tables : nftables tables ("ip name", templates) that are deleted if the service is killed.
+    tree : in system mode (`as_system`), the host's folder that its files are written to; else "".
     """
 
     name: Name
@@ -403,22 +403,22 @@ class ServiceSpec(ServiceModel):
         return self.model_copy(update={**changed, "needs": (*self.needs, "system")})
 
     def ports(self, port: int) -> tuple[int, ...]:
-        """Return the TCP ports of the service: the load port, and the side port if it has one."""
+        """Return the TCP ports of the service: the port for the load, and the side port if a probe uses it."""
         probes = (self.ready, self.prove, self.counters)
         return (port, side_port(port)) if any(probe and probe.side for probe in probes) else (port,)
 
     @property
     def process_name(self) -> str:
-        """Return the kernel's name of its processes (15 characters at most)."""
+        """Return the name of its processes in the kernel (at most 15 characters)."""
         return (self.process or self.binary.rsplit("/", 1)[-1])[:15]
 
     def problems(self, path: str, values: Mapping[str, FactorLevel]) -> list[SpecProblem]:
-        """Return the problems of `values`, each with its key path below `path`."""
+        """Return the invalid ones among `values` (variable -> value) as problems with key paths below `path`."""
         problems = {name: self.problem(name, value) for name, value in values.items()}
         return [SpecProblem(f"{path}.{name}", problem) for name, problem in problems.items() if problem]
 
     def problem(self, name: str, value: FactorLevel) -> str | None:
-        """Return the problem of one variable's value, None if it is valid."""
+        """Return a message if the variable is unknown or its value is not allowed, else None."""
         if name not in self.vars:
             return f"service {self.name} has no variable {name!r}{suggestion(name, self.vars)}"
         try:
@@ -428,7 +428,7 @@ class ServiceSpec(ServiceModel):
         return None
 
     def values(self, assignments: Mapping[str, FactorLevel]) -> dict[str, str | int | None]:
-        """Return every variable as templates see it, with defaults; StudyError for invalid values."""
+        """Return every variable's value as templates get it, or its default; StudyError for invalid values."""
         if problems := self.problems("vars", assignments):
             raise StudyError(f"service {self.name}", problems)
         return {name: var.accept(assignments.get(name, var.default)) for name, var in self.vars.items()}
@@ -443,14 +443,14 @@ def _service_files(folders: Sequence[Path]) -> dict[str, Path]:
 
 
 def known_services(folders: Sequence[Path] = ()) -> list[str]:
-    """Return the names of all services that can be loaded."""
+    """Return the names of all services in `folders` and of those that come with loadbook."""
     return sorted(_service_files(folders))
 
 
 def load_service(name: str, folders: Sequence[Path] = ()) -> ServiceSpec:
-    """Read `<folder>/<name>/service.toml` from the first folder that has it, then from the package.
+    """Read `<folder>/<name>/service.toml` from the first folder that has it, else from those of loadbook.
 
-    Raises UsageError for an unknown name and StudyError, with every key, for a bad file.
+    Raises UsageError for an unknown name, and StudyError for an invalid file, which lists every wrong key.
     """
     files = _service_files(folders)
     if name not in files:

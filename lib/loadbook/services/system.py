@@ -1,6 +1,6 @@
 """System mode of a service: the host's own server, with its files replaced for one trial and restored afterwards.
 
-hosts/system.sh does the work on the host; the live configuration is proven like that of any other instance.
+The script hosts/system.sh makes the changes on the host; the running configuration is proven as for other instances.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from loadbook.services.instance import CONTROL_TIMEOUT_S, Instance, Proof, Servi
 from loadbook.services.spec import SystemServer
 
 STAGE_TIMEOUT_S = 60.0
-SYSTEM_START_TIMEOUT_S = 90.0  # another job may still be restoring files
+SYSTEM_START_TIMEOUT_S = 90.0  # long, since another job may still be restoring files
 LIVE_TIMEOUT_S = 5.0
 
 
 class SystemInstance(Instance):
     """The host's own server with one rendered configuration, for one trial.
 
-    The calls are those of `Instance`: `check` checks a copy of the server's whole tree with the new files in it,
-    `start` saves the files, replaces them and reloads, `prove` also waits until the old processes have ended, `stop`
-    restores the files. If the controller dies, the host restores them by itself.
+    It has the methods of `Instance`: `check` checks a copy of the server's configuration tree with the new files in it,
+    `start` saves the files, replaces them and reloads the server, `prove` also waits until the old processes have
+    ended, `stop` restores the files. If the controller dies, the host restores them by itself.
     """
 
     _old_processes = ""
@@ -37,7 +37,7 @@ class SystemInstance(Instance):
 
     @property
     def new_files(self) -> dict[str, bytes]:
-        """The files that `check` puts on the host, by absolute path: the new ones, and the plan for system.sh."""
+        """Absolute path -> content of the files that `check` writes: the new files, and settings for system.sh."""
         folder, server = self.rendered.context.dir, self.system
         check = shlex.join(self.rendered.commands["check"])
         plan = {
@@ -91,9 +91,9 @@ class SystemInstance(Instance):
         return leader
 
     def ready(self, client_host: Host) -> HttpResponse:
-        """Wait until the live server reports this configuration or the time is over; `prove` then has the result.
+        """Wait until the server reports this configuration, or LIVE_TIMEOUT_S is over; `prove` returns the result.
 
-        With a user's own file without the id: until any response.
+        With a user's own file without the id, wait for any response.
         """
         if not self.rendered.contains_config_id or self.spec.prove is None:
             return super().ready(client_host)
@@ -122,7 +122,7 @@ class SystemInstance(Instance):
         return Proof(live, f"{evidence}; {fate}", pids)
 
     def _wait_for_old_processes(self, client_host: Host) -> str:
-        """Return the fate of the old processes; they are waited for once."""
+        """Wait, at the first call only, until the old processes have ended; return a text on how they ended."""
         if not self._old_processes:
             args = ("settle", self.rendered.context.dir, self.name)
             limit_s = rollback.END_TIMEOUT_S + 2 * self.system.drain_s
@@ -144,7 +144,7 @@ class SystemInstance(Instance):
 
     @property
     def changes(self) -> dict[str, str]:
-        """The replaced files with digests of their new content, and the actions on the server."""
+        """The replaced files with the sha256 of their new content, and whether the server was reloaded or restarted."""
         digests = {name: hashlib.sha256(data).hexdigest() for name, data in sorted(self.rendered.files.items())}
         files = {f"{self.spec.tree}/{name}": f"sha256 {digest}" for name, digest in digests.items()}
         restarted = self._old_processes.startswith("restarted") or self.system.reload == "restart"
@@ -156,7 +156,7 @@ class SystemInstance(Instance):
 
     @property
     def log_file(self) -> str:
-        """The server's own log on its host."""
+        """Path of the server's own log on its host; "" if it is not known."""
         return self.system.log or ""
 
     def _log_end(self) -> str:
