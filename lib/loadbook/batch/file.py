@@ -202,7 +202,7 @@ def read_batch(path: Path) -> Batch:
 def _expand_entries(
     spec: BatchSpec, folder: Path, lines: list[int], mistakes: list[SpecProblem]
 ) -> tuple[BatchEntry, ...]:
-    """Return an entry for every combination of values; duplicates are added to `mistakes`."""
+    """Return an entry for every combination; duplicates and contradictory keys are added to `mistakes`."""
     entries: dict[str, BatchEntry] = {}
     for entry in itertools.islice(_combinations(spec, folder, lines), MAX_ENTRIES + 1):
         if entry.identity in entries:

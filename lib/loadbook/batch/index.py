@@ -1,4 +1,4 @@
-"""Two index pages: of a batch, a row per entry, also for a terminal; of all reports, a row per study."""
+"""Two index pages: of a batch, with a row per entry (also printed on a terminal); of all reports, a row per study."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from loadbook.store.trial_record import read_json, write_json
 PAGE_FILE, SITE_FILE = "index.html", "site.json"
 HOME_LINK = f"../../{PAGE_FILE}"
 STATE_GLYPHS = {"done": "✓", "failed": "✕", "stopped": "■", "running": "▶", "waiting": "…"}
-# of an entry that is done: the result of its study's [ci], by exit code
+# exit code -> state of an entry that is done, from the conditions in its study's [ci] table
 CI_STATES = {1: "unacceptable", 4: "no verdict"}
-MAX_INDEX_LINKS = 5  # of a study, to comparisons and to earlier runs each
+MAX_INDEX_LINKS = 5  # links per study to comparisons of runs, and as many to earlier runs
 
 
 def entry_rows(batch_run: BatchRun) -> list[dict[str, Any]]:
-    """Return the texts of each entry of a round, for its page and a terminal."""
+    """Return a row of texts for each entry of a batch run, for its page and for a terminal."""
     return [_entry_row(entry, batch_run.file) for entry in batch_run.entries]
 
 
@@ -55,7 +55,7 @@ def _entry_row(entry: EntryRecord, batch_file: str) -> dict[str, Any]:
     return {
         "entry": entry,
         "state": state,
-        "glyph": STATE_GLYPHS.get(state, "✕"),  # so that no colour is needed
+        "glyph": STATE_GLYPHS.get(state, "✕"),  # the state can be seen without colours
         "request_texts": [*(text.format(value) for text, value in requests.items() if value), *parameters],
         "hosts": Path(entry.hosts).name,
         "valid_trials": f"{summary['valid']} of {summary['planned']}" if "valid" in summary else "–",
@@ -69,7 +69,7 @@ def _entry_row(entry: EntryRecord, batch_file: str) -> dict[str, Any]:
 
 
 def write_batch_page(folder: Path, batch_run: BatchRun) -> Path:
-    """Write the summary page of a batch, whole or not at all, and return its path."""
+    """Write the summary page of a batch by an atomic rename, and return its path."""
     return _write_page(
         folder, f"{PAGE_FILE} of batch {batch_run.batch}", "batch.html.j2", [HOME_LINK],
         batch_run=batch_run, rows=entry_rows(batch_run), tally=tally(batch_run), json=BATCH_FILE, home=HOME_LINK,
@@ -79,7 +79,7 @@ def write_batch_page(folder: Path, batch_run: BatchRun) -> Path:
 
 
 def tally(batch_run: BatchRun) -> str:
-    """Return how many entries are in which state: "3 of 4 done, 1 failed"."""
+    """Return a text with the number of entries in each state, such as "3 of 4 done, 1 failed"."""
     states = [row["state"] for row in entry_rows(batch_run)]
     done = sum(entry.state == "done" for entry in batch_run.entries)
     others = [state for state in (*CI_STATES.values(), "failed", "stopped", "running", "waiting") if state in states]
@@ -87,12 +87,12 @@ def tally(batch_run: BatchRun) -> str:
 
 
 def write_site_summary(reports: Path, summary: dict[str, Any]) -> None:
-    """Write the outcome of `loadbook report --all` for the index (see batch.site)."""
+    """Write the record of `loadbook report --all` (from `batch.site`) to a file that the index reads."""
     write_json(reports / SITE_FILE, summary)
 
 
 def write_index(reports: Path) -> Path:
-    """Write the index over every summary in `reports`, a row per study with its newest run, and return its path."""
+    """Write the index page of all reports, with a row per study about its newest run, and return its path."""
     batches = _read_batches(reports)
     newest: dict[str, dict[str, Any]] = {}
     for summary in (*_read_summaries(reports), *_batch_summaries(batches)):
@@ -105,7 +105,7 @@ def write_index(reports: Path) -> Path:
             "comparisons": comparison_links(reports, study)[:MAX_INDEX_LINKS],
             "earlier": earlier_pages(reports, study, summary["run"])[:MAX_INDEX_LINKS],
             "date": _utc_text(summary["started"]),
-            # a run that never ended has no duration
+            # an unfinished run has no duration
             "duration": format_duration(summary["ended"] - summary["started"]) if summary.get("ended") else "–",
             "checks": check_texts(summary),
         }
@@ -121,7 +121,7 @@ def write_index(reports: Path) -> Path:
 
 
 def _read_summaries(reports: Path) -> Iterator[dict[str, Any]]:
-    """Yield the summaries of `loadbook report`; a torn one is removed, as the study's next report writes it again."""
+    """Yield the summaries of `loadbook report`; a damaged file is removed, as the next report writes it again."""
     for path in sorted(reports.glob(f"*{SUMMARY_SUFFIX}")):
         try:
             yield read_json(path)
@@ -130,7 +130,7 @@ def _read_summaries(reports: Path) -> Iterator[dict[str, Any]]:
 
 
 def _batch_summaries(batches: list[tuple[str, BatchRun]]) -> Iterator[dict[str, Any]]:
-    """Yield the summaries of batches' entries that answer a study's own question, with links to their pages."""
+    """Yield the summaries of batch entries without notebook parameters, with links to their pages."""
     for folder, run in batches:
         for entry in run.entries:
             summary = entry.summary
@@ -140,7 +140,7 @@ def _batch_summaries(batches: list[tuple[str, BatchRun]]) -> Iterator[dict[str, 
 
 
 def _read_batches(reports: Path) -> list[tuple[str, BatchRun]]:
-    """Return folder and last round of every batch, the newest first; the next round reports a broken file."""
+    """Return folder and last run of every batch, the newest first; damaged files are left out."""
     batches = []
     for path in sorted(reports.glob(f"batch/*/{BATCH_FILE}")):
         with suppress(DataError):
@@ -150,7 +150,7 @@ def _read_batches(reports: Path) -> list[tuple[str, BatchRun]]:
 
 
 def _read_site(reports: Path) -> dict[str, Any] | None:
-    """Return the times of the last `loadbook report --all`, and the studies that it could not run."""
+    """Return the durations of the last `loadbook report --all`, and studies that it could not run; None if no file."""
     path = reports / SITE_FILE
     if not path.is_file():
         return None
@@ -169,7 +169,7 @@ def _utc_text(epoch_s: float) -> str:
 
 
 def _write_page(folder: Path, title: str, template: str, allowed_links: Collection[str], **values: Any) -> Path:
-    """Write index.html of a folder, whole or not at all, and return its path."""
+    """Write index.html of a folder by an atomic rename, and return its path; ReportError for forbidden content."""
     page = str(fill_template(template, **values, style=page_stylesheet(), policy=CONTENT_SECURITY_POLICY))
     if forbidden := forbidden_content(page, allowed_links):
         raise ReportError(f"{title}: not written, it would hold {'; '.join(forbidden[:5])}")

@@ -1,10 +1,10 @@
 """The jobs of a batch file and their record.
 
-Studies, hosts files and notebooks of a batch file are read, and every mistake is named before anything runs. Entries
-that measure the same share one run and differ in what is reported of it: together they are one `BatchJob`.
+Studies, hosts files and notebooks of a batch file are read, and all mistakes are reported before a job starts. Entries
+with the same study, hosts, subset and blocks share one run, of which each makes its own report: one `BatchJob`.
 
-A batch run (a round) is one pass over a batch file; its record, batch.json, is written after every change. The same
-command resumes a round that did not end: what is done stays done.
+A batch run (round) executes all entries of a batch file once; its record, batch.json, is written after every change.
+The same command resumes an unfinished batch run without repeating finished entries.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from loadbook.store.paths import Layout
 from loadbook.store.trial_record import read_json, write_json
 from loadbook.study.plan import Plan, make_plan
 
-# seconds that a notebook takes on a slow machine, for estimates
+# seconds that executing a notebook takes on a slow machine, for estimates
 NOTEBOOK_S = 15.0
 LOOPBACK_ADDRESS = re.compile(r"localhost$|127\.|::1$|\[::1\]")
 MAX_ENTRY_NAME = 80
@@ -39,7 +39,7 @@ MAX_ENTRY_NAME = 80
 
 @dataclass(frozen=True)
 class ReportJob:
-    """One report of a job: its name (of its entry and pages), and the parameters of its notebooks."""
+    """One report of a job: its name (used for entry and pages), and the parameters of its notebooks."""
 
     name: str
     identity: str
@@ -52,10 +52,10 @@ class BatchJob:
 
     Parameters
     ----------
-    study_source : the study as `run_study` takes it; `study` is its own name.
-    machines : names and addresses of the hosts that it measures or puts load on; empty for a replay. None: this
-        machine, on which notebooks are executed, too.
-    run_s : seconds that its trials are expected to take.
+    study_source : name or file of the study, as an argument of `run_study`; `study` is the name of the study.
+    machines : names and addresses of the hosts that the job uses; empty for a replay; None if one is this machine, so
+        that no other job may run at the same time.
+    run_s : expected duration of its trials in seconds.
     """
 
     study: str
@@ -73,25 +73,25 @@ class BatchJob:
 
     @property
     def expected_s(self) -> float:
-        """Seconds that everything is expected to take."""
+        """Expected duration of trials and notebooks together, seconds."""
         return self.run_s + NOTEBOOK_S * len(self.notebooks) * len(self.reports)
 
     @property
     def name(self) -> str:
-        """The name of its entry; of several entries, study and hosts of their run."""
+        """The name of the job's entry; if it has several entries, the study and hosts of their run."""
         place = f" on {self.hosts.stem}" if self.hosts else ""
         return self.reports[0].name if len(self.reports) == 1 else f"{self.study}{place}"
 
     @property
     def hosts_text(self) -> str:
-        """The hosts file in words."""
+        """The path of the hosts file, or "the lab"."""
         return str(self.hosts or "the lab")
 
 
 def batch_jobs(layout: Layout, batch: Batch) -> list[BatchJob]:
-    """Return the jobs of a batch file, in its order.
+    """Return the jobs of a batch file in the file's order; no host is contacted.
 
-    StudyError: every mistake, each with its key path and line; no host is contacted.
+    Raises StudyError, which lists every mistake with key path and line.
     """
     names, jobs, mistakes = _entry_names(batch.entries), list[BatchJob](), list[SpecProblem]()
     by_run: dict[str, list[BatchEntry]] = {}
@@ -114,7 +114,7 @@ def batch_jobs(layout: Layout, batch: Batch) -> list[BatchJob]:
 def _batch_job(
     layout: Layout, entries: list[BatchEntry], names: dict[str, str], studies_with_run: list[str]
 ) -> tuple[BatchJob | None, list[SpecProblem]]:
-    """Return a job and its mistakes; `studies_with_run` are studies that will have a run by then."""
+    """Return the job of some entries (None if invalid) and mistakes; `studies_with_run`: have a run when it starts."""
     entry, mistakes = entries[0], list[SpecProblem]()
     plan = _entry_plan(layout, entry, studies_with_run, mistakes)
     inventory = _entry_hosts_file(entry, plan, mistakes)
@@ -122,7 +122,7 @@ def _batch_job(
         return None, mistakes
     reports: list[ReportJob] = []
     for report in (_report_job(layout, one, plan, names, mistakes) for one in entries):
-        # entries that differ only in parameters that no notebook of this study knows are one report
+        # entries that differ only in parameters that no notebook of the study declares have the same report
         if report.parameters not in [other.parameters for other in reports]:
             reports.append(report)
     count = len(plan.trials) if not entry.more else entry.more * len(plan.treatments)
@@ -150,7 +150,7 @@ def _entry_plan(
 
 
 def _entry_hosts_file(entry: BatchEntry, plan: Plan | None, mistakes: list[SpecProblem]) -> HostsFile | None:
-    """Return the hosts file of an entry, checked against its plan."""
+    """Return the hosts file of an entry, checked against its plan; None for the lab or if it cannot be read."""
     if entry.hosts is None:
         return None
     try:
@@ -190,7 +190,7 @@ def _report_job(
 
 
 def _entry_problems(where: str, error: LoadbookError, prefix: str = "") -> Iterator[SpecProblem]:
-    """Yield the problems of an error as problems of a batch file; `prefix` is the file that it is about."""
+    """Yield an error's problems as problems at `where` in a batch file; `prefix` is put before their message."""
     if isinstance(error, StudyError):
         yield from (SpecProblem(where, f"{error.source}: {one.path}: {one.message}") for one in error.problems)
     else:
@@ -199,7 +199,7 @@ def _entry_problems(where: str, error: LoadbookError, prefix: str = "") -> Itera
 
 
 def _machine_names(path: Path, inventory: HostsFile | None) -> frozenset[str] | None:
-    """Return the names and addresses of the hosts and external targets of a hosts file (see `BatchJob.machines`)."""
+    """Return names and addresses of all hosts and external targets of a hosts file; None if one is this machine."""
     if inventory is None or inventory.replay is not None:
         return frozenset()
     named = {resolve_host_name(alias, entry).lower() for alias, entry in inventory.hosts.items()}
@@ -209,7 +209,7 @@ def _machine_names(path: Path, inventory: HostsFile | None) -> frozenset[str] | 
 
 
 def _entry_names(entries: tuple[BatchEntry, ...]) -> dict[str, str]:
-    """Return identity -> a name for each entry and its pages, made of its values, the same in every call."""
+    """Return identity -> unique name of each entry (and its pages), made of the entry's values."""
     names: dict[str, str] = {}
     for entry in entries:
         short = _entry_name(entry, *entry.entry_parameters.values())
@@ -235,7 +235,7 @@ class _FileModel(BaseModel):
 
 
 class PageFiles(_FileModel):
-    """The page of a notebook, and the notebook as it was executed: names of files beside batch.json; None: failed."""
+    """Files made of a notebook: its page and the executed notebook, relative to batch.json; None if it failed."""
 
     notebook: str
     page: str | None = None
@@ -243,14 +243,14 @@ class PageFiles(_FileModel):
 
 
 class EntryRecord(_FileModel):
-    """One entry: its job, its state and its result.
+    """One entry of a batch run: study and options, state and result.
 
     Attributes
     ----------
-    blocks_after : how many blocks the run has when those of `more` are added.
-    ran_s, reported_s : seconds; the time of a run that several entries share is that of the first.
-    summary : of the first page (verdict, sentences, trials that count).
-    exit_code : that of the command line for this entry alone.
+    blocks_after : number of blocks that the run has after those of `more` are added.
+    ran_s, reported_s : seconds of run and report; the time of a shared run is recorded in its first entry only.
+    summary : summary of the first page (verdict, sentences, number of valid trials).
+    exit_code : exit code that the command line would have for this entry alone.
     """
 
     name: str
@@ -275,17 +275,17 @@ class EntryRecord(_FileModel):
 
     @property
     def took_s(self) -> float:
-        """Seconds of run and reports together."""
+        """Duration of run and reports together, seconds."""
         return self.ran_s + self.reported_s
 
     def fail(self, error: LoadbookError) -> None:
-        """Record the failure of the entry with its remedy."""
+        """Record that the entry failed, with reason, next step and exit code of `error`."""
         self.state, self.exit_code = "failed", error.exit_code
         self.reason, self.next = " ".join(error.message.split()), error.hint
 
 
 class BatchRun(_FileModel):
-    """One pass over a batch file: its entries in the file's order; `ended` is None until all are done or failed."""
+    """One execution of a batch file; `ended` is None until all entries (in the file's order) are done or failed."""
 
     format: Literal[1] = 1
     batch: str
@@ -307,7 +307,7 @@ class BatchRun(_FileModel):
 
 
 def read_batch_run(folder: Path) -> BatchRun | None:
-    """Return the last round of a batch, None if there was none; DataError for a broken file."""
+    """Return the last run of a batch; None if there was none; DataError for a damaged file."""
     path = folder / BATCH_FILE
     if not path.is_file():
         return None
@@ -322,12 +322,12 @@ def read_batch_run(folder: Path) -> BatchRun | None:
 def start_batch_run(
     batch: Batch, jobs: list[BatchJob], last: BatchRun | None, *, new: bool, failed: bool
 ) -> tuple[BatchRun, str]:
-    """Return the round to do, and a sentence about it.
+    """Return the batch run to execute, and a text about it.
 
-    The last one is resumed if it has not ended, or to do again what `failed` in it: with the entries of the file as it
-    is now, those that are done stay. Else a new one begins.
+    The last run is resumed if it has not ended, or (with `failed`) to repeat its failed entries: entries are taken from
+    the file as it is now, and those that are done are not repeated. Otherwise a new run begins.
 
-    UsageError: the last round belongs to another file with this name; `failed` without a round.
+    UsageError: the last run is that of another batch file with the same name, or `failed` is set without a last run.
     """
     if last is not None and Path(last.file) != batch.file:
         message = f"a batch called {batch.name!r} is that of {last.file}"

@@ -1,9 +1,9 @@
-"""A run in a process of its own: for a batch, which ends with the batch, or for a notebook, which outlives its kernel.
+"""Runs in separate processes: that of a batch ends with the batch, that of a notebook continues without its kernel.
 
-`python -m loadbook.batch.process ROOT` reads its job from the first line of stdin, runs the study, then makes the
-reports of the job. Where the messages about it go is the only difference: to the batch as lines of JSON on stdout, or
-into the file `.progress.json` of the study's folder, which any notebook may read. The word `stop` on stdin interrupts
-a batch's process as Ctrl-C does; the end of stdin ends it.
+`python -m loadbook.batch.process ROOT` reads a job from the first line of stdin, runs the study, then makes the
+reports of the job. Messages about its progress are sent to the batch as lines of JSON on stdout, or, for a notebook,
+stored in the file `.progress.json` of the study's folder, which any notebook may read. The word `stop` on stdin
+interrupts a batch's process like Ctrl-C; the end of stdin ends it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MODULE = "loadbook.batch.process"
 INTERRUPTED = 130
 STOP_WORD = "stop"
 STATE_FILE, LOG_FILE = ".progress.json", ".progress.log"
-# how long a process that was interrupted, or has sent its last message, may take to end
+# seconds in which a process must end after it was interrupted or has sent its last message
 EXIT_TIMEOUT_S = 60.0
 INTERNAL_HINT = f"a defect of loadbook: the traceback is on stderr, of a run in a notebook in its {LOG_FILE}"
 
@@ -43,21 +43,21 @@ MAX_NOTES = 5
 STARTING = "starting: hosts, tools and every configuration are checked first"
 
 Message = dict[str, Any]
-SendMessage = Callable[..., None]  # takes the kind of a worker's message, and its fields by name
+SendMessage = Callable[..., None]  # arguments: the kind of a worker's message, and its fields by keyword
 
 
 @dataclass(frozen=True)
 class WorkerJob:
-    """The work of one process: a study as `run_study` takes it, and the reports (name, parameters) made of the run.
+    """The work of one process: a study to run, with arguments of `run_study`, and the reports (name, parameters).
 
     Attributes
     ----------
-    run : the run to resume.
-    new : start a new run; None: unless `run` is there.
-    blocks_after : how many blocks the run has when the `more` blocks are added.
-    state_folder : folder of the file that keeps the state; None: messages go to stdout, for the batch.
-    folder, home : where pages go, and the text of their link to the batch.
-    wait_s, timeout_s : seconds that the run waits for hosts in use, and that a cell of a notebook may take.
+    run : id of the run to resume; None for none.
+    new : whether to start a new run; None starts one unless `run` exists.
+    blocks_after : number of blocks that the run has after the `more` blocks are added.
+    state_folder : folder in which the state of the run is stored; None: messages are written to stdout for the batch.
+    folder, home : folder of the pages, and the text of their link to the batch.
+    wait_s, timeout_s : seconds to wait for hosts in use; seconds that one cell of a notebook may take.
     """
 
     study_source: str
@@ -78,7 +78,7 @@ class WorkerJob:
 
 
 def _start(layout: Layout, job: WorkerJob, **streams: Any) -> subprocess.Popen[str]:
-    """Start the process of a job in a session of its own, which signals for our process group do not reach."""
+    """Start the process of a job in its own session, so that Ctrl-C on our terminal does not reach it."""
     process = subprocess.Popen(
         [sys.executable, "-m", MODULE, str(layout.root)],
         stdin=subprocess.PIPE, text=True, start_new_session=True, cwd=layout.root, **streams,
@@ -95,24 +95,24 @@ def _write_line(process: subprocess.Popen[str], line: str) -> None:
 
 
 class WorkerProcess:
-    """The process of a batch's job; it ends with this one, however this one ends."""
+    """The process of a batch's job; it ends when this process ends, even if this one is killed."""
 
     def __init__(self, layout: Layout, job: WorkerJob) -> None:
         self.process = _start(layout, job, stdout=subprocess.PIPE)
 
     def messages(self) -> Iterator[Message]:
-        """Yield its messages until it ends."""
+        """Yield the messages of the process until it ends."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            with contextlib.suppress(ValueError):  # half a line of one that was killed
+            with contextlib.suppress(ValueError):  # an incomplete line of a killed process
                 yield json.loads(line)
 
     def stop(self) -> None:
-        """Interrupt it, as Ctrl-C does."""
+        """Interrupt the process like Ctrl-C."""
         _write_line(self.process, STOP_WORD)
 
     def wait(self) -> int:
-        """Wait for its end after its last message; return its exit code, negative for the signal that ended it."""
+        """Wait for the end of the process (then kill it); return its exit code, or minus the signal that ended it."""
         try:
             code = self.process.wait(timeout=EXIT_TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -126,17 +126,17 @@ class WorkerProcess:
 
 @dataclass
 class RunState:
-    """How far a run is, updated by its events.
+    """Progress of a run, updated by its events.
 
     Attributes
     ----------
-    pid, process_start : the process that runs it, and when it began (clock ticks since boot).
-    started, event_time : epoch seconds.
-    event : the last event of a trial.
-    notes : the last notes.
-    not_ok : status -> trials that ended with it.
-    estimates : label, change (ratio minus 1) and blocks of each treatment so far.
-    ended : None, {"run": id}, or {"error", "hint", "exit_code"}; each with "at", epoch seconds.
+    pid, process_start : id of the process of the run, and its start time (clock ticks since boot).
+    started, event_time : start of the run and time of the last event, epoch seconds.
+    event : the last event about a trial.
+    notes : the last messages that are not about a trial.
+    not_ok : status -> trials that ended with it, except "ok".
+    estimates : label, change so far (ratio minus 1) and number of blocks of each treatment.
+    ended : None while it runs, then {"run": id} or {"error", "hint", "exit_code"}, with "at" (epoch seconds).
     """
 
     study: str
@@ -151,7 +151,7 @@ class RunState:
     ended: dict[str, Any] | None = None
 
     def update(self, event: Progress) -> None:
-        """Take in one event."""
+        """Update the state with one event."""
         if event.kind == "note":
             self.notes = [*self.notes, event.message][-MAX_NOTES:]
             return
@@ -170,11 +170,11 @@ class RunState:
 
     @property
     def share(self) -> float:
-        """How much of the plan is done, 0 to 1."""
+        """Share of the planned trials that have ended, 0 to 1."""
         return min(1.0, self.event.done / self.event.total) if self.event and self.event.total else 0.0
 
     def line(self, now: float) -> str:
-        """Return block, trial, how many are done and the time that is left at `now` (epoch s), in one line."""
+        """Return one line with block, trial, number of trials done and the time left at `now` (epoch s)."""
         event = self.event
         if self.ended:
             done = f"{event.done} of {event.total} trials" if event else "no trial"
@@ -191,14 +191,14 @@ class RunState:
 
 @dataclass
 class DetachedRun:
-    """A run whose process outlives its starter; `process` is set in the process that started it."""
+    """A run in a process that continues when its starter ends; `process` is set only in the process that started it."""
 
     folder: Path
     pid: int
     process: subprocess.Popen[str] | None = None
 
     def state(self) -> RunState | None:
-        """Return the state that the process last wrote; None before it wrote one."""
+        """Return the state that the process wrote last; None if it has not written one yet."""
         state = read_state(self.folder)
         return state if state and state.pid == self.pid else None
 
@@ -210,7 +210,7 @@ class DetachedRun:
         return state is not None and process_start_ticks(self.pid) == str(state.process_start)
 
     def stop(self) -> None:
-        """Interrupt it as Ctrl-C does, and wait until the trial under way is recorded as cancelled."""
+        """Interrupt the run like Ctrl-C, and wait until the current trial is recorded as cancelled."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGINT)
         deadline = time.monotonic() + EXIT_TIMEOUT_S
@@ -236,14 +236,14 @@ def start_detached_run(layout: Layout, folder: Path, job: WorkerJob) -> Detached
 
 
 def find_detached_run(folder: Path) -> DetachedRun | None:
-    """Return the run that is under way in a folder, None if there is none."""
+    """Return the run whose state is in `folder` if its process is alive, else None."""
     state = read_state(folder)
     run = DetachedRun(folder, state.pid) if state else None
     return run if run and run.is_alive() else None
 
 
 def read_state(folder: Path) -> RunState | None:
-    """Return the state stored in a folder; None if there is none."""
+    """Return the state of a run that is stored in a folder; None if there is none."""
     try:
         record = json.loads((folder / STATE_FILE).read_bytes())
         event = record["event"]
@@ -253,7 +253,7 @@ def read_state(folder: Path) -> RunState | None:
 
 
 class StateFile:
-    """Receiver of a worker's messages that keeps the state of its run in a file, for notebooks."""
+    """Receives the messages of a notebook's run and stores the state of the run in a file."""
 
     def __init__(self, layout: Layout, folder: Path, job: WorkerJob) -> None:
         self.layout, self.folder, self.job = layout, folder, job
@@ -261,7 +261,7 @@ class StateFile:
         self.write()
 
     def __call__(self, kind: str, **fields: Any) -> None:
-        """Take one message; the running estimate is made between trials, after each block."""
+        """Process one message; after each block, estimate the changes so far (between trials, not during a load)."""
         if kind == "event":
             self.state.update(event := Progress(**fields["event"]))
             if event.kind == "trial-ended" and self.state.completes_block:
@@ -279,15 +279,15 @@ class StateFile:
         self.write()
 
     def write(self) -> None:
-        """Write the file, whole or not at all."""
+        """Write the state file by an atomic rename."""
         write_json(self.folder / STATE_FILE, asdict(self.state))
 
 
 def running_estimates(layout: Layout, study: str, run: str) -> list[list[Any]]:
-    """Make the tables of a run so far; return label, change (ratio minus 1) and blocks of each treatment.
+    """Ingest the trials of a run so far; return label, change (ratio minus 1) and number of blocks of each treatment.
 
-    The change is the median over blocks of the ratio to the baseline: it has no interval and no verdict, which come
-    when the plan is done.
+    The change is the median over blocks of the ratio to the baseline; intervals and verdicts are calculated only when
+    the plan is complete.
     """
     from loadbook.execution.studies import load_study
     from loadbook.ingestion.ingest import ingest
@@ -312,7 +312,7 @@ def running_estimates(layout: Layout, study: str, run: str) -> list[list[Any]]:
 
 
 def main(root: str) -> int:
-    """Do the job of stdin; the exit code is 130 after an interrupt, else 0: the outcome is in the messages."""
+    """Execute the job read from stdin; return 130 after an interrupt, else 0, as errors are reported by messages."""
     layout = Layout(Path(root))
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -328,9 +328,9 @@ def main(root: str) -> int:
 
 
 def _follow_batch() -> SendMessage:
-    """Return the sender of messages to the batch; from now on the batch can interrupt this process, or end it.
+    """Return a function that sends messages to the batch, and start to obey the batch's commands on stdin.
 
-    Everything else that prints to stdout goes to stderr.
+    All other output to stdout is redirected to stderr.
     """
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -350,7 +350,7 @@ def _follow_batch() -> SendMessage:
 
 
 def _run_job(layout: Layout, job: WorkerJob, send: SendMessage) -> None:
-    """Run the study and make the reports; after a report that failed, the others are made."""
+    """Run the study and make the reports; if a report fails, the others are still made."""
     from loadbook.ingestion.ingest import ingest
 
     started = time.monotonic()
@@ -373,7 +373,7 @@ def _run_job(layout: Layout, job: WorkerJob, send: SendMessage) -> None:
 
 
 def _error_fields(error: Exception) -> dict[str, Any]:
-    """Return reason, next step and exit code of an error; the traceback of a defect goes to stderr."""
+    """Return reason, next step and exit code of an error; print the traceback of an internal error to stderr."""
     if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
         error = LoadbookError(disk_full_message(error), DISK_FULL_HINT)
     elif not isinstance(error, LoadbookError):
@@ -385,9 +385,9 @@ def _error_fields(error: Exception) -> dict[str, Any]:
 
 
 def measure(layout: Layout, job: WorkerJob, send: SendMessage) -> str:
-    """Return the run of a job: complete already, resumed, or new; an event names it before the first trial.
+    """Complete the run of a job (existing, resumed or new) and return its id, which is sent before the first trial.
 
-    Blocks that the run has already are not added twice.
+    The `more` blocks are not added a second time.
     """
     from loadbook.execution.api import run_study
     from loadbook.execution.select import resumes_added_blocks
@@ -418,9 +418,9 @@ def measure(layout: Layout, job: WorkerJob, send: SendMessage) -> str:
 def make_report(
     layout: Layout, job: WorkerJob, run: str, name: str, values: dict[str, Any], send: SendMessage
 ) -> dict[str, Any]:
-    """Return the summary of a report's first page, its files, and the failures of its notebooks.
+    """Make a report; return the summary of its first page, its files, and the failures of its notebooks.
 
-    Files: notebook, page and executed notebook of each, by their names; of a failed one no page.
+    Each file record holds the names of notebook, page (None if the notebook failed) and executed notebook.
     """
     from loadbook.report.build import OutputPaths, build_report_at
     from loadbook.report.notebooks import failed_notebook_path
@@ -447,7 +447,7 @@ def make_report(
 
 
 if __name__ == "__main__":
-    # threads that still wait for a host must not keep the process: everything is recorded by then
+    # end the process even if threads still wait for a host; all results have been recorded before
     code = main(sys.argv[1])
     sys.stderr.flush()
     os._exit(code)

@@ -1,6 +1,6 @@
-"""The scheduler of a batch: jobs start in the file's order, at once where they share neither study nor machine.
+"""The scheduler of a batch: jobs start in the file's order, in parallel if they share neither study nor machine.
 
-A batch session does what is left of a batch run: messages of its workers become entries, written after every change.
+A batch session executes the unfinished jobs of a batch run, and updates its record by the messages of the workers.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from loadbook.store.paths import Layout
 
 
 class Scheduler:
-    """Runs jobs: `run` runs all of them; `stop` may be called from a signal handler meanwhile.
+    """Runs jobs in worker processes: `run` runs all of them; a signal handler may call `stop` in the meantime.
 
     Parameters
     ----------
-    start : starts a worker for a job.
-    on_message : called with (job, message of its worker), last {"kind": "ended", "exit_code": ...}; returns False when
-        nothing more is to be started.
-    max_parallel : jobs at a time, at most.
+    start : starts a worker process for a job.
+    on_message : called with (job, message of its worker), the last one being {"kind": "ended", "exit_code": ...};
+        returns False if no further job may start.
+    max_parallel : maximum number of jobs at the same time.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Scheduler:
         self.stops = 0
 
     def run(self, jobs: Sequence[BatchJob]) -> None:
-        """Do the jobs, each as soon as those before it in the file leave it its machines and its study."""
+        """Run the jobs; each starts when no active or earlier waiting job needs the same machines or study."""
         waiting, more = list(jobs), True
         while True:
             active = [job for job, _ in self.active.values()]
@@ -60,7 +60,7 @@ class Scheduler:
             more = self.on_message(job, message) and more
 
     def stop(self) -> None:
-        """Interrupt every worker and start no other; called again, have them not wait for anything either."""
+        """Interrupt every worker and start no other; a second call interrupts the workers again, so that none waits."""
         self.stops += 1
         for _, worker in list(self.active.values()):
             worker.stop()
@@ -75,15 +75,15 @@ class Scheduler:
             self.messages.put((number, {"kind": "ended", "exit_code": worker.wait()}))
 
         threading.Thread(target=listen, daemon=True).start()
-        if self.stops:  # the stop came while this worker started
+        if self.stops:  # `stop` was called while this worker started
             worker.stop()
 
 
 def next_startable(waiting: Sequence[BatchJob], active: Sequence[BatchJob], max_parallel: int) -> BatchJob | None:
-    """Return the first job that may start beside the active ones; None if none may.
+    """Return the first waiting job that may start while the active ones run; None if none may.
 
-    It shares neither study nor machine with them, nor with a job before it that waits. A job that measures on this
-    machine is alone.
+    It must not share a study or machine with an active job, or with an earlier job that waits. A job that uses the lab
+    on this machine runs alone.
     """
     if len(active) >= max_parallel or any(job.machines is None for job in active):
         return None
@@ -102,9 +102,9 @@ def next_startable(waiting: Sequence[BatchJob], active: Sequence[BatchJob], max_
 def timetable(
     jobs: Sequence[BatchJob], max_parallel: int, remaining_s: Mapping[int, float] | None = None
 ) -> dict[int, tuple[float, float]]:
-    """Return id(job) -> when it is expected to start and to end, seconds from now.
+    """Return id(job) -> expected start and end of the job, in seconds from now.
 
-    `remaining_s` holds the active jobs by their id, with the seconds that they still take.
+    `remaining_s`: id(job) -> expected seconds until the end of an active job.
     """
     ends = {id(job): remaining_s[id(job)] for job in jobs if remaining_s and id(job) in remaining_s}
     times = {key: (0.0, end) for key, end in ends.items()}
@@ -121,7 +121,7 @@ def timetable(
     return times
 
 
-# job, name of the entry (of several: of their run), event, seconds that the batch is expected to take from now
+# arguments: job, name of its entry (or of a run shared by entries), event, expected seconds to the end of the batch
 OnBatchEvent = Callable[[BatchJob, str, Progress, float], None]
 StartWorker = Callable[[Layout, WorkerJob], WorkerProcess]
 WORKER_DIED_HINT = "someone killed it, or the kernel did for lack of memory; its last lines are on stderr"
@@ -129,7 +129,7 @@ WORKER_DIED_HINT = "someone killed it, or the kernel did for lack of memory; its
 
 @dataclass(frozen=True)
 class BatchOptions:
-    """How a batch is done: jobs at a time, whether the first failure starts no other, and limits in seconds."""
+    """Options of a batch: jobs at the same time, whether to start no other after a failure, time limits in seconds."""
 
     max_parallel: int = 4
     fail_fast: bool = False
@@ -138,7 +138,7 @@ class BatchOptions:
 
 
 class BatchSession:
-    """The rest of a batch run, executed by `run`; `scheduler.stop` interrupts it."""
+    """Executes the unfinished jobs of a batch run; `scheduler.stop` interrupts it."""
 
     def __init__(
         self, layout: Layout, batch_run: BatchRun, jobs: list[BatchJob], options: BatchOptions, on_event: OnBatchEvent,
@@ -152,7 +152,7 @@ class BatchSession:
         self.scheduler = Scheduler(self._start_worker, self._on_message, options.max_parallel)
 
     def run(self) -> None:
-        """Do it all; in any case the entries hold how far each came."""
+        """Execute the unfinished jobs; the entries are up to date even if it is interrupted."""
         self._write()
         try:
             self.scheduler.run(self.jobs)
@@ -163,7 +163,7 @@ class BatchSession:
 
     @property
     def remaining_s(self) -> float:
-        """Seconds that the unfinished jobs are expected to take."""
+        """Expected seconds until all unfinished jobs have ended."""
         jobs = [job for job in self.jobs if self._unfinished_reports(job)]
         times = timetable(jobs, self.options.max_parallel, self.remaining_by_job_s)
         return max((end for _, end in times.values()), default=0.0)
@@ -191,7 +191,7 @@ class BatchSession:
         return self.start_worker(self.layout, worker_job)
 
     def _on_message(self, job: BatchJob, message: Message) -> bool:
-        """Take in a worker's message; False after a failure that ends the session."""
+        """Process a worker's message; return False after a failure if no further job may start."""
         handlers = {
             "event": self._on_event, "adding": self._on_adding, "ran": self._on_ran, "report": self._on_report,
             "reported": self._on_reported, "failed": self._on_failed, "ended": self._on_ended,
@@ -240,18 +240,18 @@ class BatchSession:
         self._notify(job, entry)
 
     def _on_failed(self, job: BatchJob, message: Message) -> None:
-        """Keep the failure of one report, or of the run, which is one of all its reports."""
+        """Record the failure of one report, or that of the run in the entries of all its reports."""
         report = self.current_reports.pop(id(job), None)
         self.batch_run.entry_of(job.reports[0]).ran_s += message.get("ran_s", 0.0)
         for entry in [self.batch_run.entry_of(report)] if report else self._unfinished_entries(job):
             entry.state, entry.exit_code = "failed", message["exit_code"]
             entry.reason, entry.next = message["reason"], message["next"]
-            entry.run = entry.run if entry.run in self.layout.runs(job.study) else None  # it may never have begun
+            entry.run = entry.run if entry.run in self.layout.runs(job.study) else None  # it may not have started
             entry.reported_s = message.get("took_s", 0.0)
             self._notify(job, entry)
 
     def _on_ended(self, job: BatchJob, message: Message) -> None:
-        """Keep how entries without an end of their own ended: stopped, or with a worker that died."""
+        """Record the end of unfinished entries of a worker that has ended: stopped, or failed because it died."""
         code = message["exit_code"]
         self.remaining_by_job_s.pop(id(job), None)
         for entry in self._unfinished_entries(job):

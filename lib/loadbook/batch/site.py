@@ -1,6 +1,6 @@
-"""The whole site by one call: every smoke study that has no run yet is run, then every report is made.
+"""All reports by one command (`loadbook report --all`): run every smoke study without a run, then make every report.
 
-A study that cannot be run here (a missing tool, permission or host) is on the index with its reason.
+The index lists studies that cannot be run here, with the reason (a missing tool, permission or host).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from loadbook.study.reader import SMOKE_SUFFIX, is_variant, study_files
 
 @dataclass
 class SiteStudy:
-    """One study of the site: its run, the seconds of run and report, or why it could not be run (`lacks`).
+    """One study: its run, the durations of run and report in seconds, or the reason why it could not run (`lacks`).
 
-    `stood`: the run was there already.
+    `stood`: whether the run existed before.
     """
 
     study: str
@@ -45,7 +45,7 @@ class SiteStudy:
 
 @dataclass
 class SiteReport:
-    """The report of one study: `built`, or the error that ended it, and the seconds that it took."""
+    """The report of one study: `built`, or the error if it failed, and its duration in seconds."""
 
     study: str
     built: BuiltReport | None
@@ -56,10 +56,10 @@ class SiteReport:
 def run_smoke_studies(
     layout: Layout, hosts: Path | None, new: bool, on_event: OnEvent, on_message: OnMessage
 ) -> Iterator[SiteStudy]:
-    """Run the smoke variant of every study that is no variant itself, one after the other, and yield each result.
+    """Run the smoke variant of every study that is not a variant itself, one after the other, and yield each result.
 
-    A study whose newest run is finished and of the same text is not run again, unless `new`. `hosts` is a hosts file,
-    None the lab. KeyboardInterrupt: the same call goes on with the study under way.
+    Unless `new`, a study is not run again if its newest run is finished and the study has not changed since. `hosts` is
+    a hosts file, None the lab. After KeyboardInterrupt, the same call resumes the interrupted run.
     """
     for name in [path.stem + SMOKE_SUFFIX for path in study_files(layout.studies) if not is_variant(path)]:
         started = time.monotonic()
@@ -80,14 +80,14 @@ def run_smoke_studies(
 
 
 def _error_text(error: LoadbookError) -> str:
-    """Return an error in a sentence or two: of many reasons the first two, with the number of the others."""
+    """Return an error in one or two sentences: its first two lines, the number of further ones, and its hint."""
     first, *others = [" ".join(line.split()) for line in error.message.splitlines()]
     more = f" (and {len(others) - 1} more)" if len(others) > 1 else ""
     return " ".join([first, *others[:1]]) + more + (f"; {error.hint}" if error.hint else "")
 
 
 def _newest_run(layout: Layout, study: Study) -> tuple[str | None, bool]:
-    """Return the newest run of a study if it is finished, and whether the study was changed after it was planned."""
+    """Return the newest run of a study (None if not finished), and whether the study has changed since its plan."""
     runs = layout.runs(study.name)
     if not runs:
         return None, False
@@ -113,7 +113,7 @@ def build_all_reports(
 
 
 def _build_one_report(layout: Layout, timeout_s: float, study: str) -> SiteReport:
-    """Make one report; an error becomes a text, so that the others go on."""
+    """Make one report; an error is returned as text, so that the other reports are still made."""
     started = time.monotonic()
     built, error = None, None
     try:
@@ -125,6 +125,6 @@ def _build_one_report(layout: Layout, timeout_s: float, study: str) -> SiteRepor
 
 
 def site_record(parts: Sequence[SiteStudy], began: float, reported_s: float) -> dict[str, Any]:
-    """Return the record for the index; `began` is epoch seconds, `reported_s` the seconds of all reports together."""
+    """Return the record for the index; `began`: start (epoch s), `reported_s`: duration of all reports in seconds."""
     ran_s = round(sum(part.ran_s for part in parts), 1)
     return {"began": began, "ran_s": ran_s, "reported_s": round(reported_s, 1), "parts": list(map(asdict, parts))}

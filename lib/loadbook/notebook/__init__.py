@@ -1,14 +1,14 @@
-"""The Python interface of notebook cells, ``import loadbook as lb``; modules in import order.
+"""The Python interface for notebooks, ``import loadbook as lb``; modules in import order.
 
-- `display`: objects that a cell displays, and figures
+- `display`: base class of objects that a cell displays, and figures
 - `compare`: metrics by name, tables of trials, comparisons within a run and between two runs
-- `plots`: every figure of the reports for one run, and one to zoom into (plotly)
+- `plots`: every figure of the reports for one run, and one in which a user can zoom (plotly)
 - `run`: a recorded run, ``lb.load``, and files of its trials
 - `studies`: the table of studies, ``lb.history``, and pickers (ipywidgets)
-- `live_run`: plan, run with live progress, ingest, state
+- `live_run`: show a plan, run a study with live progress, ingest, show the state of a run
 
-Completion by the Tab key inside quotes is here: ``lb.load("`` lists studies, ``run.compare("`` metrics, ``run.why("``
-trials.
+This module also adds completion by the Tab key inside quotes: ``lb.load("`` lists studies, ``run.compare("`` metrics,
+``run.why("`` trials.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-# object.method("text before the cursor
+# matches: object.method("text before the cursor
 OPEN_QUOTE = re.compile(r"(\w+)\.(\w+)\((?:[^()]*,\s*)?[\"']([^\"']*)$")
 
 
 def register_completion(shell: InteractiveShell) -> None:
-    """Register completion of names inside quotes of loadbook's verbs and methods in an IPython shell."""
+    """Register, in an IPython shell, completion of names inside quotes in calls of loadbook's functions and methods."""
 
     def complete(_: object, event: SimpleNamespace) -> list[str]:
         match = OPEN_QUOTE.search(event.text_until_cursor)
@@ -33,7 +33,7 @@ def register_completion(shell: InteractiveShell) -> None:
             return []
         name, method, start = match.groups()
         known = _known_names(shell.user_ns.get(name), method)
-        typed = len(start) - len(event.symbol)  # a name with a space is completed from its last word on
+        typed = len(start) - len(event.symbol)  # in a name with a space, IPython completes only the last word
         return [text[typed:] for text in known if text.startswith(start)]
 
     shell.set_hook("complete_command", complete, re_key=r".*\w\.\w+\(.*[\"'][^\"']*$")

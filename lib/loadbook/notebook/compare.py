@@ -1,7 +1,7 @@
-"""Trials and comparisons in a cell.
+"""Tables of trials and comparisons for notebooks.
 
-Metrics by the names that users type, tables of trials, runs with some of their trials only; comparisons within a run by
-another metric, baseline, margin or group, and between two runs of a study.
+It finds metrics by the names that users type, makes tables of trials, restricts runs to some of their trials, and
+compares treatments within a run (with any metric, baseline, margin or group) and effects between two runs of a study.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ REQUESTED_NOTE = (
 
 
 def available_metrics(data: RunData) -> dict[str, tuple[str, str]]:
-    """Return the names of metrics as users type them ("ok_per_s", "latency p99") -> metric and statistic.
+    """Return name, as users type it ("ok_per_s", "latency p99") -> metric and statistic, for all measured metrics.
 
-    The statistic is left out where it is the metric's own ("latency" is "latency p50").
+    The name has no statistic if it is the metric's default ("latency" is "latency p50").
     """
     totals = data.measurements[data.measurements["driver"] == "*"]
     measured = set(map(tuple, totals[["metric", "statistic"]].drop_duplicates().to_numpy().tolist()))
@@ -54,7 +54,7 @@ def available_metrics(data: RunData) -> dict[str, tuple[str, str]]:
 
 
 def resolve_metric(data: RunData, name: str) -> tuple[str, str]:
-    """Return the metric and statistic of a name; UsageError lists those that were measured, the nearest first."""
+    """Return metric and statistic of a name; UsageError lists the names of measured metrics, the most similar first."""
     known, name = available_metrics(data), str(name)
     metric, _, statistic = name.partition(" ")
     default = METRICS[metric].default_statistic if metric in METRICS else None
@@ -65,7 +65,7 @@ def resolve_metric(data: RunData, name: str) -> tuple[str, str]:
 
 
 def trials_table(data: RunData, names: tuple[str, ...]) -> pd.DataFrame:
-    """Return the trials in order of execution with a column per name of a metric, in base units."""
+    """Return the trials in order of execution, with a column for each named metric, in base units (s, bytes, 1/s)."""
     columns = [*FIRST_COLUMNS, *(c for c in data.trials.columns if c not in FIRST_COLUMNS)]
     frame = data.trials[columns].sort_values("slot", ignore_index=True)
     for name in names:
@@ -75,7 +75,7 @@ def trials_table(data: RunData, names: tuple[str, ...]) -> pd.DataFrame:
 
 
 def slowest_trials(data: RunData, metric: str = "") -> pd.DataFrame:
-    """Return every trial, the furthest from the median of its treatment, on the bad side, first; see `Run.slowest`."""
+    """Return all trials with `away` (ratio to the median of the treatment, minus 1), sorted from worst to best."""
     name = metric or data.study.metric
     frame = trials_table(data, (name,))
     median = frame[name].where(frame["valid"]).groupby(frame["treatment"]).transform("median")
@@ -86,7 +86,7 @@ def slowest_trials(data: RunData, metric: str = "") -> pd.DataFrame:
 
 
 def select_trials(trials: pd.DataFrame, query: Any) -> pd.DataFrame:
-    """Return the trials that a pandas query or a mask selects; UsageError for a wrong one."""
+    """Return the trials selected by a pandas query or a mask; UsageError if it is invalid."""
     if not isinstance(query, str):
         mask = list(query)
         if len(mask) == len(trials) and all(value in (True, False) for value in mask):
@@ -97,14 +97,14 @@ def select_trials(trials: pd.DataFrame, query: Any) -> pd.DataFrame:
         )
     try:
         return trials.query(query)
-    except Exception as error:  # pandas has many: an undefined name, a syntax error, a type that does not fit
+    except Exception as error:  # pandas raises many types: an undefined name, a syntax error, a wrong type
         columns = nearest_names(getattr(error, "name", "") or query, map(str, trials.columns))
         message = f"{query!r} is no query of the trials: {error}"
         raise UsageError(message[:300], f"columns: {', '.join(columns)}") from None
 
 
 def check_trials(data: RunData, names: Iterable[str]) -> None:
-    """Raise UsageError for a name of no trial of a run; the nearest names come first."""
+    """Raise UsageError for a name that no trial of the run has; it lists the most similar names first."""
     known = set(data.trials["trial"])
     for name in names:
         if name not in known:
@@ -112,7 +112,7 @@ def check_trials(data: RunData, names: Iterable[str]) -> None:
 
 
 def restrict_to_trials(data: RunData, kept: pd.DataFrame) -> RunData:
-    """Return the run with these trials only; problems that concern no trial stay."""
+    """Return the run with these trials only; problems that are not about a trial are kept."""
     if kept.empty:
         raise UsageError("no trial is left", "run.trials has all of them")
     names = set(kept["trial"])
@@ -127,20 +127,20 @@ def restrict_to_trials(data: RunData, kept: pd.DataFrame) -> RunData:
 
 
 def whole_blocks(trials: pd.DataFrame) -> int:
-    """Return how many blocks hold every treatment that is among these trials, valid or not."""
+    """Return the number of blocks with a trial (valid or not) of every treatment that occurs in these trials."""
     treatments = trials.groupby("block")["treatment"].nunique()
     return int((treatments == trials["treatment"].nunique()).sum())
 
 
 @dataclass(frozen=True, repr=False)
 class Verdicts(Displayable):
-    """The result of a comparison: one analysis per group ("" where there is one only).
+    """The result of a comparison: one analysis per group of trials.
 
     Attributes
     ----------
-    groups : level of the column `by` -> its analysis (`stats.results.Analysis`).
-    by : the column that made the groups, "" for none.
-    changed : the differences from the question that the study declared, in words.
+    groups : level of the column `by` -> its analysis (`stats.results.Analysis`); "" is the key if there are no groups.
+    by : the column by which trials were grouped, "" for none.
+    changed : texts on how the comparison differs from the one that the study declared.
     """
 
     data: RunData
@@ -150,7 +150,7 @@ class Verdicts(Displayable):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The numbers as a plain pandas frame, rounded nowhere; change and bounds are ratios minus 1."""
+        """The numbers, not rounded, as a pandas DataFrame; change and bounds are ratios minus 1."""
         import pandas as pd
 
         rows = [({self.by: group} if self.by else {}) | _numbers(row) for group, row in self._rows()]
@@ -158,7 +158,7 @@ class Verdicts(Displayable):
 
     @property
     def sentences(self) -> list[str]:
-        """A sentence per comparison, in the order of the table."""
+        """One sentence per comparison, in the order of the table."""
         return [
             f"{line.glyph} {f'{self.by} {group}: ' if self.by else ''}{line.name}{line.text}"
             for group, analysis in self.groups.items()
@@ -172,7 +172,7 @@ class Verdicts(Displayable):
         return sum(row.kind != "baseline" for _, row in self._rows())
 
     def _block(self) -> Block:
-        """Return the table of every group below its headline, and whether the study had declared the question."""
+        """Return headline and table of every group, and how the comparison differs from the one that was declared."""
         labels = {name: self.data.study.label(name) for name in self.data.study.treatments}
         parts = []
         for group, analysis in self.groups.items():
@@ -202,7 +202,7 @@ def _numbers(row: AnalysisRow) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ComparisonRequest:
-    """The arguments of `Run.compare`; empty values select the study's own."""
+    """The arguments of `Run.compare`; empty values stand for those of the study."""
 
     metric: str = ""
     baseline: str = ""
@@ -213,7 +213,7 @@ class ComparisonRequest:
 
 
 def compare(data: RunData, request: ComparisonRequest, selection_note: str = "") -> Verdicts:
-    """Compare by the rules of the reports; `selection_note` names trials that were taken away before."""
+    """Compare treatments as the reports do; `selection_note` is a text on trials that the user has left out."""
     metric, statistic = resolve_metric(data, request.metric) if request.metric else (data.study.metric, None)
     if request.margin is not None and not 0 < request.margin < 1:
         raise UsageError(f"a margin of {request.margin:g} is not between 0 and 1", "0.02 is 2 %")
@@ -236,9 +236,9 @@ def compare(data: RunData, request: ComparisonRequest, selection_note: str = "")
 
 
 def _groups(data: RunData, by: str, wanted: Sequence[str]) -> dict[str, list[str]]:
-    """Return level of a column -> its trials: a factor's levels in the study's order, others as they came.
+    """Return level of a column -> its trials: levels of a factor in the study's order, others in order of occurrence.
 
-    Levels without any of the `wanted` treatments (all, if it is empty) are left out.
+    Levels without trials of the `wanted` treatments are left out, unless `wanted` is empty.
     """
     columns = list(map(str, data.trials.columns))
     column = next((name for name in (by, f"factor_{by}") if name in columns), None)
@@ -253,11 +253,11 @@ def _groups(data: RunData, by: str, wanted: Sequence[str]) -> dict[str, list[str
 
 
 def _group_data(data: RunData, request: ComparisonRequest, trials: list[str]) -> RunData:
-    """Return the run with these trials of the requested treatments, of their baseline, and of their checks."""
+    """Return the run with only those of `trials` that belong to the requested treatments, baseline, or their checks."""
     study = data.study
     own = data.trials[data.trials["trial"].isin(trials)]
     present = [name for name in data.plan["treatments"] if name in set(own["treatment"])]
-    # the baseline asked for, else the study's, else the group's first treatment
+    # the requested baseline, else the study's, else the group's first treatment
     candidates = (request.baseline, study.baseline, *(study.baseline_of(name) for name in present[:1]), *present)
     baseline = next((name for name in candidates if name in present), study.baseline)
     checks = {name for name in present if study.treatments[name].check}
@@ -272,7 +272,7 @@ def _group_data(data: RunData, request: ComparisonRequest, trials: list[str]) ->
 
 
 def _differences(data: RunData, request: ComparisonRequest, selection_note: str) -> Iterator[str]:
-    """Yield in words each difference from the question that the study declared."""
+    """Yield a text for each difference between this comparison and the one that the study declared."""
     study = data.study
     if selection_note:
         yield selection_note
@@ -297,7 +297,7 @@ def _differences(data: RunData, request: ComparisonRequest, selection_note: str)
 def comparison_page(
     data: RunData, against: str, baseline: str = "", metric: str = "", level: float = 0.95
 ) -> ComparePage:
-    """Return the page that compares a run with another one of its study, the older first; missing tables are made."""
+    """Return the page that compares two runs of a study, after making missing tables; the older run is first."""
     layout, study = project_layout(), data.paths.raw.parent.name
     older, newer = resolve_run_pair(layout, study, data.run, against)
     paths = layout.run(study, older if newer == data.run else newer)
@@ -308,12 +308,12 @@ def comparison_page(
 
 
 class EffectChanges(Displayable):
-    """How far each effect moved between two runs; the one that began first is the older.
+    """Change of each effect between two runs, the older of which is the one that began first.
 
     Attributes
     ----------
-    page : the report of two runs, block by block (`analyses.compare_runs.page.ComparePage`).
-    selection_note : the trials that were taken away by hand before, in words.
+    page : the sections of the report on two runs (`analyses.compare_runs.page.ComparePage`).
+    selection_note : text on trials that the user has left out; "" for none.
     """
 
     def __init__(
@@ -324,17 +324,17 @@ class EffectChanges(Displayable):
 
     @property
     def changes(self) -> list[str]:
-        """Every recorded condition that differs in the newer run, in words."""
+        """A text for each recorded condition (host facts, versions, settings) that differs in the newer run."""
         return [describe_change(change, self.page.labels) for change in self.page.changes]
 
     @property
     def sentences(self) -> list[str]:
-        """A sentence per comparison, in the order of the table."""
+        """One sentence per comparison, in the order of the table."""
         return [f"{line.glyph} {line.name}{line.text}" for line in page.pair_lines(self.page.result)]
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """The numbers as a plain pandas frame, rounded nowhere; effects and bounds are ratios minus 1."""
+        """The numbers, not rounded, as a pandas DataFrame; effects and bounds are ratios minus 1."""
         import pandas as pd
 
         return pd.DataFrame([_change_numbers(row) for row in self.page.result.rows])
@@ -343,7 +343,7 @@ class EffectChanges(Displayable):
         return len(self.page.result.rows)
 
     def _block(self) -> Block:
-        """Return the answer, what changed in the records, and the verdicts side by side."""
+        """Return the answer, the recorded conditions that changed, and the verdicts of both runs side by side."""
         blocks = [self.page.answer(), self.page.conditions(), self.page.verdicts()]
         blocks += [note_block(f"{self.selection_note}: it explores.")] if self.selection_note else []
         return Block(*blocks, data=blocks[0].data)

@@ -1,4 +1,4 @@
-"""Objects that a cell displays: blocks in the style of the reports, plain text without a browser, and figures."""
+"""Objects that a cell displays in the style of the reports (as plain text without a browser), and figures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Displayable:
-    """An object that a cell displays as a block of a report."""
+    """Base class of objects that a cell displays like a section of a report."""
 
     def _block(self) -> Block:
         """Return the block to display."""
@@ -27,12 +27,12 @@ class Displayable:
         return str(self._repr_mimebundle_()["text/html"])
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
-        """Return the output for Jupyter, with the further MIME types of the block."""
+        """Return MIME type -> content of the block, from which Jupyter chooses."""
         return styled(self._block())._repr_mimebundle_()
 
 
 def styled(block: Block) -> Block:
-    """Return a block with the style of the reports in it, as a cell outside of a report needs it."""
+    """Return a block together with the reports' style sheet, which a cell outside of a report needs."""
     return Block(Stylesheet(), block, data=block.data)
 
 
@@ -52,7 +52,7 @@ class FigureView(Displayable):
         return self._figure.caption
 
     def figure(self) -> Any:
-        """Return the figure as an object of matplotlib, to go on with."""
+        """Return the figure as a matplotlib Figure that can be changed."""
         return self._figure.draw()
 
     def save(self, path: str) -> Path:

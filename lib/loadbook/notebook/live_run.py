@@ -1,8 +1,8 @@
-"""Run a study from a cell: plan, run with live progress, ingest, state.
+"""Run a study from a notebook cell: show its plan, run it with live progress, ingest it, show its state.
 
-The run is a process of its own (`batch.process`); one output of the cell, updated in place, shows how far it is. A busy
-kernel shows nothing to a page that was opened after the cell began. So the cell ends, and the run goes on, when the
-last page has gone or another one has come; the same cell shows the run again.
+The run is a separate process (`batch.process`); one output of the cell, updated in place, shows its progress. A browser
+page opened while the cell is busy would not show it, so the cell ends, while the run continues, when the last page is
+closed or another one is opened. Executing the same cell again shows the run again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ERRORS_BY_EXIT_CODE = {UsageError.exit_code: UsageError, DataError.exit_code: Da
 
 @dataclass
 class OpenPages:
-    """The pages connected to this kernel; `address` is the kernel's at its Jupyter server, "" without a server."""
+    """Counts browser pages connected to this kernel; `address`: the kernel's URL at its Jupyter server, "" if none."""
 
     address: str = ""
     token: str = field(default="", repr=False)
@@ -57,7 +57,7 @@ class OpenPages:
     def changed(self) -> bool:
         """Return whether the last page was closed or another one opened; False within 0.9 s of the last call.
 
-        Both count: a browser may keep a page that was left, with its connection, for minutes.
+        Both are checked, since a browser may keep the connection of a page that was left for minutes.
         """
         if not self.address or time.monotonic() < self._next_time:
             return False
@@ -69,7 +69,7 @@ class OpenPages:
         return before > 0 and (number == 0 or number > before)
 
     def number(self) -> int | None:
-        """Return how many there are by the server (GET /api/kernels/<id>, "connections"); None without an answer."""
+        """Return the number of pages (GET /api/kernels/<id> of the server, "connections"); None without an answer."""
         request = Request(self.address, headers={"Authorization": f"token {self.token}"})  # noqa: S310 - http only
         try:
             with build_opener(ProxyHandler({})).open(request, timeout=PAGES_TIMEOUT_S) as answer:
@@ -79,7 +79,7 @@ class OpenPages:
 
 
 def open_pages() -> OpenPages:
-    """Return the pages of this process's kernel; its server keeps its own address in a file beside the kernel's."""
+    """Return the pages of this process's kernel, whose Jupyter server is found by the file with its address."""
     if "ipykernel" not in sys.modules:
         return OpenPages()
     from ipykernel.connect import get_connection_file
@@ -93,14 +93,14 @@ def open_pages() -> OpenPages:
 
 
 def pages_of_server(server: dict[str, str], kernel: str) -> OpenPages:
-    """Return the pages of a kernel; servers behind TLS or a socket are not asked."""
+    """Return the pages of a kernel; without an address (never asked) if its server uses TLS or a Unix socket."""
     if not server["url"].startswith("http://"):
         return OpenPages()
     return OpenPages(f"{server['url']}api/kernels/{kernel}", server["token"])
 
 
 class WatchingStoppedError(KeyboardInterrupt):
-    """The page was closed or opened again: the cell ends, the run goes on, and the kernel is free to show it."""
+    """The page was closed or opened again, so the cell ends; the run continues and the same cell shows it again."""
 
     def _render_traceback_(self) -> list[str]:
         return [
@@ -109,7 +109,7 @@ class WatchingStoppedError(KeyboardInterrupt):
 
 
 class RunStoppedError(KeyboardInterrupt):
-    """The cell was interrupted and stopped the run; the same call resumes it."""
+    """The user interrupted the cell, which stopped the run; the same call resumes it."""
 
     def _render_traceback_(self) -> list[str]:
         return ["Stopped; the trial under way is recorded as cancelled. Run this cell again to go on."]
@@ -117,18 +117,18 @@ class RunStoppedError(KeyboardInterrupt):
 
 @dataclass(frozen=True, repr=False)
 class RunProgress(Displayable):
-    """How far a run is at `now` (epoch seconds)."""
+    """Progress of a run at the time `now` (epoch seconds)."""
 
     state: RunState
     now: float
 
     @property
     def line(self) -> str:
-        """Block, trial, how many are done and the time that is left, in one line."""
+        """One line with block, trial, number of trials done and the time left."""
         return self.state.line(self.now)
 
     def _block(self) -> Block:
-        """Return the bar, the line, trials that did not end well, the running estimate, and the last notes."""
+        """Return progress bar, progress line, numbers of failed trials, estimates so far, and the last notes."""
         state = self.state
         rows = [[str(label), format_percent(change), str(blocks)] for label, change, blocks in state.estimates]
         heads = (Column("So far, against its baseline"), Column("Change", True), Column("Blocks", True))
@@ -151,15 +151,15 @@ def follow(run: DetachedRun, show: Callable[[RunProgress], None] | None = None) 
 
     Raises
     ------
-    LoadbookError : it could not go on; the message says why.
-    RunStoppedError : the cell was interrupted; so is the run.
-    WatchingStoppedError : the page that showed the cell was closed, or opened again; the run goes on.
+    LoadbookError : the run had to stop; the message is the reason.
+    RunStoppedError : the user interrupted the cell, which stopped the run.
+    WatchingStoppedError : the page that showed the cell was closed, or opened again; the run continues.
     """
     show, last_line = show or display_updater(), ""
     try:
         pages = open_pages()
         while True:
-            # in this order: the last state is read after the end of the process
+            # in this order, so that the last state is read after the end of the process
             alive, state = run.is_alive(), run.state() or RunState("")
             progress = RunProgress(state, time.time())
             if progress.line != last_line:
@@ -186,7 +186,7 @@ def follow(run: DetachedRun, show: Callable[[RunProgress], None] | None = None) 
 
 
 def kernel_is_exiting() -> bool:
-    """Return whether an interrupt is the first step of a kernel restart."""
+    """Return whether the interrupt was sent because the kernel is about to exit or restart."""
     shell: Any = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     deadline = time.monotonic() + (KERNEL_EXIT_S if hasattr(shell, "kernel") else 0.0)
     with contextlib.suppress(KeyboardInterrupt):
@@ -196,7 +196,7 @@ def kernel_is_exiting() -> bool:
 
 
 def display_updater() -> Callable[[RunProgress], None]:
-    """Return the function that shows progress: in one output of a cell, elsewhere as lines on stderr."""
+    """Return a function that shows progress in one output of the cell, or as lines on stderr outside of notebooks."""
     if "IPython" in sys.modules:
         from IPython import get_ipython
         from IPython.display import display
@@ -208,12 +208,12 @@ def display_updater() -> Callable[[RunProgress], None]:
 
 
 def plan(study: str, subset: str = "", blocks: int = 0) -> Block:
-    """Show what a new run would do: treatments, trials, hours, disk, what it can find at recorded noise; no network.
+    """Show the plan of a new run: treatments, trials, hours, disk space, detectable differences; contacts no host.
 
     Parameters
     ----------
     study : a name in studies/, a .toml file, or "NAME-smoke".
-    subset, blocks : instead of the study's own; 0 blocks are those.
+    subset, blocks : subset and number of blocks; "" and 0 take the study's own.
 
     Raises
     ------
@@ -235,24 +235,24 @@ def plan(study: str, subset: str = "", blocks: int = 0) -> Block:
 def run(
     study: str, hosts: str = "", subset: str = "", resume: str = "", execute: bool = False, new: bool = False
 ) -> Block:
-    """Run a study and show its progress, or resume its unfinished run; without `execute` only describe it.
+    """Run a study, or resume its unfinished run, and show the progress; without `execute`, do nothing.
 
-    The run is a process of its own: closing the tab or restarting the kernel does not end it, and the same call shows
-    it again. Interrupting the cell stops it, and the same call goes on. A study whose latest run is complete is not
-    run again unless `new`.
+    The run is a separate process: closing the tab or restarting the kernel does not end it, and the same call shows it
+    again. Interrupting the cell stops the run, and the same call resumes it. A study whose latest run is complete is
+    not run again unless `new`.
 
     Parameters
     ----------
     study : a name in studies/, a .toml file, or "NAME-smoke".
-    hosts : hosts file, by its path from the project's folder; empty is the loopback lab.
-    subset, resume : names; empty for the study's own subset and for the latest unfinished run.
-    execute : False does nothing, so that a notebook can be opened and run without a risk.
+    hosts : path of the hosts file, relative to the project's folder; "" for the loopback lab.
+    subset, resume : subset of treatments, and id of the unfinished run to resume; "" for the study's own, the latest.
+    execute : False does nothing, so that a notebook can be executed without starting a run.
     new : start a new run although the latest is complete or unfinished.
 
     Raises
     ------
     UsageError, StudyError : a wrong name, or a mistake in the study; nothing was started.
-    LoadbookError : the run could not go on; the message says why and what to do.
+    LoadbookError : the run had to stop; the message has the reason and the next step.
     """
     layout = project_layout()
     name = load_study(layout, study).name
@@ -278,7 +278,7 @@ def ingest(study: str, run: str = "latest") -> Block:
     Raises
     ------
     UsageError : no such study or run.
-    DataError : raw files that cannot be read; the message names them.
+    DataError : raw files cannot be read; the message lists them.
     """
     layout = project_layout()
     if not layout.runs(study):
@@ -289,7 +289,7 @@ def ingest(study: str, run: str = "latest") -> Block:
 
 
 def state(study: str, run: str = "latest") -> Block:
-    """Show per treatment how many trials were planned, ended well, and count.
+    """Show for each treatment the numbers of planned trials, of trials that ended without error, and of valid trials.
 
     Raises
     ------
@@ -314,5 +314,5 @@ def state(study: str, run: str = "latest") -> Block:
 
 
 def text_block(text: str) -> Block:
-    """Return a sentence that looks in a cell of its own as it does on a page."""
+    """Return a sentence as a block with the style of the reports."""
     return styled(note_block(text))

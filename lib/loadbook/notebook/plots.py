@@ -1,4 +1,4 @@
-"""Figures of a run: those of the reports by name, ``run.plot.order()``, and one to zoom into with plotly."""
+"""Figures of a run: those of the reports, such as ``run.plot.order()``, and one in which a user can zoom (plotly)."""
 
 from __future__ import annotations
 
@@ -57,16 +57,16 @@ class Plots(Displayable):
         return EffectsPage(self._data)
 
     def _analysis(self, metric: str) -> Analysis:
-        """Return the comparisons of a metric."""
+        """Return the comparisons of all treatments by a metric; "" is the study's metric."""
         name, statistic = resolve_metric(self._data, metric or self._data.study.metric)
         return EffectsPage(self._data, metric=name).analyse(name, statistic)
 
     def effects(self, metric: str = "") -> FigureView:
-        """Draw which treatments matter, which way, and whether the checks of the laboratory passed."""
+        """Draw the effect of each treatment with its interval and verdict, and the checks of the laboratory."""
         return FigureView(EffectsFigure(self._analysis(metric)))
 
     def losses(self, metric: str = "") -> FigureView:
-        """Draw whether each loss is certainly smaller than the accepted one."""
+        """Draw the largest plausible loss of each treatment beside the loss that the study accepts."""
         return FigureView(NonInferiorityFigure(self._analysis(metric)))
 
     def order(self, metric: str = "") -> FigureView:
@@ -75,21 +75,21 @@ class Plots(Displayable):
         return FigureView(OrderFigure.from_run(self._data, self._analysis(metric), reasons))
 
     def pairs(self, treatment: str = "", metric: str = "") -> FigureView:
-        """Draw the single blocks of one comparison: do they agree, or does one make the effect."""
+        """Draw the effect in each block of one comparison: do the blocks agree, or does one block make the effect."""
         return FigureView(PairedBlocksFigure.from_run(self._data, self._analysis(metric), treatment))
 
     def errors(self) -> FigureView:
-        """Draw errors per trial: which treatments fail, and in how many trials."""
+        """Draw the number of errors in each trial, by treatment."""
         return FigureView(ErrorsFigure.from_run(self._data, self._page.analysis))
 
     def latency(self) -> FigureView:
-        """Draw the latency percentiles of every trial, each with verdicts of its own."""
+        """Draw the latency percentiles of every trial, with a verdict on each percentile."""
         if not self._page.panels:
             raise UsageError(f"no percentiles of {', '.join(self._data.tools)} in this run", "run.metrics has the rest")
         return FigureView(self._page.latency_figure)
 
     def distribution(self) -> FigureView:
-        """Draw the latency of all requests of each treatment together: a picture, never tested."""
+        """Draw the latency distribution of all requests of each treatment, without any statistical test."""
         curves = checks.treatment_curves(self._data)
         if not curves:
             raise UsageError(
@@ -98,9 +98,9 @@ class Plots(Displayable):
         return FigureView(LatencyDistributionFigure(self._page.analysis, curves))
 
     def traces(self, trial: str = "", block: int | None = None) -> FigureView:
-        """Draw the use of each resource in one block, that of `trial` or the one in the middle.
+        """Draw the use of each host resource over time in one block, that of `trial` or the middle one.
 
-        Amber: the resource was full.
+        A resource at its limit is amber.
         """
         if trial:
             check_trials(self._data, [trial])
@@ -108,11 +108,11 @@ class Plots(Displayable):
         return FigureView(HostMetricsFigure.from_run(self._data, block))
 
     def overlay(self, treatment: str = "") -> FigureView:
-        """Draw the traces of every trial (of one treatment) over one another: is one unlike the others."""
+        """Draw the host metrics of all trials (of one treatment) over one another: does one trial differ."""
         return FigureView(TrialOverlayFigure.from_run(self._data, treatment))
 
     def cores(self, host: str = "", block: int | None = None) -> FigureView:
-        """Draw each core and process of one host in one block: which could do no more."""
+        """Draw the CPU use of each core and process of one host in one block: which one was at its limit."""
         return FigureView(CoresFigure.from_run(self._data, block, host))
 
     def beside(self, trial: str) -> FigureView:
@@ -120,11 +120,11 @@ class Plots(Displayable):
         return FigureView(PeersFigure.from_run(self._data, trial))
 
     def gates(self) -> FigureView:
-        """Draw which validity rules excluded or doubted which trial, in order of execution."""
+        """Draw which validity rules excluded or flagged which trial, in order of execution."""
         return FigureView(ValidityFigure.from_run(self._data, sections.rule_titles(self._data)))
 
     def noise(self, metric: str = "") -> FigureView:
-        """Draw how small a difference these hosts can see with the baseline's load."""
+        """Draw the smallest difference that can be detected on these hosts with the baseline's load."""
         page = NoisePage(self._data, metric=resolve_metric(self._data, metric)[0] if metric else "")
         if page.record is None:
             raise UsageError(page.headline, "more blocks, or a run of the study noise: docs/noise.md")
@@ -142,29 +142,29 @@ class Plots(Displayable):
         return FigureView(figure)
 
     def connections(self) -> FigureView:
-        """Draw the connections that the application was sent for each request."""
+        """Draw the number of connections that the application accepted per request."""
         per_request = BackendsPage(self._data).connections_per_request
         if per_request.empty:
             raise UsageError("no application of this run counted its connections", "docs/services.md: counters")
         return FigureView(ConnectionsFigure(self._page.analysis, per_request))
 
     def page_size(self, by: Literal["rate", "bytes"] = "rate") -> FigureView:
-        """Draw the rate, or with by="bytes" the bytes per second, over page size: where is the network the limit."""
+        """Draw the request rate (by="bytes": bytes per second) against page size: where is the network the limit."""
         if by not in ("rate", "bytes"):
             raise unknown_name_error("way to draw page sizes", by, ["rate", "bytes"], plural="by")
         return FigureView(PageSizeFigure(PageSizePage(self._data).result, by))
 
     def published(self) -> FigureView:
-        """Draw the claims of an article beside the results of this run."""
+        """Draw the results that an article claims beside the results of this run."""
         results = assess_claims(self._data, self._page.analysis, self._page.level)
         if not results:
             raise UsageError("nothing published stands beside this study", "docs/claims.md says how claims are written")
         return FigureView(ClaimsFigure(results, self._page.analysis))
 
     def two_runs(self, against: str = PREVIOUS, metric: str = "") -> FigureView:
-        """Draw how far each effect moved from another run of the study to this one.
+        """Draw the change of each effect from another run of the study to this one.
 
-        `against` is the other run's id, by default the run before. `run.against(...)` has the numbers.
+        `against` is the other run's id, by default the run before. `run.against(...)` returns the numbers.
         """
         return FigureView(RunComparisonFigure(comparison_page(self._data, against, metric=metric).result))
 
@@ -183,7 +183,7 @@ class Plots(Displayable):
 
 
 class ZoomView(Displayable):
-    """The order plot with every trial under the pointer; without plotly the still figure, and how to install it."""
+    """The plot of trials in order of execution, with zoom and details of trials; a static figure without plotly."""
 
     def __init__(self, data: RunData, metric: str, still: FigureView) -> None:
         self.data, self.metric, self.still = data, metric or data.study.metric, still
@@ -204,7 +204,7 @@ class ZoomView(Displayable):
         }  # fmt: skip
 
     def _trials(self, name: str, own: Any) -> dict[str, Any]:
-        """Return one treatment's marks; those that do not count are crosses."""
+        """Return one treatment's trials as a plotly trace, in which invalid trials are crosses."""
         labels = [
             _inert(f"{row.trial}, block {row.block}, {row.status}: {row.why}") for row in own.itertuples(index=False)
         ]
@@ -223,5 +223,5 @@ class ZoomView(Displayable):
 
 
 def _inert(text: str) -> str:
-    """Return text in which plotly finds no markup: it reads a few tags of HTML."""
+    """Return a text in which the HTML tags and templates that plotly interprets have no effect."""
     return str(clean(text)).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("%{", "% {")

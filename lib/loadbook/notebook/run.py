@@ -1,4 +1,4 @@
-"""A recorded run in a cell: its frames, comparisons, figures and raw bytes behind one name."""
+"""A recorded run for notebooks: an object with its tables, comparisons, figures and raw files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ HOSTS_UNKNOWN = "Too little was recorded of its hosts to compare them with its t
 
 
 class TrialExplanation(Displayable):
-    """How one trial differs from the others of its treatment; `.frame` is the table behind it."""
+    """How one trial differs from the others of its treatment; `frame` is a table of the host metrics compared."""
 
     def __init__(self, data: RunData, trial: str) -> None:
         comparisons.check_trials(data, [trial])
@@ -50,7 +50,7 @@ class TrialExplanation(Displayable):
 
     @property
     def sentences(self) -> list[str]:
-        """The problems of the trial, then where its hosts differed from those of its treatment's other trials."""
+        """Texts on the problems of the trial, then on host metrics that differ from the treatment's other trials."""
         from loadbook.analyses.resources.peers import peer_value_text
 
         own = self._data.problems[self._data.problems["trial"] == self.trial]
@@ -63,7 +63,7 @@ class TrialExplanation(Displayable):
         return [*problems, *(hosts or [HOSTS_ALIKE if len(self.frame) else HOSTS_UNKNOWN])]
 
     def _block(self) -> Block:
-        """Return the distance of the trial from the median of its treatment, and the sentences."""
+        """Return the trial's deviation from the median of its treatment, and the sentences."""
         own: Any = comparisons.slowest_trials(self._data).set_index("trial").loc[self.trial]
         away, metric = own["away"], self._data.study.metric
         far = f"{format_percent(away)} from the median of {own['treatment']}" if away == away else "no value"
@@ -88,7 +88,7 @@ class Raw(Displayable):
 
     @property
     def path(self) -> Path:
-        """The file itself."""
+        """Path of the file."""
         return self.folder / self.file
 
     @property
@@ -98,17 +98,17 @@ class Raw(Displayable):
 
     @property
     def bytes(self) -> bytes:
-        """The whole content as it came from the host."""
+        """The whole content, as copied from the host."""
         return self.path.read_bytes()
 
     @property
     def text(self) -> str:
-        """The whole content as text; bytes that are no UTF-8 are replaced."""
+        """The whole content as text; invalid UTF-8 bytes are replaced."""
         return self.bytes.decode("utf-8", "replace")
 
     @cached_property
     def sha256(self) -> str:
-        """The sha256 (hex) of the file as it is now; "" where it is gone."""
+        """The current sha256 (hex) of the file; "" if the file does not exist any more."""
         return trial_record.sha256_file(self.path) if self.path.is_file() else ""
 
     @property
@@ -119,7 +119,7 @@ class Raw(Displayable):
     def _block(self) -> Block:
         """Return name, sha256, command and content of a file, and the names of the other files."""
         kept = self.record.files[self.file]
-        # the tools that printed it
+        # the drivers whose tool wrote this file
         drivers = [d for d in self.record.drivers if self.file in (d.stdout, d.stderr, *d.files.values())]
         state = "as recorded" if self.unchanged else "NOT as recorded" if self.sha256 else "gone"
         where = f"{self.record.trial} ({self.record.treatment}, block {self.record.block}, {self.record.status})"
@@ -154,9 +154,9 @@ class Raw(Displayable):
 
 
 def read_raw(paths: RunPaths, trial: str, file: str = "") -> Raw:
-    """Return a file of a trial, by default the output of its first driver's tool.
+    """Return a file of a trial; by default the output of the tool on its first driver.
 
-    UsageError: no such trial, or it has no such file; the nearest names come first.
+    Raises UsageError for an unknown trial or file; it lists the most similar names first.
     """
     folders = {p.parent.name: p.parent for part in (paths.trials, paths.failed) for p in part.glob("*/trial.json")}
     if trial not in folders:
@@ -179,9 +179,9 @@ class Run(Displayable):
 
     Attributes
     ----------
-    trials, measurements, samples, traces, problems : plain pandas frames (docs/data-format.md has every column).
-    plot : the figures of the reports, `run.plot.order()`.
-    data : what the reports read (`store.tables.RunData`), with plan, facts and paths.
+    trials, measurements, samples, traces, problems : pandas DataFrames; docs/data-format.md lists every column.
+    plot : the figures of the reports, such as `run.plot.order()`.
+    data : all tables and records of the run (`store.tables.RunData`), with plan, host facts and paths.
 
     Examples
     --------
@@ -202,17 +202,17 @@ class Run(Displayable):
 
     @property
     def measurements(self) -> pd.DataFrame:
-        """What the tool measured: a row per trial, driver, metric and statistic; driver "*" is the total."""
+        """Measurements of the load generator: a row per trial, driver, metric and statistic; "*": all drivers."""
         return self.data.measurements
 
     @property
     def samples(self) -> pd.DataFrame:
-        """Rates by the second and bins of histograms, as the tool printed them."""
+        """Request rates per second of the trial, and bins of latency histograms, as reported by the load generator."""
         return self.data.samples
 
     @property
     def traces(self) -> pd.DataFrame:
-        """Host metrics: a row per trial, host, time (s since the measurement began), metric and item."""
+        """Host metrics: a row per trial, host, time (s since the measurement began), metric and device or process."""
         return self.data.traces
 
     @property
@@ -222,7 +222,7 @@ class Run(Displayable):
 
     @cached_property
     def plot(self) -> Plots:
-        """The figures: ``run.plot.`` and the Tab key list them, each with its docstring."""
+        """The figures of the reports as methods, which the Tab key lists after ``run.plot.``."""
         return Plots(self.data)
 
     @property
@@ -232,44 +232,44 @@ class Run(Displayable):
 
     @property
     def metrics(self) -> list[str]:
-        """The metrics that were measured, by the names that `compare` and `wide` take: "ok_per_s", "latency p99"."""
+        """Names of the measured metrics, as arguments of `compare` and `wide`: "ok_per_s", "latency p99"."""
         return list(comparisons.available_metrics(self.data))
 
     def wide(self, *metrics: str) -> pd.DataFrame:
-        """Return the trials in order of execution with a column per metric (default: the study's), in base units.
+        """Return the trials in order of execution, with a column per metric (default: the study's), in base units.
 
-        UsageError: a metric that was not measured; the nearest of `run.metrics` come first.
+        Raises UsageError for a metric that was not measured; it lists the most similar names first.
         """
         return comparisons.trials_table(self.data, metrics or (self.data.study.metric,))
 
     def slowest(self, number: int = 5, metric: str = "") -> pd.DataFrame:
-        """Return the trials that are the furthest from the median of their treatment on the bad side, the worst first.
+        """Return the `number` trials that are worst compared with the median of their treatment, the worst first.
 
-        `away` is the ratio to that median minus 1, `metric` the study's if none is given. Invalid trials are
-        included; nothing is tested here.
+        `away` is the ratio to that median minus 1; `metric` is the study's by default. Invalid trials are included,
+        and no statistical test is made.
         """
         if not isinstance(number, int):
             raise UsageError(f"how many comes first, not {number!r}", 'run.slowest(5, "latency p99")')
         return comparisons.slowest_trials(self.data, metric).head(number)
 
     def why(self, trial: str) -> TrialExplanation:
-        """Show how one trial differs from the others of its treatment: its problems, and what its hosts did.
+        """Show how one trial differs from the others of its treatment: its problems, and its host metrics.
 
-        UsageError: no such trial.
+        Raises UsageError for an unknown trial.
         """
         return TrialExplanation(self.data, trial)
 
     def only(self, query: str | Sequence[bool] | pd.Series) -> Run:
-        """Return the run with some trials only, by a pandas query ("block > 2") or a mask; its results are exploratory.
+        """Return the run with the trials of a pandas query ("block > 2") or mask; its results are exploratory.
 
-        UsageError: a column that there is not, or no trial left.
+        Raises UsageError for an unknown column, or if no trial is left.
         """
         return self._restricted(comparisons.select_trials(self.trials, query))
 
     def without(self, *trials: str | Iterable[str]) -> Run:
-        """Return the run without these trials, by name or as a list of names; its results are exploratory.
+        """Return the run without these trials, given as names or a list of names; its results are exploratory.
 
-        UsageError: no such trial, or none left.
+        Raises UsageError for an unknown trial, or if no trial is left.
         """
         names = [name for some in trials for name in ([some] if isinstance(some, str) else some)]
         comparisons.check_trials(self.data, names)
@@ -289,38 +289,38 @@ class Run(Displayable):
         ----------
         metric : a name of `run.metrics`, such as "latency p99".
         baseline : the treatment that the others are compared with.
-        treatments : which ones; default: all.
-        by : a factor, or any column of `run.trials`: each of its values is compared by itself; default: the condition
-            that the study judges apart, if it does.
-        margin : the smallest difference that matters, 0.02 for 2 %.
-        level : of the intervals.
+        treatments : treatments to compare; default: all.
+        by : a factor or another column of `run.trials`; treatments are then compared separately for each of its values.
+            Default: the condition for which the study declares separate analyses, if any.
+        margin : the smallest difference that matters, 0.02 for 2 %; default: the study's.
+        level : confidence level of the intervals.
 
         Raises
         ------
-        UsageError : an unknown name; the nearest of the known ones come first.
-        DataError : there is no trial, as none could be read.
+        UsageError : an unknown name; the message lists the most similar names first.
+        DataError : the run has no trial that could be read.
         """
         some = (treatments,) if isinstance(treatments, str) and treatments else tuple(treatments)
         asked = comparisons.ComparisonRequest(metric, baseline, some, by, margin, level)
         return comparisons.compare(self.data, asked, self._selection_note())
 
     def against(self, run: str = PREVIOUS, baseline: str = "", metric: str = "", level: float = 0.95) -> EffectChanges:
-        """Compare the effects of this run with those of another run of its study, and say what else changed.
+        """Compare the effects in this run with those in another run of its study, and list conditions that changed.
 
         Parameters
         ----------
         run : the other run's id; by default the run before this one.
-        baseline, metric : default: the study's; a metric as in `run.metrics`, "latency p99".
-        level : of the intervals.
+        baseline, metric : default: the study's; a metric has a name as in `run.metrics`, "latency p99".
+        level : confidence level of the intervals.
 
         Raises
         ------
-        UsageError : no such run, or the two hold no two answers to one question.
+        UsageError : the run does not exist, or the two runs have no comparison in common.
         """
         return comparisons.EffectChanges(self.data, run, baseline, metric, level, self._selection_note())
 
     def zoom(self, metric: str = "") -> ZoomView:
-        """Draw every trial in order of execution, to zoom into (with the extra `explore`; else the still figure)."""
+        """Draw every trial in order of execution, with zoom (a static figure without the extra `explore`)."""
         return ZoomView(self.data, metric, self.plot.order(metric))
 
     def raw(self, trial: str, file: str = "") -> Raw:
@@ -333,7 +333,7 @@ class Run(Displayable):
         return read_raw(self.data.paths, trial, file)
 
     def provenance(self) -> Block:
-        """Show where the numbers come from: hosts, versions, revision, sha256 of the study."""
+        """Show how the numbers were made: hosts, versions of software, git revision, sha256 of the study."""
         return Page(self.data).provenance()
 
     def _block(self) -> Block:
@@ -376,12 +376,12 @@ def load(study: str, run: str = "latest") -> Run:
 
     Parameters
     ----------
-    study : one of `lb.studies()`; "example" is the run that comes with loadbook.
-    run : its id; "latest" is the newest.
+    study : name of one of `lb.studies()`; "example" is the run that comes with loadbook.
+    run : id of the run; "latest" is the newest.
 
     Raises
     ------
-    UsageError : no such study or run; the nearest of the known ones come first.
+    UsageError : an unknown study or run; the message lists the most similar names first.
     """
     layout = project_layout()
     check_study_recorded(layout, study)
@@ -391,12 +391,12 @@ def load(study: str, run: str = "latest") -> Run:
 
 
 def recorded_studies(layout: Layout) -> list[str]:
-    """Return the studies with a run, the example last."""
+    """Return the names of all studies that have a run, the example last."""
     return [*layout.studies_with_runs(), *([EXAMPLE_STUDY] if layout.runs(EXAMPLE_STUDY) else [])]
 
 
 def check_study_recorded(layout: Layout, study: str) -> None:
-    """Raise UsageError that names the recorded studies unless `study` is one of them."""
+    """Raise UsageError, which lists the studies with a run, unless `study` is one of them."""
     known = recorded_studies(layout)
     if study in known:
         return

@@ -1,4 +1,4 @@
-"""Studies in a cell: the table of all (`lb.studies()`), one through its runs (`lb.history`), pickers (`lb.pick`)."""
+"""Studies in notebooks: a table of all (`lb.studies()`), the history of one (`lb.history`), menus (`lb.pick`)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class History(Displayable):
 
     Attributes
     ----------
-    page : the report's page about it, block by block.
+    page : the sections of the report on the study's history.
     """
 
     def __init__(self, page: HistoryPage) -> None:
@@ -45,7 +45,7 @@ class History(Displayable):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row per comparison and run as a plain pandas frame; change and bounds are ratios minus 1."""
+        """A pandas DataFrame with one row per comparison and run; change and bounds are ratios minus 1."""
         import pandas as pd
 
         rows = []
@@ -61,7 +61,7 @@ class History(Displayable):
 
     @property
     def runs(self) -> pd.DataFrame:
-        """One row per run: start, hosts, why it is left out, which conditions changed since the run before."""
+        """One row per run: start, hosts, reason for leaving it out, conditions changed since the run before."""
         import pandas as pd
 
         marks = self.page.marks
@@ -73,7 +73,7 @@ class History(Displayable):
 
     @property
     def sentences(self) -> list[str]:
-        """A sentence per comparison."""
+        """One sentence per comparison, on its level, its changes and the newest run."""
         return [f"{series.label} {text.series_sentence(series)}" for series in self.page.history.series]
 
     def plot(self) -> FigureView:
@@ -87,17 +87,17 @@ class History(Displayable):
 
 
 def history(study: str, metric: str = "", rate: float = ALARM_RATE, by_name: bool = False) -> History:
-    """Show where each effect of a study stands, since when, and whether the newest run is worse than its past.
+    """Show each effect's current level, since when it holds, and whether the newest run is worse than earlier ones.
 
     Parameters
     ----------
-    metric : empty: that of the newest run's study.
-    rate : the share of runs that raise a false alarm, in all comparisons together, while nothing changes.
-    by_name : hosts of one name are held to be the same machine.
+    metric : name of the metric; "" for that of the study in its newest run.
+    rate : share of runs with a false alarm in any comparison while nothing changes.
+    by_name : whether hosts with the same name are taken for the same machine.
 
     Raises
     ------
-    UsageError : no such study, metric or rate.
+    UsageError : an unknown study or metric, or an invalid rate.
     """
     check_study_recorded(project_layout(), study)
     return History(history_page(study, metric, rate, by_name))
@@ -105,14 +105,14 @@ def history(study: str, metric: str = "", rate: float = ALARM_RATE, by_name: boo
 
 @dataclass(frozen=True, repr=False)
 class Studies(Displayable):
-    """The studies of a project; iterate over their names, or take `.frame` for a plain pandas frame."""
+    """The studies of a project: iteration yields their names, `frame` is a pandas DataFrame."""
 
     rows: list[dict[str, Any]]
     note: str = ""
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """One row per study; `hours` is what a new run takes, the rest is of the latest run."""
+        """One row per study; `hours` is the duration of a new run, other columns are about the latest run."""
         import pandas as pd
 
         return pd.DataFrame(self.rows, columns=list(COLUMNS))
@@ -138,7 +138,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
 
 def studies() -> Studies:
-    """Return the studies of the project, those with a run first: question, latest run, what a new one takes."""
+    """Return the project's studies, those with a run first, with question, latest run and duration of a new run."""
     layout = project_layout()
     files = {path.stem: path for path in study_files(layout.studies)}
     recorded = recorded_studies(layout)
@@ -147,7 +147,7 @@ def studies() -> Studies:
 
 
 def _study_row(layout: Layout, name: str, file: Path | None) -> dict[str, Any]:
-    """Return the row of one study; of one that cannot be read it holds the error, so that the others are listed."""
+    """Return the row of one study; if the study cannot be read, a row with the error."""
     row: dict[str, Any] = dict.fromkeys(COLUMNS) | {"study": name, "runs": 0, "question": ""}
     try:
         if file:
@@ -172,9 +172,9 @@ def _latest_run(layout: Layout, name: str) -> dict[str, Any]:
 
 
 def pick(study: str = "example") -> Any:
-    """Show pickers for study, run, metric and baseline, with verdicts and the order plot below them.
+    """Show menus for study, run, metric and baseline, with verdicts and the plot of trials in order below them.
 
-    Without ipywidgets the table of studies, and how to install it.
+    Without ipywidgets, show the table of studies and how to install ipywidgets.
     """
     if importlib.util.find_spec("ipywidgets") is None:
         return Studies(studies().rows, PICK_INSTALL_HINT)
@@ -182,7 +182,7 @@ def pick(study: str = "example") -> Any:
 
 
 class Pickers:
-    """Four lists and the comparison that they select; `box` is the widget, `run` the selected run."""
+    """Four menus and the comparison that they select; `box` is the widget, `run` the selected run."""
 
     run: Run
 
