@@ -161,7 +161,7 @@ def test_batch_interrupted_is_resumed_by_the_same_command(layout, tmp_path):
 
 @pytest.mark.lab
 @pytest.mark.long
-def test_batch_with_killed_kernel_repeats_only_that_report(layout, tmp_path):
+def test_batch_with_killed_jupyter_kernel_repeats_only_that_report(layout, tmp_path):
     write(layout, WAITS.format(tmp_path / "pid"))
     path = batch_file(layout, *BOTH)
     first = loadbook(layout, "batch", str(path), "--jobs", "1")

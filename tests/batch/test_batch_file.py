@@ -129,7 +129,7 @@ studdy = "x"
         ("[[entry]\n", "file", "line 1"),
     ],
 )
-def test_batch_file_errors_name_their_place(tmp_path, text, path, message):
+def test_batch_file_errors_name_key_and_line(tmp_path, text, path, message):
     problems = mistakes(write(tmp_path, text))
     assert message in problems[path]
 
@@ -140,7 +140,7 @@ def test_batch_with_too_many_combinations_is_refused(tmp_path):
     assert "more than" in mistakes(write(tmp_path, text))["entry"]
 
 
-def test_batch_file_with_an_invalid_name_needs_one(tmp_path):
+def test_batch_file_whose_file_name_is_invalid_needs_a_name_key(tmp_path):
     entry = '[[entry]]\nstudy = "a"\n'
     assert "is no name" in mistakes(write(tmp_path, entry, "every night.toml"))["name"]
     assert read_batch(write(tmp_path, 'name = "n"\n' + entry, "every night.toml")).name == "n"

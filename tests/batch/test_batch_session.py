@@ -146,7 +146,7 @@ def test_batch_row_lists_harness_checks_beside_the_verdict(stage):
     assert '<td data-name="Checks">✓ A/A<br>✕ known effect</td>' in stage.page
 
 
-def test_batch_failure_is_a_row_and_others_continue(stage):
+def test_batch_failure_is_shown_as_a_row_and_other_entries_continue(stage):
     stage.scripts["a"] = ([FAILED], 0)
     stage.scripts["b"] = ([*ran("run-b"), *reported("b", failures=("notebook x: cell 3 lost its kernel",))], 0)
     done = stage.sit([work("a"), work("b"), work("c")])
@@ -169,14 +169,14 @@ def test_batch_failed_run_fails_its_reports(stage):
 
 
 @pytest.mark.parametrize(("code", "said"), [(-9, "by signal 9 (Killed)"), (1, "with exit code 1")])
-def test_batch_dead_worker_is_a_failure_with_its_cause(stage, code, said):
+def test_batch_records_a_dead_worker_process_as_a_failure_with_its_cause(stage, code, said):
     stage.scripts["a"] = (ran("run-a"), code)
     done = stage.sit([work("a"), work("b")])
     assert states(done) == {"a": "failed", "b": "done"}
     assert said in str(done.entries[0].reason)
 
 
-def test_batch_exit_code_is_the_worst(stage):
+def test_batch_exit_code_is_the_highest_of_its_entries(stage):
     gate = {"outcome": "failed", "exit_code": 1, "sentence": "Build gate: failed. gzip is slower."}
     stage.scripts["b"] = ([*ran("run-b"), *reported("b", GOOD | {"gate": gate})], 0)
     done = stage.sit([work("a"), work("b")])
@@ -250,7 +250,7 @@ def test_batch_failed_report_is_repeated_without_a_new_run(stage):
     assert [(job.more, job.run, job.blocks_after) for job in stage.jobs] == [(4, "run-a", 12)]
 
 
-def test_batch_refuses_wrong_choices_and_foreign_files(stage, tmp_path):
+def test_batch_refuses_retry_without_a_run_and_records_of_other_batch_files(stage, tmp_path):
     with pytest.raises(UsageError, match="no round yet"):
         stage.sit([work("a")], failed=True)
     stage.sit([work("a")])

@@ -37,7 +37,7 @@ def test_index_shows_the_newer_run_of_a_batch_and_links_its_page(tmp_path):
     assert "a is equivalent." in write_index(tmp_path).read_text()
 
 
-def test_entry_with_parameters_of_its_own_is_not_the_verdict_of_the_study(tmp_path):
+def test_batch_entry_with_own_parameters_is_not_shown_as_the_verdict_of_the_study(tmp_path):
     (tmp_path / "batch" / "nightly").mkdir(parents=True)
     write_summary(tmp_path, summary("old", 1_000.0, "a is slower."))
     write_batch(tmp_path, summary("new", 2_000.0, "a is faster."), parameters={"metric": "latency"})

@@ -46,7 +46,7 @@ def problems(layout, tmp_path: Path, text: str) -> dict[str, str]:
     return found
 
 
-def test_jobs_merge_entries_of_one_run(layout, tmp_path):
+def test_batch_jobs_merge_entries_that_share_a_run(layout, tmp_path):
     text = """
 [[entry]]
 study = "nginx-directives-smoke"

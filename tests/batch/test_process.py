@@ -61,7 +61,7 @@ def layout(tmp_path_factory):
     return home
 
 
-def test_worker_starts_a_run_once_and_resumes_it(layout, monkeypatch):
+def test_worker_process_starts_a_run_once_and_resumes_it(layout, monkeypatch):
     first = MessageRecorder()
 
     def interrupted(kind: str, **fields: Any) -> None:
@@ -82,7 +82,7 @@ def test_worker_starts_a_run_once_and_resumes_it(layout, monkeypatch):
     assert again.notes() == f"run {run} is complete already"
 
 
-def test_worker_starts_new_runs_for_a_new_batch(layout):
+def test_worker_process_starts_new_runs_for_a_new_batch(layout):
     before = layout.runs(STUDY)
     recorder = MessageRecorder()
     run = worker.measure(layout, job(), recorder)
@@ -90,7 +90,7 @@ def test_worker_starts_new_runs_for_a_new_batch(layout):
     assert run in layout.runs(STUDY)
 
 
-def test_worker_adds_blocks_once_despite_interruptions(layout):
+def test_worker_process_adds_blocks_once_despite_interruptions(layout):
     run = worker.measure(layout, job(), MessageRecorder())
     recorder = MessageRecorder()
     assert worker.measure(layout, job(more=1, blocks=None), recorder) == run
@@ -103,7 +103,7 @@ def test_worker_adds_blocks_once_despite_interruptions(layout):
 
 
 @pytest.mark.parametrize("error", [HostError("web", "gone", "look"), OSError("odd"), ValueError("torn")])
-def test_worker_reports_failures_and_continues(layout, monkeypatch, capsys, error):
+def test_worker_process_reports_failures_and_continues(layout, monkeypatch, capsys, error):
     def raises(*_: Any) -> str:
         raise error
 
@@ -119,7 +119,7 @@ def test_worker_reports_failures_and_continues(layout, monkeypatch, capsys, erro
     assert [one["kind"] for one in recorder.messages] == ["ran", "report", "failed", "report", "reported"]
 
 
-def test_state_of_a_run_survives_its_file(tmp_path, monkeypatch):
+def test_state_of_a_run_is_unchanged_after_writing_and_reading_it(tmp_path, monkeypatch):
     monkeypatch.setattr(worker, "running_estimates", lambda *_: [])
     state_file = StateFile(Layout(tmp_path), tmp_path, job())
     for event in (Progress("note", "new run"), Progress("trial-ended", "x", "t1", "a", 1, 2, 2, 4, "lost", 8.0)):

@@ -37,7 +37,7 @@ def site(layout):
     return make_report(layout, "--all", "--hosts", str(HOSTS), "--jobs", "1")
 
 
-def test_site_lists_every_study_with_duration_or_reason(site):
+def test_report_all_lists_every_study_with_duration_or_reason_of_failure(site):
     assert site.exit_code == 3
     said = {line.split("\t")[0]: line.split("\t")[1] for line in site.output.splitlines() if "\t" in line}
     assert list(said) == [NAME, "other-smoke", "torn-smoke"]
@@ -48,7 +48,7 @@ def test_site_lists_every_study_with_duration_or_reason(site):
     assert site.output.splitlines()[-1].startswith("runs ")
 
 
-def test_site_index_lists_pages_and_missing_ones(site):
+def test_report_all_index_lists_pages_and_missing_ones(site):
     page = site.page("index.html")
     assert f'href="{NAME}.html"' in page
     assert "ran and reported 1 of 3 smoke studies" in page
@@ -58,7 +58,7 @@ def test_site_index_lists_pages_and_missing_ones(site):
     assert parts["torn-smoke"]["lacks"]
 
 
-def test_site_repeats_only_changed_or_requested_studies(site, layout, monkeypatch):
+def test_report_all_repeats_only_changed_or_requested_studies(site, layout, monkeypatch):
     ran = []
     monkeypatch.setattr("loadbook.batch.site.run_study", lambda layout, name, *rest, **how: ran.append((name, how)))
     monkeypatch.setattr("loadbook.batch.site.build_report", lambda *rest: pytest.fail("not asked for"))
@@ -77,6 +77,6 @@ def test_site_repeats_only_changed_or_requested_studies(site, layout, monkeypatc
 
 
 @pytest.mark.parametrize("words", [["--all", "x"], ["--all", "--run", "r"], ["--jobs", "2"], ["--new", "x"]])
-def test_site_refuses_contradictory_options(layout, words):
+def test_report_all_refuses_contradictory_options(layout, words):
     with pytest.raises(UsageError, match="--all"):
         make_report(layout, *words)

@@ -45,7 +45,7 @@ def plan(folder: Path, workload: str, *options: str) -> subprocess.CompletedProc
         ('tool = "ab"\nthreads = 2', "one thread", {"wrk", "h2load"}, {"ab"}),
     ],
 )
-def test_plan_refusal_names_tools_that_can_make_the_load(
+def test_plan_refusal_names_tools_that_can_generate_the_load(
     tmp_path: Path, workload: str, says: str, able: set[str], unable: set[str]
 ) -> None:
     done = plan(tmp_path, workload)

@@ -115,7 +115,7 @@ def test_missing_hosts_file_is_a_usage_error(loadbook, tmp_path):
     ("old", "new", "path"),
     [('tool = "wrk"', 'tool = "nosuch"', "workload.tool"), ("duration_s = 1\n", "duration_s = 1.5\n", "workload")],
 )
-def test_plan_refuses_a_load_that_no_tool_can_make(loadbook, old, new, path):
+def test_plan_refuses_a_load_that_the_tool_cannot_generate(loadbook, old, new, path):
     file = loadbook.layout.studies / "nginx-directives.toml"
     assert old in file.read_text()
     file.write_text(file.read_text().replace(old, new))

@@ -8,7 +8,7 @@ from loadbook.cli.terminal import ProgressDisplay
 from loadbook.execution.progress import Progress
 
 
-def test_count_that_was_shown_is_shown_at_its_end(monkeypatch):
+def test_progress_count_that_was_shown_is_also_shown_at_its_end(monkeypatch):
     now = 0.0
     monkeypatch.setattr("loadbook.cli.terminal.time.monotonic", lambda: now)
     display = ProgressDisplay(io.StringIO())
@@ -21,7 +21,7 @@ def test_count_that_was_shown_is_shown_at_its_end(monkeypatch):
     assert display.stream.getvalue() == "2 of 3 trials read\n3 of 3 trials read\n"  # type: ignore[attr-defined]
 
 
-def test_finished_trials_are_lines_where_there_is_no_terminal():
+def test_finished_trials_are_printed_as_lines_without_a_terminal():
     stream = io.StringIO()
     with ProgressDisplay(stream) as display:
         display(Progress("trial-started", "running", "t1", "plain", 1, 2, 0, 2), "nightly")

@@ -26,14 +26,14 @@ def typed(tmp_path, monkeypatch, capsys):
     return call
 
 
-def test_misspelt_subcommand_lists_commands_nearest_first(typed):
+def test_misspelt_subcommand_lists_commands_by_similarity(typed):
     code, _, err = typed("rnu", "x")
     assert code == 2
     assert "no command 'rnu'" in err
     assert "commands: run, " in err
 
 
-def test_missing_study_argument_names_the_studies_command(typed):
+def test_missing_study_argument_suggests_the_studies_command(typed):
     code, _, err = typed("run")
     assert code == 2
     assert "Missing argument 'STUDY'" in err
@@ -73,7 +73,7 @@ def test_run_with_missing_hosts_file_starts_nothing(typed, tmp_path):
     assert "new run" not in out + err
 
 
-def test_doctor_without_a_lab_names_lab_up(typed):
+def test_doctor_without_a_lab_suggests_lab_up(typed):
     code, _, err = typed("doctor")
     assert code == 2
     assert "no lab on this machine yet" in err and "loadbook lab up" in err
@@ -98,7 +98,7 @@ def test_trust_of_a_changed_key_without_a_terminal_advises_replace(typed, tmp_pa
     assert err.endswith("then: loadbook hosts trust --yes --replace --hosts hosts.toml\n")
 
 
-def test_lab_down_during_a_run_warns(typed, monkeypatch):
+def test_lab_down_during_a_run_prints_a_warning(typed, monkeypatch):
     owner = SimpleNamespace(description="me@here (process 7), run 20260101-000000 of aa, for 3 s")
     lab = SimpleNamespace(owners=lambda: [owner], down=lambda: [])
     monkeypatch.setattr("loadbook.cli.hosts._load_lab", lambda: lab)
@@ -107,13 +107,13 @@ def test_lab_down_during_a_run_warns(typed, monkeypatch):
     assert err == f"warning: the lab is in use by {owner.description}; its trial ends here\n"
 
 
-def test_unknown_study_is_an_error_with_the_nearest_name(typed):
+def test_unknown_study_is_an_error_with_the_most_similar_name(typed):
     code, out, err = typed("studies", "nginx-directivs")
     assert (code, out) == (2, "")
     assert "no study 'nginx-directivs' in " in err and "did you mean 'nginx-directives'?" in err
 
 
-def test_misspelt_command_suggests_the_nearest(typed):
+def test_misspelt_command_suggests_the_most_similar_one(typed):
     code, _, err = typed("rn", "x")
     assert code == 2
     assert "next: did you mean run? commands: run, " in err

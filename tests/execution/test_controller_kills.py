@@ -185,7 +185,7 @@ def test_run_of_sixty_trials_killed_200_times_completes_its_plan(lab, layout, re
 
 @pytest.mark.fault(1)
 @pytest.mark.long
-def test_run_with_killed_kernel_can_be_resumed(lab, layout, tmp_path):
+def test_run_with_killed_jupyter_kernel_can_be_resumed(lab, layout, tmp_path):
     """Papermill, its kernel killed in mid-trial, then the same notebook again: the run is a process of its own."""
     (layout.studies / "killed.toml").write_text(STUDY.format(blocks=8))
 

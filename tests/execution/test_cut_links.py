@@ -95,7 +95,7 @@ def meanwhile(do: Callable[[], None]) -> Iterator[None]:
 
 @pytest.mark.fault(11)
 @pytest.mark.long
-def test_job_that_ends_during_a_link_failure_is_reattached(spaces, record_property):
+def test_result_of_a_job_that_ends_during_a_link_failure_is_read_after_reconnecting(spaces, record_property):
     host = connect(spaces.hosts_file, "driver", "cut")
     try:
         boot = host.get("/proc/sys/kernel/random/boot_id", max_bytes=100)
@@ -240,7 +240,7 @@ time.sleep(100)
 
 @pytest.mark.fault(1, 12)
 @pytest.mark.long
-def test_load_ends_by_its_lease_when_the_controller_network_fails(spaces, record_property):
+def test_load_ends_when_its_lease_expires_after_the_controller_network_fails(spaces, record_property):
     controller = subprocess.Popen(
         [sys.executable, "-c", CONTROLLER, str(spaces.hosts_file)], stdout=subprocess.PIPE, text=True
     )

@@ -98,7 +98,7 @@ def test_deployment_passes_backends_to_the_service() -> None:
     assert places["web", "w2"]["backends"] == [app]
 
 
-def test_deployment_treats_lab_hosts_as_one_machine() -> None:
+def test_deployment_treats_all_lab_hosts_as_one_machine() -> None:
     lab = make_testbed()
     lab.lab = "loopback"
     place = next(
@@ -109,11 +109,11 @@ def test_deployment_treats_lab_hosts_as_one_machine() -> None:
     assert [b["local"] for b in place.extra["backends"]] == [True]
 
 
-def test_deployment_reports_the_cpus_that_a_plan_names() -> None:
+def test_deployment_finds_the_number_of_cpus_that_a_plan_needs() -> None:
     assert needed_cpus(make_plan(Study.model_validate(STUDY))) == 2
 
 
-def test_deployment_probes_a_service_from_its_client() -> None:
+def test_deployment_probes_a_service_from_the_host_that_sends_it_requests() -> None:
     deployment = Deployment(make_testbed(), "two")
     asked = {placement.role: deployment.client_host(placement).address for placement in deployment.placements}
     assert asked == {"balancer": "load.net", "web": "lb.net", "app": "w1.net", "store": "w1.net"}
@@ -128,7 +128,7 @@ def test_deployment_sets_cpus_and_quota_of_processes() -> None:
         deployment.launch(deployment.placements[0])
 
 
-def test_deployment_puts_the_delay_line_in_front_of_the_target() -> None:
+def test_deployment_puts_the_delay_proxy_in_front_of_the_target() -> None:
     delayed = make_testbed(userspace_delay=True)
     far, near = Deployment(delayed, "far"), Deployment(delayed, "single")
     assert placements_of(far)[-1] == ("line", "load", 18080) and far.target == Target("load.net", 18080)
@@ -143,7 +143,7 @@ def test_deployment_uses_only_hosts_that_treatments_need() -> None:
     assert used_hosts(plan, inventory()) == ["load", "lb", "w1", "w2", "big"]
 
 
-def test_deployment_accepts_a_driver_role_with_variants() -> None:
+def test_deployment_accepts_variants_of_the_load_generator_role() -> None:
     driver = {"variants": {"near": {}, "far": {"delay_ms": 30}}}
     factors = STUDY["factors"] | {"delay": {"role": "driver", "of": "variant", "levels": ["near", "far"]}}
     treatments = STUDY["treatments"] | {"far": {"set": {"delay": "far"}}}

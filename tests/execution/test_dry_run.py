@@ -69,7 +69,7 @@ def test_dry_run_lists_the_commands_of_the_real_run(lab, tmp_path):
     run_held_to_dry_run(layout, "small", layout.run("small", run_study(layout, "small", lab.hosts_file)))
 
 
-def test_dry_run_of_the_hosts_own_server_may_load_the_page_that_proves_it(tmp_path, no_network):
+def test_dry_run_of_system_mode_may_load_the_page_with_the_config_id(tmp_path, no_network):
     layout = with_studies(tmp_path / "home")
     own = 'include = "aa.toml"\nname = "own"\nroles.web.mode = "system"\n'
     page = 'workload.path = "/.loadbook/config-id"\nworkload.expect_bytes = 29\n'
@@ -111,5 +111,5 @@ def test_dry_run_without_a_lab_names_the_next_step(monkeypatch, capsys, tmp_path
     assert "loadbook lab up" in capsys.readouterr().err
 
 
-def test_hosts_page_example_is_the_hosts_file():
+def test_docs_page_on_hosts_shows_the_tested_hosts_file():
     assert THREE.read_text().strip() in (REPO / "docs" / "hosts.md").read_text()

@@ -40,7 +40,7 @@ def small(rig) -> Iterator[Rig]:
 
 @pytest.mark.root
 @pytest.mark.parametrize("ends", ["0", "1"])
-def test_host_disk_that_fills_during_load_fails_only_that_trial(small, ends, record_property):
+def test_host_disk_that_becomes_full_during_load_fails_only_that_trial(small, ends, record_property):
     once = f'[ -e {small.bin}/done ] && exec "$real" "$@"; touch {small.bin}/done'
     small.fake("wrk", f'{once}\n{FILL.format(file="own")}\n"$real" "$@"; exit {ends}')
     ran = small.run(WRK, blocks=2)

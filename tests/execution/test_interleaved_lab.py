@@ -72,7 +72,7 @@ def test_interleaved_run_is_complete_and_leaves_nothing_on_hosts(lab, layout):
     assert jobs_left(lab) == []
 
 
-def test_interleaved_rate_is_responses_per_active_second(lab, layout):
+def test_interleaved_rate_is_responses_per_second_of_the_arms_slices(lab, layout):
     run = run_study(layout, "small", lab.hosts_file, blocks=1)
     paths, record = layout.run("small", run), records_of(layout, run)[0]
     ingest(paths)
@@ -89,7 +89,7 @@ def test_interleaved_rate_is_responses_per_active_second(lab, layout):
     assert all(before.end_s <= after.start_s for before, after in pairwise(turns))
 
 
-def test_arm_that_fails_fails_alone(lab, layout):
+def test_failing_arm_does_not_fail_the_other_arms(lab, layout):
     (layout.studies / "small.toml").write_text(SMALL + WRONG_PAGE)
     run = run_study(layout, "small", lab.hosts_file, blocks=1)
     states = trial_states(read_ledger(layout.run("small", run).ledger))
@@ -100,7 +100,7 @@ def test_arm_that_fails_fails_alone(lab, layout):
     assert all(state.final and state.attempt == 1 for state in states.values())
 
 
-def test_interleaved_run_killed_in_mid_slice_leaves_no_stopped_process_and_resumes(lab, layout):
+def test_interleaved_run_killed_in_mid_slice_leaves_no_stopped_process_and_can_be_resumed(lab, layout):
     controller = loadbook(layout, "run", "small", "--hosts", str(lab.hosts_file))
     for line in controller.stderr:
         if "interleaved: slices of" in line or "t0001" in line:
@@ -115,7 +115,7 @@ def test_interleaved_run_killed_in_mid_slice_leaves_no_stopped_process_and_resum
     assert ingest(layout.run("small", run)).valid == 4
 
 
-def test_interrupted_block_is_recorded_as_cancelled_and_repeated_whole(lab, layout):
+def test_interrupted_block_is_recorded_as_cancelled_and_repeated_completely(lab, layout):
     controller = loadbook(layout, "run", "small", "--hosts", str(lab.hosts_file))
     wait_until(lambda: any("alternate.pl" in line for line in jobs_left(lab)), 60)
     controller.send_signal(signal.SIGINT)
@@ -128,7 +128,7 @@ def test_interrupted_block_is_recorded_as_cancelled_and_repeated_whole(lab, layo
     assert [record.attempt for record in records_of(layout, run)] == [2, 2, 1, 1]
 
 
-def test_server_that_dies_in_mid_slice_ends_its_arm_alone(lab, layout):
+def test_server_that_dies_in_mid_slice_ends_only_its_own_arm(lab, layout):
     controller = loadbook(layout, "run", "small", "--hosts", str(lab.hosts_file), "--blocks", "1")
     wait_until(lambda: any("alternate.pl" in line for line in jobs_left(lab)), 60)
     time.sleep(0.5)
@@ -143,7 +143,7 @@ def test_server_that_dies_in_mid_slice_ends_its_arm_alone(lab, layout):
     assert jobs_left(lab) == []
 
 
-def test_generator_that_hangs_ends_its_arm_alone(rig):
+def test_generator_that_hangs_ends_only_its_own_arm(rig):
     """The first arm's measurement goes on for ever; its warm-up has another folder."""
     rig.fake("wrk", 'case "$PWD" in *-load/arm0) while :; do sleep 1; done;; esac; exec "$real" "$@"')
     (rig.layout.studies / "small.toml").write_text(SMALL)

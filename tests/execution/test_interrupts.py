@@ -151,7 +151,7 @@ def test_second_interrupt_ends_at_once_and_prints_the_restore_command(lab, layou
 
 @pytest.mark.fault(3)
 @pytest.mark.long
-def test_interrupt_during_host_reset_ends_at_once(lab, layout, begin):
+def test_interrupt_while_waiting_between_trials_ends_at_once(lab, layout, begin):
     (layout.studies / "stopped.toml").write_text(STUDY.format(duration_s=1, settle_s=60))
     controller = begin(lab)
     wait_until(lambda: list(layout.study_raw("stopped").glob("*/staging/*")), START_S)

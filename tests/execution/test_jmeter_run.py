@@ -70,7 +70,7 @@ def test_jmeter_run_is_measured_and_ingested(jmeter: None, lab: Lab, tmp_path: P
     assert {"driver-results.jtl", "driver-jmeter.log"} <= kept
 
 
-def test_jmeter_of_the_lab_folder_takes_precedence(lab: Lab, connect_lab: Callable[..., RemoteHost]) -> None:
+def test_jmeter_installed_beside_the_lab_takes_precedence(lab: Lab, connect_lab: Callable[..., RemoteHost]) -> None:
     home = os.environ.get("JMETER_HOME") or lab.folder.parent / "jmeter"
     said = connect_lab().run(["sh", "-c", 'echo "$PATH"'], timeout_s=20).stdout.decode()
     assert said.startswith(f"{home}/bin:") and said.endswith(":/usr/local/sbin:/usr/sbin:/sbin:/usr/local/go/bin\n")
@@ -101,7 +101,7 @@ def test_jmeter_installer_names_missing_programs_and_changes_nothing(tmp_path: P
     assert not list(tmp_path.glob("home/*"))
 
 
-def test_jmeter_artifacts_all_have_checksums() -> None:
+def test_all_files_that_the_jmeter_installer_downloads_have_checksums() -> None:
     lines = (SCRIPTS / "jmeter.sha256").read_text().splitlines()
     assert all(re.fullmatch(r"[0-9a-f]{64}  [\w.-]+\.jar", line) for line in lines) and len(lines) == 143
     assert sum("  ApacheJMeter" in line for line in lines) == 7

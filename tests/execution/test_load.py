@@ -75,7 +75,7 @@ def test_load_share_unsupported_by_the_tool_names_the_driver():
 
 
 @given(st.lists(st.tuples(st.floats(0, 5), st.floats(0.1, 10), st.floats(-1e6, 1e6)), min_size=1, max_size=5))
-def test_load_window_of_several_drivers_is_independent_of_clock_offsets(drivers):
+def test_measurement_window_of_several_drivers_is_independent_of_clock_offsets(drivers):
     records, clocks = [], {}
     for k, (late_s, lasts_s, offset_s) in enumerate(drivers):
         began = 1.7e9 + late_s + offset_s

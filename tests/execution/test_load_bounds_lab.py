@@ -61,7 +61,9 @@ def test_gigabyte_of_tool_output_is_truncated_and_fails_the_trial(rig, record_pr
 
 @pytest.mark.fault(9)
 @pytest.mark.parametrize("jump_s", [30.0, -3600.0])
-def test_controller_clock_jump_makes_the_trial_partial_with_right_durations(rig, monkeypatch, jump_s, record_property):
+def test_controller_clock_jump_makes_the_trial_partial_with_correct_durations(
+    rig, monkeypatch, jump_s, record_property
+):
     real, jumped, before = time.time, [0.0], LoadJobs.wait
 
     def wait(load, host):
@@ -153,7 +155,7 @@ def at_load(rig: Rig, action) -> threading.Thread:
 
 @pytest.mark.fault(31)
 @pytest.mark.long
-def test_killed_sampler_flags_the_metrics_and_the_trial_counts(rig, record_property):
+def test_trial_with_a_killed_sampler_counts_with_flagged_host_metrics(rig, record_property):
     killed: list[int] = []
 
     def kill(pids: list[int]) -> None:
@@ -176,7 +178,7 @@ def test_killed_sampler_flags_the_metrics_and_the_trial_counts(rig, record_prope
 
 @pytest.mark.fault(31)
 @pytest.mark.long
-def test_sampler_gap_is_not_interpolated(rig):
+def test_gap_in_sampled_host_metrics_is_not_interpolated(rig):
     def stop(pids: list[int]) -> None:
         for sign, pause in ((signal.SIGSTOP, 0.5), (signal.SIGCONT, 0)):
             for pid in pids:

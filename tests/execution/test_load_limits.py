@@ -134,7 +134,7 @@ def test_closed_load_is_refused_under_a_rate_cap_with_the_remedy(tmp_path):
     assert "take the cap away" in said
 
 
-def test_load_duration_cap_uses_the_hung_limit_for_request_counts(tmp_path):
+def test_load_duration_cap_uses_the_time_limit_of_loads_with_a_request_count(tmp_path):
     (said,) = refused(tmp_path, "", "requests = 100\nrate_per_s = 10", "open", web1="max_load_s = 25")
     assert "may last 26 s" in said
 

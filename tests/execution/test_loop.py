@@ -88,7 +88,7 @@ OUTCOMES = st.sampled_from(["ok", "partial", "invalid", "tool_failed", "~lost", 
 
 @given(st.lists(OUTCOMES, max_size=20))
 @settings(max_examples=20, deadline=None)
-def test_loop_records_one_final_status_per_trial_for_any_outcome(plan, script):
+def test_run_records_one_final_status_per_trial_for_any_outcome(plan, script):
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         raw, left = Path(folder, "run"), list(script)
         for _ in range(len(script) + 1):
@@ -109,7 +109,7 @@ def test_loop_records_one_final_status_per_trial_for_any_outcome(plan, script):
         assert not list(paths.raw.glob("staging/*"))
 
 
-def test_loop_retries_a_transient_failure_and_keeps_it(plan, tmp_path, monkeypatch):
+def test_run_retries_a_transient_failure_and_keeps_the_failed_attempt(plan, tmp_path, monkeypatch):
     paths = run_scripted(plan, tmp_path, ["~lost", "ok", "~timeout", "~timeout", "tool_failed"], monkeypatch)
     ended = trial_states(read_ledger(paths.ledger))
     assert [(s.attempt, s.status) for s in ended.values()][:4] == [
@@ -119,7 +119,7 @@ def test_loop_retries_a_transient_failure_and_keeps_it(plan, tmp_path, monkeypat
     assert kept == ["t0001-attempt1", "t0002-attempt1", "t0002-attempt2", "t0003-attempt1"]
 
 
-def test_loop_stops_after_three_lost_trials_and_repeats_them_later(plan, tmp_path, monkeypatch):
+def test_run_stops_after_three_lost_trials_and_repeats_them_when_resumed(plan, tmp_path, monkeypatch):
     with pytest.raises(LoadbookError, match="3 trials in a row were lost, the last because scripted") as stopped:
         run_scripted(plan, tmp_path, ["ok", *["~lost"] * 9], monkeypatch)
     assert "then resume: loadbook run recorded" in stopped.value.hint
@@ -141,7 +141,7 @@ def test_resume_with_a_missing_trial_record_names_the_next_step(plan, tmp_path):
 
 @pytest.mark.fault(2)
 @pytest.mark.parametrize("crash", ["accounted", "files", "sealed", "published", "failed published"])
-def test_loop_crash_at_any_point_leaves_one_recorded_status(plan, tmp_path, crash):
+def test_controller_crash_at_any_point_leaves_one_recorded_status_per_trial(plan, tmp_path, crash):
     paths, testbed = RunPaths(tmp_path, tmp_path), make_testbed(plan)
     planned, failed = plan.trials[0], paths.failed / "t0001-attempt1"
     with Ledger(paths.ledger) as ledger:

@@ -27,7 +27,7 @@ def test_power_of_a_main_effect_uses_every_trial(tmp_path) -> None:
     assert any("a main effect, one of 7 effects" in line for line in power_lines(found))
 
 
-def test_plan_of_a_fraction_lists_aliased_effects() -> None:
+def test_plan_of_a_fractional_factorial_lists_aliased_effects() -> None:
     said = _plan_lines(make_plan(factorial_study("abcd", 12, fraction="half")))
     assert said[-4].startswith("design      8 of 16 combinations are run, a fraction of resolution IV")
     assert said[-3:] == [

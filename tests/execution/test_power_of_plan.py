@@ -129,7 +129,7 @@ def test_plan_ignores_noise_of_a_single_block(layout):
     assert noise_samples(layout, alone) == []
 
 
-def test_plan_treats_a_replaced_machine_as_another_host(layout):
+def test_plan_ignores_noise_recorded_before_a_machine_was_replaced(layout):
     plan = planned(layout, blocks=20)
     keep(layout, plan, Given("20261120-100000", machine="old"))
     keep(layout, plan, Given("20261120-120000", machine="new"))
@@ -188,6 +188,6 @@ def test_plan_derives_trial_length_from_rates_within_trials(layout):
     assert "tells rates by the second" in power_lines(forecast_power(layout, plan))[-1]
 
 
-def test_plan_recognises_every_name_of_the_baseline(layout):
+def test_plan_finds_all_aa_arms_of_the_baseline(layout):
     assert aa_arms(load_study(layout, "noise")) == ("baseline", "again")
     assert "control-access-log" not in aa_arms(load_study(layout, "nginx-directives"))

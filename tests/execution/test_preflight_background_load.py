@@ -82,7 +82,7 @@ def test_background_load_script_works_on_a_real_host(shell, tmp_path):
     assert any(line.startswith("apt-daily.timer starts a package manager in") for line in said)
 
 
-def test_busy_host_gives_a_warning_with_its_cost_and_a_question(tmp_path, monkeypatch):
+def test_busy_host_gives_a_warning_with_the_additional_blocks_and_a_question(tmp_path, monkeypatch):
     layout, hosts = playable(tmp_path / "home")
     monkeypatch.setattr(session, "background_load", lambda testbed: iter(["host web: others use 0.8 of its 1 CPUs"]))
     events, questions = [], []

@@ -20,7 +20,7 @@ def test_required_programs_are_tools_on_drivers_and_services_on_servers():
     assert package_arguments([p for those in found.values() for p in those]) == ["wrk=wrk", "nginx=nginx-light"]
 
 
-def test_required_compiler_may_be_missing_on_the_host():
+def test_required_compiler_may_be_missing_on_the_host_if_the_controller_has_it():
     found = service_programs(load_service("go-app"))
     assert [(p.binary, p.required) for p in found] == [("go", False)]
     assert package_arguments(found) == ["go=golang-go"]

@@ -123,7 +123,7 @@ def test_replay_reports_missing_recordings_before_the_run(layout, hosts):
         run_study(layout, STUDY, hosts, subset="all", new=True)
 
 
-def test_replays_of_two_studies_in_one_second_do_not_collide(layout, hosts, monkeypatch):
+def test_replays_of_two_studies_started_in_one_second_do_not_collide(layout, hosts, monkeypatch):
     (layout.studies / "other.toml").write_text(f'include = "{STUDY}.toml"\nname = "other"\n')
     monkeypatch.setattr(select, "new_run_id", lambda layout, study: "20261122-160006")
 

@@ -156,7 +156,9 @@ def test_secrets_appear_in_no_file_output_or_process_list(
     record_property("seen", text)
 
 
-def test_locked_key_is_reported_without_passphrase_or_prompt(lab: Lab, home: Path, tmp_path: Path) -> None:
+def test_passphrase_protected_key_is_reported_without_passphrase_or_prompt(
+    lab: Lab, home: Path, tmp_path: Path
+) -> None:
     """The passphrase stands in the environment, as some wrappers leave it; nobody takes it from there."""
     file = home / "hosts.toml"
     file.write_text(

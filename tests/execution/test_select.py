@@ -31,7 +31,7 @@ def unfinished(layout):
     return paths.raw.name
 
 
-def test_select_starts_a_new_run_after_a_complete_one(layout, study):
+def test_new_run_is_started_after_a_complete_one(layout, study):
     run = layout.resolve_run(STUDY)
     assert is_run_complete(layout.run(STUDY, run))
     chosen = select_run(layout, study, RunRequest(blocks=2))
@@ -42,7 +42,7 @@ def test_select_starts_a_new_run_after_a_complete_one(layout, study):
         select_run(layout, study, RunRequest(resume=run))
 
 
-def test_select_resumes_an_unfinished_run_with_its_plan(layout, study, unfinished):
+def test_unfinished_run_is_resumed_with_its_own_plan(layout, study, unfinished):
     chosen = select_run(layout, study, RunRequest())
     assert (chosen.run, chosen.resumed) == (unfinished, True)
     assert chosen.message == f"resuming run {unfinished}: 12 of 32 trials to do"
@@ -51,7 +51,7 @@ def test_select_resumes_an_unfinished_run_with_its_plan(layout, study, unfinishe
 
 
 @pytest.mark.parametrize("wish", [RunRequest(subset="all"), RunRequest(blocks=3)])
-def test_select_never_mixes_plans(layout, study, unfinished, wish):
+def test_unfinished_run_is_not_resumed_with_another_subset_or_number_of_blocks(layout, study, unfinished, wish):
     with pytest.raises(
         UsageError, match=f"run {unfinished} of {STUDY} is unfinished, but it was planned with"
     ) as refused:
@@ -59,7 +59,7 @@ def test_select_never_mixes_plans(layout, study, unfinished, wish):
     assert refused.value.hint.endswith("--new")
 
 
-def test_select_never_mixes_changed_studies(layout, unfinished):
+def test_unfinished_run_is_not_resumed_with_a_changed_study(layout, unfinished):
     path = layout.studies / f"{STUDY}.toml"
     path.write_text("# a comment changes nothing\n" + path.read_text())
     assert select_run(layout, find_study(layout.studies, STUDY), RunRequest()).resumed

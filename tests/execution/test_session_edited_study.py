@@ -32,7 +32,7 @@ def outcome(process) -> tuple[int, str]:
 @pytest.mark.lab
 @pytest.mark.fault(10)
 @pytest.mark.long
-def test_edited_study_is_refused_unless_as_a_new_run(lab, tmp_path, record_property):
+def test_edited_study_is_refused_unless_a_new_run_is_started(lab, tmp_path, record_property):
     layout = with_studies(tmp_path / "home")
     file, included = layout.studies / "edited.toml", layout.studies / "aa.toml"
     words = ("run", "edited", "--hosts", str(lab.hosts_file))

@@ -79,7 +79,7 @@ def sessions_of(lab) -> int:
 
 
 @pytest.mark.fault(53)
-def test_resources_do_not_grow_over_five_hundred_trials(lab, tmp_path, record_property):
+def test_memory_threads_and_files_do_not_grow_over_five_hundred_trials(lab, tmp_path, record_property):
     layout = with_studies(tmp_path / "home")
     (layout.studies / "soak.toml").write_text(STUDY)
     controller = subprocess.Popen(

@@ -43,7 +43,7 @@ def run_one_trial(rig: Rig) -> Ran:
     return ran
 
 
-def test_a_server_that_was_frozen_for_a_while_makes_its_trial_invalid(rig: Rig, record_property) -> None:
+def test_server_that_was_stopped_for_a_while_makes_its_trial_invalid(rig: Rig, record_property) -> None:
     thread = threading.Thread(target=freeze_server, args=(rig,))
     thread.start()
     ran = run_one_trial(rig)
@@ -53,6 +53,6 @@ def test_a_server_that_was_frozen_for_a_while_makes_its_trial_invalid(rig: Rig, 
     assert not any(row["valid"] for row in ran.table("trials"))
 
 
-def test_a_server_that_serves_all_the_time_has_no_stall(rig: Rig) -> None:
+def test_server_that_answers_all_the_time_is_not_reported_as_stalled(rig: Rig) -> None:
     ran = run_one_trial(rig)
     assert ran.said("stall") == ""

@@ -95,7 +95,7 @@ def answer(layout, paths):
     return analyse(load_run(layout, paths.raw.parent.name, paths.raw.name))
 
 
-def test_large_effect_stops_the_run_at_the_first_planned_look(layout, go):
+def test_large_effect_stops_the_run_at_the_first_interim_analysis(layout, go):
     paths, notes = go("looks", HUGE, **THREE)
     assert "look 1 of 3 (5 blocks): every comparison is decided" in notes
     assert [(e["blocks"], e["decided"]) for e in events(paths, "looked")] == [(5, True)]
@@ -139,7 +139,7 @@ def test_always_valid_rule_tests_after_every_block_and_allows_added_blocks(layou
 
 
 @pytest.mark.long
-def test_undecided_run_continues_to_its_last_look(layout, go):
+def test_undecided_run_continues_to_its_last_planned_analysis(layout, go):
     paths, notes = go("looks", SMALL, **TWO, until=7)
     assert f"look 1 of 2 (5 blocks): undecided: {SMALL}" in notes
     assert not is_run_complete(paths)
@@ -207,7 +207,7 @@ def test_blocks_that_cannot_be_added_are_refused(layout, go, monkeypatch, capsys
     assert "--more" in capsys.readouterr().err
 
 
-def test_plan_prints_its_looks_and_refuses_other_block_counts(layout, go, monkeypatch, capsys):
+def test_plan_prints_its_interim_analyses_and_refuses_other_block_counts(layout, go, monkeypatch, capsys):
     with pytest.raises(UsageError, match="its plan has 15, not 6"):
         go("looks", HUGE, **THREE, blocks=6)
     monkeypatch.setenv("LOADBOOK_HOME", str(layout.root))

@@ -160,7 +160,7 @@ def test_next_run_restores_leftover_changes_and_reports(own, tmp_path, record_pr
 
 @pytest.mark.fault(37)
 @pytest.mark.long
-def test_system_mode_edit_by_somebody_else_stops_the_run(own, tmp_path, monkeypatch, capsys, record_property):
+def test_system_mode_file_edited_by_somebody_else_stops_the_run(own, tmp_path, monkeypatch, capsys, record_property):
     project(tmp_path, "own-nginx", "workers", [1, 2])
     monkeypatch.chdir(tmp_path)
     script = (

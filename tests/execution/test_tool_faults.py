@@ -67,7 +67,7 @@ def test_missing_tools_are_named_on_all_hosts_before_the_first_trial(tmp_path, m
 
 @pytest.mark.long
 @pytest.mark.fault(21)
-def test_unparsable_tool_report_fails_the_trial_and_is_kept(rig, record_property):
+def test_unreadable_tool_output_fails_the_trial_and_is_kept(rig, record_property):
     (rig.bin / "other").write_bytes((FIXTURES / "ab" / "2.3--freeze_1s.stdout").read_bytes())
     rig.fake("wrk", f"""
 n=$(cat {rig.bin}/n 2>/dev/null || echo 0); echo $((n + 1)) >{rig.bin}/n
@@ -93,7 +93,7 @@ exit 0""")  # fmt: skip
 
 @pytest.mark.fault(21)
 @pytest.mark.long
-def test_new_tool_version_is_reported_and_counts_if_parsable(rig):
+def test_unknown_tool_version_is_reported_and_its_trials_count_if_parsable(rig):
     rig.fake("wrk", 'exec "$real" "$@"')
     fake = rig.bin / "wrk"
     fake.write_text(fake.read_text().replace("exec /usr/bin/wrk -v", '{ echo "wrk 5.0.0 [epoll]"; exit 1; }'))
@@ -146,7 +146,7 @@ def test_trial_with_slow_truncated_or_reset_responses_is_invalid(rig, mood, load
 
 @pytest.mark.fault(22)
 @pytest.mark.long
-def test_tool_that_ignores_response_lengths_gets_a_doubt(rig):
+def test_trial_of_a_tool_that_ignores_response_lengths_is_flagged(rig):
     ran = rig.run(WRK + HEADER, role='vars = { mood = "longer" }')
     assert [status for status, _ in ran.ends] == ["ok"]
     assert "bytes_per_response" in ran.gates("doubt")

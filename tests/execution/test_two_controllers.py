@@ -138,7 +138,7 @@ def test_waiting_run_starts_when_the_host_is_free(lab, two, record_property):
 
 
 @pytest.mark.fault(40)
-def test_wait_limit_ends_and_break_lock_takes_the_host(lab, two, record_property):
+def test_waiting_for_a_host_has_a_limit_and_break_lock_takes_the_host(lab, two, record_property):
     first = begin(two[0], lab, "first")
     until_it_measures(first)
     begun = time.monotonic()

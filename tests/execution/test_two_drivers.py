@@ -170,7 +170,7 @@ def test_failing_driver_is_named_and_fails_the_trial(lab, layout):
     assert set(found["measurements"]["trial"]) == {"t0002"}
 
 
-def test_load_share_that_the_tool_cannot_do_is_refused_before_the_run(lab, layout):
+def test_load_share_that_the_tool_cannot_generate_is_refused_before_the_run(lab, layout):
     write(layout, "odd", connections=12, threads=4)
     with pytest.raises(PreflightError, match=r"host driver, whose share is 6 connections: wrk would open 4 of 6"):
         run_study(layout, "odd", lab.hosts_file)

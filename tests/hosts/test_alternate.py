@@ -54,7 +54,7 @@ def counter(seconds: float) -> str:
     return f"exec {sys.executable} -c '{COUNTER}print(n)' {seconds}"
 
 
-def test_alternate_gives_every_arm_the_same_time_and_never_two_at_once(tmp_path: Path) -> None:
+def test_alternating_generators_get_equal_time_and_never_run_together(tmp_path: Path) -> None:
     rc, turns, codes = alternate(tmp_path, {k: counter(2) for k in "abc"}, end=2.0, first=0.1)
     assert (rc, codes) == (0, {"a": 0, "b": 0, "c": 0})
     assert all(before.end_s <= after.start_s for before, after in pairwise(turns))
@@ -63,25 +63,25 @@ def test_alternate_gives_every_arm_the_same_time_and_never_two_at_once(tmp_path:
     assert all(int((tmp_path / arm / "stdout").read_text()) > 0 for arm in "abc")
 
 
-def test_alternate_follows_the_drawn_order(tmp_path: Path) -> None:
+def test_alternating_generators_follow_the_randomised_order(tmp_path: Path) -> None:
     _, turns, _ = alternate(tmp_path, {k: counter(1) for k in "ab"})
     regular = [turn.arm for turn in turns][2:]
     assert "".join(regular).startswith("abbaabba")
 
 
-def test_alternate_goes_on_when_one_arm_ends_early(tmp_path: Path) -> None:
+def test_alternation_continues_when_the_generator_of_one_arm_ends_early(tmp_path: Path) -> None:
     rc, turns, codes = alternate(tmp_path, {"a": "exit 7", "b": counter(1)})
     assert (rc, codes) == (0, {"a": 7, "b": 0})
     assert [turn.arm for turn in turns].count("a") == 1
     assert [turn.arm for turn in turns].count("b") > 10
 
 
-def test_alternate_kills_a_generator_that_hangs_and_keeps_the_others(tmp_path: Path) -> None:
+def test_alternation_kills_a_hanging_generator_and_keeps_the_others(tmp_path: Path) -> None:
     rc, _, codes = alternate(tmp_path, {"a": "trap '' TERM; while :; do :; done", "b": counter(1)}, tail=0.3)
     assert (rc, codes) == (124, {"a": 137, "b": 0})
 
 
-def test_alternate_stops_children_of_a_generator_too(tmp_path: Path) -> None:
+def test_alternation_also_pauses_child_processes_of_a_generator(tmp_path: Path) -> None:
     _, turns, codes = alternate(tmp_path, {"a": f"{counter(1).removeprefix('exec ')}; exit 0", "b": counter(1)})
     assert codes == {"a": 0, "b": 0}
     # had the child of a gone on while b ran, a would have counted about twice as much as b
@@ -91,7 +91,7 @@ def test_alternate_stops_children_of_a_generator_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_alternate_ended_by_a_signal_leaves_no_process(tmp_path: Path, sign: signal.Signals) -> None:
+def test_alternation_ended_by_a_signal_leaves_no_process(tmp_path: Path, sign: signal.Signals) -> None:
     write_schedule(tmp_path, dict.fromkeys("ab", "echo $$ >pid; exec sleep 60"), end=60.0)
     process = subprocess.Popen(["perl", PROGRAM, "schedule"], cwd=tmp_path, stdout=subprocess.DEVNULL)
     wait_until(lambda: (tmp_path / "b" / "pid").exists() and (tmp_path / "b" / "pid").read_text())
@@ -103,7 +103,7 @@ def test_alternate_ended_by_a_signal_leaves_no_process(tmp_path: Path, sign: sig
             os.kill(int((tmp_path / arm / "pid").read_text()), 0)
 
 
-def test_alternate_killed_with_its_group_leaves_no_stopped_process(tmp_path: Path) -> None:
+def test_alternation_killed_with_its_process_group_leaves_no_stopped_process(tmp_path: Path) -> None:
     write_schedule(tmp_path, dict.fromkeys("ab", "echo $$ >pid; exec sleep 60"), end=60.0)
     process = subprocess.Popen(
         ["perl", PROGRAM, "schedule"], cwd=tmp_path, stdout=subprocess.DEVNULL, start_new_session=True
@@ -124,7 +124,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def test_alternate_runs_with_perl_base_alone(tmp_path: Path) -> None:
+def test_alternation_needs_only_perl_base(tmp_path: Path) -> None:
     """Debian's perl-base has no Time::HiRes: the clock is then read by a system call."""
     write_schedule(tmp_path, {k: counter(0.5) for k in "ab"}, end=0.5)
     (tmp_path / "Time").mkdir()

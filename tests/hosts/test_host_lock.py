@@ -176,7 +176,7 @@ def test_lock_lease_is_renewed_by_heartbeats(lab, monkeypatch):
 
 @pytest.mark.lab
 @pytest.mark.fault(40)
-def test_lock_survives_reconnect_and_is_shared_by_aliases_of_the_run(lab, tmp_path):
+def test_lock_survives_a_reconnect_and_is_shared_by_all_aliases_of_a_run(lab, tmp_path):
     text = lab.hosts_file.read_text()
     (tmp_path / "hosts.toml").write_text(text.replace("/driver/work/host.lock", "/web/work/host.lock"))
     shutil.copy(lab.folder / "known_hosts", tmp_path / "known_hosts")
@@ -197,7 +197,7 @@ def test_lock_survives_reconnect_and_is_shared_by_aliases_of_the_run(lab, tmp_pa
 
 @pytest.mark.lab
 @pytest.mark.fault(40)
-def test_lock_is_broken_with_the_id_of_its_owner(lab, holder, record_property):
+def test_lock_can_be_broken_with_the_id_of_its_owner(lab, holder, record_property):
     with pytest.raises(InUseError) as refused:
         ours(lab, evict_id="0badc0de")
     host = ours(lab, evict_id=refused.value.owner.id)
@@ -280,7 +280,7 @@ def test_lock_covers_the_machine_across_two_work_folders(shell, tmp_path, no_flo
 
 @pytest.mark.alone
 @pytest.mark.fault(40)
-def test_lock_claimed_concurrently_has_one_owner(shell, tmp_path):
+def test_lock_requested_concurrently_has_one_owner(shell, tmp_path):
     lock, slow = tmp_path / "machine.lock", tmp_path / "slow"
     slow.mkdir()
     (slow / "mv").write_text('#!/bin/sh\n/bin/mv "$@"\nexec /bin/sleep 0.4\n')  # so that their claims overlap
@@ -319,7 +319,7 @@ def protected():
 @pytest.mark.alone
 @pytest.mark.fault(40)
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv (util-linux) is not installed")
-def test_lock_in_sticky_folder_is_shared_by_users(tmp_path_factory, protected):
+def test_lock_in_a_sticky_folder_such_as_tmp_works_for_several_users(tmp_path_factory, protected):
     """/tmp, where nobody may open to make what another owns (fs.protected_regular), nor remove it."""
     top = tmp_path_factory.mktemp("sticky")
     for folder in (top.parent.parent, top.parent, top):

@@ -121,7 +121,7 @@ def test_fetch_never_follows_a_link_swapped_in_during_transfer(host, shadow, tmp
 
 
 @pytest.mark.fault(45)
-def test_prompts_of_a_host_get_no_input(host):
+def test_commands_that_prompt_on_a_host_get_no_input(host):
     ask = 'printf "[sudo] password: "; printf "Password:" >&2; read -r typed && echo "got $typed" || echo "nothing"'
     begun = time.monotonic()
     assert host.script(ask, timeout_s=5) == (0, b"[sudo] password: nothing\n", b"Password:")

@@ -85,7 +85,7 @@ def test_hosts_file_accepts_usual_addresses_users_and_folders():
 
 
 @pytest.mark.fault(43)
-def test_ssh_config_match_exec_never_sees_text_of_the_hosts_file(tmp_path, monkeypatch):
+def test_ssh_config_match_exec_never_runs_text_of_the_hosts_file(tmp_path, monkeypatch):
     """A name with a command in it would run here: paramiko puts it into the line of `Match exec`."""
     (tmp_path / "nothing").touch()
     monkeypatch.setattr("sys.stdin", (tmp_path / "nothing").open())
@@ -123,7 +123,7 @@ def test_aliases_of_one_machine_have_separate_work_folders():
 
 
 @pytest.mark.lab
-def test_missing_identity_file_is_named(lab, tmp_path):
+def test_error_names_a_missing_identity_file(lab, tmp_path):
     file, known = tmp_path / "hosts.toml", Path(lab.hosts_file).with_name("known_hosts")
     file.write_text(lab.hosts_file.read_text().replace("user_key", "no_such_key"))
     (tmp_path / "known_hosts").write_bytes(known.read_bytes())

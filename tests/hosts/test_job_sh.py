@@ -89,7 +89,7 @@ def test_job_end_leaves_no_process_of_its_group(shell, work):
     wait_until(lambda: group_is_gone(leader.pid))
 
 
-def test_job_is_ended_by_its_lease(shell, work):
+def test_job_is_ended_when_its_lease_expires(shell, work):
     folder = prepare(work, "a", "sleep 100", "echo never")
     leader = start(shell, work, "a", lease_s=1)
     leader.wait(10)
@@ -185,7 +185,7 @@ def test_job_started_after_its_session_ended_runs_nothing(shell, work):
     assert not (folder / "stdout.1").exists()
 
 
-def test_replaced_watcher_leaves_jobs_running(shell, work):
+def test_watcher_replaced_by_another_leaves_jobs_running(shell, work):
     first = Watch(shell, work)
     prepare(work, "a", "sleep 100", session="s1")
     job = start(shell, work, "a")
@@ -199,7 +199,7 @@ def test_replaced_watcher_leaves_jobs_running(shell, work):
     job.wait(5)
 
 
-def test_sweep_ends_jobs_without_a_live_watcher(shell, work):
+def test_sweep_command_ends_jobs_whose_watcher_process_is_dead(shell, work):
     watch = Watch(shell, work)
     prepare(work, "a", "sleep 100", session="s1")
     job = start(shell, work, "a")
@@ -216,7 +216,7 @@ def test_sweep_ends_jobs_without_a_live_watcher(shell, work):
 @pytest.mark.parametrize(
     "shell", ["dash", *(pytest.param(s, marks=pytest.mark.long) for s in ("bash", "busybox"))], indirect=True
 )
-def test_silent_session_ends_with_its_lease(shell, work):
+def test_session_without_heartbeats_ends_when_its_lease_expires(shell, work):
     """`lease` by itself, as the watcher starts it: signs of life prolong it, silence ends jobs, the watcher last."""
     watch = Watch(shell, work)
     prepare(work, "a", "sleep 100", session="s1")

@@ -114,7 +114,7 @@ def test_host_keys_of_jump_hosts_are_checked(lab, tmp_path):
 
 
 @pytest.mark.lab
-def test_jump_host_that_refuses_forwarding_is_named(lab, tmp_path):
+def test_error_names_a_jump_host_that_refuses_forwarding(lab, tmp_path):
     near = read_hosts(lab.hosts_file).hosts["driver"]
     text = f"Host near\n HostName {near.address}\n Port {near.port}\n IdentityFile {near.identity_file}\n"
     text += f"Host far\n HostName {near.address}\n Port 9\n ProxyJump near\n"
@@ -131,7 +131,7 @@ def test_jump_host_that_refuses_forwarding_is_named(lab, tmp_path):
 
 
 @pytest.mark.lab
-def test_trust_command_shows_keys_asks_stores_and_reports_changes(lab, hosts_file, tmp_path):
+def test_trust_command_shows_keys_and_asks_before_storing_and_reports_changed_keys(lab, hosts_file, tmp_path):
     command = ["trust", "--hosts", str(hosts_file)]
     asked = CliRunner().invoke(hosts_command, command)
     assert isinstance(asked.exception, UsageError)

@@ -64,7 +64,7 @@ def processes_in(folder: Path):
             continue
 
 
-def test_lab_up_restarts_killed_stopped_and_displaced_servers(own):
+def test_lab_up_restarts_killed_and_stopped_servers_and_avoids_used_ports(own):
     first = own.up()
     os.kill(first[0].pid, signal.SIGKILL)
     os.kill(first[1].pid, signal.SIGSTOP)
@@ -152,7 +152,7 @@ def test_lab_hosts_in_use_are_neither_changed_nor_removed(own):
     assert [s.alias for s in replace(own, hosts={"driver": ("driver",)}).up()] == ["driver"]
 
 
-def test_lab_of_an_older_version_is_read(tmp_path):
+def test_lab_record_of_an_older_version_is_read(tmp_path):
     host = {"address": "127.250.13.2", "port": 22022, "service_port": 18080, "cpus": [1]}
     (tmp_path / "lab.json").write_text(json.dumps({"driver": host, "web": host, "driver-2": host}))
     lab = Lab.load(tmp_path)

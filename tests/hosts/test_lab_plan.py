@@ -54,7 +54,7 @@ def test_lab_cpus_separate_drivers_from_servers(needs, cpus):
     assert loading.isdisjoint(serving)
 
 
-def test_lab_cpus_are_shared_by_host_then_role_then_two_groups(monkeypatch):
+def test_lab_cpus_are_divided_by_host_or_role_or_drivers_and_servers(monkeypatch):
     hosts = plan_hosts(SMALL, {}, {"web": 2, "balancer": 1})
 
     def masks(*cpus: int):
@@ -66,7 +66,7 @@ def test_lab_cpus_are_shared_by_host_then_role_then_two_groups(monkeypatch):
     assert masks(0, 1) == [(0,), (1,), (1,), (1,)]
 
 
-def test_lab_servers_that_need_more_cpus_share_all_server_cpus(monkeypatch):
+def test_lab_has_no_cpu_masks_if_servers_would_get_too_few_cpus(monkeypatch):
     hosts = plan_hosts(SMALL, {}, {"app": 1})
 
     def masks(cpus, least):

@@ -14,7 +14,7 @@ from loadbook.store.run_record import fact_differences
 
 
 @pytest.mark.lab
-def test_facts_of_a_lab_host_are_complete(lab):
+def test_recorded_facts_about_a_lab_host_are_complete(lab):
     host = connect(lab.hosts_file, "driver")
     try:
         found, again = gather_facts(host), gather_facts(host)
@@ -32,7 +32,7 @@ def test_facts_of_a_lab_host_are_complete(lab):
     assert Path("/etc/machine-id").read_text().strip() not in text
 
 
-def test_facts_that_a_host_lacks_are_null():
+def test_facts_that_a_host_does_not_have_are_null():
     found = parse_facts(b"kernel\t6.1\nmemory_total\tnonsense\nnet/ipv4/tcp_fin_timeout\t60\n\xff\n")
     assert found["kernel"] == {"value": "6.1", "kind": "identity"}
     assert found["memory_total_b"] == {"value": None, "kind": "tolerance"}
@@ -41,7 +41,7 @@ def test_facts_that_a_host_lacks_are_null():
     assert found["cores"]["value"] is None
 
 
-def test_fact_differences_are_grouped_by_kind():
+def test_differences_of_host_facts_are_grouped_by_kind():
     before = parse_facts(b"kernel\t6.1\nmemory_total\t1000 kB\nload\t0.1 0 0\n")
     assert fact_differences(before, parse_facts(b"kernel\t6.1\nmemory_total\t1010 kB\nload\t9.0 0 0\n")) == []
     changed = fact_differences(before, parse_facts(b"kernel\t6.2\nmemory_total\t2000 kB\n"))

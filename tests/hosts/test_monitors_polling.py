@@ -144,7 +144,7 @@ def test_monitor_port_that_is_closed_or_disabled_is_reported(connect_lab):
     assert connect_monitor(connect_lab(), HostEntry(roles=["driver"], munin_port=0), "munin") is None
 
 
-def test_lost_monitor_ends_only_its_poller(connect_lab):
+def test_monitor_that_stops_answering_ends_only_its_own_polling(connect_lab):
     with serving(node(answer=b"user.value 1\n")) as port:  # half an answer, then it closes
         data, problem = poll(connect_lab(), HostEntry(roles=["driver"], munin_port=port), "munin")
     assert "closed the connection" in problem

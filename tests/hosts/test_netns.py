@@ -67,7 +67,7 @@ def test_namespace_interfaces_count_traffic_between_hosts(spaces, connect_host):
 
 @pytest.mark.root
 @pytest.mark.lab
-def test_cut_link_returns_after_its_time_or_on_command(spaces):
+def test_cut_network_link_returns_after_its_time_or_on_command(spaces):
     def cut() -> bool:
         return next(s.link_cut for s in spaces.status() if s.alias == "balancer")
 
@@ -107,7 +107,7 @@ def test_namespaces_left_by_a_crash_are_reused_or_removed(tmp_path):
 
 @pytest.mark.root
 @pytest.mark.lab
-def test_lab_of_the_other_kind_goes_down_first(tmp_path):
+def test_lab_of_the_other_kind_is_stopped_first(tmp_path):
     folder = tmp_path / "lab"
     try:
         Lab.load(folder, kind="netns").up()
@@ -122,7 +122,7 @@ def test_lab_of_the_other_kind_goes_down_first(tmp_path):
         Lab.load(folder).down()
 
 
-def test_namespace_lab_without_root_points_to_the_loopback_lab(tmp_path, monkeypatch):
+def test_namespace_lab_without_root_suggests_the_loopback_lab(tmp_path, monkeypatch):
     for name in ("studies", "notebooks"):
         (tmp_path / name).mkdir()
     monkeypatch.setenv("LOADBOOK_HOME", str(tmp_path))

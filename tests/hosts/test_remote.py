@@ -35,7 +35,7 @@ def host(lab):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a link of another user's: make test as root")
-def test_workdir_that_is_a_link_of_another_user_is_refused(lab, tmp_path):
+def test_work_folder_that_is_a_symlink_of_another_user_is_refused(lab, tmp_path):
     tmp_path.chmod(0o755)
     own = tmp_path / "own"
     own.mkdir()

@@ -137,7 +137,7 @@ class Answering:
         pass
 
 
-def test_transcript_restores_bytes_and_marks_truncated_bodies(tmp_path):
+def test_transcript_restores_bytes_and_marks_bodies_too_large_to_record(tmp_path):
     host = record_host(Answering(), "r1")  # type: ignore[arg-type]
     host.run(["cat", "/w/jobs/r1-t0001-a2-web/x"], timeout_s=1)
     host.http_get("a", 1, "/", timeout_s=1)
@@ -155,7 +155,7 @@ def test_transcript_restores_bytes_and_marks_truncated_bodies(tmp_path):
         Transcript(tmp_path / "tape")
 
 
-def test_replayed_command_failure_raises_again(driver, monkeypatch):
+def test_replayed_command_failure_raises_the_recorded_error(driver, monkeypatch):
     monkeypatch.setattr(Transcript, "command_result", lambda tape, asked: CommandResult(1, b"", b"no"))
     assert driver.run(["false"], timeout_s=1).rc == 1
     with pytest.raises(CommandError, match="exit code 1"):

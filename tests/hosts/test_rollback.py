@@ -160,7 +160,7 @@ def test_failed_restore_is_reported_and_retried(web):
 
 @pytest.mark.root
 @pytest.mark.lab
-def test_reboot_counts_as_restored_settings(web):
+def test_host_settings_count_as_restored_after_a_reboot(web):
     before = setting(web, BACKLOG)
     apply_changes(web, "g-boot", HostChanges({BACKLOG: 146}), LEASE_S)
     os.killpg(int(said(web, "read -r pid rest <jobs/g-boot/pid; echo $pid")), signal.SIGKILL)

@@ -34,7 +34,7 @@ def limited(tmp_path, monkeypatch) -> Iterator[Callable[[str], Lab]]:
         one.down()
 
 
-def test_four_ssh_sessions_suffice(limited):
+def test_host_needs_at_most_four_ssh_sessions(limited):
     lab = limited("MaxSessions 4")
     lab.up()
     host = connect(lab.hosts_file, "few")
@@ -51,7 +51,7 @@ def test_four_ssh_sessions_suffice(limited):
         host.close()
 
 
-def test_too_few_ssh_sessions_name_the_sshd_setting(limited, record_property):
+def test_error_about_too_few_ssh_sessions_names_the_sshd_setting(limited, record_property):
     with pytest.raises(HostError) as refused:
         limited("MaxSessions 2").up()
     assert "MaxSessions" in str(refused.value.hint)

@@ -75,7 +75,7 @@ def locked(lab: Lab) -> Path:
 
 
 @pytest.mark.fault(17)
-def test_locked_key_is_reported_and_works_from_the_agent(server, tmp_path, monkeypatch):
+def test_passphrase_protected_key_is_reported_and_works_from_the_ssh_agent(server, tmp_path, monkeypatch):
     lab = server()
     key = locked(lab)
     error = refused(lab)
@@ -123,7 +123,7 @@ def test_login_without_any_key_is_reported(server, tmp_path, monkeypatch):
 
 @pytest.mark.fault(17)
 @pytest.mark.parametrize("kind", ["rsa", "ecdsa", "ed25519"])
-def test_locked_key_of_every_type_is_distinguished_from_a_refused_one(server, tmp_path, kind):
+def test_passphrase_protected_key_of_every_type_is_distinguished_from_a_refused_one(server, tmp_path, kind):
     lab = server()
     key = tmp_path / "other"
     subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-f", str(key)], check=True)
@@ -172,7 +172,7 @@ def certified(lab: Lab, tmp_path: Path) -> str:
 
 
 @pytest.mark.fault(16)
-def test_known_hosts_certificates_are_ignored_and_wildcards_apply(server, tmp_path):
+def test_known_hosts_certificate_authorities_are_ignored_and_wildcards_apply(server, tmp_path):
     lab = server(f"HostCertificate {tmp_path}/lab/web/host_key-cert.pub")
     authority = certified(lab, tmp_path)
     lab.down()

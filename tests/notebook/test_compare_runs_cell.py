@@ -55,7 +55,7 @@ def run(home: Layout, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     return lb.load(STUDY)
 
 
-def test_cell_compares_a_run_with_the_previous_one(run: Run) -> None:
+def test_notebook_cell_compares_a_run_with_the_previous_one(run: Run) -> None:
     found = run.against()
     frame = found.frame.set_index("treatment")
     assert frame.loc["auto-nopush", "word"] == "changed"
@@ -68,19 +68,19 @@ def test_cell_compares_a_run_with_the_previous_one(run: Run) -> None:
     assert any("tcp_nopush on: changed" in line for line in found.sentences)
 
 
-def test_cell_figure_equals_the_figure_of_the_report(run: Run) -> None:
+def test_notebook_cell_figure_equals_the_figure_of_the_report(run: Run) -> None:
     drawn = run.plot.two_runs()
     assert drawn.answer == "The effect of tcp_nopush on changed."
     assert drawn._repr_html_().count("data:image/svg+xml;base64,") == 1
 
 
-def test_cell_compares_another_metric_and_a_subset_of_trials(run: Run, home: Layout) -> None:
+def test_notebook_cell_compares_another_metric_and_a_subset_of_trials(run: Run, home: Layout) -> None:
     found = run.without("t0002").against(home.runs(STUDY)[0], metric="latency p99")
     assert found.page.result.newer.statistic == "p99"
     assert "1 of 32 trials left out by hand: it explores." in repr(found)
 
 
-def test_cell_refuses_a_copy_and_an_unknown_run(run: Run, home: Layout) -> None:
+def test_comparing_a_run_with_its_own_copy_or_an_unknown_run_is_refused(run: Run, home: Layout) -> None:
     old = home.run(STUDY, home.runs(STUDY)[0])
     copied = home.run(STUDY, COPY)
     for part in ("raw", "processed"):

@@ -36,5 +36,5 @@ def test_name_inside_quotes_is_completed(complete, line, expected):
     assert expected in complete(line)
 
 
-def test_other_objects_get_none_of_our_names(complete):
+def test_completion_suggests_nothing_for_other_objects(complete):
     assert STUDY not in complete('text.load("rec')

@@ -71,7 +71,7 @@ def test_progress_has_block_trial_time_left_and_estimate(scripted):
     assert all(len(card._repr_html_()) < 20_000 for card in seen)
 
 
-def test_progress_outside_of_a_notebook_is_lines(scripted, capsys):
+def test_progress_outside_of_a_notebook_is_printed_as_lines(scripted, capsys):
     live_run.follow(scripted)
     assert "120 of 120 trials" in capsys.readouterr().err
 
@@ -115,7 +115,7 @@ def test_cell_ends_and_run_goes_on_when_its_page_is_closed_or_opened_again(scrip
     assert "The run goes on" in caught.value._render_traceback_()[0] and next(numbers, None) is None
 
 
-def test_server_without_an_answer_does_not_end_the_cell():
+def test_jupyter_server_that_does_not_answer_does_not_end_the_cell():
     nobody = live_run.OpenPages("http://127.0.0.1:9/api/kernels/k")
     assert nobody.number() is None and not nobody.changed()
     assert not live_run.OpenPages().changed() and live_run.open_pages() == live_run.OpenPages()
@@ -125,7 +125,7 @@ def test_server_without_an_answer_does_not_end_the_cell():
     assert known.address == "http://h:1/x/api/kernels/k" and "secret" not in repr(known)
 
 
-def test_process_that_died_is_an_error_with_the_end_of_its_log(tmp_path, monkeypatch):
+def test_error_of_a_run_whose_process_died_has_the_end_of_its_log(tmp_path, monkeypatch):
     state = StateFile(Layout(tmp_path), tmp_path, WorkerJob("s", "s")).state
     (tmp_path / process.LOG_FILE).write_text("Traceback\nMemoryError\n")
     found = DetachedRun(tmp_path, state.pid)
@@ -134,7 +134,7 @@ def test_process_that_died_is_an_error_with_the_end_of_its_log(tmp_path, monkeyp
         live_run.follow(found, lambda now: None)
 
 
-def test_later_process_of_the_same_id_is_not_taken_for_the_run(tmp_path):
+def test_process_with_a_reused_id_is_not_taken_for_the_run(tmp_path):
     state_file = StateFile(Layout(tmp_path), tmp_path, WorkerJob("s", "s"))
     assert process.find_detached_run(tmp_path).pid == os.getpid()
     state_file.state.process_start += 1
@@ -171,7 +171,7 @@ def executed(layout, made):
 
 @pytest.mark.alone
 @pytest.mark.long
-def test_notebook_of_120_trials_stays_small(project):
+def test_notebook_that_shows_a_run_of_120_trials_stays_small(project):
     layout, hosts = project
     longer(layout, hosts)
     # the recorded study has keys of an older version: a note says so

@@ -18,14 +18,14 @@ def without(monkeypatch):
     )
 
 
-def test_without_extra_packages_static_output_names_them(run, without):
+def test_without_optional_packages_static_output_names_them(run, without):
     still = run.zoom()._repr_mimebundle_()
     assert MIME not in still and "%pip install plotly" in still["text/plain"]
     assert "data:image/svg+xml" in still["text/html"]
     assert STUDY in repr(lb.pick()) and "%pip install ipywidgets" in repr(lb.pick())
 
 
-def test_zoom_figure_has_a_mark_per_trial_with_its_reason(run):
+def test_zoomable_figure_has_a_mark_per_trial_with_the_reason_of_its_exclusion(run):
     import plotly.graph_objects as go
 
     shown = run.zoom("latency p99")._repr_mimebundle_()[MIME]
@@ -35,7 +35,7 @@ def test_zoom_figure_has_a_mark_per_trial_with_its_reason(run):
     assert None in [y for trace in shown["data"] for y in trace["y"]]
 
 
-def test_pickers_query_the_selected_run(run, monkeypatch):
+def test_menus_compare_treatments_of_the_selected_run(run, monkeypatch):
     asked = []
     monkeypatch.setattr("loadbook.notebook.run.Run.compare", lambda self, *what: asked.append(what))
     monkeypatch.setattr("loadbook.notebook.run.Run.zoom", lambda self, *what: None)

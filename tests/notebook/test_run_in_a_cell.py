@@ -24,7 +24,7 @@ def text_of(shown):
     return BeautifulSoup(shown._repr_html_(), "html.parser").get_text(" ", strip=True)
 
 
-def test_public_verbs_have_docstrings_and_complete():
+def test_public_functions_have_docstrings_and_are_listed_by_completion():
     assert {"studies", "load", "run", "plan", "state", "ingest"} <= set(dir(lb))
     assert not [name for name in dir(lb) if name.endswith("_page")]
     for name in dir(lb):
@@ -50,13 +50,13 @@ def test_studies_table_survives_an_unreadable_study(run, home):
     assert rows.loc[STUDY, "runs"] == 1
 
 
-def test_reprs_fit_on_a_screen(run):
+def test_displayed_objects_fit_on_a_screen(run):
     shown = [lb.plan(STUDY), lb.state(STUDY), lb.run(STUDY), run.data, run.provenance(), run, run.compare(), run.plot]
     assert all(len(repr(one).splitlines()) < 50 and "<" not in repr(one)[:200] for one in shown)
     assert all("<style" in one._repr_mimebundle_()["text/html"] for one in shown[:3])
 
 
-def test_run_frames_are_plain_pandas(run):
+def test_run_tables_are_pandas_data_frames(run):
     assert all(type(getattr(run, name)) is pd.DataFrame for name in FRAMES)
     assert len(run.trials) == 32
     assert list(run.wide("ok_per_s", "latency p99").columns[:8])[-2:] == ["ok_per_s", "latency p99"]
@@ -170,7 +170,7 @@ def test_slowest_and_why_explain_slow_trials(run):
         (lambda r: lb.stuides(), "no verb 'stuides'", "verbs: studies"),
     ],
 )  # fmt: skip
-def test_wrong_name_error_lists_known_names_nearest_first(run, ask, wrong, first):
+def test_error_about_a_wrong_name_lists_known_names_by_similarity(run, ask, wrong, first):
     if wrong is None:
         ask(run)
         return
@@ -181,7 +181,7 @@ def test_wrong_name_error_lists_known_names_nearest_first(run, ask, wrong, first
     assert caught.value._render_traceback_()[0].endswith(caught.value.message)
 
 
-def test_load_without_a_run_names_the_run_command(run):
+def test_loading_a_study_without_a_run_suggests_the_run_command(run):
     with pytest.raises(UsageError, match="'noise' has no run yet") as caught:
         lb.load("noise")
     assert "lb.run('noise', execute=True)" in caught.value.hint

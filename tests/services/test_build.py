@@ -80,7 +80,7 @@ def test_build_runs_once_per_host(here: LocalHost, tmp_path: Path, maker: Path) 
     assert list(Path(first.folder).parent.iterdir()) == [Path(first.folder)]
 
 
-def test_build_is_carried_to_a_host_without_the_compiler(tmp_path: Path, maker: Path) -> None:
+def test_locally_built_program_is_copied_to_a_host_without_the_compiler(tmp_path: Path, maker: Path) -> None:
     host, spec = poor(tmp_path), made(tmp_path)
     built = build(host, spec)
     assert built == build(host, spec) and times_built(tmp_path) == 1
@@ -187,7 +187,7 @@ def test_build_for_another_architecture_is_refused_where_the_compiler_cannot(tmp
     assert build(host, made(tmp_path, portable=True)).folder
 
 
-def test_build_is_repeated_when_the_host_is_another_machine(tmp_path: Path, maker: Path) -> None:
+def test_build_is_repeated_when_the_machine_of_a_host_changes(tmp_path: Path, maker: Path) -> None:
     host = Foreign(tmp_path / "far", poor(tmp_path).env)
     build(host, made(tmp_path))
     host.machine = MACHINE
@@ -195,12 +195,12 @@ def test_build_is_repeated_when_the_host_is_another_machine(tmp_path: Path, make
     assert times_built(tmp_path) == 2
 
 
-def test_build_recipe_with_an_unknown_variable_is_named(tmp_path: Path) -> None:
+def test_error_names_an_unknown_variable_in_a_build_recipe(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match=r"service made: 1 problem\n  build: UndefinedError: 'flavour' is undefined"):
         build_command(made(tmp_path, argv=("maker", "{{ flavour }}")), "vax")
 
 
-def test_missing_build_source_is_named(tmp_path: Path) -> None:
+def test_error_names_a_missing_source_file_of_a_build(tmp_path: Path) -> None:
     made(tmp_path)
     (tmp_path / "services" / "made" / "recipe.sh").unlink()
     with pytest.raises(StudyError, match=r"build.sources: file recipe.sh is not there"):
@@ -215,7 +215,9 @@ def test_service_is_either_installed_or_built(tmp_path: Path) -> None:
         load_service("made", [tmp_path / "services"])
 
 
-def test_checking_an_instance_builds_its_program(tmp_path: Path, here: LocalHost, maker: Path, port: int) -> None:
+def test_configuration_check_of_a_service_builds_its_program(
+    tmp_path: Path, here: LocalHost, maker: Path, port: int
+) -> None:
     spec = made(tmp_path)
     web = Instance(
         here, spec, render(spec, {}, InstanceContext.for_instance(here, "t1", port)), name="t1", lease_s=30.0

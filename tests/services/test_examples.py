@@ -14,12 +14,12 @@ SERVICES = [b for b in BLOCKS if "[commands]" in b]
 STUDIES = [b for b in BLOCKS if "[treatments." in b]
 
 
-def test_extending_page_contains_examples() -> None:
+def test_docs_page_on_extending_contains_the_tested_examples() -> None:
     assert SERVICES and STUDIES
 
 
 @pytest.mark.parametrize("text", SERVICES)
-def test_extending_page_example_service_loads(tmp_path: Path, text: str) -> None:
+def test_docs_page_on_extending_has_a_valid_example_service(tmp_path: Path, text: str) -> None:
     (tmp_path / "toy").mkdir()
     (tmp_path / "toy" / "service.toml").write_text(text)
     for template in ("index.html.j2", "id.j2"):
@@ -28,7 +28,7 @@ def test_extending_page_example_service_loads(tmp_path: Path, text: str) -> None
 
 
 @pytest.mark.parametrize("text", STUDIES)
-def test_extending_page_example_study_loads(tmp_path: Path, text: str) -> None:
+def test_docs_page_on_extending_has_a_valid_example_study(tmp_path: Path, text: str) -> None:
     path = tmp_path / "nopush.toml"
     path.write_text(text)
     assert check_study(read_study(path)) == []

@@ -116,7 +116,7 @@ def _pages(port: int, count: int) -> set[bytes]:
     return found
 
 
-def test_go_app_slots_and_hold_time_set_a_known_capacity(here: LocalHost, running: Running) -> None:
+def test_go_app_slots_and_hold_time_set_a_known_maximum_request_rate(here: LocalHost, running: Running) -> None:
     app = running("go-app", hold_ms=20, slots=2)
     begun = time.monotonic()
     with ThreadPoolExecutor(12) as pool:

@@ -14,7 +14,7 @@ from waiting import wait_until
 
 
 @pytest.mark.parametrize("mpm", ["prefork", "event"])
-def test_it_runs_proves_itself_and_leaves_nothing(here: LocalHost, free_ports: list[int], mpm: str) -> None:
+def test_httpd_starts_proves_its_configuration_and_cleans_up(here: LocalHost, free_ports: list[int], mpm: str) -> None:
     with running(here, "httpd", free_ports[0], mpm=mpm, page_bytes=2048, start_servers=2) as web:
         proof = web.prove(here)
         assert proof.live, proof.evidence
@@ -58,7 +58,7 @@ def conf(**values: str | int) -> str:
     return render(load_service("httpd"), values, place).files["httpd.conf"].decode()
 
 
-def test_httpd_accepts_the_limits_of_the_article() -> None:
+def test_httpd_accepts_the_limits_in_the_published_article() -> None:
     text = conf(mpm="prefork", server_limit=3840, max_request_workers=3840, keepalive_timeout=15)
     assert text.index("\nServerLimit 3840\n") < text.index("\nMaxRequestWorkers 3840\n")
     assert "\nKeepAliveTimeout 15\n" in text and "ThreadsPerChild" not in text

@@ -65,7 +65,7 @@ def test_nginx_starts_proves_its_configuration_and_cleans_up(here: LocalHost, po
     assert web.rendered.config_id.encode() in web.effective_config
 
 
-def test_service_folder_without_python_runs(here: LocalHost, port: int, toy: ServiceSpec) -> None:
+def test_service_defined_by_files_without_python_runs(here: LocalHost, port: int, toy: ServiceSpec) -> None:
     run_through(instance(here, toy, port, greeting="goodbye"), here)
     assert version(here, toy).startswith("3.")
 
@@ -130,7 +130,7 @@ def test_service_port_in_use_is_detected(here: LocalHost, port: int) -> None:
         old.stop()
 
 
-def test_foreign_server_on_the_port_is_detected(here: LocalHost, port: int, tmp_path: Path) -> None:
+def test_another_server_on_the_port_is_detected(here: LocalHost, port: int, tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text("hello")
     argv = ["python3", "-m", "http.server", "-b", "127.0.0.1", "-d", str(tmp_path), str(port)]
     other = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
@@ -148,7 +148,9 @@ def test_foreign_server_on_the_port_is_detected(here: LocalHost, port: int, tmp_
         other.wait()
 
 
-def test_service_that_exits_at_once_reports_why(here: LocalHost, tmp_path: Path, port: int, toy: ServiceSpec) -> None:
+def test_error_of_a_service_that_exits_at_once_contains_its_output(
+    here: LocalHost, tmp_path: Path, port: int, toy: ServiceSpec
+) -> None:
     web = instance(here, toy, port, option="-Z")
     web.check()
     web.start()
@@ -158,7 +160,7 @@ def test_service_that_exits_at_once_reports_why(here: LocalHost, tmp_path: Path,
     web.stop()
 
 
-def test_service_that_never_answers_fails_within_the_limit(here: LocalHost, toy: ServiceSpec) -> None:
+def test_service_that_never_answers_fails_within_the_time_limit(here: LocalHost, toy: ServiceSpec) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

@@ -68,7 +68,7 @@ def test_old_server_still_on_the_port_is_detected(connect_lab: Connect) -> None:
         old.stop()
 
 
-def test_service_over_ssh_that_exits_reports_why(connect_lab: Connect, tmp_path: Path) -> None:
+def test_error_of_a_service_that_exits_on_a_host_contains_its_output(connect_lab: Connect, tmp_path: Path) -> None:
     driver, host = connect_lab("driver"), connect_lab("web")
     web = instance(host, toy_service(tmp_path), option="-Z")
     try:

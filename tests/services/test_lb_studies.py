@@ -47,7 +47,7 @@ def test_balancer_study_has_every_balancer_with_one_and_two_nodes() -> None:
     assert all(study.target_of(t) == "balancer" for t in study.treatments if study.levels_of(t)["balancer"] != "none")
 
 
-def test_balancer_study_load_matches_the_article() -> None:
+def test_balancer_study_load_matches_the_published_article() -> None:
     study = find_study(STUDIES, "lb-vs-single-article")
     argv = TOOL.command(study.workload, Target("192.0.2.1", 80, "http"), study.workload.duration_s)
     text = " ".join(argv).replace("=", " ")
@@ -56,7 +56,7 @@ def test_balancer_study_load_matches_the_article() -> None:
     assert study.workload.duration_s == 50
 
 
-def test_scaling_study_nodes_have_a_known_limit() -> None:
+def test_scaling_study_nodes_have_a_known_maximum_request_rate() -> None:
     study = find_study(STUDIES, "lb-scaling")
     limits = {}
     for name in study.treatments_in():

@@ -63,7 +63,7 @@ def test_plan_warns_of_a_treatment_that_can_have_no_effect(home, monkeypatch, ca
     assert f"warning     {text}\n" in capsys.readouterr().out
 
 
-def test_new_help_example_has_an_effect(home, monkeypatch, capsys):
+def test_example_in_the_help_of_the_new_command_has_an_effect(home, monkeypatch, capsys):
     assert exit_code(monkeypatch, "new", "--help") == 0
     example = (
         re.sub(r"\s+", " ", capsys.readouterr().out).partition("For example: loadbook ")[2].partition(" Options")[0]
@@ -72,7 +72,7 @@ def test_new_help_example_has_an_effect(home, monkeypatch, capsys):
     assert ineffective_settings(load_study(home, example.split()[1])) == []
 
 
-def test_new_study_with_two_roles_chains_them(home, monkeypatch, capsys):
+def test_new_study_with_two_roles_puts_one_in_front_of_the_other(home, monkeypatch, capsys):
     words = [*PROXY, "--try", "upstream_path=/app", "--control", "balancer.set_steps=100"]
     assert exit_code(monkeypatch, "new", "mine", *words, "--try", "balancer.sendfile=on") == 2
     assert "say which: balancer.upstream_path=/app" in capsys.readouterr().err

@@ -26,7 +26,7 @@ def test_nginx_accepts_every_treatment_of_the_factorial_studies(name: str, tmp_p
         assert done.returncode == 0 and "[emerg]" not in done.stderr, f"{treatment}: {done.stderr}"
 
 
-def test_tuned_configuration_has_all_directives_of_the_article() -> None:
+def test_tuned_configuration_has_all_directives_of_the_published_article() -> None:
     study, nginx = read_study(STUDIES / "nginx-tuned-groups.toml"), load_service("nginx", [])
     before, after = (
         render(nginx, study.vars_of(name, "web"), InstanceContext("/w", "127.0.0.1", 18080))
@@ -46,7 +46,7 @@ def test_tuned_configuration_has_all_directives_of_the_article() -> None:
     } <= added  # fmt: skip
 
 
-def test_directive_groups_together_are_the_tuned_configuration() -> None:
+def test_all_directive_groups_together_equal_the_tuned_configuration() -> None:
     groups, whole = (read_study(STUDIES / f"nginx-{name}.toml") for name in ("tuned-groups", "whole-file"))
     assert groups.vars_of("before", "web").items() >= whole.vars_of("before", "web").items()
     assert groups.vars_of("abcdefgh", "web").items() >= whole.vars_of("after", "web").items()

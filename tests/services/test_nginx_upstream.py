@@ -112,7 +112,7 @@ def conf(**values: str | int) -> str:
     return render(NGINX, values, InstanceContext("/w/t1", "127.0.0.1", 18080, extra)).files["nginx.conf"].decode()
 
 
-def test_nginx_upstream_keepalive_is_written_as_in_the_article() -> None:
+def test_nginx_upstream_keepalive_is_written_as_in_the_published_article() -> None:
     text = conf(upstream="http", upstream_keepalive=100, balance="least-conn")
     for line in ("keepalive 100;", "proxy_http_version 1.1;", 'proxy_set_header Connection "";', "least_conn;"):
         assert f"\n{line}\n" in text
@@ -132,7 +132,7 @@ def test_nginx_workers_are_pinned_to_separate_cpus() -> None:
     assert "\nworker_cpu_affinity 1 1000;\n" in conf(worker_cpu_affinity="on")
 
 
-def test_nginx_known_costs_apply_with_an_upstream() -> None:
+def test_nginx_variables_that_add_a_known_cost_apply_with_an_upstream() -> None:
     assert conf(upstream="http", set_steps=3).count("location / {") == 1
     assert conf(upstream="http", upstream_path="/api", set_steps=3).count("set $spent") == 3
 
@@ -171,7 +171,7 @@ def test_user_configuration_file_replaces_the_template(here: LocalHost, free_por
         assert web.counters(here) == {}
 
 
-def test_user_configuration_file_with_config_id_is_proven(here: LocalHost, free_ports: list[int]) -> None:
+def test_user_configuration_file_with_config_id_is_proven_to_be_loaded(here: LocalHost, free_ports: list[int]) -> None:
     answer = b'location = /.loadbook/config-id { return 200 "{{ config_id }}"; }'
     with running(here, "nginx", free_ports[0], main=OWN % answer) as web:
         assert web.prove(here).live

@@ -48,7 +48,7 @@ def write_schedule(folder: Path, tool_name: str, servers: list[Instance]) -> Non
 
 
 @pytest.mark.parametrize("tool_name", sorted(PAUSABLE_TOOLS))
-def test_stopped_generator_ends_on_time_and_counts_right(
+def test_paused_load_generator_ends_on_time_and_counts_correctly(
     tool_name: str, here: LocalHost, servers: list[Instance], tmp_path: Path
 ) -> None:
     if not shutil.which(load_tool(tool_name).binary):

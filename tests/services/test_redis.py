@@ -14,7 +14,7 @@ def ask(port: int, *words: str) -> str:
     return subprocess.run(["redis-cli", "-p", str(port), *words], capture_output=True, check=True, text=True).stdout
 
 
-def test_redis_holds_its_keys_and_proves_its_configuration(here: LocalHost, free_ports: list[int]) -> None:
+def test_redis_is_filled_with_keys_and_proves_its_configuration(here: LocalHost, free_ports: list[int]) -> None:
     with running(here, "redis", free_ports[0], keys=5001, io_threads=2) as store:
         proof = store.prove(here)
         assert proof.live and store.rendered.config_id in proof.evidence
@@ -32,7 +32,7 @@ def test_redis_detects_another_redis_on_the_port(here: LocalHost, free_ports: li
         assert second.prove(here).live is False
 
 
-def test_redis_reports_why_it_exited_from_stdout(here: LocalHost, free_ports: list[int]) -> None:
+def test_redis_error_after_exit_is_read_from_stdout(here: LocalHost, free_ports: list[int]) -> None:
     with socket.socket() as squatter, pytest.raises(ServiceError, match="Address already in use"):
         squatter.bind(("127.0.0.1", free_ports[0]))
         with running(here, "redis", free_ports[0]):

@@ -13,7 +13,7 @@ STOCK = Path(__file__).parents[1] / "fixtures" / "stock"
 PAGE = doc_tables.PAGE.read_text()
 
 
-def test_services_page_tables_match_the_services() -> None:
+def test_docs_page_on_services_has_tables_that_match_the_services() -> None:
     assert doc_tables.written(PAGE) == PAGE, "run python tests/services/doc_tables.py"
 
 
@@ -34,7 +34,7 @@ def changed(name: str) -> str:
 
 
 @pytest.mark.parametrize("service, name", [("nginx", "nginx.conf"), ("httpd", "apache2.conf")])
-def test_services_page_example_runs_debian_nginx_configuration(
+def test_docs_page_on_services_has_a_working_example_with_debian_nginx(
     here: LocalHost, free_ports: list[int], service: str, name: str
 ) -> None:
     if service == "httpd" and not Path("/etc/apache2/mods-enabled").is_dir():
@@ -46,7 +46,9 @@ def test_services_page_example_runs_debian_nginx_configuration(
         assert one.counters(here)["requests"] >= 2
 
 
-def test_services_page_example_runs_debian_haproxy_configuration(here: LocalHost, free_ports: list[int]) -> None:
+def test_docs_page_on_services_has_a_working_example_with_debian_haproxy(
+    here: LocalHost, free_ports: list[int]
+) -> None:
     main = changed("haproxy.cfg").encode()
     with running(here, "nginx", free_ports[1]) as web, running(here, "haproxy", free_ports[0], web, main=main) as one:
         proof = one.prove(here)

@@ -43,7 +43,7 @@ def test_access_log_variables_become_directives(access_log: str, lines: int) -> 
     assert text.count("buffer=64k") == (3 if access_log == "buffered" else 0)
 
 
-def test_known_cost_variables_become_separate_lines() -> None:
+def test_variables_that_add_a_known_cost_become_separate_nginx_lines() -> None:
     assert "location / {" not in conf()
     assert "rate=970r/s;" in conf(requests_per_s=970)
     assert conf(set_steps=7).count(SPENT) == 7
@@ -72,7 +72,7 @@ def test_every_service_renders_the_same_on_any_host(service: str) -> None:
 
 
 @pytest.mark.parametrize("service", known_services())
-def test_every_service_defines_a_probe_and_a_proof(service: str) -> None:
+def test_every_service_defines_a_readiness_probe_and_a_configuration_probe(service: str) -> None:
     spec = load_service(service)
     assert spec.prove is not None
     assert len((spec.folder / "README.md").read_text().splitlines()) >= 5

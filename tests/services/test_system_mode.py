@@ -107,7 +107,7 @@ def test_system_mode_detects_a_reload_that_did_not_happen(own, record_property):
     record_property("seen", "not live after 5 s, with the log's words; put back")
 
 
-def test_system_mode_file_without_id_needs_new_processes(own, monkeypatch):
+def test_system_mode_file_without_config_id_is_proven_by_new_processes(own, monkeypatch):
     own_file = (own.tree / "nginx.conf").read_bytes().replace(b"their own", b"their new")
     with deployed(own, main=own_file) as instance:
         proof = instance.prove(own.host)
@@ -119,7 +119,7 @@ def test_system_mode_file_without_id_needs_new_processes(own, monkeypatch):
 
 @pytest.mark.fault(35)
 @pytest.mark.long
-def test_system_mode_file_without_id_that_was_not_loaded_is_not_live(own):
+def test_system_mode_file_without_config_id_that_was_not_loaded_is_detected(own):
     with socket.create_server((own.host.address, 0)) as taken:
         at = f"{own.host.address}:{taken.getsockname()[1]}".encode()
         own_file = (own.tree / "nginx.conf").read_bytes()
@@ -152,7 +152,7 @@ def test_system_mode_restarts_when_old_workers_drain_too_long(own, record_proper
 
 
 @pytest.mark.fault(37)
-def test_system_mode_keeps_and_shows_an_edit_by_somebody_else(own, record_property):
+def test_system_mode_keeps_and_reports_a_file_edited_by_somebody_else(own, record_property):
     with pytest.raises(rollback.NotRestoredError) as left, deployed(own):
         with (own.tree / "nginx.conf").open("a") as file:
             file.write("# mine, do not touch\n")
