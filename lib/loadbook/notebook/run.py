@@ -324,9 +324,9 @@ class Run(Displayable):
         return ZoomView(self.data, metric, self.plot.order(metric))
 
     def raw(self, trial: str, file: str = "") -> Raw:
-        """Show the bytes that a trial's numbers came from: by default what its tool printed.
+        """Show a raw file of a trial: by default the output of its load generator.
 
-        Failed attempts have names such as "t0013-attempt1". `file` is one of `.files` of what this returns.
+        Failed attempts have names such as "t0013-attempt1". `run.raw(trial).files` lists the files of a trial.
 
         UsageError: no such trial, or it has no such file.
         """
