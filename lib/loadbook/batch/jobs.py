@@ -301,7 +301,7 @@ class BatchRun(_FileModel):
         return next(entry for entry in self.entries if entry.identity == report.identity)
 
     def write(self, folder: Path) -> None:
-        """Write batch.json; the exit code is the highest of any entry."""
+        """Write batch.json, with the highest exit code of all entries."""
         self.exit_code = max((entry.exit_code for entry in self.entries), default=0)
         write_json(folder / BATCH_FILE, self.model_dump(mode="json"))
 

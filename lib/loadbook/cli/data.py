@@ -45,9 +45,9 @@ def _count(unit: str) -> Callable[[int, int], None]:
 @run_option
 @click.option("--scheduler", metavar="ADDRESS", help="Let this Dask cluster (tcp://HOST:8786) read.")
 def ingest(study: str, run_id: str, scheduler: str | None) -> None:
-    """Raw outputs -> tidy tables in data/processed; touches no host, gives the same bytes every time.
+    """Make tidy tables in data/processed from raw outputs; contacts no host, and repeats give the same bytes.
 
-    Only new and changed trials are read, by one process per CPU where it pays. Without data/processed everything is.
+    Only new and changed trials are read (all, if data/processed is missing), by one process per CPU if it saves time.
     """
     layout = project_layout()
     name = study_name(layout, study)
@@ -96,7 +96,7 @@ def _causes_text(summary: IngestSummary) -> str:
 def verify(study: str | None, run_id: str | None) -> None:
     """Hash every raw file again and name those that changed, are missing or were never recorded.
 
-    STUDY: all of its runs; without it: every run of every study. Exit code 4 if anything is not as it was kept.
+    STUDY: all of its runs; without it: every run of every study. Exit code 4 if any file is not as it was recorded.
     """
     if run_id and not study:
         raise UsageError("--run needs a STUDY")

@@ -138,7 +138,7 @@ def lab() -> None:
 @click.option("--roles", default="", help="Hosts of other roles, such as web=4,balancer; those not named stay.")
 @click.option("--kind", type=click.Choice(["loopback", "netns"]), help="Default: as it is; loopback in a new lab.")
 def up(drivers: int | None, roles: str, kind: LabKind | None) -> None:
-    """Bring the lab up; a lab that runs is left alone, one of the other kind goes down first."""
+    """Start the lab; a lab that runs is left alone, one of the other kind is stopped first."""
     matches = [_ROLE_COUNT.fullmatch(part.strip()) for part in roles.split(",") if part.strip()]
     if None in matches:
         raise UsageError(f"--roles {roles}: not roles with numbers of hosts", "for example --roles web=4,balancer")
@@ -153,7 +153,7 @@ def up(drivers: int | None, roles: str, kind: LabKind | None) -> None:
 
 @lab.command()
 def down() -> None:
-    """End the lab with everything that runs in it, a run that is under way, too."""
+    """Stop the lab and all processes in it, including a run that is under way."""
     own_lab = _load_lab()
     for owner in own_lab.owners():
         echo(f"warning: the lab is in use by {owner.description}; its trial ends here", err=True)
@@ -162,7 +162,7 @@ def down() -> None:
 
 @lab.command()
 def status() -> None:
-    """Show what is up; exit code 3 if anything is not."""
+    """Show which hosts of the lab are up; exit code 3 if one of them is down."""
     states = _load_lab().status()
     _print_lab(states)
     if not states or any(state.pid is None for state in states):
@@ -174,7 +174,7 @@ def status() -> None:
 @click.argument("host")
 @click.option("--seconds", default=CUT_S, show_default=True, help="After this time the link is there again by itself.")
 def cut(host: str, seconds: float) -> None:
-    """Cut a host off from all others and from this controller, to try out a fault (namespace lab)."""
+    """Disconnect a host from all others and from this controller, to try out a fault (namespace lab)."""
     _load_lab().cut_link(host, seconds)
     echo(f"{host} is cut off for {seconds:g} s, or until: loadbook lab join {host}", err=True)
 
@@ -182,7 +182,7 @@ def cut(host: str, seconds: float) -> None:
 @lab.command()
 @click.argument("host")
 def join(host: str) -> None:
-    """Give a host that was cut off its link back."""
+    """Reconnect a host that was disconnected by `lab cut`."""
     _load_lab().restore_link(host)
 
 
@@ -203,9 +203,9 @@ def _print_lab(states: Sequence[LabHostStatus]) -> None:
 @optional_study_argument
 @hosts_option
 def doctor(study: str | None, hosts_file: Path | None) -> None:
-    """Show what is missing, here and on every host, and how to get it; exit code 3 if something needed is.
+    """Show what is missing, here and on every host, and how to get it; exit code 3 if something required is missing.
 
-    With STUDY only what this study needs: hosts, permissions, programs and what builds them, a delay by the kernel.
+    With STUDY only what this study needs: hosts, permissions, programs and their compilers, a delay by the kernel.
     """
     from rich.text import Text
 
@@ -350,11 +350,11 @@ def _programs_by_host(
 @click.argument("aliases", metavar="[HOST]...", nargs=-1)
 @hosts_option
 def restore(aliases: tuple[str, ...], hosts_file: Path | None) -> None:
-    """Put back what was left changed on hosts (default: all of the file), and print for each what was done.
+    """Undo changes that runs left on hosts (default: all in the hosts file), and print what was done on each.
 
-    Files of a host's own servers, kernel settings, delays, addresses, quotas, packet rules: whatever a run changed
-    there and could not put back. Changes of a run that is under way stay. It may be given again and again. Exit code
-    3: a host could not be reached, or something of it is left; the message names it and what to do.
+    Files of a host's own servers, kernel settings, delays, addresses, quotas, packet rules: all that a run changed
+    there and could not undo. Changes of a run that is under way are kept. The command can be repeated. Exit code 3: a
+    host was unreachable, or a change could not be undone; the message says which, and what to do.
     """
     path, inventory = read_inventory(hosts_file)
     results = [_restore(path, inventory, alias) for alias in _selected_aliases(path, inventory, aliases)]

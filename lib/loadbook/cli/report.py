@@ -163,7 +163,7 @@ def _recorded_studies(layout: Layout) -> list[str]:
 @click.option("--alarm", "strict", is_flag=True, help="Exit code 1 if the newest run is worse than its past.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: every run, effect, change and alarm.")
 def history(study: str, metric: str, rate: float, by_name: bool, strict: bool, as_json: bool) -> None:
-    """Show where each effect of STUDY stands, since when, and whether the newest run is worse than its past.
+    """Show the level of each effect of STUDY, since when it holds, and whether the newest run is worse than before.
 
     Only runs of the same question on the same hosts are compared. With --alarm the exit code is 1 if the newest run is
     worse, 4 if it does not count; too few runs are no alarm. `loadbook report` draws the history.
@@ -255,9 +255,9 @@ def _series_record(series: EffectSeries) -> dict[str, Any]:
 @studies_argument
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: one object per claim.")
 def claims(studies: tuple[str, ...], as_json: bool) -> None:
-    """Check what the articles of STUDY (default: every study that has claims) say, by the newest run that can.
+    """Check the claims of the articles on STUDY (default: every study that has claims) by the newest suitable run.
 
-    Each claim stands with its verdict, the evidence, and whether the article's own numbers could have shown it.
+    Prints each claim with its verdict, the evidence, and whether the article's own numbers could have shown it.
     """
     from loadbook.analyses.claims.page import replay_claims
 
@@ -313,7 +313,7 @@ def _claim_record(study: str, claim_by_run: ClaimByRun) -> dict[str, Any]:
 def gate(study: str, run: str, junit: Path | None, summary: Path | None) -> None:
     """Check a run of STUDY by the table [ci] that its study had when the run was planned.
 
-    Prints every condition, its result and the outcome. A FILE of - is stdout, in place of that table. Exit codes:
+    Prints every condition, its result and the outcome. With - as FILE, that file is printed instead. Exit codes:
     0 passed; 1 a verdict that the study declared unacceptable; 2 no [ci]; 4 no answer: an invalid comparison, or a
     check of the laboratory that failed.
     """

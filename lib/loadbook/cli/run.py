@@ -60,7 +60,7 @@ blocks_option = click.option("--blocks", type=click.IntRange(min=1), help="Block
 def plan(
     study: str, hosts: Path | None, subset: str | None, blocks: int | None, detect: str | None, as_json: bool
 ) -> None:
-    """Trials, hours, disk, and the blocks that a difference needs at the noise recorded here; touches no network."""
+    """Show a plan: trials, hours, disk, and blocks needed to detect a difference at the noise recorded here; offline."""
     from loadbook.execution.power import forecast_power, power_lines
     from loadbook.execution.studies import check_load_allowed, check_roles, unloaded_hosts
     from loadbook.hosts.lab import lab_kind
@@ -263,8 +263,8 @@ def batch(
 ) -> None:  # fmt: skip
     """Run every study of a batch FILE and execute its notebooks; then a table, a summary page, and its JSON.
 
-    The same command resumes after an interruption: what is done is not done again. A round that is over is followed by
-    a new one. Exit code: the worst of any entry (1: a verdict that its study declares unacceptable).
+    After an interruption, the same command continues without repeating finished entries; once all are finished, it
+    starts anew. Exit code: the highest of any entry (1: a verdict that its study declares unacceptable).
     """
     from loadbook.batch.file import read_batch
     from loadbook.batch.index import PAGE_FILE

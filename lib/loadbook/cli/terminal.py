@@ -77,7 +77,7 @@ def confirm(question: str) -> bool:
 
 
 def echo_now(text: str) -> None:
-    """Print a text to stderr from a signal handler, which may interrupt a write to the buffer of stderr."""
+    """Print a text to stderr without Python's buffer, which a signal handler must not use."""
     with suppress(OSError):
         os.write(STDERR, f"{clean(text)}\n".encode())
 

@@ -237,7 +237,7 @@ class Deployment:
         return LaunchOptions(cpus=cpus, nofile=setting.nofile, cgroup_file=group)
 
     def make_instance(self, placement: Placement, stem: str, lease_s: float, token: str | None = None) -> Instance:
-        """Return a rendered instance of a service; its jobs and folders are named after `stem`."""
+        """Return a service with its rendered configuration; names of its jobs and folders begin with `stem`."""
         host, name = self.testbed.hosts[placement.alias], job_name(stem, placement.role)
         setting, launch = self.setting(placement.role), self.launch(placement, stem)
         main = None if setting.config_text is None else setting.config_text.encode()

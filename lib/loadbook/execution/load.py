@@ -212,7 +212,7 @@ class LoadJobs:
         host.wait(self.name, timeout_s=max(1.0, begun + self.timeout_s - time.monotonic()))
 
     def cancel(self) -> None:
-        """Wake threads that sleep in `wait`."""
+        """End all calls of `wait`, in any thread."""
         self._cancelled.set()
 
     def end(self, host: Host) -> None:

@@ -40,7 +40,7 @@ class AttemptStore:
         return self.paths.raw / "staging" / f"{trial}-attempt{attempt}"
 
     def failed_folder(self, trial: str, attempt: int) -> Path:
-        """Return the folder of a failed attempt."""
+        """Return the final folder of a failed attempt."""
         return self.paths.failed / f"{trial}-attempt{attempt}"
 
     def states(self) -> dict[str, TrialState]:
@@ -48,7 +48,7 @@ class AttemptStore:
         return trial_states(self.ledger.entries)
 
     def begin(self, planned: PlannedTrial) -> tuple[int, Path]:
-        """Record a new attempt in the ledger and return its number and its empty staging folder."""
+        """Record a new attempt in the ledger; return its number and an empty temporary folder for its files."""
         state = self.states().get(planned.trial)
         attempt = state.attempt + 1 if state else 1
         self.ledger.append("started", trial=planned.trial, attempt=attempt)

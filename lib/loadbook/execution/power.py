@@ -163,7 +163,7 @@ def _same_machines(paths: RunPaths, machines: dict[str, Any]) -> bool:
 
 
 def _load_similarity(first: Study, second: Study) -> int:
-    """Return SAME_LOAD for equal loads and services, else SAME_TOOL or OTHER_TOOL."""
+    """Return SAME_LOAD if workloads and services of two studies are equal, else SAME_TOOL or OTHER_TOOL."""
     loads = [study.workload_of(study.baseline) for study in (first, second)]
     services = [{name: role.service for name, role in study.roles.items()} for study in (first, second)]
     dumps = [load.model_dump(exclude=IGNORED_LOAD_KEYS) for load in loads]

@@ -142,7 +142,7 @@ Check = Callable[[], Iterable[str] | None]
 
 
 def _problems_of(check: Check) -> list[str]:
-    """Run one check and return its problems."""
+    """Run one check and return its problems as texts."""
     try:
         return list(check() or ())
     except PreflightError as error:
@@ -348,7 +348,7 @@ def run_background_load_script(testbed: Testbed, alias: str) -> CommandResult:
 
 
 def parse_background_load(answer: str, foreign_cpu: float, hours: float) -> Iterator[str]:
-    """Yield sentences from the script's output: CPU use above `foreign_cpu` CPUs, timers within `hours`."""
+    """Yield sentences from BACKGROUND_LOAD_SCRIPT's output, on CPU use > `foreign_cpu` CPUs, timers in `hours` etc."""
     first, _, rest = answer.partition("again\n")
     lines = [line.split() for line in rest.splitlines()]
     values = {fields[0]: fields[1:] for fields in lines if fields}

@@ -169,7 +169,7 @@ class Testbed:
             self.not_restored.append(error)
 
     def check_restored(self) -> None:
-        """Raise the first collected NotRestoredError."""
+        """Raise the first collected NotRestoredError; do nothing if there is none."""
         if self.not_restored:
             raise self.not_restored[0]
 

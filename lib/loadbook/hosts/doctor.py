@@ -61,7 +61,7 @@ class RequiredProgram(NamedTuple):
 
 
 class CheckResult(NamedTuple):
-    """One line of the doctor's table; `fix` is the remedy if it is not ok."""
+    """One line in the table of `loadbook doctor`; `fix` is the remedy if the status is not "ok"."""
 
     host: str
     subject: str

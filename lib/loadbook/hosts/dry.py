@@ -83,7 +83,7 @@ class DryRunHost(Host):
         self._record("lock", self._lock_file, note=note)
 
     def close(self) -> None:
-        """Do nothing."""
+        """Do nothing: there is no connection to close."""
 
     reopen = abandon = close
 
@@ -111,7 +111,7 @@ class DryRunHost(Host):
         self._record("put", path, data=data)
 
     def get(self, path: str, *, max_bytes: int) -> bytes:
-        """Return the exit code or the times of a step of a job; other files are empty."""
+        """Return invented exit codes and times for the files of a job's steps; all other files are empty."""
         return {"rc": b"0", "times": b"0 0"}.get(Path(path).name.partition(".")[0], b"")
 
     def fetch(self, path: str, local: Path, *, max_bytes: int) -> str:
@@ -120,7 +120,7 @@ class DryRunHost(Host):
         return ""
 
     def exists(self, path: str) -> bool:
-        """Return True."""
+        """Return True for every path."""
         return True
 
     def remove(self, path: str) -> None:
@@ -140,7 +140,7 @@ class DryRunHost(Host):
         return JobState(LEADER_PID, None, running=True)
 
     def wait(self, name: str, *, timeout_s: float, expect_s: float | None = None) -> int:
-        """Return 0 at once."""
+        """Return the exit code 0 at once."""
         return 0
 
     def stop(self, name: str, *, grace_s: float = 5.0) -> None:

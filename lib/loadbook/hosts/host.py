@@ -102,20 +102,20 @@ class Host(Protocol):
         """Drop the connection at once, from any thread; the host ends `ends_with_session` jobs when it notices."""
 
     def set_trial(self, planned: PlannedTrial | None) -> None:
-        """Set the trial that the following calls belong to; None: the run as a whole. Only a replay depends on it."""
+        """Set the trial that the following calls belong to; None for calls outside all trials. SSH hosts ignore it."""
         return
 
     def token(self, name: str) -> str:
         """Return a unique word for the object `name` (such as a service); a replay returns the recorded one."""
 
     def run(self, argv: Sequence[str], *, timeout_s: float, check: bool = False) -> CommandResult:
-        """Run a short control command; with `check`, a code other than 0 raises CommandError."""
+        """Run a short control command and return its result; with `check`, an exit code > 0 raises CommandError."""
 
     def script(self, text: str, args: Sequence[str] = (), *, timeout_s: float, check: bool = False) -> CommandResult:
         """Run a POSIX sh script with `args` as $1, $2, ..., so that several commands take one network round trip."""
 
     def put(self, path: str, data: bytes, mode: int = 0o644) -> None:
-        """Write a file whole or not at all, making its folders; relative paths start at `workdir`."""
+        """Write a file atomically, creating its folders; relative paths start at `workdir`."""
 
     def get(self, path: str, *, max_bytes: int) -> bytes:
         """Read a file; one larger than `max_bytes` raises HostError."""
@@ -154,7 +154,7 @@ class Host(Protocol):
         """Open a TCP connection from the host to one of its own ports; it stays open until it is closed."""
 
     def recorded_file(self, name: str) -> bytes:
-        """Return a file of the trial that is replayed; empty on a real host or if there is none."""
+        """Return a file of the recorded trial that is replayed; empty on a real host or if the file does not exist."""
         return b""
 
     def clock(self) -> ClockOffset:

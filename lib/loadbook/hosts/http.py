@@ -62,7 +62,7 @@ class TlsStream(io.RawIOBase):
             return 0
 
     def _run_engine(self, call: Callable[[], T]) -> T:
-        """Call the TLS engine, carrying bytes to and from the channel until it has a result."""
+        """Call a method of the TLS engine, copying bytes between it and the channel, until it returns a result."""
         while True:
             needs_data = False
             try:

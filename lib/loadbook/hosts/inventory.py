@@ -1,4 +1,4 @@
-"""hosts.toml: aliases, roles, work folders. Connection details come from the user's ~/.ssh/config."""
+"""The hosts file hosts.toml: aliases, roles, work folders. SSH settings come from the user's ~/.ssh/config."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ NAME_TAKEN_RC = 9
 
 @cache
 def launcher_script() -> tuple[str, bytes]:
-    """Return the name (with a digest, so that versions do not mix) and the text of job.sh, with lock.sh prepended."""
+    """Return file name (with a digest, as versions must not be mixed) and text of lock.sh and job.sh as one script."""
     text = b"".join(files("loadbook.hosts").joinpath(name).read_bytes() for name in ("lock.sh", "job.sh"))
     return f"bin/job-{hashlib.sha256(text).hexdigest()[:12]}.sh", text
 

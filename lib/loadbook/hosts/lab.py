@@ -308,7 +308,7 @@ class Lab:
         self._network.clear()
 
     def _recorded_servers(self) -> list[Sshd]:
-        """Return the hosts as they were when this kind of lab was last brought up."""
+        """Return the hosts of the last start of this kind of lab; empty if the lab is of the other kind."""
         record = read_lab_record(self.folder)
         servers = []
         for alias, host in record["hosts"].items() if record["kind"] == self.kind else ():
@@ -317,7 +317,7 @@ class Lab:
         return [self._network.with_enter_command(server) for server in servers]
 
     def _assigned_servers(self, recorded: Sequence[Sshd]) -> list[Sshd]:
-        """Return every host with its previous address, new ones with the first free addresses."""
+        """Return the hosts of the lab: known hosts keep their addresses, new ones get the first free addresses."""
         subnet = self._network.subnet([server.address for server in recorded])
         previous = {s.alias: s for s in recorded if s.address.startswith(f"{subnet}.")}
         taken = {server.address for server in previous.values()}

@@ -120,7 +120,7 @@ class MonitorClient(Protocol):
         """Query the monitor once and return its complete answer; HostError if there is no answer."""
 
     def close(self) -> None:
-        """Close what stays open between queries; nothing by default."""
+        """Close the connection if it is kept open between queries; by default there is none."""
         return
 
 

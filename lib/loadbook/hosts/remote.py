@@ -174,7 +174,7 @@ class RemoteHost(Host):
         return self._call_with_retry(action, lambda session: session.call(command, timeout_s=timeout_s))
 
     def token(self, name: str) -> str:
-        """Return a random word."""
+        """Return a random hexadecimal token, which a replay can return again by `name`."""
         return secrets.token_hex(6)
 
     def absolute_path(self, path: str) -> str:
@@ -201,7 +201,7 @@ class RemoteHost(Host):
         return self.run(["/bin/sh", "-c", text, "sh", *args], timeout_s=timeout_s, check=check)
 
     def put(self, path: str, data: bytes, mode: int = 0o644) -> None:
-        """Write a file whole or not at all, making its folders; relative paths start at `workdir`."""
+        """Write a file atomically, creating its folders; relative paths start at `workdir`."""
         target = self.absolute_path(path)
 
         def write(session: SshSession) -> None:

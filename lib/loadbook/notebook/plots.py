@@ -70,7 +70,7 @@ class Plots(Displayable):
         return FigureView(NonInferiorityFigure(self._analysis(metric)))
 
     def order(self, metric: str = "") -> FigureView:
-        """Draw every trial in order of execution, and below it the drift of the hosts."""
+        """Draw every trial in order of execution, and below it each block's deviation from the medians (drift)."""
         reasons = sections.exclusion_reasons(self._data)
         return FigureView(OrderFigure.from_run(self._data, self._analysis(metric), reasons))
 
@@ -131,11 +131,11 @@ class Plots(Displayable):
         return FigureView(NoiseFigure(page.record))
 
     def factorial(self) -> FigureView:
-        """Draw the effects of a factorial study: single switches, and pairs that act together."""
+        """Draw the effects of a factorial study: main effects of the factors, and their interactions."""
         return FigureView(FactorialFigure(FactorialPage(self._data).result))
 
     def scaling(self) -> FigureView:
-        """Draw the rate over the number of nodes."""
+        """Draw the request rate against the number of nodes behind the balancer."""
         figure = BalancersPage(self._data).scaling_figure
         if not figure.has_data:
             raise UsageError("one number of nodes only in this run", "scaling needs treatments of one node and of more")

@@ -141,7 +141,7 @@ class Raw(Displayable):
         )
 
     def _start(self) -> tuple[str, str]:
-        """Return the beginning of the content, and a note on the rest."""
+        """Return the beginning of the content, and a note on the rest or that the file is missing."""
         if not self.sha256:
             return "", "The file is gone: loadbook verify says what else is."
         with self.path.open("rb") as handle:

@@ -174,7 +174,7 @@ def _stamp_text(recipe: Build, machine: str, version_output: CommandResult) -> b
 
 
 def _tar_gz(paths: Mapping[str, Path]) -> bytes:
-    """Return files and folders as a tar.gz without user names."""
+    """Return files and folders (name -> path) as a tar.gz archive without user names."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=1) as tar:
         for name, path in paths.items():

@@ -132,7 +132,7 @@ class LaunchOptions:
     cgroup_file: str = ""
 
     def wrap(self, command: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the command with the launch options applied, in the same process."""
+        """Return the command preceded by others (taskset, ulimit in sh) that apply the options and then exec it."""
         limited = ("/bin/sh", "-c", _SET_NOFILE, "sh", str(self.nofile), *command) if self.nofile else command
         pinned = ("taskset", "-c", self.cpu_list, *limited) if self.cpus else limited
         return ("/bin/sh", "-c", _JOIN_CGROUP, "sh", self.cgroup_file, *pinned) if self.cgroup_file else pinned

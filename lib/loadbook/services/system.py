@@ -58,7 +58,7 @@ class SystemInstance(Instance):
 
     @property
     def stage_args(self) -> tuple[str, ...]:
-        """Arguments of undo.sh for checking a copy of the tree."""
+        """Arguments of the rollback script (undo.sh) that check a copy of the configuration tree."""
         return ("stage", self.rendered.context.dir)
 
     def check(self) -> None:
@@ -79,7 +79,7 @@ class SystemInstance(Instance):
         return rollback.rollback_job(self.name, ("system", self.rendered.context.dir), self.lease_s)
 
     def start(self) -> int:
-        """Replace the files and reload the server; ServiceError, after restoring, when it refuses."""
+        """Replace the files and reload the server; if that fails, restore the files and raise ServiceError."""
         self._started = True
         leader = self.host.start(self.job)
         refused = rollback.wait_for_changes(self.host, self.name, SYSTEM_START_TIMEOUT_S)
@@ -104,7 +104,7 @@ class SystemInstance(Instance):
         return HttpResponse(0, {}, b"")
 
     def prove(self, client_host: Host) -> Proof:
-        """Ask the live server for its configuration id, and check that no old process serves any more."""
+        """Read the configuration id from the running server, and check that all old processes have ended."""
         live, evidence = self._probe_config(client_host)
         if live is False and not self._live:
             return Proof(False, f"{evidence}{self._log_suffix()}", self.pids())
@@ -132,7 +132,7 @@ class SystemInstance(Instance):
         return self._old_processes
 
     def _log_suffix(self) -> str:
-        """Return the end of the server's log as the end of a sentence."""
+        """Return "; <log file> ends with: ...", to be appended to a message; "" if the log is empty."""
         log_end = self.log().decode(errors="replace").strip()[-400:]
         return f"; {self.system.log} ends with: {log_end}" if log_end else ""
 
