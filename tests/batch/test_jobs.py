@@ -68,14 +68,14 @@ parameters = { metric = "ok_per_s", level = 1 }
     ]  # fmt: skip
 
 
-def test_jobs_pass_batch_parameters_to_notebooks_that_declare_them(layout, tmp_path):
+def test_batch_jobs_pass_parameters_to_notebooks_that_declare_them(layout, tmp_path):
     text = 'parameters.level = [0.9, 0.95]\n[[entry]]\nstudy = ["nginx-directives-smoke", "noise-smoke"]\n'
     one, two = works(layout, tmp_path, text)
     assert [report.parameters for report in one.reports] == [{"level": 0.9}, {"level": 0.95}]
     assert [report.parameters for report in two.reports] == [{}]
 
 
-def test_jobs_give_colliding_pages_unique_names(layout, tmp_path):
+def test_batch_jobs_give_pages_unique_names(layout, tmp_path):
     for folder in ("old", "new"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "h.toml").write_text(HOSTS.format("h", "192.0.2.1"))
@@ -86,7 +86,7 @@ def test_jobs_give_colliding_pages_unique_names(layout, tmp_path):
     assert names == [report.name for work in works(layout, tmp_path, text) for report in work.reports]
 
 
-def test_jobs_identify_machines_across_hosts_files(layout, tmp_path):
+def test_batch_jobs_recognise_the_same_machine_in_different_hosts_files(layout, tmp_path):
     a, b, same = (hosts(tmp_path, *each) for each in (("a", "192.0.2.1"), ("b", "192.0.2.2"), ("c", "192.0.2.1")))
     studies = ["noise", "aa", "known-cost"]
     text = "".join(f'[[entry]]\nstudy = "{s}"\nhosts = "{h}"\n' for s, h in zip(studies, (a, b, same), strict=True))
@@ -99,13 +99,13 @@ def test_jobs_identify_machines_across_hosts_files(layout, tmp_path):
     assert (lab.machines, replayed.machines) == (None, frozenset())
 
 
-def test_jobs_identify_local_hosts(layout, tmp_path):
+def test_batch_jobs_recognise_hosts_on_this_machine(layout, tmp_path):
     text = f'[[entry]]\nstudy = "noise"\nhosts = "{hosts(tmp_path, "a", "127.0.0.9")}"\n'
     (one,) = works(layout, tmp_path, text)
     assert one.machines is None
 
 
-def test_jobs_report_every_error_before_the_start(layout, tmp_path):
+def test_batch_jobs_report_every_error_before_the_start(layout, tmp_path):
     (tmp_path / "torn.toml").write_text('name = "torn"\nquestion = "Is it?"\n')
     (tmp_path / "few.toml").write_text('[hosts.web]\nroles = ["web"]\n')
     text = """
@@ -141,14 +141,14 @@ parameters = { metric = "ok", baseline = "zero" }
     assert "no treatment 'zero'" in found["entry.6.parameters.baseline (line 19)"]
 
 
-def test_jobs_refuse_unknown_batch_parameters(layout, tmp_path):
+def test_batch_jobs_refuse_reserved_and_undeclared_notebook_parameters(layout, tmp_path):
     found = problems(layout, tmp_path, '[[entry]]\nstudy = "noise"\nparameters = { study = "x", run = "y" }\n')
     assert set(found) == {"entry.0.parameters.study (line 1)", "entry.0.parameters.run (line 1)"}
     found = problems(layout, tmp_path, 'parameters.metrik = "x"\n[[entry]]\nstudy = "noise"\n')
     assert found == {"parameters.metrik": "no notebook of these studies knows it\n"}
 
 
-def test_jobs_add_blocks_to_an_existing_or_new_run(tmp_path):
+def test_batch_jobs_add_blocks_to_an_existing_or_new_run(tmp_path):
     home = copy_recorded_run(tmp_path)
     entry = f'[[entry]]\nstudy = "{{}}"\nhosts = "{REPLAY}"\n'
     (one,) = works(home, tmp_path, entry.format("recorded") + "more = 2\n")
@@ -157,6 +157,6 @@ def test_jobs_add_blocks_to_an_existing_or_new_run(tmp_path):
     assert [work.more for work in works(home, tmp_path, text)] == [None, 2]
 
 
-def test_jobs_accept_the_documented_example(layout):
+def test_batch_jobs_accept_the_documented_example(layout):
     batch = read_batch(REPO / "docs/nightly.toml")
     assert {work.hosts_text for work in batch_jobs(layout, batch)} == {"the lab"}

@@ -74,7 +74,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunPaths, di
     yield paths, {record.treatment: record for record in records}
 
 
-def test_deployed_services_are_proven_and_backends_start_first(run) -> None:
+def test_deployed_services_have_proven_configurations_and_backends_start_first(run) -> None:
     services = {name: [(s.role, s.host, s.live) for s in record.services] for name, record in run[1].items()}
     assert services == {
         "near": [("web", "web", True)],

@@ -110,7 +110,7 @@ def test_interrupt_stops_the_load_and_records_the_trial_as_cancelled(lab, layout
 
 @pytest.mark.fault(3)
 @pytest.mark.long
-def test_interrupt_kills_a_load_that_ignores_term(layout, lab, begin, record_property):
+def test_interrupt_kills_a_load_generator_that_ignores_sigterm(layout, lab, begin, record_property):
     """TERM, 5 s, KILL."""
     (layout.studies / "stopped.toml").write_text(STUDY.format(duration_s=60, settle_s=0.1))
     controller = begin(lab)

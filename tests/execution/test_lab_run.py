@@ -118,7 +118,7 @@ def test_preflight_finds_a_port_in_use(lab, layout):
 
 
 @pytest.mark.long
-def test_resumed_run_clears_what_a_killed_preflight_left(lab, layout):
+def test_resumed_run_removes_files_and_jobs_left_by_killed_preflight_checks(lab, layout):
     def interrupted(event):
         if event.kind == "trial-started":
             raise KeyboardInterrupt

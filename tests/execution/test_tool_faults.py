@@ -198,7 +198,7 @@ def test_trial_without_free_ports_is_invalid_with_the_remedy(rig, tool, case, lo
     "load", [AB.replace("10", "50") + "keepalive = false\n", f"{HTTPERF}rate_per_s = 200\n"], ids=["ab", "httperf"]
 )
 @pytest.mark.long
-def test_real_tools_without_free_ports_make_the_trial_invalid(spaces, tmp_path, load, record_property):
+def test_trial_of_every_real_tool_without_free_ports_is_invalid(spaces, tmp_path, load, record_property):
     rig = Rig(spaces, tmp_path, with_studies(tmp_path / "home"))
     rig.study(load, service="nginx")
     study = rig.layout.studies / "rude.toml"

@@ -98,7 +98,7 @@ def test_job_is_ended_when_its_lease_expires(shell, work):
     wait_until(lambda: group_is_gone(leader.pid))
 
 
-def test_job_stop_kills_processes_that_ignore_term(shell, work):
+def test_stopping_a_job_kills_processes_that_ignore_sigterm(shell, work):
     folder = prepare(work, "a", "trap '' TERM; while :; do sleep 0.1; done")
     leader = start(shell, work, "a")
     wait_until((folder / "step").exists)

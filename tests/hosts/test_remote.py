@@ -105,7 +105,7 @@ def test_checked_command_error_contains_its_stderr(host):
         host.script("echo no way >&2; exit 2", timeout_s=5, check=True)
 
 
-def test_command_environment_is_fixed(host):
+def test_commands_on_a_host_have_a_fixed_environment(host):
     answer = host.script('echo "$LC_ALL $TZ"; command -v sshd; taskset -cp $$', timeout_s=5).stdout.decode()
     assert answer.startswith("C UTC\n/usr/sbin/sshd\n")
 

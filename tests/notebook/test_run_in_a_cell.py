@@ -89,7 +89,7 @@ def test_compare_of_an_undeclared_metric_is_exploratory(run):
     assert run.compare("ok_per_s").changed == ()
 
 
-def test_compare_of_some_treatments_keeps_the_checks(run):
+def test_comparison_of_some_treatments_keeps_the_harness_checks(run):
     found = run.compare(treatments="control-access-log").frame
     assert list(found["treatment"]) == ["baseline-auto", "baseline-again", "control-access-log"]
 
@@ -122,7 +122,7 @@ def test_run_can_be_restricted_to_some_trials(run):
     assert "9 of 32 trials left out by hand" in repr(less.without("t0009"))
 
 
-def test_slowest_and_why_explain_slow_trials(run):
+def test_methods_slowest_and_why_explain_slow_trials(run):
     slow = run.slowest(4)
     assert slow["away"].is_monotonic_increasing and slow["away"].iloc[0] < 0
     assert run.slowest(3, "latency p99")["away"].is_monotonic_decreasing
@@ -193,7 +193,7 @@ def test_suggestions_are_sorted_by_similarity():
     assert nearest_names("x" * 10_000, ["b", "a"]) == ["b", "a"]
 
 
-def test_raw_shows_bytes_with_their_checksum(run, home):
+def test_raw_file_is_shown_with_its_checksum(run, home):
     found = run.raw("t0001")
     path = run.data.paths.trial("t0001") / "stdout-driver"
     assert found.bytes == path.read_bytes() and found.sha256 == hashlib.sha256(found.bytes).hexdigest()
@@ -203,7 +203,7 @@ def test_raw_shows_bytes_with_their_checksum(run, home):
     assert "nginx" in run.raw("t0001", "config-web-web/nginx.conf").text
 
 
-def test_raw_shows_hostile_bytes_as_text(run, tmp_path):
+def test_raw_file_with_hostile_bytes_is_shown_as_text(run, tmp_path):
     from loadbook.notebook.run import Raw
 
     folder = tmp_path / "t0001"
@@ -220,7 +220,7 @@ def test_raw_shows_hostile_bytes_as_text(run, tmp_path):
     assert "gone" in repr(Raw(shown.record, folder, "stdout-driver"))
 
 
-def test_raw_shows_large_files_in_part(run, tmp_path):
+def test_raw_file_that_is_large_is_shown_in_part(run, tmp_path):
     from loadbook.notebook.run import MAX_BYTES, Raw
 
     folder = tmp_path / "t0001"
@@ -230,7 +230,7 @@ def test_raw_shows_large_files_in_part(run, tmp_path):
     assert len(repr(shown)) < MAX_BYTES + 2000 and "beginning of 4.8" in repr(shown)
 
 
-def test_raw_refuses_a_record_with_a_foreign_path(run, home, tmp_path):
+def test_raw_file_outside_the_trial_folder_is_refused(run, home, tmp_path):
     from loadbook.notebook.run import read_raw
     from loadbook.store.paths import RunPaths
 
@@ -279,7 +279,7 @@ def test_figure_can_be_saved(run, tmp_path):
     assert out.read_bytes().startswith(b"\x89PNG")
 
 
-def test_load_ingests_missing_tables(run, home):
+def test_loading_a_run_makes_its_missing_tables(run, home):
     for table in run.data.paths.processed.glob("*.parquet"):
         table.unlink()
     assert len(lb.load(STUDY).trials) == 32

@@ -98,7 +98,7 @@ def test_haproxy_refuses_a_port_in_use(here: LocalHost, free_ports: list[int], n
         assert old.prove(here).live
 
 
-def test_haproxy_maxconn_beyond_open_file_limit_is_refused(
+def test_haproxy_maxconn_above_the_open_file_limit_is_refused(
     here: LocalHost, free_ports: list[int], nodes: list[Instance]
 ) -> None:
     with (

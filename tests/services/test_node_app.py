@@ -47,7 +47,7 @@ def ask(here: LocalHost, app: Instance, path: str = "/") -> tuple[int, bytes]:
     return answer.status, answer.body
 
 
-def test_node_app_sums_counters_over_workers(here: LocalHost, running: Running) -> None:
+def test_node_app_adds_up_the_counters_of_its_worker_processes(here: LocalHost, running: Running) -> None:
     app = running("node-app", page_bytes=20)
     assert len(app.pids()) == 3
     before = app.counters(here)
@@ -71,7 +71,7 @@ def test_node_app_writes_a_value_per_request(
     assert b"node-app: store: " in app.log()
 
 
-def test_node_app_ends_when_a_worker_dies(here: LocalHost, running: Running) -> None:
+def test_node_app_ends_when_a_worker_process_dies(here: LocalHost, running: Running) -> None:
     app = running("node-app")
     os.kill(app.pids()[-1], signal.SIGKILL)
     deadline = time.monotonic() + 20

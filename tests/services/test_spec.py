@@ -30,14 +30,14 @@ def test_unset_variable_leaves_the_directive_out() -> None:
     assert "worker_processes" not in conf(worker_processes="unset")
 
 
-def test_variable_values_become_directives() -> None:
+def test_values_of_service_variables_become_configuration_directives() -> None:
     text = conf(tcp_nopush=True, tcp_nodelay="off", worker_processes="auto", worker_rlimit_nofile=8096, use_epoll="on")
     wanted = ("tcp_nopush on;", "tcp_nodelay off;", "worker_processes auto;", "worker_rlimit_nofile 8096;")
     assert all(f"\n{line}\n" in text for line in (*wanted, "use epoll;"))
 
 
 @pytest.mark.parametrize("access_log, lines", [("off", 0), ("buffered", 3), ("unbuffered", 3)])
-def test_access_log_variables_become_directives(access_log: str, lines: int) -> None:
+def test_access_log_variables_become_nginx_directives(access_log: str, lines: int) -> None:
     text = conf(access_log=access_log, access_logs=3)
     assert text.count("combined") == lines
     assert text.count("buffer=64k") == (3 if access_log == "buffered" else 0)
@@ -179,7 +179,7 @@ def test_template_with_an_unknown_variable_is_an_error(tmp_path: Path) -> None:
         render(spec, {}, PLACE)
 
 
-def test_service_ports_are_those_named_in_its_files():
+def test_service_ports_are_those_used_in_its_templates():
     for name in known_services():
         spec = load_service(name)
         aside = any("side_port" in (spec.folder / template).read_text() for template in spec.files.values())

@@ -364,7 +364,7 @@ def test_system_mode_restore_works_in_every_shell(own, tmp_path, shell):
     instance.stop()
 
 
-def test_system_mode_refuses_two_users_of_one_tree(own):
+def test_system_mode_refuses_a_server_that_another_trial_has_changed(own):
     with deployed(own), contextlib.closing(connect(own.hosts_file, "web", "second")) as second:
         other = own.instance("own-second")
         other.host = second
@@ -383,7 +383,7 @@ def test_system_mode_of_unsupported_service_is_refused():
     assert load_service("nginx").as_system().needs == ("system",)
 
 
-def test_system_mode_check_includes_files_beside_the_tree(own):
+def test_system_mode_check_uses_the_new_files_also_for_absolute_includes(own):
     """A file of theirs that includes one of ours by its whole path is checked with the new one where that can be."""
     assert system.STAGE_TIMEOUT_S > 20
     (own.tree / "beside.conf").write_text(f"include {own.tree}/loadbook/id.conf;\n")

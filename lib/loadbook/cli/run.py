@@ -60,7 +60,7 @@ blocks_option = click.option("--blocks", type=click.IntRange(min=1), help="Block
 def plan(
     study: str, hosts: Path | None, subset: str | None, blocks: int | None, detect: str | None, as_json: bool
 ) -> None:
-    """Show a plan: trials, hours, disk, and blocks needed to detect a difference at the noise recorded here; offline."""
+    """Show a plan: trials, hours, disk, and blocks needed to detect a difference at the recorded noise; offline."""
     from loadbook.execution.power import forecast_power, power_lines
     from loadbook.execution.studies import check_load_allowed, check_roles, unloaded_hosts
     from loadbook.hosts.lab import lab_kind

@@ -177,7 +177,7 @@ class Plots(Displayable):
         raise unknown_name_error("figure", name, dir(self))
 
     def _block(self) -> Block:
-        """Return the list of figures."""
+        """Return a list of all figures with the first lines of their docstrings."""
         lines = [f"{name}: {(getattr(type(self), name).__doc__ or '').splitlines()[0]}" for name in sorted(dir(self))]
         return Block(BulletList(lines, css="doubts", bullet=""))
 
