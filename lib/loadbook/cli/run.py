@@ -108,6 +108,7 @@ def _plan_lines(plan: Plan) -> list[str]:
     return [
         f"{study.name}: {study.question}",
         f"trials      {len(plan.trials)}: {plan.blocks} blocks of {', '.join(plan.treatments)}",
+        *(["execution   interleaved: treatments take turns of 25 ms or more"] if plan.interleaved else []),
         *([] if study.stopping.rule == "fixed" else [f"stops       {study.stopping.describe()}"]),
         *([f"build gate  {policy_text(study.ci, study.metric)}"] if study.ci else []),
         f"each        {format_duration(plan.trial_s)}: {work.warmup_s:g} s warm-up, {length}",

@@ -202,10 +202,23 @@ def provenance_pairs(data: RunData) -> list[tuple[str, str]]:
     return [
         ("study", f"{data.study.name} (sha256 {run.study_sha256[:12]})"),
         ("run", f"{data.run}, {began}" + (f", in the {_LAB_NAMES[run.lab_kind]}" if run.lab_kind else "")),
+        *([("execution", execution_text(data))] if data.study.execution != "plain" else []),
         ("seed", "none: the order was not drawn by loadbook" if run.seed is None else str(run.seed)),
         ("loadbook", f"{run.loadbook_version}, revision {revision}"),
         ("raw data", verification_text(data)),
     ]
+
+
+def execution_text(data: RunData) -> str:
+    """Return how the trials of a block were executed; lengths of slice and gap are those of the first trial."""
+    if data.study.execution == "plain":
+        return "plain: one trial after the other"
+    for folder in sorted(data.paths.trials.glob("*")):
+        with suppress(DataError):
+            if record := trial_record.read_trial(folder).interleaved:
+                lengths = f"slices of {1000 * record.slice_s:g} ms with gaps of {1000 * record.gap_s:g} ms"
+                return f"interleaved: {len(record.beside)} treatments took turns in random order, in {lengths}"
+    return "interleaved: the treatments of a block took turns"
 
 
 @dataclass(frozen=True)
