@@ -95,7 +95,7 @@ def _header_lines(name: str, services: Mapping[str, ServiceSpec], tried: Sequenc
     if len(tried) == 1:
         question = f"Is {service_names[0]} faster with {tried[0].var} {tried[0].value}?"
     return [
-        f"# Made by `loadbook new`, yours to change. Every key: docs/study-file.md. Is it right? loadbook plan {name}",
+        f"# Made by `loadbook new`, yours to change. Every key: docs/reference/study-file.md. Is it right? loadbook plan {name}",
         "schema = 1",
         _with_comment(f"name = {_toml(name)}", "the file's name"),
         _with_comment(
