@@ -1,4 +1,4 @@
-"""docs/study-file.md: its examples have keys that exist, and it names every target of a factor and every key of a treatment."""
+"""docs/study-file.md: its examples are valid; it names all targets of factors and keys of treatments."""
 
 import re
 import tomllib
