@@ -3,6 +3,7 @@
 import re
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,10 +17,10 @@ def test_extending_page_example_page_answers(tmp_path: Path, monkeypatch: pytest
     home = ingested_run(tmp_path)
     monkeypatch.setenv("LOADBOOK_HOME", str(home.root))
     (example,) = (code for code in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL) if "class SizesPage" in code)
-    names: dict[str, object] = {}
+    names: dict[str, Any] = {}
     exec(textwrap.dedent("   " + example.lstrip()), names)
-    page = names["sizes_page"](STUDY)  # type: ignore[operator]
-    assert isinstance(page, Page)
+    page = names["sizes_page"](STUDY)
+    assert issubclass(type(page), Page)
     assert re.fullmatch(r"Responses have \d+ to \d+ bytes\.\s*", page.answer().text)
     assert page.scope().text and page.doubts().text
 
