@@ -93,7 +93,7 @@ class Plots(Displayable):
         curves = checks.treatment_curves(self._data)
         if not curves:
             raise UsageError(
-                "no trial of this run kept its requests one by one", "docs/big-results.md says which tools do"
+                "no trial of this run kept its requests one by one", "docs/data-at-scale.md says which tools do"
             )
         return FigureView(LatencyDistributionFigure(self._page.analysis, curves))
 
