@@ -1,7 +1,8 @@
 """The proofs in docs/reliability.md, made from the marks of the tests: `python tests/support/fault_proofs.py`.
 
-A test that injects case N is marked `@pytest.mark.fault(N)`. Between `<!-- proof 1 2 -->` and `<!-- /proof -->` stand
-the tests of those cases, between `<!-- cases -->` and `<!-- /cases -->` all of fault_cases.toml with theirs.
+A test that injects case N is marked `@pytest.mark.fault(N)`. The page has two kinds of generated text: the cases of a
+promise between `<!-- proof 1 2 -->` and `<!-- /proof -->`, and fault_cases.toml with its test files between
+`<!-- cases -->` and `<!-- /cases -->`.
 """
 
 import ast
@@ -68,9 +69,8 @@ def written(text: str) -> str:
 
 def _proof(found: dict[int, list[Proof]], numbers: list[int]) -> str:
     tests = {proof for number in numbers for proof in found.get(number, ())}
-    files = ", ".join(f"[{name}](../tests/{name})" for name in sorted({proof.file for proof in tests}))
     said = f"case{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
-    return f"*Proof: {len(tests)} test{'s' if len(tests) != 1 else ''} of {said}, in {files or 'none yet'}.*"
+    return f"*{len(tests) or 'None yet'} test{'s' if len(tests) != 1 else ''}: {said}.*"
 
 
 def _table(found: dict[int, list[Proof]]) -> str:
@@ -84,10 +84,14 @@ def _table(found: dict[int, list[Proof]]) -> str:
 
 
 def _tests(proven: Iterable[Proof]) -> str:
-    files: dict[str, list[str]] = defaultdict(list)
+    files: dict[str, list[Proof]] = defaultdict(list)
     for proof in proven:
-        files[proof.file].append(f"`{proof.name.removeprefix('test_')}`" + (" (root)" if proof.root else ""))
-    return "; ".join(f"[{name}](../tests/{name}): {', '.join(tests)}" for name, tests in files.items())
+        files[proof.file].append(proof)
+    return ", ".join(
+        f"[{Path(name).stem.removeprefix('test_')}](../tests/{name})"
+        + (" (root)" if all(proof.root for proof in tests) else "")
+        for name, tests in files.items()
+    )
 
 
 if __name__ == "__main__":

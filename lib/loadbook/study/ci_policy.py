@@ -77,7 +77,7 @@ class CiPolicy(CiLimits):
     Attributes
     ----------
     only : the treatments that are judged; default: all.
-    doubts : validity rules (docs/gates.md) whose doubt fails a build; "all" is any of them.
+    doubts : validity rules (docs/validity-rules.md) whose doubt fails a build; "all" is any of them.
     metrics : other metrics that are judged, too, each by limits of its own: "latency p99", say.
     treatments : what differs for some of them.
     """
@@ -147,7 +147,7 @@ def ci_policy_problems(raw: Mapping[str, Any]) -> Iterator[SpecProblem]:
     for number, name in enumerate(_as_list(policy.get("doubts"))):
         if isinstance(name, str) and name not in (ALL_RULES, *RULE_INFO):
             nearest = suggestion(name, (ALL_RULES, *RULE_INFO))
-            where = nearest if "did you mean" in nearest else '; docs/gates.md has their names, "all" is any of them'
+            where = nearest if "did you mean" in nearest else '; docs/validity-rules.md has their names, "all" is any of them'
             yield SpecProblem(f"ci.doubts.{number}", f"no validity rule {short_repr(name)}{where}")
 
 

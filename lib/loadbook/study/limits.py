@@ -94,7 +94,7 @@ class MonitorSettings(StrictModel):
 
 
 class ValidityLimits(StrictModel):
-    """Thresholds of the validity rules (docs/gates.md), with their defaults.
+    """Thresholds of the validity rules (docs/validity-rules.md), with their defaults.
 
     Attributes
     ----------
