@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from loadbook.core.validity_rules import RULE_INFO, RuleInfo, rule_advice
@@ -21,27 +22,47 @@ def default(key: str) -> str:
     return f"`{key}` = {ValidityLimits.model_fields[key].default:g}"
 
 
-def table(rules: list[RuleInfo]) -> str:
-    """Return one table, without the columns that say nothing here.
+def evidence(info: RuleInfo) -> str:
+    usual = {"tool": "doubt", "file": "note"}[info.by]
+    return info.signal if info.level == usual else f"{info.signal} (*{info.level}*)"
 
-    Messages of the program end with the remedy (`rule_advice`), except those on files.
-    """
-    cells = {
-        "Rule": [f"**{info.title}** `{info.name}`" for info in rules],
-        "Evidence": [info.signal for info in rules],
-        "Level": [info.level for info in rules],
-    }
-    if any(info.thresholds for info in rules):
-        cells["Thresholds"] = [", ".join(map(default, info.thresholds)) or "-" for info in rules]
+
+def rules_table(rules: list[RuleInfo]) -> str:
+    """Return the table of rules on trials or runs; the program's messages end with the remedy."""
+    return table(
+        {
+            "Rule": map(title, rules),
+            "Evidence": [info.signal for info in rules],
+            "Level": [info.level for info in rules],
+            "Thresholds": [", ".join(map(default, info.thresholds)) or "-" for info in rules],
+        }
+    )
+
+
+def problems_table(rules: list[RuleInfo]) -> str:
+    """Return the table of a tool's doubts, or of problems of files, with the remedy if no message has it."""
+    columns: dict[str, Iterable[str]] = {"Rule": map(title, rules), "Evidence": map(evidence, rules)}
     if not any(rule_advice(info.name) for info in rules):
-        cells["Remedy"] = [info.remedy[:1].upper() + info.remedy[1:] for info in rules]
-    head = f"| {' | '.join(cells)} |\n|{'---|' * len(cells)}\n"
-    return head + "\n".join(f"| {' | '.join(row)} |" for row in zip(*cells.values(), strict=True))
+        columns["Remedy"] = [info.remedy[:1].upper() + info.remedy[1:] for info in rules]
+    return table(columns)
+
+
+def title(info: RuleInfo) -> str:
+    return f"**{info.title}** `{info.name}`"
+
+
+def table(columns: dict[str, Iterable[str]]) -> str:
+    head = f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}\n"
+    return head + "\n".join(f"| {' | '.join(row)} |" for row in zip(*columns.values(), strict=True))
 
 
 def tables() -> dict[str, str]:
     """Return the table under each heading."""
-    return {heading: table([info for info in RULE_INFO.values() if info.by == by]) for by, heading in HEADS.items()}
+    found = {}
+    for by, heading in HEADS.items():
+        rules = [info for info in RULE_INFO.values() if info.by == by]
+        found[heading] = rules_table(rules) if by in ("trial", "run") else problems_table(rules)
+    return found
 
 
 def test_validity_rules_page_lists_every_rule_with_level_and_thresholds() -> None:
