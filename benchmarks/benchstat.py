@@ -19,9 +19,9 @@ import numpy as np
 import pandas as pd
 
 from loadbook.core.errors import LoadbookError, UsageError
-from loadbook.stats.family import compare_all
+from loadbook.stats.compare import compare_declared
 from loadbook.stats.table import read_trials
-from loadbook.stats.text import direction, verdict_line
+from loadbook.stats.text import ascii_verdict, direction
 from loadbook.stats.verdict import decide_verdict
 
 PROGRAM = "benchstat"
@@ -72,8 +72,8 @@ def main(path: str, baseline: str, metric: str = "ok_per_s", margin: str = "0.02
     arms = {name: usable.loc[usable["treatment"] == name, "value"] for name in (baseline, *others)}
     theirs = benchstat(arms, metric)
     print("| treatment | benchstat | loadbook |\n|---|---|---|")
-    for found in compare_all(values, others, baseline, metric=metric):
-        ours = verdict_line(decide_verdict(found, float(margin), direction(metric)))
+    for found in compare_declared(values, baseline, others, "baseline", metric=metric).comparisons:
+        ours = ascii_verdict(decide_verdict(found, float(margin), direction(metric)))
         print(f"| {found.treatment} | {theirs[found.treatment]} | {ours} |")
 
 

@@ -21,11 +21,10 @@ import numpy as np
 import pandas as pd
 
 from loadbook.stats.ci import CaseOutcome, assess_run
-from loadbook.stats.compare import compare
-from loadbook.stats.family import compare_all
+from loadbook.stats.compare import compare, compare_declared
 from loadbook.stats.results import Analysis, AnalysisRow, CheckState, Comparison, ErrorSummary, RowKind, Verdict
 from loadbook.stats.verdict import decide_verdict
-from loadbook.study.ci_policy import CiPolicy
+from loadbook.study.limits import CiPolicy
 from noise import Floats, draw
 
 MARGIN, AA_P = 0.02, 0.01
@@ -94,7 +93,10 @@ def analysis_of(arms: Floats) -> Analysis:
         "treatment": np.repeat(names, blocks), "block": np.tile(np.arange(blocks), len(names)),
         "value": np.exp(arms).ravel(),
     })  # fmt: skip
-    rows = [_row(c.treatment, "treatment", c) for c in compare_all(values, names[1:-1], "base", metric="ok_per_s")]
+    rows = [
+        _row(c.treatment, "treatment", c)
+        for c in compare_declared(values, "base", names[1:-1], "baseline", metric="ok_per_s").comparisons
+    ]
     twin = compare(values, "aa", "base", metric="ok_per_s")
     void = twin.p is not None and twin.p < AA_P
     rows = [_row(r.treatment, "treatment", r.verdict.comparison, void) for r in rows if r.verdict]

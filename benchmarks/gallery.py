@@ -18,14 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import gallery_page
-from loadbook.analyses.balancers.backends import BackendsPage
-from loadbook.analyses.balancers.page import BalancersPage
+from loadbook.analyses.balancers.page import BackendsPage, BalancersPage
 from loadbook.analyses.claims.checks import check_claims
-from loadbook.analyses.claims.compute import ClaimResult, article_numbers_text, claim_title, claims_summary
+from loadbook.analyses.claims.compute import OUTCOMES, ClaimResult, article_numbers_text, claim_title, claims_summary
 from loadbook.analyses.claims.figure import ClaimsFigure
-from loadbook.analyses.claims.text import OUTCOMES
-from loadbook.analyses.effects.figure import EffectsFigure
-from loadbook.analyses.effects.non_inferiority import NonInferiorityFigure
+from loadbook.analyses.effects.figure import EffectsFigure, NonInferiorityFigure
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.analyses.page_size.figure import PageSizeFigure
 from loadbook.analyses.page_size.page import PageSizePage

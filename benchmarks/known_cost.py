@@ -23,7 +23,7 @@ import pandas as pd
 from loadbook.core.units import format_percent
 from loadbook.execution.api import run_study
 from loadbook.ingestion.ingest import ingest
-from loadbook.stats.family import compare_all
+from loadbook.stats.compare import compare_declared
 from loadbook.stats.results import Comparison
 from loadbook.stats.verdict import decide_verdict
 from loadbook.store.tables import load_run
@@ -49,7 +49,9 @@ class Judged(NamedTuple):
 def both(values: pd.DataFrame, first: int, blocks: int) -> list[Comparison]:
     """Compare both costs with the baseline over so many blocks from `first` on."""
     chosen = values[values["block"].between(first, first + blocks - 1)]
-    return compare_all(chosen, [SMALL, LARGE], "baseline", metric="ok_per_s", statistic="value", level=0.95)
+    return compare_declared(
+        chosen, "baseline", [SMALL, LARGE], "baseline", metric="ok_per_s", statistic="value", level=0.95
+    ).comparisons
 
 
 def within(interval: tuple[float, float] | None, effect: float) -> bool:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from loadbook.analyses.page_size.curve import TwoRegimeCurve, fit_curve
+from loadbook.analyses.page_size.compute import TwoRegimeCurve, fit_curve
 
 PER_REQUEST_S = 1 / 2000
 EIGHT = (128, 2048, 8192, 32_768, 65_536, 131_072, 262_144, 524_288)

@@ -17,7 +17,7 @@ import numpy as np
 from loadbook.store.trial_record import TrialRecord
 from loadbook.study.limits import ValidityLimits
 from loadbook.validity.base import Evidence
-from loadbook.validity.stall import stall
+from loadbook.validity.load import stall
 
 WINDOW_S, INTERVAL_S = 10.0, 0.25
 STALLS_S = (0.0, 0.5, 1.0, 1.5, 3.0)

@@ -18,12 +18,22 @@ import time
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from simulated import controls, families, harness, request_errors, stopping, two_arms, two_runs, within_trial
+from simulated import (
+    controls,
+    families,
+    harness,
+    interleaved,
+    request_errors,
+    stopping,
+    two_arms,
+    two_runs,
+    within_trial,
+)
 from simulated.check import Result, Simulation
 from simulated.tables import cases, markdown, summary
 
 # what takes longest comes first, so that no process ends alone
-MODULES = (families, two_runs, two_arms, stopping, harness, controls, request_errors, within_trial)
+MODULES = (families, two_runs, interleaved, two_arms, stopping, harness, controls, request_errors, within_trial)
 
 
 def all_simulations(only: str = "") -> list[Simulation]:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from loadbook.stats.family import find_best_arm, step_down_p
+from loadbook.stats.compare import find_best_arm, step_down_p
 from noise import MARGIN, Floats, Rng, draw
 from simulated.check import Row, Simulation, percent
 from simulated.two_arms import p_values, pairs_of

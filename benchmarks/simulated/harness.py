@@ -8,8 +8,7 @@ from functools import partial
 import numpy as np
 
 from loadbook.stats.compare import compare_pairs
-from loadbook.stats.harness_checks import KNOWN_EFFECT_PART, aa_state
-from loadbook.stats.verdict import decide_verdict
+from loadbook.stats.verdict import KNOWN_EFFECT_PART, aa_state, decide_verdict
 from noise import Rng
 from simulated.check import Row, Simulation, percent
 from simulated.two_arms import pairs_of

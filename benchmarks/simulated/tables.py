@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from noise import IN_WORDS
-from simulated import controls, families, harness, request_errors, stopping, two_arms, two_runs, within_trial
+from simulated import (
+    controls,
+    families,
+    harness,
+    interleaved,
+    request_errors,
+    stopping,
+    two_arms,
+    two_runs,
+    within_trial,
+)
 from simulated.check import Result
 
 NAMED = 3  # cases of one claim and limit that are listed by name
-MODULES = (two_arms, families, two_runs, request_errors, stopping, within_trial, harness, controls)
+MODULES = (two_arms, interleaved, families, two_runs, request_errors, stopping, within_trial, harness, controls)
 
 
 def in_order(results: Iterable[Result]) -> list[Result]:

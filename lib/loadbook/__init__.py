@@ -40,6 +40,6 @@ def __dir__() -> list[str]:
 
 
 if "IPython" in sys.modules and (_shell := sys.modules["IPython"].get_ipython()) is not None:
-    from loadbook.notebook.completion import register_completion
+    from loadbook.notebook import register_completion
 
     register_completion(_shell)

@@ -14,17 +14,16 @@ import pytest
 import loadbook
 from figure_legibility import must_be_legible
 from loadbook.analyses.balancers import compute
-from loadbook.analyses.balancers.backends import BackendsPage
-from loadbook.analyses.balancers.connections import ConnectionsFigure
+from loadbook.analyses.balancers.figure import ConnectionsFigure
+from loadbook.analyses.balancers.page import BackendsPage
 from loadbook.analyses.claims.checks import check_claims
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.analyses.quality.page import QualityPage
 from loadbook.core.errors import StudyError, UsageError
 from loadbook.notebook.run import Run
 from loadbook.report.html import forbidden_content
-from loadbook.stats.analyse import strata_of
 from loadbook.stats.results import AnalysisRow
-from loadbook.store.tables import RunData, load_run
+from loadbook.store.tables import RunData, load_run, strata_of
 from loadbook.study.reader import find_study, read_study
 from mock_project import Arm, make_project
 

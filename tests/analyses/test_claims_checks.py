@@ -68,10 +68,14 @@ def test_claim_size_is_judged_only_if_its_direction_holds():
         claim("better", "fast", "base", **RATIO),
         claim("better", "slow", "base", **RATIO),
         claim("better", "fast", "base", value=1.03, against_value=1.0, offered_per_s=1.04),
+        claim("better", "fast", "base", value=0.94, against_value=1.0),
     ]
     found = [one.finding for one in judged(ARMS, *claims, only=("base", "fast", "slow"))]
-    assert [f.size_met for f in found] == [True, False, None, True]
-    assert [f.outcome for f in found] == ["holds", "holds", "contradicted", "holds"]
+    assert [f.size_met for f in found] == [True, False, None, True, False]
+    assert [f.outcome for f in found] == ["holds", "holds", "contradicted", "holds", "holds"]
+    assert found[0].evidence.endswith("The article’s +6.0\u00a0% lies inside that interval.")
+    assert found[1].evidence.endswith("The article’s +25.0\u00a0% lies above that interval.")
+    assert found[4].evidence.endswith("The article’s −6.0\u00a0% lies below that interval.")
 
 
 def test_equivalence_does_not_contradict_a_claim_within_the_margin():
@@ -86,7 +90,9 @@ def test_claim_of_equivalence_is_undecided_across_the_margin():
     (one,) = judged(arms, claim("equivalent", "near", "base"), seed=4)
     assert one.finding.verdict.kind == "better"
     assert one.finding.outcome == "undecided"
-    assert "It may be smaller than the 2\u00a0% that matters." in one.finding.evidence
+    assert one.finding.evidence.endswith(
+        " It may be smaller than the 2\u00a0% that matters. About 23 more blocks would decide (up to 46)."
+    )
 
 
 def test_claim_margin_overrides_the_study_margin():
@@ -119,11 +125,28 @@ def test_claim_of_best_needs_to_beat_every_rival():
     assert found[3].finding.evidence.startswith("noisy is not shown to be ahead of ")
 
 
+def test_claim_of_best_names_its_rivals():
+    claims = [
+        claim("best", "fast", "base", among=["base"]),
+        claim("best", "noisy", "base", among=["base"]),
+        claim("best", "noisy", "slow", among=["even", "bit", "base"]),
+    ]
+    found = [one.finding.evidence.replace("\u00a0", " ") for one in judged(ARMS, *claims)]
+    never = "Not reachable at this noise (over 60 blocks): widen the margin or quieten the host."
+    assert found == [
+        "fast is ahead of the other one (largest p < 0.001); its lead is likely a little overstated.",
+        f"noisy is not shown to be ahead of baseline. {never}",
+        f"noisy is not shown to be ahead of even; bit; baseline, 3 of its 4 rivals. {never}",
+    ]
+
+
 def test_claim_of_best_is_undecided_with_missing_rivals():
     best = claim("best", "fast", "base", among=["even", "slow"])
     (one,) = judged(ARMS, best, only=("base", "fast", "even"))
     assert one.finding.outcome == "undecided"
-    assert one.finding.evidence.startswith("fast is ahead of each of the other 2 (")
+    assert one.finding.evidence.startswith(
+        "fast is ahead of each of the other 2 (largest p <\u00a00.001); its lead is likely a little overstated."
+    )
     assert one.finding.evidence.endswith(" Not run: slow.")
 
 
@@ -206,8 +229,21 @@ def test_claim_about_removal_of_absent_errors_cannot_be_checked(blocks):
     """More blocks without errors would not make a removal visible, so none are forecast."""
     (one,) = judged(ERRORS, claim("fewer-errors", "never", "base", margin=0.1), only=("base", "never"), blocks=blocks)
     assert one.finding.outcome == "unchecked"
-    assert "There was nothing to remove: at most" in one.finding.evidence
+    share = {6: 39, 12: 22}[blocks]
+    nothing = f"There was nothing to remove: at most {share}\u00a0% of baseline’s trials have errors."
+    assert one.finding.evidence.endswith(nothing.replace("baseline", "base"))
     assert "would decide" not in one.finding.evidence
+
+
+def test_claim_about_errors_in_every_trial_has_their_ratio_per_request():
+    arms = {"base": {"failing": 1.0}, "tuned": {"failing": 1.0}}
+    study = study_of(arms, claim("fewer-errors", "tuned", "base"))
+    run = run_of(study, arms)
+    tuned = run.trials.loc[run.trials["treatment"] == "tuned", "trial"]
+    errors = run.measurements["trial"].isin(tuned) & (run.measurements["metric"] == "errors")
+    run.measurements.loc[errors, "value"] *= 0.75
+    (one,) = check_claims(study, run)
+    assert one.finding.short_evidence == "0.77 times as many errors per request"
 
 
 def test_claim_about_error_interaction_forecasts_blocks():
@@ -245,7 +281,10 @@ def test_claim_about_interaction_averages_other_factors():
     arms = {n: a | {"failing": float("accept" in n)} for n, a in (TWO_BY_TWO | more).items()}
     (one,) = judged(arms, claim("interaction", "both", "accept", **PAIR))
     assert one.finding.outcome == "holds"
-    assert "accept alone: 24 of 24" in one.finding.evidence
+    assert one.finding.evidence == (
+        "Trials with errors: accept with epoll: 0 of 24; accept alone: 24 of 24; epoll alone: 0 of 24; "
+        "neither accept nor epoll: 0 of 24 (interaction by block, p <\u00a00.001)."
+    )
     (part,) = judged(arms, claim("interaction", "both", "accept", **PAIR), only=("both", "accept"))
     assert part.finding.outcome == "not-run"
     assert part.finding.evidence == "Not run: epoll alone; neither accept nor epoll."
@@ -297,6 +336,9 @@ def test_claim_about_slope_needs_numbers_and_blocks():
     (one,) = judged(arms, words)
     assert one.finding.outcome == "unchecked"
     assert one.finding.evidence == "page_bytes is not a positive number for a (small)."
+    arms = {"a": {"set": {"page_bytes": 2048}}, "b": {"set": {"page_bytes": 2048, "x": 1}}, "c": {"set": {"x": 0}}}
+    (equal,) = judged(arms, words)
+    assert equal.finding.evidence == "A slope needs at least two values of page_bytes."
 
 
 def test_claim_about_slope_of_served_offered_rates_is_not_checked() -> None:
@@ -328,6 +370,10 @@ def test_claim_about_missing_treatments_names_the_command():
     (nothing,) = check_claims(study)
     assert nothing.finding.evidence == "The study has no run. To run: loadbook run s --subset two."
     assert nothing.article.could_show == "not known"
+    (bare,) = judged(ARMS, better, only=("base", "even"))
+    assert bare.finding.evidence == "Not run: fast. To run: loadbook run s."
+    (few,) = check_claims(study_of(ARMS, better, subsets={"default": ["base", "even"]}))  # type: ignore[arg-type]
+    assert few.finding.evidence == "The study has no run. To run: loadbook run s --subset all."
 
 
 def test_claim_about_served_offered_rates_is_not_checked():

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from claim_runs import run_of
 from loadbook.analyses.claims.checks import check_claims
 from loadbook.store.tables import RunData, load_run
-from loadbook.study.claims import Claim, Published
+from loadbook.study.model import Claim, Published
 from recorded_run import STUDY, ingested_run
 
 GIB = 1024**3

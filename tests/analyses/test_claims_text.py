@@ -8,17 +8,20 @@ from dataclasses import replace
 import pytest
 
 from claim_runs import claim
-from loadbook.analyses.claims import text as words
+from loadbook.analyses.claims import checks as words
 from loadbook.analyses.claims.compute import (
+    OUTCOMES,
     ClaimFinding,
     article_numbers_text,
     assess_article,
     claim_title,
     claims_summary,
+    criterion_text,
 )
 from loadbook.core.units import NBSP
 from loadbook.stats.results import ErrorSummary, Forecast
-from loadbook.study.claims import Claim
+from loadbook.stats.text import verdict_phrase
+from loadbook.study.model import Claim
 from trial_frames import verdict
 
 
@@ -31,7 +34,7 @@ def said(text: str) -> str:
 
 
 def test_claim_outcomes_have_fixed_words() -> None:
-    assert [f"{glyph} {word}" for glyph, word in words.OUTCOMES.values()] == [
+    assert [f"{glyph} {word}" for glyph, word in OUTCOMES.values()] == [
         "✓ holds here", "✗ does not hold here", "? undecided here", "– cannot be checked here", "· not yet run here",
     ]  # fmt: skip
 
@@ -56,46 +59,24 @@ NEEDS = {
 
 @pytest.mark.parametrize("kind", CHECKS)
 def test_claim_checks_have_fixed_words(kind: str) -> None:
-    assert said(words.criterion_text(of(kind, **NEEDS.get(kind, {})), 0.02)) == CHECKS[kind]  # type: ignore[arg-type]
+    assert said(criterion_text(of(kind, **NEEDS.get(kind, {})), 0.02)) == CHECKS[kind]  # type: ignore[arg-type]
 
 
 SENTENCES = [
     (
-        words.comparison_sentence(verdict("better"), "X", None),
+        "X" + verdict_phrase(verdict("better")),
         ("X is faster by 6.0 % (95 % interval 5.1 to 6.8 %), 12 blocks."),
     ),
     (
-        words.comparison_sentence(verdict("better"), "X", "Y"),
+        "X" + verdict_phrase(verdict("better"), against="Y"),
         "X is faster than Y by 6.0 % (95 % interval 5.1 to 6.8 %), 12 blocks.",
     ),
-    (words.size_sentence(0.35, (0.05, 0.07)), "The article’s +35.0 % lies above that interval."),
-    (words.size_sentence(0.06, (0.05, 0.07)), "The article’s +6.0 % lies inside that interval."),
-    (words.size_sentence(-0.06, (0.05, 0.07)), "The article’s −6.0 % lies below that interval."),
-    (words.small_claim_sentence(0.005), "The article’s +0.5 % is not larger."),
-    (
-        words.maybe_small_sentence(verdict("better", forecast=Forecast(9, 3, 21))),
-        "It may be smaller than the 2 % that matters. About 9 more blocks would decide (up to 21).",
-    ),
-    (
-        words.ahead_sentence("X", 1, 0.012),
-        "X is ahead of the other one (largest p 0.012); its lead is likely a little overstated.",
-    ),
-    (
-        words.ahead_sentence("X", 9, 0.0001),
-        "X is ahead of each of the other 9 (largest p < 0.001); its lead is likely a little overstated.",
-    ),
-    (words.tied_sentence("X", ["A"], 1, ""), "X is not shown to be ahead of A."),
-    (
-        words.tied_sentence("X", ["A", "B"], 4, words.joint_forecast_sentence([Forecast(3, 1, 5), Forecast(9, 3, 21)])),
-        "X is not shown to be ahead of A; B, 2 of its 4 rivals. About 9 more blocks would decide.",
-    ),
+    (words.joint_forecast_sentence([Forecast(3, 1, 5), Forecast(9, 3, 21)]), "About 9 more blocks would decide."),
     (
         words.joint_forecast_sentence([Forecast(None, None, None)]),
         "Not reachable at this noise (over 60 blocks): widen the margin or quieten the host.",
     ),
-    (words.missing_arms_sentence(["A", "B", "C", "D", "E"]), "Not run: A; B; C; 2 more."),
-    (words.not_run_sentence(["A"], "s", None), "Not run: A. To run: loadbook run s."),
-    (words.no_run_sentence("s", "all"), "The study has no run. To run: loadbook run s --subset all."),
+    (words.not_run_sentence(["A", "B", "C", "D", "E"]), "Not run: A; B; C; 2 more."),
     (
         words.not_measured_sentence("latency", "p99", ["ab", "wrk"]),
         "No trial has a value of latency p99: ab and wrk did not print it.",
@@ -104,27 +85,27 @@ SENTENCES = [
         words.few_errors_sentence("X", 0.221, 0.3),
         ("At most 22 % of X’s trials have errors, less than the 30 % that matters."),
     ),
+    (words.error_forecast_sentence(12, lambda blocks: blocks > 12), "At these shares about 1 more block would decide."),
     (
-        words.nothing_to_remove_sentence("Y", 0.221),
-        "There was nothing to remove: at most 22 % of Y’s trials have errors.",
+        words.error_forecast_sentence(12, lambda blocks: blocks > 60),
+        "At these shares more blocks would not decide (over 60).",
     ),
-    (words.error_forecast_sentence(1), "At these shares about 1 more block would decide."),
-    (words.error_forecast_sentence(None), "At these shares more blocks would not decide (over 60)."),
-    (words.per_request_text(0.7412), "0.74 times as many errors per request"),
     (words.two_arms_text((11, 12), (0, 12)), "errors in 11 of 12 against 0 of 12 trials"),
-    (
-        words.cells_sentence([("a with b", 0, 12), ("a alone", 11, 12)], 0.0005),
-        "Trials with errors: a with b: 0 of 12; a alone: 11 of 12 (interaction by block, p < 0.001).",
-    ),
     (
         words.slope_sentence(-0.98, (-1.01, -0.94), 12, 4),
         "log-log slope −0.98 (90 % interval −1.01 to −0.94), 4 sizes, 12 blocks: "
         "the cost per byte rules, bytes per second hardly change.",
     ),
-    (words.regime_text(-0.5), "both costs count"),
-    (words.regime_text(-0.01), "the cost per request rules, the size hardly matters"),
-    (words.no_slope_sentence("f", []), "A slope needs at least two values of f."),
-    (words.too_few_blocks_sentence(1, 5), "Only 1 complete block, 5 are needed."),
+    (
+        words.slope_sentence(-0.5, (-0.6, -0.4), 12, 2),
+        "log-log slope −0.50 (90 % interval −0.60 to −0.40), 2 sizes, 12 blocks: both costs count.",
+    ),
+    (
+        words.slope_sentence(-0.01, (-0.02, 0.0), 12, 2),
+        "log-log slope −0.01 (90 % interval −0.02 to 0.00), 2 sizes, 12 blocks: "
+        "the cost per request rules, the size hardly matters.",
+    ),
+    (words.too_few_blocks_sentence(1), "Only 1 complete block, 5 are needed."),
 ]
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from loadbook.analyses.compare_runs import compute
 from loadbook.core.errors import UsageError
-from loadbook.store.conditions import RunConditions, condition_changes
 from loadbook.store.paths import RunPaths
+from loadbook.store.run_record import RunConditions, condition_changes
 from loadbook.store.tables import read_run_conditions
 from loadbook.study.model import Study
 from recorded_run import FIXTURE
@@ -105,16 +105,16 @@ def test_changed_common_setup_is_compared_with_a_doubt(make: Maker) -> None:
 
     older, newer = make.run("a"), make.run("b", busier)
     assert compute.changed_treatments(older, newer) == {}
-    told = compute.comparison_caveats(older, newer, condition_changes(older, newer))
-    assert [d.title for d in told] == ["Other load or set-up", "Two runs tell that, not why"]
-    assert "workload.connections" in told[0].text
+    told = list(compute.comparison_caveats(older, newer, condition_changes(older, newer)))
+    assert [title for title, _ in told] == ["Other load or set-up", "Two runs tell that, not why"]
+    assert "workload.connections" in told[0][1]
 
 
 def test_compare_runs_doubts_name_the_run(make: Maker) -> None:
     older = make.run("a", imported={"folder": "f", "conditions": "c.csv", "timed": True})
     newer = make.run("b", lambda spec: spec.update(margin=0.05), replay="x", ended=None)
     newer.plan["added"] = 3
-    told = [f"{d.title}: {d.text}" for d in compute.comparison_caveats(older, newer, [])]
+    told = [f"{title}: {text}" for title, text in compute.comparison_caveats(older, newer, [])]
     assert told[0].startswith("The older run was imported: ")
     assert told[1] == "The newer run is a replay: of run x: nothing was measured anew"
     assert told[2].startswith("The newer run did not end: ")

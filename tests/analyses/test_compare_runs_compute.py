@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats as sps
 
-from loadbook.analyses.compare_runs import text as wording
+from loadbook.analyses.compare_runs import compute as wording
 from loadbook.analyses.compare_runs.compute import (
     EffectPair,
     RunComparison,
@@ -142,7 +142,7 @@ def test_runs_without_common_treatment_have_no_change() -> None:
 def test_invalid_run_is_named_in_every_row() -> None:
     newer = run({"x": 0.06}, seed=2)
     verdict = replace(newer.row("x").verdict, kind="invalid", reason="the laboratory contradicts itself")
-    newer = replace(newer, rows=(newer.rows[0], replace(newer.row("x"), verdict=verdict)), aa_failure="No verdict.")
+    newer = replace(newer, rows=(newer.rows[0], replace(newer.row("x"), verdict=verdict)))
     found = row(compare_analyses(run({"x": 0.06}), newer, ALIKE), "x")
     assert (found.kind, found.reason) == ("not compared", "the newer run: the laboratory contradicts itself")
 
@@ -153,7 +153,8 @@ def test_changed_treatment_has_no_change() -> None:
 
 
 def test_headline_is_neutral_if_the_checks_of_a_run_failed() -> None:
-    passed, failed = run({"x": 0.06}), replace(run({"x": -0.06}, seed=2), aa_failure="No verdict: it differs.")
+    passed, failed = run({"x": 0.06}), run({"x": -0.06, "aa": 0.05}, seed=2)
+    failed = replace(failed, rows=(*failed.rows[:-1], replace(failed.row("aa"), check_state="failed")))
     newer, older = compare_analyses(passed, failed, ALIKE), compare_analyses(failed, passed, ALIKE)
     assert wording.headline(newer) == "No verdict: the laboratory contradicts itself (newer run)."
     assert wording.headline(older) == "No verdict: the laboratory contradicts itself (older run)."

@@ -18,7 +18,7 @@ from figure_legibility import must_be_legible
 from loadbook.analyses.compare_runs.figure import RunComparisonFigure
 from loadbook.analyses.compare_runs.page import ComparePage, resolve_run_pair
 from loadbook.core.errors import UsageError
-from loadbook.report import links
+from loadbook.report import html
 from loadbook.report.figures import base
 from loadbook.report.html import forbidden_content
 from loadbook.store.paths import Layout
@@ -279,7 +279,7 @@ def reported(tmp_path_factory: Any) -> Layout:
     nbformat.write(new_notebook(cells=[new_markdown_cell("## How large is each effect?")]), executed)
     layout.reports.mkdir()
     (layout.reports / f"{STUDY}.html").write_text("as it was")
-    links.write_summary(layout.reports, {"study": STUDY, "run": NEWER, "question": "Q?", "started": 1.0, "ended": 2.0})
+    html.write_summary(layout.reports, {"study": STUDY, "run": NEWER, "question": "Q?", "started": 1.0, "ended": 2.0})
     return layout
 
 

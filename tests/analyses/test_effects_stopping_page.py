@@ -9,7 +9,7 @@ import pytest
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.batch.index import write_index
 from loadbook.core.units import NBSP
-from loadbook.report.links import write_summary
+from loadbook.report.html import write_summary
 from loadbook.store.paths import Layout
 from loadbook.store.tables import load_run
 from mock_project import make_project, usual_arms

@@ -10,18 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from factorial_runs import factorial_run, factorial_study
-from loadbook.analyses.factorial import contrasts
+from loadbook.analyses.factorial import compute
 from loadbook.analyses.factorial import text as say
 from loadbook.analyses.factorial.compute import (
     FactorialAnalysis,
     analyse_factorial,
+    block_contrasts,
     count_factorial_errors,
+    fit_pooled_effects,
     one_factor_at_a_time_trials,
+    step_down_effects_p,
 )
-from loadbook.analyses.factorial.contrasts import block_contrasts, fit_pooled_effects, step_down_effects_p
 from loadbook.core.units import NBSP
-from loadbook.study import factorial
-from loadbook.study.factorial import FactorialDesign, factorial_design
+from loadbook.stats.headline import neutral_caption
+from loadbook.study import designs
+from loadbook.study.designs import FactorialDesign, factorial_design
 
 FIVE = ("accept", "epoll", "nopush", "nodelay", "workers")
 NEVER = re.compile(r"\b(significant|proves|no effect|same effect)\b")
@@ -51,14 +54,12 @@ def half() -> FactorialAnalysis:
 @settings(max_examples=20, deadline=None)
 @given(st.integers(2, 5), st.integers(0, 2), st.integers(0, 10_000))
 def test_factorial_effect_is_the_least_squares_estimate(factors: int, words: int, seed: int) -> None:
-    design = FactorialDesign(tuple("abcde"[:factors]), factorial.minimum_aberration_words(factors, words))
+    design = FactorialDesign(tuple("abcde"[:factors]), designs.minimum_aberration_words(factors, words))
     if len(design.alias_sets) >= len(design.cells):
         return  # saturated: least squares has nothing to spare
     logs = np.random.default_rng(seed).normal(size=(6, len(design.cells)))
-    levels = np.array([[1.0 if c >> k & 1 else -1.0 for k in range(factors)] for c in design.cells])
-    terms = [[k for k in range(factors) if alike[0] >> k & 1] for alike in design.alias_sets]
-    for own, beside in zip(block_contrasts(design, logs), fit_pooled_effects(logs, levels, terms), strict=True):
-        assert own.mean() == pytest.approx(beside.estimate, abs=1e-9)
+    for own, beside in zip(block_contrasts(design, logs), fit_pooled_effects(design, logs), strict=True):
+        assert own.mean() == pytest.approx(np.log1p(beside.estimate), abs=1e-9)
         assert beside.interval[0] < beside.estimate < beside.interval[1]
 
 
@@ -147,16 +148,17 @@ def test_factorial_without_effects_keeps_the_family_error_rate() -> None:
     rng, claims = np.random.default_rng(7), 0
     for _ in range(100):
         each = block_contrasts(design, rng.standard_t(3, size=(8, 8)) * 0.02)
-        claims += min(step_down_effects_p(design, each)) < 0.05
+        claims += min(step_down_effects_p(design, each, design.effects)) < 0.05
     assert claims <= 12  # 5 of 100, and four standard deviations
 
 
 def test_factorial_large_effect_creates_no_others() -> None:
     design = FactorialDesign(("a", "b", "c"), ())
     rng, claims = np.random.default_rng(8), 0
-    shift = np.array([factorial.effect_sign(1, c) for c in design.cells]) * 0.3
+    shift = np.array([designs.effect_sign(1, c) for c in design.cells]) * 0.3
     for _ in range(60):
-        p = step_down_effects_p(design, block_contrasts(design, shift + rng.normal(0, 0.02, size=(8, 8))))
+        each = block_contrasts(design, shift + rng.normal(0, 0.02, size=(8, 8)))
+        p = step_down_effects_p(design, each, design.effects)
         assert p[0] < 0.02
         claims += min(p[1:]) < 0.05
     assert claims <= 9
@@ -211,19 +213,18 @@ def test_factorial_with_failed_aa_arm_has_no_verdicts() -> None:
     rows = run.measurements["trial"].isin(own) & (run.measurements["metric"] == "ok_per_s")
     run.measurements.loc[rows, "value"] *= 1.3
     found = analyse_factorial(run)
-    assert found and found.analysis.aa_failure and set(kinds(found).values()) == {"invalid"}
-    assert f"{say.factorial_headline(found)} {say.supporting_text(found)}" == found.analysis.aa_failure
+    assert found and found.analysis.is_void and set(kinds(found).values()) == {"invalid"}
+    assert f"{say.factorial_headline(found)} {say.supporting_text(found)}" == neutral_caption(found.analysis)
 
 
 def test_factorial_reports_disagreement_of_pooled_analysis() -> None:
     """One combination scatters wildly: least squares spreads its scatter over every effect."""
     design = FactorialDesign(("a", "b"), ())
     rng = np.random.default_rng(1)
-    shift = np.array([factorial.effect_sign(1, c) for c in design.cells]) * 0.01
+    shift = np.array([designs.effect_sign(1, c) for c in design.cells]) * 0.01
     logs = shift + rng.normal(0, 0.002, (10, 4)) + rng.normal(0, 0.2, (10, 1)) * np.array([1.0, 1, -1, -1])
-    found = contrasts.compare_effects(design, logs, baseline="plain", metric="ok_per_s", statistic="value", excluded=0)
-    levels = np.array([[1.0 if c >> k & 1 else -1.0 for k in (0, 1)] for c in design.cells])
-    beside = fit_pooled_effects(logs, levels, [[0], [1], [0, 1]])
+    found = compute.compare_effects(design, logs, baseline="plain", metric="ok_per_s", statistic="value", excluded=0)
+    beside = fit_pooled_effects(design, logs)
     low, high = found[0].ci95 or (0.0, 0.0)
     assert 0 < low < high and beside[0].interval[0] < 0 < beside[0].interval[1]
 

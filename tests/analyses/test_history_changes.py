@@ -12,7 +12,6 @@ from loadbook.analyses.history.levels import (
     MIN_SEGMENT_RUNS,
     assess_newest,
     estimate_level,
-    false_alarms_per_year,
     find_changes,
 )
 
@@ -128,7 +127,3 @@ def test_history_alarm_keeps_its_rate_and_predicted_power(runs):
     assert abs(found.alarms - 0.1) < 4 * error
     assert abs(found.found - found.foretold) < 0.12
     assert not too_many(found.shown, 0.01, histories, errors=4)
-
-
-def test_history_of_a_year_of_nightly_runs_is_analysed():
-    assert false_alarms_per_year(0.01) == pytest.approx(3.65)

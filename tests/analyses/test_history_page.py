@@ -14,7 +14,7 @@ from loadbook.analyses.history.figure import MAX_GAP, MOST_PANELS, HistoryFigure
 from loadbook.analyses.history.page import HistoryPage
 from loadbook.analyses.history.runs import IMPORTED_HOSTS_TEXT, HistoryRuns
 from loadbook.report.figures.base import to_svg
-from loadbook.store.conditions import ConditionChange
+from loadbook.store.run_record import ConditionChange
 
 DAY, BEGIN = 86400.0, 1_767_229_200.0
 KERNEL = ConditionChange("fact", "kernel", "6.1", "6.8", ("web",))

@@ -8,7 +8,7 @@ import pytest
 
 from loadbook.batch import index
 from loadbook.core.errors import ReportError
-from loadbook.report import build, links
+from loadbook.report import build, html
 from loadbook.report import build as history_report
 from loadbook.store.trial_record import read_json
 from many_runs import STUDY, nights
@@ -62,7 +62,7 @@ def test_report_command_makes_and_links_the_history_page(two, monkeypatch):
     monkeypatch.setattr(build, "_build_page", lambda *what: None)
     built = build.build_report(two, STUDY, "latest", [], lambda text: None)
     assert page in built.pages
-    assert read_json(two.reports / f"{STUDY}{links.SUMMARY_SUFFIX}")["more"] == {"history": page.name}
+    assert read_json(two.reports / f"{STUDY}{html.SUMMARY_SUFFIX}")["more"] == {"history": page.name}
     assert page.name in index.write_index(two.reports).read_text(encoding="utf-8")
 
 
@@ -71,5 +71,5 @@ def test_failed_history_page_fails_the_report(two, monkeypatch):
     monkeypatch.setattr(build, "_build_page", lambda *what: None)
     built = build.build_report(two, STUDY, "latest", [], lambda text: None)
     assert built.failed == ["notebook history: cell 4 failed"]
-    kept = json.loads((two.reports / f"{STUDY}{links.SUMMARY_SUFFIX}").read_text())
+    kept = json.loads((two.reports / f"{STUDY}{html.SUMMARY_SUFFIX}").read_text())
     assert kept["failed"] == built.failed

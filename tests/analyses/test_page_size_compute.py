@@ -12,9 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loadbook.analyses.page_size import text as words
-from loadbook.analyses.page_size.compute import analyse_page_sizes, page_size_series
-from loadbook.analyses.page_size.curve import TwoRegimeCurve, fit_curve
-from loadbook.study.reader import first_same_page, page_bytes, page_size_factor
+from loadbook.analyses.page_size.compute import TwoRegimeCurve, analyse_page_sizes, fit_curve, page_size_series
 from page_size_runs import EIGHT, HOSTS, LINK_BYTES_PER_S, PER_REQUEST_S, sized_run, sized_study
 from run_records import make_run_record
 
@@ -117,16 +115,16 @@ def test_page_size_series_differ_in_size_only() -> None:
     assert "again" not in {arm for one in series for arm in one.arms.values()}
     plain = sized_study(balancers=("large",), tiers=(2,))
     assert [one.name for one in page_size_series(plain, plain.treatments)] == ["all arms"]
-    assert (page_size_factor(study), page_bytes(study, series[0].arms[2048])) == ("page_bytes", 2048)
-    assert first_same_page(study, series[3].arms[2048]) == series[0].arms[2048]
+    assert (study.page_size_factor, study.page_bytes(series[0].arms[2048])) == ("page_bytes", 2048)
+    assert study.first_same_page(series[3].arms[2048]) == series[0].arms[2048]
 
 
 def test_page_size_reports_network_limit_and_convergence() -> None:
     found = analyse_page_sizes(sized_run(sized_study(sizes=TIER_SIZES), failing=0.6), "ok_per_s")  # type: ignore[arg-type]
-    by_name = {one.name: one for one in found.curves.series}
+    by_name = {one.name: one for one in found.series}
     assert found.network_limited_from(by_name["large balancer, 2 nodes"]) == 262_144
     assert found.network_limited_from(by_name["small balancer, 2 nodes"]) is None
-    large = found.curves.curves["large balancer, 2 nodes"]
+    large = found.curves["large balancer, 2 nodes"]
     assert large.per_request_s.interval[0] < PER_REQUEST_S["large"] < large.per_request_s.interval[1]
     assert large.ceiling_bytes_per_s.value == pytest.approx(LINK_BYTES_PER_S, rel=0.03)
     assert found.link_bytes_per_s == LINK_BYTES_PER_S
@@ -169,7 +167,7 @@ def test_page_size_subset_has_its_own_factors() -> None:
     run = sized_run(study)
     run.trials = run.trials[run.trials["treatment"].isin(part)].reset_index(drop=True)
     found = analyse_page_sizes(replace(run, plan={"treatments": part, "blocks": 5}), "ok_per_s")  # type: ignore[arg-type]
-    assert (found.tiers, found.errors, list(found.curves.curves)) == (None, {}, ["all arms"])
+    assert (found.tiers, found.errors, list(found.curves)) == (None, {}, ["all arms"])
 
 
 @pytest.mark.parametrize(("balancer", "web", "letter"), [(0.6, 0.2, "C"), (0.2, 0.6, "W")])

@@ -14,9 +14,9 @@ import pytest
 import loadbook
 from figure_legibility import must_be_legible
 from loadbook.analyses.page_size import page as jmeter_table
-from loadbook.analyses.page_size import size_axis, tier_ratios
+from loadbook.analyses.page_size import text as words
 from loadbook.analyses.page_size.compute import PageSizeResult, analyse_page_sizes
-from loadbook.analyses.page_size.figure import PageSizeFigure, bandwidth_ceiling
+from loadbook.analyses.page_size.figure import PageSizeFigure, bandwidth_ceiling, bottleneck_letter
 from loadbook.analyses.page_size.page import PageSizePage
 from loadbook.core.errors import UsageError
 from loadbook.report.figures import base
@@ -76,15 +76,15 @@ def test_factorial_figure_texts_match_the_data(case: str) -> None:
         assert answer.endswith(".") and how.endswith(".")
         assert answer in alt and len(alt) > 40
         assert not FORBIDDEN.search(answer + how + alt)
-        assert all(one.name in alt for one in found.curves.series)
+        assert all(one.name in alt for one in found.series)
     assert ("not watched" in PageSizeFigure(found).help) == (case in ("unwatched", "invalid"))
     assert ("no curve" in PageSizeFigure(found).alt_text) == (case in ("invalid", "few blocks"))
-    assert bool(tier_ratios.sentences(found)) == (found.tiers is not None)
+    assert bool(words.tier_sentences(found)) == (found.tiers is not None)
 
 
 def test_page_size_figure_is_reproducible() -> None:
     found = found_of("two tiers")
-    letters = [size_axis.bottleneck_letter(found, arm) for arm in found.curves.series[2].arms.values()]
+    letters = [bottleneck_letter(found, arm) for arm in found.series[2].arms.values()]
     assert letters == ["C", "C", "C", "C", "N"]
     first, second = (base.to_svg(PageSizeFigure(found).draw()) for _ in range(2))
     assert first == second and len(first) < 500_000

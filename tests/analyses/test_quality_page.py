@@ -11,7 +11,7 @@ import pytest
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.analyses.quality.page import QualityPage
 from loadbook.report import checks
-from loadbook.report.figures.distribution import LatencyDistributionFigure
+from loadbook.report.figures.latency import LatencyDistributionFigure
 from loadbook.request_logs.read import RequestWriter, summarise
 from loadbook.request_logs.summary import exceedance_curve, merge_times
 from loadbook.stats.diagnostics import GOOD_TAIL_REQUESTS

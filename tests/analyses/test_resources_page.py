@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 from loadbook.analyses.resources import page as resources_page_module
-from loadbook.analyses.resources import text as words
 from loadbook.analyses.resources.page import NO_TRACES, ResourcesPage
 from loadbook.report.figures.host_metrics import values_by_trial
 from loadbook.stats.saturation import bottleneck_by_treatment, hosts_with_traces, saturation_of_run
@@ -58,10 +57,10 @@ def test_resources_page_table_names_bottleneck_and_host(data):
 def test_resources_page_recommends_a_memory_size(data):
     text = ResourcesPage(data).memory().text
     assert "a host of 1\xa0GiB would have held it" in text and "Hosts of a lab are one machine" in text
-    assert words.memory_size_text(1.9 * 1024**3, None).endswith("a host of 4\xa0GiB would have held it")
-    assert words.memory_size_text(1.7 * 1024**3, None).endswith("a host of 2\xa0GiB would have held it")
-    assert words.memory_size_text(1.9 * 1024**3, 2.0 * 1024**3).endswith("nearly all that is installed")
-    assert words.memory_size_text(1e15, None).endswith("no usual size would have held it")
+    assert resources_page_module.memory_size_text(1.9 * 1024**3, None).endswith("a host of 4\xa0GiB would have held it")
+    assert resources_page_module.memory_size_text(1.7 * 1024**3, None).endswith("a host of 2\xa0GiB would have held it")
+    assert resources_page_module.memory_size_text(1.9 * 1024**3, 2.0 * 1024**3).endswith("nearly all that is installed")
+    assert resources_page_module.memory_size_text(1e15, None).endswith("no usual size would have held it")
 
 
 def test_resources_page_shows_sources_side_by_side(data):

@@ -16,7 +16,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from command_line import exit_code
 from controller_processes import loadbook
-from loadbook.batch.page import HOME_LINK
+from loadbook.batch.index import HOME_LINK
 from loadbook.report import notebooks
 from loadbook.report.html import forbidden_content
 from loadbook.store.paths import Layout

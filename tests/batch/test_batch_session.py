@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from hostile_texts import CORPUS
-from loadbook.batch import page
+from loadbook.batch import index
 from loadbook.batch.file import Batch
 from loadbook.batch.jobs import BatchJob, BatchRun, ReportJob, read_batch_run, start_batch_run
-from loadbook.batch.process import WorkerJob
+from loadbook.batch.process import WorkerJob, WorkerProcess
 from loadbook.batch.scheduler import BatchOptions, BatchSession
 from loadbook.core.errors import DataError, UsageError
 from loadbook.report.html import forbidden_content
@@ -58,7 +58,7 @@ def ran(run: str) -> list[Said]:
 FAILED = {"kind": "failed", "reason": "host web: no way there", "next": "loadbook doctor", "exit_code": 3}
 
 
-class Script:
+class Script(WorkerProcess):
     """A worker that says what stands in a script, and ends with a code."""
 
     def __init__(self, said: list[Said], code: int) -> None:
@@ -111,7 +111,7 @@ class Stage:
 
     @property
     def page(self) -> str:
-        return (self.folder / page.PAGE_FILE).read_text()
+        return (self.folder / index.PAGE_FILE).read_text()
 
 
 @pytest.fixture
@@ -141,8 +141,8 @@ def test_batch_row_and_file_record_the_result_of_an_entry(stage):
 
 def test_batch_row_lists_harness_checks_beside_the_verdict(stage):
     done = stage.sit([work("a")])
-    (shown,) = page.entry_views(done)
-    assert shown.lines == ["▲ gzip is faster by 6.0 %.", "✓ A/A · ✕ known effect"]
+    (shown,) = index.entry_rows(done)
+    assert shown["lines"] == ["▲ gzip is faster by 6.0 %.", "✓ A/A · ✕ known effect"]
     assert '<td data-name="Checks">✓ A/A<br>✕ known effect</td>' in stage.page
 
 
@@ -268,5 +268,5 @@ def test_batch_page_escapes_hostile_rows(stage):
         for row in done.entries:
             row.question = row.reason = row.next = row.study = text.replace("\ud800", "?")
             row.parameters, row.state = {"metric": text.replace("\ud800", "?")}, "failed"
-        page.write_batch_page(stage.folder, done)
-        assert forbidden_content(stage.page, [page.HOME_LINK]) == []
+        index.write_batch_page(stage.folder, done)
+        assert forbidden_content(stage.page, [index.HOME_LINK]) == []

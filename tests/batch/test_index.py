@@ -7,7 +7,7 @@ from typing import Any
 
 from loadbook.batch.index import write_index
 from loadbook.batch.jobs import BatchRun, EntryRecord
-from loadbook.report.links import write_summary
+from loadbook.report.html import write_summary
 
 VERDICT = {"kind": "better", "word": "faster", "glyph": "▲"}
 

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from loadbook.batch import process as worker
-from loadbook.batch.process import WorkerJob
+from loadbook.batch.process import StateFile, WorkerJob, read_state
 from loadbook.core.errors import HostError
+from loadbook.execution.progress import Progress
 from loadbook.store.ledger import is_run_complete, read_current_plan
+from loadbook.store.paths import Layout
 from recorded_run import FIXTURE, INCLUDED, STUDIES, STUDY, with_studies
 
 REPLAY = next(FIXTURE.iterdir()) / "hosts.toml"
@@ -115,6 +117,17 @@ def test_worker_reports_failures_and_continues(layout, monkeypatch, capsys, erro
     recorder = MessageRecorder()
     worker._run_job(layout, job(reports=[("a", {}), ("b", {})]), recorder)
     assert [one["kind"] for one in recorder.messages] == ["ran", "report", "failed", "report", "reported"]
+
+
+def test_state_of_a_run_survives_its_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(worker, "running_estimates", lambda *_: [])
+    state_file = StateFile(Layout(tmp_path), tmp_path, job())
+    for event in (Progress("note", "new run"), Progress("trial-ended", "x", "t1", "a", 1, 2, 2, 4, "lost", 8.0)):
+        state_file("event", event=asdict(event))
+    state = state_file.state
+    assert read_state(tmp_path) == state
+    assert (state.not_ok, state.notes, state.share, state.completes_block) == ({"lost": 1}, ["new run"], 0.5, True)
+    assert state.line(state.event_time).startswith("block 1 of 2 · t1 a · 2 of 4 trials done · ")
 
 
 SLEEPS = """

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from loadbook.batch.jobs import BatchJob, ReportJob
+from loadbook.batch.process import WorkerProcess
 from loadbook.batch.scheduler import Scheduler, next_startable, timetable
 
 
@@ -38,7 +39,7 @@ def bar_each_other(one: BatchJob, other: BatchJob) -> bool:
     return bool(one.machines & other.machines)
 
 
-class Fake:
+class Fake(WorkerProcess):
     """A worker that says what it is given once it is let go, and ends."""
 
     def __init__(self, said: list[dict[str, Any]], code: int = 0) -> None:

@@ -82,7 +82,7 @@ def test_doctor_without_a_lab_names_lab_up(typed):
 def test_trust_without_a_terminal_prints_the_full_command(typed, tmp_path, monkeypatch):
     (tmp_path / "hosts.toml").write_text('[hosts.web1]\nroles = ["web"]\nhost_name = "192.0.2.13"\n')
     offer = SimpleNamespace(status="new", description="ssh-ed25519 SHA256:x", key=None)
-    monkeypatch.setattr("loadbook.hosts.trust.check_offered_keys", lambda end: [offer])
+    monkeypatch.setattr("loadbook.hosts.ssh.check_offered_keys", lambda end: [offer])
     code, _, err = typed("hosts", "trust", "--hosts", "hosts.toml")
     assert code == 2
     assert err.endswith("then: loadbook hosts trust --yes --hosts hosts.toml\n")
@@ -91,7 +91,7 @@ def test_trust_without_a_terminal_prints_the_full_command(typed, tmp_path, monke
 def test_trust_of_a_changed_key_without_a_terminal_advises_replace(typed, tmp_path, monkeypatch):
     (tmp_path / "hosts.toml").write_text('[hosts.web1]\nroles = ["web"]\nhost_name = "192.0.2.13"\n')
     offer = SimpleNamespace(status="changed", description="ssh-ed25519 SHA256:x", key=None)
-    monkeypatch.setattr("loadbook.hosts.trust.check_offered_keys", lambda end: [offer])
+    monkeypatch.setattr("loadbook.hosts.ssh.check_offered_keys", lambda end: [offer])
     _, _, err = typed("hosts", "trust", "--hosts", "hosts.toml")
     assert "loadbook hosts trust --replace" in err and "--yes" not in err
     _, _, err = typed("hosts", "trust", "--hosts", "hosts.toml", "--replace")

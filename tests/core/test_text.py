@@ -11,9 +11,8 @@ from click.testing import CliRunner
 
 import loadbook
 from hostile_texts import CORPUS, TERMINAL, silent
-from loadbook.batch.progress import ProgressDisplay
 from loadbook.cli import cli
-from loadbook.cli.terminal import cell, echo
+from loadbook.cli.terminal import ProgressDisplay, cell, echo
 from loadbook.core.errors import HostError, SpecProblem, StudyError
 from loadbook.core.text import clean, closest_name, one_line
 from loadbook.execution.progress import Progress

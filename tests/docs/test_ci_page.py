@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from loadbook.store.paths import Layout
-from loadbook.study.ci_policy import CiLimits, CiPolicy
+from loadbook.study.limits import CiLimits, CiPolicy
 from loadbook.study.reader import read_study
 from recorded_run import STUDY, copy_recorded_run, run_of
 

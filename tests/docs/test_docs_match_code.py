@@ -9,7 +9,7 @@ import pytest
 
 from loadbook.cli import COMMANDS
 from loadbook.core.metrics import METRICS
-from loadbook.store.schema import TABLES
+from loadbook.store.tables import TABLES
 
 ROOT = Path(__file__).parents[2]
 DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from loadbook.core.errors import CommandError, HostTimeoutError, LostError, ToolError, UnreachableError
-from loadbook.execution import attempt, testbed
+from loadbook.execution import testbed
 from loadbook.execution.api import run_study
 from loadbook.store.ledger import read_ledger
 from loadbook.store.trial_record import read_json
@@ -64,7 +64,7 @@ class Faulty:
 
 @pytest.fixture(scope="module", autouse=True)
 def faulty():
-    ends = attempt.run_within
+    ends = testbed.Testbed.run_within
 
     def in_time(*args: Any) -> None:
         Faulty.stopping = True
@@ -76,7 +76,7 @@ def faulty():
     record_host = testbed.record_host
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(testbed, "record_host", lambda host, run: Faulty(record_host(host, run)))
-        patch.setattr(attempt, "run_within", in_time)
+        patch.setattr(testbed.Testbed, "run_within", in_time)
         yield
 
 

@@ -20,8 +20,7 @@ from loadbook.execution.api import run_study
 from loadbook.hosts.host import Job
 from loadbook.hosts.lab import Lab
 from loadbook.hosts.netns import NamespaceNetwork, command_line, processes_in
-from loadbook.hosts.remote import connect
-from loadbook.hosts.session import RECONNECT_TIMEOUT_S
+from loadbook.hosts.remote import RECONNECT_TIMEOUT_S, connect
 from loadbook.store import trial_record
 from loadbook.store.ledger import read_ledger, trial_states
 from loadbook.store.paths import Layout, RunPaths

@@ -8,7 +8,7 @@ import pytest
 from loadbook.core.errors import PreflightError, UsageError
 from loadbook.execution.deployment import DELAY_SERVICE, Deployment, place_services
 from loadbook.execution.host_changes import host_changes_of
-from loadbook.execution.plan_checks import check_roles, needed_cpus, needed_hosts, used_hosts
+from loadbook.execution.studies import check_roles, needed_cpus, needed_hosts, used_hosts
 from loadbook.hosts.inventory import HostEntry, HostsFile
 from loadbook.services import ServiceSpec
 from loadbook.study.model import Study

@@ -13,7 +13,7 @@ from loadbook.execution.api import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.store import trial_record
 from loadbook.store.paths import Layout, RunPaths
-from loadbook.store.schema import read_table
+from loadbook.store.tables import read_table
 from loopback_labs import own_lab
 
 pytestmark = [

@@ -69,6 +69,21 @@ def test_dry_run_lists_the_commands_of_the_real_run(lab, tmp_path):
     run_held_to_dry_run(layout, "small", layout.run("small", run_study(layout, "small", lab.hosts_file)))
 
 
+def test_dry_run_of_the_hosts_own_server_may_load_the_page_that_proves_it(tmp_path, no_network):
+    layout = with_studies(tmp_path / "home")
+    own = 'include = "aa.toml"\nname = "own"\nroles.web.mode = "system"\n'
+    page = 'workload.path = "/.loadbook/config-id"\nworkload.expect_bytes = 29\n'
+    (layout.studies / "own.toml").write_text(own + page)
+    hosts = tmp_path / "hosts.toml"
+    hosts.write_text(
+        '[hosts.load]\naddress = "10.0.0.1"\nroles = ["driver"]\n'
+        '[hosts.www]\naddress = "10.0.0.2"\nroles = ["web"]\nallow = ["system"]\n'
+    )
+    run, parts = dry_run(layout, make_plan(load_study(layout, "own")), hosts)
+    assert run is not None
+    assert not [part.missing for part in parts if part.missing]
+
+
 def test_dry_run_prints_commands_and_missing_requirements(monkeypatch, capsys, no_network, tmp_path):
     monkeypatch.setenv("LOADBOOK_HOME", str(REPO))
     monkeypatch.chdir(REPO)

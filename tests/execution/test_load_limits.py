@@ -10,7 +10,7 @@ import pytest
 
 from command_line import exit_code
 from loadbook.core.errors import StudyError, ToolError
-from loadbook.execution.plan_checks import check_load_allowed
+from loadbook.execution.studies import check_load_allowed
 from loadbook.hosts.inventory import read_hosts
 from loadbook.study.plan import make_plan
 from loadbook.study.reader import read_study

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from command_line import exit_code
-from loadbook.execution.plan_checks import unloaded_hosts
-from loadbook.execution.studies import load_study
+from loadbook.execution.studies import load_study, unloaded_hosts
 from loadbook.hosts.inventory import HostsFile
 from loadbook.study.plan import make_plan
 from recorded_run import with_studies

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from loadbook.core.errors import DataError, LoadbookError
 from loadbook.execution import loop
-from loadbook.execution.deployment import failed_folder, initial_record, staging_folder
+from loadbook.execution.attempt import initial_record
 from loadbook.execution.loop import PUBLISHED_STATUSES, AttemptStore
 from loadbook.execution.progress import Progress, ignore_event
 from loadbook.execution.testbed import Testbed
@@ -101,9 +101,8 @@ def test_loop_records_one_final_status_per_trial_for_any_outcome(plan, script):
         assert set(ended) == {t.trial for t in plan.trials}
         assert all(state.final for state in ended.values())
         for trial, state in ended.items():
-            place = (
-                paths.trial(trial) if state.status in PUBLISHED_STATUSES else failed_folder(paths, trial, state.attempt)
-            )
+            failed = paths.failed / f"{trial}-attempt{state.attempt}"
+            place = paths.trial(trial) if state.status in PUBLISHED_STATUSES else failed
             assert trial_record.read_trial(place).status == state.status
         attempts = [e for e in read_ledger(paths.ledger) if e["event"] == "started"]
         assert len(attempts) == len(list(paths.raw.glob("trials/*"))) + len(list(paths.raw.glob("failed/*")))
@@ -144,10 +143,9 @@ def test_resume_with_a_missing_trial_record_names_the_next_step(plan, tmp_path):
 @pytest.mark.parametrize("crash", ["accounted", "files", "sealed", "published", "failed published"])
 def test_loop_crash_at_any_point_leaves_one_recorded_status(plan, tmp_path, crash):
     paths, testbed = RunPaths(tmp_path, tmp_path), make_testbed(plan)
-    planned = plan.trials[0]
+    planned, failed = plan.trials[0], paths.failed / "t0001-attempt1"
     with Ledger(paths.ledger) as ledger:
-        AttemptStore(testbed, paths, ledger).begin(planned)
-    folder = staging_folder(paths, planned.trial, 1)
+        _, folder = AttemptStore(testbed, paths, ledger).begin(planned)
     if crash == "accounted":
         folder.rmdir()
     else:
@@ -157,8 +155,7 @@ def test_loop_crash_at_any_point_leaves_one_recorded_status(plan, tmp_path, cras
         if crash != "files":
             trial_record.seal_trial(folder, record)
         if crash.endswith("published"):
-            place = failed_folder(paths, planned.trial, 1) if crash.startswith("failed") else paths.trial(planned.trial)
-            trial_record.publish_trial(folder, place)
+            trial_record.publish_trial(folder, failed if crash.startswith("failed") else paths.trial(planned.trial))
     with Ledger(paths.ledger) as ledger:
         store = AttemptStore(testbed, paths, ledger)
         assert store.unfinished() == [(planned, 1)]
@@ -169,6 +166,6 @@ def test_loop_crash_at_any_point_leaves_one_recorded_status(plan, tmp_path, cras
     assert again is not counted
     state = trial_states(read_ledger(paths.ledger))[planned.trial]
     assert state.status == ("ok" if counted else "tool_failed" if crash.startswith("failed") else "lost")
-    place = paths.trial(planned.trial) if counted else failed_folder(paths, planned.trial, 1)
+    place = paths.trial(planned.trial) if counted else failed
     assert trial_record.read_trial(place).attempt == 1
     assert not list(paths.raw.glob("staging/*"))

@@ -31,7 +31,7 @@ def test_plan_of_a_fraction_lists_aliased_effects() -> None:
     said = _plan_lines(make_plan(factorial_study("abcd", 12, fraction="half")))
     assert said[-4].startswith("design      8 of 16 combinations are run, a fraction of resolution IV")
     assert said[-3:] == [
-        "            a x b cannot be told apart from c x d.",
-        "            a x c cannot be told apart from b x d.",
-        "            a x d cannot be told apart from b x c.",
+        "            a x b is confounded with c x d.",
+        "            a x c is confounded with b x d.",
+        "            a x d is confounded with b x c.",
     ]

@@ -13,7 +13,7 @@ from loadbook.execution.studies import load_study
 from loadbook.store import trial_record
 from loadbook.store.paths import Layout
 from loadbook.store.run_record import write_run_record
-from loadbook.store.schema import write_table
+from loadbook.store.tables import to_arrow, write_arrow
 from loadbook.study.plan import Plan, make_plan
 from recorded_run import with_studies
 from run_records import make_run_record
@@ -65,7 +65,7 @@ def keep(layout: Layout, plan: Plan, given: Given = Given()) -> None:
             for x in range(given.seconds)
         ]  # fmt: skip
     for name, rows in (("trials", trials), ("measurements", measured), ("samples", samples)):
-        write_table(paths.table(name), name, rows)
+        write_arrow(paths.table(name), to_arrow(name, rows))
 
 
 @pytest.fixture

@@ -15,11 +15,10 @@ from loadbook.core.errors import UsageError
 from loadbook.execution import select
 from loadbook.execution.api import run_study
 from loadbook.ingestion.ingest import ingest
-from loadbook.report.links import write_summary
+from loadbook.report.html import write_summary
 from loadbook.report.page import scope_parts
 from loadbook.store.ledger import read_ledger
-from loadbook.store.schema import TABLES, read_table
-from loadbook.store.tables import load_run
+from loadbook.store.tables import TABLES, load_run, read_table
 from loadbook.store.trial_record import read_json, read_trial, write_json
 from recorded_run import STUDY, copy_recorded_run, run_of
 

@@ -15,7 +15,7 @@ from waiting import wait_until
 if TYPE_CHECKING:
     from misbehaving_tools import Ran, Rig
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.alone]  # beside other tests the server may be too quiet to tell
 WRK = 'tool = "wrk"\nconnections = 10\n'
 FROZEN_S = 1.5
 

@@ -195,9 +195,7 @@ def test_trial_without_free_ports_is_invalid_with_the_remedy(rig, tool, case, lo
 @pytest.mark.root
 @pytest.mark.fault(24)
 @pytest.mark.parametrize(
-    "load",
-    [AB.replace("10", "50") + "keepalive = false\n", f"{HTTPERF}rate_per_s = 200\n"],
-    ids=["ab", "httperf"],
+    "load", [AB.replace("10", "50") + "keepalive = false\n", f"{HTTPERF}rate_per_s = 200\n"], ids=["ab", "httperf"]
 )
 @pytest.mark.long
 def test_real_tools_without_free_ports_make_the_trial_invalid(spaces, tmp_path, load, record_property):

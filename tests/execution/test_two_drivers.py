@@ -16,8 +16,7 @@ from loadbook.core.units import format_duration
 from loadbook.execution.api import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.store import trial_record
-from loadbook.store.schema import TABLES, read_table
-from loadbook.store.tables import load_run
+from loadbook.store.tables import TABLES, load_run, read_table
 from loadbook.store.trial_record import measurement_spans
 from loopback_labs import own_lab
 from recorded_run import with_studies

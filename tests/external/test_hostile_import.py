@@ -12,8 +12,7 @@ from import_files import folder, project, rows, write
 from loadbook.core.errors import LoadbookError
 from loadbook.external.study import ImportOptions, read_import, to_valid_name, unique_names, write_import
 from loadbook.ingestion.ingest import ingest
-from loadbook.store.schema import read_table
-from loadbook.store.tables import load_run
+from loadbook.store.tables import load_run, read_table
 
 pytestmark = pytest.mark.fault(43, 44)
 ACCEPTED = [t for t in (*HTML, *TEMPLATES, *SHEETS) if t.isprintable()]

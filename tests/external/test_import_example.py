@@ -87,7 +87,7 @@ def test_import_quality_page_renders(call):
 
 def test_import_page_explains_every_column_and_option():
     from loadbook.cli.data import import_
-    from loadbook.external.conditions import OPTIONAL, REQUIRED
+    from loadbook.external.outputs import OPTIONAL, REQUIRED
     from loadbook.tools import base
 
     assert all(f"| `{name}` |" in TEXT for name in (*REQUIRED, *OPTIONAL))

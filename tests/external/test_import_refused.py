@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from command_line import exit_code
 from import_files import BY_HAND, folder, project, rows, write
 from loadbook.core.errors import LoadbookError, UsageError
-from loadbook.external.conditions import read_conditions
+from loadbook.external.outputs import read_conditions
 from loadbook.external.study import ImportOptions, read_import
 
 

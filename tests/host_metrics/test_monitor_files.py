@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from loadbook.host_metrics import registry, rrd
+from loadbook.host_metrics import polled, registry
 from loadbook.host_metrics.base import MAX_REPEATED_PROBLEMS, UNITS, Problem, Traces, limit_repeats
 
 FOLDER = Path("tests/fixtures/traces")
@@ -151,7 +151,7 @@ def test_rrd_fields_of_several_files_are_combined():
 
 def test_rrd_dump_equals_rrd_fetch():
     name = "vm-cpu-user-d"
-    dumped, fetched = (dict(rrd._read_file(f, RRD[f].decode(), [])) for f in (f"{name}.xml", f"{name}.txt"))
+    dumped, fetched = (dict(polled._read_file(f, RRD[f].decode(), [])) for f in (f"{name}.xml", f"{name}.txt"))
     assert {t: v for t, v in dumped["cpu", "user"].items() if t in fetched["cpu", "user"]} == fetched["cpu", "user"]
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadbook.host_metrics.sampler import coverage, parse_sampler
+from loadbook.host_metrics.sampler import parse_sampler
 from loadbook.hosts.monitors import sampler_job
 
 CAPTURES = {p.stem: p.read_bytes() for p in Path("tests/fixtures/hosts").glob("sampler-*.txt")}
@@ -57,7 +58,7 @@ def test_sampler_capture_of_every_shell_is_read(name):
     traces = parse_sampler(CAPTURES[name])
     check(traces)
     assert {p.name for p in traces.problems} <= {"process_gone"}
-    assert coverage(traces, traces.times[0], traces.times[-1]) == pytest.approx(1.0)
+    assert max(later - earlier for earlier, later in pairwise(traces.times)) < 3 * traces.interval_s
 
 
 @pytest.mark.parametrize("shell", [["dash"], ["bash", "--posix"], ["busybox", "sh"]])
@@ -88,7 +89,6 @@ def test_sampler_gap_is_a_problem_without_a_rate():
     check(traces)
     assert len(values(traces, "cpu_busy")) == len(traces.times) - 2
     assert "gap" in [p.name for p in traces.problems]
-    assert coverage(traces, traces.times[0], traces.times[-1]) < 0.7
 
 
 def test_sampler_decreasing_counter_is_a_problem_without_a_rate():
@@ -105,7 +105,6 @@ def test_sampler_decreasing_counter_is_a_problem_without_a_rate():
 def test_sampler_refuses_other_files(data):
     traces = parse_sampler(data)
     assert (traces.rows, [p.name for p in traces.problems]) == ([], ["no_sampler_output"])
-    assert coverage(traces, 0, 1) == 0
 
 
 @given(st.data())

@@ -16,9 +16,15 @@ from loadbook.hosts import session
 from loadbook.hosts.doctor import check_hosts
 from loadbook.hosts.host import Job
 from loadbook.hosts.inventory import read_hosts
-from loadbook.hosts.jobs import launcher_script
+from loadbook.hosts.jobs import (
+    InUseError,
+    LockRequest,
+    launcher_script,
+    parse_owners,
+    pid_namespace_id,
+    process_start_ticks,
+)
 from loadbook.hosts.lab import lab_lock_owners
-from loadbook.hosts.lock import InUseError, LockRequest, parse_owners, pid_namespace_id, process_start_ticks
 from loadbook.hosts.remote import connect
 from waiting import wait_until
 
@@ -27,7 +33,7 @@ import sys, time
 from pathlib import Path
 from loadbook.hosts.remote import connect
 from loadbook.hosts.host import Job
-from loadbook.hosts.lock import LockRequest
+from loadbook.hosts.jobs import LockRequest
 host = connect(Path(sys.argv[1]), "web", "20260101-000000", lock_request=LockRequest("theirs", "20260101-000000"))
 host.start(Job("held", (("sh", "-c", "trap '' TERM; while :; do sleep 1; done"),), 600))
 print("held", flush=True)

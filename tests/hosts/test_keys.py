@@ -12,7 +12,7 @@ from paramiko import ChannelException, HostKeys, PKey, SSHConfig
 from loadbook.cli.hosts import hosts as hosts_command
 from loadbook.core.errors import HostKeyError, UnreachableError, UsageError
 from loadbook.hosts import keys as known_hosts
-from loadbook.hosts import trust
+from loadbook.hosts import ssh
 from loadbook.hosts.inventory import HostEntry, read_hosts
 from loadbook.hosts.keys import resolve_endpoint
 from loadbook.hosts.remote import connect
@@ -52,7 +52,7 @@ def test_unknown_host_key_is_refused_before_login(lab, hosts_file):
     before = logins(lab, "web")
     with pytest.raises(HostKeyError) as caught:
         connect(hosts_file, "web")
-    shown = known_hosts.fingerprint(key_of(line_of(lab, "web").split(" ", 1)[1]))
+    shown = str(key_of(line_of(lab, "web").split(" ", 1)[1]).fingerprint)
     assert shown.startswith("SHA256:")
     assert shown in caught.value.message
     assert "host web" in caught.value.message
@@ -68,7 +68,7 @@ def test_changed_host_key_is_refused_before_login(lab, hosts_file, tmp_path):
     before = logins(lab, "web")
     with pytest.raises(HostKeyError, match="ANOTHER key") as caught:
         connect(hosts_file, "web")
-    assert known_hosts.fingerprint(key_of(other)) in caught.value.message
+    assert key_of(other).fingerprint in caught.value.message
     assert "--replace" in caught.value.hint
     assert logins(lab, "web") == before
 
@@ -97,19 +97,16 @@ def test_host_keys_of_jump_hosts_are_checked(lab, tmp_path):
     (tmp_path / "known_hosts").write_text(line_of(lab, "web") + "\n")
     with pytest.raises(HostKeyError, match="host near"):
         open_connection(end)
-    assert [hop.alias for hop in trust.login_chain(end)] == ["near", "far"]
+    assert [hop.alias for hop in ssh.login_chain(end)] == ["near", "far"]
     place, other = line_of(lab, "driver").split(" ")[0], make_key(tmp_path, "other")
     (tmp_path / "known_hosts").write_text(f"{place} {other}\n{line_of(lab, 'web')}\n")
     with pytest.raises(HostKeyError, match=r"host near: .* ANOTHER key"):
         open_connection(end)
     (tmp_path / "known_hosts").write_text(line_of(lab, "web") + "\n")
-    trust.store_keys(
-        tmp_path / "known_hosts",
-        trust.login_chain(end)[0],
-        trust.offered_keys(trust.login_chain(end)[0]),
-        replace=False,
+    ssh.store_keys(
+        tmp_path / "known_hosts", ssh.login_chain(end)[0], ssh.offered_keys(ssh.login_chain(end)[0]), replace=False
     )
-    assert [offer.status for offer in trust.check_offered_keys(end)] == ["trusted"]
+    assert [offer.status for offer in ssh.check_offered_keys(end)] == ["trusted"]
     connection = open_connection(end)
     _, answer, _ = connection.client.exec_command("echo $SSH_CONNECTION", timeout=10)
     assert str(far.address) in answer.read().decode()
@@ -123,7 +120,7 @@ def test_jump_host_that_refuses_forwarding_is_named(lab, tmp_path):
     text += f"Host far\n HostName {near.address}\n Port 9\n ProxyJump near\n"
     end = resolve_endpoint("far", HostEntry(roles=("web",)), tmp_path / "known_hosts", SSHConfig.from_text(text))
     (tmp_path / "known_hosts").write_text(line_of(lab, "driver") + "\n")
-    for ask in (open_connection, trust.check_offered_keys):
+    for ask in (open_connection, ssh.check_offered_keys):
         with pytest.raises(
             UnreachableError, match=rf"host far: near makes no connection to {near.address}:9: "
         ) as told:

@@ -17,8 +17,8 @@ from loadbook.cli.hosts import lab as lab_command
 from loadbook.core.errors import UnreachableError, UsageError
 from loadbook.hosts.host import Job
 from loadbook.hosts.inventory import read_hosts
+from loadbook.hosts.jobs import LockRequest
 from loadbook.hosts.lab import Lab, cpu_masks
-from loadbook.hosts.lock import LockRequest
 from loadbook.hosts.remote import connect
 from waiting import wait_until
 

@@ -80,10 +80,9 @@ def test_command_cannot_disturb_the_persistent_shell(host):
     assert host.run(["pwd"], timeout_s=5).stdout.decode().strip() == host.workdir
 
 
-def test_command_input_and_output_are_byte_exact(host):
+def test_files_and_command_output_are_byte_exact(host):
     host.put("all", ALL_BYTES)
     assert host.run(["cat", "all"], timeout_s=5).stdout == ALL_BYTES
-    assert host.run(["cat"], timeout_s=5, stdin=ALL_BYTES).stdout == ALL_BYTES
     assert host.get("all", max_bytes=len(ALL_BYTES)) == ALL_BYTES
 
 
@@ -158,9 +157,9 @@ def test_put_on_a_full_disk_fails_and_keeps_the_old_file(host):
         host.run(["umount", "small"], timeout_s=5, check=True)
 
 
-def test_job_receives_arguments_files_and_environment(host):
-    steps = (("cat", "data"), ("sh", "-c", 'printf %s "$V$1"', "sh", "$(touch PWN)\n"))
-    host.start(Job("full", steps, 20, files={"data": ALL_BYTES}, env={"V": "a 'b\n"}))
+def test_job_receives_arguments_and_files(host):
+    steps = (("cat", "data"), ("sh", "-c", 'printf %s "$1"', "sh", "a 'b\n$(touch PWN)\n"))
+    host.start(Job("full", steps, 20, files={"data": ALL_BYTES}))
     assert host.wait("full", timeout_s=10) == 0
     assert host.get("jobs/full/stdout.1", max_bytes=1000) == ALL_BYTES
     assert host.get("jobs/full/stdout.2", max_bytes=1000) == b"a 'b\n$(touch PWN)\n"
@@ -170,8 +169,6 @@ def test_job_receives_arguments_files_and_environment(host):
         host.start(Job("full", (("true",),), 20))
     with pytest.raises(UsageError):
         host.start(Job("../x", (("true",),), 20))
-    with pytest.raises(UsageError):
-        host.start(Job("bad-env", (("true",),), 20, env={"A;touch PWN": ""}))
     assert not host.exists("PWN")
 
 
@@ -212,7 +209,7 @@ def test_host_is_shared_by_many_threads(host):
 
 
 def test_clock_offset_to_this_machine_is_zero(host):
-    clock = host.clock(5)
+    clock = host.clock()
     assert abs(clock.offset_s) <= clock.rtt_s
     assert 0 < clock.rtt_s < 1
 

@@ -293,8 +293,9 @@ def test_cpu_quota_works_with_cgroup_v2(web, tmp_path):
     (tree / "cgroup.subtree_control").write_text("cpu\n")
     (tmp_path / "mounts").write_text(f"cgroup2 {tree} cgroup2 rw,relatime 0 0\n")
     changes = HostChanges(quotas={"web": 0.5}).script_lines()
-    env = {"LOADBOOK_MOUNTS": str(tmp_path / "mounts"), "LOADBOOK_STATE": str(tmp_path / "state")}
-    web.start(replace(rollback.rollback_job("g-newer", ("guard", web.address, *changes), LEASE_S), env=env))
+    env = ("env", f"LOADBOOK_MOUNTS={tmp_path / 'mounts'}", f"LOADBOOK_STATE={tmp_path / 'state'}")
+    job = rollback.rollback_job("g-newer", ("guard", web.address, *changes), LEASE_S)
+    web.start(replace(job, steps=((*env, *job.steps[0]),)))
     made = tree / f"loadbook-{web.address}-g-newer-web"
     wait_until(lambda: (made / "cpu.max").is_file() and (made / "cpu.max").read_text() == "10000 20000\n")
     web.stop("g-newer")

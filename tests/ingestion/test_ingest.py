@@ -11,8 +11,7 @@ import pytest
 from loadbook.core.errors import DataError
 from loadbook.ingestion.ingest import ingest
 from loadbook.store import trial_record
-from loadbook.store.schema import TABLES, read_table
-from loadbook.store.tables import load_run
+from loadbook.store.tables import TABLES, load_run, read_table
 from recorded_run import STUDY, copy_recorded_run
 
 

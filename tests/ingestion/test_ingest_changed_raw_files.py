@@ -9,7 +9,7 @@ import pytest
 from loadbook.core.errors import DataError
 from loadbook.ingestion.ingest import ingest
 from loadbook.store.ledger import Ledger, read_ledger
-from loadbook.store.schema import read_table
+from loadbook.store.tables import read_table
 from loadbook.store.trial_record import FileRecord, sha256_file
 from loadbook.store.verify import run_file_checksums, verify_run
 from recorded_run import STUDY, copy_recorded_run

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from command_line import exit_code
-from loadbook.batch import progress
+from loadbook.cli import terminal
 from recorded_run import STUDY, copy_recorded_run, run_of
 
 
@@ -30,7 +30,7 @@ def test_ingest_command_prints_the_same_with_and_without_cache(layout, monkeypat
 
 
 def test_ingest_command_progress_goes_to_stderr(layout, monkeypatch, capsys):
-    monkeypatch.setattr(progress.ProgressDisplay, "COUNT_AFTER_S", 0)
+    monkeypatch.setattr(terminal.ProgressDisplay, "COUNT_AFTER_S", 0)
     assert exit_code(monkeypatch, "ingest", STUDY) == 0
     said = capsys.readouterr()
     assert "0 of 32 trials read\n" in said.err
@@ -42,9 +42,9 @@ def test_ingest_command_progress_is_one_line_on_a_terminal(monkeypatch):
         def isatty(self):
             return True
 
-    monkeypatch.setattr(progress.ProgressDisplay, "COUNT_AFTER_S", 0)
-    monkeypatch.setattr(progress.time, "monotonic", iter(range(9)).__next__)
-    display = progress.ProgressDisplay(Terminal())
+    monkeypatch.setattr(terminal.ProgressDisplay, "COUNT_AFTER_S", 0)
+    monkeypatch.setattr(terminal.time, "monotonic", iter(range(9)).__next__)
+    display = terminal.ProgressDisplay(Terminal())
     on_count = display.counter("trials read")
     for done in (1, 2):
         on_count(done, 2)

@@ -22,7 +22,7 @@ from loadbook.ingestion import ingest as ingest_module
 from loadbook.ingestion.ingest import ingest
 from loadbook.ingestion.workers import IngestPart, read_part
 from loadbook.store import trial_record
-from loadbook.store.schema import TABLES, read_table
+from loadbook.store.tables import TABLES, read_table
 from recorded_run import STUDY, copy_recorded_run
 from waiting import wait_until
 

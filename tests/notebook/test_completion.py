@@ -6,7 +6,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 import loadbook as lb
-from loadbook.notebook.completion import register_completion
+from loadbook.notebook import register_completion
 from recorded_run import STUDY
 
 

@@ -6,7 +6,7 @@ import pytest
 
 import loadbook as lb
 from loadbook.notebook import studies
-from loadbook.notebook.zoom import MIME
+from loadbook.notebook.plots import MIME
 from recorded_run import STUDY
 
 

@@ -204,7 +204,7 @@ def test_raw_shows_bytes_with_their_checksum(run, home):
 
 
 def test_raw_shows_hostile_bytes_as_text(run, tmp_path):
-    from loadbook.notebook.raw import Raw
+    from loadbook.notebook.run import Raw
 
     folder = tmp_path / "t0001"
     folder.mkdir()
@@ -221,7 +221,7 @@ def test_raw_shows_hostile_bytes_as_text(run, tmp_path):
 
 
 def test_raw_shows_large_files_in_part(run, tmp_path):
-    from loadbook.notebook.raw import MAX_BYTES, Raw
+    from loadbook.notebook.run import MAX_BYTES, Raw
 
     folder = tmp_path / "t0001"
     folder.mkdir()
@@ -231,7 +231,7 @@ def test_raw_shows_large_files_in_part(run, tmp_path):
 
 
 def test_raw_refuses_a_record_with_a_foreign_path(run, home, tmp_path):
-    from loadbook.notebook.raw import raw
+    from loadbook.notebook.run import read_raw
     from loadbook.store.paths import RunPaths
 
     paths = RunPaths(tmp_path, tmp_path)
@@ -242,7 +242,7 @@ def test_raw_refuses_a_record_with_a_foreign_path(run, home, tmp_path):
     (folder / "trial.json").write_text(json.dumps(record))
     (tmp_path / "secret").write_text("secret")
     with pytest.raises(DataError, match="not a trial record"):
-        raw(paths, "t0001", "../../secret")
+        read_raw(paths, "t0001", "../../secret")
 
 
 PLOTS = sorted(name for name in vars(Plots) if not name.startswith("_"))

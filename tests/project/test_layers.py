@@ -33,7 +33,7 @@ DOORS = {
     "statsmodels": ("stats/", "analyses/"),
     "matplotlib": ("report/", "analyses/"),
     "seaborn": ("report/", "analyses/"),
-    "rich": ("cli/", "batch/progress.py"),
+    "rich": ("cli/",),
     "ipywidgets": ("notebook/studies.py",),
     "distributed": ("ingestion/workers.py",),
 }

@@ -29,8 +29,8 @@ CHANNEL = "its channel or socket was given a time-out before"
 BOUNDED = "what it waits for is a call that has its own limit, or work on bytes that are there"
 # (file, what is called) -> why it is limited all the same
 ALLOWED = {
-    ("hosts/files.py", "transport.open_sftp_client"): f"channel_timeout; {DOG}",
-    ("hosts/session.py", "session.transport.join"): "a daemon thread of its own, which lives as long as the connection",
+    ("hosts/session.py", "transport.open_sftp_client"): f"channel_timeout; {DOG}",
+    ("hosts/remote.py", "session.transport.join"): "a daemon thread of its own, which lives as long as the connection",
     ("hosts/ssh.py", "agent.connect"): CHANNEL,
     ("hosts/ssh.py", "agent.recv"): CHANNEL,
     ("hosts/ssh.py", "agent.sendall"): CHANNEL,
@@ -53,11 +53,11 @@ ALLOWED = {
     ("request_logs/jtl_csv.py", "ready.result"): BOUNDED,
     ("execution/testbed.py", "future.result"): "it is done",
     ("execution/testbed.py", "wait"): BOUNDED,
-    ("execution/host_state.py", "ended.result"): "it is done",
+    ("execution/testbed.py", "ended.result"): "it is done",
     ("ingestion/workers.py", "future.exception"): "it is done",
     ("ingestion/workers.py", "future.result"): "it is done",
     ("ingestion/workers.py", "parent.join"): "a daemon thread of its own, which lives as long as its parent",
-    ("execution/attempt.py", "self._watched.result"): BOUNDED,
+    ("execution/attempt.py", "self._monitored.result"): BOUNDED,
     ("execution/attempt.py", "page.result"): BOUNDED,
 }
 

@@ -91,7 +91,7 @@ def test_init_refuses_to_overwrite(call):
 
 
 def test_hosts_file_of_a_new_project_is_readable(tmp_path):
-    from loadbook.cli.init import HOSTS
+    from loadbook.cli.studies import HOSTS
     from loadbook.hosts.inventory import read_hosts
 
     (tmp_path / "hosts.toml").write_text(HOSTS)

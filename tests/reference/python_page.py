@@ -69,7 +69,7 @@ def signature(name: str, function: Any) -> str:
     found = inspect.signature(function)
     given = [str(p).replace("'", "") if p.default is p.empty else _with_default(p) for p in found.parameters.values()]
     back = str(found.return_annotation).replace("'", "")
-    back = back.removeprefix("pd.").removeprefix("raw.")
+    back = back.removeprefix("pd.")
     shown = [text for text in given if text != "self"]
     line = f"{name}({', '.join(shown)}) -> {back}"
     return line if len(line) <= WIDE else f"{name}(\n    {_comma_lines(shown)},\n) -> {back}"

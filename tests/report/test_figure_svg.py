@@ -6,8 +6,7 @@ import xml.etree.ElementTree as ET
 import pytest
 from matplotlib.figure import Figure
 
-from loadbook.report.figures.base import house_style, to_svg
-from loadbook.report.svg import compact_svg
+from loadbook.report.figures.base import compact_svg, house_style, to_svg
 
 
 @pytest.fixture(scope="module")

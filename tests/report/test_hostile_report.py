@@ -19,7 +19,7 @@ from loadbook.analyses.effects.page import EffectsPage
 from loadbook.analyses.quality.page import QualityPage
 from loadbook.batch import index
 from loadbook.core.errors import ReportError
-from loadbook.report import html, links
+from loadbook.report import html
 from loadbook.report.html import CONTENT_SECURITY_POLICY, forbidden_content
 from loadbook.store.paths import Layout
 from loadbook.store.tables import load_run
@@ -213,13 +213,13 @@ def test_index_page_of_hostile_studies_is_inert(chrome: Chrome, tmp_path: Path, 
         verdict = dict.fromkeys(("kind", "glyph", "word", "sentence"), text)
         said = {"study": f"study-{number}", "run": text, "question": text, "started": 1.7e9, "ended": None,
                 "failed": [text], "origin": text, "verdict": verdict, "more": {text: "x.html"}}  # fmt: skip
-        links.write_summary(tmp_path, json.loads(json.dumps(said)))
+        html.write_summary(tmp_path, json.loads(json.dumps(said)))
     index.write_site_summary(tmp_path, {"began": 1.7e9, "ran_s": 1, "reported_s": 1, "parts": [
         {"study": text, "lacks": text} for text in CORPUS]})  # fmt: skip
     page = index.write_index(tmp_path)
     assert silent(page.read_text())
     is_inert(chrome, page, counter)
-    links.write_summary(
+    html.write_summary(
         tmp_path, {"study": "x", "run": "r", "question": "q?", "started": 1.7e9, "ended": None, "page": "javascript:1"}
     )
     with pytest.raises(ReportError, match="not written"):

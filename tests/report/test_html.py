@@ -193,14 +193,13 @@ def test_export_refuses_too_large_a_page(tmp_path):
 
 def test_index_page_has_a_row_per_study_and_failure(made, tmp_path):
     from loadbook.batch import index
-    from loadbook.report import links
 
     shutil.copytree(made.layout.reports, tmp_path / "reports")
     summary = json.loads((made.layout.reports / "nginx-directives.summary.json").read_text())
     hostile = '"><img src=x onerror=alert(1)>'
     failed = {"study": "other", "run": "r", "question": f"Is {hostile} bad?", "started": summary["started"] + 9,
               "ended": None, "failed": ["notebook config_effects: cell 7 failed: <script>"]}  # fmt: skip
-    links.write_summary(tmp_path / "reports", failed)
+    html.write_summary(tmp_path / "reports", failed)
     page = index.write_index(tmp_path / "reports").read_text()
     assert forbidden_content(page) == []
     rows = BeautifulSoup(page, "html.parser").tbody.find_all("tr")

@@ -9,12 +9,12 @@ from bs4 import BeautifulSoup
 from loadbook.analyses.effects.figure import EffectsFigure
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.batch.index import write_index
-from loadbook.report import ci, links
+from loadbook.report import ci, html
 from loadbook.report.blocks import check_texts
-from loadbook.stats.harness_checks import SATURATION_RULE
+from loadbook.stats.analyse import SATURATION_RULE
 from loadbook.stats.headline import headline, neutral_headline
 from loadbook.store.tables import load_run
-from loadbook.study.ci_policy import CiPolicy
+from loadbook.study.limits import CiPolicy
 from mock_project import Arm, make_project
 
 FASTER = Arm(0.3, label="tcp_nopush on")
@@ -59,7 +59,7 @@ def test_every_place_has_the_neutral_headline_of_a_doubtful_run(doubtful):
     assert summary["sentences"][0] == neutral
     assert EffectsFigure(page.analysis).caption.startswith(neutral.removesuffix("."))
     assert "is faster" not in BeautifulSoup(page.answer().html, "html.parser").find(class_="headline").text
-    links.write_summary(layout.reports, summary)
+    html.write_summary(layout.reports, summary)
     index = BeautifulSoup(write_index(layout.reports).read_text(), "html.parser")
     cell = index.find("td", attrs={"data-name": "Verdict"})
     assert neutral in cell.text and "is faster" not in cell.text

@@ -164,7 +164,7 @@ def test_executed_notebook_is_published_atomically(layout, tmp_path):
     words = [sys.executable, "-c", READER, str(out), str(over)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as reader:
         for name in ("a", "b"):
-            assert notebooks.execute_notebook(layout, "big", {"study": name}, out).summary == {"study": name}
+            assert notebooks.execute_notebook(layout, "big", {"study": name}, out) == {"study": name}
         time.sleep(0.1)
         over.touch()
         whole, halves = map(int, reader.communicate(timeout=20)[0].split())
@@ -178,7 +178,7 @@ def test_concurrent_executions_leave_one_complete_notebook(layout, tmp_path):
     code = """
 import sys; from pathlib import Path
 from loadbook.store.paths import Layout; from loadbook.report import notebooks
-done = notebooks.execute_notebook(Layout(Path(sys.argv[1])), "pair", {"study": sys.argv[2]}, Path(sys.argv[3])).done
+done = notebooks.execute_notebook(Layout(Path(sys.argv[1])), "pair", {"study": sys.argv[2]}, Path(sys.argv[3]))
 print(done["study"])
 """
     out = tmp_path / "out" / "pair.ipynb"
@@ -202,9 +202,7 @@ def test_kernel_that_fails_to_start_is_retried_once(layout, tmp_path, monkeypatc
     (spec / "kernel.json").write_text(json.dumps({"argv": argv, "display_name": "Python 3", "language": "python"}))
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
     if ends == "well":
-        assert notebooks.execute_notebook(layout, "victim", {"study": "x"}, tmp_path / "o.ipynb").summary == {
-            "study": "x"
-        }
+        assert notebooks.execute_notebook(layout, "victim", {"study": "x"}, tmp_path / "o.ipynb") == {"study": "x"}
     else:
         with pytest.raises(ReportError, match=re.escape("notebook victim: no kernel came up, 2 times: RuntimeError")):
             notebooks.execute_notebook(layout, "victim", {"study": "x"}, tmp_path / "o.ipynb")

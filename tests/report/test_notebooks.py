@@ -36,8 +36,7 @@ def write(layout, name, *cells):
 def test_notebook_runs_to_its_end_with_this_interpreter(layout, tmp_path):
     write(layout, "good", "import sys; print(sys.executable)", DONE_CELL)
     out = tmp_path / "deep" / "a {b}.ipynb"
-    done = notebooks.execute_notebook(layout, "good", {"study": "x"}, out)
-    assert done.summary == {"run": "x"}
+    assert notebooks.execute_notebook(layout, "good", {"study": "x"}, out) == {"run": "x"}
     cells = nbformat.read(out, as_version=4).cells
     assert Path(cells[2].outputs[0].text.strip()).samefile(sys.executable)
     assert sorted(p.name for p in out.parent.iterdir()) == [out.name]
@@ -126,10 +125,8 @@ def test_plain_papermill_refuses_a_parameter_mismatch(layout, name, value, said,
 def test_run_study_notebook_executes_nothing_by_default(tmp_path):
     for name in ("studies", "notebooks"):
         shutil.copytree(REPO / name, tmp_path / name)
-    done = notebooks.execute_notebook(
-        Layout(tmp_path), "run_study", {"study": "nginx-directives"}, tmp_path / "o.ipynb"
-    )
-    cells = nbformat.read(done.path, as_version=4).cells
+    notebooks.execute_notebook(Layout(tmp_path), "run_study", {"study": "nginx-directives"}, tmp_path / "o.ipynb")
+    cells = nbformat.read(tmp_path / "o.ipynb", as_version=4).cells
     text = "\n".join(o.data["text/plain"] for c in cells for o in c.get("outputs", []))
     assert "Nothing was executed" in text
     assert re.search(r"trials +\d+ \(\d+ blocks of \d+\)", text)

@@ -14,8 +14,7 @@ from loadbook.core.errors import UsageError
 from loadbook.ingestion.ingest import ingest
 from loadbook.report import checks
 from loadbook.report.html import forbidden_content
-from loadbook.report.nodes import Column, Table
-from loadbook.report.render import clean, to_html, to_markdown, to_text
+from loadbook.report.nodes import Column, Table, clean, to_html, to_markdown, to_text
 from loadbook.store.paths import Layout
 from loadbook.store.tables import load_run
 from mock_project import PUBLISHED, Arm, make_project, usual_arms

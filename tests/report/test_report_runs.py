@@ -6,7 +6,7 @@ import pytest
 
 from loadbook.batch.index import write_index
 from loadbook.report.build import select_run
-from loadbook.report.links import earlier_pages, keep_other_pages, write_summary
+from loadbook.report.html import earlier_pages, keep_other_pages, write_summary
 from mock_project import Arm, make_project
 from report_maker import make_report
 

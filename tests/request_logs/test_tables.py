@@ -45,7 +45,13 @@ def test_ab_log_rows_have_times_but_no_outcome() -> None:
     rows = columns(AB, 1)
     summary = summarise(AB, "ab")
     total = summary.total()
-    assert (total.attempts, total.unknown, total.ok, total.errors, total.error_share) == (300, 300, 0, 0, None)
+    assert (total.attempts, total.outcomes["unknown"], total.ok, total.errors, total.error_share) == (
+        300,
+        300,
+        0,
+        0,
+        None,
+    )
     assert total.latency.sum_us == sum(int(row[4]) for row in rows) * 1000
     assert total.first_byte.sum_us == sum(int(row[5]) for row in rows) * 1000
     assert summary.duration_s is None

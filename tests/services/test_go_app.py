@@ -157,5 +157,5 @@ def test_go_app_reports_a_port_in_use(here: LocalHost, running: Running, built: 
 
 def test_go_app_reports_cpus_and_version(here: LocalHost, running: Running) -> None:
     app = running("go-app", {"cpus": [1]})
-    assert b'"cpus": 1' in app.effective_config()
+    assert b'"cpus": 1' in app.effective_config
     assert version(here, app.spec).partition(" ")[2].startswith("(go 1.")

@@ -63,7 +63,7 @@ def test_haproxy_reuses_connections_as_configured(
 @pytest.mark.parametrize("mode", ["http", "tcp"])
 def test_haproxy_terminates_tls(here: LocalHost, free_ports: list[int], nodes: list[Instance], mode: str) -> None:
     with running(here, "haproxy", free_ports[0], *nodes, mode=mode, tls="on") as balancer:
-        assert balancer.scheme == "https" and balancer.prove(here).live
+        assert balancer.rendered.scheme == "https" and balancer.prove(here).live
         assert page(here, balancer).startswith(b"node web")
 
 

@@ -10,6 +10,7 @@ import pytest
 from loadbook.services import InstanceContext, load_service, render
 from local_host import LocalHost
 from running_services import page, running
+from waiting import wait_until
 
 
 @pytest.mark.parametrize("mpm", ["prefork", "event"])
@@ -19,8 +20,9 @@ def test_it_runs_proves_itself_and_leaves_nothing(here: LocalHost, free_ports: l
         assert proof.live, proof.evidence
         assert len(proof.pids) >= 2
         assert page(here, web) == (b"hello, world\n" * 200)[:2048]
-        assert web.counters(here)["requests"] >= 3
-        assert b"DocumentRoot" in web.effective_config()
+        # a worker counts a request after its response has been sent
+        wait_until(lambda: web.counters(here)["requests"] >= 3)
+        assert b"DocumentRoot" in web.effective_config
     assert not any(Path(f"/proc/{pid}").exists() for pid in proof.pids)
     assert not here.exists(web.rendered.context.dir)
 

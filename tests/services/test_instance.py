@@ -9,18 +9,12 @@ from pathlib import Path
 import pytest
 
 from loadbook.core.errors import HostError, UnreachableError
-from loadbook.services import (
-    Instance,
-    InstanceContext,
-    ServiceError,
-    ServiceSpec,
-    load_service,
-    render,
-    version,
-    wait_for_http,
-)
+from loadbook.hosts.host import Job
+from loadbook.services import Instance, InstanceContext, ServiceError, ServiceSpec, load_service, render, version
+from loadbook.services.instance import probe_port
 from local_host import LocalHost
 from toy_service import toy_service
+from waiting import wait_until
 
 NGINX = load_service("nginx")
 
@@ -67,8 +61,8 @@ def run_through(web: Instance, host: LocalHost) -> None:
 def test_nginx_starts_proves_its_configuration_and_cleans_up(here: LocalHost, port: int) -> None:
     web = instance(here, NGINX, port, worker_processes=2, tcp_nopush="on", sendfile="on")
     run_through(web, here)
-    assert b"tcp_nopush on;" in web.effective_config()
-    assert web.rendered.config_id.encode() in web.effective_config()
+    assert b"tcp_nopush on;" in web.effective_config
+    assert web.rendered.config_id.encode() in web.effective_config
 
 
 def test_service_folder_without_python_runs(here: LocalHost, port: int, toy: ServiceSpec) -> None:
@@ -142,7 +136,7 @@ def test_foreign_server_on_the_port_is_detected(here: LocalHost, port: int, tmp_
     other = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
     web = instance(here, NGINX, port)
     try:
-        wait_for_http(here, "127.0.0.1", port)
+        wait_until(lambda: probe_port(here, "127.0.0.1", port).succeeded)
         web.check()
         web.start()
         with pytest.raises(ServiceError, match="Address already in use"):
@@ -169,8 +163,11 @@ def test_service_that_never_answers_fails_within_the_limit(here: LocalHost, toy:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         began = time.monotonic()
-        with pytest.raises(ServiceError, match=r"did not answer 200 within 0\.2 s"):
-            wait_for_http(here, "127.0.0.1", silent.getsockname()[1], timeout_s=0.2)
+        limited = toy.model_copy(update={"ready": toy.ready.model_copy(update={"timeout_s": 0.2})})
+        web = instance(here, limited, silent.getsockname()[1])
+        here.start(Job(web.name, (("sleep", "60"),), 60.0))
+        with pytest.raises(ServiceError, match=r"is not as awaited within 0\.2 s"):
+            web.ready(here)
         assert time.monotonic() - began < 30
 
 

@@ -28,13 +28,7 @@ def instance(host: Host, spec: ServiceSpec, **values: str | int) -> Instance:
 
 @pytest.mark.parametrize(
     "kind, values",
-    [
-        ("nginx", {"tls": "on"}),
-        ("toy", {}),
-        ("haproxy", {"tls": "on"}),
-        ("httpd", {}),
-        ("redis", {"keys": 1000}),
-    ],
+    [("nginx", {"tls": "on"}), ("toy", {}), ("haproxy", {"tls": "on"}), ("httpd", {}), ("redis", {"keys": 1000})],
 )
 def test_service_over_ssh_starts_proves_its_configuration_and_cleans_up(
     connect_lab: Connect, tmp_path: Path, kind: str, values: dict[str, str | int]

@@ -54,7 +54,7 @@ def test_nginx_upstream_keepalive_reuses_connections(
 
 def test_nginx_tls_works_with_its_generated_certificate(here: LocalHost, free_ports: list[int]) -> None:
     with running(here, "nginx", free_ports[0], tls="on", counters="on") as web:
-        assert web.scheme == "https"
+        assert web.rendered.scheme == "https"
         proof = web.prove(here)
         assert proof.live and proof.evidence.startswith("https://")
         assert page(here, web) == b"hello"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from loadbook.stats.results import AnalysisRow, ErrorSummary, Verdict
-from loadbook.stats.text import best_sentence, errors_sentence, row_phrase, verdict_line, verdict_sentence
+from loadbook.stats.text import ascii_verdict, best_sentence, errors_sentence, row_phrase, verdict_phrase
 from loadbook.stats.verdict import decide_verdict
 from trial_frames import comparison
 
@@ -97,7 +97,7 @@ def _numbers(metric: str, shape: str):
 def _case(name: str, verdict: Verdict, against: str | None = None) -> Case:
     block_s = 433.3 if verdict.forecast else None
     return Case(
-        name, verdict, verdict_sentence(verdict, "X", against=against, block_s=block_s), verdict_line(verdict, against)
+        name, verdict, f"X{verdict_phrase(verdict, against=against, block_s=block_s)}", ascii_verdict(verdict, against)
     )
 
 

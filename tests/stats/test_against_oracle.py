@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from test_compare_command import loadbook
 
 import comparison_oracle
-from loadbook.stats.compare import compare
-from loadbook.stats.family import compare_all
+from loadbook.stats.compare import compare, compare_declared
 from loadbook.stats.verdict import decide_verdict
 from trial_frames import frame
 
@@ -143,7 +142,7 @@ def test_compare_treats_nineteen_treatments_as_one_family(blocks: int) -> None:
     rng = np.random.default_rng(blocks)
     arms = {f"t{k}": 100 * np.exp(rng.normal(0.03 * (k == 3), 0.01, blocks)) for k in range(20)}
     cells = {(name, k): value for name, values in arms.items() for k, value in enumerate(values)}
-    found = {c.treatment: c for c in compare_all(frame(arms), list(arms)[1:], "t0")}
+    found = {c.treatment: c for c in compare_declared(frame(arms), "t0", list(arms)[1:], "baseline").comparisons}
     family = [comparison_oracle.compare(cells, name, "t0", list(range(blocks))) for name in list(arms)[1:]]
     for one in family:
         if one.p is not None:  # the oracle adjusts plain p exactly; for 13 blocks ours are drawn
@@ -191,7 +190,7 @@ def judged(rows) -> dict:
     values = pd.DataFrame(rows, columns=["treatment", "block", "value"])
     names = sorted(set(values["treatment"]) - {"base"})
     found = {}
-    for verdict in (decide_verdict(c, MARGIN) for c in compare_all(values, names, "base")):
+    for verdict in (decide_verdict(c, MARGIN) for c in compare_declared(values, "base", names, "baseline").comparisons):
         one = verdict.comparison
         intervals = [*(one.ci95 or ()), *(one.ci90 or ()), *(one.ci_family or ())]
         known = [x for x in (one.p, one.p_adjusted, one.effect, *intervals) if x is not None]

@@ -12,7 +12,7 @@ from test_analyse import ARMS, make_run
 from build_gate import CASES, NOTHING, kept, outcomes
 from loadbook.stats.analyse import analyse
 from loadbook.stats.ci import CiResult, assess_run, policy_text, unacceptable_verdicts
-from loadbook.study.ci_policy import CiLimits, CiPolicy
+from loadbook.study.limits import CiLimits, CiPolicy
 from run_records import make_run_record
 
 

@@ -13,8 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from command_line import exit_code
-from loadbook.stats.compare import compare
-from loadbook.stats.family import compare_contrasts, compare_declared, compare_with_best, find_best_arm, step_down_p
+from loadbook.stats.compare import (
+    compare,
+    compare_contrasts,
+    compare_declared,
+    compare_with_best,
+    find_best_arm,
+    step_down_p,
+)
 from loadbook.stats.paired_tests import PairedLogs, pair_arms, rank_differences
 from trial_frames import frame, noisy
 
@@ -54,7 +60,7 @@ def test_best_is_independent_of_order_and_unit(blocks: int, seed: int, order) ->
     values = noisy(blocks, LADDER, seed=seed)
     first = compare_with_best(values, list(LADDER), "base")
     other = compare_with_best(values.assign(value=values["value"] * 1e-3), ["base", *order], "base")
-    assert (first.observed_best, set(first.best_arm.tied)) == (other.observed_best, set(other.best_arm.tied))
+    assert (first.reference, set(first.best_arm.tied)) == (other.reference, set(other.best_arm.tied))
     p = {c.treatment: c.p_adjusted for c in first.comparisons}
     assert {c.treatment: c.p_adjusted for c in other.comparisons} == pytest.approx(p)
 
@@ -94,11 +100,11 @@ def test_adjacent_contrasts_keep_the_family_error_rate(steps: dict[int, float]) 
 def test_best_is_claimed_only_if_it_beats_all() -> None:
     arms = {"base": 0.0, "x": 0.06, "y": 0.03, "z": -0.03}
     found = compare_with_best(noisy(12, arms), list(arms), "base")
-    assert (found.observed_best, found.best_arm.best, found.best_arm.tied) == ("x", "x", ())
+    assert (found.reference, found.best_arm.best, found.best_arm.tied) == ("x", "x", ())
     assert [(c.treatment, c.baseline) for c in found.comparisons] == [("base", "x"), ("y", "x"), ("z", "x")]
     assert {c.p_adjusted for c in found.comparisons} == {max(c.p for c in found.comparisons)}
     down = compare_with_best(noisy(12, arms), list(arms), "base", better="lower")
-    assert (down.observed_best, down.best_arm.best) == ("z", "z")
+    assert (down.reference, down.best_arm.best) == ("z", "z")
 
 
 def test_arm_that_is_not_best_is_adjusted_over_its_comparisons() -> None:
@@ -109,7 +115,7 @@ def test_arm_that_is_not_best_is_adjusted_over_its_comparisons() -> None:
     for one in found.comparisons:
         others = [name for name in arms if name != one.treatment]
         family = dict(zip(others, step_down_p([pair_arms(values, o, one.treatment) for o in others]), strict=True))
-        assert one.p_adjusted == pytest.approx(max(one.p, family[found.observed_best]))
+        assert one.p_adjusted == pytest.approx(max(one.p, family[found.reference]))
     behind = [c.treatment for c in found.comparisons if c.p_adjusted < 0.05]
     assert set(found.best_arm.tied) == set(arms) - set(behind)
 
@@ -152,7 +158,7 @@ def test_arm_with_too_few_common_blocks_stays_tied() -> None:
     )
     found = compare_with_best(values[~away], ["base", "x", "y"], "base")
     other = next(c for c in found.comparisons if c.treatment == "y")
-    assert (found.observed_best, other.blocks, other.p, other.p_adjusted) == ("x", 0, None, None)
+    assert (found.reference, other.blocks, other.p, other.p_adjusted) == ("x", 0, None, None)
     assert "y" in found.best_arm.tied
 
 

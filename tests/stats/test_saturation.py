@@ -65,10 +65,7 @@ def test_saturation_capacity_is_quota_or_process_mask():
 
 
 def test_core_filled_by_other_processes_is_no_bottleneck():
-    busy = [
-        *rows("t1", "edge", "cpu_busy", "cpu2", [1.0] * 4),
-        *rows("t1", "edge", "process_cpu", "b:7", [0.3] * 4),
-    ]
+    busy = [*rows("t1", "edge", "cpu_busy", "cpu2", [1.0] * 4), *rows("t1", "edge", "process_cpu", "b:7", [0.3] * 4)]
     edge = of(saturation(pd.DataFrame(busy), trials("t1"), HOSTS), "edge", "cpu")
     assert (edge["share_full"], edge["own"], edge["bottleneck"]) == (1.0, pytest.approx(0.3), None)
     more = [*busy, *rows("t1", "edge", "process_cpu", "b:8", [0.5] * 4)]

@@ -4,12 +4,12 @@ import pytest
 
 from loadbook.stats.results import ErrorSummary, Forecast
 from loadbook.stats.text import (
+    ascii_verdict,
     best_sentence,
     comparison_texts,
     errors_sentence,
     margin_text,
-    verdict_line,
-    verdict_sentence,
+    verdict_phrase,
 )
 from trial_frames import verdict
 
@@ -17,10 +17,7 @@ UNDECIDED = {"effect": 0.010, "low": -0.005, "high": 0.026, "p": 0.2}
 MORE = Forecast(9, 1, 21)
 
 REPORT = {
-    "better": (
-        verdict("better"),
-        "tcp_nopush on is faster by 6.0 % (95 % interval 5.1 to 6.8 %), 12 blocks.",
-    ),
+    "better": (verdict("better"), "tcp_nopush on is faster by 6.0 % (95 % interval 5.1 to 6.8 %), 12 blocks."),
     "worse": (
         verdict("worse", effect=-0.047, low=-0.056, high=-0.038),
         "tcp_nopush on is slower by 4.7 % (95 % interval 3.8 to 5.6 %), 12 blocks.",
@@ -97,7 +94,7 @@ SHORT = {
 def test_verdict_sentences_in_report_form(case: str) -> None:
     found, expected = REPORT[case]
     block_s = 433.3 if case in ("undecided", "only alone") else None
-    text = verdict_sentence(found, "tcp_nopush on", block_s=block_s)
+    text = "tcp_nopush on" + verdict_phrase(found, block_s=block_s)
     assert text.replace("\u00a0", " ") == expected
     assert " %" not in text
     assert "-" not in text
@@ -105,14 +102,14 @@ def test_verdict_sentences_in_report_form(case: str) -> None:
 
 @pytest.mark.parametrize("case", SHORT)
 def test_verdict_sentences_in_command_line_form(case: str) -> None:
-    assert verdict_line(REPORT[case][0]) == SHORT[case]
+    assert ascii_verdict(REPORT[case][0]) == SHORT[case]
 
 
 def test_sentence_and_table_print_the_same_numbers() -> None:
     found = verdict("better")
     texts = comparison_texts(found)
-    assert texts.size in verdict_sentence(found, "x")
-    assert texts.bounds in verdict_sentence(found, "x")
+    assert texts.size in verdict_phrase(found)
+    assert texts.bounds in verdict_phrase(found)
     assert (texts.change_number, texts.interval_number) == ("+6.0", "+5.1 to +6.8")
     assert (texts.p, texts.direction_word) == ("<\u00a00.001", "faster")
 

@@ -44,7 +44,7 @@ def test_failed_atomic_write_keeps_the_old_file(tmp_path, record_property):
 
 def test_table_is_written_completely_or_not_at_all(tmp_path):
     message = limited(
-        tmp_path, "import pyarrow, random", "from loadbook.store.schema import write_arrow",
+        tmp_path, "import pyarrow, random", "from loadbook.store.tables import write_arrow",
         "table = pyarrow.table({'x': [random.random() for _ in range(20000)]})",
         "write_arrow(folder / 'new.parquet', table)",
     )  # fmt: skip

@@ -11,8 +11,7 @@ from loadbook.core.errors import DataError
 from loadbook.ingestion.ingest import ingest
 from loadbook.report.build import ensure_ingested
 from loadbook.store.paths import Layout, RunPaths
-from loadbook.store.schema import read_table
-from loadbook.store.tables import edited_tables, load_run
+from loadbook.store.tables import edited_tables, load_run, read_table
 from loadbook.store.verify import missing_ledger_lines
 from recorded_run import STUDY, copy_recorded_run, ingested_run
 

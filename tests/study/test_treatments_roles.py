@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadbook.core.errors import StudyError
-from loadbook.study.generated_treatments import combination_name
+from loadbook.study.designs import combination_name
 from loadbook.study.reader import find_study, read_study, smoke_variant
 from loadbook.study.treatments import Role, Setting
 

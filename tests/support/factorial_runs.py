@@ -10,9 +10,7 @@ import numpy as np
 import pandas as pd
 
 from loadbook.store.run_record import RunRecord
-from loadbook.study import factorial as aliases
-from loadbook.study.factorial import factorial_design
-from loadbook.study.generated_treatments import expand_factorial
+from loadbook.study.designs import effect_sign, expand_factorial, factorial_design
 from loadbook.study.model import Study
 
 
@@ -70,7 +68,7 @@ def factorial_run(
         common = rng.normal(0, 0.02)
         for name in rng.permutation(list(study.treatments)):
             cell = cells.get(study.treatments[name].same_as or name, 0)
-            log = sum(size * aliases.effect_sign(sum(bits[n] for n in names), cell) / 2 ** len(names)
+            log = sum(size * effect_sign(sum(bits[n] for n in names), cell) / 2 ** len(names)
                       for names, size in effects.items())  # fmt: skip
             log += -0.2 if name == "costly" else 0.0
             share = next((s for on, s in (failing or {}).items() if _on(on, cell, bits, failing or {})), 0.0)

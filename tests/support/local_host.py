@@ -35,10 +35,10 @@ class LocalHost(Host):
         for name in self.jobs:
             self.stop(name, grace_s=0.5)
 
-    def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"", check: bool = False) -> CommandResult:
+    def run(self, argv: Sequence[str], *, timeout_s: float, check: bool = False) -> CommandResult:
         try:
             done = subprocess.run(
-                list(argv), input=stdin, capture_output=True, timeout=timeout_s, check=False, env=self.env
+                list(argv), input=b"", capture_output=True, timeout=timeout_s, check=False, env=self.env
             )
         except FileNotFoundError as error:
             return CommandResult(127, b"", str(error).encode())
@@ -140,5 +140,5 @@ class LocalHost(Host):
         finally:
             connection.close()
 
-    def clock(self, probes: int = 10) -> ClockOffset:
+    def clock(self) -> ClockOffset:
         return ClockOffset(time.time() - time.time(), 0.0)

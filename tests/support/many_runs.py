@@ -10,7 +10,7 @@ from typing import Any
 
 from loadbook.store.ledger import Ledger
 from loadbook.store.paths import Layout
-from loadbook.store.schema import TABLES
+from loadbook.store.tables import TABLES
 from loadbook.store.trial_record import read_json, write_json
 from mock_project import Arm, make_project
 

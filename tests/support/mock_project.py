@@ -15,7 +15,7 @@ from typing import Any
 from loadbook.core.metrics import get_metric
 from loadbook.store import trial_record
 from loadbook.store.paths import Layout
-from loadbook.store.schema import write_table
+from loadbook.store.tables import to_arrow, write_arrow
 from loadbook.store.trial_record import DriverRecord, TrialRecord
 from loadbook.study.model import Study
 from loadbook.study.plan import Plan, make_plan
@@ -175,10 +175,10 @@ def _write_tables(
     if doubt:
         problems.append(keys | {"trial": None} | _problem("shared-cores", "doubt", doubt))
     factors = tuple(plan.study.factors)
-    write_table(paths.table("trials"), "trials", trials, factors)
+    write_arrow(paths.table("trials"), to_arrow("trials", trials, factors))
     for table, rows in (("measurements", measurements), ("samples", []), ("traces", trace_rows)):
-        write_table(paths.table(table), table, rows)
-    write_table(paths.table("problems"), "problems", problems)
+        write_arrow(paths.table(table), to_arrow(table, rows))
+    write_arrow(paths.table("problems"), to_arrow("problems", problems))
 
 
 def _problem(gate: str, level: str, message: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from loadbook.store.run_record import RunRecord
-from loadbook.study.generated_treatments import expand_grid
+from loadbook.study.designs import expand_grid
 from loadbook.study.model import Study
 from run_records import make_run_record
 

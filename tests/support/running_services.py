@@ -46,6 +46,6 @@ def as_backend(one: Instance) -> Mapping[str, object]:
 
 def page(host: LocalHost, one: Instance, path: str = "/index.html") -> bytes:
     """Return a page that must be there."""
-    answer = host.http_get(one.address, one.port, path, timeout_s=5, scheme=one.scheme)
+    answer = host.http_get(one.address, one.port, path, timeout_s=5, scheme=one.rendered.scheme)
     assert answer.status == 200, answer
     return answer.body

@@ -244,3 +244,10 @@ def test_ab_missing_percentile_table_is_refused_unless_disabled() -> None:
 )
 def test_every_line_pattern_matches_its_example(form: LinePattern) -> None:
     assert form.line_regex.fullmatch(form.example)
+
+
+def test_ab_rows_of_no_request_are_no_samples() -> None:
+    head, _, _ = case("closemid").stdout.partition(b"Requests per second")
+    nothing = head.replace(b"requests:      500", b"requests:      0").replace(b" 33500 b", b" 0 b")
+    empty = {"plot.tsv": b"starttime\tseconds\tctime\tdtime\tttime\twait\n"}
+    assert parsed(replace(case("closemid"), stdout=nothing.replace(b" 5500 b", b" 0 b"), files=empty)).samples == ()

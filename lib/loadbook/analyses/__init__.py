@@ -16,7 +16,7 @@ To delete an analysis, delete its folder and its lines below.
 
 # verbs of `import loadbook as lb` that return a page -> the module that defines them
 PAGES = {
-    "backends_page": "loadbook.analyses.balancers.backends",
+    "backends_page": "loadbook.analyses.balancers.page",
     "balancers_page": "loadbook.analyses.balancers.page",
     "compare_runs_page": "loadbook.analyses.compare_runs.page",
     "effects_page": "loadbook.analyses.effects.page",

@@ -183,17 +183,16 @@ def read_batch(path: Path) -> Batch:
         raw, text = read_toml(path), read_text(path)
     except OSError as error:
         raise UsageError(f"batch file {path}: {error.strerror}", "docs/batch.md shows one") from error
-    lines = _entry_lines(text)
+    # what looks like an entry inside a long text only makes a number wrong
+    lines = [k for k, line in enumerate(text.splitlines(), 1) if re.match(r"\s*\[\[\s*entry\s*\]\]", line)]
     try:
         spec = BatchSpec.model_validate(raw)
     except ValidationError as error:
-        raise StudyError(
-            str(path), [_with_line(p, raw, lines) for p in problems.validation_problems(error, BatchSpec)]
-        ) from error
-    name = spec.name or path.stem
-    mistakes = (
-        [] if NAME_PATTERN.match(name) else [SpecProblem("name", f"is required: the file's own, {name!r}, is no name")]
-    )
+        found = [_with_line(p, raw, lines) for p in problems.validation_problems(error, BatchSpec)]
+        raise StudyError(str(path), found) from error
+    name, mistakes = spec.name or path.stem, list[SpecProblem]()
+    if not NAME_PATTERN.match(name):
+        mistakes.append(SpecProblem("name", f"is required: the file's own, {name!r}, is no name"))
     entries = _expand_entries(spec, path.absolute().parent, lines, mistakes)
     if mistakes:
         raise StudyError(str(path), mistakes)
@@ -207,17 +206,15 @@ def _expand_entries(
     entries: dict[str, BatchEntry] = {}
     for entry in itertools.islice(_combinations(spec, folder, lines), MAX_ENTRIES + 1):
         if entry.identity in entries:
-            mistakes.append(
-                SpecProblem(entry.location(), f"{entry.study}: the same as {entries[entry.identity].location()}")
-            )
+            message = f"{entry.study}: the same as {entries[entry.identity].location()}"
+            mistakes.append(SpecProblem(entry.location(), message))
         entries.setdefault(entry.identity, entry)
         if entry.more and (entry.blocks or entry.subset):
             message = "adds blocks to a run as it was planned: leave blocks and subset out"
             mistakes.append(SpecProblem(entry.location("more"), message))
     if len(entries) > MAX_ENTRIES:
-        mistakes.append(
-            SpecProblem("entry", f"stands for more than {MAX_ENTRIES} combinations of study, hosts and parameters")
-        )
+        message = f"stands for more than {MAX_ENTRIES} combinations of study, hosts and parameters"
+        mistakes.append(SpecProblem("entry", message))
     mistakes[:] = dict.fromkeys(mistakes)
     return tuple(entries.values())
 
@@ -229,27 +226,18 @@ def _combinations(spec: BatchSpec, folder: Path, lines: list[int]) -> Iterator[B
         run_axes = (entry_spec.study, entry_spec.hosts or spec.hosts, *optional)
         axes: list[tuple[Any, ...]] = [*run_axes, *entry_spec.parameters.values(), *common.values()]
         for study, hosts, subset, blocks, more, *values in itertools.product(*axes):
-            values_by_name = dict(zip([*entry_spec.parameters, *common], values, strict=True))
+            own_count = len(entry_spec.parameters)
             yield BatchEntry(
                 key_path=f"entry.{number}",
                 line=lines[number] if number < len(lines) else None,
-                study=str(_path_from(folder, study)) if study.endswith(".toml") else study,
-                hosts=None if hosts == LAB else _path_from(folder, hosts),
+                study=str(folder / Path(study).expanduser()) if study.endswith(".toml") else study,
+                hosts=None if hosts == LAB else folder / Path(hosts).expanduser(),
                 subset=subset,
                 blocks=blocks,
                 more=more,
-                entry_parameters={name: values_by_name[name] for name in entry_spec.parameters},
-                batch_parameters={name: values_by_name[name] for name in common},
+                entry_parameters=dict(zip(entry_spec.parameters, values[:own_count], strict=True)),
+                batch_parameters=dict(zip(common, values[own_count:], strict=True)),
             )
-
-
-def _path_from(folder: Path, text: str) -> Path:
-    return folder / Path(text).expanduser()
-
-
-def _entry_lines(text: str) -> list[int]:
-    """Return the line of each `[[entry]]`; what looks like one inside a long text only makes a number wrong."""
-    return [k for k, line in enumerate(text.splitlines(), 1) if re.match(r"\s*\[\[\s*entry\s*\]\]", line)]
 
 
 def _with_line(problem: SpecProblem, raw: dict[str, Any], lines: list[int]) -> SpecProblem:

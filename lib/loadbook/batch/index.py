@@ -1,52 +1,89 @@
-"""The index page, reports/index.html: one row per study with its newest run, failed notebooks, batches."""
+"""Two index pages: of a batch, a row per entry, also for a terminal; of all reports, a row per study."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import shlex
+import time
+from collections.abc import Collection, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from loadbook.batch.jobs import BATCH_FILE, BatchRun, read_batch_run
-from loadbook.batch.page import PAGE_FILE, tally, utc_text
+from loadbook.batch.jobs import BATCH_FILE, BatchRun, EntryRecord, read_batch_run
 from loadbook.core.errors import DataError, ReportError
 from loadbook.core.units import format_duration
 from loadbook.report.blocks import check_texts
-from loadbook.report.html import CONTENT_SECURITY_POLICY, forbidden_content
-from loadbook.report.links import SUMMARY_SUFFIX, comparison_links, earlier_pages
-from loadbook.report.render import fill_template, page_stylesheet
+from loadbook.report.html import (
+    CONTENT_SECURITY_POLICY,
+    SUMMARY_SUFFIX,
+    comparison_links,
+    earlier_pages,
+    fill_template,
+    forbidden_content,
+)
+from loadbook.report.palette import page_stylesheet
 from loadbook.store.atomic import write_atomic
 from loadbook.store.trial_record import read_json, write_json
 
-SITE_FILE = "site.json"
+PAGE_FILE, SITE_FILE = "index.html", "site.json"
+HOME_LINK = f"../../{PAGE_FILE}"
+STATE_GLYPHS = {"done": "✓", "failed": "✕", "stopped": "■", "running": "▶", "waiting": "…"}
+# of an entry that is done: the result of its study's [ci], by exit code
+CI_STATES = {1: "unacceptable", 4: "no verdict"}
 MAX_INDEX_LINKS = 5  # of a study, to comparisons and to earlier runs each
 
 
-@dataclass(frozen=True)
-class IndexEntry:
-    """One row: a study's newest report, links to comparisons of its runs and to reports of earlier ones."""
+def entry_rows(batch_run: BatchRun) -> list[dict[str, Any]]:
+    """Return the texts of each entry of a round, for its page and a terminal."""
+    return [_entry_row(entry, batch_run.file) for entry in batch_run.entries]
 
-    summary: dict[str, Any]
-    comparisons: Sequence[tuple[str, str]] = ()
-    earlier: Sequence[tuple[str, str]] = ()
 
-    @property
-    def date(self) -> str:
-        """The day on which the run began, UTC."""
-        return datetime.fromtimestamp(self.summary["started"], UTC).strftime("%Y-%m-%d %H:%M")
+def _entry_row(entry: EntryRecord, batch_file: str) -> dict[str, Any]:
+    summary, verdict, checks = entry.summary, entry.summary.get("verdict"), check_texts(entry.summary)
+    requests = {"subset {}": entry.subset, "{} blocks": entry.blocks, "{} blocks more": entry.more}
+    parameters = [f"{name} = {value}" for name, value in entry.parameters.items()]
+    lines = [
+        f"{verdict['glyph']} {verdict['sentence']}" if verdict else "",
+        " · ".join(checks),
+        entry.reason,
+        f"next: {entry.next}" if entry.next else "",
+    ]
+    state = CI_STATES.get(entry.exit_code, "done") if entry.state == "done" else entry.state
+    resume = f"loadbook batch {shlex.quote(batch_file)}" + " --failed" * (entry.state == "failed")
+    files = [one for one in entry.pages if one.page or one.executed]
+    return {
+        "entry": entry,
+        "state": state,
+        "glyph": STATE_GLYPHS.get(state, "✕"),  # so that no colour is needed
+        "request_texts": [*(text.format(value) for text, value in requests.items() if value), *parameters],
+        "hosts": Path(entry.hosts).name,
+        "valid_trials": f"{summary['valid']} of {summary['planned']}" if "valid" in summary else "–",
+        "took": format_duration(entry.took_s) if entry.took_s else "–",
+        "verdict": verdict,
+        "checks": checks,
+        "lines": [line for line in lines if line] or ["–"],
+        "page_files": [(one.notebook.removeprefix("run_").replace("_", " "), one) for one in files],
+        "resume_command": None if entry.state == "done" else resume,
+    }
 
-    @property
-    def duration(self) -> str:
-        """How long the run took; a dash for one that never ended."""
-        ended = self.summary.get("ended")
-        return format_duration(ended - self.summary["started"]) if ended else "–"
 
-    @property
-    def checks(self) -> list[str]:
-        """The checks of its run, each with its glyph."""
-        return check_texts(self.summary)
+def write_batch_page(folder: Path, batch_run: BatchRun) -> Path:
+    """Write the summary page of a batch, whole or not at all, and return its path."""
+    return _write_page(
+        folder, f"{PAGE_FILE} of batch {batch_run.batch}", "batch.html.j2", [HOME_LINK],
+        batch_run=batch_run, rows=entry_rows(batch_run), tally=tally(batch_run), json=BATCH_FILE, home=HOME_LINK,
+        began=f"{_utc_text(batch_run.began)} UTC", at=f"{_utc_text(time.time())} UTC",
+        took=format_duration((batch_run.ended or time.time()) - batch_run.began),
+    )  # fmt: skip
+
+
+def tally(batch_run: BatchRun) -> str:
+    """Return how many entries are in which state: "3 of 4 done, 1 failed"."""
+    states = [row["state"] for row in entry_rows(batch_run)]
+    done = sum(entry.state == "done" for entry in batch_run.entries)
+    others = [state for state in (*CI_STATES.values(), "failed", "stopped", "running", "waiting") if state in states]
+    return ", ".join([f"{done} of {len(states)} done", *(f"{states.count(state)} {state}" for state in others)])
 
 
 def write_site_summary(reports: Path, summary: dict[str, Any]) -> None:
@@ -55,7 +92,7 @@ def write_site_summary(reports: Path, summary: dict[str, Any]) -> None:
 
 
 def write_index(reports: Path) -> Path:
-    """Write index.html over every summary in `reports` and return its path."""
+    """Write the index over every summary in `reports`, a row per study with its newest run, and return its path."""
     batches = _read_batches(reports)
     newest: dict[str, dict[str, Any]] = {}
     for summary in (*_read_summaries(reports), *_batch_summaries(batches)):
@@ -63,24 +100,24 @@ def write_index(reports: Path) -> Path:
         if known is None or summary["started"] > known["started"]:
             newest[summary["study"]] = summary
     entries = [
-        IndexEntry(
-            s,
-            comparison_links(reports, name)[:MAX_INDEX_LINKS],
-            earlier_pages(reports, name, s["run"])[:MAX_INDEX_LINKS],
-        )
-        for name, s in newest.items()
+        {
+            "summary": summary,
+            "comparisons": comparison_links(reports, study)[:MAX_INDEX_LINKS],
+            "earlier": earlier_pages(reports, study, summary["run"])[:MAX_INDEX_LINKS],
+            "date": _utc_text(summary["started"]),
+            # a run that never ended has no duration
+            "duration": format_duration(summary["ended"] - summary["started"]) if summary.get("ended") else "–",
+            "checks": check_texts(summary),
+        }
+        for study, summary in sorted(newest.items(), key=lambda item: (-item[1]["started"], item[0]))
     ]
-    entries.sort(key=lambda entry: (-entry.summary["started"], entry.summary["study"]))
     rows = [
-        {"name": run.batch, "began": utc_text(run.began), "tally": tally(run), "page": f"batch/{folder}/{PAGE_FILE}"}
+        {"name": run.batch, "began": f"{_utc_text(run.began)} UTC", "tally": tally(run),
+         "page": f"batch/{folder}/{PAGE_FILE}"}
         for folder, run in batches
-    ]
+    ]  # fmt: skip
     values = {"entries": entries, "site": _read_site(reports), "batches": rows}
-    page = str(fill_template("index.html.j2", **values, style=page_stylesheet(), policy=CONTENT_SECURITY_POLICY))
-    if forbidden := forbidden_content(page):
-        raise ReportError(f"index.html: not written, it would hold {'; '.join(forbidden[:5])}")
-    write_atomic(reports / "index.html", page.encode())
-    return reports / "index.html"
+    return _write_page(reports, PAGE_FILE, "index.html.j2", (), **values)
 
 
 def _read_summaries(reports: Path) -> Iterator[dict[str, Any]]:
@@ -97,10 +134,9 @@ def _batch_summaries(batches: list[tuple[str, BatchRun]]) -> Iterator[dict[str, 
     for folder, run in batches:
         for entry in run.entries:
             summary = entry.summary
-            if entry.state != "done" or entry.parameters or not {"study", "started", "page"} <= set(summary):
-                continue
-            more = {name: f"batch/{folder}/{page}" for name, page in summary.get("more", {}).items()}
-            yield summary | {"page": f"batch/{folder}/{summary['page']}", "more": more}
+            if entry.state == "done" and not entry.parameters and {"study", "started", "page"} <= set(summary):
+                more = {name: f"batch/{folder}/{page}" for name, page in summary.get("more", {}).items()}
+                yield summary | {"page": f"batch/{folder}/{summary['page']}", "more": more}
 
 
 def _read_batches(reports: Path) -> list[tuple[str, BatchRun]]:
@@ -123,7 +159,19 @@ def _read_site(reports: Path) -> dict[str, Any] | None:
     except DataError:
         path.unlink()
         return None
-    began = datetime.fromtimestamp(summary["began"], UTC).strftime("%Y-%m-%d %H:%M")
     lacking = [part for part in summary["parts"] if part["lacks"]]
     took = {key: format_duration(summary[f"{key}_s"]) for key in ("ran", "reported")}
-    return took | {"began": began, "studies": len(summary["parts"]), "lacking": lacking}
+    return took | {"began": _utc_text(summary["began"]), "studies": len(summary["parts"]), "lacking": lacking}
+
+
+def _utc_text(epoch_s: float) -> str:
+    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def _write_page(folder: Path, title: str, template: str, allowed_links: Collection[str], **values: Any) -> Path:
+    """Write index.html of a folder, whole or not at all, and return its path."""
+    page = str(fill_template(template, **values, style=page_stylesheet(), policy=CONTENT_SECURITY_POLICY))
+    if forbidden := forbidden_content(page, allowed_links):
+        raise ReportError(f"{title}: not written, it would hold {'; '.join(forbidden[:5])}")
+    write_atomic(folder / PAGE_FILE, page.encode())
+    return folder / PAGE_FILE

@@ -22,8 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from loadbook.batch.file import Batch, BatchEntry
 from loadbook.core.errors import DataError, LoadbookError, SpecProblem, StudyError, UsageError, unknown_name_error
 from loadbook.core.metrics import METRICS
-from loadbook.execution.plan_checks import check_load_allowed, check_roles
-from loadbook.execution.studies import load_study
+from loadbook.execution.studies import check_load_allowed, check_roles, load_study
 from loadbook.hosts.inventory import HostsFile, read_hosts
 from loadbook.hosts.keys import resolve_host_name
 from loadbook.hosts.lab import lab_kind
@@ -34,7 +33,6 @@ from loadbook.study.plan import Plan, make_plan
 
 # seconds that a notebook takes on a slow machine, for estimates
 NOTEBOOK_S = 15.0
-FIXED_PARAMETERS = ("study", "run")
 LOOPBACK_ADDRESS = re.compile(r"localhost$|127\.|::1$|\[::1\]")
 MAX_ENTRY_NAME = 80
 
@@ -93,13 +91,9 @@ class BatchJob:
 def batch_jobs(layout: Layout, batch: Batch) -> list[BatchJob]:
     """Return the jobs of a batch file, in its order.
 
-    Raises
-    ------
-    StudyError : every mistake, each with its key path and line; no host is contacted.
+    StudyError: every mistake, each with its key path and line; no host is contacted.
     """
-    mistakes: list[SpecProblem] = []
-    names = _entry_names(batch.entries)
-    jobs: list[BatchJob] = []
+    names, jobs, mistakes = _entry_names(batch.entries), list[BatchJob](), list[SpecProblem]()
     by_run: dict[str, list[BatchEntry]] = {}
     for entry in batch.entries:
         by_run.setdefault(entry.run_key, []).append(entry)
@@ -110,9 +104,8 @@ def batch_jobs(layout: Layout, batch: Batch) -> list[BatchJob]:
     used = {name for job in jobs for report in job.reports for name in report.parameters}
     unused = {name for entry in batch.entries for name in entry.batch_parameters} - used
     if not mistakes:
-        mistakes = [
-            SpecProblem(f"parameters.{name}", "no notebook of these studies knows it") for name in sorted(unused)
-        ]
+        message = "no notebook of these studies knows it"
+        mistakes = [SpecProblem(f"parameters.{name}", message) for name in sorted(unused)]
     if mistakes:
         raise StudyError(str(batch.file), list(dict.fromkeys(mistakes)))
     return jobs
@@ -134,19 +127,11 @@ def _batch_job(
             reports.append(report)
     count = len(plan.trials) if not entry.more else entry.more * len(plan.treatments)
     job = BatchJob(
-        study=plan.study.name,
-        study_source=entry.study,
-        question=plan.study.question,
-        hosts=entry.hosts,
-        subset=entry.subset,
-        blocks=entry.blocks,
-        more=entry.more,
-        trials=count,
-        run_s=count * plan.trial_s,
+        study=plan.study.name, study_source=entry.study, question=plan.study.question, hosts=entry.hosts,
+        subset=entry.subset, blocks=entry.blocks, more=entry.more, trials=count, run_s=count * plan.trial_s,
         notebooks=tuple(plan.study.notebooks),
-        machines=None if entry.hosts is None else _machine_names(entry.hosts, inventory),
-        reports=tuple(reports),
-    )
+        machines=None if entry.hosts is None else _machine_names(entry.hosts, inventory), reports=tuple(reports),
+    )  # fmt: skip
     return job, mistakes
 
 
@@ -187,16 +172,15 @@ def _report_job(
     try:
         for name in plan.study.notebooks:
             known |= notebooks.declared_parameters(notebooks.find_notebook(layout, name))
-        values = entry.entry_parameters | {
-            name: value for name, value in entry.batch_parameters.items() if name in known
-        }
+        common = {name: value for name, value in entry.batch_parameters.items() if name in known}
+        values = entry.entry_parameters | common
         notebooks.validate_parameters(f"notebooks of {plan.study.name}", known, values)
     except UsageError as error:
         mistakes += _entry_problems(entry.location("parameters"), error)
         return ReportJob(names[entry.identity], entry.identity, {})
-    for name in set(FIXED_PARAMETERS) & set(values):
-        message = "is that of the entry" if name == "study" else "is the one that the entry makes"
-        mistakes.append(SpecProblem(entry.location(f"parameters.{name}"), message))
+    for name, message in (("study", "is that of the entry"), ("run", "is the one that the entry makes")):
+        if name in values:
+            mistakes.append(SpecProblem(entry.location(f"parameters.{name}"), message))
     for name, kind, allowed in (("metric", "metric", METRICS), ("baseline", "treatment", plan.study.treatments)):
         if values.get(name, "") not in ("", *allowed):
             mistakes += _entry_problems(
@@ -243,7 +227,6 @@ def _entry_name(entry: BatchEntry, *values: Any) -> str:
 
 
 BATCH_FILE = "batch.json"
-INTERRUPTED = 130
 State = Literal["waiting", "running", "stopped", "done", "failed"]
 
 
@@ -290,6 +273,11 @@ class EntryRecord(_FileModel):
     next: str | None = None
     exit_code: int = 0
 
+    @property
+    def took_s(self) -> float:
+        """Seconds of run and reports together."""
+        return self.ran_s + self.reported_s
+
     def fail(self, error: LoadbookError) -> None:
         """Record the failure of the entry with its remedy."""
         self.state, self.exit_code = "failed", error.exit_code
@@ -327,9 +315,8 @@ def read_batch_run(folder: Path) -> BatchRun | None:
         return BatchRun.model_validate(read_json(path))
     except ValidationError as error:
         first = error.errors()[0]
-        raise DataError(
-            f"{path} is no round of a batch: {first['loc']}: {first['msg']}", "--new begins another"
-        ) from error
+        message = f"{path} is no round of a batch: {first['loc']}: {first['msg']}"
+        raise DataError(message, "--new begins another") from error
 
 
 def start_batch_run(
@@ -337,51 +324,35 @@ def start_batch_run(
 ) -> tuple[BatchRun, str]:
     """Return the round to do, and a sentence about it.
 
-    The last one is resumed if it has not ended, or to do again what `failed` in it; else a new one begins.
+    The last one is resumed if it has not ended, or to do again what `failed` in it: with the entries of the file as it
+    is now, those that are done stay. Else a new one begins.
 
-    Raises
-    ------
-    UsageError : the last round belongs to another file with this name; `failed` without a round.
+    UsageError: the last round belongs to another file with this name; `failed` without a round.
     """
     if last is not None and Path(last.file) != batch.file:
         message = f"a batch called {batch.name!r} is that of {last.file}"
         raise UsageError(message, 'give this one a name of its own, in its first line: name = "..."')
     if failed and last is None:
         raise UsageError(f"batch {batch.name!r} has had no round yet: nothing has failed", "leave --failed out")
+    entries = [
+        EntryRecord(
+            name=report.name, identity=report.identity, parameters=report.parameters, study=job.study,
+            question=job.question, hosts=str(job.hosts) if job.hosts else "lab", subset=job.subset, blocks=job.blocks,
+            more=job.more,
+        )
+        for job in jobs for report in job.reports
+    ]  # fmt: skip
     if last is None or new or (last.ended is not None and not failed):
-        entries = [_new_entry_record(job, report) for job in jobs for report in job.reports]
         return BatchRun(batch=batch.name, file=str(batch.file), began=time.time(), entries=entries), "a new round"
-    return _resume_batch_run(last, jobs)
-
-
-def _resume_batch_run(last: BatchRun, jobs: list[BatchJob]) -> tuple[BatchRun, str]:
-    """Return the last round with the entries of the file as it is now: those that are done stay."""
     known = {entry.identity: entry for entry in last.entries}
-    entries = []
-    for entry in [_new_entry_record(job, report) for job in jobs for report in job.reports]:
+    for number, entry in enumerate(entries):
         before = known.pop(entry.identity, None)
         if before is not None and before.state == "done":
-            entries.append(before)
-            continue
-        if before is not None:
+            entries[number] = before
+        elif before is not None:
             entry.run, entry.blocks_after = before.run, before.blocks_after
-        entries.append(entry)
     done = sum(entry.state == "done" for entry in entries)
     dropped = f"; no longer in the file: {', '.join(entry.name for entry in known.values())}" if known else ""
     began = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(last.began))
     text = f"going on with the round of {began}: {done} of {len(entries)} entries are done{dropped}"
     return last.model_copy(update={"entries": entries, "ended": None, "sittings": last.sittings + 1}), text
-
-
-def _new_entry_record(job: BatchJob, report: ReportJob) -> EntryRecord:
-    return EntryRecord(
-        name=report.name,
-        identity=report.identity,
-        study=job.study,
-        question=job.question,
-        hosts=str(job.hosts) if job.hosts else "lab",
-        subset=job.subset,
-        blocks=job.blocks,
-        more=job.more,
-        parameters=report.parameters,
-    )

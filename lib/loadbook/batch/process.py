@@ -17,35 +17,33 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import Any
 
-from loadbook.batch.progress import RunState
-
-if TYPE_CHECKING:
-    from loadbook.core.errors import LoadbookError
-    from loadbook.execution.progress import LockPolicy, OnEvent, Progress
-    from loadbook.report.build import BuiltReport, OutputPaths
-    from loadbook.store.paths import Layout
+from loadbook.core.errors import LoadbookError
+from loadbook.core.units import format_duration, format_remaining_time
+from loadbook.execution.progress import LockPolicy, OnEvent, Progress
+from loadbook.hosts.jobs import process_start_ticks
+from loadbook.store.atomic import DISK_FULL_ERRNOS, DISK_FULL_HINT, disk_full_message
+from loadbook.store.paths import Layout
+from loadbook.store.trial_record import write_json
 
 MODULE = "loadbook.batch.process"
 INTERRUPTED = 130
 STOP_WORD = "stop"
 STATE_FILE, LOG_FILE = ".progress.json", ".progress.log"
-# how long a process that has sent its last message may take to end
+# how long a process that was interrupted, or has sent its last message, may take to end
 EXIT_TIMEOUT_S = 60.0
 INTERNAL_HINT = f"a defect of loadbook: the traceback is on stderr, of a run in a notebook in its {LOG_FILE}"
 
+MAX_NOTES = 5
+STARTING = "starting: hosts, tools and every configuration are checked first"
+
 Message = dict[str, Any]
-
-
-class SendMessage(Protocol):
-    """Receiver of a worker's messages."""
-
-    def __call__(self, kind: str, **fields: Any) -> None:
-        """Take one message."""
+SendMessage = Callable[..., None]  # takes the kind of a worker's message, and its fields by name
 
 
 @dataclass(frozen=True)
@@ -127,6 +125,71 @@ class WorkerProcess:
 
 
 @dataclass
+class RunState:
+    """How far a run is, updated by its events.
+
+    Attributes
+    ----------
+    pid, process_start : the process that runs it, and when it began (clock ticks since boot).
+    started, event_time : epoch seconds.
+    event : the last event of a trial.
+    notes : the last notes.
+    not_ok : status -> trials that ended with it.
+    estimates : label, change (ratio minus 1) and blocks of each treatment so far.
+    ended : None, {"run": id}, or {"error", "hint", "exit_code"}; each with "at", epoch seconds.
+    """
+
+    study: str
+    pid: int = 0
+    process_start: int = 0
+    started: float = field(default_factory=time.time)
+    event: Progress | None = None
+    event_time: float = 0.0
+    notes: list[str] = field(default_factory=list)
+    not_ok: dict[str, int] = field(default_factory=dict)
+    estimates: list[list[Any]] = field(default_factory=list)
+    ended: dict[str, Any] | None = None
+
+    def update(self, event: Progress) -> None:
+        """Take in one event."""
+        if event.kind == "note":
+            self.notes = [*self.notes, event.message][-MAX_NOTES:]
+            return
+        self.event, self.event_time = event, time.time()
+        if event.kind == "trial-ended" and event.status != "ok":
+            status = str(event.status)
+            self.not_ok[status] = self.not_ok.get(status, 0) + 1
+
+    @property
+    def completes_block(self) -> bool:
+        """Whether the last event ended the last trial of a block."""
+        event = self.event
+        if event is None or event.kind != "trial-ended" or not (event.blocks and event.done):
+            return False
+        return event.done % max(1, event.total // event.blocks) == 0
+
+    @property
+    def share(self) -> float:
+        """How much of the plan is done, 0 to 1."""
+        return min(1.0, self.event.done / self.event.total) if self.event and self.event.total else 0.0
+
+    def line(self, now: float) -> str:
+        """Return block, trial, how many are done and the time that is left at `now` (epoch s), in one line."""
+        event = self.event
+        if self.ended:
+            done = f"{event.done} of {event.total} trials" if event else "no trial"
+            outcome = "complete" if "run" in self.ended else self.ended["error"].splitlines()[0]
+            return f"{done} in {format_duration(self.ended['at'] - self.started)}: {outcome}"
+        if event is None:
+            return STARTING
+        spent_s = max(0.0, now - self.event_time) if event.kind == "trial-started" else 0.0
+        remaining_s = event.remaining_s
+        left = "" if remaining_s is None else f" · {format_remaining_time(max(1.0, remaining_s - spent_s))}"
+        where = f"block {event.block} of {event.blocks} · {event.trial} {event.treatment}"
+        return f"{where} · {event.done} of {event.total} trials done{left}"
+
+
+@dataclass
 class DetachedRun:
     """A run whose process outlives its starter; `process` is set in the process that started it."""
 
@@ -143,14 +206,14 @@ class DetachedRun:
         """Return whether the process still runs."""
         if self.process is not None:
             return self.process.poll() is None
-        state, start = self.state(), process_start_time(self.pid)
-        return state is not None and start is not None and start == state.process_start
+        state = self.state()
+        return state is not None and process_start_ticks(self.pid) == str(state.process_start)
 
-    def stop(self, wait_s: float = 60.0) -> None:
+    def stop(self) -> None:
         """Interrupt it as Ctrl-C does, and wait until the trial under way is recorded as cancelled."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGINT)
-        deadline = time.monotonic() + wait_s
+        deadline = time.monotonic() + EXIT_TIMEOUT_S
         while self.is_alive() and time.monotonic() < deadline:
             time.sleep(0.1)
 
@@ -182,17 +245,10 @@ def find_detached_run(folder: Path) -> DetachedRun | None:
 def read_state(folder: Path) -> RunState | None:
     """Return the state stored in a folder; None if there is none."""
     try:
-        return RunState.from_record(json.loads((folder / STATE_FILE).read_bytes()))
-    except (OSError, ValueError, TypeError, AttributeError):
-        return None
-
-
-def process_start_time(pid: int) -> int | None:
-    """Return the start time of a process (clock ticks since boot), which identifies it together with its id."""
-    try:
-        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
-        return None if state == "Z" else int(fields[18])
-    except (OSError, ValueError, IndexError):
+        record = json.loads((folder / STATE_FILE).read_bytes())
+        event = record["event"]
+        return RunState(**record | {"event": Progress(**event) if event else None})
+    except (OSError, ValueError, TypeError, KeyError):
         return None
 
 
@@ -201,17 +257,20 @@ class StateFile:
 
     def __init__(self, layout: Layout, folder: Path, job: WorkerJob) -> None:
         self.layout, self.folder, self.job = layout, folder, job
-        self.state = RunState(job.study_source, os.getpid(), process_start_time(os.getpid()))
+        self.state = RunState(job.study_source, os.getpid(), int(process_start_ticks(os.getpid())))
         self.write()
 
     def __call__(self, kind: str, **fields: Any) -> None:
         """Take one message; the running estimate is made between trials, after each block."""
-        from loadbook.execution.progress import Progress
-
         if kind == "event":
             self.state.update(event := Progress(**fields["event"]))
             if event.kind == "trial-ended" and self.state.completes_block:
-                self.state.estimates = _current_estimates(self.layout, self.job)
+                try:
+                    run = self.job.run or "latest"
+                    self.state.estimates = running_estimates(self.layout, self.job.study_source, run)
+                except (LoadbookError, ValueError, KeyError) as error:
+                    print(f"no running estimate: {error}", file=sys.stderr, flush=True)
+                    self.state.estimates = []
         elif kind == "ran":
             self.state.ended = {"run": fields["run"], "at": time.time()}
         elif kind == "failed":
@@ -221,19 +280,7 @@ class StateFile:
 
     def write(self) -> None:
         """Write the file, whole or not at all."""
-        from loadbook.store.trial_record import write_json
-
-        write_json(self.folder / STATE_FILE, self.state.to_record())
-
-
-def _current_estimates(layout: Layout, job: WorkerJob) -> list[list[Any]]:
-    from loadbook.core.errors import LoadbookError
-
-    try:
-        return running_estimates(layout, job.study_source, job.run or "latest")
-    except (LoadbookError, ValueError, KeyError) as error:
-        print(f"no running estimate: {error}", file=sys.stderr, flush=True)
-        return []
+        write_json(self.folder / STATE_FILE, asdict(self.state))
 
 
 def running_estimates(layout: Layout, study: str, run: str) -> list[list[Any]]:
@@ -266,8 +313,6 @@ def running_estimates(layout: Layout, study: str, run: str) -> list[list[Any]]:
 
 def main(root: str) -> int:
     """Do the job of stdin; the exit code is 130 after an interrupt, else 0: the outcome is in the messages."""
-    from loadbook.store.paths import Layout
-
     layout = Layout(Path(root))
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -277,8 +322,7 @@ def main(root: str) -> int:
         _run_job(layout, job, send)
     except KeyboardInterrupt:
         if job.state_folder:
-            hint = "the same call goes on with the next trial"
-            send("failed", reason="stopped", next=hint, exit_code=INTERRUPTED)
+            send("failed", reason="stopped", next="the same call goes on with the next trial", exit_code=INTERRUPTED)
         return INTERRUPTED
     return 0
 
@@ -290,123 +334,96 @@ def _follow_batch() -> SendMessage:
     """
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    threading.Thread(target=_interrupt_on_stdin, args=(threading.get_ident(),), daemon=True).start()
-    return _line_sender(out)
+    main_thread = threading.get_ident()
 
+    def interrupt_on_stdin() -> None:
+        while sys.stdin.readline():
+            signal.pthread_kill(main_thread, signal.SIGINT)
+        os._exit(INTERRUPTED)
 
-def _interrupt_on_stdin(main_thread: int) -> None:
-    while sys.stdin.readline():
-        signal.pthread_kill(main_thread, signal.SIGINT)
-    os._exit(INTERRUPTED)
-
-
-def _line_sender(out: TextIO) -> SendMessage:
     def send(kind: str, **fields: Any) -> None:
         out.write(json.dumps({"kind": kind} | fields) + "\n")
         out.flush()
 
+    threading.Thread(target=interrupt_on_stdin, daemon=True).start()
     return send
 
 
 def _run_job(layout: Layout, job: WorkerJob, send: SendMessage) -> None:
-    from loadbook.core.errors import LoadbookError
+    """Run the study and make the reports; after a report that failed, the others are made."""
     from loadbook.ingestion.ingest import ingest
 
     started = time.monotonic()
     try:
-        with _as_loadbook_errors():
-            run = measure(layout, job, send)
-            if not job.reports:
-                ingest(layout.run(job.study, run))
+        run = measure(layout, job, send)
+        if not job.reports:
+            ingest(layout.run(job.study, run))
         send("ran", run=run, took_s=time.monotonic() - started)
-    except LoadbookError as error:
+    except Exception as error:
         send("failed", ran_s=time.monotonic() - started, **_error_fields(error))
         return
     for name, values in job.reports:
         started = time.monotonic()
         send("report", name=name)
         try:
-            with _as_loadbook_errors():
-                result = make_report(layout, job, run, name, values, send)
+            result = make_report(layout, job, run, name, values, send)
             send("reported", name=name, took_s=time.monotonic() - started, **result)
-        except LoadbookError as error:
+        except Exception as error:
             send("failed", name=name, took_s=time.monotonic() - started, **_error_fields(error))
 
 
-@contextlib.contextmanager
-def _as_loadbook_errors() -> Iterator[None]:
-    """Turn any other error into a LoadbookError, so that the other reports go on; its traceback goes to stderr."""
-    from loadbook.core.errors import LoadbookError
-    from loadbook.store.atomic import DISK_FULL_ERRNOS, DISK_FULL_HINT, disk_full_message
-
-    try:
-        yield
-    except LoadbookError:
-        raise
-    except OSError as error:
-        if error.errno in DISK_FULL_ERRNOS:
-            raise LoadbookError(disk_full_message(error), DISK_FULL_HINT) from error
-        raise LoadbookError(f"{type(error).__name__}: {error}") from error
-    except Exception as error:
-        import traceback
-
-        traceback.print_exc()
-        raise LoadbookError(f"{type(error).__name__}: {error}", INTERNAL_HINT) from error
-
-
-def _error_fields(error: LoadbookError) -> dict[str, Any]:
+def _error_fields(error: Exception) -> dict[str, Any]:
+    """Return reason, next step and exit code of an error; the traceback of a defect goes to stderr."""
+    if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
+        error = LoadbookError(disk_full_message(error), DISK_FULL_HINT)
+    elif not isinstance(error, LoadbookError):
+        is_defect = not isinstance(error, OSError)
+        if is_defect:
+            traceback.print_exception(error)
+        error = LoadbookError(f"{type(error).__name__}: {error}", INTERNAL_HINT if is_defect else None)
     return {"reason": error.message, "next": error.hint, "exit_code": error.exit_code}
 
 
 def measure(layout: Layout, job: WorkerJob, send: SendMessage) -> str:
-    """Return the run of a job: complete already, resumed, or new; an event names it before the first trial."""
-    from loadbook.execution.api import run_study
-    from loadbook.execution.progress import LockPolicy
-    from loadbook.store.ledger import is_run_complete
+    """Return the run of a job: complete already, resumed, or new; an event names it before the first trial.
 
-    hosts, lock_policy = Path(job.hosts) if job.hosts else None, LockPolicy(job.wait_s)
-
-    def forward_event(event: Progress) -> None:
-        send("event", event=asdict(event))
-
-    if job.more:
-        return _extend_run(layout, job, hosts, lock_policy, forward_event, send)
-    resume, new = job.run, job.new
-    if new is None:
-        resume = job.run if job.run in layout.runs(job.study) else None
-        new = resume is None
-        if resume and is_run_complete(layout.run(job.study, resume)):
-            send("event", event={"kind": "note", "message": f"run {resume} is complete already"})
-            return resume
-    return run_study(
-        layout, job.study_source, hosts, job.subset, job.blocks, new, resume,
-        on_event=forward_event, lock_policy=lock_policy,
-    )  # fmt: skip
-
-
-def _extend_run(
-    layout: Layout, job: WorkerJob, hosts: Path | None, lock_policy: LockPolicy, on_event: OnEvent, send: SendMessage
-) -> str:
-    """Return the run with its further blocks; blocks that it has already are not added twice."""
+    Blocks that the run has already are not added twice.
+    """
     from loadbook.execution.api import run_study
     from loadbook.execution.select import resumes_added_blocks
     from loadbook.store.ledger import is_run_complete, read_current_plan
 
-    run = layout.resolve_run(job.study, job.run or "latest")
-    paths, more = layout.run(job.study, run), job.more or 0
-    blocks, complete = int(read_current_plan(paths)["blocks"]), is_run_complete(paths)
-    after = job.blocks_after or (blocks + more if complete or not resumes_added_blocks(paths, more) else blocks)
-    send("adding", run=run, blocks_after=after)
-    if complete and blocks >= after:
-        return run
-    return run_study(layout, job.study_source, hosts, resume=run, on_event=on_event, more=more, lock_policy=lock_policy)
+    def start(subset: str | None, blocks: int | None, new: bool, resume: str | None, more: int | None = None) -> str:
+        hosts, lock_policy = Path(job.hosts) if job.hosts else None, LockPolicy(job.wait_s)
+        on_event: OnEvent = lambda event: send("event", event=asdict(event))  # noqa: E731
+        return run_study(layout, job.study_source, hosts, subset, blocks, new, resume, on_event, more, lock_policy)
+
+    if job.more:
+        run = layout.resolve_run(job.study, job.run or "latest")
+        paths = layout.run(job.study, run)
+        blocks, complete = int(read_current_plan(paths)["blocks"]), is_run_complete(paths)
+        is_new = complete or not resumes_added_blocks(paths, job.more)
+        after = job.blocks_after or (blocks + job.more if is_new else blocks)
+        send("adding", run=run, blocks_after=after)
+        return run if complete and blocks >= after else start(None, None, False, run, job.more)
+    if job.new is not None:
+        return start(job.subset, job.blocks, job.new, job.run)
+    resume = job.run if job.run in layout.runs(job.study) else None
+    if resume and is_run_complete(layout.run(job.study, resume)):
+        send("event", event={"kind": "note", "message": f"run {resume} is complete already"})
+        return resume
+    return start(job.subset, job.blocks, resume is None, resume)
 
 
 def make_report(
     layout: Layout, job: WorkerJob, run: str, name: str, values: dict[str, Any], send: SendMessage
 ) -> dict[str, Any]:
-    """Return the summary of a report's first page, its files, and the failures of its notebooks."""
+    """Return the summary of a report's first page, its files, and the failures of its notebooks.
+
+    Files: notebook, page and executed notebook of each, by their names; of a failed one no page.
+    """
     from loadbook.report.build import OutputPaths, build_report_at
+    from loadbook.report.notebooks import failed_notebook_path
 
     place = OutputPaths(Path(job.folder), name, home=job.home)
 
@@ -414,21 +431,19 @@ def make_report(
         send("event", name=name, event={"kind": "note", "message": text.removeprefix(f"{job.study}: ")})
 
     built = build_report_at(layout, job.study, run, values, place, on_message, job.timeout_s)
-    return {"summary": built.summary, "pages": _page_files(place, built), "failures": built.failed}
-
-
-def _page_files(place: OutputPaths, built: BuiltReport) -> list[dict[str, str | None]]:
-    """Return notebook, page and executed notebook of each, by their names; of failed ones without a page."""
-    from loadbook.report.notebooks import failed_notebook_path
-
-    files: list[dict[str, str | None]] = []
-    for number, name in enumerate(built.notebooks):
-        page, out = place.page_path(name, number == 0), place.executed_path(name, number == 0)
+    files = []
+    for number, notebook in enumerate(built.notebooks):
+        page, out = place.page_path(notebook, number == 0), place.executed_path(notebook, number == 0)
         succeeded = page in built.pages
-        notebook = out if succeeded else failed_notebook_path(out)
-        executed = notebook.name if notebook.is_file() else None
-        files.append({"notebook": name, "page": page.name if succeeded else None, "executed": executed})
-    return files
+        executed = out if succeeded else failed_notebook_path(out)
+        files.append(
+            {
+                "notebook": notebook,
+                "page": page.name if succeeded else None,
+                "executed": executed.name if executed.is_file() else None,
+            }
+        )
+    return {"summary": built.summary, "pages": files, "failures": built.failed}
 
 
 if __name__ == "__main__":

@@ -9,11 +9,10 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
-from loadbook.batch import page
+from loadbook.batch.index import write_batch_page
 from loadbook.batch.jobs import BatchJob, BatchRun, EntryRecord, PageFiles, ReportJob
 from loadbook.batch.process import INTERRUPTED, Message, WorkerJob, WorkerProcess
 from loadbook.core.errors import DataError, LoadbookError
@@ -21,19 +20,6 @@ from loadbook.core.units import format_duration
 from loadbook.execution.progress import Progress
 from loadbook.report import notebooks
 from loadbook.store.paths import Layout
-
-
-class Worker(Protocol):
-    """The process of one job (see `process.WorkerProcess`)."""
-
-    def messages(self) -> Iterator[Message]:
-        """Yield its messages until it ends."""
-
-    def stop(self) -> None:
-        """Interrupt it, as Ctrl-C does."""
-
-    def wait(self) -> int:
-        """Wait for its end and return its exit code, negative for the signal that ended it."""
 
 
 class Scheduler:
@@ -48,10 +34,11 @@ class Scheduler:
     """
 
     def __init__(
-        self, start: Callable[[BatchJob], Worker], on_message: Callable[[BatchJob, Message], bool], max_parallel: int
-    ) -> None:
+        self, start: Callable[[BatchJob], WorkerProcess], on_message: Callable[[BatchJob, Message], bool],
+        max_parallel: int,
+    ) -> None:  # fmt: skip
         self.start, self.on_message, self.max_parallel = start, on_message, max_parallel
-        self.active: dict[int, tuple[BatchJob, Worker]] = {}
+        self.active: dict[int, tuple[BatchJob, WorkerProcess]] = {}
         self.messages: queue.SimpleQueue[tuple[int, Message]] = queue.SimpleQueue()
         self.stops = 0
 
@@ -136,7 +123,7 @@ def timetable(
 
 # job, name of the entry (of several: of their run), event, seconds that the batch is expected to take from now
 OnBatchEvent = Callable[[BatchJob, str, Progress, float], None]
-StartWorker = Callable[[Layout, WorkerJob], Worker]
+StartWorker = Callable[[Layout, WorkerJob], WorkerProcess]
 WORKER_DIED_HINT = "someone killed it, or the kernel did for lack of memory; its last lines are on stderr"
 
 
@@ -154,14 +141,9 @@ class BatchSession:
     """The rest of a batch run, executed by `run`; `scheduler.stop` interrupts it."""
 
     def __init__(
-        self,
-        layout: Layout,
-        batch_run: BatchRun,
-        jobs: list[BatchJob],
-        options: BatchOptions,
-        on_event: OnBatchEvent,
+        self, layout: Layout, batch_run: BatchRun, jobs: list[BatchJob], options: BatchOptions, on_event: OnBatchEvent,
         start: StartWorker = WorkerProcess,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.layout, self.batch_run, self.options, self.on_event = layout, batch_run, options, on_event
         self.start_worker, self.folder = start, layout.batch(batch_run.batch)
         self.jobs = [job for job in jobs if self._unfinished_reports(job)]
@@ -192,7 +174,7 @@ class BatchSession:
     def _unfinished_entries(self, job: BatchJob) -> list[EntryRecord]:
         return [self.batch_run.entry_of(report) for report in self._unfinished_reports(job)]
 
-    def _start_worker(self, job: BatchJob) -> Worker:
+    def _start_worker(self, job: BatchJob) -> WorkerProcess:
         for entry in self._unfinished_entries(job):
             entry.state = "running"
         self.remaining_by_job_s[id(job)] = job.expected_s
@@ -200,20 +182,12 @@ class BatchSession:
         entries = [self.batch_run.entry_of(report) for report in job.reports]
         known = next((entry for entry in entries if entry.run), entries[0])
         worker_job = WorkerJob(
-            study_source=job.study_source,
-            study=job.study,
-            hosts=str(job.hosts) if job.hosts else None,
-            subset=job.subset,
-            blocks=job.blocks,
-            more=job.more,
-            run=known.run,
-            blocks_after=known.blocks_after,
-            wait_s=self.options.wait_s,
-            timeout_s=self.options.timeout_s,
-            folder=str(self.folder),
+            study_source=job.study_source, study=job.study, hosts=str(job.hosts) if job.hosts else None,
+            subset=job.subset, blocks=job.blocks, more=job.more, run=known.run, blocks_after=known.blocks_after,
+            wait_s=self.options.wait_s, timeout_s=self.options.timeout_s, folder=str(self.folder),
             home=f"Batch {self.batch_run.batch}",
             reports=[(report.name, report.parameters) for report in self._unfinished_reports(job)],
-        )
+        )  # fmt: skip
         return self.start_worker(self.layout, worker_job)
 
     def _on_message(self, job: BatchJob, message: Message) -> bool:
@@ -289,12 +263,12 @@ class BatchSession:
             self._notify(job, entry)
 
     def _notify(self, job: BatchJob, entry: EntryRecord) -> None:
-        took_s = entry.ran_s + entry.reported_s
-        took, reason = f", {format_duration(took_s)}" if took_s else "", f": {entry.reason}" if entry.reason else ""
+        took = f", {format_duration(entry.took_s)}" if entry.took_s else ""
+        reason = f": {entry.reason}" if entry.reason else ""
         entries = self.batch_run.entries
         over = f"{sum(other.state in ('done', 'failed') for other in entries)} of {len(entries)} entries are over"
         self.on_event(job, entry.name, Progress("note", f"{entry.state}{took}{reason}; {over}"), self.remaining_s)
 
     def _write(self) -> None:
         self.batch_run.write(self.folder)
-        page.write_batch_page(self.folder, self.batch_run)
+        write_batch_page(self.folder, self.batch_run)

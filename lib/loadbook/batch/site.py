@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import as_completed
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +26,6 @@ from loadbook.store.run_record import read_run_record
 from loadbook.study.model import Study
 from loadbook.study.plan import parse_plan, study_sha256
 from loadbook.study.reader import SMOKE_SUFFIX, is_variant, study_files
-
-ReportTask = tuple[Layout, str, float]
 
 
 @dataclass
@@ -58,31 +58,22 @@ def run_smoke_studies(
 ) -> Iterator[SiteStudy]:
     """Run the smoke variant of every study that is no variant itself, one after the other, and yield each result.
 
-    A study whose newest run is finished and of the same text is not run again.
-
-    Parameters
-    ----------
-    hosts : hosts file; None is the lab.
-    new : run also what has a finished run.
-
-    Raises
-    ------
-    KeyboardInterrupt : the same call goes on with the study under way.
+    A study whose newest run is finished and of the same text is not run again, unless `new`. `hosts` is a hosts file,
+    None the lab. KeyboardInterrupt: the same call goes on with the study under way.
     """
     for name in [path.stem + SMOKE_SUFFIX for path in study_files(layout.studies) if not is_variant(path)]:
         started = time.monotonic()
         part = SiteStudy(name)
         try:
             study = load_study(layout, name)
-            part.run = None if new else _finished_run(layout, study)
-            part.stood = part.run is not None
-            if part.run is None:
+            finished, changed = _newest_run(layout, study)
+            if finished and not (new or changed):
+                record = read_run_record(layout.run(name, finished))
+                part.run, part.stood, part.ran_s = finished, True, (record.ended or record.started) - record.started
+            else:
                 on_message(f"{name}: {study.question}")
-                part.run = run_study(layout, name, hosts, new=new or _study_changed(layout, study), on_event=on_event)
-            part.ran_s = time.monotonic() - started
-            if part.stood:
-                record = read_run_record(layout.run(name, part.run))
-                part.ran_s = (record.ended or record.started) - record.started
+                part.run = run_study(layout, name, hosts, new=new or changed, on_event=on_event)
+                part.ran_s = time.monotonic() - started
         except LoadbookError as error:
             part.lacks = _error_text(error)
         yield part
@@ -95,20 +86,14 @@ def _error_text(error: LoadbookError) -> str:
     return " ".join([first, *others[:1]]) + more + (f"; {error.hint}" if error.hint else "")
 
 
-def _finished_run(layout: Layout, study: Study) -> str | None:
-    """Return the newest run of a study if it is finished and of the study's present text."""
-    runs = layout.runs(study.name)
-    paths = layout.run(study.name, runs[-1]) if runs else None
-    return runs[-1] if paths and is_run_complete(paths) and not _study_changed(layout, study) else None
-
-
-def _study_changed(layout: Layout, study: Study) -> bool:
-    """Return whether the study was changed after its newest run was planned."""
+def _newest_run(layout: Layout, study: Study) -> tuple[str | None, bool]:
+    """Return the newest run of a study if it is finished, and whether the study was changed after it was planned."""
     runs = layout.runs(study.name)
     if not runs:
-        return False
+        return None, False
     paths = layout.run(study.name, runs[-1])
-    return study_sha256(parse_plan(read_current_plan(paths), str(paths.plan_json)).study) != study_sha256(study)
+    planned = parse_plan(read_current_plan(paths), str(paths.plan_json)).study
+    return runs[-1] if is_run_complete(paths) else None, study_sha256(planned) != study_sha256(study)
 
 
 def build_all_reports(
@@ -118,20 +103,17 @@ def build_all_reports(
 
     `timeout_s`: seconds that one cell of a notebook may take.
     """
-    tasks: list[ReportTask] = [(layout, study, timeout_s) for study in studies]
-    if jobs == 1 or len(tasks) < 2:
-        yield from map(_build_one_report, tasks)
+    build = partial(_build_one_report, layout, timeout_s)
+    if jobs == 1 or len(studies) < 2:
+        yield from map(build, studies)
         return
-    from concurrent.futures import as_completed
-
     with worker_processes(jobs) as pool:
-        for done in as_completed([pool.submit(_build_one_report, task) for task in tasks]):
+        for done in as_completed([pool.submit(build, study) for study in studies]):
             yield done.result()
 
 
-def _build_one_report(task: ReportTask) -> SiteReport:
+def _build_one_report(layout: Layout, timeout_s: float, study: str) -> SiteReport:
     """Make one report; an error becomes a text, so that the others go on."""
-    layout, study, timeout_s = task
     started = time.monotonic()
     built, error = None, None
     try:
@@ -144,10 +126,5 @@ def _build_one_report(task: ReportTask) -> SiteReport:
 
 def site_record(parts: Sequence[SiteStudy], began: float, reported_s: float) -> dict[str, Any]:
     """Return the record for the index; `began` is epoch seconds, `reported_s` the seconds of all reports together."""
-    ran_s = sum(part.ran_s for part in parts)
-    return {
-        "began": began,
-        "ran_s": round(ran_s, 1),
-        "reported_s": round(reported_s, 1),
-        "parts": [asdict(part) for part in parts],
-    }
+    ran_s = round(sum(part.ran_s for part in parts), 1)
+    return {"began": began, "ran_s": ran_s, "reported_s": round(reported_s, 1), "parts": list(map(asdict, parts))}

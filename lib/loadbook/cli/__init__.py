@@ -1,15 +1,12 @@
 """The command line: thin commands, each group of them in a module that is imported only when it is called.
 
-- `terminal`: output, tables, and the end by Ctrl-C
-- `arguments`: arguments and options that several commands share
-- `init`: `loadbook init`
-- `studies`: `loadbook studies`, `new`
+- `terminal`: what the commands share: arguments, output, progress, the end by Ctrl-C
+- `studies`: `loadbook init`, `studies`, `new`
 - `data`: `loadbook ingest`, `verify`, `parse`, `export`, `import`, `traces`
 - `hosts`: `loadbook hosts`, `lab`, `doctor`, `restore`
-- `run`: `loadbook plan`, `run`
+- `run`: `loadbook plan`, `run`, `batch`
 - `compare`: `loadbook compare`
 - `report`: `loadbook report`, `history`, `claims`, `gate`
-- `batch`: `loadbook batch`
 """
 
 from __future__ import annotations
@@ -18,17 +15,17 @@ import importlib
 import keyword
 import sys
 import warnings
-from typing import TextIO
+from typing import Any
 
 import click
 
-from loadbook.cli.terminal import echo
+from loadbook.cli.terminal import echo, echo_next_step
 from loadbook.core.errors import DataError, LoadbookError, unknown_name_error
 from loadbook.core.text import closest_name
 
 # command -> its module in this folder, and its summary (the module is imported only when the command is called)
 COMMANDS = {
-    "init": ("init", "Make a project folder: notebooks, studies, an example run, a hosts file"),
+    "init": ("studies", "Make a project folder: notebooks, studies, an example run, a hosts file"),
     "doctor": ("hosts", "Check hosts: what is missing, where, and how to get it"),
     "lab": ("hosts", "Manage the lab on this machine: up, down, status, cut, join"),
     "hosts": ("hosts", "Trust host keys; list hosts"),
@@ -45,7 +42,7 @@ COMMANDS = {
     "history": ("report", "Follow a study through its runs; exit code 1 for CI if the newest run is worse"),
     "gate": ("report", "Check a run against its study's [ci]: exit code, JUnit XML, JSON"),
     "report": ("report", "Execute notebooks and export them to HTML, with an index page"),
-    "batch": ("batch", "Run and report many studies by one call, resumable; a summary page"),
+    "batch": ("run", "Run and report many studies by one call, resumable; a summary page"),
     "claims": ("report", "Check what published articles claim"),
     "verify": ("data", "Hash every raw file again and compare it with the record"),
     "restore": ("hosts", "Put back changes that were left on hosts"),
@@ -96,14 +93,9 @@ def cli() -> None:
 
 
 def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any
 ) -> None:
-    from loadbook.core.renamed_keys import RenamedKeyWarning  # imports pydantic, which --help does without
+    from loadbook.core.toml import RenamedKeyWarning  # imports pydantic, which --help does without
 
     note = issubclass(category, RenamedKeyWarning)
     echo(f"note: {message}" if note else warnings.formatwarning(message, category, filename, lineno).rstrip(), err=True)
@@ -119,20 +111,20 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         if isinstance(error, click.MissingParameter) and error.param and error.param.name == "study":
-            echo("  next: loadbook studies has them all", err=True)
+            echo_next_step("loadbook studies has them all")
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         echo("interrupted", err=True)
         sys.exit(130)
     except LoadbookError as error:
         echo(f"loadbook: {error.message}", err=True)
-        if error.hint:
-            echo(f"  next: {error.hint}", err=True)
+        echo_next_step(error.hint)
         sys.exit(error.exit_code)
     except OSError as error:
         from loadbook.store.atomic import DISK_FULL_ERRNOS, DISK_FULL_HINT, disk_full_message
 
         if error.errno not in DISK_FULL_ERRNOS:
             raise
-        echo(f"loadbook: {disk_full_message(error)}\n  next: {DISK_FULL_HINT}", err=True)
+        echo(f"loadbook: {disk_full_message(error)}", err=True)
+        echo_next_step(DISK_FULL_HINT)
         sys.exit(DataError.exit_code)

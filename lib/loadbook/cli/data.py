@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from concurrent.futures import Executor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from decimal import Decimal
 from importlib.metadata import version
 from pathlib import Path
@@ -14,9 +13,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from loadbook.batch.progress import ProgressDisplay
-from loadbook.cli.arguments import optional_study_argument, run_option, study_argument
-from loadbook.cli.terminal import echo, print_table
+from loadbook.cli.terminal import (
+    ProgressDisplay,
+    echo,
+    optional_study_argument,
+    print_table,
+    run_option,
+    study_argument,
+)
 from loadbook.core.errors import DataError, UsageError
 from loadbook.core.units import NBSP, format_bytes, format_duration, format_percent, format_quantity
 from loadbook.ingestion.trial_rows import parse_output, read_captured
@@ -25,7 +29,7 @@ from loadbook.tools import base as registry
 from loadbook.tools.base import Measurement
 
 if TYPE_CHECKING:
-    from loadbook.external.reports import ToolReport
+    from loadbook.external.outputs import ToolReport
     from loadbook.external.study import CheckedImport
     from loadbook.ingestion.ingest import IngestSummary
 
@@ -63,10 +67,12 @@ def study_name(layout: Layout, study: str) -> str:
 def make_tables(layout: Layout, study: str, run_id: str, scheduler: str | None = None) -> str:
     """Ingest a run, progress on stderr, and return a sentence about them; DataError if no trial counts."""
     from loadbook.ingestion.ingest import ingest as ingest_run
+    from loadbook.ingestion.workers import dask_workers
 
-    with _workers(scheduler) as workers:
+    workers = dask_workers(scheduler) if scheduler else nullcontext()
+    with workers as executor:
         on_note = lambda text: echo(f"loadbook: {text}", err=True)  # noqa: E731
-        summary = ingest_run(layout.run(study, run_id), workers, _count("trials read"), on_note)
+        summary = ingest_run(layout.run(study, run_id), executor, _count("trials read"), on_note)
     if not summary.trials:
         raise DataError(f"run {run_id} of {study} has no trial yet", f"loadbook run {study}")
     if not summary.valid:
@@ -76,14 +82,6 @@ def make_tables(layout: Layout, study: str, run_id: str, scheduler: str | None =
         )
     causes = f" ({_causes_text(summary)})" if summary.valid < summary.trials else ""
     return f"{summary.valid} of {summary.planned} planned trials are valid{causes}; {summary.problems_text}"
-
-
-def _workers(scheduler: str | None) -> AbstractContextManager[Executor | None]:
-    if scheduler is None:
-        return nullcontext()
-    from loadbook.ingestion.workers import dask_workers
-
-    return dask_workers(scheduler)
 
 
 def _causes_text(summary: IngestSummary) -> str:
@@ -104,18 +102,15 @@ def verify(study: str | None, run_id: str | None) -> None:
         raise UsageError("--run needs a STUDY")
     layout = project_layout()
     study = study and study_name(layout, study)
-    runs = [(study, layout.resolve_run(study, run_id))] if study and run_id else _runs(layout, study)
+    if study and run_id:
+        runs = [(study, layout.resolve_run(study, run_id))]
+    else:
+        runs = [(name, run) for name in ([study] if study else layout.studies_with_runs()) for run in layout.runs(name)]
+    if not runs:
+        raise UsageError(f"there is no run {f'of {study!r} ' if study else ''}under {layout.root / 'data' / 'raw'}")
     results = [print_verification(layout, *run) for run in runs]
     if not all(results):
         sys.exit(DataError.exit_code)
-
-
-def _runs(layout: Layout, study: str | None) -> list[tuple[str, str]]:
-    studies = [study] if study else layout.studies_with_runs()
-    runs = [(name, run) for name in studies for run in layout.runs(name)]
-    if not runs:
-        raise UsageError(f"there is no run {f'of {study!r} ' if study else ''}under {layout.root / 'data' / 'raw'}")
-    return runs
 
 
 def print_verification(layout: Layout, study: str, run_id: str) -> bool:
@@ -162,20 +157,21 @@ def _measurement_record(row: Measurement) -> dict[str, str | float | int | None]
 
 
 def _measurement_cells(row: Measurement) -> tuple[str, ...]:
-    value = format_quantity(row.value, row.unit).replace(NBSP, " ")
     base = f"{Decimal(f'{row.value:.10g}'):f}" + (f" {row.unit}" if row.unit != "1" else "")
-    return row.metric, row.statistic, value, base, row.text or "derived"
+    return row.metric, row.statistic, _quantity_text(row), base, row.text or "derived"
 
 
-EXPORT_FORMATS = ("archive", "csv", "benchstat")
+def _quantity_text(row: Measurement) -> str:
+    return format_quantity(row.value, row.unit).replace(NBSP, " ")
 
 
 @click.command()
 @study_argument
 @run_option
 @click.option(
-    "--as", "form", type=click.Choice(EXPORT_FORMATS), default="archive", show_default=True, help="Format of the file."
-)
+    "--as", "form", type=click.Choice(["archive", "csv", "benchstat"]), default="archive", show_default=True,
+    help="Format of the file.",
+)  # fmt: skip
 @click.option("--metric", help="Of benchstat; default: the study's own.")
 @click.option(
     "--out", type=click.Path(path_type=Path), help="File to write (- is stdout); default: named after the run."
@@ -214,7 +210,7 @@ def _archive(layout: Layout, study: str, run: str, out: Path | None) -> None:
 
 def _pages(layout: Layout, study: str, run: str) -> dict[str, Path]:
     """Return name -> file of the pages of this run."""
-    from loadbook.report.links import SUMMARY_SUFFIX
+    from loadbook.report.html import SUMMARY_SUFFIX
     from loadbook.store.trial_record import read_json
 
     path = layout.reports / f"{study}{SUMMARY_SUFFIX}"
@@ -275,18 +271,9 @@ def open_archive(path: Path) -> None:
 @click.option("--incomplete", is_flag=True, help="Accept blocks that lack a treatment.")
 @click.option("--dry-run", is_flag=True, help="Check everything and print the run that would be made; write nothing.")
 def import_(
-    folder: Path,
-    conditions: Path | None,
-    study: str,
-    tool: str | None,
-    baseline: str | None,
-    aa: str | None,
-    metric: str | None,
-    margin: float | None,
-    question: str | None,
-    incomplete: bool,
-    dry_run: bool,
-) -> None:
+    folder: Path, conditions: Path | None, study: str, tool: str | None, baseline: str | None, aa: str | None,
+    metric: str | None, margin: float | None, question: str | None, incomplete: bool, dry_run: bool,
+) -> None:  # fmt: skip
     """Import raw outputs as a run, with their conditions from a CSV file; then make its tables.
 
     Each row of the CSV names an output in FOLDER (a file, or a folder with stdout, stderr, cmd, rc and the tool's
@@ -306,8 +293,7 @@ def import_(
     before = find_same_import(layout, checked)
     for note in [*checked.notes, *([f"the same was imported before, as run {before}"] if before else [])]:
         echo(f"note: {note}", err=True)
-    for line in _summary_lines(checked):
-        echo(line)
+    _print_import(checked)
     if dry_run:
         _print_plan(checked)
         echo("nothing was written (--dry-run)")
@@ -319,23 +305,20 @@ def import_(
     echo(f"next: loadbook report {checked.name}")
 
 
-def _summary_lines(checked: CheckedImport) -> list[str]:
+def _print_import(checked: CheckedImport) -> None:
+    """Print the study, the outputs, what decides, and the blocks of an import."""
     plan, study = checked.plan, checked.plan.study
     missing = len(plan.trials) - len(checked.pairs)
     tools = ", ".join(dict.fromkeys(report.tool for _, report in checked.pairs))
     names = ", ".join(map(study.label, plan.treatments))
+    blocks = f"{plan.blocks} block{'' if plan.blocks == 1 else 's'} of {names}" + f"; {missing} missing" * bool(missing)
+    margin = format_percent(study.margin, signed=False)
     timed = all(report.condition.started is not None for _, report in checked.pairs)
-    return [
-        f"{study.name}: {study.question}",
-        f"outputs   {len(checked.pairs)} of {tools}: {plan.blocks} block{'' if plan.blocks == 1 else 's'} of {names}"
-        + (f"; {missing} missing" if missing else ""),
-        (
-            f"decides   {study.metric} against {study.label(study.baseline)}, margin "
-            f"{format_percent(study.margin, signed=False)}"
-        ),
-        f"blocks    {checked.blocks_text}",
-        f"order     {'by the times given' if timed else 'not known: the file gives no times, or not for every row'}",
-    ]
+    echo(f"{study.name}: {study.question}")
+    echo(f"outputs   {len(checked.pairs)} of {tools}: {blocks}")
+    echo(f"decides   {study.metric} against {study.label(study.baseline)}, margin {margin}")
+    echo(f"blocks    {checked.blocks_text}")
+    echo(f"order     {'by the times given' if timed else 'not known: the file gives no times, or not for every row'}")
 
 
 def _ingest_import(layout: Layout, study: str, run: str) -> str:
@@ -352,22 +335,21 @@ def _ingest_import(layout: Layout, study: str, run: str) -> str:
 
 def _print_plan(checked: CheckedImport) -> None:
     """Print the trial that each output would become."""
-    metric = checked.plan.study.metric
-    headings = ("trial", "file", "treatment", "block", metric)
-    rows = [
-        (planned.trial, report.condition.file, planned.treatment, planned.block, _value_text(report, metric))
-        for planned, report in checked.pairs
-    ]
-    print_table(headings, rows, right=("block", metric), fold=("file", "treatment"))
-
-
-def _value_text(report: ToolReport, metric: str) -> str:
     from loadbook.core.metrics import get_metric
 
+    metric = checked.plan.study.metric
     key = (metric, get_metric(metric).default_statistic)
-    rows: tuple[Measurement, ...] = report.parsed.measurements if report.parsed else ()
-    row = next((row for row in rows if (row.metric, row.statistic) == key), None)
-    return format_quantity(row.value, row.unit).replace(NBSP, " ") if row else "none"
+
+    def value_text(report: ToolReport) -> str:
+        rows: tuple[Measurement, ...] = report.parsed.measurements if report.parsed else ()
+        return next((_quantity_text(row) for row in rows if (row.metric, row.statistic) == key), "none")
+
+    rows = [
+        (planned.trial, report.condition.file, planned.treatment, planned.block, value_text(report))
+        for planned, report in checked.pairs
+    ]
+    headings = ("trial", "file", "treatment", "block", metric)
+    print_table(headings, rows, right=("block", metric), fold=("file", "treatment"))
 
 
 @click.command()

@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from loadbook.cli.arguments import hosts_option, optional_study_argument
-from loadbook.cli.terminal import echo, print_table
+from loadbook.cli.terminal import echo, echo_next_step, hosts_option, optional_study_argument, print_table
 from loadbook.core.errors import HostError, HostKeyError, LoadbookError, UsageError
 from loadbook.core.text import clean
+from loadbook.hosts.doctor import CheckResult, HostCheck, RequiredProgram, check_hosts
+from loadbook.hosts.inventory import HostsFile, read_hosts
+from loadbook.hosts.keys import Endpoint, read_user_config, resolve_endpoint, trusted_keys
+from loadbook.hosts.lab import Lab, LabHostStatus, LabKind, lab_kind
+from loadbook.hosts.remote import RemoteHost, connect, known_hosts_path
 from loadbook.store.paths import Layout, project_layout
 
 if TYPE_CHECKING:
-    from loadbook.hosts.doctor import CheckResult, HostCheck, RequiredProgram
-    from loadbook.hosts.inventory import HostsFile
-    from loadbook.hosts.keys import Endpoint
-    from loadbook.hosts.lab import Lab, LabHostStatus, LabKind
-    from loadbook.hosts.remote import RemoteHost
     from loadbook.study.model import Study
 
 CUT_S = 10.0
@@ -40,8 +39,6 @@ def hosts() -> None:
 @hosts_option
 def list_hosts(hosts_file: Path | None) -> None:
     """Show every host: alias, roles, login, address under load, and how many keys are trusted."""
-    from loadbook.hosts.keys import trusted_keys
-
     path, inventory = read_inventory(hosts_file)
     for alias, end in _endpoints(path, inventory).items():
         entry = inventory.hosts[alias]
@@ -60,8 +57,7 @@ def trust(aliases: tuple[str, ...], hosts_file: Path | None, yes: bool, replace:
 
     Compare the fingerprints with what the host itself prints: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub
     """
-    from loadbook.hosts.remote import known_hosts_path
-    from loadbook.hosts.trust import login_chain
+    from loadbook.hosts.ssh import login_chain
 
     path, inventory = read_inventory(hosts_file)
     ends = _endpoints(path, inventory)
@@ -79,7 +75,7 @@ def trust(aliases: tuple[str, ...], hosts_file: Path | None, yes: bool, replace:
 
 def _trust_one(file: Path, end: Endpoint, yes: bool, replace: bool) -> bool:
     """Show a host's keys and store them if the user accepts; False without a terminal to ask on."""
-    from loadbook.hosts.trust import check_offered_keys, store_keys
+    from loadbook.hosts.ssh import check_offered_keys, store_keys
 
     offers = check_offered_keys(end)
     where = f"{end.host_name}:{end.port}"
@@ -107,8 +103,6 @@ def _trust_one(file: Path, end: Endpoint, yes: bool, replace: bool) -> bool:
 
 def read_inventory(path: Path | None) -> tuple[Path, HostsFile]:
     """Return the path of a hosts file, the lab's by default, and its content."""
-    from loadbook.hosts.inventory import read_hosts
-
     if path is None and not (project_layout().lab / "hosts.toml").exists():
         raise UsageError("there is no lab on this machine yet", "loadbook lab up; for hosts of your own: --hosts FILE")
     path = path or project_layout().lab / "hosts.toml"
@@ -127,9 +121,6 @@ def _selected_aliases(path: Path, inventory: HostsFile, aliases: Sequence[str]) 
 
 
 def _endpoints(path: Path, inventory: HostsFile) -> dict[str, Endpoint]:
-    from loadbook.hosts.keys import read_user_config, resolve_endpoint
-    from loadbook.hosts.remote import known_hosts_path
-
     config, trusted = read_user_config(), known_hosts_path(path, inventory)
     return {alias: resolve_endpoint(alias, entry, trusted, config) for alias, entry in inventory.hosts.items()}
 
@@ -148,9 +139,11 @@ def lab() -> None:
 @click.option("--kind", type=click.Choice(["loopback", "netns"]), help="Default: as it is; loopback in a new lab.")
 def up(drivers: int | None, roles: str, kind: LabKind | None) -> None:
     """Bring the lab up; a lab that runs is left alone, one of the other kind goes down first."""
-    from loadbook.hosts.lab import Lab
-
-    own_lab = Lab.load(project_layout().lab, drivers, _role_counts(roles), kind=kind)
+    matches = [_ROLE_COUNT.fullmatch(part.strip()) for part in roles.split(",") if part.strip()]
+    if None in matches:
+        raise UsageError(f"--roles {roles}: not roles with numbers of hosts", "for example --roles web=4,balancer")
+    counts = {match[1]: int(match[2] or 1) for match in matches if match}
+    own_lab = Lab.load(project_layout().lab, drivers, counts, kind=kind)
     states = own_lab.up()
     _print_lab(states)
     if any(state.cpus is None for state in states):
@@ -194,17 +187,7 @@ def join(host: str) -> None:
 
 
 def _load_lab() -> Lab:
-    from loadbook.hosts.lab import Lab
-
     return Lab.load(project_layout().lab)
-
-
-def _role_counts(text: str) -> Mapping[str, int]:
-    """Parse `web=4,balancer`: role -> number of hosts, 1 by default."""
-    matches = [_ROLE_COUNT.fullmatch(part.strip()) for part in text.split(",") if part.strip()]
-    if None in matches:
-        raise UsageError(f"--roles {text}: not roles with numbers of hosts", "for example --roles web=4,balancer")
-    return {match[1]: int(match[2] or 1) for match in matches if match}
 
 
 def _print_lab(states: Sequence[LabHostStatus]) -> None:
@@ -227,7 +210,6 @@ def doctor(study: str | None, hosts_file: Path | None) -> None:
     from rich.text import Text
 
     from loadbook.execution.studies import load_study
-    from loadbook.hosts.doctor import CheckResult, check_hosts
 
     layout = project_layout()
     checks = [CheckResult("here", "Python", "ok", platform.python_version())]
@@ -256,7 +238,6 @@ def doctor(study: str | None, hosts_file: Path | None) -> None:
 def _readable_studies(layout: Layout, checks: list[CheckResult]) -> list[Study]:
     """Return the project's studies; one that cannot be read becomes a doubt."""
     from loadbook.execution.studies import load_study
-    from loadbook.hosts.doctor import CheckResult
     from loadbook.study.reader import study_files
 
     studies = []
@@ -272,9 +253,7 @@ def _readable_studies(layout: Layout, checks: list[CheckResult]) -> list[Study]:
 def _check_hosts_file(layout: Layout, study: Study, path: Path, inventory: HostsFile) -> Iterator[CheckResult]:
     """Yield requirements of a study that the hosts file does not meet: hosts of a role, and permissions."""
     from loadbook.execution.dry_run import missing_for_treatment
-    from loadbook.execution.plan_checks import missing_roles
-    from loadbook.hosts.doctor import CheckResult
-    from loadbook.hosts.lab import lab_kind
+    from loadbook.execution.studies import missing_roles
     from loadbook.study.plan import make_plan
 
     plan = make_plan(study)
@@ -313,19 +292,18 @@ def _study_probes(study: Study, inventory: HostsFile) -> Iterator[tuple[str, Hos
 
 
 def _check_delay(inventory: HostsFile, host: RemoteHost) -> CheckResult:
-    from loadbook.hosts.doctor import CheckResult
     from loadbook.hosts.rollback import has_netem
 
-    if "tc" not in inventory.hosts[host.alias].allow:
-        fix = 'or allow = ["tc"] and netem'
-        return CheckResult(host.alias, "delay", "doubt", "made in userspace by delay-line", fix)
-    if has_netem(host):
+    allowed = "tc" in inventory.hosts[host.alias].allow
+    if allowed and has_netem(host):
         return CheckResult(host.alias, "delay", "ok", "made by the kernel, netem")
-    return CheckResult(host.alias, "delay", "doubt", "no netem in its kernel: made in userspace by delay-line")
+    seen = "made in userspace by delay-line"
+    if allowed:
+        return CheckResult(host.alias, "delay", "doubt", f"no netem in its kernel: {seen}")
+    return CheckResult(host.alias, "delay", "doubt", seen, 'or allow = ["tc"] and netem')
 
 
 def _check_open_files(nofile: int, host: RemoteHost) -> CheckResult:
-    from loadbook.hosts.doctor import CheckResult
     from loadbook.services.instance import LaunchOptions
 
     try:
@@ -336,7 +314,6 @@ def _check_open_files(nofile: int, host: RemoteHost) -> CheckResult:
 
 
 def _check_monitor(inventory: HostsFile, source: str, host: RemoteHost) -> CheckResult:
-    from loadbook.hosts.doctor import CheckResult
     from loadbook.hosts.monitors import connect_monitor
 
     try:
@@ -355,7 +332,6 @@ def _programs_by_host(
     """Return alias -> the programs that its roles need; with `all_tools` drivers may have every load generator."""
     from loadbook.execution.preflight import required_programs
     from loadbook.execution.studies import service_folders
-    from loadbook.hosts.doctor import RequiredProgram
     from loadbook.tools import base
 
     tools = [base.load_tool(name) for name in base.tool_names()] if all_tools else []
@@ -388,7 +364,6 @@ def restore(aliases: tuple[str, ...], hosts_file: Path | None) -> None:
 
 def _restore(path: Path, inventory: HostsFile, alias: str) -> bool:
     """Restore the changes left on one host and print the result; False if not everything was restored."""
-    from loadbook.hosts.remote import connect
     from loadbook.hosts.rollback import restore
 
     try:
@@ -400,8 +375,7 @@ def _restore(path: Path, inventory: HostsFile, alias: str) -> bool:
             host.close()
     except HostError as error:
         echo(error.message, err=True)
-        if error.hint:
-            echo(f"  next: {error.hint}", err=True)
+        echo_next_step(error.hint)
         return False
     echo(f"{alias}\t{'put back ' + '; '.join(map(clean, done)) if done else 'nothing was left'}")
     return True

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from loadbook.batch.progress import ProgressDisplay
-from loadbook.cli.arguments import studies_argument, study_argument
-from loadbook.cli.terminal import echo
+from loadbook.cli.terminal import ProgressDisplay, echo, studies_argument, study_argument
 from loadbook.core.errors import DataError, StudyError, UsageError
 from loadbook.core.text import one_line
 from loadbook.core.units import format_duration
@@ -22,12 +20,11 @@ from loadbook.study.reader import find_study
 
 if TYPE_CHECKING:
     from loadbook.analyses.claims.page import ClaimByRun
-    from loadbook.analyses.history.compute import Alarm, EffectPoint, EffectSeries
+    from loadbook.analyses.history.compute import EffectSeries
     from loadbook.analyses.history.page import HistoryPage
     from loadbook.batch.site import SiteStudy
     from loadbook.report.build import BuiltReport
     from loadbook.report.ci import CiReport
-    from loadbook.study.ci_policy import CiPolicy
     from loadbook.study.model import Study
 
 NO_POLICY_HINT = 'declare there what fails a build, [ci] with undecided = "fail" or "pass" (docs/ci.md)'
@@ -53,17 +50,9 @@ STDOUT = Path("-")
     "--timeout-s", type=click.IntRange(min=1), help="Seconds that one cell of a notebook may take; default: 600."
 )
 def report(
-    studies: tuple[str, ...],
-    run: str,
-    against: str | None,
-    pairs: tuple[str, ...],
-    file_format: str,
-    whole: bool,
-    hosts: Path | None,
-    new: bool,
-    jobs: int | None,
-    timeout_s: int | None,
-) -> None:
+    studies: tuple[str, ...], run: str, against: str | None, pairs: tuple[str, ...], file_format: str, whole: bool,
+    hosts: Path | None, new: bool, jobs: int | None, timeout_s: int | None,
+) -> None:  # fmt: skip
     """Execute the notebooks of STUDY (default: every study that has a run) and export them to reports/.
 
     The last lines are the verdict sentences and the report's path. Exit code 3: a notebook failed, or with --all a
@@ -226,15 +215,10 @@ def history_record(page: HistoryPage) -> dict[str, Any]:
 
     history, marks = page.history, page.marks
     return {
-        "study": history.study,
-        "metric": history.metric,
-        "better": history.better,
-        "margin": history.margin,
-        "false_alarms_per_run": history.alarm_rate,
-        "alarm": bool(history.alarms),
+        "study": history.study, "metric": history.metric, "better": history.better, "margin": history.margin,
+        "false_alarms_per_run": history.alarm_rate, "alarm": bool(history.alarms),
         "judged": [series.treatment for series in history.assessed],
-        "headline": text.headline(history),
-        "hosts": page.runs.hosts,
+        "headline": text.headline(history), "hosts": page.runs.hosts,
         "runs": [
             {"run": run.run, "started": run.started, "hosts": None if run.hosts < 0 else run.hosts,
              "left_out": run.excluded_reason or None, "conditions_changed": list(marks.get(run.run, ()))}
@@ -245,45 +229,26 @@ def history_record(page: HistoryPage) -> dict[str, Any]:
 
 
 def _series_record(series: EffectSeries) -> dict[str, Any]:
-    return {
-        "treatment": series.treatment,
-        "label": series.label,
-        "kind": series.kind,
-        "points": [_point_record(point) for point in series.points],
-        "levels": [
-            {"runs": [series.points[index].run for index in segment.indices], "hosts": segment.hosts,
-             "effect": segment.effect, "interval": list(segment.interval), "begins": segment.start_kind}
-            for segment in series.segments
-        ],
-        "alarm": _alarm_record(series.alarm) if series.alarm else None,
-        "no_alarm_possible": series.no_alarm_reason or None,
+    points = [
+        {"run": point.run, "verdict": point.effect.verdict, "effect": point.effect.effect,
+         "interval": list(point.effect.interval) if point.effect.interval else None, "level": point.effect.level,
+         "blocks": point.effect.blocks, "does_not_count": point.excluded_reason or None}
+        for point in series.points
+    ]  # fmt: skip
+    levels = [
+        {"runs": [series.points[index].run for index in segment.indices], "hosts": segment.hosts,
+         "effect": segment.effect, "interval": list(segment.interval), "begins": segment.start_kind}
+        for segment in series.segments
+    ]  # fmt: skip
+    alarm = series.alarm and {
+        "effect": series.alarm.effect, "expected": series.alarm.expected, "limit": series.alarm.limit,
+        "past": series.alarm.past_runs, "speaks": series.alarm.raised, "rate": series.alarm.rate,
+        "margin": series.alarm.margin, "power": series.alarm.power,
     }  # fmt: skip
-
-
-def _alarm_record(alarm: Alarm) -> dict[str, Any]:
     return {
-        "effect": alarm.effect,
-        "expected": alarm.expected,
-        "limit": alarm.limit,
-        "past": alarm.past_runs,
-        "speaks": alarm.raised,
-        "rate": alarm.rate,
-        "margin": alarm.margin,
-        "power": alarm.power,
-    }
-
-
-def _point_record(point: EffectPoint) -> dict[str, Any]:
-    effect = point.effect
-    return {
-        "run": point.run,
-        "verdict": effect.verdict,
-        "effect": effect.effect,
-        "interval": list(effect.interval) if effect.interval else None,
-        "level": effect.level,
-        "blocks": effect.blocks,
-        "does_not_count": point.excluded_reason or None,
-    }
+        "treatment": series.treatment, "label": series.label, "kind": series.kind, "points": points, "levels": levels,
+        "alarm": alarm, "no_alarm_possible": series.no_alarm_reason or None,
+    }  # fmt: skip
 
 
 @click.command()
@@ -311,8 +276,7 @@ def claims(studies: tuple[str, ...], as_json: bool) -> None:
 
 
 def _print_claims(study: Study, claims: list[ClaimByRun]) -> None:
-    from loadbook.analyses.claims.compute import claim_title, claims_summary
-    from loadbook.analyses.claims.text import OUTCOMES
+    from loadbook.analyses.claims.compute import OUTCOMES, claim_title, claims_summary
 
     assert study.published is not None
     echo(f"{study.name}: {study.published.source}")
@@ -333,19 +297,12 @@ def _claim_record(study: str, claim_by_run: ClaimByRun) -> dict[str, Any]:
     result = claim_by_run.result
     claim, finding, article = result.claim, result.finding, result.article
     return {
-        "study": study,
-        "run": claim_by_run.run,
-        "claim": claim.quote or claim.claim,
-        "kind": claim.effective_kind,
-        "check": result.check,
-        "outcome": finding.outcome,
-        "size_met": finding.size_met,
-        "evidence": finding.evidence,
+        "study": study, "run": claim_by_run.run,
+        "claim": claim.quote or claim.claim, "kind": claim.effective_kind, "check": result.check,
+        "outcome": finding.outcome, "size_met": finding.size_met, "evidence": finding.evidence,
         "written_after_run": claim_by_run.late,
-        "article_could": article.could_show,
-        "article_effect": article.effect,
-        "article": article.sentence,
-    }
+        "article_could": article.could_show, "article_effect": article.effect, "article": article.sentence,
+    }  # fmt: skip
 
 
 @click.command()
@@ -387,7 +344,12 @@ def _ci_report(layout: Layout, study: str, run: str) -> CiReport:
     name = study_name(layout, study)
     run = layout.resolve_run(name, run)
     ensure_ingested(layout.run(name, run), lambda text: echo(text, err=True))
-    policy = _current_policy(layout, study)
+    try:
+        policy = find_study(layout.studies, study).ci
+    except StudyError:
+        raise
+    except UsageError:  # the study has no file: an imported run
+        policy = None
     ci_report = evaluate_ci(load_run(layout, name, run), policy)
     if ci_report is None:
         raise UsageError(f"study {name!r} has no [ci], neither in run {run} nor in its file", NO_POLICY_HINT)
@@ -397,16 +359,6 @@ def _ci_report(layout: Layout, study: str, run: str) -> CiReport:
         note = f"[ci] of the study file is another one now: it counts from the next run on, not for {run}"
         echo(f"note: {note}", err=True)
     return ci_report
-
-
-def _current_policy(layout: Layout, study: str) -> CiPolicy | None:
-    """Return [ci] of the study's file; None where there is no such file, as of an imported run."""
-    try:
-        return find_study(layout.studies, study).ci
-    except StudyError:
-        raise
-    except UsageError:
-        return None
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -1,29 +1,47 @@
-"""`loadbook plan`, `run`, and `run --dry-run`, which prints every command in order, each line with its host first."""
+"""Commands that measure: `loadbook plan`, `run` and `batch`.
+
+`run --dry-run` prints every command in order, each line with its host first. `batch` runs and reports many studies by
+one call; the same call resumes the rest.
+"""
 
 from __future__ import annotations
 
 import json
 import shlex
 import sys
-from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
 
-from loadbook.cli.arguments import study_argument
-from loadbook.cli.terminal import echo
+from loadbook.cli.terminal import (
+    EXIT_CODE,
+    FIRST_INTERRUPT,
+    ProgressDisplay,
+    confirm,
+    echo,
+    echo_next_step,
+    echo_now,
+    handle_interrupts,
+    print_table,
+    signal_handlers,
+    study_argument,
+)
 from loadbook.core.errors import UsageError
 from loadbook.core.units import format_bytes, format_duration
-from loadbook.hosts.inventory import HostsFile, read_hosts
+from loadbook.execution.studies import load_study, service_folders
+from loadbook.hosts.inventory import read_hosts
 from loadbook.store.paths import Layout, project_layout
 from loadbook.study.plan import Plan, make_plan
 
 if TYPE_CHECKING:
-    from loadbook.execution.dry_run import DryRunPart
-    from loadbook.hosts.dry import DryRunHost, DryRunStep
+    from loadbook.batch.jobs import BatchJob, BatchRun
+    from loadbook.batch.scheduler import BatchOptions
+    from loadbook.hosts.dry import DryRunStep
 
+BATCH_SECOND_INTERRUPT = "not waiting: hosts end and put back what is left by themselves (loadbook restore)"
 STEP_VERBS = {"put": "put", "fetch": "fetch", "remove": "rm -rf", "http": "GET", "stop": "end job"}
 
 subset_option = click.option("--subset", help="Treatments of this subset; all: every one.")
@@ -43,9 +61,8 @@ def plan(
     study: str, hosts: Path | None, subset: str | None, blocks: int | None, detect: str | None, as_json: bool
 ) -> None:
     """Trials, hours, disk, and the blocks that a difference needs at the noise recorded here; touches no network."""
-    from loadbook.execution.plan_checks import check_load_allowed, check_roles, unloaded_hosts
     from loadbook.execution.power import forecast_power, power_lines
-    from loadbook.execution.studies import load_study, service_folders
+    from loadbook.execution.studies import check_load_allowed, check_roles, unloaded_hosts
     from loadbook.hosts.lab import lab_kind
     from loadbook.services.check import ineffective_settings
 
@@ -81,7 +98,7 @@ def _parse_difference(text: str) -> float:
 
 def _plan_lines(plan: Plan) -> list[str]:
     from loadbook.stats.ci import policy_text
-    from loadbook.study.factorial import alias_sentences, factorial_design
+    from loadbook.study.designs import alias_sentences, factorial_design
 
     study, work = plan.study, plan.study.workload
     length = f"{work.duration_s:g} s load"
@@ -108,66 +125,46 @@ def _plan_lines(plan: Plan) -> list[str]:
 @click.option("--resume", metavar="RUN", help="Go on with this unfinished run; without it: with the latest.")
 @click.option("--new", is_flag=True, help="Start a new run although the last one is unfinished.")
 @click.option(
-    "--more",
-    type=click.IntRange(min=1),
-    metavar="K",
+    "--more", type=click.IntRange(min=1), metavar="K",
     help="Add K blocks to the finished run, or to that of --resume; exploratory unless the study looks there.",
-)
+)  # fmt: skip
 @click.option("--wait", is_flag=True, help="Wait for hosts that another run uses, instead of being refused.")
 @click.option("--wait-limit", type=click.FloatRange(min=0), metavar="SECONDS", help="Wait, but no longer than this.")
 @click.option(
-    "--break-lock",
-    default="",
-    metavar="ID",
+    "--break-lock", default="", metavar="ID",
     help="End the run that holds a host, by the id that a refusal shows. Yours, or as root on the host.",
-)
+)  # fmt: skip
 @click.option("--yes", is_flag=True, help="Start although other programs use the hosts, without a question.")
 @click.option("--dry-run", "dry", is_flag=True, help="Only print every command, host by host; no host is touched.")
 @click.option("--verbose", is_flag=True, help="With --dry-run: with every file and script in full.")
 def run(
-    study: str,
-    hosts: Path | None,
-    subset: str | None,
-    blocks: int | None,
-    resume: str | None,
-    new: bool,
-    more: int | None,
-    wait: bool,
-    wait_limit: float | None,
-    break_lock: str,
-    yes: bool,
-    dry: bool,
-    verbose: bool,
-) -> None:
+    study: str, hosts: Path | None, subset: str | None, blocks: int | None, resume: str | None, new: bool,
+    more: int | None, wait: bool, wait_limit: float | None, break_lock: str, yes: bool, dry: bool, verbose: bool,
+) -> None:  # fmt: skip
     """Run a study's plan on hosts, or resume the unfinished run; then make the tables.
 
     STUDY is a name in studies/, a .toml file, or <name>-smoke. Ctrl-C stops the load and the service, records the
     trial as cancelled, and the same command resumes later.
     """
-    from loadbook.batch.progress import ProgressDisplay
     from loadbook.cli.data import make_tables
-    from loadbook.cli.terminal import confirm, handle_interrupts
     from loadbook.execution.api import run_study
     from loadbook.execution.progress import LockPolicy
-    from loadbook.execution.studies import load_study
     from loadbook.stats.text import added_blocks_text
     from loadbook.store.ledger import read_current_plan
 
     if (verbose and not dry) or (dry and (resume or more)):
         raise UsageError("--dry-run shows a new run, and --verbose goes with it", "leave --resume and --more out")
-    if dry:
-        _print_dry_run(project_layout(), study, hosts, subset, blocks, verbose)
-        return
     layout = project_layout()
+    if dry:
+        _print_dry_run(layout, study, hosts, subset, blocks, verbose)
+        return
     lock_policy = LockPolicy(wait_limit if wait_limit is not None else float("inf") if wait else 0.0, break_lock)
     # without --new, --subset, --blocks: an unfinished run is resumed as it was planned
     again = ["loadbook", "run", study, *(["--hosts", str(hosts)] if hosts else [])]
     again += [*(["--resume", resume] if resume else []), *(["--more", str(more)] if more else [])]
     question = None if yes or not (sys.stdin.isatty() and sys.stderr.isatty()) else confirm
-    with (
-        handle_interrupts(hosts or layout.lab / "hosts.toml", shlex.join(again)),
-        ProgressDisplay(sys.stderr) as display,
-    ):
+    hosts_file = hosts or layout.lab / "hosts.toml"
+    with handle_interrupts(hosts_file, shlex.join(again)), ProgressDisplay(sys.stderr) as display:
         run_id = run_study(layout, study, hosts, subset, blocks, new, resume, display, more, lock_policy, question)
     name = load_study(layout, study).name
     echo(make_tables(layout, name, run_id))
@@ -183,60 +180,54 @@ def _print_dry_run(
 ) -> None:
     """Print what a run would do; exit code 3 when hosts lack something that a treatment needs."""
     from loadbook.execution.dry_run import dry_run
-    from loadbook.execution.studies import load_study
 
     plan = make_plan(load_study(layout, study), subset, blocks)
     path = hosts or layout.lab / "hosts.toml"
     if hosts is None and not path.is_file():
         raise UsageError("the lab has no hosts yet", "loadbook lab up, or --hosts FILE")
     recorded, parts = dry_run(layout, plan, path)
-    hosts_by_alias = recorded.hosts if recorded else {}
-    for line in _dry_run_head(plan, path, read_hosts(path), hosts_by_alias):
-        echo(line)
+    hosts_by_alias, inventory = recorded.hosts if recorded else {}, read_hosts(path)
+    shape = f"{plan.blocks} blocks of {len(plan.treatments)}, in random order within each"
+    echo(f"{plan.study.name} on {path}: what a run would do; nothing was touched")
+    echo(f"trials   {len(plan.trials)}: {shape}; about {format_duration(plan.hours * 3600)}")
+    for alias, host in hosts_by_alias.items():
+        roles = ", ".join(inventory.hosts[alias].roles)
+        echo(f"host     {alias}: {host.destination}, under load at {host.address}; {roles}")
+    echo("names    RUN is the run's id, t0001-a1 trial and attempt, 000000000000 a random word, LEADER a process id")
     width = max(map(len, hosts_by_alias), default=0)
     for part in parts:
-        for line in _part_lines(part, width, verbose):
-            echo(line)
-    lacking = [part for part in parts if part.missing]
+        trials = f": {part.trials} trial{'s' if part.trials != 1 else ''}, each" if part.trials else ""
+        echo(f"\n== {part.title}{trials}")
+        for lack in part.missing:
+            echo(f"   cannot be done here: {lack}")
+        for title, steps in part.phases:
+            echo(f"-- {title}")
+            for step in steps:
+                _print_step(step, width, verbose)
+    lacking = sum(bool(part.missing) for part in parts)
     if lacking:
-        echo(f"{len(lacking)} of {len(plan.treatments)} treatments cannot be done on these hosts", err=True)
+        echo(f"{lacking} of {len(plan.treatments)} treatments cannot be done on these hosts", err=True)
         if hosts is None:
-            echo("  next: without --dry-run the lab gets the hosts that it lacks", err=True)
+            echo_next_step("without --dry-run the lab gets the hosts that it lacks")
         sys.exit(3)
 
 
-def _dry_run_head(plan: Plan, path: Path, inventory: HostsFile, hosts: dict[str, DryRunHost]) -> Iterator[str]:
-    count, shape = len(plan.trials), f"{plan.blocks} blocks of {len(plan.treatments)}"
-    yield f"{plan.study.name} on {path}: what a run would do; nothing was touched"
-    yield f"trials   {count}: {shape}, in random order within each; about {format_duration(plan.hours * 3600)}"
-    for alias, host in hosts.items():
-        roles = ", ".join(inventory.hosts[alias].roles)
-        yield f"host     {alias}: {host.destination}, under load at {host.address}; {roles}"
-    yield "names    RUN is the run's id, t0001-a1 trial and attempt, 000000000000 a random word, LEADER a process id"
-
-
-def _part_lines(part: DryRunPart, width: int, verbose: bool) -> Iterator[str]:
-    each = f": {part.trials} trial{'s' if part.trials != 1 else ''}, each" if part.trials else ""
-    yield f"\n== {part.title}{each}"
-    for lack in part.missing:
-        yield f"   cannot be done here: {lack}"
-    for title, steps in part.phases:
-        yield f"-- {title}"
-        for step in steps:
-            yield from _step_lines(step, width, verbose)
-
-
-def _step_lines(step: DryRunStep, width: int, verbose: bool) -> Iterator[str]:
-    """Yield the line of a step; with `verbose` every file or script of it in full below."""
-    note = f"   # {step.note}" if step.note else ""
-    yield f"{step.alias:{width}}  {_step_text(step)}{note}"
+def _print_step(step: DryRunStep, width: int, verbose: bool) -> None:
+    """Print the line of a step; with `verbose` every file or script of it in full below."""
+    echo(f"{step.alias:{width}}  {_step_text(step)}" + (f"   # {step.note}" if step.note else ""))
     contents = [step.data] if step.action == "put" else [arg.encode() for arg in step.args if "\n" in arg]
     for content in contents if verbose else ():
-        yield from (f"{step.alias:{width}}  | {line}" for line in content.decode(errors="replace").splitlines())
+        for line in content.decode(errors="replace").splitlines():
+            echo(f"{step.alias:{width}}  | {line}")
 
 
 def _step_text(step: DryRunStep) -> str:
-    args = [_short_argument(arg) for arg in step.args]
+    """Return a step with its arguments as a shell takes them; of a script or a file its length and hash."""
+    args = [
+        f"'({len(arg.splitlines())} lines, sha256 {sha256(arg.encode()).hexdigest()[:12]})'" if "\n" in arg
+        else shlex.quote(arg)
+        for arg in step.args
+    ]  # fmt: skip
     if step.action == "job":
         return f"job {args[0]}: {' '.join(args[1:])}"
     if step.action == "script":
@@ -247,8 +238,129 @@ def _step_text(step: DryRunStep) -> str:
     return f"{STEP_VERBS.get(step.action, step.action)} {' '.join(args)}{content if step.action == 'put' else ''}"
 
 
-def _short_argument(arg: str) -> str:
-    """Return an argument as a shell takes it; of a script its length and hash."""
-    if "\n" not in arg:
-        return shlex.quote(arg)
-    return f"'({len(arg.splitlines())} lines, sha256 {sha256(arg.encode()).hexdigest()[:12]})'"
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--dry-run", "dry", is_flag=True, help="Only print what would be done, in which order, and how long it takes."
+)
+@click.option("--new", is_flag=True, help="Begin a new round although the last one is not over.")
+@click.option("--failed", is_flag=True, help="Of the last round, do again what failed.")
+@click.option("--fail-fast", is_flag=True, help="Start nothing more after the first failure.")
+@click.option(
+    "--jobs", type=click.IntRange(min=1), default=4, show_default=True, help="Entries at a time, where hosts differ."
+)
+@click.option(
+    "--wait-limit", type=click.FloatRange(min=0), default=3600.0, show_default=True, metavar="SECONDS",
+    help="How long an entry waits for hosts that another run uses.",
+)  # fmt: skip
+@click.option(
+    "--timeout-s", type=click.IntRange(min=1), help="Seconds that one cell of a notebook may take; default: 600."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON instead of a table.")
+def batch(
+    file: Path, dry: bool, new: bool, failed: bool, fail_fast: bool, jobs: int, wait_limit: float,
+    timeout_s: int | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Run every study of a batch FILE and execute its notebooks; then a table, a summary page, and its JSON.
+
+    The same command resumes after an interruption: what is done is not done again. A round that is over is followed by
+    a new one. Exit code: the worst of any entry (1: a verdict that its study declares unacceptable).
+    """
+    from loadbook.batch.file import read_batch
+    from loadbook.batch.index import PAGE_FILE
+    from loadbook.batch.jobs import batch_jobs, read_batch_run, start_batch_run
+    from loadbook.batch.scheduler import BatchOptions
+    from loadbook.report.notebooks import TIMEOUT_S
+    from loadbook.store.atomic import hold_study_lock
+
+    if new and failed:
+        raise UsageError("--new begins another round, --failed goes on with the last one", "leave one of them out")
+    layout, spec = project_layout(), read_batch(file)
+    folder, batch_job_list = layout.batch(spec.name), batch_jobs(layout, spec)
+
+    def start() -> tuple[BatchRun, str]:
+        last = None if new else read_batch_run(folder)
+        return start_batch_run(spec, batch_job_list, last, new=new, failed=failed)
+
+    if dry:
+        _print_timetable(layout, batch_job_list, *start(), jobs)
+        return
+    with hold_study_lock(folder):
+        batch_run, choice = start()
+        echo(f"batch {spec.name}: {choice}; {folder / PAGE_FILE} shows how far it is", err=True)
+        options = BatchOptions(jobs, fail_fast, wait_limit, timeout_s or TIMEOUT_S)
+        interrupted = _run_batch(layout, batch_run, batch_job_list, options)
+    _print_batch(layout, batch_run, as_json)
+    sys.exit(EXIT_CODE if interrupted else batch_run.exit_code)
+
+
+def _run_batch(layout: Layout, batch_run: BatchRun, jobs: list[BatchJob], options: BatchOptions) -> bool:
+    """Execute the rest of a batch run; Ctrl-C or SIGTERM ends it, a second one at once; return whether it was."""
+    from loadbook.batch.scheduler import BatchSession
+
+    with ProgressDisplay(sys.stderr) as display:
+        session = BatchSession(
+            layout, batch_run, jobs, options,
+            lambda job, name, event, remaining_s: display(event, name, remaining_s, key=id(job)),
+        )  # fmt: skip
+
+        def on_signal(signum: int, frame: FrameType | None) -> None:
+            echo_now(BATCH_SECOND_INTERRUPT if session.scheduler.stops else FIRST_INTERRUPT)
+            session.scheduler.stop()
+
+        with signal_handlers(on_signal):
+            session.run()
+    if session.scheduler.stops:
+        echo("stopped; the same command goes on where it was", err=True)
+    return bool(session.scheduler.stops)
+
+
+def _print_timetable(layout: Layout, jobs: list[BatchJob], batch_run: BatchRun, choice: str, max_parallel: int) -> None:
+    """Print in which order the jobs would be done, when, and on which hosts; nothing is touched."""
+    from loadbook.batch.scheduler import timetable
+    from loadbook.report.build import page_file_name
+
+    left = [job for job in jobs if any(batch_run.entry_of(report).state != "done" for report in job.reports)]
+    times = timetable(left, max_parallel)
+    whole_s = max((end for _, end in times.values()), default=0.0)
+    echo(f"batch {batch_run.batch}: {choice}; what it would do, nothing was touched")
+    trials = sum(job.trials for job in left)
+    echo(f"{trials} trials, about {format_duration(whole_s)} in all; pages in {layout.batch(batch_run.batch)}")
+    for number, job in enumerate(sorted(jobs, key=lambda job: times.get(id(job), (0.0,))[0]), 1):
+        planned = times.get(id(job))
+        if planned is None:
+            start = "is done, not repeated"
+        else:
+            start = f"after {format_duration(planned[0])}" if planned[0] else "at once"
+        echo(f"\n{number}. {job.study} on {job.hosts_text}: {start}")
+        if planned:
+            echo(f"   {job.trials} trials, about {format_duration(job.run_s)}; notebooks {', '.join(job.notebooks)}")
+        for report in job.reports:
+            parameters = ", ".join(f"{name} = {value}" for name, value in report.parameters.items())
+            done = batch_run.entry_of(report).state == "done"
+            page = "done" if done else page_file_name(report.name, "", first=True)
+            echo(f"   {page}" + (f": {parameters}" if parameters else ""))
+
+
+def _print_batch(layout: Layout, batch_run: BatchRun, as_json: bool) -> None:
+    """Print the entries of a batch run as a table, and where its page is; write the index."""
+    from loadbook.batch.index import PAGE_FILE, entry_rows, tally, write_index
+    from loadbook.batch.jobs import BATCH_FILE
+
+    folder = layout.batch(batch_run.batch)
+    write_index(layout.reports)
+    if as_json:
+        echo(batch_run.model_dump_json(indent=1))
+        return
+    rows = entry_rows(batch_run)
+    cells = [
+        (row["entry"].name, f"{row['glyph']} {row['state']}", row["valid_trials"], row["took"], "\n".join(row["lines"]))
+        for row in rows
+    ]
+    verdict = "Verdict, or why there is none"
+    print_table(("Entry", "State", "Valid", "Took", verdict), cells, fold=(verdict,), width=160, style="")
+    echo(f"{tally(batch_run)}; exit code {batch_run.exit_code}")
+    if resume := next((row["resume_command"] for row in rows if row["resume_command"]), None):
+        echo(f"to go on: {resume}")
+    echo(f"page: {folder / PAGE_FILE}")
+    echo(f"json: {folder / BATCH_FILE}")

@@ -1,27 +1,106 @@
-"""`loadbook studies`: list studies with their question, trials and time, or the packages that they need.
+"""`loadbook init`: make a project folder with notebooks, studies, the example run and a hosts file.
 
-`loadbook new`: write a study file to begin with. Neither touches a host.
+`loadbook studies`: list studies with their question, trials and time, or the packages that they need.
+`loadbook new`: write a study file to begin with. None touches a host.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from loadbook.cli.arguments import studies_argument
-from loadbook.cli.terminal import echo
+from loadbook.cli.terminal import echo, studies_argument
 from loadbook.core.errors import LoadbookError, UsageError
 from loadbook.core.units import format_duration
-from loadbook.store.paths import Layout, check_name, project_layout
+from loadbook.execution.studies import load_study, service_folders, study_file
+from loadbook.services import ServiceSpec, known_services, load_service
+from loadbook.store.paths import EXAMPLE_STUDY, Layout, check_name, project_layout
+from loadbook.study.model import Study
+from loadbook.study.plan import make_plan
+from loadbook.study.reader import find_study, is_variant, read_study, smoke_variant, study_files
 
 if TYPE_CHECKING:
     from loadbook.hosts.doctor import RequiredProgram
-    from loadbook.services import ServiceSpec
-    from loadbook.study.model import Study
+
+SHIPPED_FOLDERS = ("notebooks", "studies", f"data/{EXAMPLE_STUDY}")  # copied into the wheel by setup.py
+
+README = """\
+# A loadbook project
+
+| here | is |
+|---|---|
+| `studies/` | one TOML file per question; `loadbook new` writes one to begin with, `loadbook studies` lists all |
+| `notebooks/` | one notebook per kind of question: `loadbook report` executes them, `jupyter lab` opens them |
+| `hosts.toml` | your hosts and what each is for; without `--hosts hosts.toml` the lab on this machine is used |
+| `data/example/` | a recorded run to try things with |
+| `data/raw/` | what was measured, written once: keep it |
+| `data/processed/`, `reports/` | tables and HTML pages, made again from `data/raw/` at any time |
+
+```sh
+loadbook report example           # a report of the recorded run: reports/index.html
+loadbook doctor                   # which programs are missing, here and on every host
+loadbook lab up                   # hosts to try it with: sshd processes on this machine
+loadbook studies                  # every study of studies/
+loadbook plan STUDY               # trials, hours, and the smallest difference that so many blocks detect
+loadbook run STUDY                # Ctrl-C stops it, the same command goes on
+loadbook report STUDY
+```
+
+Commands find this folder from anywhere inside it. From elsewhere, set `LOADBOOK_HOME` to its path.
+"""
+
+GITIGNORE = """\
+# data/raw holds what was measured: remove its line to commit it
+data/raw/
+data/processed/
+reports/
+.cache/
+.ipynb_checkpoints/
+"""
+
+HOSTS = """\
+# Hosts and what each is for; names, users, ports and keys come from ~/.ssh/config. Every key: docs/hosts.md
+[hosts.load1]
+roles = ["driver"]
+
+[hosts.web1]
+roles = ["web"]
+# address = "192.0.2.21"    # the address under load, where that is not the one that ssh connects to
+"""
+
+FILES = {"README.md": README, ".gitignore": GITIGNORE, "hosts.toml": HOSTS}
+
+
+def shipped_project() -> Path:
+    """Return the folder with the files that come with loadbook: that in the wheel, or the clone."""
+    in_wheel = Path(__file__).parents[1] / "project"
+    return in_wheel if in_wheel.is_dir() else Path(__file__).parents[3]
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=".")
+def init(folder: Path) -> None:
+    """Make FOLDER (default: the current one) a project: notebooks, studies, data with an example run, hosts.toml.
+
+    Nothing is overwritten: a file or folder of one of these names is an error, and nothing is written.
+    """
+    existing = [name for name in ("notebooks", "studies", "data", *FILES) if (folder / name).exists()]
+    if existing:
+        raise UsageError(f"{folder.resolve()} already has {', '.join(existing)}", "loadbook init NEW-FOLDER")
+    source = shipped_project()
+    for name in SHIPPED_FOLDERS:
+        shutil.copytree(source / name, folder / name, ignore=shutil.ignore_patterns(".ipynb_checkpoints"))
+    (folder / "data" / "raw").mkdir()
+    for name, text in FILES.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    echo(f"project {folder.resolve()}")
+    go = "" if folder == Path() else f"cd {folder}; "
+    echo(f"next: {go}loadbook report {EXAMPLE_STUDY} makes a report of the recorded run; README.md has the rest")
 
 
 @click.command()
@@ -30,9 +109,6 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: one object per study.")
 def studies(studies: tuple[str, ...], packages: bool, as_json: bool) -> None:
     """List every STUDY (default: all): question, trials and time, and those of its smoke variant; no network."""
-    from loadbook.execution.studies import study_file
-    from loadbook.study.reader import find_study, study_files
-
     layout = project_layout()
     for name in studies:
         find_study(layout.studies, name)  # an unknown or broken study that was asked for by name is an error
@@ -54,7 +130,6 @@ def studies(studies: tuple[str, ...], packages: bool, as_json: bool) -> None:
 def _print_packages(layout: Layout, names: Sequence[str]) -> None:
     """Print the packages that studies need, a line each; programs without a package go to stderr with their source."""
     from loadbook.execution.preflight import package_arguments, required_programs
-    from loadbook.execution.studies import load_study, service_folders
 
     needed: dict[str, RequiredProgram] = {}
     for name in names:
@@ -75,8 +150,6 @@ def _print_packages(layout: Layout, names: Sequence[str]) -> None:
 
 def _record(path: Path) -> dict[str, Any]:
     """Return the JSON record of one study file; of one that cannot be read, its error."""
-    from loadbook.study.reader import is_variant, read_study, smoke_variant
-
     try:
         study = read_study(path)
         sizes = {"standard": _size(study), "smoke": None if is_variant(path) else _size(smoke_variant(study))}
@@ -86,8 +159,6 @@ def _record(path: Path) -> dict[str, Any]:
 
 
 def _size(study: Study) -> dict[str, Any]:
-    from loadbook.study.plan import make_plan
-
     plan = make_plan(study)
     return {"trials": len(plan.trials), "blocks": plan.blocks, "arms": len(plan.treatments), "hours": plan.hours}
 
@@ -105,12 +176,9 @@ def _lines(record: dict[str, Any]) -> list[str]:
 @click.command()
 @click.argument("study")
 @click.option(
-    "--service",
-    "chain",
-    multiple=True,
-    metavar="[ROLE=]SERVICE",
+    "--service", "chain", multiple=True, metavar="[ROLE=]SERVICE",
     help="What answers; the role is web unless given. Of several the first gets the load, each asks the next.",
-)
+)  # fmt: skip
 @click.option("--try", "tried", multiple=True, metavar="[ROLE.]VAR=VALUE", help="Compare this value: a treatment.")
 @click.option("--set", "fixed", multiple=True, metavar="[ROLE.]VAR=VALUE", help="What every treatment has.")
 @click.option("--control", multiple=True, metavar="[ROLE.]VAR=VALUE", help="A cost that is known to be real.")
@@ -137,9 +205,6 @@ def new(
 
 def _services(layout: Layout, chain: tuple[str, ...]) -> dict[str, ServiceSpec]:
     """Return role -> service, in the order given."""
-    from loadbook.execution.studies import service_folders
-    from loadbook.services import known_services, load_service
-
     if not chain:
         known = ", ".join(known_services(service_folders(layout)))
         raise UsageError("no service is given that could answer", f"--service NAME; services: {known}")

@@ -1,4 +1,4 @@
-"""Output of the commands, and their end by Ctrl-C.
+"""What the commands share: arguments and options, output, progress, and their end by Ctrl-C.
 
 Texts of hosts, files and studies reach a terminal without control characters: every command prints through `echo` and
 `print_table`. Ctrl-C and SIGTERM while hosts are at work: the first ends everything in order, the second waits for
@@ -12,19 +12,48 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from shlex import quote
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from loadbook.core.errors import LoadbookError
 from loadbook.core.text import clean
+from loadbook.core.units import format_remaining_time
+from loadbook.store.paths import project_layout
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress as Bars
+    from rich.progress import TaskID
     from rich.text import Text
+
+    from loadbook.execution.progress import Progress
+
+
+def _complete_study(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the studies of this project, those with a file and those with a run, that begin with `incomplete`."""
+    try:
+        layout = project_layout()
+    except LoadbookError:
+        return []
+    names = {path.stem for path in layout.studies.glob("*.toml")} | set(layout.studies_with_runs())
+    return sorted(name for name in names if name.startswith(incomplete))
+
+
+study_argument = click.argument("study", shell_complete=_complete_study)
+optional_study_argument = click.argument("study", required=False, shell_complete=_complete_study)
+studies_argument = click.argument("studies", nargs=-1, metavar="[STUDY]...", shell_complete=_complete_study)
+
+hosts_option = click.option(
+    "--hosts", "hosts_file", type=click.Path(path_type=Path), help="Hosts file; default: the lab's."
+)
+run_option = click.option("--run", "run_id", default="latest", show_default=True, metavar="RUN", help="Run id.")
 
 STDERR = 2
 WIDE = 200  # columns of a table that goes to a file or pipe
@@ -33,6 +62,12 @@ WIDE = 200  # columns of a table that goes to a file or pipe
 def echo(text: object = "", *, err: bool = False) -> None:
     """Print a text without control characters: results to stdout, all else to stderr (`err`)."""
     click.echo(clean(str(text)), err=err)
+
+
+def echo_next_step(hint: str | None) -> None:
+    """Print to stderr what to do after an error, if there is anything."""
+    if hint:
+        echo(f"  next: {hint}", err=True)
 
 
 def confirm(question: str) -> bool:
@@ -55,23 +90,13 @@ def cell(text: object) -> Text:
 
 
 def print_table(
-    headings: Sequence[str],
-    rows: Iterable[Sequence[object]],
-    *,
-    right: Sequence[str] = (),
-    fold: Sequence[str] = (),
-    title: str = "",
-    min_width: int = 0,
-    width: int = WIDE,
-    style: str = "bold",
-) -> None:
+    headings: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = (),
+    fold: Sequence[str] = (), title: str = "", min_width: int = 0, width: int = WIDE, style: str = "bold",
+) -> None:  # fmt: skip
     """Print a table to stdout; a terminal's lines are never cut, a file or pipe has lines of `width` columns.
 
-    Parameters
-    ----------
-    right, fold : headings of the columns that are right-aligned, and of those whose text may be broken.
-    min_width : of a terminal: below it the terminal breaks the lines.
-    style : of the headings, as rich names it.
+    `right` and `fold` are headings of the columns that are right-aligned, and of those whose text may be broken. Below
+    `min_width` a terminal breaks the lines. `style` is that of the headings, as rich names it.
     """
     from rich.console import Console
     from rich.table import Table
@@ -88,8 +113,87 @@ def print_table(
     console.print(table)
 
 
+class ProgressDisplay:
+    """Progress on a stream: live bars on a terminal, plain lines elsewhere; a context manager while runs are shown."""
+
+    COUNT_AFTER_S, COUNT_EVERY_S, LIVE_COUNT_EVERY_S = 2.0, 5.0, 0.2
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream, self.started = stream, time.monotonic()
+        self._tasks: dict[Hashable, TaskID] = {}
+
+    @cached_property
+    def _console(self) -> Console:
+        from rich.console import Console
+
+        return Console(file=self.stream, highlight=False, soft_wrap=True)
+
+    @cached_property
+    def _bars(self) -> Bars:
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+        from rich.progress import Progress as Bars
+
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=20), MofNCompleteColumn())
+        # no refresh by a clock: in the lab, drawing would take CPU from the measurement
+        live = self._console.is_terminal
+        return Bars(*columns, console=self._console, transient=True, auto_refresh=False, disable=not live)
+
+    def __enter__(self) -> ProgressDisplay:
+        self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
+
+    def __call__(self, event: Progress, name: str = "", batch_remaining_s: float = 0.0, key: Hashable = None) -> None:
+        """Show an event of a run.
+
+        `name` is that of the run, where several are shown, `key` tells apart those whose bars are live at the same
+        time. `batch_remaining_s`: expected seconds to the end of all runs; 0 if not known.
+        """
+        prefix = f"{name}  " if name else ""
+        batch = f"; batch: {format_remaining_time(batch_remaining_s)}" if batch_remaining_s else ""
+        if event.kind == "note":
+            self._print(prefix + event.line())
+            return
+        if event.kind == "trial-ended" and (event.status != "ok" or not self._console.is_terminal):
+            self._print(f"{prefix}{event.line()}{batch}")
+        where = prefix or f"block {event.block} of {event.blocks}  "
+        text = f"{where}{event.trial} {event.treatment}{event.remaining_text()}{batch}"
+        if key not in self._tasks:
+            self._tasks[key] = self._bars.add_task(text, total=event.total)
+        visible = event.done < event.total
+        self._bars.update(self._tasks[key], description=text, completed=event.done, visible=visible)
+        self._bars.refresh()
+
+    def step(self, text: str) -> None:
+        """Print a line with the seconds since the display began."""
+        self._print(f"{time.monotonic() - self.started:5.1f} s  {text}")
+
+    def _print(self, text: str) -> None:
+        from rich.text import Text
+
+        self._console.print(Text(clean(text)))
+
+    def counter(self, unit: str) -> Callable[[int, int], None]:
+        """Return a function that shows "3 of 9 <unit>", from the third second on and then every few seconds."""
+        live = self.stream.isatty()
+        next_time, shown = time.monotonic() + self.COUNT_AFTER_S, False
+
+        def on_count(done: int, total: int) -> None:
+            nonlocal next_time, shown
+            if time.monotonic() < next_time and not (shown and done == total):
+                return
+            shown = True
+            next_time = time.monotonic() + (self.LIVE_COUNT_EVERY_S if live else self.COUNT_EVERY_S)
+            end = "\r" if live and done < total else "\n"
+            self.stream.write(f"{done} of {total} {unit}{end}")
+            self.stream.flush()
+
+        return on_count
+
+
 EXIT_CODE = 130
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 THREADS_S = 0.5
 FIRST_INTERRUPT = "interrupted: the load is ended and hosts are put back; once more: without waiting"
 SECOND_INTERRUPT = (
@@ -101,9 +205,7 @@ SECOND_INTERRUPT = (
 def handle_interrupts(hosts_file: Path, resume: str) -> Iterator[None]:
     """Turn each of these signals into KeyboardInterrupt, and print the consequences and the advice for the hosts.
 
-    Parameters
-    ----------
-    resume : the command that goes on with the run.
+    `resume` is the command that goes on with the run.
     """
     count = 0
 
@@ -126,7 +228,8 @@ def handle_interrupts(hosts_file: Path, resume: str) -> Iterator[None]:
 def signal_handlers(on_signal: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     """Call `on_signal` for Ctrl-C and SIGTERM inside the context."""
     # a shell starts a background command with Ctrl-C ignored, on purpose
-    before = {s: signal.signal(s, on_signal) for s in SIGNALS if signal.getsignal(s) is not signal.SIG_IGN}
+    heard = [s for s in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(s) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, on_signal) for number in heard}
     try:
         yield
     finally:

@@ -3,8 +3,7 @@
 - `text`: text cleaned for terminals and pages; names that resemble a mistyped one
 - `errors`: exceptions with exit codes and hints
 - `metrics`: names, units and directions of metrics
-- `renamed_keys`: old names of keys in TOML files
-- `toml`: reading TOML files
+- `toml`: TOML files and the old names of their keys
 - `units`: numbers and durations as text
 - `validity_rules`: titles and advice of the validity rules
 """

@@ -56,10 +56,13 @@ _METRIC_LIST = (
     Metric("ttfb", "s", "lower", "time to the first byte", "time", "mean", 0.05),
     Metric("connection_time", "s", "lower", "life of a connection (httperf)", "time", "p50", 0.05),
     Metric(
-        "start_skew",
+        "start_skew", "s", "lower", "from the first to the last start of several drivers, by corrected clocks", "time"
+    ),
+    Metric(
+        "cpu_per_response",
         "s",
         "lower",
-        "between the first and the last start of several drivers, by corrected clocks",
+        "CPU seconds of all services per response that counts (interleaved trials)",
         "time",
     ),
     Metric("driver_cpu", "1", None, "share of one CPU that the driver process used"),

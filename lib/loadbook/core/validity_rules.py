@@ -29,16 +29,11 @@ class RuleInfo(NamedTuple):
     thresholds: tuple[str, ...] = ()
 
 
-def _read() -> dict[str, RuleInfo]:
-    text = files("loadbook.core").joinpath("validity_rules.toml").read_text(encoding="utf-8")
-    rules = tomllib.loads(text)
-    return {
-        name: RuleInfo(name, **entry | {"thresholds": tuple(entry.get("thresholds", ()))})
-        for name, entry in rules.items()
-    }
-
-
-RULE_INFO = _read()
+_FILE = files("loadbook.core").joinpath("validity_rules.toml")
+RULE_INFO = {
+    name: RuleInfo(name, **entry | {"thresholds": tuple(entry.get("thresholds", ()))})
+    for name, entry in tomllib.loads(_FILE.read_text(encoding="utf-8")).items()
+}
 # rules that are applied to every trial or run; the others have a hit only where a tool or a file has a problem
 EVALUATED_RULES = tuple(info.name for info in RULE_INFO.values() if info.by in ("trial", "run"))
 

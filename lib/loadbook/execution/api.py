@@ -5,16 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from loadbook.core.errors import DataError, UsageError
-from loadbook.execution.loop import AttemptStore, execute_plan
 from loadbook.execution.power import forecast_power, underpowered_note
 from loadbook.execution.progress import Confirm, LockPolicy, OnEvent, Progress, ignore_event
-from loadbook.execution.select import RunRequest, interim_analysis, select_run, stopping_points
+from loadbook.execution.select import RunRequest, select_run
 from loadbook.execution.session import RunSession
 from loadbook.execution.studies import load_study, study_file
 from loadbook.hosts.inventory import read_hosts
-from loadbook.store.atomic import DISK_FULL_ERRNOS, DISK_FULL_HINT, disk_full_message
-from loadbook.store.ledger import Ledger
-from loadbook.store.lock import hold_study_lock
+from loadbook.store.atomic import DISK_FULL_ERRNOS, DISK_FULL_HINT, disk_full_message, hold_study_lock
 from loadbook.store.paths import EXAMPLE_STUDY, Layout
 
 
@@ -71,7 +68,7 @@ def run_study(
             with RunSession(layout, selection, hosts, on_event, lock_policy, confirm) as session:
                 if not selection.resumed and (note := underpowered_note(forecast_power(layout, selection.plan, hosts))):
                     on_event(Progress("note", note))
-                _run_session(session, study_file(layout, study_name))
+                session.run(study_file(layout, study_name))
     except OSError as error:
         where = error.filename or layout.study_raw(study.name)
         if error.errno in DISK_FULL_ERRNOS:
@@ -80,16 +77,3 @@ def run_study(
             f"{where}: {error.strerror or error}", f"set that right, then resume: loadbook run {study_name}"
         ) from error
     return selection.run
-
-
-def _run_session(session: RunSession, file: Path) -> None:
-    """Run the rest of a plan in one session; it ends at the first planned analysis that decides everything."""
-    session.prepare(file)
-    with Ledger(session.paths.ledger) as ledger:
-        store, plan = AttemptStore(session.testbed, session.paths, ledger), session.testbed.plan
-        session.recover_attempts(store)
-        for blocks in stopping_points(plan, ledger.entries):
-            execute_plan(session.testbed, store, session.on_event, blocks)
-            if interim_analysis(session.layout, plan, session.selection.run, blocks, ledger, session.on_event):
-                break
-        session.finish(store, blocks)

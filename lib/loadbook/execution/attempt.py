@@ -8,8 +8,10 @@ and server share one machine.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -23,38 +25,25 @@ from loadbook.core.errors import (
     ToolError,
     UnreachableError,
 )
-from loadbook.execution.deployment import (
-    changes_job_name,
-    initial_record,
-    job_stem,
-    load_job_name,
-    monitor_job_name,
-    service_job_name,
-)
-from loadbook.execution.host_changes import (
-    HostChangeJobs,
-    InvalidTrialError,
-    fetch_page,
-    response_problem,
-    write_trial_file,
-)
-from loadbook.execution.host_state import (
-    HOST_TRIAL_BYTES,
-    Connectivity,
-    check_disks_not_full,
-    check_free_space,
-    prefer_full_disk_error,
-    run_within,
-    wait_for_rest,
-)
+from loadbook.execution import host_state
+from loadbook.execution.deployment import CHANGES, LOAD, MONITOR, job_name, job_stem
+from loadbook.execution.host_changes import HostChangeJobs, InvalidTrialError
 from loadbook.execution.load import LoadJobs, assess_outputs, truncated_outputs
-from loadbook.execution.monitors import TrialMonitors
-from loadbook.execution.services import TrialServices
+from loadbook.execution.services import TrialMonitors, TrialServices, write_trial_file
 from loadbook.execution.testbed import Testbed
+from loadbook.hosts.host import Host
 from loadbook.hosts.replay import transcript_name
-from loadbook.store.trial_record import ClockRecord, ResponseRecord, Status, TrialRecord, window_fields
+from loadbook.store.trial_record import (
+    ClockRecord,
+    MonitorRecord,
+    ResponseRecord,
+    Status,
+    TrialRecord,
+    window_fields,
+)
 from loadbook.study.plan import PlannedTrial
-from loadbook.study.workload import split_load
+from loadbook.study.workload import Workload, split_load
+from loadbook.tools.base import Target
 
 SERVICE_LEASE_EXTRA_S = 60.0
 # largest step of the wall clock against the monotonic clock during a valid trial, seconds
@@ -62,79 +51,96 @@ MAX_CLOCK_STEP_S = 1.0
 # longest wait of an interrupted attempt for load and services to end (TERM, 5 s, KILL), then for rollbacks, seconds
 CANCEL_S = 7.0
 RESTORE_S = 5.0
+PAGE_TIMEOUT_S = 10.0
 
 
 class Attempt:
-    """One attempt; its files are in `folder`. After `run`, `retry` is True if another attempt may succeed."""
+    """One attempt at a trial; it owns its jobs on the hosts, its record, and the files in `folder`.
 
-    def __init__(self, testbed: Testbed, planned: PlannedTrial, attempt: int, folder: Path) -> None:
+    `load`, `services`, `monitors` and `host_changes` are its jobs. After `run`, `retry` is True if another attempt may
+    succeed. In an interleaved block `arm` is its number there, and the load of the others takes at most `others_s`.
+    """
+
+    def __init__(
+        self, testbed: Testbed, planned: PlannedTrial, attempt: int, folder: Path, arm: int = 0, others_s: float = 0.0
+    ) -> None:
         self.testbed, self.planned, self.folder = testbed, planned, folder
         self.study = testbed.plan.study
         self.stem = job_stem(testbed.run, planned.trial, attempt)
         self.record = initial_record(testbed, planned, attempt)
         self.workload = self.study.workload_of(planned.treatment)
-        self.deployment = testbed.deployment(planned.treatment)
+        self.deployment = testbed.deployment(planned.treatment, arm)
         tool, shares = testbed.tools[self.workload.tool], split_load(self.workload, testbed.drivers)
-        self.load = LoadJobs(
-            tool, shares, self.deployment.target, load_job_name(self.stem), self.deployment.load_launch
+        target, launch = self.deployment.target, self.deployment.load_launch
+        self.load = LoadJobs(tool, shares, target, job_name(self.stem, LOAD), launch)
+        self.monitors = TrialMonitors(
+            testbed, job_name(self.stem, MONITOR), self.load.timeout_s, self._watched_processes()
         )
-        self.monitors = TrialMonitors(testbed, monitor_job_name(self.stem), self.load.timeout_s, self._watched_jobs())
-        lease_s = self.load.timeout_s + SERVICE_LEASE_EXTRA_S
-        self.host_changes = HostChangeJobs(self.deployment, changes_job_name(self.stem), lease_s)
+        lease_s = self.load.timeout_s + others_s + SERVICE_LEASE_EXTRA_S
+        self.host_changes = HostChangeJobs(self.deployment, job_name(self.stem, CHANGES), lease_s)
         self.services = TrialServices(self.deployment, self.stem, lease_s, folder)
         self.retry = False
         self._phase = "reset"
+        self._monitored: Future[list[MonitorRecord]]
 
-    def _watched_jobs(self) -> dict[str, dict[str, str]]:
+    def _watched_processes(self) -> dict[str, dict[str, str]]:
         """Return host -> file below jobs/ -> label of the monitored processes: load generator and services."""
         jobs = {alias: {f"{self.load.name}/step": self.workload.tool} for alias in self.testbed.drivers}
         for placement in self.deployment.placements:
             # the host's own server is no child of our job, which writes its process id to a file instead
-            file = f"{service_job_name(self.stem, placement.role)}/{'main' if placement.spec.tree else 'step'}"
+            file = f"{job_name(self.stem, placement.role)}/{'main' if placement.spec.tree else 'step'}"
             jobs.setdefault(placement.alias, {})[file] = placement.spec.name
         return jobs
 
     def run(self) -> TrialRecord:
         """Run the whole attempt and return its unsealed record; raises only KeyboardInterrupt and local errors."""
         begun_s, self.record.started = time.monotonic(), time.time()
-        interrupted, connectivity = False, Connectivity(self.testbed)
+        limits_s: tuple[float | None, float | None] = (None, None)
+        connectivity = host_state.Connectivity(self.testbed)
         try:
             self._run_and_assess(connectivity, begun_s)
         except KeyboardInterrupt:
-            interrupted = True
+            limits_s = CANCEL_S, RESTORE_S
             raise
         finally:
-            with self._timed("stop"):
-                self.stop(*((CANCEL_S, RESTORE_S) if interrupted else (None, None)))
+            with self.timed("stop"):
+                self.stop(*limits_s)
             for alias, host in self.testbed.hosts.items():
                 write_trial_file(self.folder / transcript_name(alias), host.take_transcript())
             self.record.reconnects = connectivity.reconnects
             self.record.duration_s = round(time.monotonic() - begun_s, 4)
         return self.record
 
-    def _run_and_assess(self, connectivity: Connectivity, begun_s: float) -> None:
+    def _run_and_assess(self, connectivity: host_state.Connectivity, begun_s: float) -> None:
         """Run the phases and set the status."""
         try:
             for name, run_phase in self.phases().items():
-                with self._timed(name):
+                with self.timed(name):
                     run_phase()
-            connectivity.check_not_rebooted(self.record.boot_ids)
-            self._end("ok", None)
-            self._assess(time.time() - (self.record.started or 0) - (time.monotonic() - begun_s))
-            if self.record.status != "ok":
-                connectivity.check_connected(self.record.reason or "")
-        except LoadbookError as raised:
-            phase, error = (
-                self._phase,
-                prefer_full_disk_error(self.testbed, connectivity.root_cause(raised, self.record.boot_ids)),
-            )
-            self._end(_status_of(error, phase), f"{phase}: {error.message}")
-            self.retry = isinstance(error, HostError) and error.transient
-            if error is raised and isinstance(error, LostError | UnreachableError):
-                self._close_lost_host(error.host)
-            else:
-                self._collect_failed_outputs()
-                self._add_output_reason(phase)
+            self.assess(connectivity, time.time() - (self.record.started or 0) - (time.monotonic() - begun_s))
+        except LoadbookError as error:
+            self.fail(error, connectivity)
+
+    def fail(self, raised: LoadbookError, connectivity: host_state.Connectivity) -> None:
+        """Set the status by an error's cause, and collect the load generators' outputs that can be reached."""
+        phase, cause = self._phase, connectivity.root_cause(raised, self.record.boot_ids)
+        error = host_state.prefer_full_disk_error(self.testbed, cause)
+        self._end(_status_of(error, phase), f"{phase}: {error.message}")
+        self.retry = isinstance(error, HostError) and error.transient
+        if error is raised and isinstance(error, LostError | UnreachableError):
+            # every further call would wait for a lost host; its jobs end with the connection
+            if error.host in self.testbed.hosts:
+                with contextlib.suppress(HostError):
+                    self.testbed.hosts[error.host].close()
+            return
+        for alias in self.load.started:
+            with contextlib.suppress(LoadbookError):
+                self.testbed.hosts[alias].stop(self.load.name, grace_s=1.0)
+                self.record.drivers.append(self.load.collect(self.testbed.hosts[alias], self.folder))
+        # their reason, such as a driver without free ports, is added to that of a failed page
+        outcome = assess_outputs(self.folder, self.record, self.study.validity) if phase == "ask_after" else None
+        if outcome and outcome.status == self.record.status == "invalid":
+            self._end("invalid", f"{self.record.reason}; {outcome.reason}")
 
     def phases(self) -> dict[str, Callable[[], None]]:
         """Return the phases by name, in order; `stop` follows them, whatever happens."""
@@ -150,7 +156,8 @@ class Attempt:
         }
 
     @contextmanager
-    def _timed(self, name: str) -> Iterator[None]:
+    def timed(self, name: str) -> Iterator[None]:
+        """Record how long a phase took; an error in it belongs to this phase."""
         begun, self._phase = time.monotonic(), name
         try:
             yield
@@ -161,19 +168,19 @@ class Attempt:
         self.record.status, self.record.reason = status, reason
 
     def _reset(self) -> None:
+        hosts, known = self.testbed.hosts, self.testbed.boot_ids
         self.testbed.set_trial(self.planned)
-        pause = self.testbed.pause
         states = self.testbed.map(
-            lambda a: wait_for_rest(self.testbed.hosts[a], self.study.reset, pause), self.testbed.hosts
+            lambda alias: host_state.wait_for_rest(hosts[alias], self.study.reset, self.testbed.pause), hosts
         )
         self.record.reset = {alias: state.state for alias, state in states.items()}
         self.record.boot_ids = {alias: state.boot_id for alias, state in states.items()}
         for alias, boot_id in self.record.boot_ids.items():
-            before, self.testbed.boot_ids[alias] = self.testbed.boot_ids.get(alias, boot_id), boot_id
+            before, known[alias] = known.get(alias, boot_id), boot_id
             if before != boot_id:
                 raise LostError(alias, "was rebooted since the last trial")
         for alias, state in states.items():
-            check_free_space(self.testbed.hosts[alias], state.state, HOST_TRIAL_BYTES)
+            host_state.check_free_space(hosts[alias], state.state, host_state.HOST_TRIAL_BYTES)
 
     def _configure(self) -> None:
         self.record.changes = self.host_changes.apply()
@@ -181,7 +188,7 @@ class Attempt:
 
     def _start(self) -> None:
         """Start the services and read the hosts' clocks meanwhile."""
-        clocks = self.testbed.submit(lambda alias: self.testbed.hosts[alias].clock(), self.testbed.hosts)
+        clocks = self.testbed.submit_clocks()
         try:
             self.services.start()
         finally:
@@ -193,29 +200,30 @@ class Attempt:
 
     def _check_page(self) -> None:
         """Check the page while the monitors start."""
-        page = self.testbed.pool.submit(self._fetch_page_from_drivers)
+        page = self.testbed.pool.submit(self.check_page)
         try:
             self.monitors.start()
         finally:
-            self.record.response_before = page.result()
-        problem = response_problem(self.workload, self.record.response_before)
-        if problem:
+            page.result()
+
+    def check_page(self) -> None:
+        """Fetch the page from every driver; InvalidTrialError when it is not as the workload expects."""
+        self.record.response_before = self._fetch_page_from_drivers()
+        if problem := response_problem(self.workload, self.record.response_before):
             raise InvalidTrialError(f"before the load {problem}", "correct workload.path or workload.expect_*")
 
     def _fetch_page_from_drivers(self) -> ResponseRecord:
         """Fetch the page from every driver; all must get the same, so the first response is returned."""
         hosts = [self.testbed.hosts[alias] for alias in self.testbed.drivers]
         responses = self.testbed.map(lambda host: fetch_page(host, self.deployment.target, self.workload.path), hosts)
-        first, *others = responses.items()
-        for host, response in others:
-            if (response.status, response.bytes) != (first[1].status, first[1].bytes):
-                listed = " and ".join(
-                    f"{h.alias} {a.status} with {a.bytes} bytes" for h, a in (first, (host, response))
-                )
+        first, *others = [(host.alias, page.status, page.bytes) for host, page in responses.items()]
+        for other in others:
+            if other[1:] != first[1:]:
+                listed = " and ".join(f"{alias} {status} with {size} bytes" for alias, status, size in (first, other))
                 raise InvalidTrialError(
                     f"drivers get different answers: {listed}", "the target must serve all drivers alike"
                 )
-        return first[1]
+        return responses[hosts[0]]
 
     def _run_load(self) -> None:
         drivers = [self.testbed.hosts[alias] for alias in self.testbed.drivers]
@@ -225,28 +233,33 @@ class Attempt:
         self.testbed.map(self.load.wait, drivers)
 
     def _check_after_load(self) -> None:
-        self._watched = self.testbed.pool.submit(self.monitors.collect, self.folder, self.record.services)
+        self._monitored = self.testbed.pool.submit(self.monitors.collect, self.folder, self.record.services)
+        self.check_after_load()
+
+    def check_after_load(self) -> None:
+        """Check services, changes and disks; read counters and clocks, and fetch the page again."""
         self.services.check_running()
         self.host_changes.check_in_effect()
-        check_disks_not_full(self.testbed)
+        host_state.check_disks_not_full(self.testbed)
         self.services.read_counters("after")
-        clocks = self.testbed.submit(lambda alias: self.testbed.hosts[alias].clock(), self.testbed.hosts)
+        clocks = self.testbed.submit_clocks()
         self.record.response_after = self._fetch_page_from_drivers()
         for alias, clock in self.testbed.results(clocks).items():
             ours = self.record.clocks[alias]
             ours.offset_after_s, ours.rtt_after_s = clock.offset_s, clock.rtt_s
 
     def _collect(self) -> None:
-        drivers = self.testbed.map(
-            lambda a: self.load.collect(self.testbed.hosts[a], self.folder), self.testbed.drivers
-        )
+        hosts = self.testbed.hosts
+        drivers = self.testbed.map(lambda alias: self.load.collect(hosts[alias], self.folder), self.testbed.drivers)
         self.record.drivers = list(drivers.values())
-        self.record.monitors, self.record.polled = self._watched.result(), self.monitors.polled
+        self.record.monitors, self.record.polled = self._monitored.result(), self.monitors.polled
         times = window_fields(self.record.drivers, self.record.clocks)
         self.record.window, self.record.start_skew_s = times["window"], times["start_skew_s"]
 
-    def _assess(self, clock_step_s: float) -> None:
-        """Lower the status of a finished attempt whose clock, page or tool output was wrong."""
+    def assess(self, connectivity: host_state.Connectivity, clock_step_s: float) -> None:
+        """Set the status of a finished attempt by what its hosts, clock, page and tool output show."""
+        connectivity.check_not_rebooted(self.record.boot_ids)
+        self._end("ok", None)
         if abs(clock_step_s) > MAX_CLOCK_STEP_S:
             self._end("partial", f"the controller's clock jumped by {clock_step_s:.1f} s during the trial")
         response = self.record.response_after
@@ -258,33 +271,36 @@ class Attempt:
             self._end(outcome.status, outcome.reason)
         if truncated := truncated_outputs(self.folder, self.record.drivers):
             self._end("tool_failed", truncated)
-
-    def _close_lost_host(self, alias: str) -> None:
-        """Close a lost host, since every further call would wait for it; its jobs end with the connection."""
-        if alias in self.testbed.hosts:
-            with contextlib.suppress(HostError):
-                self.testbed.hosts[alias].close()
-
-    def _collect_failed_outputs(self) -> None:
-        """Copy the outputs of a failed attempt from the drivers that can be reached."""
-        for alias in self.load.started:
-            with contextlib.suppress(LoadbookError):
-                self.testbed.hosts[alias].stop(self.load.name, grace_s=1.0)
-                self.record.drivers.append(self.load.collect(self.testbed.hosts[alias], self.folder))
-
-    def _add_output_reason(self, phase: str) -> None:
-        """Add the load generators' reason, such as a driver without free ports, to that of the failed page."""
-        outcome = assess_outputs(self.folder, self.record, self.study.validity) if phase == "ask_after" else None
-        if outcome and outcome.status == self.record.status == "invalid":
-            self._end("invalid", f"{self.record.reason}; {outcome.reason}")
+        if self.record.status != "ok":
+            connectivity.check_connected(self.record.reason or "")
 
     def stop(self, limit_s: float | None = None, restore_s: float | None = None) -> None:
         """End everything that was started; a job on a host out of reach, or too slow, ends by its lease."""
         self.load.cancel()
-        ends = self.services.stop_calls()
-        ends += [partial(self.load.end, self.testbed.hosts[alias]) for alias in self.load.started]
-        run_within(self.testbed, [*ends, self.monitors.end], limit_s)
-        run_within(self.testbed, [self.host_changes.restore], restore_s)
+        loads = [partial(self.load.end, self.testbed.hosts[alias]) for alias in self.load.started]
+        self.testbed.run_within([*self.services.stop_calls(), *loads, self.monitors.end], limit_s)
+        self.testbed.run_within([self.host_changes.restore], restore_s)
+
+
+def initial_record(testbed: Testbed, planned: PlannedTrial, attempt: int) -> TrialRecord:
+    """Return the record of an attempt that has just begun; its status is that of a controller that died."""
+    study = testbed.plan.study
+    load = study.workload_of(planned.treatment)
+    return TrialRecord(
+        study=study.name,
+        run=testbed.run,
+        trial=planned.trial,
+        treatment=planned.treatment,
+        factors={name: str(level) for name, level in study.levels_of(planned.treatment).items()},
+        block=planned.block,
+        slot=planned.slot,
+        attempt=attempt,
+        status="lost",
+        reason="the controller ended during this attempt",
+        tool=load.tool,
+        tool_version=next((v for (_, tool), v in testbed.tool_versions.items() if tool == load.tool), None),
+        workload=load.model_dump(mode="json"),
+    )
 
 
 def _status_of(error: LoadbookError, phase: str) -> Status:
@@ -294,3 +310,28 @@ def _status_of(error: LoadbookError, phase: str) -> Status:
     if isinstance(error, HostTimeoutError) and phase == "load":
         return "timeout"
     return "lost" if isinstance(error, HostError) and error.transient else "invalid"
+
+
+def fetch_page(host: Host, target: Target, path: str) -> ResponseRecord:
+    """Fetch the page once; InvalidTrialError when the host is reachable but the server does not answer."""
+    try:
+        response = host.http_get(target.address, target.port, path, timeout_s=PAGE_TIMEOUT_S, scheme=target.scheme)
+    except (UnreachableError, HostTimeoutError) as error:
+        host.run(["true"], timeout_s=PAGE_TIMEOUT_S)
+        raise InvalidTrialError(error.message, "the service's log is in the trial's folder") from error
+    return ResponseRecord(
+        status=response.status,
+        bytes=len(response.body),
+        sha256=hashlib.sha256(response.body).hexdigest(),
+        server=response.headers.get("server"),
+    )
+
+
+def response_problem(workload: Workload, response: ResponseRecord) -> str | None:
+    """Return the difference between an answer and the workload's expected status and size, None if there is none."""
+    expected = (workload.expect_status, response.bytes if workload.expect_bytes is None else workload.expect_bytes)
+    if (response.status, response.bytes) == expected:
+        return None
+    return (
+        f"{workload.path} answered {response.status} with {response.bytes} bytes, not {expected[0]} with {expected[1]}"
+    )

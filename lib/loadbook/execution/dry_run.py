@@ -12,21 +12,20 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from loadbook.core.errors import LoadbookError
+from loadbook.execution import preflight
 from loadbook.execution.attempt import Attempt
-from loadbook.execution.background_load import BACKGROUND_LOAD_SCRIPT, script_arguments
-from loadbook.execution.deployment import Placement, changes_job_name, job_stem, make_instance, preflight_stem
+from loadbook.execution.deployment import CHANGES, Placement, job_name, job_stem, preflight_stem
 from loadbook.execution.host_changes import HostChangeJobs, host_changes_of, missing_permissions, uses_delay
 from loadbook.execution.host_state import HOST_STATE_SCRIPT
-from loadbook.execution.plan_checks import check_load_allowed, missing_roles, needed_cpus, used_hosts
-from loadbook.execution.preflight import CHECK_LEASE_S, PREFLIGHT_SCRIPT, hex_address, load_launches, needed_ports
+from loadbook.execution.studies import check_load_allowed, missing_roles, needed_cpus, used_hosts
 from loadbook.execution.testbed import Testbed, build_testbed
 from loadbook.hosts import rollback
 from loadbook.hosts.dry import CLOCK_COMMAND, LEADER_PID, TOKEN, DryRunHost, DryRunLog, DryRunStep
-from loadbook.hosts.facts import gather_facts
 from loadbook.hosts.host import HttpResponse
 from loadbook.hosts.inventory import HostsFile, read_hosts
 from loadbook.hosts.jobs import job_folder
 from loadbook.hosts.lab import lab_kind
+from loadbook.hosts.monitors import gather_facts
 from loadbook.hosts.remote import remote_host
 from loadbook.services import Instance, ServiceSpec, SystemInstance
 from loadbook.services.build import BUILD_STATE_SCRIPT, build, build_command, program_folder_name
@@ -52,8 +51,8 @@ PHASE_TITLES = {
 CHANGES_TITLE = "change the hosts"
 # what a script is for; a script of `rollback` by its first argument
 SCRIPT_NOTES = {
-    BACKGROUND_LOAD_SCRIPT: "does anybody else use it?",
-    PREFLIGHT_SCRIPT: "free disk, CPUs, and that nothing listens on its ports",
+    preflight.BACKGROUND_LOAD_SCRIPT: "does anybody else use it?",
+    preflight.PREFLIGHT_SCRIPT: "free disk, CPUs, and that nothing listens on its ports",
     LIMITS_SCRIPT: "may it have these CPUs and open files?",
     LISTENING_SCRIPT: "until it listens",
     PIDS_SCRIPT: "its processes",
@@ -125,7 +124,8 @@ class DryRun:
                 steps[phase] = [*notes.annotate(self.log.take(), phase), *_polling_steps(attempt, phase)]
             attempt.stop()
             steps["stop"] = list(notes.annotate(self.log.take(), "stop"))
-        changes = [step for step in steps["configure"] if any(changes_job_name(STEM) in word for word in step.args[:2])]
+        job = job_name(STEM, CHANGES)
+        changes = [step for step in steps["configure"] if any(job in word for word in step.args[:2])]
         steps["configure"] = [step for step in steps["configure"] if step not in changes]
         titled = [(PHASE_TITLES[phase], phase_steps) for phase, phase_steps in steps.items()]
         titled.insert(1, (CHANGES_TITLE, changes))
@@ -133,18 +133,18 @@ class DryRun:
 
     def _prepare_answers(self, attempt: Attempt, phase: str) -> None:
         """Set the answers that services and page must give in this phase."""
-        if phase == "start":
-            for instance in attempt.services.instances.values():
-                texts = {name: instance.rendered.expected.get(name, "") for name in ("ready", "prove")}
-                for name, text in texts.items():
-                    if name in instance.rendered.commands:
-                        self.log.outputs[_request(instance, name)] = "\n".join(texts.values()).encode()
-                    elif request := _request(instance, name):
-                        status = instance.spec.ready.status if name == "ready" else 200
-                        self.log.responses[request[0]] = HttpResponse(status, {}, text.encode())
-        elif phase == "ask_before":
+        instances, page_url = attempt.services.instances.values(), _page_url(attempt)
+        if phase == "ask_before" and (page_url,) not in [_request(instance, "prove") for instance in instances]:
             page = HttpResponse(attempt.workload.expect_status, {}, bytes(attempt.workload.expect_bytes or 0))
-            self.log.responses[_page_url(attempt)] = page
+            self.log.responses[page_url] = page
+        for instance in instances if phase == "start" else ():
+            texts = {name: instance.rendered.expected.get(name, "") for name in ("ready", "prove")}
+            for name, text in texts.items():
+                if name in instance.rendered.commands:
+                    self.log.outputs[_request(instance, name)] = "\n".join(texts.values()).encode()
+                elif request := _request(instance, name):
+                    status = instance.spec.ready.status if name == "ready" else 200
+                    self.log.responses[request[0]] = HttpResponse(status, {}, text.encode())
 
     def preflight_steps(self) -> Iterator[DryRunStep]:
         """Yield the steps of the login and of the checks before the first trial."""
@@ -153,14 +153,13 @@ class DryRun:
             host.open()
         for alias, host in hosts.items():
             rollback.restore(host)
-            host.script(BACKGROUND_LOAD_SCRIPT, script_arguments(testbed, alias), timeout_s=TIMEOUT_S)
-            ports = needed_ports(testbed, alias)
-            host.script(PREFLIGHT_SCRIPT, [host.workdir, hex_address(host.address), *ports], timeout_s=TIMEOUT_S)
+            preflight.run_background_load_script(testbed, alias)
+            preflight.run_preflight_script(testbed, alias)
         yield from notes.annotate(self.log.take())
         for alias in testbed.drivers:
             for tool in testbed.tools.values():
                 yield DryRunStep(alias, "run", tuple(tool.version_argv), f"version of {tool.name}")
-            for launch in load_launches(testbed):
+            for launch in preflight.load_launches(testbed):
                 launch.check_limits(hosts[alias])
             yield from notes.annotate(self.log.take())
         yield from self._service_check_steps()
@@ -180,7 +179,7 @@ class DryRun:
             for deployment in map(self.testbed.deployment, self.testbed.plan.treatments):
                 if placement not in deployment.placements:
                     continue
-                instance = make_instance(deployment, placement, preflight_stem(RUN), CHECK_LEASE_S, TOKEN)
+                instance = deployment.make_instance(placement, preflight_stem(RUN), preflight.CHECK_LEASE_S, TOKEN)
                 if instance.rendered.config_sha256 not in checked:
                     checked.add(instance.rendered.config_sha256)
                     instance.check()
@@ -195,7 +194,7 @@ class DryRun:
                 if "tc" in testbed.inventory.hosts[alias].allow:
                     rollback.has_netem(self.hosts[alias])
         for deployment in map(testbed.deployment, testbed.plan.treatments):
-            changes = HostChangeJobs(deployment, changes_job_name(preflight_stem(RUN)), CHECK_LEASE_S)
+            changes = HostChangeJobs(deployment, job_name(preflight_stem(RUN), CHANGES), preflight.CHECK_LEASE_S)
             if (key := repr(sorted(host_changes_of(deployment).items()))) not in checked:
                 checked.add(key)
                 changes.apply()
@@ -284,7 +283,7 @@ def _request(instance: Instance, name: str) -> tuple[str, ...]:
         return ()
     if probe.side:
         return (f"http://{context.address}:{context.side_port}{probe.path}",)
-    return (f"{instance.scheme}://{context.address}:{context.port}{probe.path or '/'}",)
+    return (f"{instance.rendered.scheme}://{context.address}:{context.port}{probe.path or '/'}",)
 
 
 def _changes_note(changes: HostChangeJobs, step: DryRunStep) -> str:

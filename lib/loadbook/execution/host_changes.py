@@ -1,4 +1,4 @@
-"""Changes of hosts for a trial (kernel settings, network, CPU quotas), and its evidence (page, configuration).
+"""Changes of hosts for a trial: kernel settings, network, CPU quotas.
 
 Each changed host has one job that makes and verifies all changes, and undoes them when it ends for any reason
 (`hosts.rollback`). Only changes that the hosts file allows are made.
@@ -7,92 +7,24 @@ Each changed host has one job that makes and verifies all changes, and undoes th
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from loadbook.core.errors import HostError, HostTimeoutError, LoadbookError, UnreachableError, UsageError
-from loadbook.execution.deployment import DELAY_ROLE, Deployment, Placement
+from loadbook.core.errors import HostError, LoadbookError, UsageError
+from loadbook.execution.deployment import DELAY_ROLE, Deployment
 from loadbook.execution.load import remove_job_folder
 from loadbook.hosts import rollback
 from loadbook.hosts.host import Host
 from loadbook.hosts.inventory import HostsFile, Permission
-from loadbook.services import Instance, Proof
-from loadbook.store.atomic import explain_disk_full
-from loadbook.store.trial_record import ResponseRecord, ServiceRecord
 from loadbook.study.model import Study
 from loadbook.study.plan import Plan
-from loadbook.study.workload import Workload
-from loadbook.tools.base import Target
 
-PAGE_TIMEOUT_S = 10.0
+MAX_REASONS = 3
 
 
 class InvalidTrialError(LoadbookError):
     """Server or load differ from the study; a retry would not help."""
-
-
-def fetch_page(host: Host, target: Target, path: str) -> ResponseRecord:
-    """Fetch the page once; InvalidTrialError when the host is reachable but the server does not answer."""
-    try:
-        response = host.http_get(target.address, target.port, path, timeout_s=PAGE_TIMEOUT_S, scheme=target.scheme)
-    except (UnreachableError, HostTimeoutError) as error:
-        host.run(["true"], timeout_s=PAGE_TIMEOUT_S)
-        raise InvalidTrialError(error.message, "the service's log is in the trial's folder") from error
-    return ResponseRecord(
-        status=response.status,
-        bytes=len(response.body),
-        sha256=hashlib.sha256(response.body).hexdigest(),
-        server=response.headers.get("server"),
-    )
-
-
-def response_problem(workload: Workload, response: ResponseRecord) -> str | None:
-    """Return the difference between an answer and the workload's expected status and size, None if there is none."""
-    expected = (workload.expect_status, response.bytes if workload.expect_bytes is None else workload.expect_bytes)
-    if (response.status, response.bytes) == expected:
-        return None
-    return (
-        f"{workload.path} answered {response.status} with {response.bytes} bytes, not {expected[0]} with {expected[1]}"
-    )
-
-
-def service_record(
-    placement: Placement, instance: Instance, proof: Proof, folder: Path, *, version: str | None, cpus: Sequence[int]
-) -> ServiceRecord:
-    """Write a service's rendered files and its own configuration dump to `folder` and return its record."""
-    stem = f"{placement.alias}-{placement.role}"
-    files = {f"config-{stem}/{name}": data for name, data in instance.rendered.files.items()}
-    dump = {f"effective-{stem}": data for data in [instance.effective_config()] if data}
-    for name, data in (files | dump).items():
-        write_trial_file(folder / name, data)
-    return ServiceRecord(
-        host=placement.alias,
-        role=placement.role,
-        service=placement.spec.name,
-        mode=placement.mode,
-        version=version,
-        config_sha256=instance.rendered.config_sha256,
-        live=proof.live,
-        live_evidence=proof.evidence,
-        pids=proof.pids,
-        config_files=list(files),
-        effective=next(iter(dump), None),
-        cpus=list(cpus),
-    )
-
-
-def write_trial_file(path: Path, data: bytes) -> None:
-    """Write a file of the trial's folder, creating parent folders; empty data writes nothing."""
-    if data:
-        with explain_disk_full(path, len(data)):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
-
-
-MAX_REASONS = 3
 
 
 def needs_userspace_delay(plan: Plan, hosts: Mapping[str, Host], inventory: HostsFile, drivers: Iterable[str]) -> bool:
@@ -133,28 +65,21 @@ def missing_permissions(deployments: Iterable[Deployment]) -> list[str]:
             if lacking := [permit for permit in permits if permit not in allowed[alias]]:
                 needed.setdefault(alias, {}).update(dict.fromkeys(lacking))
                 reasons.setdefault(alias, {})[why] = None
-    messages = [
-        rollback.permission_problem(alias, allowed[alias], list(needed[alias]), _reasons_text(reasons[alias]))
-        for alias in needed
-    ]
+    messages = []
+    for alias, lacking_permits in needed.items():
+        listed = list(reasons[alias])
+        more = f" and {len(listed) - MAX_REASONS} more" if len(listed) > MAX_REASONS else ""
+        why = ", ".join(listed[:MAX_REASONS]) + more
+        messages.append(rollback.permission_problem(alias, allowed[alias], list(lacking_permits), why))
     return [message for message in messages if message]
-
-
-def _reasons_text(reasons: Iterable[str]) -> str:
-    listed = list(reasons)
-    more = f" and {len(listed) - MAX_REASONS} more" if len(listed) > MAX_REASONS else ""
-    return ", ".join(listed[:MAX_REASONS]) + more
 
 
 def _needed_permissions(deployment: Deployment) -> Iterator[tuple[str, str, Sequence[Permission]]]:
     """Yield host, service or treatment, and the permissions it needs."""
-    yield from (
-        (placement.alias, f"service {placement.spec.name}", placement.spec.needs) for placement in deployment.placements
-    )
-    yield from (
-        (alias, f"treatment {deployment.treatment}", changes.required_permissions())
-        for alias, changes in host_changes_of(deployment).items()
-    )
+    for placement in deployment.placements:
+        yield placement.alias, f"service {placement.spec.name}", placement.spec.needs
+    for alias, changes in host_changes_of(deployment).items():
+        yield alias, f"treatment {deployment.treatment}", changes.required_permissions()
 
 
 def host_changes_of(deployment: Deployment) -> dict[str, rollback.HostChanges]:
@@ -170,35 +95,33 @@ def host_changes_of(deployment: Deployment) -> dict[str, rollback.HostChanges]:
     return {alias: changes for alias, changes in changes_by_host.items() if changes.required_permissions()}
 
 
-def _check_agree(
-    deployment: Deployment, alias: str, first_changes: rollback.HostChanges, second_changes: rollback.HostChanges
-) -> None:
+def _check_agree(deployment: Deployment, alias: str, first: rollback.HostChanges, second: rollback.HostChanges) -> None:
     both: dict[str, tuple[object, object]] = {
-        name: (value, second_changes.sysctls.get(name, value)) for name, value in first_changes.sysctls.items()
+        name: (value, second.sysctls.get(name, value)) for name, value in first.sysctls.items()
     }
-    if "tc" in first_changes.required_permissions() and "tc" in second_changes.required_permissions():
-        both["rate_mbit"] = first_changes.rate_mbit, second_changes.rate_mbit
-        both["toward"] = first_changes.destination, second_changes.destination
-    for name, (first, second) in both.items():
-        if str(first) != str(second):
+    if "tc" in first.required_permissions() and "tc" in second.required_permissions():
+        both |= {"rate_mbit": (first.rate_mbit, second.rate_mbit), "toward": (first.destination, second.destination)}
+    for name, (value, other) in both.items():
+        if str(value) != str(other):
             raise UsageError(
-                f"host {alias} is to have {name} = {first} and {second} under treatment {deployment.treatment}",
+                f"host {alias} is to have {name} = {value} and {other} under treatment {deployment.treatment}",
                 "roles on one host share its kernel and its network: give them one value, or hosts of their own",
             )
 
 
 def _service_changes(deployment: Deployment) -> Iterator[tuple[str, rollback.HostChanges]]:
     for placement in deployment.placements:
-        setting = deployment.setting(placement.role)
-        quotas = {placement.role: setting.cpu_quota} if setting.cpu_quota else {}
-        sysctls, accepts = (
-            {**placement.spec.sysctls, **setting.sysctls},
-            tuple(deployment.direct_return_addresses(placement)),
-        )
+        setting, spec = deployment.setting(placement.role), placement.spec
         # toward all addresses: requests may come from another one than the driver's known address
         yield (
             placement.alias,
-            rollback.HostChanges(sysctls, 0.0, 0.0, setting.rate_mbit, "", quotas, accepts, placement.tables),
+            rollback.HostChanges(
+                sysctls={**spec.sysctls, **setting.sysctls},
+                rate_mbit=setting.rate_mbit,
+                quotas={placement.role: setting.cpu_quota} if setting.cpu_quota else {},
+                accepted_addresses=tuple(deployment.direct_return_addresses(placement)),
+                tables=placement.tables,
+            ),
         )
 
 
@@ -226,20 +149,20 @@ class HostChangeJobs:
     deployment: Deployment
     name: str
     lease_s: float
-    _set: list[str] = field(default_factory=list)
+    _changed: list[str] = field(default_factory=list)
 
     def apply(self) -> dict[str, dict[str, Any]]:
         """Make the changes and return them by host for the record; HostError when a host refuses one."""
         changes = host_changes_of(self.deployment)
         for alias, host_changes in changes.items():
-            self._set.append(alias)
+            self._changed.append(alias)
             rollback.apply_changes(self.deployment.testbed.hosts[alias], self.name, host_changes, self.lease_s)
         # a host whose only change is the removal of a service's leftovers does not count as changed
         return {alias: record for alias, host_changes in changes.items() if (record := host_changes.to_record())}
 
     def check_in_effect(self) -> None:
         """Raise InvalidTrialError when changes were undone before the load was over."""
-        for alias in self._set:
+        for alias in self._changed:
             if not self.deployment.testbed.hosts[alias].state(self.name).running:
                 raise InvalidTrialError(f"host {alias}: what was changed for the trial was put back during the load")
 
@@ -248,10 +171,10 @@ class HostChangeJobs:
 
         Failures are collected in the testbed (`check_restored`).
         """
-        for alias in self._set:
+        for alias in self._changed:
             host = self.deployment.testbed.hosts[alias]
             with contextlib.suppress(HostError):
                 with self.deployment.testbed.collecting_restore_errors():
                     rollback.end_job(host, self.name)
                 remove_job_folder(host, self.name)
-        self._set.clear()
+        self._changed.clear()

@@ -6,18 +6,15 @@ Errors of an attempt are therefore checked for these causes first (`Connectivity
 
 from __future__ import annotations
 
-import contextlib
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import wait
 from pathlib import Path
 from typing import NamedTuple
 
 from loadbook.core.errors import CommandError, HostError, HostFullError, LoadbookError, LostError, UnreachableError
 from loadbook.core.units import format_bytes
-from loadbook.execution.deployment import DELAY_ROLE, job_names, service_job_name
-from loadbook.execution.load import remove_job_folder
+from loadbook.execution.deployment import DELAY_ROLE, job_name, job_names
+from loadbook.execution.load import remove_job
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.host import Host
 from loadbook.store.atomic import disk_full_error, free_bytes
@@ -49,8 +46,13 @@ class Connectivity:
         ------
         LostError : a host was rebooted. HostError : a host does not answer.
         """
+
+        def read_boot_id(alias: str) -> str:
+            # a file instead of a command, so that transcripts for replays do not have it
+            return self.testbed.hosts[alias].get(BOOT_ID_FILE, max_bytes=100).decode("ascii", "replace").strip()
+
         live = [alias for alias, host in self.testbed.hosts.items() if host.live and alias in boot_ids]
-        for alias, boot_id in self.testbed.map(lambda alias: _read_boot_id(self.testbed.hosts[alias]), live).items():
+        for alias, boot_id in self.testbed.map(read_boot_id, live).items():
             self.testbed.boot_ids[alias] = boot_id
             if boot_id != boot_ids[alias]:
                 raise LostError(alias, "was rebooted during the trial")
@@ -75,64 +77,6 @@ class Connectivity:
         for alias, count in self._reconnect_counts().items():
             if count > self._before[alias]:
                 raise LostError(alias, f"was out of reach meanwhile: {trouble}")
-
-
-def _read_boot_id(host: Host) -> str:
-    # a file instead of a command, so that transcripts for replays do not have it
-    return host.get(BOOT_ID_FILE, max_bytes=100).decode("ascii", "replace").strip()
-
-
-def reconnect_all(testbed: Testbed) -> bool:
-    """Open new connections to all hosts, waiting for lost ones; tell whether all could be opened."""
-    return all(testbed.map(_reopen, testbed.hosts.values()).values())
-
-
-def _reopen(host: Host) -> bool:
-    try:
-        host.reopen()
-    except HostError:
-        return False
-    return True
-
-
-def close_all(testbed: Testbed, limit_s: float) -> None:
-    """Close all hosts at the same time, waiting at most `limit_s` seconds for them."""
-    # not in the testbed's pool, whose waiting threads this frees
-    threads = [threading.Thread(target=_close_quietly, args=(host,), daemon=True) for host in testbed.hosts.values()]
-    try:
-        for thread in threads:
-            thread.start()
-        deadline = time.monotonic() + limit_s
-        for thread in threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
-    finally:
-        abandon_all(testbed)
-
-
-def _close_quietly(host: Host) -> None:
-    with contextlib.suppress(HostError):
-        host.close()
-
-
-def abandon_all(testbed: Testbed) -> None:
-    """Drop every connection at once, which frees waiting threads; the hosts then end our jobs."""
-    for host in testbed.hosts.values():
-        host.abandon()
-
-
-def run_within(testbed: Testbed, calls: Sequence[Callable[[], None]], limit_s: float | None) -> None:
-    """Make calls at the same time, ignoring errors; drop the connections when `limit_s` is exceeded."""
-    begun = [testbed.pool.submit(call) for call in calls]
-    try:
-        late = wait(begun, timeout=limit_s).not_done
-    except BaseException:
-        abandon_all(testbed)
-        raise
-    if late:
-        abandon_all(testbed)
-    for ended in set(begun) - late:
-        with contextlib.suppress(LoadbookError):  # the trial's outcome is known by now and must be kept
-            ended.result()
 
 
 REST_POLL_S = 0.25
@@ -195,11 +139,8 @@ def check_free_space(host: Host, state: Mapping[str, float], need: int) -> None:
     """Raise HostFullError when `state` has fewer free bytes than needed."""
     free = state.get("free_bytes", need)
     if free < need:
-        raise HostFullError(
-            host.alias,
-            f"{REMOTE_DISK_FULL}: {format_bytes(free)} free at {host.workdir}, {format_bytes(need)} needed",
-            FREE_SPACE_HINT,
-        )
+        message = f"{REMOTE_DISK_FULL}: {format_bytes(free)} free at {host.workdir}, {format_bytes(need)} needed"
+        raise HostFullError(host.alias, message, FREE_SPACE_HINT)
 
 
 def check_disks_not_full(testbed: Testbed) -> None:
@@ -231,24 +172,18 @@ STALE_JOB_GRACE_S = 1.0
 
 
 def remove_stale_jobs(testbed: Testbed, stems: Sequence[str]) -> None:
-    """Stop the jobs of attempts and remove their files on every host.
+    """Stop the jobs of attempts (`stems`: prefixes of their names) and remove their files on every host.
 
-    Parameters
-    ----------
-    stems : prefixes of the attempts' job names.
-
-    Raises
-    ------
-    HostError : a host cannot be reached.
+    HostError: a host cannot be reached.
     """
-    testbed.map(lambda alias: _remove_stale_jobs_on(testbed, alias, stems), testbed.hosts)
+    roles = (*testbed.plan.study.roles, DELAY_ROLE)
 
+    def remove(alias: str) -> None:
+        host = testbed.hosts[alias]
+        for stem in stems:
+            for name in job_names(stem, roles):
+                remove_job(host, name, STALE_JOB_GRACE_S)
+            for role in roles:
+                host.remove(f"{host.workdir}/services/{job_name(stem, role)}")
 
-def _remove_stale_jobs_on(testbed: Testbed, alias: str, stems: Sequence[str]) -> None:
-    host, roles = testbed.hosts[alias], (*testbed.plan.study.roles, DELAY_ROLE)
-    for stem in stems:
-        for name in job_names(stem, roles):
-            host.stop(name, grace_s=STALE_JOB_GRACE_S)
-            remove_job_folder(host, name)
-        for role in roles:
-            host.remove(f"{host.workdir}/services/{service_job_name(stem, role)}")
+    testbed.map(remove, testbed.hosts)

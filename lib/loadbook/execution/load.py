@@ -14,12 +14,13 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from loadbook.core.errors import CommandError, LostError, OversizeError, ToolError
 from loadbook.hosts.host import Host, Job
-from loadbook.ingestion.trial_rows import Row, TrialRows, read_load_rows
+from loadbook.ingestion.trial_rows import Row, read_load_rows
 from loadbook.services.instance import DEFAULT_LAUNCH, LaunchOptions
 from loadbook.store.trial_record import ClockRecord, DriverRecord, Status, TrialRecord
 from loadbook.study.limits import ValidityLimits
@@ -52,23 +53,25 @@ def assess_outputs(folder: Path, record: TrialRecord, thresholds: ValidityLimits
         rows = read_load_rows(folder, record)
     except Exception as error:  # a defect of a reader must not end the run; the files are kept
         return TrialOutcome("tool_failed", f"{record.tool}: its output cannot be read: {type(error).__name__}: {error}")
-    named = {name: [p for p in rows.problems if p["name"] == name] for name in ("ports_exhausted", "unreadable-output")}
-    failed = [
-        f"host {driver.host}: {record.tool} {_exit_text(folder, driver)}" for driver in record.drivers if driver.rc
-    ]
-    if named["ports_exhausted"]:
-        return TrialOutcome("invalid", _problems_text(named["ports_exhausted"]))
+    if exhausted := [p for p in rows.problems if p["name"] == "ports_exhausted"]:
+        return TrialOutcome("invalid", _problems_text(exhausted))
+    failed = [f"host {d.host}: {record.tool} {_exit_text(d.rc, folder / d.stderr)}" for d in record.drivers if d.rc]
     if failed or any(driver.rc is None for driver in record.drivers):
         return TrialOutcome("tool_failed", "; ".join(failed) or f"{record.tool} left no exit code")
-    if unreadable := named["unreadable-output"]:
+    if unreadable := [p for p in rows.problems if p["name"] == "unreadable-output"]:
         return _unreadable_outcome(folder, unreadable)
-    return _rule_outcome(record, rows, thresholds) or _rejected_rows_outcome(rows)
+    hits = check_trial(rows.record, rows.measurements, (), rows.doubts, thresholds)
+    if messages := [hit.message for hit in hits if hit.name in OUTPUT_RULES and hit.level == "invalid"]:
+        return TrialOutcome("invalid", " ".join(messages))
+    if not rows.rejected:
+        return None
+    reasons = "; ".join(message for name, message in rows.doubts if name in rows.rejected)
+    return TrialOutcome("partial", f"the file of requests is not whole, {rows.rejected.total()} rejected: {reasons}")
 
 
-def _exit_text(folder: Path, driver: DriverRecord) -> str:
+def _exit_text(code: int, stderr: Path) -> str:
     """Describe an exit code, with the last line of stderr."""
-    code = driver.rc or 0
-    last_line = _last_line(folder / driver.stderr)
+    last_line = _last_line(stderr)
     suffix = f": {last_line}" if last_line else ""
     if code <= 128:
         return f"ended with exit code {code}{suffix}"
@@ -95,26 +98,11 @@ def _unreadable_outcome(folder: Path, problems: list[Row]) -> TrialOutcome:
     rows = [p for p in problems if not p["file"].startswith("stdout-") and (p["line"] or 0) > 1]
     if len(rows) < len(problems):
         return TrialOutcome("tool_failed", _problems_text(problems))
-    lost = sum(_count_lines(folder / file) for file in {p["file"] for p in rows})
+    lost = 0
+    for name in {p["file"] for p in rows}:
+        with (folder / name).open("rb") as file:
+            lost += sum(block.count(b"\n") for block in iter(partial(file.read, 1 << 20), b""))
     return TrialOutcome("partial", f"{_problems_text(problems)}; none of {lost:,} lines was counted")
-
-
-def _count_lines(path: Path) -> int:
-    with path.open("rb") as file:
-        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
-
-
-def _rule_outcome(record: TrialRecord, rows: TrialRows, thresholds: ValidityLimits) -> TrialOutcome | None:
-    hits = check_trial(rows.record, rows.measurements, (), rows.doubts, thresholds)
-    messages = [hit.message for hit in hits if hit.name in OUTPUT_RULES and hit.level == "invalid"]
-    return TrialOutcome("invalid", " ".join(messages)) if messages else None
-
-
-def _rejected_rows_outcome(rows: TrialRows) -> TrialOutcome | None:
-    if not rows.rejected:
-        return None
-    reasons = "; ".join(message for name, message in rows.doubts if name in rows.rejected)
-    return TrialOutcome("partial", f"the file of requests is not whole, {rows.rejected.total()} rejected: {reasons}")
 
 
 def _problems_text(problems: Iterable[Row]) -> str:
@@ -170,19 +158,18 @@ class LoadJobs:
         share = self.shares[alias]
         try:
             measurement = tuple(self.tool.command(share, self.target, share.duration_s))
-            steps = (self._warmup_command(share), measurement) if share.warmup_s else (measurement,)
-            return tuple(self.launch.wrap(step) for step in steps)
+            if not share.warmup_s:
+                return (self.launch.wrap(measurement),)
+            # ended by a shell, since some tools count in whole seconds only
+            longer_s = math.ceil(share.warmup_s) + WARMUP_SPARE_S
+            longer = self.tool.command(share.with_duration(longer_s, 0), self.target, longer_s)
+            warmup = ("/bin/sh", "-c", TIMED_WARMUP_SCRIPT, f"{share.warmup_s:g}", *longer)
+            return tuple(self.launch.wrap(step) for step in (warmup, measurement))
         except ToolError as error:
             if len(self.shares) == 1:
                 raise
             part = f"{share.connections} connections" if share.rate_per_s is None else f"{share.rate_per_s:g} a second"
             raise ToolError(f"host {alias}, whose share is {part}: {error.message}", error.hint) from error
-
-    def _warmup_command(self, share: Workload) -> tuple[str, ...]:
-        """Return the warm-up's command, ended by a shell, since some tools count in whole seconds only."""
-        longer_s = math.ceil(share.warmup_s) + WARMUP_SPARE_S
-        longer = self.tool.command(share.with_duration(longer_s, 0), self.target, longer_s)
-        return ("/bin/sh", "-c", TIMED_WARMUP_SCRIPT, f"{share.warmup_s:g}", *longer)
 
     @property
     def planned_s(self) -> float:
@@ -230,8 +217,7 @@ class LoadJobs:
 
     def end(self, host: Host) -> None:
         """End the job on one driver and remove its files there."""
-        host.stop(self.name, grace_s=STOP_GRACE_S)
-        remove_job_folder(host, self.name)
+        remove_job(host, self.name, STOP_GRACE_S)
 
     def collect(self, host: Host, folder: Path) -> DriverRecord:
         """Copy the driver's outputs into `folder` byte for byte and return its record."""
@@ -242,7 +228,7 @@ class LoadJobs:
         record = DriverRecord(
             host=host.alias,
             argv=list(steps[-1]),
-            rc=_read_exit_code(host, f"{jobs}/rc.{last}"),
+            rc=int(code) if (code := host.get(f"{jobs}/rc.{last}", max_bytes=100).strip()) else None,
             started_ours=self.started[host.alias][0],
             ended_ours=ended,
             stdout=f"stdout-{host.alias}",
@@ -252,11 +238,11 @@ class LoadJobs:
         for step, prefix in zip(range(last, FIRST_STEP - 1, -1), ("", "warmup-"), strict=False):
             for stream in ("stdout", "stderr"):
                 name = f"{prefix}{stream}-{host.alias}"
-                record.cut |= _fetch_truncated(host, f"{jobs}/{stream}.{step}", folder / name, MAX_REPORT_BYTES)
+                record.cut |= fetch_truncated(host, f"{jobs}/{stream}.{step}", folder / name, MAX_REPORT_BYTES)
         for name in self.tool.expected_files(share):
             if host.exists(f"{jobs}/{name}"):
                 local_name = f"{host.alias}-{Path(name).name}"
-                record.cut |= _fetch_truncated(host, f"{jobs}/{name}", folder / local_name, MAX_FILE_BYTES)
+                record.cut |= fetch_truncated(host, f"{jobs}/{name}", folder / local_name, MAX_FILE_BYTES)
                 record.files[name] = local_name
         return record
 
@@ -275,18 +261,19 @@ def remove_job_folder(host: Host, name: str) -> None:
     host.remove(f"{host.workdir}/jobs/{name}")
 
 
-def _fetch_truncated(host: Host, path: str, local: Path, max_bytes: int) -> dict[str, int]:
+def remove_job(host: Host, name: str, grace_s: float) -> None:
+    """Stop a job (TERM, after `grace_s` seconds KILL) and remove its folder."""
+    host.stop(name, grace_s=grace_s)
+    remove_job_folder(host, name)
+
+
+def fetch_truncated(host: Host, path: str, local: Path, max_bytes: int) -> dict[str, int]:
     """Copy the beginning of a file; return name and size (bytes) of a larger one."""
     try:
         host.fetch(path, local, max_bytes=max_bytes)
     except OversizeError as error:
         return {local.name: error.size_bytes}
     return {}
-
-
-def _read_exit_code(host: Host, path: str) -> int | None:
-    text = host.get(path, max_bytes=100).strip()
-    return int(text) if text else None
 
 
 def _read_step_times(host: Host, path: str) -> tuple[float, float]:

@@ -8,20 +8,22 @@ host: the run stops, and a resumed run repeats them.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from itertools import count, groupby
 from pathlib import Path
-from typing import Any
 
 from loadbook.core.errors import DataError, HostError, LoadbookError
-from loadbook.execution.attempt import Attempt
-from loadbook.execution.deployment import failed_folder, initial_record, job_stem, staging_folder
-from loadbook.execution.host_state import REMOTE_DISK_FULL, check_local_space, reconnect_all, remove_stale_jobs
+from loadbook.execution.attempt import Attempt, initial_record
+from loadbook.execution.deployment import job_stem
+from loadbook.execution.host_state import REMOTE_DISK_FULL, check_local_space, remove_stale_jobs
+from loadbook.execution.interleaved import InterleavedBlock, longest_block_s
 from loadbook.execution.progress import Kind, OnEvent, Progress
 from loadbook.execution.testbed import Testbed
 from loadbook.store import trial_record
-from loadbook.store.ledger import Ledger, trial_states
+from loadbook.store.ledger import Ledger, TrialState, trial_states
 from loadbook.store.paths import RunPaths
 from loadbook.store.trial_record import TrialRecord
+from loadbook.study.interleaving import Turns
 from loadbook.study.plan import PlannedTrial
 
 PUBLISHED_STATUSES = ("ok", "partial", "invalid")
@@ -33,44 +35,59 @@ class AttemptStore:
     def __init__(self, testbed: Testbed, paths: RunPaths, ledger: Ledger) -> None:
         self.testbed, self.paths, self.ledger = testbed, paths, ledger
 
+    def staging_folder(self, trial: str, attempt: int) -> Path:
+        """Return the folder in which an attempt's files are collected until it is published."""
+        return self.paths.raw / "staging" / f"{trial}-attempt{attempt}"
+
+    def failed_folder(self, trial: str, attempt: int) -> Path:
+        """Return the folder of a failed attempt."""
+        return self.paths.failed / f"{trial}-attempt{attempt}"
+
+    def states(self) -> dict[str, TrialState]:
+        """Return the state of every trial that was begun."""
+        return trial_states(self.ledger.entries)
+
     def begin(self, planned: PlannedTrial) -> tuple[int, Path]:
         """Record a new attempt in the ledger and return its number and its empty staging folder."""
-        state = trial_states(self.ledger.entries).get(planned.trial)
+        state = self.states().get(planned.trial)
         attempt = state.attempt + 1 if state else 1
         self.ledger.append("started", trial=planned.trial, attempt=attempt)
-        folder = staging_folder(self.paths, planned.trial, attempt)
+        folder = self.staging_folder(planned.trial, attempt)
         folder.mkdir(parents=True)
         return attempt, folder
 
     def end(self, record: TrialRecord, folder: Path, *, final: bool) -> None:
-        """Seal and publish an attempt, then record its end in the ledger."""
-        sealed = trial_record.seal_trial(folder, record)
-        trial_record.publish_trial(folder, self._final_folder(sealed))
-        self._record_end(sealed, self._final_folder(sealed), final=final)
+        """Seal and publish an attempt, then record its end in the ledger.
 
-    def _final_folder(self, record: TrialRecord) -> Path:
-        """Return trials/ID for an attempt whose load ran to its end, else its folder below failed/."""
-        whole = record.status in PUBLISHED_STATUSES and record.drivers
-        return self.paths.trial(record.trial) if whole else failed_folder(self.paths, record.trial, record.attempt)
+        An attempt whose load ran to its end is published in trials/, others in failed/.
+        """
+        sealed = trial_record.seal_trial(folder, record)
+        whole = sealed.status in PUBLISHED_STATUSES and sealed.drivers
+        place = self.paths.trial(sealed.trial) if whole else self.failed_folder(sealed.trial, sealed.attempt)
+        trial_record.publish_trial(folder, place)
+        self._record_end(sealed, place, final=final)
 
     def _record_end(self, record: TrialRecord, folder: Path, *, final: bool) -> None:
         fields = {"trial": record.trial, "attempt": record.attempt, "status": record.status, "reason": record.reason}
-        self.ledger.append(
-            "ended", **fields, final=final, sha256=trial_record.sha256_file(folder / trial_record.RECORD_NAME)
-        )
+        sha256 = trial_record.sha256_file(folder / trial_record.RECORD_NAME)
+        self.ledger.append("ended", **fields, final=final, sha256=sha256)
 
     def pending(self) -> Iterator[PlannedTrial]:
         """Yield the planned trials without a final status, in the plan's order."""
         for planned in self.testbed.plan.trials:
-            state = trial_states(self.ledger.entries).get(planned.trial)
+            state = self.states().get(planned.trial)
             if state is None or not state.final:
                 yield planned
 
     def unfinished(self) -> list[tuple[PlannedTrial, int]]:
         """Return the attempts of a dead controller without a recorded end."""
-        states_by_trial = trial_states(self.ledger.entries)
-        open_ = {trial: s.attempt for trial, s in states_by_trial.items() if s.status is None}
-        return [(p, open_[p.trial]) for p in self.testbed.plan.trials if p.trial in open_]
+        open_ = {trial: state.attempt for trial, state in self.states().items() if state.status is None}
+        return [(planned, open_[planned.trial]) for planned in self.testbed.plan.trials if planned.trial in open_]
+
+    def lost(self) -> list[tuple[str, int]]:
+        """Return trial and number of attempts that lost a host, where stale jobs may be left."""
+        ended = [entry for entry in self.ledger.entries if entry["event"] == "ended"]
+        return [(entry["trial"], entry["attempt"]) for entry in ended if entry["status"] == "lost"]
 
     def recover(self, planned: PlannedTrial, attempt: int) -> TrialRecord:
         """Give an attempt of a dead controller its one recorded end.
@@ -81,7 +98,7 @@ class AttemptStore:
         ------
         DataError : the attempt was published, and its record is missing or damaged now.
         """
-        for place in (self.paths.trial(planned.trial), failed_folder(self.paths, planned.trial, attempt)):
+        for place in (self.paths.trial(planned.trial), self.failed_folder(planned.trial, attempt)):
             if place.is_dir():
                 try:
                     record = trial_record.read_trial(place)
@@ -90,16 +107,11 @@ class AttemptStore:
                     raise DataError(error.message, hint) from error
                 self._record_end(record, place, final=place == self.paths.trial(planned.trial))
                 return record
-        folder = staging_folder(self.paths, planned.trial, attempt)
+        folder = self.staging_folder(planned.trial, attempt)
         folder.mkdir(parents=True, exist_ok=True)
         record = _read_sealed(folder) or initial_record(self.testbed, planned, attempt)
         self.end(record, folder, final=record.status in PUBLISHED_STATUSES)
         return record
-
-
-def lost_attempts(entries: Iterable[dict[str, Any]]) -> list[tuple[str, int]]:
-    """Return trial and number of attempts that lost a host, where stale jobs may be left."""
-    return [(e["trial"], e["attempt"]) for e in entries if e["event"] == "ended" and e["status"] == "lost"]
 
 
 def _read_sealed(folder: Path) -> TrialRecord | None:
@@ -128,16 +140,22 @@ def execute_plan(testbed: Testbed, store: AttemptStore, on_event: OnEvent, until
     """
     lost: list[TrialRecord] = []
     clock = _TimeEstimate(testbed, len(list(store.pending())))
-    for planned in store.pending():
-        if until is not None and planned.block > until:
+    blocks = _BlockRunner(testbed, store, on_event) if testbed.plan.interleaved else None
+    for _, group in groupby(store.pending(), key=lambda planned: planned.block if blocks else planned.slot):
+        together = list(group)
+        if until is not None and together[0].block > until:
             return
-        on_event(clock.event(planned, "trial-started", "running"))
-        record = _run_trial(testbed, store, planned, on_event)
-        clock.left -= 1
-        on_event(clock.event(planned, "trial-ended", _status_text(record), record))
-        lost = [*lost, record] if _is_host_fault(record) else []
-        if len(lost) == MAX_LOST_IN_A_ROW:
-            raise _too_many_host_faults(store, lost)
+        on_event(clock.event(together[0], "trial-started", "running"))
+        records = blocks.run(together) if blocks else [_run_trial(testbed, store, together[0], on_event)]
+        for planned, record in zip(together, records, strict=True):
+            clock.left -= 1
+            text = record.status if record.status == "ok" else f"{record.status}: {record.reason}"
+            on_event(clock.event(planned, "trial-ended", text, record))
+            # the fault of a host, not of the treatment: it was lost, or its disk was full
+            host_fault = record.status in HOST_REASONS or REMOTE_DISK_FULL in (record.reason or "")
+            lost = [*lost, record] if host_fault else []
+            if len(lost) == MAX_LOST_IN_A_ROW:
+                raise _too_many_host_faults(store, lost)
 
 
 def _run_trial(testbed: Testbed, store: AttemptStore, planned: PlannedTrial, on_event: OnEvent) -> TrialRecord:
@@ -151,7 +169,7 @@ def _run_trial(testbed: Testbed, store: AttemptStore, planned: PlannedTrial, on_
         try:
             record = attempt.run()
             # no retry on a host that could not be reconnected
-            reconnected = not attempt.retry or reconnect_all(testbed)
+            reconnected = not attempt.retry or testbed.reconnect()
         except KeyboardInterrupt:
             # an interrupted attempt is repeated, whatever its status was about to be
             attempt.record.status, attempt.record.reason = "cancelled", "interrupted by the user"
@@ -170,9 +188,82 @@ def _run_trial(testbed: Testbed, store: AttemptStore, planned: PlannedTrial, on_
         on_event(Progress("note", f"{planned.trial}: {record.status} ({record.reason}); trying again"))
 
 
-def _is_host_fault(record: TrialRecord) -> bool:
-    """Tell whether a host, not the treatment, caused the failure: it was lost, or its disk was full."""
-    return record.status in HOST_REASONS or REMOTE_DISK_FULL in (record.reason or "")
+class _BlockRunner:
+    """Runs interleaved blocks; slice and gap are chosen in the first one of a session."""
+
+    def __init__(self, testbed: Testbed, store: AttemptStore, on_event: OnEvent) -> None:
+        self.testbed, self.store, self.on_event = testbed, store, on_event
+        self.turns: Turns | None = None
+
+    def run(self, together: Sequence[PlannedTrial]) -> list[TrialRecord]:
+        """Attempt a block until no host is lost in it or it may not be retried, and return the records of its arms."""
+        planned_arms = [planned for planned in self.testbed.plan.trials if planned.block == together[0].block]
+        if len(planned_arms) != len(together):
+            return [self._end_alone(planned) for planned in together]
+        for tries in count(1):
+            check_local_space(self.store.paths.raw, self.testbed.plan)
+            begun = [(planned, *self.store.begin(planned)) for planned in together]
+            others_s = longest_block_s(self.testbed.plan)
+            attempts = [
+                Attempt(self.testbed, planned, number, folder, arm, others_s)
+                for arm, (planned, number, folder) in enumerate(begun)
+            ]
+            block = InterleavedBlock(self.testbed, attempts, self.turns)
+            try:
+                block.run()
+                wants_retry = any(attempt.retry for attempt in attempts)
+                reconnected = not wants_retry or self.testbed.reconnect()
+            except KeyboardInterrupt:
+                self._cancel(attempts, "interrupted by the user")
+                for error in self.testbed.not_restored:
+                    self.on_event(Progress("note", f"{error.message}\n{error.hint}"))
+                raise
+            if self.turns is None and block.turns:
+                self.turns = block.turns
+                self.on_event(Progress("note", _turns_text(block)))
+            failed = next((attempt.record for attempt in attempts if attempt.retry), None)
+            if failed is None or not reconnected or tries >= MAX_ATTEMPTS.get(failed.status, 1):
+                for attempt in attempts:
+                    self.store.end(attempt.record, attempt.folder, final=True)
+                self.testbed.check_restored()
+                return [attempt.record for attempt in attempts]
+            others = [attempt for attempt in attempts if not attempt.retry]
+            self._cancel(others, f"its block is repeated: {failed.trial} was {failed.status}")
+            for attempt in attempts:
+                if attempt.retry:
+                    self.store.end(attempt.record, attempt.folder, final=False)
+            self.testbed.check_restored()
+            with contextlib.suppress(HostError):  # out of reach again: a resumed run removes them
+                remove_stale_jobs(self.testbed, [attempt.stem for attempt in attempts])
+            self.on_event(
+                Progress("note", f"{failed.trial}: {failed.status} ({failed.reason}); trying its block again")
+            )
+        raise AssertionError
+
+    def _cancel(self, attempts: Sequence[Attempt], reason: str) -> None:
+        """Record attempts that are repeated, whatever their status was about to be."""
+        for attempt in attempts:
+            attempt.record.status, attempt.record.reason = "cancelled", reason
+            self.store.end(attempt.record, attempt.folder, final=False)
+
+    def _end_alone(self, planned: PlannedTrial) -> TrialRecord:
+        """Record an arm whose block was interrupted while it was being recorded: it cannot be measured alone."""
+        number, folder = self.store.begin(planned)
+        record = initial_record(self.testbed, planned, number)
+        record.status = "cancelled"
+        record.reason = "the run was interrupted while its block was recorded; arms of a block are measured together"
+        self.store.end(record, folder, final=True)
+        return record
+
+
+def _turns_text(block: InterleavedBlock) -> str:
+    assert block.turns is not None
+    latency_ms = 1000 * (block.latency_s or 0.0)
+    slice_ms, gap_ms = 1000 * block.turns.slice_s, 1000 * block.turns.gap_s
+    return (
+        f"interleaved: slices of {slice_ms:g} ms with gaps of {gap_ms:g} ms, as the slowest of "
+        f"{len(block.attempts)} arms answers in {latency_ms:.2g} ms on average"
+    )
 
 
 def _too_many_host_faults(store: AttemptStore, lost: list[TrialRecord]) -> LoadbookError:
@@ -183,10 +274,6 @@ def _too_many_host_faults(store: AttemptStore, lost: list[TrialRecord]) -> Loadb
         f"see to the host (loadbook doctor), then resume: loadbook run {store.testbed.plan.study.name}, with the same "
         "--hosts",
     )
-
-
-def _status_text(record: TrialRecord) -> str:
-    return record.status if record.status == "ok" else f"{record.status}: {record.reason}"
 
 
 class _TimeEstimate:
@@ -201,16 +288,6 @@ class _TimeEstimate:
         if record and record.duration_s is not None:
             self.took.append(record.duration_s)
         each_s = sum(self.took) / len(self.took) if self.took else self.plan.trial_s
-        total = len(self.plan.trials)
-        return Progress(
-            kind,
-            message,
-            planned.trial,
-            planned.treatment,
-            planned.block,
-            self.plan.blocks,
-            total - self.left,
-            total,
-            record.status if record else None,
-            self.left * each_s,
-        )
+        place = (planned.trial, planned.treatment, planned.block, self.plan.blocks)
+        total, status = len(self.plan.trials), record.status if record else None
+        return Progress(kind, message, *place, total - self.left, total, status, self.left * each_s)

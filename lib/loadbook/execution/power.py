@@ -18,10 +18,9 @@ from loadbook.hosts.inventory import read_hosts
 from loadbook.hosts.lab import lab_kind
 from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.run_record import RunRecord, read_run_record
-from loadbook.store.schema import read_table
-from loadbook.store.tables import trial_values
+from loadbook.store.tables import read_table, trial_values
 from loadbook.store.trial_record import read_json
-from loadbook.study.factorial import factorial_design
+from loadbook.study.designs import factorial_design
 from loadbook.study.limits import POCOCK_P
 from loadbook.study.model import Study
 from loadbook.study.plan import Plan, parse_plan
@@ -61,9 +60,8 @@ def noise_samples(layout: Layout, plan: Plan, hosts: Path | None = None) -> list
     Runs on the same hosts (without a hosts file: the lab's) with the most similar load are used, newest first, up to 60
     pairs. Imported, replayed and not ingested runs are left out.
     """
-    hosts_of_file, pairs = _hosts_of_file(layout, hosts), 0
-    samples: list[NoiseSample] = []
-    for sample in sorted(_read_samples(layout, plan, hosts_of_file), key=lambda r: -r.similarity):
+    pairs, samples = 0, list[NoiseSample]()
+    for sample in sorted(_read_samples(layout, plan, _hosts_of_file(layout, hosts)), key=lambda r: -r.similarity):
         if samples and (sample.similarity < samples[0].similarity or pairs >= ENOUGH_PAIRS):
             break
         samples.append(sample)
@@ -93,21 +91,20 @@ def aa_arms(study: Study) -> tuple[str, ...]:
 
 def runs_on_same_hosts(layout: Layout, paths: RunPaths) -> Iterator[RunPaths]:
     """Yield the newest runs on the hosts of this run, itself included, newest first."""
-    key = _hosts_key(read_run_record(paths))
-    machines: dict[str, Any] = {}
+
+    def hosts_key(run: RunRecord) -> tuple[Any, ...]:
+        return run.lab_kind, run.hosts, run.replay
+
+    key, machines = hosts_key(read_run_record(paths)), dict[str, Any]()
     _same_machines(paths, machines)
     for other, study in _newest_runs(layout):
         other_paths = layout.run(study, other)
         try:
             other_run = read_run_record(other_paths)
-            if not other_run.imported and _hosts_key(other_run) == key and _same_machines(other_paths, machines):
+            if not other_run.imported and hosts_key(other_run) == key and _same_machines(other_paths, machines):
                 yield other_paths
         except LoadbookError:  # a damaged run
             continue
-
-
-def _hosts_key(run: RunRecord) -> tuple[Any, ...]:
-    return run.lab_kind, run.hosts, run.replay
 
 
 def _newest_runs(layout: Layout) -> list[tuple[str, str]]:
@@ -155,10 +152,10 @@ def _same_hosts(run: RunRecord, hosts_of_file: Mapping[str, Any] | None) -> bool
 
 def _same_machines(paths: RunPaths, machines: dict[str, Any]) -> bool:
     """Tell whether the hosts are those in `machines` (facts by alias, from newer runs), and add them."""
-    values = {}
-    for path in sorted(paths.facts.glob("*-before.json")):
-        facts = read_json(path)
-        values[path.name] = [facts.get(name, {}).get("value") for name in MACHINE_FACTS]
+    facts_by_file = {path.name: read_json(path) for path in sorted(paths.facts.glob("*-before.json"))}
+    values = {
+        file: [facts.get(name, {}).get("value") for name in MACHINE_FACTS] for file, facts in facts_by_file.items()
+    }
     same = all(machines.get(name, values[name]) == values[name] for name in values)
     if same:
         machines |= values
@@ -244,14 +241,8 @@ class PowerForecast:
 
     def to_json(self) -> dict[str, Any]:
         """Return the forecast as `loadbook plan --json` prints it."""
-        return {
-            "effect": self.effect,
-            "alpha": self.alpha,
-            "sd": self.sd,
-            "sd_range": self.sd_range,
-            "source": self.source,
-            "detectable": self.detectable,
-            "detectable_range": self.detectable_range,
+        same = ("effect", "alpha", "sd", "sd_range", "source", "detectable", "detectable_range")
+        return {name: getattr(self, name) for name in same} | {
             "needed": self.blocks_needed,
             "needed_range": self.blocks_needed_range,
             "needed_hours": None if self.blocks_needed is None else self.hours(self.blocks_needed),
@@ -272,10 +263,12 @@ def _forecast_from_samples(plan: Plan, effect: float, samples: list[NoiseSample]
     from loadbook.stats.power import PairPool
 
     pool = PairPool(np.concatenate([sample.pairs for sample in samples]))
-    alpha, factors = _comparison_alpha(plan), pool.sd_factors
-    need = pool.blocks_needed(_scale_effect(effect, 1 / scatter_ratio(plan)), alpha)
-    detectable = _detectable_effect(pool, plan.blocks, alpha)
-    detectable = None if detectable is None else _scale_effect(detectable, scatter_ratio(plan))
+    alpha, factors, ratio = _comparison_alpha(plan), pool.sd_factors, scatter_ratio(plan)
+    need = pool.blocks_needed(_scale_effect(effect, 1 / ratio), alpha)
+    detectable, span = _detectable_effect(pool, plan.blocks, alpha), None
+    if detectable is not None:
+        detectable = _scale_effect(detectable, ratio)
+        span = _scale_effect(detectable, factors[0]), _scale_effect(detectable, factors[1])
     return PowerForecast(
         plan=plan,
         effect=effect,
@@ -284,7 +277,7 @@ def _forecast_from_samples(plan: Plan, effect: float, samples: list[NoiseSample]
         sd_range=(pool.sd * factors[0], pool.sd * factors[1]),
         source=_source_text(plan, samples, len(pool.pairs)),
         detectable=detectable,
-        detectable_range=None if detectable is None else _effect_range(detectable, factors),
+        detectable_range=span,
         blocks_needed=None if need is None else need.blocks,
         blocks_needed_range=None if need is None else (need.low, need.high),
         length=_best_trial_length(plan, samples, pool.sd),
@@ -300,12 +293,9 @@ def _best_trial_length(plan: Plan, samples: list[NoiseSample], sd: float) -> Tri
     series = [item for rates, _ in by_sample for item in rates]
     if not series:
         return f"not known: no run of this load with {tool} tells rates by the second"
-    best = estimate_trial_length(
-        [item.values for item in series],
-        series[0].interval_s,
-        sd / math.sqrt(2),
-        max(overhead for _, overhead in by_sample),
-    )
+    overhead_s = max(overhead for _, overhead in by_sample)
+    values = [item.values for item in series]
+    best = estimate_trial_length(values, series[0].interval_s, sd / math.sqrt(2), overhead_s)
     return best or "not known: it takes five trials of 30 s or more that tell rates by the second"
 
 
@@ -358,11 +348,6 @@ def _detectable_effect(pool: PairPool, blocks: int, alpha: float) -> float | Non
     return effect if math.isfinite(effect) else None
 
 
-def _effect_range(effect: float, factors: tuple[float, float]) -> tuple[float, float]:
-    low, high = (_scale_effect(effect, factor) for factor in factors)
-    return low, high
-
-
 def _source_text(plan: Plan, samples: list[NoiseSample], pairs: int) -> str:
     runs = [f"{sample.run} of {sample.study}" for sample in samples[:MAX_NAMED_RUNS]]
     more = f" and {len(samples) - MAX_NAMED_RUNS} more" if len(samples) > MAX_NAMED_RUNS else ""
@@ -386,10 +371,9 @@ def power_lines(forecast: PowerForecast) -> list[str]:
     else:
         difference = _percent_text(forecast.detectable, forecast.detectable_range)
         lines.append(f"detectable  {difference} with {plan.blocks} blocks (power 80 %{among})")
-    margin = "the study’s margin" if forecast.effect == plan.study.margin else "as asked"
-    lines.append(
-        f"needed      {blocks_needed_text(forecast)} for {format_percent(forecast.effect, signed=False)}, {margin}"
-    )
+    effect = format_percent(forecast.effect, signed=False)
+    origin = "the study’s margin" if forecast.effect == plan.study.margin else "as asked"
+    lines.append(f"needed      {blocks_needed_text(forecast)} for {effect}, {origin}")
     return [*lines, f"length      {_length_text(forecast.length)}"]
 
 
@@ -407,12 +391,9 @@ def blocks_needed_text(forecast: PowerForecast) -> str:
     """Return the number of blocks that the effect needs, and their time."""
     if forecast.blocks_needed is None:
         return "more than 10,000 blocks"
-    span = (
-        f" ({forecast.blocks_needed_range[0]} to {forecast.blocks_needed_range[1]})"
-        if forecast.blocks_needed_range
-        else ""
-    )
-    return f"{forecast.blocks_needed} blocks{span}, {format_duration(forecast.hours(forecast.blocks_needed) * 3600)},"
+    needed, bounds = forecast.blocks_needed, forecast.blocks_needed_range
+    span = f" ({bounds[0]} to {bounds[1]})" if bounds else ""
+    return f"{needed} blocks{span}, {format_duration(forecast.hours(needed) * 3600)},"
 
 
 def noise_cost_text(forecast: PowerForecast) -> str:
@@ -430,15 +411,11 @@ def underpowered_note(forecast: PowerForecast) -> str | None:
     """Return the warning of `loadbook run` about a plan that is too short for the margin, else None."""
     if not forecast.underpowered:
         return None
-    blocks = forecast.plan.blocks
-    ability = (
-        "detect nothing"
-        if forecast.detectable is None
-        else f"detect {format_percent(forecast.detectable, signed=False)}"
-    )
+    effect, noise = (format_percent(value, signed=False) for value in (forecast.effect, forecast.sd))
+    detected = "nothing" if forecast.detectable is None else format_percent(forecast.detectable, signed=False)
     return (
-        f"{blocks} blocks {ability}; {format_percent(forecast.effect, signed=False)} needs "
-        f"{blocks_needed_text(forecast)} at a noise of {format_percent(forecast.sd, signed=False)} ({forecast.source})"
+        f"{forecast.plan.blocks} blocks detect {detected}; {effect} needs {blocks_needed_text(forecast)} "
+        f"at a noise of {noise} ({forecast.source})"
     )
 
 

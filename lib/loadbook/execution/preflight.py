@@ -1,4 +1,7 @@
-"""Programs that a study needs on its hosts, and the checks before the first trial, which list all problems at once."""
+"""Programs that a study needs, checks before the first trial (all problems at once), and signs of other programs.
+
+During the trials the validity rules check for other programs (foreign and stolen CPU, hosts that are not at rest).
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,22 @@ import shutil
 import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 from loadbook.core.errors import LoadbookError, PreflightError, ToolError
-from loadbook.core.units import format_bytes
-from loadbook.execution.deployment import DELAY_SERVICE, Placement, changes_job_name, make_instance, preflight_stem
+from loadbook.core.units import format_bytes, format_duration
+from loadbook.execution.deployment import CHANGES, DELAY_SERVICE, Placement, job_name, preflight_stem
 from loadbook.execution.host_changes import HostChangeJobs, host_changes_of, missing_permissions, uses_delay
 from loadbook.execution.host_state import DISK_FACTOR, HOST_MIN_BYTES
 from loadbook.execution.load import LoadJobs
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.doctor import RequiredProgram
+from loadbook.hosts.host import CommandResult
 from loadbook.hosts.monitors import connect_monitor
 from loadbook.hosts.shell import cpu_list, search_path
-from loadbook.services import Instance, ServiceSpec, load_service, version
+from loadbook.services import ServiceSpec, load_service, version
 from loadbook.services.instance import LaunchOptions
 from loadbook.store.atomic import free_bytes
 from loadbook.study.model import Study
@@ -51,18 +56,17 @@ def required_programs(study: Study, folders: Sequence[Path]) -> dict[str, list[R
 
 def role_services(study: Study, treatments: Iterable[str], role: str) -> list[str]:
     """Return the names of a role's services under any of the treatments, each once."""
-    settings = (study.setting(treatment, role) for treatment in treatments)
-    return list(dict.fromkeys(setting.service for setting in settings if setting.service))
+    services = (study.setting(treatment, role).service for treatment in treatments)
+    return list(dict.fromkeys(service for service in services if service))
 
 
 def service_programs(spec: ServiceSpec) -> list[RequiredProgram]:
     """Return the programs of a service, and those that build it, which the controller may have instead."""
     programs = [RequiredProgram(spec.binary, APT_INSTALL + spec.package)] if spec.version else []
-    builders = spec.build.needs if spec.build else ()
-    get = spec.build.get + BUILT_HERE_NOTE if spec.build else ""
-    return programs + [
-        RequiredProgram(name, get, required=shutil.which(name, path=search_path()) is None) for name in builders
-    ]
+    if spec.build:
+        get, here = spec.build.get + BUILT_HERE_NOTE, search_path()
+        programs += [RequiredProgram(n, get, required=shutil.which(n, path=here) is None) for n in spec.build.needs]
+    return programs
 
 
 def package_arguments(programs: Iterable[RequiredProgram]) -> list[str]:
@@ -108,51 +112,52 @@ def preflight(testbed: Testbed, data: Path) -> None:
     PreflightError : with everything that is wrong, on all hosts.
     """
     refused = missing_permissions(testbed.deployment(treatment) for treatment in testbed.plan.treatments)
+    if testbed.plan.interleaved:
+        refused += [
+            f"interleaved blocks are not possible: {reason}" for reason in _reasons_against_interleaving(testbed)
+        ]
     if refused:  # before any host is touched
         raise PreflightError(refused)
-    hosts = [partial(_check_host, testbed, alias) for alias in testbed.hosts]
-    checks: list[Callable[[], None]] = [lambda: _check_controller(testbed, data)]
-    checks += [
-        partial(_check_driver, testbed, alias, tool) for alias in testbed.drivers for tool in testbed.tools.values()
-    ]
-    checks += [
-        partial(launch.check_limits, testbed.hosts[alias])
-        for alias in testbed.drivers
-        for launch in load_launches(testbed)
-    ]
+    hosts, drivers = testbed.hosts, testbed.drivers
+    host_checks: list[Check] = [partial(_check_host, testbed, alias) for alias in hosts]
+    checks: list[Check] = [partial(_check_controller, testbed, data)]
+    checks += [partial(_check_driver, testbed, alias, tool) for alias in drivers for tool in testbed.tools.values()]
+    if testbed.plan.interleaved:
+        checks += [partial(_check_perl, testbed, alias) for alias in drivers]
+    checks += [partial(launch.check_limits, hosts[alias]) for alias in drivers for launch in load_launches(testbed)]
     # all services of a role on a host use one folder, so they are checked one after the other
     places = dict.fromkeys((placement.role, placement.alias) for placement in testbed.placements)
     checks += [partial(_check_role_on_host, testbed, role, alias) for role, alias in places]
     checks += [partial(_check_changes, testbed)]
-    checks += [partial(_check_monitor_sources, testbed, alias) for alias, host in testbed.hosts.items() if host.live]
+    checks += [partial(_check_monitor_sources, testbed, alias) for alias, host in hosts.items() if host.live]
     # hosts come first: services are placed on the CPUs that these checks find
-    problems = [*_run_checks(testbed, hosts), *_run_checks(testbed, checks), *_tool_version_mismatches(testbed)]
-    if problems:
+    found = [*testbed.map(_problems_of, host_checks).values(), *testbed.map(_problems_of, checks).values()]
+    problems = [problem for group in found for problem in group]
+    if problems := [*problems, *_tool_version_mismatches(testbed)]:
         raise PreflightError(problems)
 
 
-def _run_checks(testbed: Testbed, checks: Sequence[Callable[[], None]]) -> list[str]:
-    """Run checks at the same time and return their problems."""
-    return [problem for group in testbed.map(_problems_of, checks).values() for problem in group]
+# yields or raises the problems that it finds
+Check = Callable[[], Iterable[str] | None]
 
 
-def _problems_of(check: Callable[[], None]) -> list[str]:
+def _problems_of(check: Check) -> list[str]:
     """Run one check and return its problems."""
     try:
-        check()
+        return list(check() or ())
     except PreflightError as error:
         return error.problems
     except LoadbookError as error:
         return [f"{error.message} ({error.hint})" if error.hint else error.message]
-    return []
 
 
-def _check_controller(testbed: Testbed, data: Path) -> None:
+def _check_controller(testbed: Testbed, data: Path) -> Iterator[str]:
     """Check our disk space, and that the tool can generate this load."""
     data.mkdir(parents=True, exist_ok=True)
     free, need = free_bytes(data), testbed.plan.disk_bytes * DISK_FACTOR
     if free < need:
-        raise PreflightError([f"{data}: {format_bytes(free)} free, the plan needs about {format_bytes(need)}"])
+        yield f"{data}: {format_bytes(free)} free, the plan needs about {format_bytes(need)}"
+        return
     for name in testbed.plan.treatments:
         workload = testbed.plan.study.workload_of(name)
         shares = split_load(workload, testbed.drivers)
@@ -186,71 +191,67 @@ def _tool_version_mismatches(testbed: Testbed) -> Iterator[str]:
             yield f"drivers have different versions of {tool}: {listed} (install the same on all)"
 
 
-def _check_host(testbed: Testbed, alias: str) -> None:
+def _check_host(testbed: Testbed, alias: str) -> Iterator[str]:
     """Read a host's boot id and CPUs; check its disk space and that its service ports are free."""
-    host = testbed.hosts[alias]
-    ports = needed_ports(testbed, alias)
-    done = host.script(
-        PREFLIGHT_SCRIPT, [host.workdir, hex_address(host.address), *ports], timeout_s=PROBE_TIMEOUT_S, check=True
-    )
+    host, done = testbed.hosts[alias], run_preflight_script(testbed, alias)
     words = [line.split(" ", 1) for line in done.stdout.decode().splitlines()]
     facts = {name: value for name, value in words if name != "listening"}
     testbed.boot_ids[alias] = facts["boot_id"]
     testbed.host_cpus[alias] = tuple(sorted(cpu_list(facts.get("cpus", "0"))))
-    problems = [f"host {alias}: port {int(p, 16)} is in use ({PORT_HINT})" for name, p in words if name == "listening"]
     free = int(facts["free_kb"]) * 1024
+    for name, port in words:
+        if name == "listening":
+            yield f"host {alias}: port {int(port, 16)} is in use ({PORT_HINT})"
     if free < HOST_MIN_BYTES:
-        problems.append(
-            f"host {alias}: {format_bytes(free)} free at {host.workdir}, {format_bytes(HOST_MIN_BYTES)} needed"
-        )
-    if problems:
-        raise PreflightError(problems)
+        yield f"host {alias}: {format_bytes(free)} free at {host.workdir}, {format_bytes(HOST_MIN_BYTES)} needed"
 
 
-def _check_role_on_host(testbed: Testbed, role: str, alias: str) -> None:
-    placements = [placement for placement in testbed.placements if (placement.role, placement.alias) == (role, alias)]
-    if problems := [
-        problem for placement in placements for problem in _problems_of(partial(_check_placement, testbed, placement))
-    ]:
-        raise PreflightError(problems)
+def run_preflight_script(testbed: Testbed, alias: str) -> CommandResult:
+    """Run PREFLIGHT_SCRIPT on a host."""
+    host = testbed.hosts[alias]
+    args = [host.workdir, hex_address(host.address), *needed_ports(testbed, alias)]
+    return host.script(PREFLIGHT_SCRIPT, args, timeout_s=PROBE_TIMEOUT_S, check=True)
 
 
-def _check_placement(testbed: Testbed, placement: Placement) -> None:
+def _check_role_on_host(testbed: Testbed, role: str, alias: str) -> Iterator[str]:
+    for placement in testbed.placements:
+        if (placement.role, placement.alias) == (role, alias):
+            yield from _problems_of(partial(_check_placement, testbed, placement))
+
+
+def _check_placement(testbed: Testbed, placement: Placement) -> Iterator[str]:
     """Read a service's version and have it check the configuration of every treatment, each once."""
-    host, stem = testbed.hosts[placement.alias], preflight_stem(testbed.run)
-    testbed.service_versions[placement] = version(host, placement.spec)
-    problems, checked = [], set()
+    testbed.service_versions[placement] = version(testbed.hosts[placement.alias], placement.spec)
+    checked = set()
     for treatment in testbed.plan.treatments:
         deployment = testbed.deployment(treatment)
         if placement not in deployment.placements:
             continue
         try:
-            instance = make_instance(deployment, placement, stem, CHECK_LEASE_S)
+            instance = deployment.make_instance(placement, preflight_stem(testbed.run), CHECK_LEASE_S)
             if instance.rendered.config_sha256 not in checked:
                 checked.add(instance.rendered.config_sha256)
-                _check_configuration(instance)
+                try:
+                    instance.check()
+                finally:
+                    instance.stop()
         except LoadbookError as error:
-            problems.append(f"treatment {treatment}, role {placement.role}: {error.message}")
-    if problems:
-        raise PreflightError(problems)
+            yield f"treatment {treatment}, role {placement.role}: {error.message}"
 
 
 def _check_monitor_sources(testbed: Testbed, alias: str) -> None:
     """Check that the host's own monitors answer, where the study uses them."""
+    host, entry = testbed.hosts[alias], testbed.inventory.hosts[alias]
     for source in testbed.plan.study.monitors.sources:
-        if source != "sampler" and (
-            source_poller := connect_monitor(testbed.hosts[alias], testbed.inventory.hosts[alias], source)
-        ):
-            source_poller.close()
+        if source != "sampler" and (connection := connect_monitor(host, entry, source)):
+            connection.close()
 
 
-def _check_changes(testbed: Testbed) -> None:
+def _check_changes(testbed: Testbed) -> Iterator[str]:
     """Make every change of a host once and undo it, so that refusals are known before the first trial."""
-    problems, checked = [], set()
+    checked, name = set(), job_name(preflight_stem(testbed.run), CHANGES)
     for treatment in testbed.plan.treatments:
-        jobs = HostChangeJobs(
-            testbed.deployment(treatment), changes_job_name(preflight_stem(testbed.run)), CHECK_LEASE_S
-        )
+        jobs = HostChangeJobs(testbed.deployment(treatment), name, CHECK_LEASE_S)
         changes = repr(sorted(host_changes_of(jobs.deployment).items()))
         if changes in checked:
             continue
@@ -258,25 +259,36 @@ def _check_changes(testbed: Testbed) -> None:
         try:
             jobs.apply()
         except LoadbookError as error:
-            problems.append(f"treatment {treatment}: {error.message}" + (f" ({error.hint})" if error.hint else ""))
+            yield f"treatment {treatment}: {error.message}" + (f" ({error.hint})" if error.hint else "")
         finally:
             jobs.restore()
     testbed.check_restored()
-    if problems:
-        raise PreflightError(problems)
 
 
-def _check_configuration(instance: Instance) -> None:
-    try:
-        instance.check()
-    finally:
-        instance.stop()
+def _reasons_against_interleaving(testbed: Testbed) -> Iterator[str]:
+    """Yield why the hosts cannot run interleaved blocks, as far as study and hosts file tell."""
+    if len(testbed.drivers) > 1:
+        yield f"several drivers ({', '.join(testbed.drivers)}): only one can let its load generators take turns"
+    if testbed.replayed_run:
+        yield "a replay: recordings of interleaved blocks cannot be played back"
+    if changing := sorted({p.spec.name for p in testbed.placements if p.changes_host}):
+        yield f"service {changing[0]} changes settings of its whole host"
+
+
+def _check_perl(testbed: Testbed, alias: str) -> Iterator[str]:
+    """Check that the program that lets load generators take turns can run; perl-base is part of every Debian."""
+    done = testbed.hosts[alias].run(["perl", "-e", "use POSIX (); print 1"], timeout_s=PROBE_TIMEOUT_S)
+    if done.rc:
+        yield f'host {alias}: perl is needed for interleaved blocks ({APT_INSTALL}perl-base; or execution = "plain")'
 
 
 def needed_ports(testbed: Testbed, alias: str) -> list[str]:
     """Return the ports (hex) that must be free; a host's own server may be listening already."""
     placements = [placement for placement in testbed.placements if placement.alias == alias and not placement.spec.tree]
-    return sorted({f"{port:04X}" for placement in placements for port in placement.spec.ports(placement.port)})
+    treatments, interleaved = testbed.plan.treatments, testbed.plan.interleaved
+    deployments = [testbed.deployment(name, arm if interleaved else 0) for arm, name in enumerate(treatments)]
+    ports = {port for d in deployments for placement in placements for port in placement.spec.ports(d.port(placement))}
+    return sorted(f"{port:04X}" for port in ports)
 
 
 def hex_address(address: str) -> str:
@@ -285,3 +297,104 @@ def hex_address(address: str) -> str:
         return socket.inet_pton(socket.AF_INET, address)[:: 1 if sys.byteorder == "big" else -1].hex().upper()
     except OSError:
         return ""
+
+
+# $1: an address as in /proc/net/tcp (empty: any); the rest: ports as there; CPU times are read twice
+BACKGROUND_LOAD_SCRIPT = """
+address=${1:-[0-9A-F]*}
+shift
+grep '^cpu[0-9]' /proc/stat
+echo again
+sleep 0.5 2>/dev/null || sleep 1
+grep '^cpu[0-9]' /proc/stat
+while read -r key value; do if [ "$key" = Cpus_allowed_list: ]; then echo "cpus $value"; fi; done </proc/$$/status
+read -r load rest </proc/loadavg
+echo "load $load"
+for port; do
+  open=" ([0-9A-F]{24})?$address:$port [0-9A-F]+:[0-9A-F]{4} 01 "
+  seen=$(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -cE "$open")
+  [ "$seen" = 0 ] || echo "connected $port $seen"
+done
+for process in /proc/[0-9]*; do
+  { read -r name <"$process/comm"; } 2>/dev/null || continue
+  case $name in
+  apt|apt-get|aptitude|dpkg|dnf|yum|rpm|zypper|apk|pacman|unattended-upgr)
+    line=$(tr '\\0' ' ' <"$process/cmdline" 2>/dev/null)
+    case $line in ''|*--wait-for-signal*) ;; *) echo "packages $name" ;; esac ;;
+  esac
+done
+date '+now %s'
+for timer in apt-daily apt-daily-upgrade dnf-makecache dnf-automatic packagekit-offline-update; do
+  next=$(systemctl show -p NextElapseUSecRealtime --value "$timer.timer" 2>/dev/null)
+  [ -z "$next" ] || echo "timer $timer $next"
+done
+"""
+
+
+def background_load(testbed: Testbed) -> Iterator[str]:
+    """Yield a sentence for each sign of other programs: CPU use, connections, package managers."""
+    plan, live = testbed.plan, [alias for alias, host in testbed.hosts.items() if host.live]
+    for alias, done in testbed.map(partial(run_background_load_script, testbed), live).items():
+        answer = done.stdout.decode("utf-8", "replace")
+        for sentence in parse_background_load(answer, plan.study.validity.foreign_cpu, plan.hours):
+            yield f"host {alias}: {sentence}"
+
+
+def run_background_load_script(testbed: Testbed, alias: str) -> CommandResult:
+    """Run BACKGROUND_LOAD_SCRIPT on a host, for its address and the ports of its services."""
+    host = testbed.hosts[alias]
+    ports = sorted({f"{placement.port:04X}" for placement in testbed.placements if placement.alias == alias})
+    return host.script(BACKGROUND_LOAD_SCRIPT, [hex_address(host.address), *ports], timeout_s=PROBE_TIMEOUT_S)
+
+
+def parse_background_load(answer: str, foreign_cpu: float, hours: float) -> Iterator[str]:
+    """Yield sentences from the script's output: CPU use above `foreign_cpu` CPUs, timers within `hours`."""
+    first, _, rest = answer.partition("again\n")
+    lines = [line.split() for line in rest.splitlines()]
+    values = {fields[0]: fields[1:] for fields in lines if fields}
+    mask = cpu_list(values["cpus"][0]) if "cpus" in values else set()
+    used = _cpus_in_use(first, rest, mask)
+    load = float(values["load"][0]) if "load" in values else 0.0
+    if used > foreign_cpu:
+        yield f"others use {used:.1f} of its {len(mask)} CPUs now (load average {load:g}): run top there to see which"
+    elif load > max(1, len(mask)):
+        yield f"its load average is {load:g}: a program used it until now, or waits for its disks"
+    for fields in lines:
+        if fields[:1] == ["connected"]:
+            yield f"{fields[2]} connections to port {int(fields[1], 16)} are open, which are not ours"
+    if names := sorted({fields[1] for fields in lines if fields[:1] == ["packages"]}):
+        yield f"a package manager is at work: {', '.join(names)}"
+    now = float(values["now"][0]) if "now" in values else 0.0
+    for fields in lines:
+        left_s = _seconds_until(fields[2:], now) if fields[:1] == ["timer"] else None
+        if left_s is not None and left_s < hours * 3600:
+            wait = format_duration(left_s)
+            yield f"{fields[1]}.timer starts a package manager in {wait}, during the run: systemctl stop it"
+
+
+def _cpus_in_use(first: str, second: str, mask: set[int]) -> float:
+    """Return the CPUs in use between two readings; stolen time is left to its own rule."""
+    before, after = _cpu_ticks(first), _cpu_ticks(second)
+    total = sum(sum(after[cpu]) - sum(before[cpu]) for cpu in mask if cpu in before and cpu in after)
+    # idle, iowait and steal are fields 4, 5 and 8
+    spare = sum(after[cpu][k] - before[cpu][k] for cpu in mask if cpu in before and cpu in after for k in (3, 4, 7))
+    return len(mask) * (total - spare) / total if total > 0 else 0.0
+
+
+def _cpu_ticks(text: str) -> dict[int, list[int]]:
+    ticks = {}
+    for line in text.splitlines():
+        name, *fields = line.split()
+        if name.startswith("cpu") and name[3:].isdigit() and len(fields) >= 8:
+            ticks[int(name[3:])] = [int(field) for field in fields[:8]]
+    return ticks
+
+
+def _seconds_until(fields: list[str], now: float) -> float | None:
+    """Return the seconds until a time such as "Sun 2026-11-22 16:32:11 UTC", as systemd prints it."""
+    try:
+        at = datetime.strptime(" ".join(fields[1:3]), "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    left_s = at.timestamp() - now
+    return left_s if left_s >= 0 else None

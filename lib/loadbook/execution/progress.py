@@ -16,8 +16,7 @@ from loadbook.core.errors import HostError
 from loadbook.core.text import one_line
 from loadbook.core.units import format_duration, format_remaining_time
 from loadbook.hosts.inventory import read_hosts
-from loadbook.hosts.jobs import launcher_script
-from loadbook.hosts.lock import DEFAULT_LOCK_FILE, InUseError, LockOwner, lock_command, parse_owners
+from loadbook.hosts.jobs import DEFAULT_LOCK_FILE, InUseError, LockOwner, parse_owners, script_command
 from loadbook.hosts.remote import connect
 
 Kind = Literal["note", "trial-started", "trial-ended"]
@@ -55,8 +54,6 @@ class Progress:
 
 
 OnEvent = Callable[[Progress], None]
-
-
 # asks the user a question with the answers yes and no
 Confirm = Callable[[str], bool]
 
@@ -113,9 +110,7 @@ def _wait_until_free(hosts_file: Path, refused: InUseError, deadline: float, on_
                     noted = time.monotonic()
                     on_event(Progress("note", _waiting_text(refused.host, owner, deadline)))
                 time.sleep(min(LOCK_POLL_S, max(0.0, deadline - time.monotonic())))
-                output = host.script(
-                    lock_command(launcher_script()[0], "owners", lock), timeout_s=LOCK_PROBE_TIMEOUT_S
-                ).stdout
+                output = host.script(script_command("owners", lock), timeout_s=LOCK_PROBE_TIMEOUT_S).stdout
                 if not (owners := parse_owners(output)):
                     return
                 owner = owners[0]

@@ -41,9 +41,8 @@ def stopping_points(plan: Plan, entries: Iterable[dict[str, Any]]) -> list[int]:
     if analyses and analyses[-1]["decided"]:
         return [analyses[-1]["blocks"] if changes[-1] is analyses[-1] else plan.blocks]
     since = analyses[-1]["blocks"] if analyses else 0
-    return sorted(
-        {*(b for b in plan.study.stopping.interim_blocks(plan.blocks) if since < b < plan.blocks), plan.blocks}
-    )
+    interim = plan.study.stopping.interim_blocks(plan.blocks)
+    return sorted({*(blocks for blocks in interim if since < blocks < plan.blocks), plan.blocks})
 
 
 def interim_analysis(layout: Layout, plan: Plan, run: str, blocks: int, ledger: Ledger, on_event: OnEvent) -> bool:
@@ -76,11 +75,8 @@ def _undecided_treatments(layout: Layout, plan: Plan, run: str) -> tuple[str, li
     analysis = analyse_strata(load_run(layout, plan.study.name, run))
     rows = analysis.of_kind("treatment")
     undecided = [row.treatment for row in rows if row.verdict is None or row.verdict.kind not in DECISIVE_VERDICTS]
-    title = evidence_text(
-        analysis.stopping_state.blocks or 0,
-        analysis.stopping_state.interim_analysis,
-        analysis.stopping_state.added_blocks,
-    )
+    state = analysis.stopping_state
+    title = evidence_text(state.blocks or 0, state.interim_analysis, state.added_blocks)
     return title, undecided or ([] if rows else ["no treatment to compare"])
 
 
@@ -97,7 +93,12 @@ def add_blocks(paths: RunPaths, more: int) -> tuple[dict[str, Any], Plan]:
     before, trials = current_plan(raw, entries), all_planned_trials(raw, entries)
     plan = parse_plan(raw | {"trials": trials}, source)
     total = before["blocks"] + more
-    _check_planned_look(plan, before["blocks"], total)
+    later = [look for look in plan.study.stopping.looks if look > before["blocks"]]
+    if later and total < later[-1] and total not in later:
+        raise UsageError(
+            f"{total} blocks are no planned look: study {plan.study.name!r} {plan.study.stopping.describe()}",
+            f"go on to its next look: --more {later[0] - before['blocks']}",
+        )
     added = {
         "blocks": total,
         "more": more,
@@ -106,15 +107,6 @@ def add_blocks(paths: RunPaths, more: int) -> tuple[dict[str, Any], Plan]:
     }
     after = current_plan(raw, [*entries, {"event": "blocks-added"} | added])
     return added, parse_plan(after, source)
-
-
-def _check_planned_look(plan: Plan, blocks: int, total: int) -> None:
-    later = [look for look in plan.study.stopping.looks if look > blocks]
-    if later and total < later[-1] and total not in later:
-        raise UsageError(
-            f"{total} blocks are no planned look: study {plan.study.name!r} {plan.study.stopping.describe()}",
-            f"go on to its next look: --more {later[0] - blocks}",
-        )
 
 
 def resumes_added_blocks(paths: RunPaths, more: int) -> bool:
@@ -157,14 +149,16 @@ def select_run(layout: Layout, study: Study, request: RunRequest) -> RunSelectio
     Raises
     ------
     UsageError : the run to resume is complete or unknown; the study changed since it was planned; blocks are added to
-        an
-        unfinished run, or where the study plans no analysis.
+        an unfinished run, or where the study plans no analysis.
     """
     if request.more is not None:
         return _select_extended(layout, study, request)
     runs = layout.runs(study.name)
     if request.resume is None and (request.new or not runs or is_run_complete(layout.run(study.name, runs[-1]))):
-        return _select_new(layout, study, request)
+        plan, run = make_plan(study, request.subset, request.blocks), new_run_id(layout, study.name)
+        blocks = f"{plan.blocks} block{'s' if plan.blocks > 1 else ''} of {len(plan.treatments)}"
+        message = f"new run {run}: {len(plan.trials)} trials in {blocks}, about {plan.hours * 60:.0f} min"
+        return RunSelection(run, plan, layout.run(study.name, run), False, message)
     run = layout.resolve_run(study.name, request.resume or "latest")
     paths = layout.run(study.name, run)
     if is_run_complete(paths):
@@ -176,7 +170,8 @@ def _select_unfinished(study: Study, paths: RunPaths, request: RunRequest) -> Ru
     run = paths.raw.name
     plan = parse_plan(read_current_plan(paths), str(paths.plan_json))
     _check_same_plan(study, plan, run, request)
-    trials_left = len(plan.trials) - len(_final_trials(paths))
+    final = [state for state in trial_states(read_ledger(paths.ledger)).values() if state.final]
+    trials_left = len(plan.trials) - len(final)
     return RunSelection(run, plan, paths, True, f"resuming run {run}: {trials_left} of {len(plan.trials)} trials to do")
 
 
@@ -199,10 +194,6 @@ def _select_extended(layout: Layout, study: Study, request: RunRequest) -> RunSe
     return RunSelection(run, plan, paths, True, message, added)
 
 
-def _final_trials(paths: RunPaths) -> set[str]:
-    return {trial for trial, state in trial_states(read_ledger(paths.ledger)).items() if state.final}
-
-
 def new_run_id(layout: Layout, study: str) -> str:
     """Return the id of a run that begins now; ids sort by time."""
     run = stem = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
@@ -211,14 +202,6 @@ def new_run_id(layout: Layout, study: str) -> str:
         number += 1
         run = f"{stem}-{number}"
     return run
-
-
-def _select_new(layout: Layout, study: Study, request: RunRequest) -> RunSelection:
-    plan = make_plan(study, request.subset, request.blocks)
-    run = new_run_id(layout, study.name)
-    blocks = f"{plan.blocks} block{'s' if plan.blocks > 1 else ''} of {len(plan.treatments)}"
-    message = f"new run {run}: {len(plan.trials)} trials in {blocks}, about {plan.hours * 60:.0f} min"
-    return RunSelection(run, plan, layout.run(study.name, run), False, message)
 
 
 def _check_same_plan(study: Study, plan: Plan, run: str, request: RunRequest) -> None:

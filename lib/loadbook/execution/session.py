@@ -1,7 +1,7 @@
 """One session of a run: hosts opened, checked and recorded; stale jobs and changes of earlier sessions removed.
 
 A resumed run must have the hosts with which it began (`check_same_hosts`). Other programs on the hosts are reported
-before the run (`background_load`); during trials the validity rules check for them.
+before the run (`preflight.background_load`); during trials the validity rules check for them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import shutil
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from importlib.metadata import version
@@ -18,26 +19,24 @@ from types import TracebackType
 
 from loadbook.core.errors import UsageError
 from loadbook.core.metrics import get_metric
-from loadbook.execution.background_load import background_load
 from loadbook.execution.deployment import job_stem, preflight_stem
-from loadbook.execution.host_state import close_all, remove_stale_jobs
-from loadbook.execution.loop import AttemptStore, lost_attempts
-from loadbook.execution.plan_checks import unloaded_hosts
+from loadbook.execution.host_state import remove_stale_jobs
+from loadbook.execution.loop import AttemptStore, execute_plan
 from loadbook.execution.power import forecast_power, noise_cost_text
-from loadbook.execution.preflight import preflight
+from loadbook.execution.preflight import background_load, preflight
 from loadbook.execution.progress import Confirm, LockPolicy, OnEvent, Progress, wait_for_hosts
-from loadbook.execution.select import RunSelection
+from loadbook.execution.select import RunSelection, interim_analysis, stopping_points
+from loadbook.execution.studies import unloaded_hosts
 from loadbook.execution.testbed import Testbed, open_testbed, resolve_hosts_file
-from loadbook.hosts.facts import gather_facts
 from loadbook.hosts.inventory import format_entry
+from loadbook.hosts.monitors import gather_facts
 from loadbook.hosts.replay import transcript_name
 from loadbook.hosts.rollback import restore
 from loadbook.store.atomic import move_folder, write_atomic
 from loadbook.store.ledger import Ledger
 from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.run_record import RecordedHost, RunRecord, read_run_record, write_run_record
-from loadbook.store.schema import SCHEMA_VERSION
-from loadbook.store.trial_record import read_json, write_json
+from loadbook.store.trial_record import SCHEMA_VERSION, read_json, write_json
 from loadbook.store.verify import run_file_checksums
 from loadbook.study.plan import study_sha256
 from loadbook.tools.base import is_known_version
@@ -51,10 +50,9 @@ def hosts_record(testbed: Testbed) -> dict[str, RecordedHost]:
     """Return run.json's record of the hosts: roles, CPU mask and, where known, link rate by alias."""
     hosts = {}
     for alias in testbed.hosts:
-        host = RecordedHost(roles=list(testbed.roles_of(alias)), cpus=testbed.cpus_of(alias) or None)
-        if alias in testbed.inventory.hosts and (link := testbed.inventory.hosts[alias].link_mbit):
-            host["link_mbit"] = link
-        hosts[alias] = host
+        hosts[alias] = RecordedHost(roles=list(testbed.roles_of(alias)), cpus=testbed.cpus_of(alias) or None)
+        if link := testbed.inventory.hosts[alias].link_mbit:
+            hosts[alias]["link_mbit"] = link
     return hosts
 
 
@@ -65,20 +63,16 @@ def check_same_hosts(testbed: Testbed, paths: RunPaths) -> None:
         more = [f"and {len(differences) - MAX_NAMED_CHANGES} more"] if len(differences) > MAX_NAMED_CHANGES else []
         raise UsageError(
             "\n  ".join([f"run {testbed.run} cannot go on with these hosts:", *differences[:MAX_NAMED_CHANGES], *more]),
-            (
-                f"{_how_to_restore_hosts(testbed, read_run_record(paths).hosts)}, or: loadbook run "
-                f"{testbed.plan.study.name} --new"
-            ),
+            f"{_how_to_restore_hosts(testbed, read_run_record(paths).hosts)}, or: loadbook run "
+            f"{testbed.plan.study.name} --new",
         )
 
 
 def _how_to_restore_hosts(testbed: Testbed, before: dict[str, RecordedHost]) -> str:
     """Return how to get the run's original hosts; a lab that grew since has more of some roles."""
-    counts = {role: [0, 0] for role in testbed.plan.study.roles}
-    for number, roles in ((0, [h["roles"] for h in before.values()]), (1, map(testbed.roles_of, testbed.hosts))):
-        for role in (role for host in roles for role in host):
-            counts.setdefault(role, [0, 0])[number] += 1
-    more = [f"{role}={had}" for role, (had, has) in counts.items() if had < has]
+    had = Counter(role for host in before.values() for role in host["roles"])
+    has = Counter(role for alias in testbed.hosts for role in testbed.roles_of(alias))
+    more = [f"{role}={had[role]}" for role in testbed.plan.study.roles if had[role] < has[role]]
     if not testbed.lab or not more:
         return "give the hosts file that it was begun with"
     return f"take from the lab what it has gained: loadbook lab up --roles {','.join(more)}"
@@ -95,15 +89,11 @@ def _host_differences(testbed: Testbed, paths: RunPaths) -> Iterator[str]:
         elif before[alias] != now[alias]:
             yield f"host {alias} had {_host_text(before[alias])}, has {_host_text(now[alias])}"
         elif testbed.replayed_run is None:
-            yield from _changed_facts_of(testbed, paths, alias)
-
-
-def _changed_facts_of(testbed: Testbed, paths: RunPaths, alias: str) -> Iterator[str]:
-    before, now = read_json(paths.facts / f"{alias}-before.json"), gather_facts(testbed.hosts[alias])
-    for name, fact in before.items():
-        new = now.get(name, fact)["value"]
-        if fact["kind"] == "identity" and name not in VOLATILE_FACTS and new != fact["value"]:
-            yield f"host {alias}: {name} was {fact['value']}, is {new}"
+            facts = gather_facts(testbed.hosts[alias])
+            for name, fact in read_json(paths.facts / f"{alias}-before.json").items():
+                new = facts.get(name, fact)["value"]
+                if fact["kind"] == "identity" and name not in VOLATILE_FACTS and new != fact["value"]:
+                    yield f"host {alias}: {name} was {fact['value']}, is {new}"
 
 
 def _host_text(host: RecordedHost) -> str:
@@ -127,17 +117,10 @@ def replay_hosts_file(testbed: Testbed) -> str:
 
 def _replay_entry(testbed: Testbed, alias: str) -> str:
     entry = testbed.inventory.hosts[alias]
-    optional = {
-        "cpus": entry.cpus,
-        "link_mbit": entry.link_mbit,
-        "may": entry.allow,
-        "price_per_month": entry.price_per_month,
-    }
-    required = {
-        "roles": testbed.roles_of(alias),
-        "address": testbed.hosts[alias].address,
-        "service_port": entry.service_port,
-    }
+    address = testbed.hosts[alias].address
+    required = {"roles": testbed.roles_of(alias), "address": address, "service_port": entry.service_port}
+    price = {"price_per_month": entry.price_per_month}
+    optional = {"cpus": entry.cpus, "link_mbit": entry.link_mbit, "may": entry.allow} | price
     return format_entry(alias, required | {key: value for key, value in optional.items() if value})
 
 
@@ -174,55 +157,70 @@ class RunSession:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         """Close every connection, which frees waiting threads and ends our jobs."""
-        self.testbed.ended.set()
-        self.testbed.pool.shutdown(wait=False, cancel_futures=True)
-        close_all(self.testbed, INTERRUPTED_CLOSE_S if isinstance(error, KeyboardInterrupt) else CLOSE_S)
+        self.testbed.close(INTERRUPTED_CLOSE_S if isinstance(error, KeyboardInterrupt) else CLOSE_S)
+
+    def run(self, study_file: Path) -> None:
+        """Run the rest of the plan; it ends at the first planned analysis that decides everything."""
+        self.prepare(study_file)
+        plan = self.selection.plan
+        with Ledger(self.paths.ledger) as ledger:
+            store = AttemptStore(self.testbed, self.paths, ledger)
+            for planned, attempt in store.unfinished():  # attempts of a dead controller
+                record = store.recover(planned, attempt)
+                self._note(f"{planned.trial}, attempt {attempt}: {record.status} ({record.reason})")
+            for blocks in stopping_points(plan, ledger.entries):
+                execute_plan(self.testbed, store, self.on_event, blocks)
+                if interim_analysis(self.layout, plan, self.selection.run, blocks, ledger, self.on_event):
+                    break
+            self.finish(store, blocks)
+
+    def _note(self, message: str) -> None:
+        self.on_event(Progress("note", message))
 
     def prepare(self, study_file: Path) -> None:
         """Remove leftovers, check everything, and create the folder of a new run."""
-        if self.selection.resumed:
-            check_same_hosts(self.testbed, self.paths)
+        plan, testbed, resumed = self.selection.plan, self.testbed, self.selection.resumed
+        if resumed:
+            check_same_hosts(testbed, self.paths)
             self._stop_leftovers()
         self._roll_back_leftovers()
-        others = None if self.testbed.lab else self.testbed.inventory
-        for message in unloaded_hosts(self.selection.plan, others):
-            self.on_event(Progress("note", message))
+        for message in unloaded_hosts(plan, None if testbed.lab else testbed.inventory):
+            self._note(message)
         self._warn_of_background_load()
-        self.on_event(Progress("note", f"checking {', '.join(self.testbed.hosts)} and every configuration"))
-        preflight(self.testbed, self.layout.study_raw(self.selection.plan.study.name))
+        self._note(f"checking {', '.join(testbed.hosts)} and every configuration")
+        preflight(testbed, self.layout.study_raw(plan.study.name))
         for message in self._driver_notes():
-            self.on_event(Progress("note", message))
-        if self.selection.resumed:
-            with Ledger(self.paths.ledger) as ledger:
-                if self.selection.added_blocks:
-                    ledger.append("blocks-added", **self.selection.added_blocks)
-                else:
-                    ledger.append("run-resumed")
-            run = read_run_record(self.paths)
-            write_run_record(self.paths, run.model_copy(update={"resumed": run.resumed + 1, "ended": None}))
-            self._append_transcripts(self.paths.raw)
-        else:
+            self._note(message)
+        if not resumed:
             self._make_run(study_file)
+            return
+        with Ledger(self.paths.ledger) as ledger:
+            if self.selection.added_blocks:
+                ledger.append("blocks-added", **self.selection.added_blocks)
+            else:
+                ledger.append("run-resumed")
+        run = read_run_record(self.paths)
+        write_run_record(self.paths, run.model_copy(update={"resumed": run.resumed + 1, "ended": None}))
+        self._append_transcripts(self.paths.raw)
 
     def _warn_of_background_load(self) -> None:
         """Report other programs on the hosts and their cost; UsageError when the user does not want to start."""
         if not (messages := list(background_load(self.testbed))):
             return
         for message in messages:
-            self.on_event(Progress("note", f"warning: {message}"))
+            self._note(f"warning: {message}")
         forecast = forecast_power(self.layout, self.selection.plan, self.hosts_file)
-        self.on_event(Progress("note", f"warning: other programs make results noisier: {noise_cost_text(forecast)}"))
+        self._note(f"warning: other programs make results noisier: {noise_cost_text(forecast)}")
         if self.confirm is not None and not self.confirm("Other programs use these hosts. Start the run all the same?"):
-            raise UsageError(
-                "not started: other programs use the hosts", "stop them, or start all the same: loadbook run ... --yes"
-            )
+            hint = "stop them, or start all the same: loadbook run ... --yes"
+            raise UsageError("not started: other programs use the hosts", hint)
 
     def _roll_back_leftovers(self) -> None:
         """Undo changes that earlier runs left on these hosts; NotRestoredError where that fails."""
         live = [alias for alias, host in self.testbed.hosts.items() if host.live]
         for alias, done in self.testbed.map(lambda alias: restore(self.testbed.hosts[alias]), live).items():
             if done:
-                self.on_event(Progress("note", f"host {alias}: put back what was left changed: {', '.join(done)}"))
+                self._note(f"host {alias}: put back what was left changed: {', '.join(done)}")
 
     def _driver_notes(self) -> Iterator[str]:
         """Yield notes on unknown tool versions and on metrics that several drivers cannot total."""
@@ -240,15 +238,8 @@ class RunSession:
         with Ledger(self.paths.ledger) as ledger:
             store = AttemptStore(self.testbed, self.paths, ledger)
             open_attempts = [(planned.trial, attempt) for planned, attempt in store.unfinished()]
-            open_attempts += lost_attempts(ledger.entries)
-        stems = [job_stem(self.selection.run, trial, attempt) for trial, attempt in open_attempts]
+        stems = [job_stem(self.selection.run, trial, attempt) for trial, attempt in [*open_attempts, *store.lost()]]
         remove_stale_jobs(self.testbed, [*stems, preflight_stem(self.selection.run)])
-
-    def recover_attempts(self, store: AttemptStore) -> None:
-        """Record the end of every attempt of a dead controller."""
-        for planned, attempt in store.unfinished():
-            record = store.recover(planned, attempt)
-            self.on_event(Progress("note", f"{planned.trial}, attempt {attempt}: {record.status} ({record.reason})"))
 
     def finish(self, store: AttemptStore, blocks: int) -> None:
         """Read the hosts' facts again and record the run's end, after `blocks` blocks."""
@@ -266,22 +257,19 @@ class RunSession:
         part = self.paths.raw.with_name(f".{self.selection.run}.part")
         for leftover in part.parent.glob(".*.part"):
             shutil.rmtree(leftover)
+        new = RunPaths(part, part)
         try:
-            self._fill_run(RunPaths(part, part), study_file)
+            write_atomic(new.study_toml, study_file.read_bytes())
+            self._write_facts(part, "before")
+            self._append_transcripts(part)
+            write_atomic(new.hosts_toml, replay_hosts_file(self.testbed).encode())
+            write_json(new.plan_json, self.selection.plan.to_json())
+            write_run_record(new, self._run_record())
+            with Ledger(new.ledger) as ledger:
+                ledger.append("run-started", trials=len(self.selection.plan.trials))
             move_folder(part, self.paths.raw)
         finally:
             shutil.rmtree(part, ignore_errors=True)
-
-    def _fill_run(self, new: RunPaths, study_file: Path) -> None:
-        part = new.raw
-        write_atomic(new.study_toml, study_file.read_bytes())
-        self._write_facts(part, "before")
-        self._append_transcripts(part)
-        write_atomic(new.hosts_toml, replay_hosts_file(self.testbed).encode())
-        write_json(new.plan_json, self.selection.plan.to_json())
-        write_run_record(new, self._run_record())
-        with Ledger(new.ledger) as ledger:
-            ledger.append("run-started", trials=len(self.selection.plan.trials))
 
     def _write_facts(self, raw: Path, when: str) -> None:
         facts_by_host = self.testbed.map(lambda alias: gather_facts(self.testbed.hosts[alias]), self.testbed.hosts)
@@ -292,9 +280,8 @@ class RunSession:
         """Append the hosts' answers that belong to no trial."""
         for alias, host in self.testbed.hosts.items():
             transcript = raw / transcript_name(alias)
-            write_atomic(
-                transcript, (transcript.read_bytes() if transcript.is_file() else b"") + host.take_transcript()
-            )
+            earlier = transcript.read_bytes() if transcript.is_file() else b""
+            write_atomic(transcript, earlier + host.take_transcript())
 
     def _run_record(self) -> RunRecord:
         plan, testbed = self.selection.plan, self.testbed

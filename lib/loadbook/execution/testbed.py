@@ -1,34 +1,28 @@
-"""The testbed: the open hosts of a run with their roles, services and tools."""
+"""The testbed: the open hosts of a run with their roles, services and tools. It outlives every trial."""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from loadbook.core.errors import UsageError
-from loadbook.execution.deployment import (
-    DELAY_ROLE,
-    DELAY_SERVICE,
-    Deployment,
-    Placement,
-    place_services,
-)
+from loadbook.core.errors import HostError, LoadbookError, UsageError
+from loadbook.execution import studies
+from loadbook.execution.deployment import DELAY_ROLE, DELAY_SERVICE, Deployment, Placement, place_services
 from loadbook.execution.host_changes import needs_userspace_delay
-from loadbook.execution.plan_checks import check_load_allowed, check_roles, needed_cpus, needed_hosts, used_hosts
-from loadbook.execution.studies import service_folders
-from loadbook.hosts.host import Host
+from loadbook.hosts.host import ClockOffset, Host
 from loadbook.hosts.inventory import HostsFile, read_hosts
-from loadbook.hosts.lab import lab_kind
-from loadbook.hosts.lock import LockRequest
+from loadbook.hosts.jobs import LockRequest
+from loadbook.hosts.lab import Lab, lab_kind
 from loadbook.hosts.remote import connect
 from loadbook.hosts.replay import RecordedRun, RecordingHost, ReplayHost, record_host
 from loadbook.hosts.rollback import NotRestoredError
-from loadbook.services import ServiceSpec, load_service
+from loadbook.services import load_service
 from loadbook.store.paths import Layout
 from loadbook.study.plan import Plan, PlannedTrial
 from loadbook.tools import base
@@ -63,14 +57,14 @@ class Testbed:
     host_cpus: dict[str, tuple[int, ...]] = field(default_factory=dict)
     ended: threading.Event = field(default_factory=threading.Event)
     not_restored: list[NotRestoredError] = field(default_factory=list)
-    _deployments: dict[str, Deployment] = field(default_factory=dict)
+    _deployments: dict[tuple[str, int], Deployment] = field(default_factory=dict)
 
-    def deployment(self, treatment: str) -> Deployment:
-        """Return the deployment of a treatment."""
-        return self._deployments.setdefault(treatment, Deployment(self, treatment))
+    def deployment(self, treatment: str, arm: int = 0) -> Deployment:
+        """Return the deployment of a treatment, with the ports of an arm of an interleaved block."""
+        return self._deployments.setdefault((treatment, arm), Deployment(self, treatment, arm))
 
     def set_trial(self, planned: PlannedTrial | None) -> None:
-        """Set the trial to which the following calls belong; None: the run as a whole."""
+        """Set the trial to whose transcript the following calls belong, one at a time; None: the run as a whole."""
         for host in self.hosts.values():
             host.set_trial(planned)
 
@@ -86,6 +80,61 @@ class Testbed:
     def map(self, function: Callable[[K], T], keys: Iterable[K]) -> dict[K, T]:
         """Call `function` for every key at the same time and return the results by key."""
         return self.results(self.submit(function, keys))
+
+    def submit_clocks(self) -> dict[str, Future[ClockOffset]]:
+        """Start to compare the hosts' clocks with ours; `results` waits for that."""
+        return self.submit(lambda alias: self.hosts[alias].clock(), self.hosts)
+
+    def run_within(self, calls: Sequence[Callable[[], None]], limit_s: float | None) -> None:
+        """Make calls at the same time, ignoring errors; drop the connections when `limit_s` is exceeded."""
+        begun = [self.pool.submit(call) for call in calls]
+        try:
+            late = wait(begun, timeout=limit_s).not_done
+        except BaseException:
+            self.abandon()
+            raise
+        if late:
+            self.abandon()
+        for ended in set(begun) - late:
+            with suppress(LoadbookError):  # the trial's outcome is known by now and must be kept
+                ended.result()
+
+    def reconnect(self) -> bool:
+        """Open new connections to all hosts, waiting for lost ones; tell whether all could be opened."""
+
+        def reopen(alias: str) -> bool:
+            try:
+                self.hosts[alias].reopen()
+            except HostError:
+                return False
+            return True
+
+        return all(self.map(reopen, self.hosts).values())
+
+    def abandon(self) -> None:
+        """Drop every connection at once, which frees waiting threads; the hosts then end our jobs."""
+        for host in self.hosts.values():
+            host.abandon()
+
+    def close(self, limit_s: float) -> None:
+        """End the session: no more pauses and calls; close all hosts at the same time, in `limit_s` seconds at most."""
+
+        def close(host: Host) -> None:
+            with suppress(HostError):
+                host.close()
+
+        self.ended.set()
+        self.pool.shutdown(wait=False, cancel_futures=True)
+        # not in the pool, whose waiting threads this frees
+        threads = [threading.Thread(target=close, args=(host,), daemon=True) for host in self.hosts.values()]
+        try:
+            for thread in threads:
+                thread.start()
+            deadline = time.monotonic() + limit_s
+            for thread in threads:
+                thread.join(max(0.0, deadline - time.monotonic()))
+        finally:
+            self.abandon()
 
     def roles_of(self, alias: str) -> tuple[str, ...]:
         """Return the roles of a host in this study, in the study's order."""
@@ -139,7 +188,11 @@ MAX_NAMED_TRIALS = 5
 
 def resolve_hosts_file(layout: Layout, plan: Plan, hosts_file: Path | None) -> Path:
     """Return the given hosts file, else that of the lab, which is started."""
-    return hosts_file or _start_lab(layout, plan)
+    if hosts_file:
+        return hosts_file
+    lab = Lab.load(layout.lab, min_hosts=studies.needed_hosts(plan), min_server_cpus=studies.needed_cpus(plan))
+    lab.up()
+    return lab.hosts_file
 
 
 def open_testbed(layout: Layout, plan: Plan, run: str, path: Path, break_lock: str = "") -> Testbed:
@@ -156,20 +209,25 @@ def open_testbed(layout: Layout, plan: Plan, run: str, path: Path, break_lock: s
     PreflightError, UsageError, ToolError : a role without a host, an unknown service, tool or target.
     """
     inventory = read_hosts(path)
-    check_load_allowed(plan, inventory, path, lab=bool(lab_kind(path)))
-    check_roles(plan, inventory)
+    studies.check_load_allowed(plan, inventory, path, lab=bool(lab_kind(path)))
+    studies.check_roles(plan, inventory)
     replayed = _replayed_run_of(path, inventory, plan)
-    used = used_hosts(plan, inventory)
     claim = LockRequest(plan.study.name, run, evict_id=break_lock)
-    if replayed is None:
-        opened = _open_all(lambda alias: connect(path, alias, run, hosts=inventory, lock_request=claim), used)
-    else:
-        name = f"{plan.study.name}-{run}"  # two studies may begin in one second
-        opened = _open_all(
-            lambda alias: _open_replay_host(layout.replay / f"{name}-{alias}", replayed, alias, inventory, run), used
-        )
-    hosts = {alias: record_host(host, run) for alias, host in opened.items()}
+
+    def open_host(alias: str) -> Host:
+        if replayed is None:
+            return connect(path, alias, run, hosts=inventory, lock_request=claim)
+        # the folder is named after the study, too: two may begin in one second
+        folder, address = layout.replay / f"{plan.study.name}-{run}-{alias}", inventory.hosts[alias].address or alias
+        host = ReplayHost(replayed, alias, address, folder, run)
+        host.open()
+        return host
+
+    hosts: dict[str, RecordingHost] = {}
     with _close_on_error(hosts.values()):
+        # one after the other: the first untrusted key ends it before anything is run
+        for alias in studies.used_hosts(plan, inventory):
+            hosts[alias] = record_host(open_host(alias), run)
         userspace_delay = needs_userspace_delay(plan, hosts, inventory, inventory.with_role(plan.study.workload.role))
         return build_testbed(
             layout, plan, run, hosts, inventory, userspace_delay=userspace_delay, lab=lab_kind(path), replay=replayed
@@ -192,8 +250,11 @@ def build_testbed(
 
     No host is touched; `pool` is a pool of threads by default.
     """
-    drivers = tuple(inventory.with_role(plan.study.workload.role))
-    specs = _load_services(plan, service_folders(layout), userspace_delay=userspace_delay)
+    study, folders = plan.study, studies.service_folders(layout)
+    drivers = tuple(inventory.with_role(study.workload.role))
+    names = {study.setting(treatment, role).service for treatment in plan.treatments for role in study.roles}
+    needed = [*sorted(name for name in names if name), *([DELAY_SERVICE] if userspace_delay else [])]
+    specs = {name: load_service(name, folders) for name in needed}
     return Testbed(
         plan=plan,
         run=run,
@@ -201,27 +262,11 @@ def build_testbed(
         hosts=hosts,
         inventory=inventory,
         drivers=drivers,
-        placements=place_services(plan.study, plan.treatments, inventory, specs, drivers),
-        tools={name: base.load_tool(name) for name in plan.study.tools_of(plan.treatments)},
+        placements=place_services(study, plan.treatments, inventory, specs, drivers),
+        tools={name: base.load_tool(name) for name in study.tools_of(plan.treatments)},
         pool=pool or ThreadPoolExecutor(THREADS, thread_name_prefix="testbed"),
         replayed_run=replay.id if replay else None,
     )
-
-
-def _load_services(plan: Plan, folders: Sequence[Path], *, userspace_delay: bool) -> dict[str, ServiceSpec]:
-    """Return the services of all treatments by name, and the delay in userspace where it is needed."""
-    study = plan.study
-    names = {study.setting(treatment, role).service for treatment in plan.treatments for role in study.roles}
-    needed = sorted(name for name in names if name) + ([DELAY_SERVICE] if userspace_delay else [])
-    return {name: load_service(name, folders) for name in needed}
-
-
-def _start_lab(layout: Layout, plan: Plan) -> Path:
-    from loadbook.hosts.lab import Lab
-
-    lab = Lab.load(layout.lab, min_hosts=needed_hosts(plan), min_server_cpus=needed_cpus(plan))
-    lab.up()
-    return lab.hosts_file
 
 
 def _replayed_run_of(path: Path, inventory: HostsFile, plan: Plan) -> RecordedRun | None:
@@ -236,21 +281,6 @@ def _replayed_run_of(path: Path, inventory: HostsFile, plan: Plan) -> RecordedRu
         lines = "\n  ".join([f"{path} plays run {recording.id} back, which does not hold:", *missing_trials, *more])
         raise UsageError(lines, "ask for the treatments and blocks of that run (--subset, --blocks)")
     return recording
-
-
-def _open_replay_host(folder: Path, recording: RecordedRun, alias: str, inventory: HostsFile, run: str) -> Host:
-    host = ReplayHost(recording, alias, inventory.hosts[alias].address or alias, folder, run)
-    host.open()
-    return host
-
-
-def _open_all(open_host: Callable[[str], Host], aliases: Sequence[str]) -> dict[str, Host]:
-    """Open the hosts one after the other; the first untrusted key ends it before anything is run."""
-    hosts: dict[str, Host] = {}
-    with _close_on_error(hosts.values()):
-        for alias in aliases:
-            hosts[alias] = open_host(alias)
-    return hosts
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """Import of results measured without loadbook (`loadbook import`).
 
-- `conditions`: the CSV file of conditions, and the output files that it names
-- `reports`: the tool that wrote each output, and its parsed report
+- `outputs`: the CSV file of conditions, the output files that it names, and their tool's report
 - `study`: the study made from them, checks, and the run on disk
 """

@@ -23,32 +23,17 @@ from loadbook.core.errors import DataError, StudyError, UsageError
 from loadbook.core.metrics import get_metric
 from loadbook.execution.select import new_run_id
 from loadbook.execution.studies import study_file
-from loadbook.external.conditions import (
-    Condition,
-    ImportProblem,
-    files_by_trial_name,
-    find_outputs,
-    import_error,
-    read_conditions,
-)
-from loadbook.external.reports import ToolReport, read_reports
+from loadbook.external import outputs
+from loadbook.external.outputs import Condition, ImportProblem, ToolReport
 from loadbook.ingestion.trial_rows import find_argv
 from loadbook.stats.compare import MIN_BLOCKS
 from loadbook.store import trial_record
-from loadbook.store.atomic import move_folder
+from loadbook.store.atomic import hold_study_lock, move_folder
 from loadbook.store.ledger import Ledger
-from loadbook.store.lock import hold_study_lock
 from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.run_record import ImportSource, RecordedHost, RunRecord, read_run_record, write_run_record
-from loadbook.store.schema import SCHEMA_VERSION
 from loadbook.store.trial_record import (
-    RECORD_NAME,
-    DriverRecord,
-    Status,
-    TrialRecord,
-    read_trial,
-    sha256_file,
-    write_json,
+    SCHEMA_VERSION,
 )
 from loadbook.store.verify import run_file_checksums
 from loadbook.study.model import Study
@@ -63,6 +48,11 @@ DEFAULT_BASELINE, DEFAULT_METRIC = "baseline", "ok_per_s"
 # of a study (study.model)
 MAX_BLOCKS = 1000
 FACTOR_NAME = re.compile(r"[a-z][a-z0-9_]{0,40}\Z")
+DEFAULT_DRIVER = "driver"
+CONDITIONS_FILE = "conditions.csv"
+PlannedOutput = tuple[PlannedTrial, ToolReport]
+OnFile = Callable[[int, int], None]
+MAX_NOTES = 5
 
 
 @dataclass(frozen=True)
@@ -99,11 +89,8 @@ def unique_names(texts: Sequence[str]) -> dict[str, str]:
 def block_numbers(reports: Sequence[ToolReport]) -> dict[str, int]:
     """Return each block's number: its own where all are whole numbers from 1 to 1000, else by appearance."""
     texts = list(dict.fromkeys(r.condition.block for r in reports))
-    numbers = {
-        text: int(text)
-        for text in texts
-        if text.isascii() and text.isdecimal() and len(text) < 10 and 0 < int(text) <= MAX_BLOCKS
-    }
+    whole = [text for text in texts if text.isascii() and text.isdecimal() and len(text) < 10]
+    numbers = {text: int(text) for text in whole if 0 < int(text) <= MAX_BLOCKS}
     if len(numbers) == len(texts) == len(set(numbers.values())):
         return numbers
     return {text: number for number, text in enumerate(texts, 1)}
@@ -116,15 +103,19 @@ def condition_problems(
     treatments = list(dict.fromkeys(c.treatment for c in conditions))
     if len(treatments) == 1 and whole:
         yield ImportProblem(0, f"there is only the treatment {treatments[0]!r}, nothing to compare it with")
-    baseline = find_treatment(options.baseline or DEFAULT_BASELINE, treatments)
+    baseline, aa_arm = find_treatment(options.baseline or DEFAULT_BASELINE, treatments), None
     if baseline is None and treatments:
         which = "no baseline was given" if options.baseline is None else f"no treatment {options.baseline!r}"
-        yield ImportProblem(
-            0, f"{which}; say by --baseline which one the others are compared with: {', '.join(treatments)}"
-        )
-    if options.aa is not None and find_treatment(options.aa, treatments) in (None, baseline):
-        yield ImportProblem(0, f"--aa {options.aa!r} is no treatment beside the baseline: {', '.join(treatments)}")
-    yield from _aa_problems(conditions, baseline, find_treatment(options.aa or "", treatments))
+        text = f"{which}; say by --baseline which one the others are compared with: {', '.join(treatments)}"
+        yield ImportProblem(0, text)
+    if options.aa is not None:
+        aa_arm = find_treatment(options.aa, treatments)
+        if aa_arm in (None, baseline):
+            yield ImportProblem(0, f"--aa {options.aa!r} is no treatment beside the baseline: {', '.join(treatments)}")
+    first = {c.treatment: c for c in reversed(conditions)}
+    if aa_arm is not None and baseline is not None and first[aa_arm].factors != first[baseline].factors:
+        text = f"{aa_arm!r} has other factors than {baseline!r}, so it is not the baseline once more (--aa)"
+        yield ImportProblem(first[aa_arm].line, text)
     yield from _block_problems(conditions, treatments if whole and not options.incomplete else [])
     yield from _factor_problems(conditions)
 
@@ -134,22 +125,12 @@ def report_problems(options: ImportOptions, reports: Sequence[ToolReport]) -> It
     measured = frozenset[str]().union(*(r.metrics for r in reports))
     metric = options.metric or DEFAULT_METRIC
     if measured and metric not in measured:
-        yield ImportProblem(
-            0, f"no report has the metric {metric}{suggestion(metric, sorted(measured))}; choose one by --metric"
-        )
+        text = f"no report has the metric {metric}{suggestion(metric, sorted(measured))}; choose one by --metric"
+        yield ImportProblem(0, text)
     for report in reports:
         if report.is_open and report.offered_per_s is None:
             text = f"{report.condition.file} does not say at which rate {report.tool} sent requests"
             yield ImportProblem(report.condition.line, f"{text}: add a column 'command' or 'offered_per_s'")
-
-
-def _aa_problems(conditions: Sequence[Condition], baseline: str | None, aa_arm: str | None) -> Iterator[ImportProblem]:
-    factors = {c.treatment: c.factors for c in conditions}
-    if aa_arm is not None and baseline is not None and factors[aa_arm] != factors[baseline]:
-        line = next(c.line for c in conditions if c.treatment == aa_arm)
-        yield ImportProblem(
-            line, f"{aa_arm!r} has other factors than {baseline!r}, so it is not the baseline once more (--aa)"
-        )
 
 
 def find_treatment(wanted: str, treatments: Sequence[str]) -> str | None:
@@ -194,12 +175,19 @@ def study_text(options: ImportOptions, reports: Sequence[ToolReport]) -> str:
     aa_arm = find_treatment(options.aa, list(names)) if options.aa else None
     metric = get_metric(options.metric or DEFAULT_METRIC)
     varied = _varied_factors(reports)
-    loads = {text: _load_settings([r for r in reports if r.condition.treatment == text]) for text in names}
+    verb = "is better than" if metric.better else "differs from"
+    question = options.question or f"Which treatment {verb} {baseline[:60]}?"
+    of_treatment = {text: [r for r in reports if r.condition.treatment == text] for text in names}
+    loads: dict[str, dict[str, Any]] = {}
+    for text, same in of_treatment.items():
+        rates = [r.offered_per_s for r in same if r.offered_per_s is not None]
+        load = {"model": "open", "rate_per_s": median(rates)} if rates else {"model": "closed"}
+        loads[text] = {"tool": same[0].tool} | load
     lines = [
         "# made by loadbook import from a file of conditions; nothing in it was measured or checked by loadbook",
         "schema = 1",
         _toml_line("name", options.name),
-        _toml_line("question", options.question or _default_question(metric.better, baseline)),
+        _toml_line("question", question),
         _toml_line("metric", metric.name),
         _toml_line("baseline", names[baseline]),
         _toml_line("margin", options.margin or metric.margin),
@@ -213,7 +201,7 @@ def study_text(options: ImportOptions, reports: Sequence[ToolReport]) -> str:
     for factor, levels in varied.items():
         lines += [f"\n[factors.{factor}]", _toml_line("levels", levels)]
     for text, name in names.items():
-        factors = next(r.condition.factors for r in reports if r.condition.treatment == text)
+        factors = of_treatment[text][0].condition.factors
         lines += [f"\n[treatments.{json.dumps(name)}]", *([_toml_line("label", text)] if text != name else [])]
         if text == aa_arm:
             lines += [_toml_line("same_as", names[baseline]), _toml_line("check", "aa")]
@@ -228,11 +216,6 @@ def _toml_line(key: str, value: Any) -> str:
     return f"{key} = {json.dumps(value, ensure_ascii=False)}"
 
 
-def _default_question(better: str | None, baseline: str) -> str:
-    verb = "is better than" if better else "differs from"
-    return f"Which treatment {verb} {baseline[:60]}?"
-
-
 def _varied_factors(reports: Sequence[ToolReport]) -> dict[str, list[str]]:
     """Return the factors that differ between treatments, with their levels."""
     levels: dict[str, list[str]] = {}
@@ -240,18 +223,6 @@ def _varied_factors(reports: Sequence[ToolReport]) -> dict[str, list[str]]:
         for factor, level in report.condition.factors.items():
             levels.setdefault(factor, []).append(level)
     return {factor: list(dict.fromkeys(values)) for factor, values in levels.items() if len(set(values)) > 1}
-
-
-def constant_factors(reports: Sequence[ToolReport]) -> list[str]:
-    """Return the factors with one level, which are no factors of the study."""
-    return [factor for factor in reports[0].condition.factors if factor not in _varied_factors(reports)]
-
-
-def _load_settings(reports: Sequence[ToolReport]) -> dict[str, Any]:
-    """Return the known settings of a treatment's load."""
-    rates = [r.offered_per_s for r in reports if r.offered_per_s is not None]
-    load: dict[str, Any] = {"model": "open", "rate_per_s": median(rates)} if rates else {"model": "closed"}
-    return {"tool": reports[0].tool} | load
 
 
 def import_plan(study: Study, reports: Sequence[ToolReport]) -> tuple[Plan, list[tuple[PlannedTrial, ToolReport]]]:
@@ -272,12 +243,6 @@ def import_plan(study: Study, reports: Sequence[ToolReport]) -> tuple[Plan, list
     trials = tuple(PlannedTrial(f"t{i:04d}", name, block, i) for i, (name, block) in enumerate(done + missing, 1))
     plan = Plan(study, "default", None, len(blocks), tuple(names.values()), trials)
     return plan, list(zip(trials, ordered, strict=False))
-
-
-DEFAULT_DRIVER = "driver"
-CONDITIONS_FILE = "conditions.csv"
-PlannedOutput = tuple[PlannedTrial, ToolReport]
-OnFile = Callable[[int, int], None]
 
 
 def ignore_progress(done: int, total: int) -> None:
@@ -301,15 +266,10 @@ class CheckedImport:
         return self.plan.study.name
 
     @property
-    def complete_blocks(self) -> int:
-        """Number of blocks in which every treatment has an output with numbers."""
-        counts = Counter(planned.block for planned, report in self.pairs if report.parsed)
-        return sum(count == len(self.plan.treatments) for count in counts.values())
-
-    @property
     def blocks_text(self) -> str:
-        """Numbers of complete blocks and of those that a verdict needs, in words."""
-        count = self.complete_blocks
+        """Numbers of complete blocks (every treatment has numbers) and of those that a verdict needs, in words."""
+        treatments = Counter(planned.block for planned, report in self.pairs if report.parsed)
+        count = sum(n == len(self.plan.treatments) for n in treatments.values())
         text = f"{count} complete block{'' if count == 1 else 's'}; a verdict needs at least {MIN_BLOCKS}"
         return text if count >= MIN_BLOCKS else f"{text}: without more the report gives no verdict"
 
@@ -328,7 +288,7 @@ def write_run(paths: RunPaths, checked: CheckedImport, on_file: OnFile) -> None:
                 _write_trial(new, ledger, checked.plan, run, planned, report)
                 on_file(done, len(checked.pairs))
             write_run_record(new, _run_record(run, checked))
-            write_json(new.plan_json, checked.plan.to_json())
+            trial_record.write_json(new.plan_json, checked.plan.to_json())
             ledger.append("run-ended", files=run_file_checksums(new))
         move_folder(part, paths.raw)
     finally:
@@ -343,7 +303,7 @@ def _write_trial(
     failed_name = f"{planned.trial}-attempt1"
     folder = paths.trial(planned.trial) if record.status == "ok" else paths.failed / failed_name
     folder.mkdir(parents=True)
-    for pattern, path in files_by_trial_name(report.source):
+    for pattern, path in outputs.files_by_trial_name(report.source):
         shutil.copyfile(path, folder / pattern.format(host=record.drivers[0].host), follow_symlinks=False)
     for name in (record.drivers[0].stdout, record.drivers[0].stderr):
         (folder / name).touch()  # what was not kept is empty
@@ -354,13 +314,22 @@ def _write_trial(
     ledger.append("ended", **fields, final=True, sha256=sealed)
 
 
-def _trial_record(plan: Plan, run: str, planned: PlannedTrial, report: ToolReport) -> TrialRecord:
+def _trial_record(plan: Plan, run: str, planned: PlannedTrial, report: ToolReport) -> trial_record.TrialRecord:
     """Return the record of a trial; unknown fields stay empty, so that rules are unchecked."""
-    condition, study = report.condition, plan.study
-    driver = _driver_record(report)
+    condition, source, study = report.condition, report.source, plan.study
+    host = condition.host or DEFAULT_DRIVER
+    driver = trial_record.DriverRecord(
+        host=host,
+        argv=list(find_argv(source.command, base.load_tool(report.tool).binary)),
+        rc=source.rc,
+        stdout=f"stdout-{host}",
+        stderr=f"stderr-{host}",
+        files={name: f"{host}-{name}" for name in source.files},
+        source=condition.file,
+    )
     failed = driver.rc not in (0, None)
-    status: Status = "tool_failed" if failed else "ok"
-    return TrialRecord(
+    load = {"model": "open", "rate_per_s": report.offered_per_s} if report.is_open else {"model": "closed"}
+    return trial_record.TrialRecord(
         study=study.name,
         run=run,
         trial=planned.trial,
@@ -369,58 +338,37 @@ def _trial_record(plan: Plan, run: str, planned: PlannedTrial, report: ToolRepor
         block=planned.block,
         slot=planned.slot,
         attempt=1,
-        status=status,
-        reason=f"host {driver.host}: {report.tool} ended with exit code {driver.rc}" if failed else None,
+        status="tool_failed" if failed else "ok",
+        reason=f"host {host}: {report.tool} ended with exit code {driver.rc}" if failed else None,
         started=condition.started,
         duration_s=condition.duration,
         tool=report.tool,
-        workload=_workload_record(report),
+        workload={"tool": report.tool} | load,
         drivers=[driver],
-    )
-
-
-def _workload_record(report: ToolReport) -> dict[str, Any]:
-    if not report.is_open:
-        return {"tool": report.tool, "model": "closed"}
-    return {"tool": report.tool, "model": "open", "rate_per_s": report.offered_per_s}
-
-
-def _driver_record(report: ToolReport) -> DriverRecord:
-    source, host = report.source, report.condition.host or DEFAULT_DRIVER
-    return DriverRecord(
-        host=host,
-        argv=list(find_argv(source.command, base.load_tool(report.tool).binary)),
-        rc=source.rc,
-        stdout=f"stdout-{host}",
-        stderr=f"stderr-{host}",
-        files={name: f"{host}-{name}" for name in source.files},
-        source=report.condition.file,
     )
 
 
 def _run_record(run: str, checked: CheckedImport) -> RunRecord:
     plan, conditions, now = checked.plan, [report.condition for _, report in checked.pairs], time.time()
-    hosts = dict.fromkeys(c.host or DEFAULT_DRIVER for c in conditions)
-    tools = {
-        h: dict.fromkeys(r.tool for _, r in checked.pairs if (r.condition.host or DEFAULT_DRIVER) == h) for h in hosts
-    }
-    times = [c.started for c in conditions if c.started is not None]
-    ends = [c.started + (c.duration or 0.0) for c in conditions if c.started is not None]
-    timed = len(times) == len(conditions)
+    tools: dict[str, dict[str, None]] = {}
+    for _, report in checked.pairs:
+        tools.setdefault(report.condition.host or DEFAULT_DRIVER, {})[report.tool] = None
+    started = [(c.started, c.duration or 0.0) for c in conditions if c.started is not None]
+    timed = len(started) == len(conditions)
     return RunRecord(
         study=plan.study.name,
         run=run,
         subset=plan.subset,
         schema_version=SCHEMA_VERSION,
-        started=min(times) if timed else now,
-        ended=max(ends) if timed else None,
+        started=min(t for t, _ in started) if timed else now,
+        ended=max(t + length for t, length in started) if timed else None,
         loadbook_version=version("loadbook"),
         git_revision=None,
         git_dirty=None,
         study_sha256=study_sha256(plan.study),
         seed=None,
         blocks=plan.blocks,
-        hosts={host: RecordedHost(roles=["driver"]) for host in hosts},
+        hosts={host: RecordedHost(roles=["driver"]) for host in tools},
         tool_versions={host: ", ".join(names) for host, names in tools.items()},
         service_versions={},
         lab=False,
@@ -436,9 +384,6 @@ def _run_record(run: str, checked: CheckedImport) -> RunRecord:
 def _printable(name: str) -> str:
     """Return a file's name as JSON and a page can hold it, whatever bytes it has."""
     return "".join(c if c.isprintable() else "?" for c in name)
-
-
-MAX_NOTES = 5
 
 
 def read_import(
@@ -457,50 +402,6 @@ def read_import(
     UsageError : all mistakes in the file of conditions, its file names or the arguments.
     DataError : only outputs are wrong.
     """
-    _check_arguments(folder, options)
-    folder = folder.resolve()
-    options = replace(options, name=to_valid_name(options.name or folder.name))
-    if not options.name:
-        raise UsageError(f"the folder's name {folder.name!r} makes no name for a study", "give one: --study NAME")
-    conditions_read, problems = read_conditions(conditions)
-    sources, file_problems = find_outputs(folder, conditions_read)
-    reports, tool_problems = read_reports(sources, tool, on_file)
-    problems += [
-        *condition_problems(options, conditions_read, whole=not problems),
-        *file_problems,
-        *tool_problems,
-        *report_problems(options, reports),
-    ]
-    if problems:
-        raise import_error(conditions, problems)
-    text = study_text(options, reports)
-    plan, pairs = import_plan(_parse_study(text, conditions), reports)
-    return CheckedImport(folder, conditions, text, plan, tuple(pairs), tuple(_import_notes(reports)))
-
-
-def _parse_study(text: str, conditions: Path) -> Study:
-    """Read a study's text as any study file is read."""
-    with tempfile.TemporaryDirectory() as scratch:
-        file = Path(scratch) / "study.toml"
-        file.write_text(text, encoding="utf-8")
-        try:
-            return read_study(file)
-        except StudyError as error:
-            raise StudyError(f"the study made from {conditions}", error.problems) from error
-
-
-def _import_notes(reports: Sequence[ToolReport]) -> Iterator[str]:
-    """Yield notes on outputs that can be imported."""
-    same = constant_factors(reports)
-    if same:
-        yield f"{', '.join(same)}: the same in every row, so no factor of the study"
-    unread = [f"{r.condition.file}: no numbers: {r.error}" for r in reports if r.error]
-    yield from unread[:MAX_NOTES]
-    if len(unread) > MAX_NOTES:
-        yield f"and {len(unread) - MAX_NOTES} more without numbers"
-
-
-def _check_arguments(folder: Path, options: ImportOptions) -> None:
     if not folder.is_dir():
         raise UsageError(f"{folder} is no folder")
     if options.margin is not None and not 0 < options.margin < 1:
@@ -509,6 +410,42 @@ def _check_arguments(folder: Path, options: ImportOptions) -> None:
         get_metric(options.metric)
     if options.question is not None and not (3 <= len(options.question) <= 90 and options.question.isprintable()):
         raise UsageError("--question must have 3 to 90 printable characters")
+    folder = folder.resolve()
+    options = replace(options, name=to_valid_name(options.name or folder.name))
+    if not options.name:
+        raise UsageError(f"the folder's name {folder.name!r} makes no name for a study", "give one: --study NAME")
+    conditions_read, problems = outputs.read_conditions(conditions)
+    sources, file_problems = outputs.find_outputs(folder, conditions_read)
+    reports, tool_problems = outputs.read_reports(sources, tool, on_file)
+    problems += [
+        *condition_problems(options, conditions_read, whole=not problems),
+        *file_problems,
+        *tool_problems,
+        *report_problems(options, reports),
+    ]
+    if problems:
+        raise outputs.import_error(conditions, problems)
+    text = study_text(options, reports)
+    with tempfile.TemporaryDirectory() as scratch:  # read as any study file is
+        file = Path(scratch) / "study.toml"
+        file.write_text(text, encoding="utf-8")
+        try:
+            study = read_study(file)
+        except StudyError as error:
+            raise StudyError(f"the study made from {conditions}", error.problems) from error
+    plan, pairs = import_plan(study, reports)
+    return CheckedImport(folder, conditions, text, plan, tuple(pairs), tuple(_import_notes(reports)))
+
+
+def _import_notes(reports: Sequence[ToolReport]) -> Iterator[str]:
+    """Yield notes on outputs that can be imported."""
+    varied = _varied_factors(reports)
+    if same := [factor for factor in reports[0].condition.factors if factor not in varied]:
+        yield f"{', '.join(same)}: the same in every row, so no factor of the study"
+    unread = [f"{r.condition.file}: no numbers: {r.error}" for r in reports if r.error]
+    yield from unread[:MAX_NOTES]
+    if len(unread) > MAX_NOTES:
+        yield f"and {len(unread) - MAX_NOTES} more without numbers"
 
 
 def earlier_imports(layout: Layout, name: str) -> list[str]:
@@ -525,27 +462,20 @@ def earlier_imports(layout: Layout, name: str) -> list[str]:
 
 def find_same_import(layout: Layout, checked: CheckedImport) -> str | None:
     """Return the latest earlier run with the same outputs and trials, None if there is none."""
-    keys = {
-        (
-            planned.treatment,
-            planned.block,
-            frozenset(sha256_file(p) for _, p in files_by_trial_name(report.source) if _is_nonempty(p)),
-        )
-        for planned, report in checked.pairs
-    }
-    runs = reversed(earlier_imports(layout, checked.name))
-    return next((run for run in runs if _output_keys(layout.run(checked.name, run)) == keys), None)
-
-
-def _is_nonempty(path: Path) -> bool:
-    return path.stat().st_size > 0
-
-
-def _output_keys(paths: RunPaths) -> set[tuple[str, int, frozenset[str]]]:
-    """Return treatment, block and the sha256 of every nonempty file, of each trial of an imported run."""
-    folders = [path.parent for place in (paths.trials, paths.failed) for path in place.glob(f"*/{RECORD_NAME}")]
-    records = [read_trial(folder) for folder in folders]
-    return {(r.treatment, r.block, frozenset(f.sha256 for f in r.files.values() if f.size)) for r in records}
+    keys = set()
+    for planned, report in checked.pairs:
+        paths = [path for _, path in outputs.files_by_trial_name(report.source)]
+        digests = frozenset(trial_record.sha256_file(path) for path in paths if path.stat().st_size > 0)
+        keys.add((planned.treatment, planned.block, digests))
+    for run in reversed(earlier_imports(layout, checked.name)):
+        folders = layout.run(checked.name, run)
+        files = [
+            file for place in (folders.trials, folders.failed) for file in place.glob(f"*/{trial_record.RECORD_NAME}")
+        ]
+        records = [trial_record.read_trial(file.parent) for file in files]
+        if keys == {(r.treatment, r.block, frozenset(f.sha256 for f in r.files.values() if f.size)) for r in records}:
+            return run
+    return None
 
 
 def write_import(layout: Layout, checked: CheckedImport, on_file: OnFile = ignore_progress) -> str:

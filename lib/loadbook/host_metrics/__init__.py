@@ -1,10 +1,8 @@
 """Host metrics (CPU, memory, network) from loadbook's sampler and from other monitors.
 
-- `base`: metrics of the host metrics table, results of readers, and recorded answers of polled monitors
+- `base`: metrics of the host metrics table, and results of readers
 - `sampler`: output of loadbook's own sampler (hosts/sampler.sh)
 - `sysstat`: exports of sar: sadf as JSON or CSV
-- `node_exporter`: scrapes of Prometheus' node_exporter
-- `munin`: answers of a munin node
-- `rrd`: exports of munin's round-robin databases
+- `polled`: answers of munin nodes and node_exporters, and their exports
 - `registry`: the file formats, their detection and their readers
 """

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
-from loadbook.host_metrics import munin, node_exporter, rrd, sampler, sysstat
+from loadbook.host_metrics import polled, sampler, sysstat
 from loadbook.host_metrics.base import TraceRow, Traces, limit_repeats
 
 HEAD_BYTES = 4000
@@ -36,23 +36,16 @@ def _read_each(parse: Callable[[bytes], Traces]) -> Callable[[Mapping[str, bytes
     return read
 
 
-FORMATS = {
-    kind.name: kind
-    for kind in (
-        TraceFormat("sadf-json", "sadf", "sysstat: sadf -j FILE -- -A", _read_each(sysstat.parse_sadf_json)),
-        TraceFormat("sadf-csv", "sadf", "sysstat: sadf -d FILE -- -u ALL -P ALL", _read_each(sysstat.parse_sadf_csv)),
-        TraceFormat(
-            "node-exporter",
-            "node-exporter",
-            "Prometheus text with timestamps",
-            _read_each(node_exporter.parse_node_exporter),
-        ),
-        TraceFormat("rrd", "rrd", "munin: rrdtool xport, dump or fetch of its databases", rrd.parse_rrd),
-        TraceFormat("munin", "munin", "answers of a munin node, kept by loadbook", _read_each(munin.parse_munin)),
-        TraceFormat("sampler", "sampler", "output of loadbook's own sampler", _read_each(sampler.parse_sampler)),
-    )
-}
-LIVE_SOURCES = ("munin", "node-exporter")  # sources that the controller can ask while a trial runs
+_KINDS = (
+    TraceFormat("sadf-json", "sadf", "sysstat: sadf -j FILE -- -A", _read_each(sysstat.parse_sadf_json)),
+    TraceFormat("sadf-csv", "sadf", "sysstat: sadf -d FILE -- -u ALL -P ALL", _read_each(sysstat.parse_sadf_csv)),
+    TraceFormat("node-exporter", "node-exporter", "Prometheus text with timestamps",
+                _read_each(polled.parse_node_exporter)),
+    TraceFormat("rrd", "rrd", "munin: rrdtool xport, dump or fetch of its databases", polled.parse_rrd),
+    TraceFormat("munin", "munin", "answers of a munin node, kept by loadbook", _read_each(polled.parse_munin)),
+    TraceFormat("sampler", "sampler", "output of loadbook's own sampler", _read_each(sampler.parse_sampler)),
+)  # fmt: skip
+FORMATS = {kind.name: kind for kind in _KINDS}
 
 
 def detect_format(data: bytes) -> str | None:
@@ -63,14 +56,12 @@ def detect_format(data: bytes) -> str | None:
     marks = {
         "sampler": head.startswith(b"loadbook-sampler "),
         "munin": head.startswith(b"loadbook-poll 1 munin "),
-        "node-exporter": head.startswith(b"loadbook-poll 1 node-exporter ") or b"node_" in data[: 100 * HEAD_BYTES],
         "sadf-json": b'"sysstat"' in head,
         "sadf-csv": head.startswith(b"# hostname;interval;timestamp"),
-        "rrd": rrd.is_rrd(head),
+        "rrd": polled.is_rrd(head),
+        "node-exporter": head.startswith(b"loadbook-poll 1 node-exporter ") or b"node_" in data[: 100 * HEAD_BYTES],
     }
-    return next(
-        (kind for kind in ("sampler", "munin", "sadf-json", "sadf-csv", "rrd", "node-exporter") if marks[kind]), None
-    )
+    return next((kind for kind, is_marked in marks.items() if is_marked), None)
 
 
 def read_traces(kind: str, files: Mapping[str, bytes]) -> Traces:

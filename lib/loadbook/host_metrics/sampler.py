@@ -12,10 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from loadbook.host_metrics.base import GAP_FACTOR, Problem, TraceRow, Traces, trace_row, unreadable_traces
+from loadbook.host_metrics.base import CPU_MODES, GAP_FACTOR, Problem, TraceRow, Traces, trace_row, unreadable_traces
 
-# CPU time as in /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal
-CPU_PARTS = 8
+_HUGE = 1e15
+_NET = re.compile(r"\s*(\S+):((?:\s+\d+){16})\s*")
+_MEMORY = re.compile(r"(\w+):\s+(\d+) kB")
+_SCHEDSTAT = re.compile(r"(\d+) \d+ \d+", re.ASCII)
+_LOAD = re.compile(r"(\d+\.\d+) \d+\.\d+ \d+\.\d+ \d+/\d+ \d+")
 
 
 class ProcessCounters(NamedTuple):
@@ -42,11 +45,13 @@ class CounterSample:
 
 
 class SamplingScale(NamedTuple):
-    """Seconds between samples as asked for, ticks per second, bytes per page."""
+    """Seconds between samples as asked for, ticks per second, bytes per page; clock and uptime (s) at one instant."""
 
     interval_s: float
     hz: float = 100.0
     page_bytes: float = 4096.0
+    now: float = 0.0
+    uptime: float = 0.0
 
 
 def counters_to_traces(samples: Sequence[CounterSample], scale: SamplingScale, problems: list[Problem]) -> Traces:
@@ -77,8 +82,8 @@ def _rate_rows(
 ) -> list[TraceRow]:
     passed = now.t - before.t
     if passed > GAP_FACTOR * scale.interval_s:
-        interval_text = f"{scale.interval_s:g} s were asked for"
-        problems.append(Problem("gap", f"{passed:.2f} s without a sample, {interval_text}", now.t))
+        message = f"{passed:.2f} s without a sample, {scale.interval_s:g} s were asked for"
+        problems.append(Problem("gap", message, now.t))
         return []
     rows = []
     for item, counters in now.cpus.items():
@@ -90,13 +95,21 @@ def _rate_rows(
         elif item in before.net and rx + tx > 0:  # an interface that never carried a byte is no trace
             rows.append(trace_row(now.t, "net_rx", item, (rx - old[0]) / passed))
             rows.append(trace_row(now.t, "net_tx", item, (tx - old[1]) / passed))
-    return rows + _process_rows(before, now, scale, problems)
+    for item, last in before.processes.items():
+        process = now.processes.get(item)
+        if process is None or process.start_ticks != last.start_ticks:
+            problems.append(Problem("process_gone", f"{item} has ended", before.t))
+        elif process.ticks < last.ticks:
+            problems.append(Problem("counter_went_back", f"CPU time of {item}", now.t))
+        else:
+            rows.append(trace_row(now.t, "process_cpu", item, (process.ticks - last.ticks) / scale.hz / passed))
+    return rows
 
 
 def _cpu_rows(
     t: float, item: str, before: Sequence[float] | None, now: Sequence[float], problems: list[Problem]
 ) -> list[TraceRow]:
-    if before is None or len(now) != CPU_PARTS or len(before) != CPU_PARTS:
+    if before is None or not len(now) == len(before) == len(CPU_MODES):
         return []
     user, nice, system, idle, iowait, irq, softirq, steal = (b - a for a, b in zip(before, now, strict=True))
     idle, iowait = max(0, idle), max(0, iowait)  # proc(5): these two may decrease
@@ -116,39 +129,6 @@ def cpu_shares(
     return [trace_row(t, metric, item, part / total) for metric, part in parts.items()] if total else []
 
 
-def _process_rows(
-    before: CounterSample, now: CounterSample, scale: SamplingScale, problems: list[Problem]
-) -> list[TraceRow]:
-    rows = []
-    for item, old in before.processes.items():
-        new = now.processes.get(item)
-        if new is None or new.start_ticks != old.start_ticks:
-            problems.append(Problem("process_gone", f"{item} has ended", before.t))
-        elif new.ticks < old.ticks:
-            problems.append(Problem("counter_went_back", f"CPU time of {item}", now.t))
-        else:
-            used = (new.ticks - old.ticks) / scale.hz / (now.t - before.t)
-            rows.append(trace_row(now.t, "process_cpu", item, used))
-    return rows
-
-
-_HUGE = 1e15
-_NET = re.compile(r"\s*(\S+):((?:\s+\d+){16})\s*")
-_MEMORY = re.compile(r"(\w+):\s+(\d+) kB")
-_SCHEDSTAT = re.compile(r"(\d+) \d+ \d+", re.ASCII)
-_LOAD = re.compile(r"(\d+\.\d+) \d+\.\d+ \d+\.\d+ \d+/\d+ \d+")
-
-
-class SamplerHeader(NamedTuple):
-    """First line of a capture: clock (epoch s) and uptime (s) at one instant, ticks per s, bytes per page."""
-
-    now: float
-    uptime: float
-    hz: float
-    page_bytes: float
-    interval_s: float
-
-
 def parse_sampler(data: bytes) -> Traces:
     """Turn the output of the sampler into rows; every error in it becomes a problem, never an exception.
 
@@ -157,35 +137,26 @@ def parse_sampler(data: bytes) -> Traces:
     process_cpu (1 is one CPU busy; item "<label>:<pid>"), process_rss (B).
     """
     lines = data.decode("utf-8", "replace").split("\n")
-    header = read_header(lines[0])
+    header = _read_header(lines[0])
     if header is None:
         return unreadable_traces("no_sampler_output", f"starts with {lines[0][:60]!r}")
     problems: list[Problem] = []
-    samples = list(read_samples(lines[1:], header, problems))
-    return counters_to_traces(samples, SamplingScale(header.interval_s, header.hz, header.page_bytes), problems)
+    return counters_to_traces(list(_read_samples(lines[1:], header, problems)), header, problems)
 
 
-def coverage(traces: Traces, start: float, end: float) -> float:
-    """Return the share (0 to 1) of the window [start, end] (epoch s, host clock) that lies between close samples."""
-    if end <= start:
-        return 0.0
-    spans = [
-        (a, b) for a, b in zip(traces.times, traces.times[1:], strict=False) if b - a <= GAP_FACTOR * traces.interval_s
-    ]
-    return sum(max(0.0, min(b, end) - max(a, start)) for a, b in spans) / (end - start)
-
-
-def read_header(line: str) -> SamplerHeader | None:
-    """Read the first line; None if it is not a header of the sampler."""
+def _read_header(line: str) -> SamplingScale | None:
+    """Read the first line: clock, uptime, ticks per s, bytes per page, interval; None if it is no sampler's."""
     numbers = re.fullmatch(r"loadbook-sampler 1((?: \d+(?:\.\d+)?){5})", line, re.ASCII)
     if not numbers:
         return None
-    header = SamplerHeader(*map(float, numbers[1].split()))
-    usable = max(header) < _HUGE and min(header.hz, header.page_bytes, header.interval_s) > 0
-    return header if usable else None
+    now, uptime, *scale = map(float, numbers[1].split())
+    if max(now, uptime, *scale) >= _HUGE or min(scale) <= 0:
+        return None
+    hz, page_bytes, interval_s = scale
+    return SamplingScale(interval_s, hz, page_bytes, now, uptime)
 
 
-def read_samples(lines: Sequence[str], header: SamplerHeader, problems: list[Problem]) -> Iterator[CounterSample]:
+def _read_samples(lines: Sequence[str], header: SamplingScale, problems: list[Problem]) -> Iterator[CounterSample]:
     """Yield whole samples in order of time; torn or unreadable ones become problems."""
     last = -math.inf
     block: list[str] = []
@@ -206,7 +177,7 @@ def read_samples(lines: Sequence[str], header: SamplerHeader, problems: list[Pro
             block.append(line)
 
 
-def _sample(block: list[str], header: SamplerHeader) -> CounterSample | None:
+def _sample(block: list[str], header: SamplingScale) -> CounterSample | None:
     """Read one sample's lines; None if they hold no time or anything else than numbers where those belong."""
     watched_processes = [word.rpartition(":") for word in block[0].split()[2:]]
     labels = {pid: label for label, _, pid in watched_processes}

@@ -7,14 +7,14 @@ unless -t was given, whole seconds. sadf has made the rates already, of the inte
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from loadbook.host_metrics.base import GAP_FACTOR, Problem, TraceRow, Traces, trace_row, unreadable_traces
+from loadbook.host_metrics.base import finite_number as _number
 from loadbook.host_metrics.sampler import cpu_shares
 
 KB = 1024.0
@@ -41,27 +41,21 @@ def parse_sadf_json(data: bytes) -> Traces:
     """Turn ``sadf -j FILE -- -u ALL -P ALL -r ALL -n DEV,SOCK -q`` (or -A) into rows, whole samples of a torn file."""
     problems: list[Problem] = []
     text = data.decode("utf-8", "replace")
-    samples = list(_json_samples(text, problems))
+    zone = _ZONE.search(text)
+    entries = (entry for start in _START.finditer(text) for entry in _entries(text, start.end(), problems))
+    read = (_json_sample(entry, zone[1] if zone else "", problems) for entry in entries)
+    samples = [sample for sample in read if sample]
     if not samples and not problems:
         return unreadable_traces("no_sadf_output", f"starts with {text[:60]!r}")
     return _build_traces(samples, problems)
-
-
-def _json_samples(text: str, problems: list[Problem]) -> Iterator[SadfSample]:
-    zone = _ZONE.search(text)
-    for start in _START.finditer(text):
-        yield from (
-            sample
-            for entry in _entries(text, start.end(), problems)
-            if (sample := _json_sample(entry, zone[1] if zone else "", problems))
-        )
 
 
 def _entries(text: str, offset: int, problems: list[Problem]) -> Iterator[Any]:
     """Yield the elements of a JSON list one by one: those before a tear are whole."""
     decoder = json.JSONDecoder()
     while True:
-        offset = _skip_separators(text, offset)
+        while text[offset : offset + 1] in (" ", "\t", "\r", "\n", ","):
+            offset += 1
         if text[offset : offset + 1] == "]":
             return
         try:
@@ -70,12 +64,6 @@ def _entries(text: str, offset: int, problems: list[Problem]) -> Iterator[Any]:
             problems.append(Problem("torn_sample", f"the sample at byte {offset} has no end"))
             return
         yield entry
-
-
-def _skip_separators(text: str, offset: int) -> int:
-    while offset < len(text) and text[offset] in " \t\r\n,":
-        offset += 1
-    return offset
 
 
 def _json_sample(entry: Any, zone: str, problems: list[Problem]) -> SadfSample | None:
@@ -168,17 +156,6 @@ def _parse_time(stamp: str, problems: list[Problem]) -> float | None:
     return None
 
 
-def _number(value: Any) -> float | None:
-    """Return a number that is finite and not negative."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        return None
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) and 0 <= number < 1e18 else None
-
-
 def _build_traces(samples: list[SadfSample], problems: list[Problem]) -> Traces:
     ordered: list[SadfSample] = []
     for sample in samples:
@@ -188,10 +165,9 @@ def _build_traces(samples: list[SadfSample], problems: list[Problem]) -> Traces:
             ordered.append(sample)
     lengths = sorted(m.interval_s for m in ordered if m.interval_s > 0)
     median_interval_s = lengths[len(lengths) // 2] if lengths else 0.0
-    active_interfaces = {
-        _field_text(n, "iface") for m in ordered for n in m.net if _number(n.get("rxkB")) or _number(n.get("txkB"))
-    }
-    rows = [r for m in ordered for r in _sample_rows(m, median_interval_s, active_interfaces, problems)]
+    interfaces = [fields for m in ordered for fields in m.net]
+    active = {_field_text(n, "iface") for n in interfaces if _number(n.get("rxkB")) or _number(n.get("txkB"))}
+    rows = [r for m in ordered for r in _sample_rows(m, median_interval_s, active, problems)]
     if len(ordered) < 2:
         problems.append(Problem("too_few_samples", f"{len(ordered)} whole samples"))
     return Traces(rows, [m.t for m in ordered], median_interval_s, problems)
@@ -207,7 +183,7 @@ def _sample_rows(
         return
     for fields in sample.cpus:
         item = _field_text(fields, "cpu")
-        yield from _cpu_rows_of(sample.t, item if item == "all" else f"cpu{item}", fields)
+        yield from _cpu_rows(sample.t, item if item == "all" else f"cpu{item}", fields)
     for fields in sample.net:
         rx, tx = _number(fields.get("rxkB")), _number(fields.get("txkB"))
         if rx is not None and tx is not None and _field_text(fields, "iface") in active_interfaces:
@@ -219,13 +195,17 @@ def _field_text(fields: SadfFields, key: str) -> str:
     return str(fields.get(key, ""))[:60]
 
 
-def _cpu_rows_of(t: float, item: str, fields: SadfFields) -> list[TraceRow]:
+def _cpu_rows(t: float, item: str, fields: SadfFields) -> list[TraceRow]:
     """Return the rows of a CPU: with `-u ALL` user and system are split into parts, otherwise they are sums."""
-    part: Callable[..., float] = lambda *keys: sum(_number(fields.get(key)) or 0.0 for key in keys)  # noqa: E731
-    if _number(fields.get("idle")) is None:
-        return []
-    user = part("usr", "user", "nice", "guest", "gnice")
-    return cpu_shares(t, item, user, part("sys", "system", "irq", "soft"), part("idle"), part("iowait"), part("steal"))
+    parts = (
+        ("usr", "user", "nice", "guest", "gnice"),
+        ("sys", "system", "irq", "soft"),
+        ("idle",),
+        ("iowait",),
+        ("steal",),
+    )
+    shares = [sum(_number(fields.get(key)) or 0.0 for key in keys) for keys in parts]
+    return cpu_shares(t, item, *shares) if _number(fields.get("idle")) is not None else []
 
 
 def _gauge_rows(sample: SadfSample, problems: list[Problem]) -> Iterator[TraceRow]:

@@ -4,23 +4,19 @@ The package is a layer over Paramiko; Fabric serves for the login only (`ssh`).
 
 - `host`: the protocol `Host` with its jobs, command results and HTTP responses
 - `shell`: the persistent /bin/sh of a host, quoting of arguments, and the PATH of programs
-- `jobs`: the shell text that starts, reads and ends detached jobs (job.sh)
-- `lock`: one run per machine: requests for the lock of a host, and its owner (lock.sh)
+- `jobs`: job.sh: detached jobs, and the lock that allows one run per machine
 - `inventory`: hosts.toml: aliases, roles, work folders, permissions
 - `keys`: SSH endpoints of aliases, and files of trusted host keys
-- `ssh`: one SSH connection: strict host keys, bounded waits, a watchdog for dead peers
-- `files`: files to and from a host by SFTP
+- `ssh`: SSH connections: strict host keys, bounded waits, a watchdog for dead peers; trust in keys that hosts offer
 - `http`: one HTTP or HTTPS request from a host's own network
-- `session`: an open connection with its shell, files and dead-man switch; reconnection
-- `remote`: a host over SSH, which implements `Host`
+- `session`: an open connection with its shell, its files by SFTP and its dead-man switch
+- `remote`: a host over SSH, which implements `Host` and reconnects
 - `dry`: a host that only records its calls, for dry runs
 - `replay`: transcripts of hosts, and a host that plays a recorded run back
-- `facts`: kernel, CPU, memory, limits and sysctls of a host
-- `monitors`: the sampler, and the host's own munin node or node_exporter
+- `monitors`: facts of a host; the sampler, and the host's own munin node or node_exporter
 - `rollback`: changes of a host (kernel settings, network, CPU time), and their undoing
 - `sshd`: one sshd of the lab, and the loopback network
 - `netns`: the network namespaces of the lab
 - `lab`: the lab: its hosts, CPU masks, start and end
-- `trust`: keys that a host offers, compared with the trusted ones
 - `doctor`: checks of `loadbook doctor` on every host
 """

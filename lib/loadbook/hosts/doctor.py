@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple, cast
 
 from loadbook.core.errors import HostError
 from loadbook.core.units import format_bytes, format_duration
 from loadbook.hosts.inventory import HostsFile, Permission
-from loadbook.hosts.jobs import launcher_script
-from loadbook.hosts.lock import DEFAULT_LOCK_FILE, lock_command, parse_owners
+from loadbook.hosts.jobs import DEFAULT_LOCK_FILE, parse_owners, script_command
 from loadbook.hosts.remote import RemoteHost, connect
 
 CheckStatus = Literal["ok", "doubt", "missing"]
@@ -97,111 +95,77 @@ def check_hosts(
     programs : alias -> the programs that its roles ask for.
     extra_checks : alias -> what else is to be asked of a host.
     """
+
+    def check_host(alias: str) -> tuple[list[CheckResult], str | None]:
+        subject = "login"
+        try:
+            host = connect(path, alias, "doctor", hosts=hosts)
+            subject = "commands"
+            try:
+                checks, boot_id = _check_basics(host, hosts, [*BASE_PROGRAMS, *programs.get(alias, ())])
+                return [*checks, *(check(host) for check in (extra_checks or {}).get(alias, ()))], boot_id
+            finally:
+                host.close()
+        except HostError as error:
+            return [CheckResult(alias, subject, "missing", error.message, error.hint or "")], None
+
     with ThreadPoolExecutor(max(1, len(hosts.hosts))) as pool:
-        extra_by_alias = extra_checks or {}
-        check_host = partial(_check_host, path, hosts)
-        results = list(
-            pool.map(
-                lambda alias: check_host(alias, programs.get(alias, ()), extra_by_alias.get(alias, ())), hosts.hosts
-            )
-        )
+        results = list(pool.map(check_host, hosts.hosts))
     boot_ids = {alias: boot_id for alias, (_, boot_id) in zip(hosts.hosts, results, strict=True) if boot_id}
     return [check for checks, _ in results for check in checks] + list(_shared_machines(hosts, boot_ids))
-
-
-def _check_host(
-    path: Path, hosts: HostsFile, alias: str, programs: Sequence[RequiredProgram], extra_checks: Sequence[HostCheck]
-) -> tuple[list[CheckResult], str | None]:
-    try:
-        host = connect(path, alias, "doctor", hosts=hosts)
-    except HostError as error:
-        return [CheckResult(alias, "login", "missing", error.message, error.hint or "")], None
-    try:
-        checks, boot = _check_basics(host, hosts, [*BASE_PROGRAMS, *programs])
-        return [*checks, *(check(host) for check in extra_checks)], boot
-    except HostError as error:
-        return [CheckResult(alias, "commands", "missing", error.message, error.hint or "")], None
-    finally:
-        host.close()
 
 
 def _check_basics(
     host: RemoteHost, hosts: HostsFile, programs: Sequence[RequiredProgram]
 ) -> tuple[list[CheckResult], str | None]:
-    answer = host.script(_BASICS_SCRIPT, [p.binary for p in programs], timeout_s=20).stdout.decode(errors="replace")
+    """Return the checks that every host needs, and its boot id."""
+    alias, entry, checks = host.alias, hosts.hosts[host.alias], list[CheckResult]()
+
+    def add(subject: str, ok: bool, observation: str, fix: str = "", otherwise: CheckStatus = "doubt") -> None:
+        checks.append(CheckResult(alias, subject, "ok" if ok else otherwise, observation, "" if ok else fix))
+
+    answer = host.script(_BASICS_SCRIPT, [p.binary for p in programs], timeout_s=20).text
     values = {line.partition(" ")[0]: line.partition(" ")[2] for line in answer.splitlines()}
-    cpus = hosts.hosts[host.alias].cpus
-    checks = [
-        CheckResult(host.alias, "login", "ok", f"{host.destination}, host key trusted"),
-        CheckResult(host.alias, "CPU mask", "ok", ", ".join(map(str, cpus)) if cpus else "none"),
-        *(_check_program(host.alias, p, values.get(f"program:{p.binary}", "")) for p in programs),
-        _check_clock(host),
-        _check_disk(host, values.get("free", "")),
-        _check_nofile(host.alias, values.get("nofile", "")),
-        _check_forwarding(host),
-        _check_lock(host, hosts.hosts[host.alias].lock or DEFAULT_LOCK_FILE),
-        *_check_permissions(host, hosts.hosts[host.alias].allow),
-    ]
-    return checks, values.get("boot")
+    add("login", True, f"{host.destination}, host key trusted")
+    add("CPU mask", True, ", ".join(map(str, entry.cpus)) if entry.cpus else "none")
+    for program in programs:
+        found = values.get(f"program:{program.binary}", "")
+        status: CheckStatus = "missing" if program.required else "doubt"
+        add(program.binary, bool(found), found or "not installed", program.install, status)
 
+    offset_s = host.clock().offset_s
+    observation = f"{format_duration(abs(offset_s))} {'ahead of' if offset_s > 0 else 'behind'} ours"
+    add("clock", abs(offset_s) < GOOD_OFFSET_S, observation, "traces are shifted; better run NTP")
 
-def _check_program(alias: str, program: RequiredProgram, path: str) -> CheckResult:
-    if path:
-        return CheckResult(alias, program.binary, "ok", path)
-    state: CheckStatus = "missing" if program.required else "doubt"
-    return CheckResult(alias, program.binary, state, "not installed", program.install)
+    if (free := values.get("free", "")).isdigit():
+        free_bytes = int(free) * 1024
+        status = "doubt" if free_bytes >= MIN_DISK_B else "missing"
+        observation = f"{format_bytes(free_bytes)} free at {host.workdir}"
+        add("disk", free_bytes >= GOOD_DISK_B, observation, "free some", status)
+    else:
+        add("disk", False, "free space unknown", "df -Pk gave no number")
 
+    limit = values.get("nofile", "")
+    is_enough = limit == "unlimited" or (limit.isdigit() and int(limit) >= GOOD_NOFILE)
+    fix = "many connections need more: raise nofile in /etc/security/limits.conf"
+    add("open files", is_enough, f"limit {limit}", fix)
 
-def _check_clock(host: RemoteHost) -> CheckResult:
-    clock = host.clock()
-    ok = abs(clock.offset_s) < GOOD_OFFSET_S
-    observation = f"{format_duration(abs(clock.offset_s))} {'ahead of' if clock.offset_s > 0 else 'behind'} ours"
-    return CheckResult(
-        host.alias, "clock", "ok" if ok else "doubt", observation, "" if ok else "traces are shifted; better run NTP"
-    )
+    forwards = host.can_forward()
+    fix = "set `AllowTcpForwarding local` in its sshd_config: the page is checked through it"
+    add("forwarding", forwards, "allowed" if forwards else "refused by sshd", fix, "missing")
 
-
-def _check_disk(host: RemoteHost, free: str) -> CheckResult:
-    if not free.isdigit():
-        return CheckResult(host.alias, "disk", "doubt", "free space unknown", "df -Pk gave no number")
-    free_bytes = int(free) * 1024
-    state: CheckStatus = "ok" if free_bytes >= GOOD_DISK_B else "doubt" if free_bytes >= MIN_DISK_B else "missing"
-    return CheckResult(
-        host.alias,
-        "disk",
-        state,
-        f"{format_bytes(free_bytes)} free at {host.workdir}",
-        "" if state == "ok" else "free some",
-    )
-
-
-def _check_nofile(alias: str, limit: str) -> CheckResult:
-    ok = limit == "unlimited" or (limit.isdigit() and int(limit) >= GOOD_NOFILE)
-    fix = "" if ok else "many connections need more: raise nofile in /etc/security/limits.conf"
-    return CheckResult(alias, "open files", "ok" if ok else "doubt", f"limit {limit}", fix)
-
-
-def _check_forwarding(host: RemoteHost) -> CheckResult:
-    ok = host.can_forward()
-    fix = "" if ok else "set `AllowTcpForwarding local` in its sshd_config: the page is checked through it"
-    return CheckResult(host.alias, "forwarding", "ok" if ok else "missing", "allowed" if ok else "refused by sshd", fix)
-
-
-def _check_lock(host: RemoteHost, lock: str) -> CheckResult:
-    """Check whether a run holds the machine, and whether the host can report it."""
-    owners = parse_owners(host.script(lock_command(launcher_script()[0], "owners", lock), timeout_s=20).stdout)
-    if owners:
-        return CheckResult(
-            host.alias, "lock", "doubt", f"in use by {owners[0].description}", "wait for its end: loadbook run --wait"
-        )
-    return CheckResult(host.alias, "lock", "ok", f"free, {lock}")
+    lock = entry.lock or DEFAULT_LOCK_FILE
+    owners = parse_owners(host.script(script_command("owners", lock), timeout_s=20).stdout)
+    observation = f"in use by {owners[0].description}" if owners else f"free, {lock}"
+    add("lock", not owners, observation, "wait for its end: loadbook run --wait")
+    return [*checks, *_check_permissions(host, entry.allow)], values.get("boot")
 
 
 def _check_permissions(host: RemoteHost, permissions: Sequence[Permission]) -> Iterator[CheckResult]:
     """Yield, for each permission in the hosts file, whether the host grants it."""
     if not permissions:
         return
-    answer = host.script(_PERMISSIONS_SCRIPT, timeout_s=20).stdout.decode(errors="replace")
+    answer = host.script(_PERMISSIONS_SCRIPT, timeout_s=20).text
     states = {line.partition(" ")[0]: line.split(" ", 2)[1:] for line in answer.splitlines()}
     for permission in permissions:
         state, *observation = states.get(permission, ["missing", "not found on this host"])
@@ -213,20 +177,18 @@ def _check_permissions(host: RemoteHost, permissions: Sequence[Permission]) -> I
 
 def _shared_machines(hosts: HostsFile, boot_ids: Mapping[str, str]) -> Iterator[CheckResult]:
     """Report aliases of one machine without disjoint CPU masks, in one line."""
+
+    def share_cpus(alias: str, other: str) -> bool:
+        mask, other_mask = hosts.hosts[alias].cpus, hosts.hosts[other].cpus
+        are_apart = mask and other_mask and set(mask).isdisjoint(other_mask)
+        return boot_ids[alias] == boot_ids[other] and not are_apart
+
     groups: list[set[str]] = []
     for alias in boot_ids:
-        overlapping = [group for group in groups if any(_share_cpus(hosts, boot_ids, alias, other) for other in group)]
+        overlapping = [group for group in groups if any(share_cpus(alias, other) for other in group)]
         groups = [group for group in groups if group not in overlapping] + [{alias}.union(*overlapping)]
+    fix = "give them disjoint `cpus` if there are more"
     for group in groups:
         if len(group) > 1:
             aliases = ", ".join(alias for alias in boot_ids if alias in group)
-            yield CheckResult(
-                aliases, "machine", "doubt", "one machine, CPUs shared", "give them disjoint `cpus` if there are more"
-            )
-
-
-def _share_cpus(hosts: HostsFile, boot_ids: Mapping[str, str], alias: str, other: str) -> bool:
-    cpu_masks = hosts.hosts[alias].cpus, hosts.hosts[other].cpus
-    return boot_ids[alias] == boot_ids[other] and not (
-        cpu_masks[0] and cpu_masks[1] and set(cpu_masks[0]).isdisjoint(cpu_masks[1])
-    )
+            yield CheckResult(aliases, "machine", "doubt", "one machine, CPUs shared", fix)

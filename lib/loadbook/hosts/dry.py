@@ -9,16 +9,14 @@ from typing import NamedTuple, NoReturn
 
 from loadbook.core.errors import HostError
 from loadbook.hosts import jobs
-from loadbook.hosts.host import ClockOffset, CommandResult, HttpResponse, Job, JobState
+from loadbook.hosts.host import ClockOffset, CommandResult, Host, HttpResponse, Job, JobState
 from loadbook.hosts.inventory import HostsFile
-from loadbook.hosts.lock import DEFAULT_LOCK_FILE
+from loadbook.hosts.jobs import DEFAULT_LOCK_FILE
 from loadbook.hosts.remote import RemoteHost
-from loadbook.study.plan import PlannedTrial
 
 CLOCK_COMMAND = ("date", "+%s.%N")
 TOKEN = "000000000000"  # noqa: S105  # stands for the random word in a rendered configuration
 LEADER_PID = 999999999  # above every process id that Linux gives
-JOB_FILES = {"rc": b"0", "times": b"0 0"}
 
 
 class DryRunStep(NamedTuple):
@@ -35,10 +33,6 @@ class DryRunStep(NamedTuple):
     data: bytes = b""
 
 
-def _no_output(text: str, args: Sequence[str]) -> str:
-    return ""
-
-
 @dataclass
 class DryRunLog:
     """Calls to all hosts of a dry run, in order, and the answers that the hosts give.
@@ -50,8 +44,8 @@ class DryRunLog:
     responses : HTTP responses by URL; others are empty with status 200.
     """
 
+    script_output: Callable[[str, Sequence[str]], str]
     steps: list[DryRunStep] = field(default_factory=list)
-    script_output: Callable[[str, Sequence[str]], str] = _no_output
     outputs: dict[tuple[str, ...], bytes] = field(default_factory=dict)
     responses: dict[str, HttpResponse] = field(default_factory=dict)
 
@@ -61,19 +55,15 @@ class DryRunLog:
         return steps
 
 
-class DryRunHost:
+class DryRunHost(Host):
     """A host that records what it is asked to do in `log`; questions about files and jobs are answered only."""
 
     live = False
     reconnects = 0
 
     def __init__(self, host: RemoteHost, inventory: HostsFile, log: DryRunLog) -> None:
-        self.alias, self.address, self.workdir, self.destination = (
-            host.alias,
-            host.address,
-            host.workdir,
-            host.destination,
-        )
+        self.alias, self.address, self.workdir = host.alias, host.address, host.workdir
+        self.destination = host.destination
         self._lock_file = inventory.hosts[host.alias].lock or DEFAULT_LOCK_FILE
         self._log = log
 
@@ -89,17 +79,13 @@ class DryRunHost:
         name, launcher = jobs.launcher_script()
         self._record("login", self.workdir, note="makes this folder, and keeps to the CPUs of the hosts file")
         self._record("put", f"{self.workdir}/{name}", note="starts and ends jobs", data=launcher)
-        self._record(
-            "lock", self._lock_file, note="for the whole run; refused, with its name, where another run holds it"
-        )
+        note = "for the whole run; refused, with its name, where another run holds it"
+        self._record("lock", self._lock_file, note=note)
 
     def close(self) -> None:
         """Do nothing."""
 
     reopen = abandon = close
-
-    def set_trial(self, planned: PlannedTrial | None) -> None:
-        """Do nothing."""
 
     def take_transcript(self) -> bytes:
         """Return nothing: the answers are invented."""
@@ -109,7 +95,7 @@ class DryRunHost:
         """Return the word that stands for a random one."""
         return TOKEN
 
-    def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"", check: bool = False) -> CommandResult:
+    def run(self, argv: Sequence[str], *, timeout_s: float, check: bool = False) -> CommandResult:
         """Record a command."""
         self._record("run", *argv)
         return CommandResult(0, self._log.outputs.get(tuple(argv), b""), b"")
@@ -126,7 +112,7 @@ class DryRunHost:
 
     def get(self, path: str, *, max_bytes: int) -> bytes:
         """Return the exit code or the times of a step of a job; other files are empty."""
-        return JOB_FILES.get(Path(path).name.partition(".")[0], b"")
+        return {"rc": b"0", "times": b"0 0"}.get(Path(path).name.partition(".")[0], b"")
 
     def fetch(self, path: str, local: Path, *, max_bytes: int) -> str:
         """Record a file that is copied to here; no local file is made."""
@@ -145,9 +131,8 @@ class DryRunHost:
         """Record the files of a job and each of its steps, as they are typed on the host."""
         for name, data in job.files.items():
             self._record("put", f"{jobs.job_folder(job.name)}/{name}", data=data)
-        settings = ("env", *(f"{name}={value}" for name, value in job.env.items())) if job.env else ()
         for argv in job.steps:
-            self._record("job", job.name, *settings, *argv, note=f"for {job.lease_s:.0f} s at most")
+            self._record("job", job.name, *argv, note=f"for {job.lease_s:.0f} s at most")
         return LEADER_PID
 
     def state(self, name: str) -> JobState:
@@ -172,11 +157,7 @@ class DryRunHost:
         """Raise HostError: a dry run opens no connection."""
         raise HostError(self.alias, "a dry run opens no connection")
 
-    def recorded_file(self, name: str) -> bytes:
-        """Return nothing."""
-        return b""
-
-    def clock(self, probes: int = 10) -> ClockOffset:
+    def clock(self) -> ClockOffset:
         """Record one probe of the host's clock."""
         self._record("run", *CLOCK_COMMAND)
         return ClockOffset(0.0, 0.0)

@@ -3,14 +3,14 @@
 #   sysctl NAME VALUE                       a kernel setting, read back
 #   path ADDRESS DELAY_US LOSS_% RATE_KBIT  the network on the way to ADDRESS, or to all; 0: left as it is
 #   accept ADDRESS                          take packets for ADDRESS without claiming it in the network
-#   quota NAME PERCENT                      a cgroup with so much time of one CPU; the file cgroup-NAME holds its door
+#   quota NAME PERCENT                      a cgroup with so much time of one CPU; the file cgroup-NAME names its cgroup.procs
 #   table FAMILY NAME                       a table of packet rules that a service makes, and leaves when it is killed
 #
-# The file `state` says done or refused.
+# The file `state` holds "done", or "refused" and why.
 period_us=20000
 
 guard() {
-    own=$1 # the address that others know this host by
+    own_address=$1 # the address that others know this host by
     shift
     job=${PWD##*/}
     trap 'ending=1' TERM INT HUP
@@ -20,7 +20,7 @@ guard() {
 
 make_changes() {
     restore_dead
-    hold
+    begin_entry
     for change; do
         [ -z "$ending" ] || return 0
         # shellcheck disable=SC2086
@@ -44,22 +44,22 @@ sysctl() { # NAME VALUE
     esac
     old=$(cat "$file" 2>&1) || refuse "$1: $old"
     # several aliases may be one machine: the last one to end puts back what was there before the first
-    others=$(held_by_others sysctl "$file" | sed -n 1p)
+    others=$(recorded_by_others sysctl "$file" | sed -n 1p)
     if [ -n "$others" ]; then
         [ "$(plain "$old")" = "$(plain "$2")" ] ||
             refuse "$1 = $2: another job on this machine has set it to $(plain "$old")"
         old=${others#"sysctl $file "}
     fi
-    remember "sysctl $file $old"
-    # the program, not the shell's own: it says why
-    said=$({ env printf '%s\n' "$2" >"$file"; } 2>&1) || refuse "$1 = $2: ${said##*: }"
+    record_original "sysctl $file $old"
+    # the program, not the shell's own, which prints no reason
+    output=$({ env printf '%s\n' "$2" >"$file"; } 2>&1) || refuse "$1 = $2: ${output##*: }"
     now=$(plain "$(cat "$file")")
     [ "$now" = "$(plain "$2")" ] || refuse "$1 = $2: it was taken, and is $now"
 }
 
 put_sysctl_back() { # FILE VALUE
-    [ -e "$1" ] && [ -z "$(held_by_others sysctl "$1")" ] || return 0
-    said=$({ env printf '%s\n' "$2" >"$1"; } 2>&1) || { echo "$1 = $2: ${said##*: }" && return 1; }
+    [ -e "$1" ] && [ -z "$(recorded_by_others sysctl "$1")" ] || return 0
+    output=$({ env printf '%s\n' "$2" >"$1"; } 2>&1) || { echo "$1 = $2: ${output##*: }" && return 1; }
     echo "$1 = $2"
 }
 
@@ -71,8 +71,8 @@ path() { # ADDRESS DELAY_US LOSS RATE_KBIT
     class=
     if [ "$1" = all ]; then
         class="default 2"
-        dev=$(ip -o -4 addr show to "$own/32" 2>/dev/null | { read -r _ name _ && echo "$name"; })
-        [ -n "$dev" ] || refuse "no interface has its own address $own"
+        dev=$(ip -o -4 addr show to "$own_address/32" 2>/dev/null | { read -r _ name _ && echo "$name"; })
+        [ -n "$dev" ] || refuse "no interface has its own address $own_address"
     else
         to=$(getent ahostsv4 "$1" | sed -n 's/ .*//;1p')
         dev=$(ip -o -4 route get "$to" 2>&1 | sed -n 's/.* dev \([^ ]*\).*/\1/p')
@@ -83,20 +83,20 @@ path() { # ADDRESS DELAY_US LOSS RATE_KBIT
     '' | "qdisc "*" 0: "*) ;;
     *) refuse "$dev: its queue is left alone, somebody set it: $(plain "$old")" ;;
     esac
-    remember "qdisc $dev"
+    record_original "qdisc $dev"
     rate=$4
     [ "$rate" != 0 ] || rate=100000000
     # shellcheck disable=SC2086
-    queue qdisc add dev "$dev" root handle 1: htb $class
-    queue class add dev "$dev" parent 1: classid 1:2 htb rate "${rate}kbit" burst 100k cburst 100k quantum 60000
+    run_tc qdisc add dev "$dev" root handle 1: htb $class
+    run_tc class add dev "$dev" parent 1: classid 1:2 htb rate "${rate}kbit" burst 100k cburst 100k quantum 60000
     [ -n "$class" ] ||
-        queue filter add dev "$dev" parent 1: protocol ip prio 1 u32 match ip dst "$to/32" flowid 1:2
+        run_tc filter add dev "$dev" parent 1: protocol ip prio 1 u32 match ip dst "$to/32" flowid 1:2
     [ "$2$3" = 00 ] ||
-        queue qdisc add dev "$dev" parent 1:2 handle 2: netem delay "${2}us" loss "$3%" limit 100000
+        run_tc qdisc add dev "$dev" parent 1:2 handle 2: netem delay "${2}us" loss "$3%" limit 100000
 }
 
-queue() { # words of tc
-    said=$(tc "$@" 2>&1) || refuse "tc $*: $(plain "$said")"
+run_tc() { # words of tc
+    output=$(tc "$@" 2>&1) || refuse "tc $*: $(plain "$output")"
 }
 
 put_qdisc_back() { # DEVICE
@@ -109,8 +109,8 @@ accept() { # ADDRESS
     [ -z "$(ip -o addr show to "$1/32")" ] || refuse "$1 is an address of this host"
     sysctl net.ipv4.conf.all.arp_ignore 1
     sysctl net.ipv4.conf.all.arp_announce 2
-    remember "address $1"
-    said=$(ip addr add "$1/32" dev lo 2>&1) || refuse "ip addr add $1: $said"
+    record_original "address $1"
+    output=$(ip addr add "$1/32" dev lo 2>&1) || refuse "ip addr add $1: $output"
 }
 
 put_address_back() { # ADDRESS
@@ -119,15 +119,15 @@ put_address_back() { # ADDRESS
 
 quota() { # NAME PERCENT
     find_cgroups
-    cgroup=$parent/loadbook-$own-$job-$1 # the hosts of a lab share one tree
-    remember "cgroup $cgroup"
-    said=$(mkdir "$cgroup" 2>&1) || refuse "$said"
+    cgroup=$parent/loadbook-$own_address-$job-$1 # the hosts of a lab share one tree
+    record_original "cgroup $cgroup"
+    output=$(mkdir "$cgroup" 2>&1) || refuse "$output"
     time_us=$((period_us * $2 / 100))
     if [ "$version" = 1 ]; then
-        put "$cgroup/cpu.cfs_period_us" "$period_us"
-        put "$cgroup/cpu.cfs_quota_us" "$time_us"
+        write_checked "$cgroup/cpu.cfs_period_us" "$period_us"
+        write_checked "$cgroup/cpu.cfs_quota_us" "$time_us"
     else
-        put "$cgroup/cpu.max" "$time_us $period_us"
+        write_checked "$cgroup/cpu.max" "$time_us $period_us"
     fi
     echo "$cgroup/cgroup.procs" >"cgroup-$1"
 }
@@ -138,8 +138,8 @@ put_cgroup_back() { # FOLDER
     rmdir "$1" && echo "cgroup $1"
 }
 
-put() { # FILE VALUE
-    said=$({ env printf '%s\n' "$2" >"$1"; } 2>&1) || refuse "${1##*/} = $2: ${said##*: }"
+write_checked() { # FILE VALUE
+    output=$({ env printf '%s\n' "$2" >"$1"; } 2>&1) || refuse "${1##*/} = $2: ${output##*: }"
     [ "$(cat "$1")" = "$2" ] || refuse "${1##*/} = $2: it was taken, and is $(cat "$1")"
 }
 
@@ -153,24 +153,24 @@ find_cgroups() { # sets parent and version: where CPU time can be limited
     done <"${LOADBOOK_MOUNTS:-/proc/mounts}"
     [ -n "$version" ] || refuse "no cgroup controller of CPU time is mounted"
     if ! grep -qw cpu "$parent/cgroup.subtree_control"; then
-        remember "controller $parent on"
+        record_original "controller $parent on"
         put_controller
-    elif [ -n "$(held_by_others controller "$parent")" ]; then
-        remember "controller $parent on"
+    elif [ -n "$(recorded_by_others controller "$parent")" ]; then
+        record_original "controller $parent on"
     fi
 }
 
 put_controller() {
-    said=$({ env printf '+cpu\n' >"$parent/cgroup.subtree_control"; } 2>&1) || refuse "cgroup of CPU time: ${said##*: }"
+    output=$({ env printf '+cpu\n' >"$parent/cgroup.subtree_control"; } 2>&1) || refuse "cgroup of CPU time: ${output##*: }"
 }
 
 put_controller_back() { # FOLDER
-    [ -z "$(held_by_others controller "$1")" ] || return 0
+    [ -z "$(recorded_by_others controller "$1")" ] || return 0
     echo -cpu >"$1/cgroup.subtree_control" && echo "cgroup controller of $1"
 }
 
 table() { # FAMILY NAME
-    remember "table $1 $2"
+    record_original "table $1 $2"
 }
 
 put_table_back() { # FAMILY NAME

@@ -64,24 +64,19 @@ class TlsStream(io.RawIOBase):
     def _run_engine(self, call: Callable[[], T]) -> T:
         """Call the TLS engine, carrying bytes to and from the channel until it has a result."""
         while True:
+            needs_data = False
             try:
                 result = call()
             except ssl.SSLWantReadError:
-                self._flush()
-                self._receive()
-                continue
-            self._flush()
-            return result
-
-    def _flush(self) -> None:
-        if waiting := self._out.read():
-            self._channel.sendall(waiting)
-
-    def _receive(self) -> None:
-        if data := self._channel.recv(TLS_CHUNK_BYTES):
-            self._in.write(data)
-        else:
-            self._in.write_eof()
+                needs_data = True
+            if waiting := self._out.read():
+                self._channel.sendall(waiting)
+            if not needs_data:
+                return result
+            if data := self._channel.recv(TLS_CHUNK_BYTES):
+                self._in.write(data)
+            else:
+                self._in.write_eof()
 
 
 MAX_BODY_BYTES = 16 << 20
@@ -100,28 +95,24 @@ class HttpUrl(NamedTuple):
         return f"{self.scheme}://{self.address}:{self.port}{self.path}"
 
 
-def http_get(alias: str, transport: Transport, url: HttpUrl, timeout_s: float) -> HttpResponse:
-    """Send one request without following redirects; the body is read completely.
+def request_over_channel(alias: str, channel: Channel, url: HttpUrl, timeout_s: float) -> HttpResponse:
+    """Send one request over an open channel, without following redirects, and read its whole body; close the channel.
+
+    After `timeout_s` it is closed at the latest: a server that sends a byte now and then, or one interim answer after
+    the other, keeps no reader waiting for more.
 
     Raises
     ------
-    UnreachableError : nothing listens there. HostTimeoutError : no answer in time.
-    HostError : forwarding is switched off in sshd, the answer is no HTTP, or its body exceeds MAX_BODY_BYTES.
-    """
-    return request_over_channel(alias, open_channel(alias, transport, url, timeout_s), url, timeout_s)
-
-
-def request_over_channel(alias: str, channel: Channel, url: HttpUrl, timeout_s: float) -> HttpResponse:
-    """Send one request over an open channel and close it, after `timeout_s` at the latest; see `http_get`.
-
-    A server that sends a byte now and then, or one interim answer after the other, keeps no reader waiting for more.
+    HostTimeoutError : no answer in time.
+    HostError : the answer is no HTTP, or its body exceeds MAX_BODY_BYTES.
     """
     deadline, timer = time.monotonic() + timeout_s, threading.Timer(timeout_s, channel.close)
     timer.daemon = True
     timer.start()
     try:
         stream = TlsStream(channel, url.address) if url.scheme == "https" else channel
-        stream.sendall(_request(url))
+        header = f"Host: {url.address}:{url.port}\r\nUser-Agent: loadbook\r\nConnection: close\r\n\r\n"
+        stream.sendall(f"GET {url.path} HTTP/1.1\r\n{header}".encode("ascii"))
         # Not HTTPConnection: it closes its socket as soon as the headers are read, and a closed channel, unlike
         # a closed socket with an open makefile(), drops the body that has not arrived yet.
         response = http.client.HTTPResponse(stream, method="GET")  # type: ignore[arg-type] # it wants makefile() only
@@ -143,11 +134,6 @@ def request_over_channel(alias: str, channel: Channel, url: HttpUrl, timeout_s: 
     finally:
         timer.cancel()
         channel.close()
-
-
-def _request(url: HttpUrl) -> bytes:
-    lines = (f"GET {url.path} HTTP/1.1", f"Host: {url.address}:{url.port}", "User-Agent: loadbook", "Connection: close")
-    return "\r\n".join((*lines, "", "")).encode("ascii")
 
 
 def open_channel(alias: str, transport: Transport, url: HttpUrl, timeout_s: float) -> Channel:

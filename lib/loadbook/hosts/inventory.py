@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from loadbook.core.errors import StudyError, UsageError
-from loadbook.core.renamed_keys import HOSTS_KEYS, renamed_field, to_present_keys
-from loadbook.core.toml import read_toml
+from loadbook.core.toml import HOSTS_KEYS, read_toml, renamed_field, to_present_keys
 from loadbook.store.paths import NAME_PATTERN
 from loadbook.study import problems
 from loadbook.study.treatments import HostPort

@@ -23,15 +23,15 @@ signal_group() {
     kill -s "$1" "-$2" 2>/dev/null || kill -s "$1" -- "-$2" 2>/dev/null
 }
 
-# sets born: the start time of process $1 in ticks since boot, which tells a reused pid; alive: "" if it is gone
+# sets start_ticks: the start time of process $1 in ticks since boot, which tells a reused pid; alive: "" if it is gone
 # or dead and only waits for its parent
-find_born() {
-    born= alive=
+find_start_ticks() {
+    start_ticks= alive=
     { read -r line <"/proc/$1/stat"; } 2>/dev/null || return 1
     line=${line##*) }
     # shellcheck disable=SC2086
     set -- $line
-    born=${20}
+    start_ticks=${20}
     case $1 in Z | X) ;; *) alive=1 ;; esac
 }
 
@@ -84,7 +84,7 @@ group_lives() {
     read_file boot /proc/sys/kernel/random/boot_id
     [ "$boot" = "$3" ] || return 1
     # a leader of another age: the number was reused, which cannot happen while our group has a member
-    find_born "$pid" && [ "$born" != "$2" ] && return 1
+    find_start_ticks "$pid" && [ "$start_ticks" != "$2" ] && return 1
     signal_group 0 "$pid"
 }
 
@@ -98,9 +98,9 @@ run() {
     cd "$1" || exit 1
     ending=
     trap 'ending=1' TERM INT HUP
-    find_born $$
+    find_start_ticks $$
     read_file boot /proc/sys/kernel/random/boot_id
-    echo "$$ $born $boot" >pid
+    echo "$$ $start_ticks $boot" >pid
     read_file session session
     guard "$2" </dev/null >/dev/null 2>&1 &
     [ -z "$session" ] || session_takes_jobs "../../sessions/$session" || ending=1
@@ -216,13 +216,14 @@ end_jobs_of() { # SESSION: all at once
 
 end_shell() { # SESSION
     read_file shell "sessions/$1/shell"
-    [ -n "$shell" ] && find_born "${shell%% *}" && [ "$born" = "${shell##* }" ] && signal_group KILL "${shell%% *}"
+    [ -n "$shell" ] && find_start_ticks "${shell%% *}" && [ "$start_ticks" = "${shell##* }" ] &&
+        signal_group KILL "${shell%% *}"
 }
 
 end_watcher() { # SESSION: one that never heard that its connection is dead, and would wait for hours
     read_file watcher "sessions/$1/watcher"
     [ -n "$watcher" ] && [ "${watcher%% *}" != $$ ] || return 0
-    find_born "${watcher%% *}" && [ "$born" = "${watcher##* }" ] || return 0
+    find_start_ticks "${watcher%% *}" && [ "$start_ticks" = "${watcher##* }" ] || return 0
     kill -s KILL "${watcher%% *}" 2>/dev/null
 }
 
@@ -235,34 +236,34 @@ end_session() { # SESSION: its watcher last, since it may hold the machine's loc
 }
 
 watch() {
-    session=$1 lease_s=$2 mine=
-    home=sessions/$session
+    session=$1 lease_s=$2 own_file=
+    session_folder=sessions/$session
     shift 2
     trap '' HUP INT TERM
     [ $# -eq 0 ] || take "$@"
-    mkdir -p "$home" || exit 1
+    mkdir -p "$session_folder" || exit 1
     end_shell "$session"
     end_watcher "$session"
-    find_born $$
-    echo "$$ $born" >"$home/watcher"
-    rm -f "$home/lost" "$home/shell"
-    setsid /bin/sh "$0" lease "$session" "$lease_s" $$ "$born" 9<&- </dev/null >/dev/null 2>&1 &
+    find_start_ticks $$
+    echo "$$ $start_ticks" >"$session_folder/watcher"
+    rm -f "$session_folder/lost" "$session_folder/shell"
+    setsid /bin/sh "$0" lease "$session" "$lease_s" $$ "$start_ticks" 9<&- </dev/null >/dev/null 2>&1 &
     timer=$!
     echo "watching $$"
     bye=
     while read -r verb value; do
         case $verb in
-        alive) : >"$home/alive" ;;
-        shell) find_born "$value" && echo "$value $born" >"$home/shell" ;;
+        alive) : >"$session_folder/alive" ;;
+        shell) find_start_ticks "$value" && echo "$value $start_ticks" >"$session_folder/shell" ;;
         kill) signal_group KILL "$value" || kill -s KILL "$value" 2>/dev/null ;;
         bye) bye=1 && break ;;
         esac
     done
     exec >/dev/null 2>&1
-    let_go
+    announce_end
     signal_group KILL "$timer" || kill -s KILL "$timer" 2>/dev/null
     if [ -n "$bye" ] || stays_lost; then end_session "$session"; fi
-    [ -z "$mine" ] || rm -f "$mine"
+    [ -z "$own_file" ] || rm -f "$own_file"
 }
 
 # SESSION LEASE_S PID BORN: a line may break without an end of file, when a network is gone: end the session of a watcher
@@ -272,7 +273,7 @@ lease() {
     left=3
     while [ "$left" -gt 0 ]; do
         sleep "$nap_s"
-        find_born "$3" && [ "$born" = "$4" ] || exit 0
+        find_start_ticks "$3" && [ "$start_ticks" = "$4" ] || exit 0
         left=$((left - 1))
         [ ! -e "sessions/$1/alive" ] || { rm -f "sessions/$1/alive" && left=3; }
     done
@@ -280,14 +281,14 @@ lease() {
 }
 
 is_ours() { # no other watcher owns the session now, and nobody has ended it
-    read_file watcher "$home/watcher"
+    read_file watcher "$session_folder/watcher"
     [ "${watcher%% *}" = $$ ]
 }
 
 stays_lost() { # the line broke: our controller may be back at once under a watcher of its own, which then owns the session
     is_ours || return 1
     end_shell "$session"
-    : >"$home/lost"
+    : >"$session_folder/lost"
     tries=$((reconnect_s * 50))
     while [ "$tries" -gt 0 ]; do
         pause
@@ -298,7 +299,7 @@ stays_lost() { # the line broke: our controller may be back at once under a watc
 session_lives() { # SESSION
     [ ! -e "sessions/$1/lost" ] || return 1
     read_file watcher "sessions/$1/watcher"
-    find_born "${watcher%% *}" && [ "$born" = "${watcher##* }" ]
+    find_start_ticks "${watcher%% *}" && [ "$start_ticks" = "${watcher##* }" ]
 }
 
 sweep() {

@@ -1,21 +1,32 @@
-"""Detached jobs: the shell text that starts one, and the answers of job.sh."""
+"""job.sh on a host: the shell text of detached jobs, and the lock that allows one run per machine.
+
+The lock is held by the process on the host that ends our jobs when the controller is gone; it is released when they
+have ended (lock.sh).
+"""
 
 from __future__ import annotations
 
+import getpass
 import hashlib
 import math
+import os
 import re
+import secrets
 import shlex
-from collections.abc import Mapping
+import socket
+import time
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
+from typing import NamedTuple
 
-from loadbook.core.errors import UsageError
+from loadbook.core.errors import HostError
+from loadbook.core.units import format_duration
 from loadbook.hosts.host import Job, JobState
 from loadbook.hosts.shell import sh_join
 from loadbook.store.paths import check_name
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 NAME_TAKEN_RC = 9
 
 
@@ -24,6 +35,11 @@ def launcher_script() -> tuple[str, bytes]:
     """Return the name (with a digest, so that versions do not mix) and the text of job.sh, with lock.sh prepended."""
     text = b"".join(files("loadbook.hosts").joinpath(name).read_bytes() for name in ("lock.sh", "job.sh"))
     return f"bin/job-{hashlib.sha256(text).hexdigest()[:12]}.sh", text
+
+
+def script_command(verb: str, *args: str) -> str:
+    """Return shell text that runs job.sh in the host's work folder."""
+    return sh_join(["/bin/sh", launcher_script()[0], verb, *args])
 
 
 def job_folder(name: str) -> str:
@@ -36,7 +52,8 @@ def prepare_text(job: Job, session: str) -> str:
     folder_arg = shlex.quote(job_folder(job.name))
     lines = [f"mkdir -p jobs && mkdir {folder_arg} 2>/dev/null || exit {NAME_TAKEN_RC}"]
     for number, step in enumerate(job.steps, 1):
-        lines.append(f"printf %s {shlex.quote(_step_text(step, job.env))} >{folder_arg}/cmd.{number} || exit 1")
+        command = shlex.quote(f"exec {sh_join(step)}\n")
+        lines.append(f"printf %s {command} >{folder_arg}/cmd.{number} || exit 1")
     if job.last_step_at is not None:
         lines.append(f"echo {job.last_step_at:.3f} >{folder_arg}/at.{len(job.steps)} || exit 1")
     if job.ends_with_session:
@@ -44,22 +61,119 @@ def prepare_text(job: Job, session: str) -> str:
     return "\n".join(lines)
 
 
-def launch_text(job: Job, script: str) -> str:
-    """Return shell text that starts a prepared job by `script` (job.sh there), detached, and prints its pid."""
-    folder_arg = shlex.quote(job_folder(job.name))
-    command = f"setsid /bin/sh {shlex.quote(script)} run {folder_arg} {math.ceil(job.lease_s)}"
-    return f"{command} </dev/null >/dev/null 2>{folder_arg}/log & echo $!"
-
-
-def _step_text(step: tuple[str, ...], env: Mapping[str, str]) -> str:
-    invalid = [name for name in env if not _VARIABLE.match(name)]
-    if invalid:
-        raise UsageError(f"{invalid[0]!r} is not the name of an environment variable")
-    exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in env.items())
-    return f"{exports}exec {sh_join(step)}\n"
+def launch_text(job: Job) -> str:
+    """Return shell text that starts a prepared job by job.sh, detached, and prints its pid."""
+    folder = job_folder(job.name)
+    command = script_command("run", folder, str(math.ceil(job.lease_s)))
+    return f"setsid {command} </dev/null >/dev/null 2>{shlex.quote(folder)}/log & echo $!"
 
 
 def parse_state(output: bytes) -> JobState:
     """Read what `job.sh state` prints: pid and rc, "-" where not known, and 1 while running."""
     pid, rc, running = (None if f == "-" else int(f) for f in output.split(b"\n")[0].decode().split())
     return JobState(pid, rc, running == 1)
+
+
+# one place that every user of a machine finds; each user's work folder is another
+DEFAULT_LOCK_FILE = "/tmp/loadbook-host.lock"  # noqa: S108
+_UNSAFE_CHARACTERS = re.compile(r"[^A-Za-z0-9@._-]")
+
+
+def pid_namespace_id() -> str:
+    """Return an id of the process namespace; two controllers with the same id can check whether the other is alive."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    try:
+        identity = boot.read_text() + str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        identity = secrets.token_hex()
+    return hashlib.sha256(identity.encode()).hexdigest()[:8]
+
+
+def process_start_ticks(pid: int) -> str:
+    """Return the start time of a process in clock ticks since boot; "" if it does not exist."""
+    try:
+        state, *fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except (OSError, ValueError):
+        return ""
+    return "" if state in "ZX" else fields[18]
+
+
+@dataclass(frozen=True)
+class LockRequest:
+    """Identity of a controller that requests a host's lock; aliases of one machine share it, and so the lock.
+
+    Parameters
+    ----------
+    lock_file : the lock's file on the host.
+    evict_id : id of an owner whose sessions are to be ended first, as the user typed it.
+    """
+
+    study: str
+    run: str
+    lock_file: str = DEFAULT_LOCK_FILE
+    evict_id: str = ""
+    id: str = field(default_factory=lambda: secrets.token_hex(4))
+    since_s: float = field(default_factory=time.monotonic)
+
+    def script_args(self) -> list[str]:
+        """Return the arguments of `take` in lock.sh: lock, id, user, process, place, study, run, seconds so far."""
+        user = f"{getpass.getuser()}@{socket.gethostname()}"
+        process_identity = f"{pid_namespace_id()}:{process_start_ticks(os.getpid())}"
+        user, study, run = (_UNSAFE_CHARACTERS.sub("_", word)[:100] for word in (user, self.study, self.run))
+        held_s = str(int(time.monotonic() - self.since_s))
+        return [self.lock_file, self.id, user, str(os.getpid()), process_identity, study, run, held_s]
+
+
+class LockOwner(NamedTuple):
+    """Owner of a machine's lock, and for how long (seconds)."""
+
+    age_s: float
+    ending: bool
+    id: str
+    user: str
+    pid: int
+    process_identity: str
+    study: str
+    run: str
+
+    @property
+    def description(self) -> str:
+        """Return user, machine, process, study and duration as text."""
+        purpose = f"run {self.run} of {self.study}"
+        return f"{self.user} (process {self.pid}), {purpose}, for {format_duration(max(0.0, self.age_s))}"
+
+    @property
+    def is_dead(self) -> bool:
+        """Return whether the owner was a process on this machine that no longer exists; False for owners elsewhere."""
+        namespace_id, _, start_time = self.process_identity.partition(":")
+        return namespace_id == pid_namespace_id() and process_start_ticks(self.pid) != start_time
+
+
+def parse_owners(output: bytes) -> list[LockOwner]:
+    """Parse the output of `job.sh owners`: the owners of the machine's lock, one for each of their hosts."""
+    owners = []
+    for line in output.decode("utf-8", "replace").splitlines():
+        fields = line.split()
+        if len(fields) == 8 and fields[0].lstrip("-").isdigit() and fields[4].isdigit():
+            age, status, owner, user, pid, *rest = fields
+            owners.append(LockOwner(float(age), status == "ending", owner, user, int(pid), *rest))
+    return owners
+
+
+class InUseError(HostError):
+    """Another run uses the machine. Nothing was changed there, so the call can be repeated later."""
+
+    transient = True
+
+    def __init__(self, host: str, owner: LockOwner) -> None:
+        hint = f"wait for its end (loadbook run --wait), or end it: loadbook run --break-lock {owner.id}"
+        super().__init__(host, f"in use by {owner.description}", hint)
+        self.owner = owner
+
+
+def lock_error(alias: str, output: str) -> HostError:
+    """Return the error for a lock that `job.sh watch` could not acquire."""
+    status, _, rest = output.strip().partition(" ")
+    if status == "busy" and (owners := parse_owners(rest.encode())):
+        return InUseError(alias, owners[0])
+    return HostError(alias, f"its lock cannot be taken: {rest or output}", "set `lock` for this host in the hosts file")

@@ -22,9 +22,11 @@ from paramiko.ssh_exception import SSHException
 
 from loadbook.core.errors import SpecProblem, StudyError, UsageError
 from loadbook.hosts.inventory import HostEntry
-from loadbook.hosts.lock import LockRequest
+from loadbook.hosts.jobs import LockRequest
 
 MAX_JUMPS = 8
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -81,9 +83,8 @@ def resolve_endpoint(alias: str, entry: HostEntry, known_hosts: Path, config: SS
     found.update({k: str(v) for k, v in overrides.items() if v is not None})
     if entry.identity_file:
         if not Path(entry.identity_file).expanduser().is_file():
-            raise UsageError(
-                f"host {alias}: identity_file {entry.identity_file} is not there", "correct the hosts file"
-            )
+            problem = f"host {alias}: identity_file {entry.identity_file} is not there"
+            raise UsageError(problem, "correct the hosts file")
         found.update({"identityfile": [entry.identity_file], "identitiesonly": "yes"})
     jump = None if entry.host_name else _last_jump(found.get("proxyjump"), known_hosts, config, MAX_JUMPS)
     return replace(_endpoint(alias, found, known_hosts, jump), state_folder=entry.state or "")
@@ -125,9 +126,6 @@ def _endpoint(alias: str, found: SSHConfigDict, known_hosts: Path, jump: Endpoin
     )
 
 
-log = logging.getLogger(__name__)
-
-
 class KnownHostsLine(NamedTuple):
     """One usable line of a known_hosts file; `marker` is "", "@revoked" or "@cert-authority"."""
 
@@ -152,11 +150,10 @@ def trusted_keys(files: Iterable[Path], host: str, port: int) -> list[PKey]:
     return [key for key in found if key not in revoked]
 
 
-def untrusted_key_status(
-    files: Iterable[Path], host: str, port: int, key: PKey
-) -> Literal["revoked", "authority", "unknown"]:
+def untrusted_key_status(endpoint: Endpoint, key: PKey) -> Literal["revoked", "authority", "unknown"]:
     """Return the status of an untrusted key in the known_hosts files; "authority": only certificates are trusted."""
-    lines = [line for path in files for line in read_known_hosts(path) if matches_host(line.names, host, port)]
+    lines = [line for path in endpoint.known_hosts for line in read_known_hosts(path)]
+    lines = [line for line in lines if matches_host(line.names, endpoint.host_key_alias, endpoint.port)]
     if any(line.marker == "@revoked" and line.key == key for line in lines):
         return "revoked"
     return "authority" if any(line.marker == "@cert-authority" for line in lines) else "unknown"
@@ -171,8 +168,7 @@ def read_known_hosts(path: Path) -> list[KnownHostsLine]:
     lines = []
     for number, raw in enumerate(text.splitlines(), 1):
         if raw.strip() and not raw.lstrip().startswith("#"):
-            line = parse_line(raw)
-            if line:
+            if line := parse_line(raw):
                 lines.append(line)
             else:
                 log.info("%s:%d: skipped, not a host key that can be read", path, number)
@@ -196,18 +192,14 @@ def matches_host(names: str, host: str, port: int) -> bool:
     """Return whether the first field of a line matches this host: plain, hashed, wildcards, ``!name`` excludes."""
     host_names = {f"[{host}]:{port}".lower()} | ({host.lower()} if port == 22 else set())
     if names.startswith("|1|"):
-        return any(_hash_name(name, names) == names for name in host_names)
+        try:
+            return any(HostKeys.hash_host(name, names) == names for name in host_names)
+        except (ValueError, AssertionError, IndexError):  # not a salt
+            return False
     patterns = names.lower().split(",")
     if any(p.startswith("!") and _glob_matches(p[1:], host_names) for p in patterns):
         return False
     return any(_glob_matches(p, host_names) for p in patterns if not p.startswith("!"))
-
-
-def _hash_name(name: str, like: str) -> str | None:
-    try:
-        return str(HostKeys.hash_host(name, like))
-    except (ValueError, AssertionError, IndexError):
-        return None
 
 
 def _glob_matches(pattern: str, host_names: set[str]) -> bool:
@@ -215,11 +207,6 @@ def _glob_matches(pattern: str, host_names: set[str]) -> bool:
     return any(expression.fullmatch(name) for name in host_names)
 
 
-def format_line(key: PKey, host: str, port: int) -> str:
-    """Return the plain known_hosts line of one key."""
-    return f"{lookup_name(host, port)} {key.get_name()} {key.get_base64()}"
-
-
-def fingerprint(key: PKey) -> str:
-    """Return a key's fingerprint as OpenSSH prints it: ``SHA256:...``."""
-    return str(key.fingerprint)
+def describe_key(key: PKey) -> str:
+    """Return type and fingerprint of a key, as ``ssh-keygen -lf`` on its host prints them."""
+    return f"{key.get_name()} {key.fingerprint}"

@@ -17,16 +17,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from loadbook.core.errors import UsageError
 from loadbook.hosts.inventory import format_entry
-from loadbook.hosts.jobs import launcher_script
+from loadbook.hosts.jobs import LockOwner, launcher_script, parse_owners
 from loadbook.hosts.keys import lookup_name
-from loadbook.hosts.lock import LockOwner, parse_owners
 from loadbook.hosts.netns import NamespaceNetwork
 from loadbook.hosts.remote import connect
-from loadbook.hosts.sshd import LabNetwork, LoopbackNetwork, Sshd, find_program
+from loadbook.hosts.sshd import LabNetwork, Sshd, find_program
 from loadbook.store.atomic import write_atomic
 from loadbook.store.paths import check_name
 from loadbook.store.trial_record import read_json, write_json
@@ -46,18 +45,18 @@ def plan_hosts(
     A role's hosts are called `web`, `web-2`, `web-3`, ... Those that stay keep their place and new ones come last, so
     that addresses stay. `exact_counts` may take hosts away, `min_counts` only adds.
     """
-    counts = {role: _count_role(current, role) for role in (*_roles_of(current), *min_counts, *exact_counts)}
+    known_roles = (*_roles_of(current), *min_counts, *exact_counts)
+    counts = {role: sum(role in roles for roles in current.values()) for role in known_roles}
     for role, count in min_counts.items():
         counts[role] = max(counts[role], count)
     counts |= exact_counts
     if counts.get(DRIVER, 0) < 1 or min(counts.values()) < 0 or sum(counts.values()) > MAX_HOSTS:
         requested = ", ".join(f"{role}={count}" for role, count in counts.items())
         raise UsageError(f"a lab has a {DRIVER} and at most {MAX_HOSTS} hosts, not {requested}")
-    planned_hosts = {_numbered_alias(role, k): (role,) for role, count in counts.items() for k in range(1, count + 1)}
+    aliases = {role: [role, *(f"{role}-{number}" for number in range(2, count + 1))] for role, count in counts.items()}
+    planned_hosts = {alias: (role,) for role, count in counts.items() for alias in aliases[role][:count]}
     kept_hosts = {alias: roles for alias, roles in current.items() if alias in planned_hosts}
-    return kept_hosts | {
-        check_name("host", alias): roles for alias, roles in planned_hosts.items() if alias not in kept_hosts
-    }
+    return kept_hosts | {check_name("host", a): roles for a, roles in planned_hosts.items() if a not in kept_hosts}
 
 
 def read_lab_record(folder: Path) -> dict[str, Any]:
@@ -70,37 +69,15 @@ def read_lab_record(folder: Path) -> dict[str, Any]:
     return record
 
 
-def acquire_lab_lock(handle: IO[str], folder: Path) -> None:
-    """Wait until no other process changes the lab in `folder`; UsageError when that takes too long."""
-    deadline = time.monotonic() + LAB_LOCK_TIMEOUT_S
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                message = f"the lab in {folder} is being changed by another command for {LAB_LOCK_TIMEOUT_S:g} s"
-                raise UsageError(message, "wait for its end, or end it") from None
-            time.sleep(0.1)
-
-
 def lab_kind(hosts_file: Path) -> str:
     """Return the kind of the lab that a hosts file belongs to, "" for other hosts files."""
     record = hosts_file.absolute().parent / RECORD_FILE
     return str(read_json(record).get("kind", "loopback")) if record.is_file() else ""
 
 
-def _numbered_alias(role: str, number: int) -> str:
-    return role if number == 1 else f"{role}-{number}"
-
-
 def _roles_of(hosts: Mapping[str, Roles]) -> list[str]:
     """Return every role once, in the order of the hosts."""
     return list(dict.fromkeys(role for roles in hosts.values() for role in roles))
-
-
-def _count_role(hosts: Mapping[str, Roles], role: str) -> int:
-    return sum(role in roles for roles in hosts.values())
 
 
 def cpu_masks(hosts: Mapping[str, Roles], min_server_cpus: int = 1) -> dict[str, tuple[int, ...] | None]:
@@ -123,12 +100,10 @@ def _distribute_cpus(hosts: Mapping[str, Roles]) -> dict[str, tuple[int, ...] | 
         return dict.fromkeys(hosts)
     if len(cpus) >= len(hosts):
         return dict(zip(hosts, _split_cpus(cpus, len(hosts)), strict=True))
-    shares = dict(zip(roles, _split_cpus(cpus, len(roles)), strict=True)) if len(cpus) >= len(roles) else {}
-    rest = dict.fromkeys(roles, tuple(cpus[1:])) | {DRIVER: (cpus[0],)}
-    return {
-        alias: (shares or rest)[DRIVER if DRIVER in host_roles else host_roles[0]]
-        for alias, host_roles in hosts.items()
-    }
+    shares = dict.fromkeys(roles, tuple(cpus[1:])) | {DRIVER: (cpus[0],)}
+    if len(cpus) >= len(roles):
+        shares = dict(zip(roles, _split_cpus(cpus, len(roles)), strict=True))
+    return {alias: shares[DRIVER if DRIVER in own_roles else own_roles[0]] for alias, own_roles in hosts.items()}
 
 
 def _split_cpus(cpus: Sequence[int], parts: int) -> list[tuple[int, ...]]:
@@ -161,9 +136,8 @@ def check_idle(servers: Sequence[Sshd]) -> None:
     for server in servers:
         if owners := lab_lock_owners(server.workdir):
             problem = f"host {server.alias} of the lab is in use by {owners[0].description}"
-            raise UsageError(
-                f"{problem}, and would have to be changed", "wait for its end, or end it: loadbook lab down"
-            )
+            hint = "wait for its end, or end it: loadbook lab down"
+            raise UsageError(f"{problem}, and would have to be changed", hint)
 
 
 DEFAULT_HOSTS: Mapping[str, Roles] = {DRIVER: (DRIVER,), "web": ("web",)}
@@ -230,12 +204,10 @@ class Lab:
 
     @cached_property
     def _network(self) -> LabNetwork:
+        if self.kind == "loopback":
+            return LabNetwork(self.folder, self.net_prefix)
         balancers = frozenset(alias for alias, roles in self.hosts.items() if BALANCER in roles)
-        return (
-            NamespaceNetwork(self.folder, balancers)
-            if self.kind == "netns"
-            else LoopbackNetwork(self.folder, self.net_prefix)
-        )
+        return NamespaceNetwork(self.folder, balancers=balancers)
 
     def up(self) -> list[LabHostStatus]:
         """Bring every host up that is not, log in to each, and return the state; a running lab is left alone.
@@ -251,7 +223,10 @@ class Lab:
             recorded = self._recorded_servers()
             servers = self._assigned_servers(recorded)
             check_idle([server for server in recorded if server not in servers])
-            self._remove_servers([server for server in recorded if server.alias not in self.hosts])
+            removed = [server for server in recorded if server.alias not in self.hosts]
+            for server in removed:
+                server.stop()
+            self._network.clear([server.alias for server in removed])
             self._network.build(servers)
             for server in servers:
                 _make_key(server.folder / "host_key")
@@ -297,12 +272,22 @@ class Lab:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
+        """Keep other processes from changing the lab; UsageError when one changes it for too long."""
         if '"' in str(self.folder) or "\n" in str(self.folder):
             raise UsageError(f"the lab cannot live in {self.folder}", "sshd cannot read that path")
         self.folder.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o700)
+        deadline, problem = time.monotonic() + LAB_LOCK_TIMEOUT_S, f"the lab in {self.folder} is being changed"
         with (self.folder / "lock").open("w") as handle:
-            acquire_lab_lock(handle, self.folder)
+            while True:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        message = f"{problem} by another command for {LAB_LOCK_TIMEOUT_S:g} s"
+                        raise UsageError(message, "wait for its end, or end it") from None
+                    time.sleep(0.1)
             yield
 
     def _prepare_kind(self) -> None:
@@ -322,64 +307,43 @@ class Lab:
             server.stop()
         self._network.clear()
 
-    def _remove_servers(self, servers: Sequence[Sshd]) -> None:
-        for server in servers:
-            server.stop()
-        self._network.clear([server.alias for server in servers])
-
     def _recorded_servers(self) -> list[Sshd]:
         """Return the hosts as they were when this kind of lab was last brought up."""
         record = read_lab_record(self.folder)
-        hosts = record["hosts"] if record["kind"] == self.kind else {}
-        return [
-            self._network.with_enter_command(self._server_from_record(alias, host)) for alias, host in hosts.items()
-        ]
-
-    def _server_from_record(self, alias: str, host: Mapping[str, Any]) -> Sshd:
-        cpus = host["cpus"] and tuple(host["cpus"])
-        return Sshd(alias, host["address"], host["port"], host["service_port"], cpus, self.folder / alias)
+        servers = []
+        for alias, host in record["hosts"].items() if record["kind"] == self.kind else ():
+            cpus, folder = host["cpus"] and tuple(host["cpus"]), self.folder / alias
+            servers.append(Sshd(alias, host["address"], host["port"], host["service_port"], cpus, folder))
+        return [self._network.with_enter_command(server) for server in servers]
 
     def _assigned_servers(self, recorded: Sequence[Sshd]) -> list[Sshd]:
         """Return every host with its previous address, new ones with the first free addresses."""
         subnet = self._network.subnet([server.address for server in recorded])
         previous = {s.alias: s for s in recorded if s.address.startswith(f"{subnet}.")}
-        free_addresses = iter(
-            sorted({f"{subnet}.{k}" for k in range(1, 100)} - {s.address for s in previous.values()}, key=_last_octet)
-        )
+        taken = {server.address for server in previous.values()}
+        free_addresses = (address for k in range(1, 100) if (address := f"{subnet}.{k}") not in taken)
         masks = cpu_masks(self.hosts, self.min_server_cpus)
         unchanged = {server.alias for server in recorded} == set(self.hosts)
         unchanged &= read_lab_record(self.folder).get("least", 1) == self.min_server_cpus
         servers = []
         for alias in self.hosts:
             (self.folder / check_name("host", alias)).mkdir(exist_ok=True)
-            previous_server = previous.get(alias)
-            if previous_server and unchanged and previous_server.pid() is not None:
-                servers.append(previous_server)
-            else:
-                servers.append(
-                    self._network.assign_server(
-                        alias,
-                        previous_server.address if previous_server else next(free_addresses),
-                        masks[alias],
-                        previous_server,
-                    )
-                )
+            server = previous.get(alias)
+            if not (server and unchanged and server.pid() is not None):
+                address = server.address if server else next(free_addresses)
+                server = self._network.assign_server(alias, address, masks[alias], server)
+            servers.append(server)
         return servers
 
     def _write_record(self, servers: Sequence[Sshd]) -> None:
-        keys = [_key_line(server) for server in servers]
-        write_atomic(self.folder / "known_hosts", "".join(keys).encode())
-        write_atomic(self.hosts_file, "\n".join(self._hosts_file_entry(server) for server in servers).encode())
-        hosts = {
-            s.alias: {
-                "roles": self.hosts[s.alias],
-                "address": s.address,
-                "port": s.port,
-                "service_port": s.service_port,
-                "cpus": s.cpus,
-            }
-            for s in servers
-        }
+        key_lines, hosts = [], {}
+        for server in servers:
+            kind, blob = (server.folder / "host_key.pub").read_text().split()[:2]
+            key_lines.append(f"{lookup_name(server.address, server.port)} {kind} {blob}\n")
+            place = {"address": server.address, "port": server.port, "service_port": server.service_port}
+            hosts[server.alias] = {"roles": self.hosts[server.alias], **place, "cpus": server.cpus}
+        write_atomic(self.folder / "known_hosts", "".join(key_lines).encode())
+        write_atomic(self.hosts_file, "\n".join(map(self._hosts_file_entry, servers)).encode())
         write_json(self.folder / RECORD_FILE, {"kind": self.kind, "least": self.min_server_cpus, "hosts": hosts})
 
     def _hosts_file_entry(self, server: Sshd) -> str:
@@ -395,10 +359,9 @@ class Lab:
             "service_port": server.service_port,
         }
         values |= {"cpus": list(server.cpus)} if server.cpus else {}
-        # below /etc, which these hosts have to themselves, and which ends with them
-        values |= (
-            {"allow": list(self._network.permissions), "state": "/etc/loadbook"} if self._network.permissions else {}
-        )
+        if permissions := self._network.permissions:
+            # below /etc, which these hosts have to themselves, and which ends with them
+            values |= {"allow": list(permissions), "state": "/etc/loadbook"}
         return format_entry(server.alias, values)
 
 
@@ -406,12 +369,3 @@ def _make_key(path: Path) -> None:
     if not path.is_file():
         command = [find_program("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-C", "loadbook lab", "-f", str(path)]
         subprocess.run(command, check=True, timeout=30, stdin=subprocess.DEVNULL)
-
-
-def _key_line(server: Sshd) -> str:
-    kind, blob = (server.folder / "host_key.pub").read_text().split()[:2]
-    return f"{lookup_name(server.address, server.port)} {kind} {blob}\n"
-
-
-def _last_octet(address: str) -> int:
-    return int(address.rpartition(".")[2])

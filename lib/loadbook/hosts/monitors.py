@@ -1,4 +1,4 @@
-"""Monitors of a host during a trial: the sampler, and the host's own munin node or node_exporter.
+"""Facts of a host (no name, address or id), and its monitors during a trial: the sampler, munin node, node_exporter.
 
 The sampler is a job that needs nothing installed. The host's own monitors are polled over the SSH connection; each
 answer is stored as `host_metrics.base` reads it, with the times of request and answer by the controller's clock.
@@ -7,24 +7,88 @@ answer is stored as `host_metrics.base` reads it, with the times of request and 
 from __future__ import annotations
 
 import math
+import re
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from importlib.resources import files
 from typing import TYPE_CHECKING, Protocol
 
 from loadbook.core.errors import HostError
-from loadbook.host_metrics.base import format_poll, header_line
-from loadbook.host_metrics.munin import usable_plugins
+from loadbook.host_metrics.polled import format_poll, header_line, usable_plugins
 from loadbook.hosts import http
 from loadbook.hosts.host import Host, Job
 from loadbook.hosts.inventory import HostEntry
+from loadbook.hosts.shell import cpu_list
 from loadbook.hosts.ssh import map_ssh_errors
 from loadbook.store.paths import check_name
 
 if TYPE_CHECKING:
     from paramiko import Channel
+
+Fact = dict[str, str | float | int | None]
+
+# facts whose change is only shown, and those that may vary a little; every other one must stay as it is
+INFO_FACTS = frozenset({"cpu_mhz", "memory_available_b", "load_1min"})
+TOLERANCE_FACTS = frozenset({"memory_total_b", "swap_total_b"})
+
+SYSCTLS = (
+    "net/core/somaxconn", "net/core/netdev_max_backlog", "net/core/rmem_max", "net/core/wmem_max",
+    "net/core/default_qdisc", "net/core/busy_poll",
+    "net/ipv4/ip_local_port_range", "net/ipv4/tcp_tw_reuse", "net/ipv4/tcp_fin_timeout",
+    "net/ipv4/tcp_max_syn_backlog", "net/ipv4/tcp_max_tw_buckets", "net/ipv4/tcp_syncookies",
+    "net/ipv4/tcp_congestion_control", "net/ipv4/tcp_rmem", "net/ipv4/tcp_wmem",
+    "net/ipv4/tcp_slow_start_after_idle", "net/ipv4/tcp_fastopen", "net/ipv4/tcp_keepalive_time",
+    "net/netfilter/nf_conntrack_max", "vm/swappiness", "fs/file-max", "fs/nr_open", "kernel/pid_max",
+)  # fmt: skip
+_FACT_NAMES = (
+    "kernel", "arch", "os", "cpu_model", "cpu_mhz", "virtual", "cpus_online", "cpus_allowed", "cpu_governor",
+    "cpu_no_turbo", "cpu_smt", "clock_source", "transparent_hugepage", "memory_total", "memory_available",
+    "swap_total", "boot_id", "machine", "load", "nofile_soft", "nofile_hard",
+)  # fmt: skip
+
+
+def gather_facts(host: Host) -> dict[str, Fact]:
+    """Read all facts of a host in one round trip: name -> {"value", "kind"}; None for facts that it does not have.
+
+    Kind "identity" must match between trials that are compared, "tolerance" nearly so, "info" is only shown.
+    """
+    text = files("loadbook.hosts").joinpath("facts.sh").read_text(encoding="utf-8")
+    return parse_facts(host.script(text, SYSCTLS, timeout_s=15, check=True).stdout)
+
+
+def parse_facts(output: bytes) -> dict[str, Fact]:
+    """Parse the output of facts.sh."""
+    lines = output.decode("utf-8", "replace").splitlines()
+    raw = dict(line.split("\t", 1) for line in lines if "\t" in line)
+    parsed = dict(_finish_fact(name, raw.get(name)) for name in (*_FACT_NAMES, *SYSCTLS))
+    online = raw.get("cpus_online")
+    parsed["cores"] = {"value": len(cpu_list(online)) if online else None, "kind": "identity"}
+    return parsed
+
+
+def _finish_fact(name: str, text: str | None) -> tuple[str, Fact]:
+    """Give a fact its final name, unit and type."""
+    value: str | float | int | None = " ".join(text.split()) if text else None
+    if name in SYSCTLS:
+        name = name.replace("/", ".")
+    elif name in ("memory_total", "memory_available", "swap_total"):
+        kilobytes = re.fullmatch(r"(\d+) kB", str(value))
+        name, value = f"{name}_b", int(kilobytes[1]) * 1024 if kilobytes else None
+    elif name == "load":
+        name, value = "load_1min", value and str(value).split()[0]
+    elif name == "machine":
+        value = value and str(value)[:16]
+    elif name == "transparent_hugepage":
+        value = value and re.sub(r".*\[(\w+)\].*", r"\1", str(value))
+    is_text = not isinstance(value, str) or name in ("boot_id", "machine", "kernel", "cpus_online", "cpus_allowed")
+    if not is_text and re.fullmatch(r"-?\d+", str(value)):
+        value = int(str(value))
+    elif not is_text and re.fullmatch(r"-?\d+\.\d+", str(value)):
+        value = float(str(value))
+    kind = "info" if name in INFO_FACTS else "tolerance" if name in TOLERANCE_FACTS else "identity"
+    return name, {"value": value, "kind": kind}
 
 
 def sampler_job(name: str, *, interval_s: float, limit_s: float, processes: Iterable[tuple[str, str]] = ()) -> Job:
@@ -54,15 +118,17 @@ class MonitorClient(Protocol):
 
     def query(self) -> str:
         """Return one whole answer; HostError if there is none."""
-        ...
 
     def close(self) -> None:
-        """Close what is open."""
-        ...
+        """Close what stays open between queries; nothing by default."""
+        return
 
 
-class MuninClient:
-    """A munin node, on one connection: which plugins it has is asked once, their values with every `query`."""
+class _MuninClient(MonitorClient):
+    """A munin node, on one connection: which plugins it has is asked once, their values with every `query`.
+
+    An answer has the values of the plugins, each below the line that asked for it.
+    """
 
     def __init__(self, host: Host, port: int) -> None:
         self.alias = host.alias
@@ -77,7 +143,6 @@ class MuninClient:
             raise HostError(self.alias, "its munin node has none of the plugins cpu, memory and if_*")
 
     def query(self) -> str:
-        """Return the values of the plugins, each below the line that asked for it."""
         with map_ssh_errors(self.alias, "asking its munin node"):
             return "".join(self._fetch_plugin(plugin) for plugin in self.plugins)
 
@@ -97,11 +162,10 @@ class MuninClient:
         return line.decode("utf-8", "replace")
 
     def close(self) -> None:
-        """Close the connection."""
         self._channel.close()
 
 
-class NodeExporterClient:
+class _NodeExporterClient(MonitorClient):
     """A Prometheus node_exporter, one connection for each scrape as Prometheus may do it, too."""
 
     def __init__(self, host: Host, port: int) -> None:
@@ -109,41 +173,29 @@ class NodeExporterClient:
         self.query()
 
     def query(self) -> str:
-        """Return one scrape."""
         channel = self._host.connect(self._url.port, timeout_s=MONITOR_TIMEOUT_S)
         answer = http.request_over_channel(self._host.alias, channel, self._url, MONITOR_TIMEOUT_S)
         if answer.status != 200:
             raise HostError(self._host.alias, f"port {self._url.port}: node_exporter answers {answer.status}")
         return answer.body.decode("utf-8", "replace")
 
-    def close(self) -> None:
-        """Do nothing: nothing stays open."""
-
-
-SOURCES: dict[str, tuple[Callable[[Host, int], MonitorClient], Callable[[HostEntry], int], str]] = {
-    "munin": (MuninClient, lambda entry: entry.munin_port, "apt-get install munin-node"),
-    "node-exporter": (
-        NodeExporterClient,
-        lambda entry: entry.exporter_port,
-        "apt-get install prometheus-node-exporter",
-    ),
-}
-
 
 def connect_monitor(host: Host, entry: HostEntry, source: str) -> MonitorClient | None:
-    """Connect to a monitor of a host; None if the hosts file disables it.
+    """Connect to a monitor of a host, "munin" or "node-exporter"; None if the hosts file disables it.
 
     Raises
     ------
     HostError : it does not answer; the hint says how to get it, or how to do without.
     """
-    connect, port_of, install_hint = SOURCES[source]
-    port = port_of(entry)
+    is_munin = source == "munin"
+    port, key = (entry.munin_port, "munin_port") if is_munin else (entry.exporter_port, "exporter_port")
+    if not port:
+        return None
     try:
-        return connect(host, port) if port else None
+        return _MuninClient(host, port) if is_munin else _NodeExporterClient(host, port)
     except HostError as error:
-        key = "munin_port" if source == "munin" else "exporter_port"
-        hint = f"{install_hint}; another port, or 0 for none, is `{key}` of the host in the hosts file"
+        package = "munin-node" if is_munin else "prometheus-node-exporter"
+        hint = f"apt-get install {package}; another port, or 0 for none, is `{key}` of the host in the hosts file"
         raise HostError(host.alias, f"source {source} does not answer: {error.message}", hint) from error
 
 

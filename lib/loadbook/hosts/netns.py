@@ -15,7 +15,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -25,7 +25,7 @@ from typing import Any
 
 from loadbook.core.errors import HostError, UsageError
 from loadbook.hosts.inventory import PERMISSIONS, Permission
-from loadbook.hosts.sshd import Sshd, end_processes
+from loadbook.hosts.sshd import LabNetwork, Sshd, end_processes
 
 IP_TIMEOUT_S = 20.0
 NETNS_FOLDER = Path("/run/netns")
@@ -66,19 +66,9 @@ def interface_addresses(interface: str, namespace: str | None = None) -> list[st
     return [info["local"] for entry in links for info in entry["addr_info"]]
 
 
-def routed_networks() -> Iterator[ipaddress.IPv4Network]:
-    """Yield every net that has a route here, but not the way to everywhere."""
-    for route in query_ip("-4", "route", "show", "table", "all"):
-        with suppress(ValueError):  # "default"
-            network = ipaddress.IPv4Network(route["dst"])
-            if network.prefixlen:
-                yield network
-
-
-def processes_in(namespace: str) -> Iterator[int]:
-    """Yield the ids of the processes in a network namespace."""
-    for word in ip("netns", "pids", namespace).split():
-        yield int(word)
+def processes_in(namespace: str) -> list[int]:
+    """Return the ids of the processes in a network namespace."""
+    return list(map(int, ip("netns", "pids", namespace).split()))
 
 
 def command_line(pid: int) -> bytes:
@@ -97,12 +87,11 @@ MAX_CUT_S = 600
 
 
 @dataclass(frozen=True)
-class NamespaceNetwork:
+class NamespaceNetwork(LabNetwork):
     """Network namespaces of the lab in `folder`; hosts in `balancers` serve at a `service_address` of their own."""
 
-    folder: Path
-    balancers: frozenset[str] = frozenset()
     permissions: tuple[Permission, ...] = PERMISSIONS
+    balancers: frozenset[str] = frozenset()
 
     @cached_property
     def prefix(self) -> str:
@@ -124,9 +113,13 @@ class NamespaceNetwork:
             return known_addresses[0].rpartition(".")[0]
         nets = list(ADDRESS_POOL.subnets(new_prefix=24))
         start = int(self.prefix[2:], 16)
-        routed_nets = list(routed_networks())
+        routed_nets = []
+        for route in query_ip("-4", "route", "show", "table", "all"):
+            with suppress(ValueError):  # "default"
+                routed_nets.append(ipaddress.IPv4Network(route["dst"]))
         for candidate in (nets[(start + k) % len(nets)] for k in range(len(nets))):
-            if not any(candidate.overlaps(other) for other in routed_nets):
+            # of length 0: the way to everywhere
+            if not any(other.prefixlen and candidate.overlaps(other) for other in routed_nets):
                 return str(candidate.network_address).rpartition(".")[0]
         raise UsageError(f"every net of {ADDRESS_POOL} is routed here: none is left for the lab", "ip route")
 
@@ -137,17 +130,9 @@ class NamespaceNetwork:
     def with_enter_command(self, server: Sshd) -> Sshd:
         """Return a host with the commands that lead into its namespaces."""
         script = str(files("loadbook.hosts").joinpath("netns_enter.sh"))
-        outer = (
-            "nsenter",
-            f"--net={NETNS_FOLDER / self._namespace_of(server.alias)}",
-            "unshare",
-            "--mount",
-            "--uts",
-            "/bin/sh",
-        )
-        return replace(
-            server, enter_command=(*outer, script, server.alias, str(self.folder / server.alias), str(self._etc_hosts))
-        )
+        outer = (*_enter_network(self._namespace_of(server.alias)), "unshare", "--mount", "--uts", "/bin/sh", script)
+        folder = str(self.folder / server.alias)
+        return replace(server, enter_command=(*outer, server.alias, folder, str(self._etc_hosts)))
 
     def service_address(self, server: Sshd) -> str:
         """Return where a host's services are: in front of others at a second address.
@@ -178,9 +163,10 @@ class NamespaceNetwork:
         lines = ["127.0.0.1\tlocalhost", *(f"{self.service_address(s)}\t{s.alias}" for s in servers)]
         self._etc_hosts.write_text("".join(f"{line}\n" for line in lines))
         ports = self._port_states()
-        if ports is None or not _in_subnet(servers[0].address.rpartition(".")[0], interface_addresses(self.prefix)):
+        net = servers[0].address.rpartition(".")[0]
+        if ports is None or net not in {a.rpartition(".")[0] for a in interface_addresses(self.prefix)}:
             self.clear()
-            self._add_switch(servers[0].address.rpartition(".")[0])
+            self._add_switch(net)
             ports = {}
         for server in servers:
             present = interface_addresses(INTERFACE, self._namespace_of(server.alias))
@@ -206,35 +192,26 @@ class NamespaceNetwork:
             f"link set ours master {BRIDGE} up",
         ]
         ip("-batch", "-", namespace=self._switch, batch=batch)
-        ip(
-            "-batch",
-            "-",
-            batch=[f"addr add {net}.{CONTROLLER_NUMBER}/24 dev {self.prefix}", f"link set {self.prefix} up"],
-        )
+        own_end = [f"addr add {net}.{CONTROLLER_NUMBER}/24 dev {self.prefix}", f"link set {self.prefix} up"]
+        ip("-batch", "-", batch=own_end)
 
     def _add_host(self, server: Sshd) -> None:
         name = self._namespace_of(server.alias)
         ip("netns", "add", name)
         # before the link: no chatter of IPv6 in the counters
-        disable_ipv6 = "echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6"
-        command = [
-            "nsenter",
-            f"--net={NETNS_FOLDER / name}",
-            "sh",
-            "-c",
-            f"[ ! -d /proc/sys/net/ipv6 ] || {disable_ipv6}",
-        ]
+        disable_ipv6 = "[ ! -d /proc/sys/net/ipv6 ] || echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6"
+        command = [*_enter_network(name), "sh", "-c", disable_ipv6]
         subprocess.run(command, check=False, timeout=IP_TIMEOUT_S, stdin=subprocess.DEVNULL)
         with suppress(HostError):  # the other end may be in a namespace that lost its name
             ip("link", "del", _port_name(server), namespace=self._switch)
-        link = f"{INTERFACE} address {_mac_address(server)} netns {name}"
+        # a hardware address made of the IP address: the others still know a host that was made again
+        mac_address = ":".join(f"{byte:02x}" for byte in (2, 0, *ipaddress.IPv4Address(server.address).packed))
+        link = f"{INTERFACE} address {mac_address} netns {name}"
         ip(*f"link add {link} type veth peer name {_port_name(server)} netns {self._switch}".split())
         ip("link", "set", _port_name(server), "master", BRIDGE, "up", namespace=self._switch)
-        address_lines = [
-            f"addr add {address}/24 dev {INTERFACE}"
-            for address in dict.fromkeys((server.address, self.service_address(server)))
-        ]
-        batch = ["link set lo up", f"link set {INTERFACE} up", *address_lines]
+        batch = ["link set lo up", f"link set {INTERFACE} up"]
+        addresses = dict.fromkeys((server.address, self.service_address(server)))
+        batch += [f"addr add {address}/24 dev {INTERFACE}" for address in addresses]
         ip("-batch", "-", namespace=name, batch=batch)
 
     def clear(self, aliases: Sequence[str] | None = None) -> None:
@@ -255,15 +232,10 @@ class NamespaceNetwork:
         port = self._existing_port(server)
         self._cancel_restore(port)
         ip("link", "set", port, "down", namespace=self._switch)
-        command = [
-            "nsenter",
-            f"--net={NETNS_FOLDER / self._switch}",
-            "sh",
-            "-c",
-            'sleep "$2"; exec ip link set "$1" up',
-        ]
+        wait_and_restore = 'sleep "$2"; exec ip link set "$1" up'
+        command = [*_enter_network(self._switch), "sh", "-c", wait_and_restore, "loadbook-join", port, f"{seconds:g}"]
         subprocess.Popen(
-            [*command, "loadbook-join", port, f"{seconds:g}"],
+            command,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
 
@@ -287,14 +259,10 @@ class NamespaceNetwork:
         end_processes([pid for pid in processes_in(self._switch) if marker in command_line(pid)])
 
 
-def _mac_address(server: Sshd) -> str:
-    """Return a hardware address made of the IP address: the others still know a host that was made again."""
-    return ":".join(f"{byte:02x}" for byte in (2, 0, *ipaddress.IPv4Address(server.address).packed))
+def _enter_network(namespace: str) -> tuple[str, ...]:
+    """Return the words that run a command in a network namespace."""
+    return ("nsenter", f"--net={NETNS_FOLDER / namespace}")
 
 
 def _port_name(server: Sshd) -> str:
     return f"port{server.address.rpartition('.')[2]}"
-
-
-def _in_subnet(net: str, addresses: Sequence[str]) -> bool:
-    return any(address.rpartition(".")[0] == net for address in addresses)

@@ -10,59 +10,168 @@ How other packages use this one (every call is bounded in time; errors are HostE
     host.wait("t1-load", timeout_s=60, expect_s=10)         # rc; files stdout.2, stderr.2, times.2, rc.2 are whole
     host.fetch("jobs/t1-load/stdout.2", local, max_bytes=n) # sha256; the file `step` names the running step's pid
     host.reconnects, host.can_forward()
-
-    lab.Lab.load(layout.lab, min_hosts={"web": 2}).up()     # .down() .status() .cut_link(alias, s) .restore_link(alias)
-    rollback.apply_changes(host, name, HostChanges(...), lease_s) # until host.stop(name), the lease's end or our death
-    facts.gather_facts(host) -> {name: {"value", "kind"}}          facts.differences(before, after)
-    monitors.sampler_job(name, interval_s=, limit_s=, processes=[(label, pid file)]) -> Job
-    replay.ReplayHost(RecordedRun(folder), alias, ...)      # answers as the recorded host did; needs no host
 """
 
 from __future__ import annotations
 
 import secrets
 import shlex
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TypeVar
+
+from paramiko import Channel, Transport
 
 from loadbook.core.errors import CommandError, HostError, HostTimeoutError, LostError, UnreachableError, UsageError
 from loadbook.hosts import http, jobs
-from loadbook.hosts.host import ClockOffset, CommandResult, HttpResponse, Job, JobState
+from loadbook.hosts.host import ClockOffset, CommandResult, Host, HttpResponse, Job, JobState
 from loadbook.hosts.inventory import HostEntry, HostsFile, read_hosts
-from loadbook.hosts.keys import Endpoint
-from loadbook.hosts.session import ReconnectingSession, SshSession
+from loadbook.hosts.jobs import DEFAULT_LOCK_FILE, LockRequest
+from loadbook.hosts.keys import Endpoint, resolve_endpoint
+from loadbook.hosts.session import SshSession
 from loadbook.hosts.shell import sh_join
-from loadbook.study.plan import PlannedTrial
+from loadbook.hosts.ssh import map_ssh_errors
+from loadbook.store.paths import check_name
 
-if TYPE_CHECKING:
-    from paramiko import Channel
-
-    from loadbook.hosts.lock import LockRequest
-
-CONTROL_TIMEOUT_S = 15.0
+CONTROL_TIMEOUT_S, CLOCK_PROBES = 15.0, 10
 _MIN_PAUSE_S = 0.02
+_CLOSED_MESSAGE = "the connection was closed by us"
+
+T = TypeVar("T")
+
+# how long a host may be out of reach before it counts as lost
+RECONNECT_TIMEOUT_S = 60.0
+RECONNECT_PAUSE_S = 0.2
+BUSY_TIMEOUT_S = 1.0
 
 
-class RemoteHost(ReconnectingSession):
-    """One host of a run over SSH; safe to use from several threads.
+class RemoteHost(Host):
+    """One host of a run over SSH; safe to use from several threads. `reconnects` counts lost connections.
 
-    A lost connection is opened again at once, so that jobs go on. A call during which it is lost raises LostError
-    if repeating it could do harm (run, script, put, remove, start), else it goes on, for up to a minute.
+    A lost connection is opened again at once, so that jobs go on; this is retried for RECONNECT_TIMEOUT_S seconds from
+    its loss, and a later call makes one attempt. A call during which it is lost raises LostError if repeating it could
+    do harm (run, script, put, remove, start), else it goes on.
     """
 
     live = True
 
     def __init__(self, endpoint: Endpoint, entry: HostEntry, run_id: str) -> None:
-        self.address = entry.address or endpoint.host_name
+        self.alias, self.address, self.reconnects = endpoint.alias, entry.address or endpoint.host_name, 0
         # one folder per alias, since two aliases may be one machine; the session checks that it is ours
-        workdir = entry.workdir or f"/tmp/loadbook-{endpoint.user}-{endpoint.alias}"  # noqa: S108
-        super().__init__(endpoint, workdir, entry.cpus, f"{run_id}-{secrets.token_hex(6)}")
+        self.workdir = entry.workdir or f"/tmp/loadbook-{endpoint.user}-{endpoint.alias}"  # noqa: S108
+        if not self.workdir.startswith("/"):
+            raise HostError(self.alias, f"work folder {self.workdir!r} is not an absolute path")
+        self.destination = endpoint.destination
+        self._endpoint, self._cpus, self._name = endpoint, entry.cpus, f"{run_id}-{secrets.token_hex(6)}"
+        self._session: SshSession | None = None
+        self._closed = False
+        self._lost_at: float | None = None
+        self._machine = ""
+        self._lock = threading.RLock()
 
-    def set_trial(self, planned: PlannedTrial | None) -> None:
-        """Do nothing: a real host answers independently of the trial."""
+    def open(self) -> None:
+        """Connect, prove the host key, create `workdir`; calling it again does nothing."""
+        self._closed = False
+        self._call_with_retry("connecting", lambda session: None)
+
+    def reopen(self) -> None:
+        """Close, which ends our jobs, and connect anew; a host out of reach is tried until it counts as lost."""
+        self.close()
+        self._lost_at = self._lost_at or time.monotonic()
+        self.open()
+
+    def close(self) -> None:
+        """Close the connection; jobs that end with us have ended when this returns.
+
+        A call of another thread is cut off after BUSY_TIMEOUT_S seconds, and the jobs end a little later.
+        """
+        self._closed = True
+        acquired = self._lock.acquire(timeout=BUSY_TIMEOUT_S)
+        session, self._session = self._session, None
+        try:
+            if session:
+                with suppress(HostError), map_ssh_errors(self.alias, "closing"):
+                    session.close(graceful=acquired)
+        finally:
+            if acquired:
+                self._lock.release()
+
+    def abandon(self) -> None:
+        """Drop the connection at once, from any thread; the host ends our jobs when it notices."""
+        self._closed = True
+        session, self._session = self._session, None
+        if session:
+            with suppress(HostError), map_ssh_errors(self.alias, "closing"):
+                session.close(graceful=False)
+
+    def _open_transport(self) -> Transport:
+        with self._lock:
+            return self._open_session().transport
+
+    def _open_session(self) -> SshSession:
+        if self._closed:
+            raise HostError(self.alias, _CLOSED_MESSAGE)
+        session = self._session
+        if session is None or not session.alive:
+            session = self._connect()
+        self._lost_at = None
+        return session
+
+    def _connect(self) -> SshSession:
+        lost = self._session
+        if lost:
+            self._mark_lost(lost)
+        is_new, machine = lost is None, self._machine
+        session = SshSession(self._endpoint, self._name, self.workdir, self._cpus, fresh=is_new, machine=machine)
+        if self._closed:  # meanwhile, by another thread
+            session.close(graceful=False)
+            raise HostError(self.alias, _CLOSED_MESSAGE)
+        self._session, self._machine = session, session.machine_id
+        self.reconnects += self._lost_at is not None
+        threading.Thread(target=self._reconnect_when_lost, args=(session,), name="loadbook-follow", daemon=True).start()
+        return session
+
+    def _mark_lost(self, session: SshSession) -> None:
+        self._lost_at = self._lost_at or time.monotonic()
+        session.close(graceful=False)
+
+    def _reconnect_when_lost(self, session: SshSession) -> None:
+        """Reopen a lost connection at once, because the host ends our jobs if we stay away."""
+        session.transport.join()
+        with self._lock:
+            if self._session is not session or self._closed:
+                return
+            self._mark_lost(session)
+        with suppress(HostError):
+            self._call_with_retry("connecting again", lambda session: None)
+
+    def _call_once(self, action: str, call: Callable[[SshSession], T]) -> T:
+        """Make a call that must not be repeated."""
+        with self._lock, map_ssh_errors(self.alias, action):
+            return call(self._open_session())
+
+    def _call_with_retry(self, action: str, call: Callable[[SshSession], T]) -> T:
+        """Make a call that may be repeated, over new connections if necessary, until the host counts as lost."""
+        while True:
+            try:
+                return self._call_once(action, call)
+            except (LostError, UnreachableError):
+                if self._closed or not self._may_reconnect():
+                    raise
+                time.sleep(RECONNECT_PAUSE_S)
+
+    def _may_reconnect(self) -> bool:
+        if self._session is not None:  # it was there once, and nobody may have noticed yet that it is gone
+            self._lost_at = self._lost_at or time.monotonic()
+        return self._lost_at is not None and time.monotonic() < self._lost_at + RECONNECT_TIMEOUT_S
+
+    def _ask(self, action: str, command: str, timeout_s: float) -> CommandResult:
+        """Run quoted shell text that may be repeated, as `_call_with_retry` does."""
+        return self._call_with_retry(action, lambda session: session.call(command, timeout_s=timeout_s))
 
     def token(self, name: str) -> str:
         """Return a random word."""
@@ -74,30 +183,21 @@ class RemoteHost(ReconnectingSession):
             raise HostError(self.alias, f"{path!r} is not a path that loadbook uses")
         return str(PurePosixPath(self.workdir, path))
 
-    def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"", check: bool = False) -> CommandResult:
-        """Run a short control command in `workdir`; with `check`, a code other than 0 raises CommandError."""
+    def run(self, argv: Sequence[str], *, timeout_s: float, check: bool = False) -> CommandResult:
+        """Run a short control command in `workdir`."""
         try:
             command = f"exec {sh_join(argv)}"
         except ValueError as error:
             raise HostError(self.alias, str(error)) from error
-        source = self._put_stdin(stdin) if stdin else "/dev/null"
         command_text = shlex.join(argv)[:200]
-        done = self._call_once(command_text, lambda s: s.call(command, timeout_s=timeout_s, stdin=source))
-        if stdin:
-            self.remove(source)
+        done = self._call_once(command_text, lambda s: s.call(command, timeout_s=timeout_s))
         if check and done.rc:
-            raise CommandError(
-                self.alias, f"{command_text}: exit code {done.rc}\n{_output_end(done.stderr or done.stdout)}"
-            )
+            output = _output_end(done.stderr or done.stdout)
+            raise CommandError(self.alias, f"{command_text}: exit code {done.rc}\n{output}")
         return done
 
-    def _put_stdin(self, data: bytes) -> str:
-        path = self.absolute_path(f"stdin-{secrets.token_hex(6)}")
-        self.put(path, data, 0o600)
-        return path
-
     def script(self, text: str, args: Sequence[str] = (), *, timeout_s: float, check: bool = False) -> CommandResult:
-        """Run a POSIX sh script with `args` as $1...; for several commands in one round trip."""
+        """Run a POSIX sh script with `args` as $1..."""
         return self.run(["/bin/sh", "-c", text, "sh", *args], timeout_s=timeout_s, check=check)
 
     def put(self, path: str, data: bytes, mode: int = 0o644) -> None:
@@ -118,14 +218,10 @@ class RemoteHost(ReconnectingSession):
         return self._call_with_retry(f"reading {path}", lambda s: s.files.get(self.absolute_path(path), max_bytes))
 
     def fetch(self, path: str, local: Path, *, max_bytes: int) -> str:
-        """Copy a file byte for byte to a new local file, compare sha256 with the host's, and return it (hex).
-
-        Of a larger one the first `max_bytes` are kept; then OversizeError.
-        """
+        """Copy a file byte for byte to a new local file, checked by sha256."""
         local.parent.mkdir(parents=True, exist_ok=True)
-        return self._call_with_retry(
-            f"fetching {path}", lambda s: s.files.fetch(self.absolute_path(path), local, max_bytes)
-        )
+        source = self.absolute_path(path)
+        return self._call_with_retry(f"fetching {path}", lambda s: s.files.fetch(source, local, max_bytes))
 
     def exists(self, path: str) -> bool:
         """Tell whether a path is there."""
@@ -145,7 +241,7 @@ class RemoteHost(ReconnectingSession):
             prepare = jobs.prepare_text(job, self._name)
         except ValueError as error:
             raise HostError(self.alias, f"job {job.name}: {error}") from error
-        launch = jobs.launch_text(job, jobs.launcher_script()[0])
+        launch = jobs.launch_text(job)
         if job.files:
             self._check_started(job, self.script(prepare, timeout_s=CONTROL_TIMEOUT_S))
             for name, data in job.files.items():
@@ -161,17 +257,15 @@ class RemoteHost(ReconnectingSession):
         return done
 
     def state(self, name: str) -> JobState:
-        """Return the state of a job from its files on the host; works after a reconnect."""
-        argv = ["/bin/sh", jobs.launcher_script()[0], "state", jobs.job_folder(name)]
-        text = sh_join(argv)
-        done = self._call_with_retry(f"state of {name}", lambda s: s.call(text, timeout_s=CONTROL_TIMEOUT_S))
-        return jobs.parse_state(done.stdout)
+        """Return the state of a job from its files on the host."""
+        command = jobs.script_command("state", jobs.job_folder(name))
+        return jobs.parse_state(self._ask(f"state of {name}", command, CONTROL_TIMEOUT_S).stdout)
 
     def wait(self, name: str, *, timeout_s: float, expect_s: float | None = None) -> int:
-        """Wait for a job's end and return its rc; HostTimeoutError when the time is up.
+        """Wait for a job's end and return its rc; LostError: it ended without one.
 
-        `expect_s` is how long it should take from now: until shortly before, the host is asked about once a
-        second (one SFTP stat), so that the wait does not disturb a measurement. LostError: it ended without a code.
+        Until shortly before `expect_s` seconds the host is asked about once a second (one SFTP stat), so that the wait
+        does not disturb a measurement.
         """
         started = time.monotonic()
         rc_path = f"{jobs.job_folder(name)}/rc"
@@ -182,41 +276,32 @@ class RemoteHost(ReconnectingSession):
             if waited > timeout_s:
                 raise HostTimeoutError(self.alias, f"job {name} did not end within {timeout_s:g} s")
             if polls % 20 == 0:
-                self._check_running(name)
+                state = self.state(name)
+                if not state.running and state.rc is None:
+                    raise LostError(self.alias, f"job {name} ended without an exit code", "was the host restarted?")
             time.sleep(min(_pause_s(waited, expect_s), max(0.0, timeout_s - waited) + _MIN_PAUSE_S))
         return int(self.get(rc_path, max_bytes=20))
 
-    def _check_running(self, name: str) -> None:
-        state = self.state(name)
-        if not state.running and state.rc is None:
-            raise LostError(self.alias, f"job {name} ended without an exit code", "was the host restarted?")
-
     def stop(self, name: str, *, grace_s: float = 5.0) -> None:
         """End a job's whole process group: TERM, `grace_s`, KILL; a job that has ended is fine."""
-        argv = ["/bin/sh", jobs.launcher_script()[0], "end", jobs.job_folder(name), str(max(0, round(grace_s)))]
-        text = sh_join(argv)
-        self._call_with_retry(f"stopping {name}", lambda s: s.call(text, timeout_s=grace_s + CONTROL_TIMEOUT_S))
+        command = jobs.script_command("end", jobs.job_folder(name), str(max(0, round(grace_s))))
+        self._ask(f"stopping {name}", command, grace_s + CONTROL_TIMEOUT_S)
 
     def http_get(self, address: str, port: int, path: str, *, timeout_s: float, scheme: str = "http") -> HttpResponse:
         """Ask a web server once, through the host's own network (an SSH channel), needing nothing installed there."""
-        with self._lock:
-            transport = self._open_session().transport
-        return http.http_get(self.alias, transport, http.HttpUrl(scheme, address, port, path), timeout_s)
+        url = http.HttpUrl(scheme, address, port, path)
+        channel = http.open_channel(self.alias, self._open_transport(), url, timeout_s)
+        return http.request_over_channel(self.alias, channel, url, timeout_s)
 
     def connect(self, port: int, *, timeout_s: float) -> Channel:
         """Open a TCP connection from the host to one of its own ports; it stays open until it is closed."""
-        with self._lock:
-            transport = self._open_session().transport
-        return http.open_channel(self.alias, transport, http.HttpUrl("tcp", "127.0.0.1", port, ""), timeout_s)
-
-    def recorded_file(self, name: str) -> bytes:
-        """Return nothing: nothing is played back."""
-        return b""
+        return http.open_channel(
+            self.alias, self._open_transport(), http.HttpUrl("tcp", "127.0.0.1", port, ""), timeout_s
+        )
 
     def can_forward(self) -> bool:
         """Return whether sshd allows connections from the host, which `http_get` needs."""
-        with self._lock:
-            transport = self._open_session().transport
+        transport = self._open_transport()
         try:
             http.open_channel(self.alias, transport, http.HttpUrl("tcp", "127.0.0.1", 1, ""), CONTROL_TIMEOUT_S).close()
         except UnreachableError:  # it tried, and nothing listens on port 1
@@ -225,17 +310,15 @@ class RemoteHost(ReconnectingSession):
             return False
         return True
 
-    def clock(self, probes: int = 10) -> ClockOffset:
+    def clock(self) -> ClockOffset:
         """Measure the offset of the host's clock by the probe with the shortest round trip."""
-        return min((self._probe_clock() for _ in range(probes)), key=lambda clock: clock.rtt_s)
+        return min((self._probe_clock() for _ in range(CLOCK_PROBES)), key=lambda clock: clock.rtt_s)
 
     def _probe_clock(self) -> ClockOffset:
         before = time.time()
-        answer = self._call_with_retry(
-            "reading its clock", lambda s: s.call("exec date +%s.%N", timeout_s=CONTROL_TIMEOUT_S)
-        ).stdout
+        answer = self._ask("reading its clock", "exec date +%s.%N", CONTROL_TIMEOUT_S)
         after = time.time()
-        whole_s, _, fraction = answer.decode("ascii", "replace").strip().partition(".")
+        whole_s, _, fraction = answer.text.strip().partition(".")
         coarse = not fraction.isdigit()  # busybox date knows whole seconds only: half a second off on average
         host_time = int(whole_s) + (0.5 if coarse else float(f"0.{fraction}"))
         return ClockOffset(host_time - (before + after) / 2, after - before + (1.0 if coarse else 0.0))
@@ -265,8 +348,6 @@ def connect(
 ) -> RemoteHost:
     """Return the open host `alias` of a hosts file; with `lock_request` no other run can use it.
 
-    `hosts` is the content of the file, where it was read already.
-
     Jobs started through it end when it is closed, or seconds after our process died.
     """
     remote = remote_host(hosts_path, alias, run_id, hosts=hosts, lock_request=lock_request)
@@ -282,16 +363,15 @@ def remote_host(
     hosts: HostsFile | None = None,
     lock_request: LockRequest | None = None,
 ) -> RemoteHost:
-    """Return the host `alias` of a hosts file, not opened yet."""
-    from loadbook.hosts.keys import resolve_endpoint
-    from loadbook.store.paths import check_name
-
+    """Return the host `alias` of a hosts file, not opened yet; `hosts` is its content, where it was read already."""
     hosts_file = hosts or read_hosts(hosts_path)
     if alias not in hosts_file.hosts:
         raise UsageError(f"{hosts_path} has no host {alias!r}", f"hosts: {', '.join(hosts_file.hosts)}")
     entry = hosts_file.hosts[alias]
     endpoint = resolve_endpoint(alias, entry, known_hosts_path(hosts_path, hosts_file))
-    endpoint = replace(endpoint, lock_request=lock_request.with_lock_file(entry.lock)) if lock_request else endpoint
+    if lock_request:
+        lock_request = replace(lock_request, lock_file=entry.lock or DEFAULT_LOCK_FILE)
+        endpoint = replace(endpoint, lock_request=lock_request)
     return RemoteHost(endpoint, entry, check_name("run", run_id))
 
 

@@ -18,8 +18,9 @@ from typing import Any, NoReturn, Protocol, TypeVar, cast
 
 from loadbook.core.errors import CommandError, DataError, HostError, HostTimeoutError
 from loadbook.hosts.host import ClockOffset, CommandResult, Host, HttpResponse, Job, JobState
+from loadbook.hosts.jobs import job_folder
 from loadbook.store.atomic import explain_disk_full
-from loadbook.store.paths import RunPaths, check_name
+from loadbook.store.paths import RunPaths
 from loadbook.store.trial_record import DriverRecord, TrialRecord, changed_files, read_trial, sha256_file
 from loadbook.study.plan import PlannedTrial
 
@@ -36,16 +37,13 @@ def transcript_name(alias: str) -> str:
 
 def call_key(call: str, args: Sequence[str], workdir: str, run: str) -> CallKey:
     """Return the key of a call, equal in a recorded run and in its replay."""
-    return (call, *(_first_nonblank_line(_without_run_names(arg, workdir, run)) for arg in args))
 
+    def general(word: str) -> str:
+        """Return the first line that is not blank, without the parts that differ from run to run."""
+        word = re.sub(rf"{re.escape(run)}-t\d+-a\d+", "{trial}", word.replace(workdir, "{workdir}"))
+        return next((line.strip() for line in word.replace(run, "{run}").splitlines() if line.strip()), "")
 
-def _without_run_names(word: str, workdir: str, run: str) -> str:
-    replaced = re.sub(rf"{re.escape(run)}-t\d+-a\d+", "{trial}", word.replace(workdir, "{workdir}"))
-    return replaced.replace(run, "{run}")
-
-
-def _first_nonblank_line(word: str) -> str:
-    return next((line.strip() for line in word.splitlines() if line.strip()), "")
+    return (call, *map(general, args))
 
 
 class RecordingHost(Host, Protocol):
@@ -84,13 +82,13 @@ class _Recorder:
         self._lines.append(json.dumps({"asked": key, "answer": answer}) + "\n")
 
     def run(self, argv: Sequence[str], **options: Any) -> CommandResult:
-        done = self._host.run(argv, **options)
-        self._record("run", argv, _encode_result(done))
-        return done
+        return self._record_result("run", argv, self._host.run(argv, **options))
 
     def script(self, text: str, args: Sequence[str] = (), **options: Any) -> CommandResult:
-        done = self._host.script(text, args, **options)
-        self._record("script", [text, *args], _encode_result(done))
+        return self._record_result("script", [text, *args], self._host.script(text, args, **options))
+
+    def _record_result(self, call: str, args: Sequence[str], done: CommandResult) -> CommandResult:
+        self._record(call, args, [done.rc, _decode_bytes(done.stdout), _decode_bytes(done.stderr)])
         return done
 
     def http_get(self, address: str, port: int, path: str, **options: Any) -> HttpResponse:
@@ -99,8 +97,8 @@ class _Recorder:
         self._record("http_get", [f"{address}:{port}{path}"], [answer.status, answer.headers, body])
         return answer
 
-    def clock(self, probes: int = 10) -> ClockOffset:
-        clock = self._host.clock(probes)
+    def clock(self) -> ClockOffset:
+        clock = self._host.clock()
         self._record("clock", [], list(clock))
         return clock
 
@@ -113,10 +111,6 @@ class _Recorder:
         pid = self._host.start(job)
         self._record("start", [job.name, *job.steps[-1]], pid)
         return pid
-
-
-def _encode_result(done: CommandResult) -> list[Any]:
-    return [done.rc, _decode_bytes(done.stdout), _decode_bytes(done.stderr)]
 
 
 def _decode_bytes(data: bytes) -> str:
@@ -132,8 +126,14 @@ class Transcript:
 
     def __init__(self, path: Path) -> None:
         self._answers: dict[CallKey, deque[Any]] = {}
-        for key, answer in _read_entries(path):
-            self._answers.setdefault(key, deque()).append(answer)
+        lines = path.read_text(encoding="ascii").splitlines() if path.is_file() else []
+        for number, line in enumerate(lines, 1):
+            try:
+                entry = json.loads(line)
+                self._answers.setdefault(tuple(entry["asked"]), deque()).append(entry["answer"])
+            except (ValueError, KeyError, TypeError) as error:
+                problem = f"{path}:{number}: not an answer that was kept"
+                raise DataError(problem, "record the run again") from error
 
     def next_answer(self, key: CallKey) -> Any:
         """Return the next answer to a question; KeyError when it was not asked."""
@@ -151,17 +151,6 @@ class Transcript:
         if body is None:
             raise KeyError("body")
         return HttpResponse(status, headers, _encode_text(body))
-
-
-def _read_entries(path: Path) -> Iterator[tuple[CallKey, Any]]:
-    if not path.is_file():
-        return
-    for number, line in enumerate(path.read_text(encoding="ascii").splitlines(), 1):
-        try:
-            entry = json.loads(line)
-            yield tuple(entry["asked"]), entry["answer"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{path}:{number}: not an answer that was kept", "record the run again") from error
 
 
 _HINT = "a replay needs study and loadbook as they were when the run was recorded; else record it again"
@@ -202,7 +191,7 @@ class RecordedRun:
         return recorded
 
 
-class ReplayHost:
+class ReplayHost(Host):
     """The host `alias` of a recorded run.
 
     Parameters
@@ -258,7 +247,7 @@ class ReplayHost:
         except KeyError:
             raise HostError(self.alias, f"{self._context()}: not recorded: {' '.join(key)[:160]}", _HINT) from None
 
-    def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"", check: bool = False) -> CommandResult:
+    def run(self, argv: Sequence[str], *, timeout_s: float, check: bool = False) -> CommandResult:
         """Return the recorded result of the command; with `check`, an exit code other than 0 raises CommandError."""
         return self._check_rc(self._lookup(self._transcript.command_result, "run", argv), check, argv[0])
 
@@ -275,7 +264,7 @@ class ReplayHost:
         """Return the recorded response."""
         return self._lookup(self._transcript.http_response, "http_get", [f"{address}:{port}{path}"])
 
-    def clock(self, probes: int = 10) -> ClockOffset:
+    def clock(self) -> ClockOffset:
         """Return the recorded clock offset."""
         return ClockOffset(*self._lookup(self._transcript.next_answer, "clock", []))
 
@@ -337,7 +326,7 @@ class ReplayHost:
     def start(self, job: Job) -> int:
         """Write the files of the recorded job and return its recorded process id; no process is started."""
         pid = int(self._lookup(self._transcript.next_answer, "start", [job.name, *job.steps[-1]]))
-        folder = self._job_folder(job.name)
+        folder = self._path(job_folder(job.name))
         if folder.exists():
             raise HostError(self.alias, f"there is already a job {job.name}")
         folder.mkdir(parents=True)
@@ -357,14 +346,12 @@ class ReplayHost:
             yield "stdout.1", (source / monitor.file).read_bytes()
             yield "stderr.1", b""
 
-    def _job_folder(self, name: str) -> Path:
-        return self._path(f"jobs/{check_name('job', name)}")
-
     def state(self, name: str) -> JobState:
         """Return the state of a job: ended for a recorded load, else running until it is stopped."""
-        if not self._job_folder(name).is_dir():
+        folder = self._path(job_folder(name))
+        if not folder.is_dir():
             return JobState(None, None, False)
-        rc, pid = self._job_folder(name) / "rc", self._pids.get(name)
+        rc, pid = folder / "rc", self._pids.get(name)
         return JobState(pid, int(rc.read_text()), False) if rc.is_file() else JobState(pid, None, True)
 
     def wait(self, name: str, *, timeout_s: float, expect_s: float | None = None) -> int:
@@ -376,8 +363,8 @@ class ReplayHost:
 
     def stop(self, name: str, *, grace_s: float = 5.0) -> None:
         """End a job that runs until it is stopped."""
-        if self._job_folder(name).is_dir() and self.state(name).running:
-            (self._job_folder(name) / "rc").write_text("143\n")
+        if self.state(name).running:
+            self._path(f"{job_folder(name)}/rc").write_text("143\n")
 
 
 def _load_job_files(driver: DriverRecord, source: Path, steps: int) -> Iterator[tuple[str, bytes]]:

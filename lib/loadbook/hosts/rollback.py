@@ -51,39 +51,30 @@ def rollback_script() -> str:
 
 def rollback_job(name: str, args: tuple[str, ...], lease_s: float) -> Job:
     """Return the job that makes changes and undoes them when it ends for any reason."""
-    return Job(
-        name,
-        (("/bin/sh", SCRIPT_NAME, *args),),
-        lease_s,
-        files={SCRIPT_NAME: rollback_script().encode()},
-        ends_with_session=True,
-    )
+    step = ("/bin/sh", SCRIPT_NAME, *args)
+    return Job(name, (step,), lease_s, files={SCRIPT_NAME: rollback_script().encode()}, ends_with_session=True)
 
 
 def wait_for_changes(host: Host, name: str, timeout_s: float) -> str | None:
     """Wait until the job has made its changes; return the refused change, None if all were made. It keeps running."""
     args = [job_folder(name), str(round(timeout_s * 50))]
-    output = host.script(OUTCOME_SCRIPT, args, timeout_s=timeout_s + 5).stdout.decode(errors="replace").strip()
-    status, _, reason = output.partition(" ")
+    output = host.script(OUTCOME_SCRIPT, args, timeout_s=timeout_s + 5).text
+    status, _, reason = output.strip().partition(" ")
     return None if status == "done" else reason or "the job on the host printed nothing"
-
-
-def restore_args(name: str = "", *, retry: bool = False) -> tuple[str, ...]:
-    """Return the arguments with which the script puts things back."""
-    return ("again" if retry else "restore", *([name] if name else []))
 
 
 def restore(host: Host, name: str = "", *, retry: bool = False) -> list[str]:
     """Restore changes left on a host by jobs that no longer run, or by the job `name` only; return a description.
 
-    `again`: also what failed before, which is not tried by itself a second time.
+    With `retry`, also what failed before, which is not tried by itself a second time.
 
     Raises
     ------
     NotRestoredError : something could not be put back, or was changed by somebody else meanwhile.
     """
-    done = host.script(rollback_script(), restore_args(name, retry=retry), timeout_s=RESTORE_TIMEOUT_S)
-    entries = [line.partition(" ") for line in done.stdout.decode(errors="replace").splitlines()]
+    args = ("again" if retry else "restore", *([name] if name else []))
+    done = host.script(rollback_script(), args, timeout_s=RESTORE_TIMEOUT_S)
+    entries = [line.partition(" ") for line in done.text.splitlines()]
     failures = [message for status, _, message in entries if status == "left"]
     if done.rc and not failures:
         failures = [f"what is left could not be looked at: {done.stderr.decode(errors='replace').strip()[-500:]}"]
@@ -100,9 +91,6 @@ def end_job(host: Host, name: str) -> None:
 
 CHANGES_TIMEOUT_S = 10.0
 MIN_QUOTA_CPUS = 0.05  # CPUs; a thousandth of a second in each period
-PERMISSION_HINT = (
-    "allow it in the hosts file: allow = [{}]; the namespace lab allows it (as root: loadbook lab up --kind netns)"
-)
 _SYSCTL = re.compile(r"[a-z0-9_]+(\.[A-Za-z0-9_-]+)+")
 _VALUE = re.compile(r"[A-Za-z0-9_.:,+-]+([ \t]+[A-Za-z0-9_.:,+-]+)*")
 _ADDRESS = re.compile(r"[A-Za-z0-9:][A-Za-z0-9.:-]*")
@@ -170,34 +158,25 @@ class HostChanges:
 
     def script_lines(self) -> list[str]:
         """Return the changes as guard.sh reads them; UsageError for a value that is none."""
-        sysctls = [
-            f"sysctl {_validated(_SYSCTL, name, 'sysctl')} {_validated(_VALUE, str(value), name)}"
-            for name, value in self.sysctls.items()
-        ]
-        accepts = [f"accept {_validated(_ADDRESS, address, 'address')}" for address in self.accepted_addresses]
-        quotas = [
-            f"quota {_validated(_NAME, name, 'quota')} {_quota_percent(cpus)}" for name, cpus in self.quotas.items()
-        ]
-        tables = [f"table {_validated(_TABLE, table, 'table')}" for table in self.tables]
-        return sysctls + self._network_lines() + accepts + quotas + tables
-
-    def _network_lines(self) -> list[str]:
-        if "tc" not in self.required_permissions():
-            return []
-        to = _validated(_ADDRESS, self.destination, "address") if self.destination else "all"
-        return [f"path {to} {round(self.delay_ms * 1000)} {self.loss * 100:g} {round((self.rate_mbit or 0) * 1000)}"]
+        lines = []
+        for name, value in self.sysctls.items():
+            lines.append(f"sysctl {_validated(_SYSCTL, name, 'sysctl')} {_validated(_VALUE, str(value), name)}")
+        if "tc" in self.required_permissions():
+            to = _validated(_ADDRESS, self.destination, "address") if self.destination else "all"
+            rate_kbit = round((self.rate_mbit or 0) * 1000)
+            lines.append(f"path {to} {round(self.delay_ms * 1000)} {self.loss * 100:g} {rate_kbit}")
+        lines += [f"accept {_validated(_ADDRESS, address, 'address')}" for address in self.accepted_addresses]
+        for name, cpus in self.quotas.items():
+            if cpus < MIN_QUOTA_CPUS:
+                raise UsageError(f"a quota of {cpus:g} CPUs is too little: at least {MIN_QUOTA_CPUS:g}")
+            lines.append(f"quota {_validated(_NAME, name, 'quota')} {round(cpus * 100)}")
+        return [*lines, *(f"table {_validated(_TABLE, table, 'table')}" for table in self.tables)]
 
 
 def _validated(pattern: re.Pattern[str], text: str, kind: str) -> str:
     if not pattern.fullmatch(text):
         raise UsageError(f"{kind}: {text!r} is not a value that loadbook would set")
     return text
-
-
-def _quota_percent(cpus: float) -> int:
-    if cpus < MIN_QUOTA_CPUS:
-        raise UsageError(f"a quota of {cpus:g} CPUs is too little: at least {MIN_QUOTA_CPUS:g}")
-    return round(cpus * 100)
 
 
 def permission_problem(
@@ -209,7 +188,8 @@ def permission_problem(
         return None
     all_permissions = ", ".join(f'"{permission}"' for permission in [*allowed, *missing])
     problem = f"host {alias}: {subject}: needs {', '.join(missing)}, which the hosts file does not allow"
-    return f"{problem} ({PERMISSION_HINT.format(all_permissions)})"
+    lab = "the namespace lab allows it (as root: loadbook lab up --kind netns)"
+    return f"{problem} (allow it in the hosts file: allow = [{all_permissions}]; {lab})"
 
 
 def has_netem(host: Host) -> bool:
@@ -225,29 +205,18 @@ def apply_changes(host: Host, name: str, changes: HostChanges, lease_s: float) -
     HostError : what was refused, and why; nothing is left changed. NotRestoredError : something is, after all.
     UsageError : a value that is none.
     """
-    host.start(changes_job(name, changes, lease_s, host.address))
+    args = ("guard", _validated(_ADDRESS, host.address, "address"), *changes.script_lines())
+    host.start(rollback_job(name, args, lease_s))
     refusal = wait_for_changes(host, name, CHANGES_TIMEOUT_S)
     if refusal is not None:
         end_job(host, name)
-        raise HostError(host.alias, f"refuses a change: {refusal}", _refusal_hint(refusal))
-
-
-def changes_job(name: str, changes: HostChanges, lease_s: float, own_address: str) -> Job:
-    """Return the job that makes the changes and puts everything back when it ends; UsageError for a value.
-
-    `own_address` is the address that others know the host by.
-    """
-    return rollback_job(name, ("guard", _validated(_ADDRESS, own_address, "address"), *changes.script_lines()), lease_s)
+        hint = "this takes root on that host" if "denied" in refusal or "not permitted" in refusal else None
+        if "netem" in refusal:
+            instead = "take a delay of the driver, which loadbook can make in userspace, or another host"
+            hint = f"its kernel has no netem: {instead}"
+        raise HostError(host.alias, f"refuses a change: {refusal}", hint)
 
 
 def cgroup_file(name: str, quota: str) -> str:
     """Return the file, below the work folder, that names the cgroup file for processes under the quota of `name`."""
     return f"{job_folder(name)}/cgroup-{quota}"
-
-
-def _refusal_hint(refusal: str) -> str | None:
-    if "netem" in refusal:
-        return (
-            "its kernel has no netem: take a delay of the driver, which loadbook can make in userspace, or another host"
-        )
-    return "this takes root on that host" if "denied" in refusal or "not permitted" in refusal else None

@@ -15,10 +15,10 @@ echo "loadbook-sampler 1 $now $up $hz $page $interval"
 
 add() { # PID LABEL: the process and all below it
     pids="$pids $2:$1" stats="$stats /proc/$1/stat /proc/$1/schedstat"
-    kids=
-    { read -r kids <"/proc/$1/task/$1/children"; } 2>/dev/null
-    for kid in $kids; do
-        add "$kid" "$2"
+    child_pids=
+    { read -r child_pids <"/proc/$1/task/$1/children"; } 2>/dev/null
+    for child_pid in $child_pids; do
+        add "$child_pid" "$2"
     done
 }
 

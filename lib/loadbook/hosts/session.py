@@ -1,29 +1,33 @@
-"""SSH sessions: one open connection with its shell and files, and a session that reconnects when it is lost.
+"""An SSH session: one open connection with its shell, its files by SFTP, and its dead-man switch.
 
-A dead-man switch on the host ends our jobs when the controller is gone.
+The dead-man switch on the host ends our jobs when the controller is gone. Files are written whole or not at all, and
+every byte is checked.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
+import stat
 import threading
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from functools import cached_property
+from pathlib import Path, PurePosixPath
 
-from paramiko import Channel, ChannelException
+from paramiko import Channel, ChannelException, SFTPClient, Transport
 from paramiko.ssh_exception import SSHException
 
-from loadbook.core.errors import HostError, HostTimeoutError, LostError, OtherMachineError, UnreachableError
-from loadbook.hosts.files import SftpFiles
+from loadbook.core.errors import HostError, HostTimeoutError, OtherMachineError, OversizeError
 from loadbook.hosts.host import CommandResult
-from loadbook.hosts.jobs import launcher_script
+from loadbook.hosts.jobs import launcher_script, lock_error, parse_owners, script_command
 from loadbook.hosts.keys import Endpoint
-from loadbook.hosts.lock import lock_command, lock_error, parse_owners
 from loadbook.hosts.shell import SHELL_TIMEOUT_S, Shell, sh_join
 from loadbook.hosts.ssh import RESPONSE_TIMEOUT_S, close_connection, map_ssh_errors, open_connection
+from loadbook.store.atomic import atomic_path, explain_disk_full
 
 SHUTDOWN_TIMEOUT_S = 8.0
 CHANNEL_RETRY_S = 0.5
@@ -59,27 +63,29 @@ class SshSession:
         shells = [Shell(self._channel()) for _ in range(2)]  # both run their login files at once
         self._shell = self._prepare_shell(shells[0])
         self.files = SftpFiles(self._endpoint.alias, self.transport, self._sha256, self.workdir)
-        self.script = f"{self.workdir}/{self._install_launcher()}"
+        name, text = launcher_script()
+        script = f"{self.workdir}/{name}"
+        if not self.files.exists(script):
+            self.files.make_folders(f"{self.workdir}/bin")
+            self.files.put(script, text, 0o755)
         if fresh:
-            self.call(sh_join(["/bin/sh", self.script, "sweep", self.name]), timeout_s=SHELL_TIMEOUT_S)
+            self.call(script_command("sweep", self.name), timeout_s=SHELL_TIMEOUT_S)
         self._prepare_shell(shells[1])
         self._evict_owners()
-        self._dead_man_switch = DeadManSwitch(self._endpoint.alias, shells[1].channel, self._watch_args())
+        lock_args = self._endpoint.lock_request.script_args() if self._endpoint.lock_request else []
+        watch_args = ["/bin/sh", script, "watch", self.name, str(SESSION_LEASE_S), *lock_args]
+        self._dead_man_switch = DeadManSwitch(self._endpoint.alias, shells[1].channel, watch_args)
         self._dead_man_switch.send_line(f"shell {self._shell.pid}")
-
-    def _watch_args(self) -> list[str]:
-        lock = self._endpoint.lock_request.script_args() if self._endpoint.lock_request else []
-        return ["/bin/sh", self.script, "watch", self.name, str(SESSION_LEASE_S), *lock]
 
     def _evict_owners(self) -> None:
         """End an owner of the lock that the user named, or whose process is known to be dead."""
-        claim = self._endpoint.lock_request
-        if claim is None:
+        request = self._endpoint.lock_request
+        if request is None:
             return
-        listed = self.call(lock_command(self.script, "owners", claim.lock_file), timeout_s=SHELL_TIMEOUT_S)
+        listed = self.call(script_command("owners", request.lock_file), timeout_s=SHELL_TIMEOUT_S)
         for owner in parse_owners(listed.stdout):
-            if owner.id == claim.evict_id or (owner.id != claim.id and owner.is_dead):
-                self.call(lock_command(self.script, "evict", claim.lock_file, owner.id), timeout_s=SHELL_TIMEOUT_S)
+            if owner.id == request.evict_id or (owner.id != request.id and owner.is_dead):
+                self.call(script_command("evict", request.lock_file, owner.id), timeout_s=SHELL_TIMEOUT_S)
 
     def _channel(self) -> Channel:
         """Open a channel, once more if sshd refuses: one that was closed just now may still count for it."""
@@ -90,54 +96,41 @@ class SshSession:
             return self.transport.open_session()
 
     def _prepare_shell(self, shell: Shell) -> Shell:
-        allowed = shell.prepare(self._cpus)
+        alias, allowed = self._endpoint.alias, shell.prepare(self._cpus)
         if self._cpus and allowed != set(self._cpus):
-            raise HostError(
-                self._endpoint.alias, f"cannot keep to CPUs {list(self._cpus)}: may use {sorted(allowed)}",
-                "taskset (apt install util-linux) must be there, and `cpus` in the hosts file name CPUs that are",
-            )  # fmt: skip
+            problem = f"cannot keep to CPUs {list(self._cpus)}: may use {sorted(allowed)}"
+            hint = "taskset (apt install util-linux) must be there, and `cpus` in the hosts file name CPUs that are"
+            raise HostError(alias, problem, hint)
         folder_arg = shlex.quote(self.workdir)
         # a link is followed only where it is our own: another user could turn it to any folder of ours
         own_link_test = f'{{ [ ! -L {folder_arg} ] || [ "$(stat -c %u {folder_arg})" = "$(id -u)" ]; }}'
         own_test = f"{{ {own_link_test} && [ -O . ] || (exit {_FOREIGN_WORKDIR_RC}); }}"
         text = f'mkdir -p -m 700 {folder_arg} && cd {folder_arg} && {own_test} && echo "$machine"'
-        text = f"machine=$(cat /etc/machine-id 2>/dev/null)\n{self._same_machine_test()} && {text}"
+        # where both have an id, it must be the machine of before
+        known_id = shlex.quote(self.machine_id)
+        same = f'[ -z {known_id} ] || [ -z "$machine" ] || [ "$machine" = {known_id} ]'
+        machine_test = f"{{ {same} || (exit {_OTHER_MACHINE_RC}); }}"
+        text = f"machine=$(cat /etc/machine-id 2>/dev/null)\n{machine_test} && {text}"
         if self._endpoint.state_folder:
             text = f"export LOADBOOK_STATE={shlex.quote(self._endpoint.state_folder)}\n{text}"
         prepared = shell.call(text, timeout_s=SHELL_TIMEOUT_S)
         if prepared.rc == _OTHER_MACHINE_RC:
             reason = "another machine answers under its name: its machine id is not that of the machine before"
-            raise OtherMachineError(self._endpoint.alias, reason, "was it replaced? A new run begins on it: --new")
+            raise OtherMachineError(alias, reason, "was it replaced? A new run begins on it: --new")
         if prepared.rc == _FOREIGN_WORKDIR_RC:
-            raise HostError(
-                self._endpoint.alias, f"{self.workdir} belongs to another user", "set `workdir` for this host"
-            )
+            raise HostError(alias, f"{self.workdir} belongs to another user", "set `workdir` for this host")
         if prepared.rc:
             error = prepared.stderr.decode(errors="replace").strip()
-            raise HostError(self._endpoint.alias, f"work folder {self.workdir}: {error}", "set `workdir` for this host")
-        self.machine_id = prepared.stdout.decode(errors="replace").strip()
+            raise HostError(alias, f"work folder {self.workdir}: {error}", "set `workdir` for this host")
+        self.machine_id = prepared.text.strip()
         return shell
 
-    def _same_machine_test(self) -> str:
-        """Return shell text that fails on another machine than that of before, where both have an id."""
-        known_id = shlex.quote(self.machine_id)
-        same = f'[ -z {known_id} ] || [ -z "$machine" ] || [ "$machine" = {known_id} ]'
-        return f"{{ {same} || (exit {_OTHER_MACHINE_RC}); }}"
-
-    def _install_launcher(self) -> str:
-        name, text = launcher_script()
-        path = f"{self.workdir}/{name}"
-        if not self.files.exists(path):
-            self.files.make_folders(f"{self.workdir}/bin")
-            self.files.put(path, text, 0o755)
-        return name
-
-    def _sha256(self, path: str, first_bytes: int | None = None, *, in_workdir: bool = False) -> str:
-        """Return a file's digest; with `in_workdir` that of a file below the work folder itself, nothing for a link's.
+    def _sha256(self, path: str, first_bytes: int, in_workdir: bool) -> str:
+        """Return a file's digest, as `SftpFiles` needs it.
 
         What is hashed is the file that was opened, whatever has taken its place since.
         """
-        take = "" if first_bytes is None else f"head -c {first_bytes} | "
+        take = "" if first_bytes < 0 else f"head -c {first_bytes} | "
         path_below = shlex.quote(path.removeprefix(self.workdir))
         path_test = f'[ "$(readlink /proc/self/fd/0)" = "$(pwd -P)"{path_below} ] && ' if in_workdir else ""
         text = f"exec <{shlex.quote(path)} && {path_test}{take}sha256sum"
@@ -150,22 +143,18 @@ class SshSession:
         """Tell whether commands can still be sent."""
         return self.transport.is_active() and self._dead_man_switch.alive
 
-    def call(self, command: str, *, timeout_s: float, stdin: str = "/dev/null") -> CommandResult:
+    def call(self, command: str, *, timeout_s: float) -> CommandResult:
         """Run quoted shell text in a subshell of the persistent shell; one that overstays is killed with its group."""
         if not self._shell.alive and self.transport.is_active():
-            self._replace_shell()
+            self._shell = self._prepare_shell(Shell(self._channel()))
+            self._dead_man_switch.send_line(f"shell {self._shell.pid}")
         try:
-            return self._shell.call(f"( {command}\n) <{shlex.quote(stdin)}", timeout_s=timeout_s)
+            return self._shell.call(f"( {command}\n) </dev/null", timeout_s=timeout_s)
         except TimeoutError:
             self._dead_man_switch.send_line(f"kill {self._shell.pid}")
             self._shell.close()
-            raise HostTimeoutError(
-                self._endpoint.alias, f"command took longer than {timeout_s:g} s: {command[:200]}"
-            ) from None
-
-    def _replace_shell(self) -> None:
-        self._shell = self._prepare_shell(Shell(self._channel()))
-        self._dead_man_switch.send_line(f"shell {self._shell.pid}")
+            problem = f"command took longer than {timeout_s:g} s: {command[:200]}"
+            raise HostTimeoutError(self._endpoint.alias, problem) from None
 
     def close(self, *, graceful: bool) -> None:
         """Close the connection; with `graceful`, wait up to SHUTDOWN_TIMEOUT_S until the host has ended our jobs."""
@@ -218,124 +207,113 @@ class DeadManSwitch:
             time.sleep(0.01)
 
 
-# how long a host may be out of reach before it counts as lost
-RECONNECT_TIMEOUT_S = 60.0
-RECONNECT_PAUSE_S = 0.2
-BUSY_TIMEOUT_S = 1.0
-
-T = TypeVar("T")
+_BLOCK_BYTES = 1 << 15  # what sftp answers at once
+_BLOCKS_IN_FLIGHT = 128  # blocks that are asked for at a time
 
 
-class ReconnectingSession:
-    """One session after the other to one host, one caller at a time; `reconnects` counts.
+class SftpFiles:
+    """SFTP on one connection; paths are absolute, what is fetched lies below `workdir`.
 
-    A lost connection is reopened at once, so that jobs go on; this is retried for RECONNECT_TIMEOUT_S seconds from
-    its loss. A later call makes one attempt.
+    `sha256` returns the host's own digest (hex) of the first bytes of a file (-1: of all), "" if there is none; with
+    True the file must be below the work folder itself, with no link on the way.
     """
 
-    def __init__(self, endpoint: Endpoint, workdir: str, cpus: Sequence[int] | None, name: str) -> None:
-        self.alias, self.workdir, self.destination = endpoint.alias, workdir, endpoint.destination
-        self.reconnects = 0
-        if not workdir.startswith("/"):
-            raise HostError(self.alias, f"work folder {workdir!r} is not an absolute path")
-        self._endpoint, self._cpus, self._name = endpoint, cpus, name
-        self._session: SshSession | None = None
-        self._closed = False
-        self._lost_at: float | None = None
-        self._machine = ""
-        self._lock = threading.RLock()
+    def __init__(self, alias: str, transport: Transport, sha256: Callable[[str, int, bool], str], workdir: str) -> None:
+        client = transport.open_sftp_client()
+        assert client is not None
+        channel = client.get_channel()
+        assert channel is not None
+        channel.settimeout(RESPONSE_TIMEOUT_S)
+        self._sftp: SFTPClient = client
+        self._alias, self._sha256, self._workdir = alias, sha256, workdir
 
-    def open(self) -> None:
-        """Connect, prove the host key, create `workdir`; calling it again does nothing."""
-        self._closed = False
-        self._call_with_retry("connecting", lambda session: None)
-
-    def reopen(self) -> None:
-        """Close, which ends our jobs, and connect anew; a host out of reach is tried until it counts as lost."""
-        self.close()
-        self._lost_at = self._lost_at or time.monotonic()
-        self.open()
-
-    def close(self) -> None:
-        """Close the connection; jobs that end with us have ended when this returns.
-
-        A call of another thread is cut off after BUSY_TIMEOUT_S seconds, and the jobs end a little later.
-        """
-        self._closed = True
-        acquired = self._lock.acquire(timeout=BUSY_TIMEOUT_S)
-        session, self._session = self._session, None
+    def put(self, path: str, data: bytes, mode: int) -> None:
+        """Write `data` beside `path`, check size and sha256, rename over it."""
+        part, size = f"{path}.{uuid.uuid4().hex[:12]}.part", len(data)
         try:
-            if session:
-                with suppress(HostError), map_ssh_errors(self.alias, "closing"):
-                    session.close(graceful=acquired)
-        finally:
-            if acquired:
-                self._lock.release()
+            with self._sftp.open(part, "wb") as handle:
+                handle.set_pipelined(True)
+                for start in range(0, size, _BLOCK_BYTES):
+                    handle.write(data[start : start + _BLOCK_BYTES])
+            remote_size = self._sftp.stat(part).st_size
+            if remote_size != size:
+                raise HostError(self._alias, f"{part}: {remote_size} of {size} bytes arrived", "is its disk full?")
+            if self._sha256(part, -1, False) != hashlib.sha256(data).hexdigest():
+                raise HostError(self._alias, f"{part}: other bytes arrived than were sent")
+            self._sftp.chmod(part, mode)
+            self._sftp.posix_rename(part, path)
+        except BaseException:
+            with suppress(OSError, EOFError):
+                self._sftp.remove(part)
+            raise
 
-    def abandon(self) -> None:
-        """Drop the connection at once, from any thread; the host ends our jobs when it notices."""
-        self._closed = True
-        session, self._session = self._session, None
-        if session:
-            with suppress(HostError), map_ssh_errors(self.alias, "closing"):
-                session.close(graceful=False)
+    def get(self, path: str, max_bytes: int) -> bytes:
+        """Return a whole file of at most `max_bytes`."""
+        with self._sftp.open(path, "rb") as handle:
+            data: bytes = handle.read(max_bytes + 1)
+        if len(data) > max_bytes:
+            raise HostError(self._alias, f"{path} is larger than the {max_bytes} bytes allowed")
+        return data
 
-    def _open_session(self) -> SshSession:
-        if self._closed:
-            raise HostError(self.alias, _CLOSED_MESSAGE)
-        session = self._session
-        if session is None or not session.alive:
-            session = self._connect()
-        self._lost_at = None
-        return session
+    def fetch(self, path: str, local: Path, max_bytes: int) -> str:
+        """Copy a file to `local`, which appears by rename; return its sha256, checked against the host's.
 
-    def _connect(self) -> SshSession:
-        lost = self._session
-        if lost:
-            self._mark_lost(lost)
-        is_new, machine = lost is None, self._machine
-        session = SshSession(self._endpoint, self._name, self.workdir, self._cpus, fresh=is_new, machine=machine)
-        if self._closed:  # meanwhile, by another thread
-            session.close(graceful=False)
-            raise HostError(self.alias, _CLOSED_MESSAGE)
-        self._session, self._machine = session, session.machine_id
-        self.reconnects += self._lost_at is not None
-        threading.Thread(target=self._reconnect_when_lost, args=(session,), name="loadbook-follow", daemon=True).start()
-        return session
+        OversizeError: it is larger; `local` holds its first `max_bytes` bytes. HostError: it is no file itself; a link
+        leads to what was never ours to read.
+        """
+        size = self._regular_file_size(path)
+        copied_size = min(size, max_bytes)
+        with atomic_path(local, copied_size) as part:
+            digest = self._copy(path, part, copied_size)
+            if self._sha256(path, -1 if copied_size == size else copied_size, True) != digest:
+                raise HostError(self._alias, f"{path} changed while it was fetched", "fetch a job's files after its rc")
+        if copied_size < size:
+            raise OversizeError(self._alias, path, size, copied_size)
+        return digest
 
-    def _mark_lost(self, session: SshSession) -> None:
-        self._lost_at = self._lost_at or time.monotonic()
-        session.close(graceful=False)
+    def _regular_file_size(self, path: str) -> int:
+        """Return the size of the file at `path`; HostError for a link, or where one stands on the way to it."""
+        attributes = self._sftp.lstat(path)
+        real_path = f"{self._real_workdir}{path.removeprefix(self._workdir)}"
+        if not stat.S_ISREG(attributes.st_mode or 0) or self._sftp.normalize(path) != real_path:
+            problem = f"{path} is not a plain file of ours: not fetched"
+            raise HostError(self._alias, problem, "who else writes in that folder?")
+        return attributes.st_size or 0
 
-    def _reconnect_when_lost(self, session: SshSession) -> None:
-        """Reopen a lost connection at once, because the host ends our jobs if we stay away."""
-        session.transport.join()
-        with self._lock:
-            if self._session is not session or self._closed:
-                return
-            self._mark_lost(session)
-        with suppress(HostError):
-            self._call_with_retry("connecting again", lambda session: None)
+    @cached_property
+    def _real_workdir(self) -> str:
+        return str(self._sftp.normalize(self._workdir)).rstrip("/")
 
-    def _call_once(self, action: str, call: Callable[[SshSession], T]) -> T:
-        """Make a call that must not be repeated."""
-        with self._lock, map_ssh_errors(self.alias, action):
-            return call(self._open_session())
+    def _copy(self, path: str, part: Path, size: int) -> str:
+        """Copy the first `size` bytes, a few requests under way at a time: what has arrived waits in memory."""
+        digest = hashlib.sha256()
+        missing_bytes = size
+        with self._sftp.open(path, "rb") as remote, part.open("xb") as local:
+            for start in range(0, size, _BLOCK_BYTES * _BLOCKS_IN_FLIGHT):
+                block_starts = range(start, min(size, start + _BLOCK_BYTES * _BLOCKS_IN_FLIGHT), _BLOCK_BYTES)
+                for block in remote.readv([(offset, min(_BLOCK_BYTES, size - offset)) for offset in block_starts]):
+                    missing_bytes -= len(block)
+                    digest.update(block)
+                    with explain_disk_full(part, size):
+                        local.write(block)
+        if missing_bytes:
+            raise HostError(self._alias, f"{path}: {size - missing_bytes} of {size} bytes arrived")
+        return digest.hexdigest()
 
-    def _call_with_retry(self, action: str, call: Callable[[SshSession], T]) -> T:
-        """Make a call that may be repeated, over new connections if necessary, until the host counts as lost."""
-        while True:
-            try:
-                return self._call_once(action, call)
-            except (LostError, UnreachableError):
-                if self._closed or not self._may_reconnect():
-                    raise
-                time.sleep(RECONNECT_PAUSE_S)
+    def exists(self, path: str) -> bool:
+        """Return whether a path exists."""
+        try:
+            self._sftp.stat(path)
+        except FileNotFoundError:
+            return False
+        return True
 
-    def _may_reconnect(self) -> bool:
-        if self._session is not None:  # it was there once, and nobody may have noticed yet that it is gone
-            self._lost_at = self._lost_at or time.monotonic()
-        return self._lost_at is not None and time.monotonic() < self._lost_at + RECONNECT_TIMEOUT_S
-
-
-_CLOSED_MESSAGE = "the connection was closed by us"
+    def make_folders(self, path: str) -> None:
+        """Make a folder and those above it."""
+        missing = []
+        folder = PurePosixPath(path)
+        while not self.exists(str(folder)):
+            missing.append(str(folder))
+            folder = folder.parent
+        for name in reversed(missing):
+            self._sftp.mkdir(name)

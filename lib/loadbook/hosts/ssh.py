@@ -1,4 +1,4 @@
-"""One SSH connection: strict host keys, bounded waits, a watchdog for dead peers.
+"""SSH connections with strict host keys, bounded waits and a watchdog for dead peers; trust in keys that hosts offer.
 
 Fabric logs in, through jump hosts (`fabric.Connection`, its only use in this package); commands and files go over
 Paramiko's transport. Fabric's defaults accept any host key, wait for ever for a dead peer, and lose 45 ms per command
@@ -15,28 +15,47 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 import fabric
 import paramiko
 from paramiko.ssh_exception import AuthenticationException, BadHostKeyException, ChannelException, SSHException
 
 from loadbook.core.errors import AuthError, HostError, HostKeyError, HostTimeoutError, LostError, UnreachableError
-from loadbook.hosts.keys import Endpoint, fingerprint, lookup_name, trusted_keys, untrusted_key_status
-from loadbook.store.atomic import DiskFullError
+from loadbook.hosts.keys import (
+    Endpoint,
+    describe_key,
+    lookup_name,
+    matches_host,
+    parse_line,
+    trusted_keys,
+    untrusted_key_status,
+)
+from loadbook.store.atomic import DiskFullError, write_atomic
 
 AGENT_TIMEOUT_S = 1.0
+CONNECT_TIMEOUT_S = 5.0
+RESPONSE_TIMEOUT_S = 10.0
+LOGIN_RETRY_S = 1.0
+EARLY_CLOSE_S = 3.0
+KEEPALIVE_INTERVAL_S = 2.0
+KEEPALIVE_TIMEOUT_S = 5.0
 _LIST_KEYS = struct.pack(">IB", 1, 11)  # SSH_AGENTC_REQUEST_IDENTITIES
 _DEFAULT_KEY_FILES = ("~/.ssh/id_rsa", "~/.ssh/id_ecdsa", "~/.ssh/id_ed25519")
+_CONNECTION_LOST_ERRNOS = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EBADF, errno.ENOTCONN)
+_HINT_HOST_UP = "is the host up, and sshd running there? (lab: loadbook lab up)"
+_HINT_TRUST = "compare the fingerprint with the host's own, then: loadbook hosts trust [--hosts FILE]"
+
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
-class NonInteractiveTransport(paramiko.Transport):
+class _NonInteractiveTransport(paramiko.Transport):
     """One that does not ask for passwords and codes on the terminal, as Paramiko does after a key was accepted."""
 
     def auth_interactive_dumb(self, *args: object, **options: object) -> list[str]:
-        """Refuse."""
         raise paramiko.BadAuthenticationType("a password or code is wanted, too", ["password or code"])
 
 
@@ -68,31 +87,23 @@ def agent_key(endpoint: Endpoint) -> paramiko.PKey | None:
 
 def login_error(endpoint: Endpoint, error: Exception) -> AuthError:
     """Return the error of a failed login: methods that the host wants, locked keys, state of the agent."""
-    hint = f"try: ssh -p {endpoint.port} {endpoint.user}@{endpoint.host_name}"
-    locked = [path for path in _key_files(endpoint) if _has_passphrase(path)]
+    alias, destination = endpoint.alias, endpoint.destination
+    ssh_args = f"-p {endpoint.port} {endpoint.user}@{endpoint.host_name}"
     if isinstance(error, paramiko.BadAuthenticationType):
-        allowed = " or ".join(error.allowed_types)
-        message = f"{endpoint.destination} wants {allowed}, which loadbook never types"
-        return AuthError(
-            endpoint.alias,
-            message,
-            f"let a key in: ssh-copy-id -p {endpoint.port} {endpoint.user}@{endpoint.host_name}",
-        )
-    if locked:
-        message = f"the key {locked[0]} for {endpoint.destination} is locked by a passphrase, {_agent_status(endpoint)}"
-        return AuthError(endpoint.alias, message, f"unlock it for this session: {_ssh_add_command()} {locked[0]}")
-    if isinstance(error, AuthenticationException) or _key_files(endpoint):
+        message = f"{destination} wants {' or '.join(error.allowed_types)}, which loadbook never types"
+        return AuthError(alias, message, f"let a key in: ssh-copy-id {ssh_args}")
+    # starts an agent if there is none
+    ssh_add = "ssh-add" if os.environ.get("SSH_AUTH_SOCK") else 'eval "$(ssh-agent)" && ssh-add'
+    key_files, agent = _key_files(endpoint), _agent_status()
+    if locked := next(filter(_has_passphrase, key_files), None):
+        message = f"the key {locked} for {destination} is locked by a passphrase, {agent}"
+        return AuthError(alias, message, f"unlock it for this session: {ssh_add} {locked}")
+    if isinstance(error, AuthenticationException) or key_files:
         # of a key of another type than the last that was tried, Paramiko only says that it is of another type
-        reason = (
-            str(error) if isinstance(error, AuthenticationException) else f"{_key_files(endpoint)[0]} is not accepted"
-        )
-        return AuthError(
-            endpoint.alias, f"login as {endpoint.destination} refused: {reason}, {_agent_status(endpoint)}", hint
-        )
-    hint = f"name one in the hosts file (identity_file) or in ~/.ssh/config, or: {_ssh_add_command()} KEY"
-    return AuthError(
-        endpoint.alias, f"no key to log in with as {endpoint.destination}, {_agent_status(endpoint)}", hint
-    )
+        reason = str(error) if isinstance(error, AuthenticationException) else f"{key_files[0]} is not accepted"
+        return AuthError(alias, f"login as {destination} refused: {reason}, {agent}", f"try: ssh {ssh_args}")
+    hint = f"name one in the hosts file (identity_file) or in ~/.ssh/config, or: {ssh_add} KEY"
+    return AuthError(alias, f"no key to log in with as {destination}, {agent}", hint)
 
 
 def _key_files(endpoint: Endpoint) -> list[str]:
@@ -110,26 +121,11 @@ def _has_passphrase(path: str) -> bool:
     return False
 
 
-def _ssh_add_command() -> str:
-    """Return the command that adds a key to the agent, starting an agent if there is none."""
-    return "ssh-add" if os.environ.get("SSH_AUTH_SOCK") else 'eval "$(ssh-agent)" && ssh-add'
-
-
-def _agent_status(endpoint: Endpoint) -> str:
+def _agent_status() -> str:
     path = os.environ.get("SSH_AUTH_SOCK")
     if not path:
         return "and there is no SSH agent (SSH_AUTH_SOCK is not set)"
     return "and the SSH agent has no key for it" if agent_responds() else f"and the SSH agent at {path} does not answer"
-
-
-CONNECT_TIMEOUT_S = 5.0
-RESPONSE_TIMEOUT_S = 10.0
-LOGIN_RETRY_S = 1.0
-EARLY_CLOSE_S = 3.0
-KEEPALIVE_INTERVAL_S = 2.0
-KEEPALIVE_TIMEOUT_S = 5.0
-
-logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
 def open_connection(endpoint: Endpoint) -> fabric.Connection:
@@ -147,7 +143,7 @@ def open_connection(endpoint: Endpoint) -> fabric.Connection:
         if gateway:
             close_connection(gateway)
         raise
-    Watchdog(connection.transport).start()
+    threading.Thread(target=_watch, args=(connection.transport,), name="loadbook-watchdog", daemon=True).start()
     return connection
 
 
@@ -180,17 +176,13 @@ def close_connection(connection: fabric.Connection) -> None:
 
 
 def _new_connection(endpoint: Endpoint, gateway: fabric.Connection | None) -> fabric.Connection:
-    limits = {
-        "banner_timeout": RESPONSE_TIMEOUT_S,
-        "auth_timeout": RESPONSE_TIMEOUT_S,
-        "channel_timeout": RESPONSE_TIMEOUT_S,
-    }
+    limits = dict.fromkeys(("banner_timeout", "auth_timeout", "channel_timeout"), RESPONSE_TIMEOUT_S)
     identity = {
         "key_filename": list(endpoint.identity_files),
         "allow_agent": endpoint.use_agent and agent_responds(),
         "look_for_keys": not endpoint.identity_files,
         "pkey": agent_key(endpoint),
-        "transport_factory": NonInteractiveTransport,
+        "transport_factory": _NonInteractiveTransport,
     }
     socket_option = {} if gateway or endpoint.proxy_command else {"sock": tcp_socket(endpoint)}
     connection = fabric.Connection(
@@ -202,22 +194,19 @@ def _new_connection(endpoint: Endpoint, gateway: fabric.Connection | None) -> fa
         connect_timeout=int(RESPONSE_TIMEOUT_S),
         connect_kwargs=limits | identity | socket_option,
     )
-    connection.client.set_missing_host_key_policy(_RejectUnknownKeys())
+    connection.client.set_missing_host_key_policy(_RejectUnknownKeys(endpoint))
     name = lookup_name(endpoint.host_name, endpoint.port)
     for key in trusted_keys(endpoint.known_hosts, endpoint.host_key_alias, endpoint.port):
         connection.client.get_host_keys().add(name, key.get_name(), key)
     return connection
 
 
-class _UnknownKeyError(Exception):
-    def __init__(self, key: paramiko.PKey) -> None:
-        super().__init__("unknown host key")
-        self.key = key
-
-
 class _RejectUnknownKeys(paramiko.MissingHostKeyPolicy):
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+
     def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
-        raise _UnknownKeyError(key)
+        raise _untrusted_key_error(self._endpoint, key)
 
 
 def tcp_socket(endpoint: Endpoint) -> socket.socket:
@@ -225,16 +214,12 @@ def tcp_socket(endpoint: Endpoint) -> socket.socket:
     try:
         sock = socket.create_connection((endpoint.host_name, endpoint.port), timeout=CONNECT_TIMEOUT_S)
     except socket.gaierror as error:
-        raise UnreachableError(
-            endpoint.alias,
-            f"the name {endpoint.host_name!r} does not resolve ({error.strerror})",
-            "check ~/.ssh/config",
-        ) from error
+        message = f"the name {endpoint.host_name!r} does not resolve ({error.strerror})"
+        raise UnreachableError(endpoint.alias, message, "check ~/.ssh/config") from error
     except OSError as error:
         reason = error.strerror or f"no answer within {CONNECT_TIMEOUT_S:g} s"
-        raise UnreachableError(
-            endpoint.alias, f"cannot connect to {endpoint.host_name}:{endpoint.port}: {reason}", _HINT_HOST_UP
-        ) from error
+        message = f"cannot connect to {endpoint.host_name}:{endpoint.port}: {reason}"
+        raise UnreachableError(endpoint.alias, message, _HINT_HOST_UP) from error
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     linux_options = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 10_000}
@@ -244,43 +229,32 @@ def tcp_socket(endpoint: Endpoint) -> socket.socket:
     return sock
 
 
-_HINT_MAX_STARTUPS = (
-    "is something else logging in there? MaxStartups in that host's sshd_config limits how many may at once"
-)
-_HINT_HOST_UP = "is the host up, and sshd running there? (lab: loadbook lab up)"
-
-
 @contextmanager
 def _map_login_errors(endpoint: Endpoint, client: paramiko.SSHClient) -> Iterator[None]:
     """Map exceptions of Fabric and Paramiko during a login to loadbook's errors."""
-    started = time.monotonic()
+    alias, started = endpoint.alias, time.monotonic()
     try:
         yield
-    except _UnknownKeyError as error:
-        raise _untrusted_key_error(endpoint, error.key) from None
     except BadHostKeyException as error:
-        offered_key = f"{error.key.get_name()} {fingerprint(error.key)}"
-        trusted_key = f"{error.expected_key.get_name()} {fingerprint(error.expected_key)}"
-        raise HostKeyError(
-            endpoint.alias,
-            f"{endpoint.host_name}:{endpoint.port} shows ANOTHER key than the trusted one: {offered_key}, "
-            f"trusted is {trusted_key}",
-            "someone may be in between; if the host was reinstalled: loadbook hosts trust --replace [--hosts FILE]",
-        ) from None
+        offered_key, trusted_key = describe_key(error.key), describe_key(error.expected_key)
+        message = f"{endpoint.host_name}:{endpoint.port} shows ANOTHER key than the trusted one: {offered_key}"
+        hint = "someone may be in between; if the host was reinstalled: loadbook hosts trust --replace [--hosts FILE]"
+        raise HostKeyError(alias, f"{message}, trusted is {trusted_key}", hint) from None
     except AuthenticationException as error:
         raise login_error(endpoint, error) from error
     except ChannelException as error:
         raise jump_host_error(endpoint, error) from error
     except (SSHException, OSError, EOFError) as error:
-        if _is_open(client):  # the host is proven and waits for a login: it is our keys that cannot be used
+        transport = client.get_transport()
+        if transport is not None and transport.is_active() and transport.get_remote_server_key() is not None:
+            # the host is proven and waits for a login: it is our keys that cannot be used
             raise login_error(endpoint, error) from error
         if "banner" in str(error) and time.monotonic() - started < EARLY_CLOSE_S:
-            raise _ClosedBySshdError(
-                endpoint.alias, f"sshd at {endpoint.destination} closes connections at once", _HINT_MAX_STARTUPS
-            ) from error
-        raise UnreachableError(
-            endpoint.alias, f"no SSH login at {endpoint.destination}: {error}", _HINT_HOST_UP
-        ) from error
+            limit = "MaxStartups in that host's sshd_config limits how many may at once"
+            hint = f"is something else logging in there? {limit}"
+            message = f"sshd at {endpoint.destination} closes connections at once"
+            raise _ClosedBySshdError(alias, message, hint) from error
+        raise UnreachableError(alias, f"no SSH login at {endpoint.destination}: {error}", _HINT_HOST_UP) from error
 
 
 def jump_host_error(endpoint: Endpoint, error: ChannelException) -> UnreachableError:
@@ -289,30 +263,20 @@ def jump_host_error(endpoint: Endpoint, error: ChannelException) -> UnreachableE
     hint = f"from {jump_host}: does the name lead there, is the host up, may {jump_host} reach that port?"
     if error.code == paramiko.common.OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED:
         hint = f"the sshd of {jump_host} forbids it: AllowTcpForwarding and PermitOpen in its sshd_config"
-    return UnreachableError(
-        endpoint.alias, f"{jump_host} makes no connection to {endpoint.host_name}:{endpoint.port}: {error.text}", hint
-    )
-
-
-def _is_open(client: paramiko.SSHClient) -> bool:
-    transport = client.get_transport()
-    return transport is not None and transport.is_active() and transport.get_remote_server_key() is not None
+    message = f"{jump_host} makes no connection to {endpoint.host_name}:{endpoint.port}: {error.text}"
+    return UnreachableError(endpoint.alias, message, hint)
 
 
 def _untrusted_key_error(endpoint: Endpoint, key: paramiko.PKey) -> HostKeyError:
     """Return the error of a host whose key is not trusted, with its status in the known_hosts files."""
-    offered_key, address = f"{key.get_name()} {fingerprint(key)}", f"{endpoint.host_name}:{endpoint.port}"
-    status = untrusted_key_status(endpoint.known_hosts, endpoint.host_key_alias, endpoint.port, key)
+    offered_key, address = describe_key(key), f"{endpoint.host_name}:{endpoint.port}"
+    status = untrusted_key_status(endpoint, key)
     if status == "revoked":
         hint = "whoever has that key is not to be trusted; a new key of the host: loadbook hosts trust --replace"
-        return HostKeyError(
-            endpoint.alias, f"{address} shows a key that is REVOKED in known_hosts: {offered_key}", hint
-        )
+        message = f"{address} shows a key that is REVOKED in known_hosts: {offered_key}"
+        return HostKeyError(endpoint.alias, message, hint)
     note = ", and certificates (@cert-authority) cannot be checked here" if status == "authority" else ""
     return HostKeyError(endpoint.alias, f"{address} shows a key that is not trusted: {offered_key}{note}", _HINT_TRUST)
-
-
-_HINT_TRUST = "compare the fingerprint with the host's own, then: loadbook hosts trust [--hosts FILE]"
 
 
 @contextmanager
@@ -334,42 +298,120 @@ def map_ssh_errors(alias: str, action: str) -> Iterator[None]:
     except PermissionError as error:
         raise HostError(alias, f"{action}: permission denied") from error
     except OSError as error:
-        if (
-            isinstance(error, ConnectionError)
-            or error.errno in _CONNECTION_LOST_ERRNOS
-            or str(error) == "Socket is closed"
-        ):
+        is_closed = isinstance(error, ConnectionError) or str(error) == "Socket is closed"
+        if is_closed or error.errno in _CONNECTION_LOST_ERRNOS:
             raise LostError(alias, f"{action}: the connection was lost ({error})") from error
         raise HostError(alias, f"{action}: {error}", "is a disk full? (sftp says only 'Failure')") from error
 
 
-_CONNECTION_LOST_ERRNOS = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EBADF, errno.ENOTCONN)
-
-
-class Watchdog(threading.Thread):
-    """Asks the peer for a sign of life and closes the transport of one that gives none.
+def _watch(transport: paramiko.Transport) -> None:
+    """Ask the peer for a sign of life until the connection is gone; close the transport of one that gives none.
 
     TCP cannot see a stopped sshd, whose kernel still answers; closing the transport frees every waiting thread.
     """
 
-    def __init__(self, transport: paramiko.Transport) -> None:
-        super().__init__(name="loadbook-watchdog", daemon=True)
-        self._transport = transport
+    def probe(answered: threading.Event) -> None:
+        with suppress(SSHException, OSError, EOFError):
+            transport.global_request("keepalive@openssh.com", wait=True)
+            answered.set()
 
-    def run(self) -> None:
-        """Probe until the connection is gone."""
-        while self._transport.is_active():
-            answered = threading.Event()
-            threading.Thread(target=self._probe, args=(answered,), daemon=True).start()
-            if not answered.wait(KEEPALIVE_TIMEOUT_S):
-                break
-            self._transport.join(KEEPALIVE_INTERVAL_S)
-        with suppress(SSHException, OSError, EOFError):  # its jump host may have gone at the same time
-            self._transport.close()
+    while transport.is_active():
+        answered = threading.Event()
+        threading.Thread(target=probe, args=(answered,), daemon=True).start()
+        if not answered.wait(KEEPALIVE_TIMEOUT_S):
+            break
+        transport.join(KEEPALIVE_INTERVAL_S)
+    with suppress(SSHException, OSError, EOFError):  # its jump host may have gone at the same time
+        transport.close()
 
-    def _probe(self, answered: threading.Event) -> None:
-        try:
-            self._transport.global_request("keepalive@openssh.com", wait=True)
-        except (SSHException, OSError, EOFError):
-            return
-        answered.set()
+
+# of every type that a host may have
+KEY_TYPES = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521", "rsa-sha2-512")
+
+KeyStatus = Literal["trusted", "new", "changed", "revoked"]
+
+
+class OfferedKey(NamedTuple):
+    """A key that a host shows: trusted already, new, another one than the trusted key, or one that was revoked."""
+
+    key: paramiko.PKey
+    status: KeyStatus
+
+    @property
+    def description(self) -> str:
+        """Return type and fingerprint, as ``ssh-keygen -lf`` on the host prints them."""
+        return describe_key(self.key)
+
+
+def login_chain(endpoint: Endpoint) -> list[Endpoint]:
+    """Return the servers on the way to `endpoint`, in the order in which they must be trusted, `endpoint` last."""
+    return [*(login_chain(endpoint.jump) if endpoint.jump else []), endpoint]
+
+
+def check_offered_keys(endpoint: Endpoint) -> list[OfferedKey]:
+    """Ask a host for its keys of every type, through its jump hosts (which must be trusted); nothing is run there."""
+    offered = offered_keys(endpoint)
+    trusted = trusted_keys(endpoint.known_hosts, endpoint.host_key_alias, endpoint.port)
+    is_proven = any(key in trusted for key in offered)
+    trusted_types = {key.get_name() for key in trusted}
+
+    def status_of(key: paramiko.PKey) -> KeyStatus:
+        if key in trusted:
+            return "trusted"
+        if untrusted_key_status(endpoint, key) == "revoked":
+            return "revoked"
+        return "changed" if key.get_name() in trusted_types or (trusted and not is_proven) else "new"
+
+    return [OfferedKey(key, status_of(key)) for key in offered]
+
+
+def offered_keys(endpoint: Endpoint) -> list[paramiko.PKey]:
+    """Return the keys that a host shows, one per type that it has; UnreachableError if it shows none."""
+    gateway = open_connection(endpoint.jump) if endpoint.jump else None
+    try:
+        keys = [_offered_key(endpoint, key_type, gateway.transport if gateway else None) for key_type in KEY_TYPES]
+    except ChannelException as error:
+        raise jump_host_error(endpoint, error) from error
+    finally:
+        if gateway:
+            close_connection(gateway)
+    offered = [key for key in keys if key is not None]
+    if not offered:
+        message = f"{endpoint.host_name}:{endpoint.port} shows no host key"
+        raise UnreachableError(endpoint.alias, message, "is that an SSH server?")
+    return offered
+
+
+def _offered_key(endpoint: Endpoint, key_type: str, jump: paramiko.Transport | None) -> paramiko.PKey | None:
+    """Agree on keys of one type only, and go no further than that."""
+    if endpoint.proxy_command:
+        channel = paramiko.ProxyCommand(endpoint.proxy_command)
+    elif jump:
+        address = (endpoint.host_name, endpoint.port)
+        channel = jump.open_channel("direct-tcpip", address, ("127.0.0.1", 0), timeout=RESPONSE_TIMEOUT_S)
+    else:
+        channel = tcp_socket(endpoint)
+    transport = paramiko.Transport(channel)
+    try:
+        transport.banner_timeout = RESPONSE_TIMEOUT_S
+        transport.get_security_options().key_types = [key_type]
+        transport.start_client(timeout=RESPONSE_TIMEOUT_S)
+        return transport.get_remote_server_key()
+    except (SSHException, EOFError, OSError):
+        return None
+    finally:
+        transport.close()
+
+
+def store_keys(path: Path, endpoint: Endpoint, keys: Sequence[paramiko.PKey], *, replace: bool) -> None:
+    """Add keys to our own file, a plain line each; with `replace`, other keys of this host are dropped."""
+    name = lookup_name(endpoint.host_key_alias, endpoint.port)
+    new_lines = [f"{name} {key.get_name()} {key.get_base64()}" for key in keys]
+
+    def is_kept(text: str) -> bool:
+        line = parse_line(text)
+        is_key_of_host = line and not line.marker and matches_host(line.names, endpoint.host_key_alias, endpoint.port)
+        return text not in new_lines and not (replace and is_key_of_host)
+
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    write_atomic(path, "".join(f"{line}\n" for line in [*filter(is_kept, lines), *new_lines]).encode())

@@ -1,6 +1,6 @@
 """One sshd of the lab: its configuration, its process, and the end of everything that it started.
 
-`LoopbackNetwork` has the addresses of such servers on the loopback device; `netns` those in network namespaces.
+`LabNetwork` has the addresses of such servers on the loopback device; `netns` those in network namespaces.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from loadbook.core.errors import HostError, UsageError
 from loadbook.hosts.inventory import Permission
@@ -81,9 +80,9 @@ class Sshd:
         listeners = [pid for pid, parent in parents.items() if parent not in parents]
         return listeners[0] if listeners else None
 
-    def responds(self, within_s: float = 1.0) -> bool:
+    def responds(self) -> bool:
         """Tell whether an SSH server greets at its address."""
-        with suppress(OSError), socket.create_connection((self.address, self.port), timeout=within_s) as sock:
+        with suppress(OSError), socket.create_connection((self.address, self.port), timeout=1.0) as sock:
             return sock.recv(8) == b"SSH-2.0-"
         return False
 
@@ -105,15 +104,15 @@ class Sshd:
         log = self.folder / "sshd.log"
         log.unlink(missing_ok=True)
         command = [*self.enter_command, find_program("sshd"), "-f", str(self.config_file), "-E", str(log)]
-        with _inherited_cpu_mask(self.cpus):
+        own_cpus = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, self.cpus or own_cpus)  # what this thread starts inherits it
+        try:
             done = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=SSHD_START_TIMEOUT_S,
-                check=False,
-                env=_minimal_environment(),
-            )
+                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=SSHD_START_TIMEOUT_S, check=False,
+                env={name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ},
+            )  # fmt: skip
+        finally:
+            os.sched_setaffinity(0, own_cpus)
         deadline = time.monotonic() + SSHD_START_TIMEOUT_S
         while not self.responds():
             if done.returncode or time.monotonic() > deadline:
@@ -134,11 +133,6 @@ class Sshd:
         if script.is_file():
             command = ["/bin/sh", str(script), "sweep", "all"]
             subprocess.run(command, cwd=self.workdir, stdin=subprocess.DEVNULL, timeout=30, check=False)
-
-
-def _minimal_environment() -> dict[str, str]:
-    """Return the part of our environment that a server needs, and nothing else."""
-    return {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
 
 
 def find_program(name: str) -> str:
@@ -167,10 +161,8 @@ def _suspend(listener: int) -> None:
     """Make a listener accept no more clients, so that none reconnects before the listener has ended."""
     with suppress(ProcessLookupError):
         os.kill(listener, signal.SIGSTOP)
-    deadline = time.monotonic() + STOP_TIMEOUT_S
-    while (
-        "\nState:\tT" not in _read_text(Path(f"/proc/{listener}/status"), "\nState:\tT") and time.monotonic() < deadline
-    ):
+    deadline, stopped = time.monotonic() + STOP_TIMEOUT_S, "\nState:\tT"
+    while stopped not in _read_text(Path(f"/proc/{listener}/status"), stopped) and time.monotonic() < deadline:
         time.sleep(0.001)
 
 
@@ -197,17 +189,6 @@ def _descendants(pid: int) -> list[int]:
     return descendants
 
 
-@contextmanager
-def _inherited_cpu_mask(cpus: tuple[int, ...] | None) -> Iterator[None]:
-    """Have processes that this thread starts inherit a CPU mask."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cpus or before)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
-
-
 def _use_pam() -> str:
     """Return "yes" where only PAM allows the login: without it sshd refuses a locked password (root of Ubuntu)."""
     if os.geteuid() != 0 or not Path("/etc/pam.d/sshd").is_file():
@@ -224,75 +205,29 @@ def _read_text(path: Path, default: str = "") -> str:
 
 
 FIRST_SSH_PORT, FIRST_SERVICE_PORT = 22022, 18080
-NO_LINKS_MESSAGE = "the loopback lab has no links that could be cut"
-
-
-class LabNetwork(Protocol):
-    """One kind of lab."""
-
-    @property
-    def permissions(self) -> tuple[Permission, ...]:
-        """What loadbook may change on its hosts."""
-        ...
-
-    def check(self) -> None:
-        """Raise UsageError where such a lab cannot be."""
-        ...
-
-    def subnet(self, known_addresses: Sequence[str]) -> str:
-        """Return the first three parts of its hosts' addresses; `known_addresses` are the addresses that it had."""
-        ...
-
-    def assign_server(self, alias: str, address: str, cpus: tuple[int, ...] | None, previous: Sshd | None) -> Sshd:
-        """Return a host at an address, as it was there (`previous`) if that can be had again."""
-        ...
-
-    def with_enter_command(self, server: Sshd) -> Sshd:
-        """Return a recorded host with the way into it."""
-        ...
-
-    def service_address(self, server: Sshd) -> str:
-        """Return the address that a host's services have."""
-        ...
-
-    def build(self, servers: Sequence[Sshd]) -> None:
-        """Make whatever the hosts stand in, as far as it is not there."""
-        ...
-
-    def clear(self, aliases: Sequence[str] | None = None) -> None:
-        """Remove what these hosts stand in; None: everything of this lab, whoever left it there."""
-        ...
-
-    def cut_link(self, server: Sshd, seconds: float) -> None:
-        """Cut a host off; its link is there again after so many seconds, whatever becomes of us."""
-        ...
-
-    def restore_link(self, server: Sshd) -> None:
-        """Give a host its link back."""
-        ...
-
-    def is_link_cut(self, server: Sshd) -> bool:
-        """Tell whether a host is cut off."""
-        ...
+_NO_LINKS = ("the loopback lab has no links that could be cut", "as root: loadbook lab up --kind netns")
 
 
 @dataclass(frozen=True)
-class LoopbackNetwork:
-    """Hosts on `net_prefix`.1, `net_prefix`.2, ... of the loopback device, as the invoking user; cannot be changed."""
+class LabNetwork:
+    """The network of a lab: `net_prefix`.1, `net_prefix`.2, ... of the loopback device, as the invoking user.
+
+    `netns.NamespaceNetwork` is the other kind. `permissions` are what loadbook may change on its hosts.
+    """
 
     folder: Path
-    net_prefix: str
+    net_prefix: str = ""
     permissions: tuple[Permission, ...] = ()
 
     def check(self) -> None:
-        """Do nothing: every machine has a loopback device."""
+        """Raise UsageError where such a lab cannot be: every machine has a loopback device."""
 
     def subnet(self, known_addresses: Sequence[str]) -> str:
-        """Return the network prefix of the lab."""
+        """Return the first three parts of its hosts' addresses; `known_addresses` are the addresses that it had."""
         return self.net_prefix
 
     def assign_server(self, alias: str, address: str, cpus: tuple[int, ...] | None, previous: Sshd | None) -> Sshd:
-        """Keep the ports that the host had, if they can be had again."""
+        """Return a host at an address, with the ports that it had there (`previous`) if they can be had again."""
         if previous and (previous.pid() is not None or _port_is_free(address, previous.port)):
             return Sshd(alias, address, previous.port, previous.service_port, cpus, previous.folder)
         port = _free_port(address, FIRST_SSH_PORT)
@@ -301,29 +236,29 @@ class LoopbackNetwork:
         return Sshd(alias, address, port, service_port, cpus, self.folder / alias)
 
     def with_enter_command(self, server: Sshd) -> Sshd:
-        """Return the host as it is."""
+        """Return a recorded host with the way into it."""
         return server
 
     def service_address(self, server: Sshd) -> str:
-        """Return its only address."""
+        """Return the address that a host's services have."""
         return server.address
 
     def build(self, servers: Sequence[Sshd]) -> None:
-        """Do nothing: every address of the device is there."""
+        """Make whatever the hosts stand in, as far as it is not there."""
 
     def clear(self, aliases: Sequence[str] | None = None) -> None:
-        """Do nothing: nothing was made."""
+        """Remove what these hosts stand in; None: everything of this lab, whoever left it there."""
 
     def cut_link(self, server: Sshd, seconds: float) -> None:
-        """Raise UsageError."""
-        raise UsageError(NO_LINKS_MESSAGE, "as root: loadbook lab up --kind netns")
+        """Cut a host off; its link is there again after so many seconds, whatever becomes of us."""
+        raise UsageError(*_NO_LINKS)
 
     def restore_link(self, server: Sshd) -> None:
-        """Raise UsageError."""
-        raise UsageError(NO_LINKS_MESSAGE, "as root: loadbook lab up --kind netns")
+        """Give a host its link back."""
+        raise UsageError(*_NO_LINKS)
 
     def is_link_cut(self, server: Sshd) -> bool:
-        """Return False."""
+        """Tell whether a host is cut off."""
         return False
 
 

@@ -16,16 +16,16 @@ find_main() { # sets main: the process that the pid file names, if it is the ser
     { read -r main <"$pid_file"; } 2>/dev/null
     case $main in '' | *[!0-9]*) main= && return ;; esac
     { read -r comm <"/proc/$main/comm"; } 2>/dev/null
-    find_born "$main"
-    [ "$comm" = "$process" ] && [ -n "$born" ] || main=
+    find_start_ticks "$main"
+    [ "$comm" = "$process" ] && [ -n "$start_ticks" ] || main=
 }
 
 workers() { # prints the children of the main process
-    kids=
-    { read -r kids <"/proc/$main/task/$main/children"; } 2>/dev/null
-    for kid in $kids; do
-        find_born "$kid"
-        [ -z "$born" ] || printf '%s ' "$kid"
+    child_pids=
+    { read -r child_pids <"/proc/$main/task/$main/children"; } 2>/dev/null
+    for child_pid in $child_pids; do
+        find_start_ticks "$child_pid"
+        [ -z "$start_ticks" ] || printf '%s ' "$child_pid"
     done
 }
 
@@ -70,7 +70,7 @@ start_it() { # as if we had never been there: with the host's own CPUs, umask an
         # into a file: what a server keeps open of a pipe would be waited for
         # shellcheck disable=SC2086
         (cd / && umask "$mask" && exec 9>&- timeout 20 setsid $pin /bin/sh -c "exec $start") \
-            >"$state/.said" 2>&1 </dev/null || { cat "$state/.said" && return 1; }
+            >"$state/.output" 2>&1 </dev/null || { cat "$state/.output" && return 1; }
     fi
 }
 
@@ -84,12 +84,12 @@ stop_it() {
 
 await_gone() { # PID
     tries=$((take_s * 20))
-    find_born "$1"
-    while [ -n "$born" ]; do
+    find_start_ticks "$1"
+    while [ -n "$start_ticks" ]; do
         tries=$((tries - 1))
         [ "$tries" -gt 0 ] || return 1
         pause 0.05
-        find_born "$1"
+        find_start_ticks "$1"
     done
 }
 
@@ -110,7 +110,7 @@ await_others() { # PIDS MAIN: until other processes serve than these; were there
         now=$(workers)
         if [ -n "$main" ]; then
             [ "$main" = "$2" ] && [ -n "$1" ] || return 0
-            for kid in $now; do any_of "$kid" "$1" || return 0; done
+            for child_pid in $now; do any_of "$child_pid" "$1" || return 0; done
         fi
         tries=$((tries - 1))
         pause 0.05
@@ -178,45 +178,45 @@ deploy() {
     restore_dead
     holder=$(grep -l "^tree $tree " "$undo"/* 2>/dev/null | sed -n 1p)
     [ -z "$holder" ] || refuse "$tree is changed already, by ${holder##*/} (if nothing runs there: loadbook restore)"
-    hold
+    begin_entry
     find_main
     old=$(workers) old_main=$main
-    keep=$state/kept/$job@$$
-    remember "tree $tree $keep"
-    keep_files || refuse "cannot keep what is in $tree in $keep"
-    : >"$keep/replaced" && durable "$keep" || refuse "cannot write to $keep"
+    kept=$state/kept/$job@$$
+    record_original "tree $tree $kept"
+    keep_files || refuse "cannot keep what is in $tree in $kept"
+    : >"$kept/replaced" && durable "$kept" || refuse "cannot write to $kept"
     new_files "$dir" | while read -r path; do
         replace "$tree/$path" "$dir/new/$path" || exit 1
     done || refuse "cannot write to $tree"
     echo "$old" >old
-    if [ -n "$main" ]; then said=$(reload_it 2>&1); else said=$(start_it 2>&1); fi ||
-        refuse "the files pass their check, but $process takes them not: $(plain "$said")"
+    if [ -n "$main" ]; then output=$(reload_it 2>&1); else output=$(start_it 2>&1); fi ||
+        refuse "the files pass their check, but $process takes them not: $(plain "$output")"
     [ -n "$old_main" ] || await_others "" "" || refuse "$process was started and does not run"
     find_main
     echo "$main" >main
 }
 
 keep_files() {
-    mkdir -p "$keep/old" "$keep/new" && cp "$dir/plan" "$keep/plan" && cp -a "$dir/new/." "$keep/new/" &&
-        { [ -z "$main" ] || listening >"$keep/served"; } && : >"$keep/folders" || return 1
+    mkdir -p "$kept/old" "$kept/new" && cp "$dir/plan" "$kept/plan" && cp -a "$dir/new/." "$kept/new/" &&
+        { [ -z "$main" ] || listening >"$kept/served"; } && : >"$kept/folders" || return 1
     new_files "$dir" | while read -r path; do
         case $path in
         */*)
-            mkdir -p "$keep/old/${path%/*}" && new_folders "${path%/*}" || exit 1
+            mkdir -p "$kept/old/${path%/*}" && new_folders "${path%/*}" || exit 1
             ;;
         esac
         [ ! -d "$tree/$path" ] || exit 1
         before=$(sum "$tree/$path")
-        [ "$before" = none ] || cp -a "$tree/$path" "$keep/old/$path" || exit 1
-        [ "$before" = "$(sum "$keep/old/$path")" ] || exit 1
+        [ "$before" = none ] || cp -a "$tree/$path" "$kept/old/$path" || exit 1
+        [ "$before" = "$(sum "$kept/old/$path")" ] || exit 1
         echo "$before $(sum "$dir/new/$path") $path"
-    done >"$keep/files" && find "$keep" | while read -r path; do durable "$path"; done
+    done >"$kept/files" && find "$kept" | while read -r path; do durable "$path"; done
 }
 
 new_folders() { # PATH below the tree: the folders that are made for it, the deepest first
     folder=$1
     while [ ! -d "$tree/$folder" ]; do
-        echo "$folder" >>"$keep/folders"
+        echo "$folder" >>"$kept/folders"
         case $folder in */*) folder=${folder%/*} ;; *) break ;; esac
     done
 }
@@ -251,15 +251,15 @@ settle() { # DIR JOB
 }
 
 put_tree_back() { # TREE KEPT
-    tree=$1 keep=$2
+    tree=$1 kept=$2
     # where nothing was replaced, or somebody has settled it, there is nothing to do
-    if [ -e "$keep/replaced" ]; then
-        . "$keep/plan"
-        if [ -e "$keep/failed" ] && [ -z "$again" ]; then cat "$keep/failed" && return 1; fi
+    if [ -e "$kept/replaced" ]; then
+        . "$kept/plan"
+        if [ -e "$kept/failed" ] && [ -z "$again" ]; then cat "$kept/failed" && return 1; fi
         untouched && put_files_back && rerun || return 1
         echo "$tree ($process runs with its own files again)"
     fi
-    rm -rf "$keep"
+    rm -rf "$kept"
 }
 
 untouched() { # are the files ours, or those of before? another's are kept, and shown
@@ -269,13 +269,13 @@ untouched() { # are the files ours, or those of before? another's are kept, and 
         "$before" | "$ours") ;;
         *)
             theirs="$theirs $tree/$path"
-            mkdir -p "$keep/theirs/$path" && diff -u -N "$keep/new/$path" "$tree/$path" >"$keep/theirs/$path/diff"
+            mkdir -p "$kept/theirs/$path" && diff -u -N "$kept/new/$path" "$tree/$path" >"$kept/theirs/$path/diff"
             ;;
         esac
-    done <"$keep/files"
+    done <"$kept/files"
     [ -n "$theirs" ] || return 0
-    echo "edited by somebody else meanwhile, and left alone:$theirs. What they changed: $(find "$keep/theirs" -name diff |
-        tr '\n' ' ')- what was there before: $keep/old - as soon as the tree is right: rm -r $keep, then loadbook restore"
+    echo "edited by somebody else meanwhile, and left alone:$theirs. What they changed: $(find "$kept/theirs" -name diff |
+        tr '\n' ' ')- what was there before: $kept/old - as soon as the tree is right: rm -r $kept, then loadbook restore"
     return 1
 }
 
@@ -286,42 +286,42 @@ put_files_back() {
         if [ "$before" = none ]; then
             rm -f "$tree/$path" && { [ ! -d "$folder" ] || durable "$folder"; }
         elif [ "$now" != "$before" ]; then
-            cp -a "$keep/old/$path" "$folder/.loadbook-part" && durable "$folder/.loadbook-part" &&
+            cp -a "$kept/old/$path" "$folder/.loadbook-part" && durable "$folder/.loadbook-part" &&
                 mv -f "$folder/.loadbook-part" "$tree/$path" && durable "$folder"
-        fi || { failed "$tree/$path cannot be put back from $keep/old/$path" && return 1; }
-    done <"$keep/files"
+        fi || { failed "$tree/$path cannot be put back from $kept/old/$path" && return 1; }
+    done <"$kept/files"
     while read -r folder; do
         rmdir "$tree/$folder" 2>/dev/null
-    done <"$keep/folders"
+    done <"$kept/folders"
     return 0
 }
 
 rerun() { # with its own files; one that did not run before is stopped
     find_main
-    if [ ! -e "$keep/served" ]; then
+    if [ ! -e "$kept/served" ]; then
         [ -z "$main" ] || stop_it || { failed "cannot be stopped, as it was before" && return 1; }
         return 0
     fi
-    said=$(timeout 20 /bin/sh -c "exec $check" 2>&1) ||
-        { failed "its own files are back, and do not pass its check: $said" && return 1; }
+    output=$(timeout 20 /bin/sh -c "exec $check" 2>&1) ||
+        { failed "its own files are back, and do not pass its check: $output" && return 1; }
     old=$(workers) old_main=$main
-    if [ -n "$main" ]; then said=$(reload_it 2>&1); else said=$(start_it 2>&1); fi ||
-        { failed "does not take its own files again: $said" && return 1; }
+    if [ -n "$main" ]; then output=$(reload_it 2>&1); else output=$(start_it 2>&1); fi ||
+        { failed "does not take its own files again: $output" && return 1; }
     await_others "$old" "$old_main" || { failed "its own files are back, and the processes of before go on" && return 1; }
     if [ -n "$old" ] && ! await_drained "$old"; then restart_it && await_others "$old" "$main"; fi
     tries=$((take_s * 20))
-    while find_main && listening >"$keep/serves" && grep -vxFf "$keep/serves" "$keep/served" >/dev/null; do
+    while find_main && listening >"$kept/serves" && grep -vxFf "$kept/serves" "$kept/served" >/dev/null; do
         tries=$((tries - 1))
-        [ "$tries" -gt 0 ] || { failed "listens no more on $(plain "$(grep -vxFf "$keep/serves" "$keep/served")")" && return 1; }
+        [ "$tries" -gt 0 ] || { failed "listens no more on $(plain "$(grep -vxFf "$kept/serves" "$kept/served")")" && return 1; }
         pause 0.05
     done
     return 0
 }
 
-failed() { # WHY: said now and every time, and tried again by hand only
+failed() { # WHY: printed now and every time, and tried again by hand only
     by=$start
     [ -z "$unit" ] || [ ! -d /run/systemd/system ] || by="systemctl restart $unit"
     echo "$process DOES NOT COME BACK ($tree): $(plain "$1"). See to it: $check; $by; then: loadbook restore." \
-        "Its files as they were: $keep/old" >"$keep/failed"
-    cat "$keep/failed"
+        "Its files as they were: $kept/old" >"$kept/failed"
+    cat "$kept/failed"
 }

@@ -17,13 +17,13 @@ state=${LOADBOOK_STATE:-$state}
 undo=$state/undo
 entry= job= ending= again=
 
-say() { # words for whoever waits, whole or not at all
+write_state() { # WORDS: the file `state`, for whoever waits for it, whole or not at all
     echo "$*" >state.part && mv state.part state
 }
 
 refuse() { # puts back what was changed until now
     [ -z "$entry" ] || restore_entry "$entry" >>restored
-    [ -z "$job" ] || say "refused $*"
+    [ -z "$job" ] || write_state "refused $*"
     echo "$*" >&2
     exit 1
 }
@@ -44,16 +44,17 @@ durable() { # FILE or folder: on the disk, not only on its way there
     sync "$1" 2>/dev/null || sync
 }
 
-find_born() { # sets born, the start of process $1 in ticks since boot; "" when it is gone or only waits for its parent
-    born=
+# sets start_ticks, the start of process $1 in ticks since boot; "" when it is gone or only waits for its parent
+find_start_ticks() {
+    start_ticks=
     { read -r line <"/proc/$1/stat"; } 2>/dev/null || return 0
     line=${line##*) }
     # shellcheck disable=SC2086
     set -- $line
-    case $1 in Z | X) ;; *) born=${20} ;; esac
+    case $1 in Z | X) ;; *) start_ticks=${20} ;; esac
 }
 
-find_here() { # sets boot and network: where what is changed is changed
+find_boot_and_network() { # sets boot and network: those that a change belongs to
     read -r boot </proc/sys/kernel/random/boot_id
     network=$(readlink /proc/self/ns/net)
 }
@@ -73,28 +74,29 @@ locked() { # COMMAND...: nobody else changes or puts back anything meanwhile
     exec 9>&-
 }
 
-hold() { # begin the entry of this job; sets entry
-    find_here
-    find_born $$
+begin_entry() { # sets entry: the file of this job's changes
+    find_boot_and_network
+    find_start_ticks $$
     entry=$undo/$job@$$
-    echo "$job $$ $born $boot $network" >"$undo/.part" && mv "$undo/.part" "$entry" || refuse "cannot write to $undo"
+    echo "$job $$ $start_ticks $boot $network" >"$undo/.part" && mv "$undo/.part" "$entry" ||
+        refuse "cannot write to $undo"
 }
 
-remember() { # WHAT WHICH VALUE: before it is changed
+record_original() { # WHAT WHICH VALUE: what is there, before it is changed
     {
         head -n 1 "$entry" && echo "$*" && sed 1d "$entry"
     } >"$undo/.part" && durable "$undo/.part" && mv "$undo/.part" "$entry" && durable "$undo" ||
         refuse "cannot write to $undo"
 }
 
-held_by_others() { # WHAT WHICH: prints the lines of others who changed the same thing
+recorded_by_others() { # WHAT WHICH: prints the lines of others who changed the same thing
     for file in "$undo"/*; do
         [ "$file" = "$entry" ] || grep -F "$1 $2 " "$file"
     done 2>/dev/null
 }
 
 await_end() { # in a job whose changes are made: until it is to end; what puts things back outlives the job's group
-    say "done"
+    write_state "done"
     while [ -z "$ending" ]; do
         sleep 1000 &
         wait $!
@@ -120,14 +122,14 @@ again() {
 }
 
 restore_dead() { # [NAME]
-    find_here
+    find_boot_and_network
     rm -f "$undo/.part" "$undo/.left" "$undo/.lines"
     for file in "$undo"/*; do
         [ -e "$file" ] || continue
-        read -r name pid birth its_boot its_network <"$file"
+        read -r name pid entry_start_ticks entry_boot entry_network <"$file"
         [ -z "$1" ] || [ "$1" = "$name" ] || continue
-        find_born "$pid"
-        if [ "$its_boot" != "$boot" ] || [ "$born" != "$birth" ]; then
+        find_start_ticks "$pid"
+        if [ "$entry_boot" != "$boot" ] || [ "$start_ticks" != "$entry_start_ticks" ]; then
             restore_entry "$file"
         fi
     done
@@ -135,16 +137,16 @@ restore_dead() { # [NAME]
 
 restore_entry() { # FILE: put back what it tells of; what cannot be put back stays in it
     [ -e "$1" ] || return 0
-    find_here
+    find_boot_and_network
     entry=$1
-    read -r name pid birth its_boot its_network <"$entry"
+    read -r name pid entry_start_ticks entry_boot entry_network <"$entry"
     head -n 1 "$entry" >"$undo/.left"
     sed 1d "$entry" >"$undo/.lines"
     while read -r what which value; do
-        if said=$(put_back "$what" "$which" "$value" 2>&1 </dev/null); then
-            [ -z "$said" ] || echo "done $(plain "$said")"
+        if output=$(put_back "$what" "$which" "$value" 2>&1 </dev/null); then
+            [ -z "$output" ] || echo "done $(plain "$output")"
         else
-            echo "left $(plain "$said") (changed by $name)"
+            echo "left $(plain "$output") (changed by $name)"
             echo "$what $which $value" >>"$undo/.left"
         fi
     done <"$undo/.lines"
@@ -153,17 +155,17 @@ restore_entry() { # FILE: put back what it tells of; what cannot be put back sta
     entry=
 }
 
-put_back() { # WHAT WHICH VALUE: says what it did, or why it could not
+put_back() { # WHAT WHICH VALUE: prints what it did, or why it could not
     if [ "$1" = tree ]; then
         put_tree_back "$2" "$3"
         return
     fi
     # the kernel forgot the rest when it was started anew
-    [ "$its_boot" = "$boot" ] || return 0
+    [ "$entry_boot" = "$boot" ] || return 0
     case $1,$2 in
     qdisc,* | address,* | table,* | sysctl,/proc/sys/net/*)
-        [ "$its_network" = "$network" ] ||
-            { echo "$1 $2 is one of another network namespace: $its_network" && return 1; }
+        [ "$entry_network" = "$network" ] ||
+            { echo "$1 $2 is one of another network namespace: $entry_network" && return 1; }
         ;;
     esac
     "put_$1_back" "$2" "$3"

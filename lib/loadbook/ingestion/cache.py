@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 from loadbook.core.errors import DataError
 from loadbook.ingestion.workers import TRIAL_TABLES, IngestedTrial, code_version
 from loadbook.store import trial_record
-from loadbook.store.ledger import AddedTraceFiles, read_added_files
+from loadbook.store.ledger import read_added_files
 from loadbook.store.paths import RunPaths
-from loadbook.store.schema import TABLES, write_arrow
+from loadbook.store.tables import TABLES, write_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,7 +52,11 @@ def find_trial_folders(paths: RunPaths, trials: Iterable[str]) -> tuple[dict[str
 
     A trial's folder is the published one, else that of its last failed attempt.
     """
-    published, failed, names = _subfolder_names(paths.trials), _last_attempts(paths), list(trials)
+    attempts = sorted(
+        (m[1], int(m[2]), m[0]) for name in _subfolder_names(paths.failed) if (m := ATTEMPT.fullmatch(name))
+    )
+    failed = {trial: paths.failed / name for trial, _, name in attempts}
+    published, names = _subfolder_names(paths.trials), list(trials)
     folders = {t: paths.trial(t) if t in published else failed[t] for t in names if t in published or t in failed}
     return {trial: _identify(folder) for trial, folder in folders.items()}, sorted(published.difference(names))
 
@@ -62,13 +66,6 @@ def _subfolder_names(folder: Path) -> set[str]:
         return set()
     with os.scandir(folder) as entries:
         return {entry.name for entry in entries if entry.is_dir()}
-
-
-def _last_attempts(paths: RunPaths) -> dict[str, Path]:
-    attempts = sorted(
-        (m[1], int(m[2]), m[0]) for name in _subfolder_names(paths.failed) if (m := ATTEMPT.fullmatch(name))
-    )
-    return {trial: paths.failed / name for trial, _, name in attempts}
 
 
 def _identify(folder: Path) -> TrialFolder:
@@ -125,9 +122,8 @@ class IngestCache:
         import pyarrow.parquet as pq
 
         rows = pq.read_table(_cache_table(self.paths)).to_pylist()
-        same = [
-            row for row in rows if row["trial"] in folders and row["identity"] == folders[row["trial"]].identity != ""
-        ]
+        known = {trial: folder.identity for trial, folder in folders.items() if folder.identity}
+        same = [row for row in rows if row["identity"] == known.get(row["trial"])]
         return {row["trial"]: IngestedTrial(row["record"], **json.loads(row["result"])) for row in same}
 
     def tables(self) -> dict[str, pa.Table]:
@@ -172,16 +168,15 @@ def save_cache(
     """Write the cache after the tables."""
     import pyarrow as pa
 
-    rows = [(t, folders[t].identity, trial.record, _trial_json(trial)) for t, trial in sorted(ingested.items())]
-    columns = zip(*rows, strict=True) if rows else [[]] * len(CACHE_COLUMNS)
+    rows = []
+    for name, trial in sorted(ingested.items()):
+        result = {key: value for key, value in asdict(trial).items() if key != "record"}
+        values = (name, folders[name].identity, trial.record, json.dumps(result))
+        rows.append(dict(zip(CACHE_COLUMNS, values, strict=True)))
     types = pa.schema([(name, pa.large_string()) for name in CACHE_COLUMNS])
-    write_arrow(_cache_table(paths), pa.table([pa.array(c, pa.large_string()) for c in columns], schema=types))
+    write_arrow(_cache_table(paths), pa.Table.from_pylist(rows, schema=types))
     cached = {"basis": _basis_digest(paths), "state": state, "summary": summary, "files": _table_sums(paths)}
     trial_record.write_json(_cache_file(paths), cached | {"digest": _json_digest(cached)})
-
-
-def _trial_json(trial: IngestedTrial) -> str:
-    return json.dumps({name: value for name, value in asdict(trial).items() if name != "record"})
 
 
 def _cache_file(paths: RunPaths) -> Path:
@@ -194,16 +189,11 @@ def _cache_table(paths: RunPaths) -> Path:
 
 def _basis_digest(paths: RunPaths) -> str:
     """Return a digest of the other inputs: code, plan, the run's name, added files."""
-    later = [(*added, _added_file_sums(paths, added)) for added in read_added_files(paths)]
+    later = []
+    for added in read_added_files(paths):
+        files = [paths.raw / name for name, _ in added.parsed_files]
+        later.append((*added, [trial_record.sha256_file(file) if file.is_file() else "" for file in files]))
     return _json_digest([code_version(), trial_record.sha256_file(paths.plan_json), paths.raw.name, later])
-
-
-def _added_file_sums(paths: RunPaths, added: AddedTraceFiles) -> list[str]:
-    """Return the current digests of the added files."""
-    return [
-        trial_record.sha256_file(paths.raw / name) if (paths.raw / name).is_file() else ""
-        for name, _ in added.parsed_files
-    ]
 
 
 def _table_sums(paths: RunPaths) -> dict[str, str]:

@@ -15,8 +15,8 @@ from loadbook.core.errors import DataError, UsageError
 from loadbook.core.units import format_bytes, format_duration, join_words
 from loadbook.host_metrics import registry
 from loadbook.host_metrics.base import Problem, Traces
+from loadbook.store.atomic import hold_study_lock
 from loadbook.store.ledger import AddedTraceFiles, store_added_files
-from loadbook.store.lock import hold_study_lock
 from loadbook.store.paths import Layout, check_name
 from loadbook.store.run_record import read_run_record
 from loadbook.store.trial_record import TrialRecord, sha256_file
@@ -27,6 +27,11 @@ Row = dict[str, Any]
 FileStates = tuple[tuple[int, int], ...]
 
 
+def trace_row(keys: Row, point: Row, t_s: float) -> Row:
+    """Return the row of one point at `t_s` seconds from the start of the measurement."""
+    return keys | {"t_s": round(t_s, TIME_DIGITS)} | {name: point[name] for name in POINT}
+
+
 class AddedFiles(NamedTuple):
     """The files added to the run with the raw folder `raw`."""
 
@@ -35,15 +40,19 @@ class AddedFiles(NamedTuple):
 
     def host_metric_rows(self, record: TrialRecord) -> Iterator[Row]:
         """Yield the rows within the time of one trial, times from the start of its measurement."""
-        span, opened = trial_span(record), window_start(record)
+        span = trial_span(record)
+        opened = record.window[0] if record.window else record.started  # of an imported trial the trial's start
         if span is None or opened is None:
             return
         for added in self.added:
-            offset = _offset_s(record, added)
+            clock = record.clocks.get(added.host)
+            measured_s = clock.offset_before_s if clock else 0.0
+            offset = measured_s if added.offset_s is None else added.offset_s
             keys = {"host": added.host, "role": added.role, "source": registry.FORMATS[added.kind].source}
-            for point in _points_between(self.raw, added, span[0] + offset, span[1] + offset):
-                t_s = round(float(point["t"]) - offset - opened, TIME_DIGITS)
-                yield keys | {"t_s": t_s} | {name: point[name] for name in POINT}
+            times, points = _sorted_points(self.raw, added, _file_states(self.raw, added))
+            first, last = bisect_left(times, span[0] + offset), bisect_right(times, span[1] + offset)
+            for time_s, point in zip(times[first:last], points[first:last], strict=True):
+                yield trace_row(keys, point, time_s - offset - opened)
 
     def problems(self, records: Sequence[TrialRecord]) -> Iterator[Row]:
         """Yield problems of the files, and files without rows in any trial."""
@@ -53,7 +62,8 @@ class AddedFiles(NamedTuple):
             for problem in traces.problems:
                 yield _problem_row(added, problem)
             offset = added.offset_s or 0.0
-            if traces.times and not any(_any_within(traces.times, a + offset, b + offset) for a, b in spans):
+            inside = (bisect_left(traces.times, a + offset) < bisect_right(traces.times, b + offset) for a, b in spans)
+            if traces.times and not any(inside):
                 yield _problem_row(added, Problem("outside", _no_overlap_text(traces, spans)))
             has_clock = any(added.host in record.clocks for record in records)
             if added.offset_s is None and not has_clock:
@@ -61,24 +71,11 @@ class AddedFiles(NamedTuple):
                 yield _problem_row(added, Problem("clock_not_known", message))
 
 
-def _offset_s(record: TrialRecord, added: AddedTraceFiles) -> float:
-    """Return the host's clock minus ours: the value given with the file, else the measured one."""
-    clock = record.clocks.get(added.host)
-    if added.offset_s is not None:
-        return added.offset_s
-    return clock.offset_before_s if clock else 0.0
-
-
 def trial_span(record: TrialRecord) -> tuple[float, float] | None:
     """Return begin and end of a trial by our clock; None where they are not known."""
     if record.started is not None and record.duration_s is not None:
         return record.started, record.started + record.duration_s
     return record.window
-
-
-def window_start(record: TrialRecord) -> float | None:
-    """Return the start of the measurement by our clock; of an imported trial the trial's start."""
-    return record.window[0] if record.window else record.started
 
 
 def _problem_row(added: AddedTraceFiles, problem: Problem) -> Row:
@@ -94,15 +91,6 @@ def _no_overlap_text(traces: Traces, spans: Sequence[tuple[float, float]]) -> st
     return "no sample lies within the time of the run: is the clock's offset or the zone wrong?"
 
 
-def _any_within(times: Sequence[float], start: float, end: float) -> bool:
-    return bisect_left(times, start) < bisect_right(times, end)
-
-
-def _points_between(raw: Path, added: AddedTraceFiles, start: float, end: float) -> list[Row]:
-    times, points = _sorted_points(raw, added, _file_states(raw, added))
-    return points[bisect_left(times, start) : bisect_right(times, end)]
-
-
 @lru_cache(maxsize=16)
 def _sorted_points(raw: Path, added: AddedTraceFiles, states: FileStates) -> tuple[list[float], list[Row]]:
     points: list[Row] = sorted(_read_added(raw, added, states).rows, key=itemgetter("t"))
@@ -112,11 +100,13 @@ def _sorted_points(raw: Path, added: AddedTraceFiles, states: FileStates) -> tup
 @lru_cache(maxsize=16)
 def _read_added(raw: Path, added: AddedTraceFiles, states: FileStates) -> Traces:
     """Read the files of one host; a file that changed since it was added is a problem."""
-    changed = [name for name, sha256 in added.parsed_files if not _is_unchanged(raw / name, sha256)]
-    problems = [Problem("changed-file", f"{name} is missing or no longer matches its sha256") for name in changed]
-    contents = {
-        Path(n).name.partition("-")[2]: (raw / n).read_bytes() for n, _ in added.parsed_files if n not in changed
-    }
+    contents, problems = {}, []
+    for name, sha256 in added.parsed_files:
+        path = raw / name
+        if path.is_file() and sha256_file(path) == sha256:
+            contents[path.name.partition("-")[2]] = path.read_bytes()
+        else:
+            problems.append(Problem("changed-file", f"{name} is missing or no longer matches its sha256"))
     traces = registry.read_traces(added.kind, contents) if contents else Traces([], [], 0.0, [])
     return Traces(traces.rows, traces.times, traces.interval_s, [*problems, *traces.problems])
 
@@ -126,10 +116,6 @@ def _file_states(raw: Path, added: AddedTraceFiles) -> FileStates:
     paths = [raw / name for name, _ in added.parsed_files]
     stats = [path.stat() if path.is_file() else None for path in paths]
     return tuple((s.st_size, s.st_mtime_ns) if s else (0, 0) for s in stats)
-
-
-def _is_unchanged(path: Path, sha256: str) -> bool:
-    return path.is_file() and sha256_file(path) == sha256
 
 
 MAX_BYTES = 500_000_000
@@ -164,14 +150,13 @@ def read_metric_files(files: Sequence[Path], kind: str = "auto") -> list[HostMet
     if unknown := named.get(None):
         kinds = ", ".join([*registry.FORMATS, SYSSTAT])
         raise UsageError(f"{join_words(unknown)}: not a file of traces that loadbook knows", f"--kind one of: {kinds}")
-    metric_files_read = [_metric_files(str(k), {name: contents[name] for name in names}) for k, names in named.items()]
-    for metric_files in metric_files_read:
-        if not metric_files.traces.rows:
-            messages = "; ".join(p.message for p in metric_files.traces.problems[:3])
-            raise DataError(
-                f"{join_words(list(metric_files.read))}: read as {metric_files.kind}, nothing usable in it: {messages}"
-            )
-    return metric_files_read
+    found = [_metric_files(str(k), {name: contents[name] for name in names}) for k, names in named.items()]
+    for files_of_kind in found:
+        traces, listed = files_of_kind.traces, join_words(list(files_of_kind.read))
+        if not traces.rows:
+            messages = "; ".join(problem.message for problem in traces.problems[:3])
+            raise DataError(f"{listed}: read as {files_of_kind.kind}, nothing usable in it: {messages}")
+    return found
 
 
 def _read_content(path: Path) -> bytes:
@@ -199,14 +184,11 @@ def sadf_json(path: Path) -> bytes:
     """
     by_hand = f"export it where it was written: sadf -j {path.name} -- -A >{path.name}.json"
     if shutil.which("sadf") is None:
-        raise UsageError(
-            f"{path} is binary data of sar, and sadf is not installed here", f"{by_hand}, or install sysstat"
-        )
-    argv = ["sadf", "-j", str(path.absolute()), "--", "-A"]
+        hint = f"{by_hand}, or install sysstat"
+        raise UsageError(f"{path} is binary data of sar, and sadf is not installed here", hint)
+    argv, env = ["sadf", "-j", str(path.absolute()), "--", "-A"], {"LC_ALL": "C", "TZ": "UTC"}
     try:
-        done = subprocess.run(
-            argv, capture_output=True, timeout=SADF_TIMEOUT_S, check=False, env={"LC_ALL": "C", "TZ": "UTC"}
-        )
+        done = subprocess.run(argv, capture_output=True, timeout=SADF_TIMEOUT_S, check=False, env=env)
     except (OSError, subprocess.SubprocessError) as error:
         raise DataError(f"sadf could not read {path}: {error}", by_hand) from error
     if b'"timestamp"' not in done.stdout:

@@ -35,7 +35,7 @@ from loadbook.ingestion.workers import (
 from loadbook.services.spec import load_service
 from loadbook.store.ledger import read_added_files, read_current_plan
 from loadbook.store.paths import RunPaths
-from loadbook.store.schema import TABLES, arrow_schema, to_arrow, write_arrow
+from loadbook.store.tables import TABLES, arrow_schema, to_arrow, write_arrow
 from loadbook.store.trial_record import TrialRecord, read_json
 from loadbook.store.verify import attempt_checksums, changed_run_files, missing_ledger_lines
 from loadbook.study.plan import Plan, PlannedTrial, parse_plan
@@ -43,11 +43,87 @@ from loadbook.validity.base import RuleHit
 from loadbook.validity.rules import MEASURED_STATUSES, check_run
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
 
-Keys = Mapping[str, str]
+# raw bytes of one part; below the second number reading takes less time than the start of worker processes
+PART_BYTES, MIN_PARALLEL_BYTES = 4_000_000, 12_000_000
+# columns of the table of trials that have the names of their fields in the record
+RECORD_COLUMNS = (
+    *("study", "run", "trial", "treatment", "block", "slot", "status", "attempt", "started", "duration_s"),
+    *("tool", "tool_version", "reason"),
+)
 HIT_COLUMNS = ("host", "name", "level", "message")
+
+
+@dataclass(frozen=True)
+class RawRun:
+    """What an ingest reads of one run beside its trials.
+
+    `unplanned` holds the names in trials/ that belong to no trial, `changed` the files that changed since the run
+    ended, `facts` those of the hosts before and after it, `sums` the records' sha256 by trial and attempt.
+    """
+
+    paths: RunPaths
+    plan: Plan
+    folders: dict[str, TrialFolder]
+    unplanned: list[str]
+    changed: list[str]
+    facts: dict[str, Any]
+    added: AddedFiles
+    sums: Mapping[str, Mapping[int, str]]
+
+    @classmethod
+    def read(cls, paths: RunPaths) -> RawRun:
+        """Read plan, facts and ledger; DataError when the plan cannot be read or was changed."""
+        plan = parse_plan(read_current_plan(paths), str(paths.plan_json))
+        folders, unplanned = find_trial_folders(paths, [planned.trial for planned in plan.trials])
+        changed = changed_run_files(paths)
+        if paths.plan_json.name in changed:
+            hint = "restore it from a backup; loadbook verify names all that changed"
+            raise DataError(f"{paths.plan_json} is not as it was kept when the run ended: it was not used", hint)
+        facts: dict[str, Any] = {}
+        for path in sorted(paths.facts.glob("*.json")):
+            with suppress(DataError):  # an unreadable file is left out, as a changed one is
+                if path.relative_to(paths.raw).as_posix() not in changed:
+                    facts[path.stem] = read_json(path)
+        added = AddedFiles(paths.raw.absolute(), tuple(read_added_files(paths)))
+        return cls(paths, plan, folders, unplanned, changed, facts, added, attempt_checksums(paths))
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """Values of the columns that are the same in every row."""
+        return {"study": self.plan.study.name, "run": self.paths.raw.name}
+
+    def changed_file_rows(self) -> Iterator[Row]:
+        """Yield the problems of changed files, and of a ledger that lacks its last lines."""
+        as_kept = "is missing or no longer as it was kept when the run ended"
+        messages = [(name, f"{name} {as_kept}; loadbook verify names all that changed") for name in self.changed]
+        if reason := missing_ledger_lines(self.paths):
+            ledger = self.paths.ledger.name
+            text = f"{ledger} {reason}: lines are missing at its end; loadbook verify names what it lacks"
+            messages.append((ledger, text))
+        for name, message in messages:
+            yield {"file": name, "name": "changed-file", "level": "doubt", "message": message}
+
+    def parts(self, new: Mapping[str, TrialFolder]) -> Iterator[IngestPart]:
+        """Yield the new trials in parts of about PART_BYTES, at least one trial each."""
+        part: list[tuple[PlannedTrial, Path]] = []
+        size = 0
+        for planned in self.plan.trials:
+            if planned.trial in new:
+                part.append((planned, new[planned.trial].folder.absolute()))
+                size += new[planned.trial].size
+            if part and (size >= PART_BYTES or planned is self.plan.trials[-1]):
+                yield IngestPart(
+                    **self.keys,
+                    thresholds=self.plan.study.validity,
+                    trials=tuple(part),
+                    code=code_version(),
+                    requests=self.paths.request_logs,
+                    added=self.added,
+                    record_sums={own.trial: self.sums[own.trial] for own, _ in part if own.trial in self.sums},
+                )
+                part, size = [], 0
 
 
 def trial_row(plan: Plan, record: TrialRecord, problems: Sequence[Row], hits: Sequence[RuleHit]) -> Row:
@@ -55,65 +131,36 @@ def trial_row(plan: Plan, record: TrialRecord, problems: Sequence[Row], hits: Se
     response, workload = record.response_before, record.workload
     named = [(hit.name, hit.level) for hit in hits] + [(p["name"], p["level"]) for p in problems]
     lives = [s.live for s in record.services]
-    return {
-        "study": record.study,
-        "run": record.run,
-        "trial": record.trial,
-        "treatment": record.treatment,
-        "block": record.block,
-        "slot": record.slot,
-        "status": record.status,
-        "attempt": record.attempt,
-        "started": record.started,
-        "duration_s": record.duration_s,
-        "tool": record.tool,
-        "tool_version": record.tool_version,
+    row = {name: getattr(record, name) for name in RECORD_COLUMNS}
+    row |= {f"factor_{name}": record.factors.get(name) for name in plan.study.factors}
+    return row | {
         "load_model": workload["model"],
         "offered_per_s": workload.get("rate_per_s"),
         "concurrency": workload.get("connections") if workload["model"] == "closed" else None,
         "drivers": len(record.drivers),
         "valid": record.status == "ok" and not any(level == "invalid" for _, level in named),
         "gates": sorted({name for name, level in named if level in ("invalid", "doubt")}),
-        "reason": record.reason,
         "response_status": response.status if response else None,
         "response_bytes": response.bytes if response else None,
         "response_sha256": response.sha256 if response else None,
         "config_live": None if not lives or None in lives else all(lives),
-    } | {f"factor_{name}": record.factors.get(name) for name in plan.study.factors}
+    }
 
 
 def problem_rows(
-    plan: Plan,
-    keys: Keys,
-    ingested: Mapping[str, IngestedTrial],
-    hits: Iterable[RuleHit],
-    unplanned: Iterable[str],
-    run_problems: Iterable[Row],
+    raw: RawRun, ingested: Mapping[str, IngestedTrial], records: Sequence[TrialRecord], hits: Iterable[RuleHit]
 ) -> list[Row]:
-    """Return the table of problems: unreadable files, validity rules, missing trials, unplanned folders.
-
-    `run_problems` are problems of files that belong to no trial.
-    """
-    blank = dict.fromkeys(TABLES["problems"]) | dict(keys)
-    rows = [
-        blank | {"trial": trial} | problem
-        for trial, trial_ingested in ingested.items()
-        for problem in trial_ingested.problems
-    ]
-    rows += [blank | {"trial": hit.trial} | {name: getattr(hit, name) for name in HIT_COLUMNS} for hit in hits]
-    for planned in plan.trials:
-        if planned.trial not in ingested:
-            rows.append(blank | {"trial": planned.trial} | _note_fields("not-executed", "planned, not executed"))
-    for name in unplanned:
-        rows.append(
-            blank | {"file": name} | _note_fields("not-planned", f"trials/{name} is no trial of the plan; not used")
-        )
-    rows += [blank | row for row in run_problems]
-    return sorted_rows(rows, "problems", [name for name in blank if name not in keys])
-
-
-def _note_fields(name: str, message: str) -> Row:
-    return {"name": name, "level": "note", "message": message}
+    """Return the table of problems: unreadable and changed files, validity rules, missing trials, unplanned folders."""
+    rows: list[Row] = [{"trial": trial} | problem for trial, read in ingested.items() for problem in read.problems]
+    rows += [{"trial": hit.trial} | {name: getattr(hit, name) for name in HIT_COLUMNS} for hit in hits]
+    missing: Row = {"name": "not-executed", "level": "note", "message": "planned, not executed"}
+    rows += [missing | {"trial": planned.trial} for planned in raw.plan.trials if planned.trial not in ingested]
+    for name in raw.unplanned:
+        message = f"trials/{name} is no trial of the plan; not used"
+        rows.append({"file": name, "name": "not-planned", "level": "note", "message": message})
+    rows += [*raw.added.problems(records), *raw.changed_file_rows()]
+    blank = dict.fromkeys(TABLES["problems"]) | raw.keys
+    return sorted_rows([blank | row for row in rows], "problems", [name for name in blank if name not in raw.keys])
 
 
 def invalid_causes(trials: Sequence[Row], problems: Sequence[Row]) -> list[tuple[str, int]]:
@@ -165,30 +212,21 @@ def concat_by_table(pieces: Sequence[TrialTable]) -> dict[str, pa.Table]:
     return {name: pa.concat_tables(parts) for name, parts in tables.items()}
 
 
-def write_tables(
-    paths: RunPaths,
-    plan: Plan,
-    ingested: Mapping[str, IngestedTrial],
-    tables: Mapping[str, pa.Table],
-    unplanned: Sequence[str],
-    facts: Mapping[str, Any],
-    files: AddedFiles,
-    changed: Sequence[str] = (),
-) -> dict[str, Any]:
+def write_tables(raw: RawRun, ingested: Mapping[str, IngestedTrial], tables: Mapping[str, pa.Table]) -> dict[str, Any]:
     """Apply the rules on the whole run, write all five tables, and return their summary (see `IngestSummary`)."""
-    records = _usable_records(plan, ingested)
-    hits = _validity_hits(plan, records, ingested, tables, facts, paths)
+    plan = raw.plan
+    read = [ingested[planned.trial] for planned in plan.trials if planned.trial in ingested]
+    records = [TrialRecord.model_validate_json(trial.record) for trial in read if trial.record is not None]
+    hits = _validity_hits(raw, records, ingested, tables)
     by_trial: dict[str | None, list[RuleHit]] = {}
     for hit in hits:
         by_trial.setdefault(hit.trial, []).append(hit)
     trials = [trial_row(plan, r, ingested[r.trial].problems, by_trial.get(r.trial, [])) for r in records]
-    keys = {"study": plan.study.name, "run": paths.raw.name}
-    run_problems = [*files.problems(records), *map(_changed_file_row, changed), *_ledger_rows(paths)]
-    problems = problem_rows(plan, keys, ingested, hits, unplanned, run_problems)
+    problems = problem_rows(raw, ingested, records, hits)
     factors = tuple(plan.study.factors)
     finished = {"trials": to_arrow("trials", trials, factors), "problems": to_arrow("problems", problems)}
     for name, table in (finished | dict(tables)).items():
-        write_arrow(paths.table(name), table)
+        write_arrow(raw.paths.table(name), table)
     return {
         "planned": len(plan.trials),
         "trials": len(trials),
@@ -208,44 +246,26 @@ def _problem_trials(problems: Iterable[Row]) -> dict[str, list[tuple[str, int]]]
     return {level: [(name, n) for at, name, n in counts if at == level] for level in sorted({c[0] for c in counts})}
 
 
-def _changed_file_row(name: str) -> dict[str, Any]:
-    """Return the problem of a file of the run that changed since the run's end."""
-    message = (
-        f"{name} is missing or no longer as it was kept when the run ended; loadbook verify names all that changed"
-    )
-    return {"file": name, "name": "changed-file", "level": "doubt", "message": message}
-
-
-def _ledger_rows(paths: RunPaths) -> Iterator[dict[str, Any]]:
-    """Yield the row of a ledger that lacks its last lines."""
-    if reason := missing_ledger_lines(paths):
-        message = f"{paths.ledger.name} {reason}: lines are missing at its end; loadbook verify names what it lacks"
-        yield {"file": paths.ledger.name, "name": "changed-file", "level": "doubt", "message": message}
-
-
-def _usable_records(plan: Plan, ingested: Mapping[str, IngestedTrial]) -> list[TrialRecord]:
-    """Return the usable records, in the order of the plan."""
-    texts = [ingested[planned.trial].record for planned in plan.trials if planned.trial in ingested]
-    return [TrialRecord.model_validate_json(text) for text in texts if text is not None]
-
-
 def _validity_hits(
-    plan: Plan,
+    raw: RawRun,
     records: Sequence[TrialRecord],
     ingested: Mapping[str, IngestedTrial],
     tables: Mapping[str, pa.Table],
-    facts: Mapping[str, Any],
-    paths: RunPaths,
 ) -> list[RuleHit]:
     """Return the hits of every rule, on single trials (already known) and on the run."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from loadbook.stats.steady_state import RATE_SERIES_KINDS
+
     hits = [RuleHit(**hit) for record in records for hit in ingested[record.trial].hits]
     excluded = {hit.trial for hit in hits if hit.trial and hit.level == "invalid"}
-    measurements, rates = (
-        tables["measurements"].select(MEASUREMENT_COLUMNS).to_pylist(),
-        _rate_samples(tables["samples"]),
-    )
-    changes = _declared_changes(plan, paths.processed.absolute())
-    return hits + check_run(plan.study, records, measurements, excluded, facts, rates, changes)
+    measurements = tables["measurements"].select(MEASUREMENT_COLUMNS).to_pylist()
+    # rates per second; histograms may have a thousand times as many rows
+    samples, kinds = tables["samples"], pa.array(list(RATE_SERIES_KINDS))
+    rates = samples.filter(pc.is_in(samples["series"], kinds)).select(RATE_COLUMNS).to_pandas()
+    changes = _declared_changes(raw.plan, raw.paths.processed.absolute())
+    return hits + check_run(raw.plan.study, records, measurements, excluded, raw.facts, rates, changes)
 
 
 def _declared_changes(plan: Plan, processed: Path) -> dict[tuple[str, str], tuple[str, ...]]:
@@ -261,20 +281,6 @@ def _declared_changes(plan: Plan, processed: Path) -> dict[tuple[str, str], tupl
     return changes
 
 
-def _rate_samples(samples: pa.Table) -> pd.DataFrame:
-    """Return the rates per second; histograms may have a thousand times as many rows."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from loadbook.stats.steady_state import RATE_SERIES_KINDS
-
-    return (
-        samples.filter(pc.is_in(samples["series"], pa.array(list(RATE_SERIES_KINDS)))).select(RATE_COLUMNS).to_pandas()
-    )
-
-
-# raw bytes of one part; below the second number reading takes less time than the start of worker processes
-PART_BYTES, MIN_PARALLEL_BYTES = 4_000_000, 12_000_000
 MAX_NAMED_CHECKS = 4
 
 
@@ -301,11 +307,11 @@ class IngestSummary:
         for level, prefix in (("doubt", "doubtful, but counted"), ("unchecked", "not checked")):
             checks = self.problem_trials.get(level, [])
             named = [
-                f"{rule_title(name)}" + (f" ({count} trial{'' if count == 1 else 's'})" if count else "")
+                rule_title(name) + (f" ({count} trial{'' if count == 1 else 's'})" if count else "")
                 for name, count in checks[:MAX_NAMED_CHECKS]
             ]
-            more = [f"and {len(checks) - MAX_NAMED_CHECKS} more"] if len(checks) > MAX_NAMED_CHECKS else []
-            parts += [f"{prefix}: {', '.join([*named, *more])}"] if checks else []
+            named += [f"and {len(checks) - MAX_NAMED_CHECKS} more"] if len(checks) > MAX_NAMED_CHECKS else []
+            parts += [f"{prefix}: {', '.join(named)}"] if checks else []
         return "; ".join(parts) or "no check raised a doubt"
 
 
@@ -327,42 +333,28 @@ def ingest(
     ------
     DataError : the plan cannot be read, or rows do not fit the declared schema.
     """
-    plan = parse_plan(read_current_plan(paths), str(paths.plan_json))
-    folders, unplanned = find_trial_folders(paths, [planned.trial for planned in plan.trials])
-    changed, sums = changed_run_files(paths), attempt_checksums(paths)
-    if paths.plan_json.name in changed:
-        hint = "restore it from a backup; loadbook verify names all that changed"
-        raise DataError(f"{paths.plan_json} is not as it was kept when the run ended: it was not used", hint)
-    facts, files = _read_host_facts(paths, changed), AddedFiles(paths.raw.absolute(), tuple(read_added_files(paths)))
-    state, cache = (
-        raw_state(paths, folders, [unplanned, facts, changed, len(plan.trials), missing_ledger_lines(paths)]),
-        load_cache(paths),
-    )
+    raw = RawRun.read(paths)
+    folders = raw.folders
+    more = [raw.unplanned, raw.facts, raw.changed, len(raw.plan.trials), missing_ledger_lines(paths)]
+    state, cache = raw_state(paths, folders, more), load_cache(paths)
     if cache and cache.state == state != "":
         return _to_summary(cache.summary, read=0)
 
     ingested = cache.unchanged_trials(folders) if cache else {}
     pieces = [p for p in split_by_trial(cache.tables()) if p.trial in ingested] if cache else []
     new = {trial: folder for trial, folder in folders.items() if trial not in ingested}
-    _remove_stale_requests(paths, ingested)
-    for stale in (path for path in paths.request_logs.glob("*.parquet") if path.stem not in folders):
-        stale.unlink()
+    for table in paths.request_logs.iterdir() if paths.request_logs.is_dir() else ():
+        if table.stem not in ingested:  # its trial is read now or no longer exists
+            table.unlink()
     on_trial(len(ingested), len(folders))
     with _open_workers(executor, new) as workers:
-        for rows in map_unordered(read_part, list(_split_into_parts(paths, plan, new, files, sums)), workers, on_note):
+        for rows in map_unordered(read_part, list(raw.parts(new)), workers, on_note):
             ingested |= rows.trials
             pieces += split_by_trial(rows.tables)
             on_trial(len(ingested), len(folders))
-    summary = write_tables(paths, plan, ingested, concat_by_table(pieces), unplanned, facts, files, changed)
+    summary = write_tables(raw, ingested, concat_by_table(pieces))
     save_cache(paths, state, summary, folders, ingested)
     return _to_summary(summary, read=len(new))
-
-
-def _remove_stale_requests(paths: RunPaths, ingested: Mapping[str, IngestedTrial]) -> None:
-    """Remove the request tables of trials that are read now or no longer exist."""
-    for file in paths.request_logs.iterdir() if paths.request_logs.is_dir() else ():
-        if file.stem not in ingested:
-            file.unlink()
 
 
 def _to_summary(summary: Mapping[str, Any], read: int) -> IngestSummary:
@@ -371,41 +363,7 @@ def _to_summary(summary: Mapping[str, Any], read: int) -> IngestSummary:
     return IngestSummary(**{**summary, "causes": causes, "problem_trials": named, "read": read})
 
 
-def _read_host_facts(paths: RunPaths, changed: Sequence[str]) -> dict[str, Any]:
-    """Return the hosts' facts before and after the run; changed or unreadable files are left out."""
-    facts: dict[str, Any] = {}
-    for path in sorted(paths.facts.glob("*.json")):
-        if path.relative_to(paths.raw).as_posix() in changed:
-            continue
-        with suppress(DataError):
-            facts[path.stem] = read_json(path)
-    return facts
-
-
 def _open_workers(executor: Executor | None, new: Mapping[str, TrialFolder]) -> AbstractContextManager[Executor | None]:
     if executor is not None or usable_cpus() == 1 or sum(folder.size for folder in new.values()) < MIN_PARALLEL_BYTES:
         return nullcontext(executor)
     return worker_processes()
-
-
-def _split_into_parts(
-    paths: RunPaths,
-    plan: Plan,
-    new: Mapping[str, TrialFolder],
-    files: AddedFiles,
-    sums: Mapping[str, Mapping[int, str]],
-) -> Iterator[IngestPart]:
-    """Yield the new trials in parts of about PART_BYTES, at least one trial each."""
-    part: list[tuple[PlannedTrial, Path]] = []
-    size = 0
-    for planned in plan.trials:
-        if planned.trial in new:
-            part.append((planned, new[planned.trial].folder.absolute()))
-            size += new[planned.trial].size
-        if part and (size >= PART_BYTES or planned is plan.trials[-1]):
-            name, code = paths.raw.name, code_version()
-            part_sums = {planned.trial: sums[planned.trial] for planned, _ in part if planned.trial in sums}
-            yield IngestPart(
-                plan.study.name, name, plan.study.validity, tuple(part), code, paths.request_logs, files, part_sums
-            )
-            part, size = [], 0

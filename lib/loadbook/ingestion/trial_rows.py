@@ -15,18 +15,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
 
 from loadbook.core.errors import DataError, ParseError
 from loadbook.core.validity_rules import rule_advice
 from loadbook.host_metrics import registry as kinds
 from loadbook.host_metrics import sampler
 from loadbook.host_metrics.base import Problem, Traces
+from loadbook.ingestion.host_metrics import TIME_DIGITS, Row, trace_row
+from loadbook.ingestion.interleaved import Turn, active_report, cpu_measurements, own_processes, read_alternation
 from loadbook.store.trial_record import (
     DriverRecord,
     MonitorRecord,
     PolledRecord,
-    ServiceRecord,
     TrialRecord,
     changed_files,
     window_fields,
@@ -49,38 +49,36 @@ def read_captured(path: Path, binary: str) -> ToolOutput:
     files; a single file is the tool's standard output.
     """
     if not path.is_dir():
-        contents, big = read_small_files({path.name if path.name.endswith(STREAMED_SUFFIX) else STDOUT: path})
-        return ToolOutput(contents.pop(STDOUT, b""), files=contents, paths=big)
+        return read_output({path.name if path.name.endswith(STREAMED_SUFFIX) else STDOUT: path})
     files = {p.name: p for p in sorted(path.iterdir()) if p.is_file()}
     if STDOUT not in files:
         here = ", ".join(files) or "nothing"
         raise DataError(f"{path}: no file named stdout", f"the folder holds {here}; name the file to read instead")
     texts = {name: read_bytes(files[name]).decode(errors="replace").strip() for name in ("cmd", "rc") if name in files}
-    contents, big = read_small_files(
-        {name: p for name, p in files.items() if name == STDOUT or name not in RESERVED_NAMES}
-    )
-    return ToolOutput(
-        stdout=contents.pop(STDOUT, b""),
-        stderr=read_bytes(files["stderr"]) if "stderr" in files else b"",
-        exit_code=int(texts["rc"]) if texts.get("rc", "").isdecimal() else None,
-        argv=find_argv(texts.get("cmd", ""), binary),
-        files=contents,
-        paths=big,
-    )
+    own = {name: p for name, p in files.items() if name == STDOUT or name not in RESERVED_NAMES}
+    exit_code = int(texts["rc"]) if texts.get("rc", "").isdecimal() else None
+    return read_output(own, files.get("stderr"), exit_code, find_argv(texts.get("cmd", ""), binary))
 
 
-def read_small_files(files: Mapping[str, Path]) -> tuple[dict[str, bytes], dict[str, Path]]:
-    """Return the content of small files, and the paths of large ones; STDOUT is the tool's standard output."""
-    limits = {name: MAX_REPORT_BYTES if name == STDOUT else MAX_READ_BYTES for name in files}
-    big = {name: path for name, path in files.items() if _file_size(path) > limits[name]}
-    return {name: read_bytes(path) for name, path in files.items() if name not in big}, big
+def read_output(
+    files: Mapping[str, Path], stderr: Path | None = None, exit_code: int | None = None, argv: Sequence[str] = ()
+) -> ToolOutput:
+    """Return the output of one execution from its files; the one named STDOUT is its standard output.
 
-
-def _file_size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    Small files are read, large ones are left to be streamed. DataError: a file cannot be read.
+    """
+    contents, big = {}, {}
+    for name, path in files.items():
+        try:
+            size = path.stat().st_size
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+        if size > (MAX_REPORT_BYTES if name == STDOUT else MAX_READ_BYTES):
+            big[name] = path
+        else:
+            contents[name] = read_bytes(path)
+    stdout, errors = contents.pop(STDOUT, b""), read_bytes(stderr) if stderr else b""
+    return ToolOutput(stdout, errors, exit_code=exit_code, argv=tuple(argv), files=contents, paths=big)
 
 
 def find_argv(command: str, binary: str) -> tuple[str, ...]:
@@ -106,7 +104,7 @@ def parse_output(tool: Tool, path: Path, captured: ToolOutput) -> ParsedReport:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return a file's first HELD_BYTES; DataError if it cannot be read."""
+    """Return a file's first MAX_READ_BYTES; DataError if it cannot be read."""
     try:
         with path.open("rb") as file:
             return file.read(MAX_READ_BYTES)
@@ -175,64 +173,32 @@ def statistic_s(times_us: Mapping[int, int], statistic: str) -> float | None:
 # a service's counter -> its metric; others have their own names
 METRICS = {"requests": "served_requests", "connections": "accepted_connections"}
 SOURCE = "service"
-TIME_DIGITS = 4
-
-Row = dict[str, Any]
 
 
-class CounterReset(NamedTuple):
-    """A counter that decreased during the load: its service restarted, or another one answered."""
+def counter_rows(record: TrialRecord) -> tuple[list[Row], list[tuple[str, str]]]:
+    """Return two rows for each counter that was read twice; host and message of each counter that decreased.
 
-    host: str
-    message: str
-
-
-def counter_rows(record: TrialRecord) -> tuple[list[Row], list[CounterReset]]:
-    """Return two rows for each counter that was read twice, and the counters that decreased.
-
-    Times are those of the load's start and end, warm-up included; 0 is the start of the window.
+    A counter decreases when its service restarts, or another one answers. Times (s) are those of the load's start and
+    end, warm-up included; 0 is the start of the window.
     """
-    times = _load_times(record)
-    rows: list[Row] = []
-    resets: list[CounterReset] = []
-    for service in record.services if times else ():
-        for name, before, after in _counter_pairs(service):
-            if after < before:
-                service_text = f"role {service.role}: {service.service}"
-                resets.append(
-                    CounterReset(service.host, f"{service_text} counted {before:.0f} {name}, then {after:.0f}")
-                )
-                continue
-            rows += [_counter_row(service, name, t, value) for t, value in zip(times, (before, after), strict=True)]
-    return rows, resets
-
-
-def _load_times(record: TrialRecord) -> tuple[float, ...]:
-    """Return start and end of the load, seconds from the window's start; empty where not known."""
     began = [d.started_ours for d in record.drivers if d.started_ours is not None]
     ended = [d.ended_ours for d in record.drivers if d.ended_ours is not None]
+    rows: list[Row] = []
+    decreased: list[tuple[str, str]] = []
     if record.window is None or not began or not ended:
-        return ()
-    return tuple(round(t - record.window[0], TIME_DIGITS) for t in (min(began), max(ended)))
-
-
-def _counter_pairs(service: ServiceRecord) -> Iterator[tuple[str, float, float]]:
-    for name, before in sorted(service.counters_before.items()):
-        if name in service.counters_after:
-            yield name, before, service.counters_after[name]
-
-
-def _counter_row(service: ServiceRecord, name: str, t_s: float, value: float) -> Row:
-    return {
-        "host": service.host,
-        "role": service.role,
-        "t_s": t_s,
-        "metric": METRICS.get(name, name),
-        "item": service.service,
-        "value": float(value),
-        "unit": "1",
-        "source": SOURCE,
-    }
+        return rows, decreased
+    times = [round(t - record.window[0], TIME_DIGITS) for t in (min(began), max(ended))]
+    for service in record.services:
+        keys = {"host": service.host, "role": service.role, "item": service.service, "unit": "1", "source": SOURCE}
+        for name in sorted(service.counters_before.keys() & service.counters_after.keys()):
+            before, after = service.counters_before[name], service.counters_after[name]
+            if after < before:
+                text = f"role {service.role}: {service.service} counted {before:.0f} {name}, then {after:.0f}"
+                decreased.append((service.host, text))
+                continue
+            for t_s, value in zip(times, (before, after), strict=True):
+                rows.append(keys | {"t_s": t_s, "metric": METRICS.get(name, name), "value": float(value)})
+    return rows, decreased
 
 
 def write_requests(folder: Path, record: TrialRecord, target: Path) -> ParseError | None:
@@ -273,8 +239,6 @@ def _request_logs(tool: str, driver: DriverRecord) -> Iterator[str]:
 
 ALL_DRIVERS = "*"
 READABLE = ("ok", "partial", "invalid")
-POINT = ("metric", "item", "value", "unit")
-
 # hosts whose date has no fractions give process times in whole seconds
 SPAN_SLACK_S = 1.0
 STDERR_TAIL_BYTES = 10_000
@@ -313,13 +277,15 @@ def read_trial_rows(folder: Path, record: TrialRecord) -> TrialRows:
     if record.status in READABLE:
         rows = read_load_rows(folder, record, changed)
         _add_host_metrics(rows, folder, changed)
-        _add_service_counters(rows)
+        counters, decreased = counter_rows(rows.record)
+        rows.traces += counters
+        for host, message in decreased:
+            rows.add_problem("served-less", message, level="doubt", host=host)
     else:
         rows = TrialRows(record)
     for name in changed:
-        rows.add_problem(
-            "changed-file", f"{name} is missing or no longer matches its sha256; it was not used", file=name
-        )
+        message = f"{name} is missing or no longer matches its sha256; it was not used"
+        rows.add_problem("changed-file", message, file=name)
     return rows
 
 
@@ -327,10 +293,25 @@ def read_load_rows(folder: Path, record: TrialRecord, changed: Sequence[str] = (
     """Read the outputs of a trial's load generators, except `changed` files."""
     rows = TrialRows(record)
     parsed = {d.host: p for d in record.drivers if (p := _parse_driver_output(folder, d, changed, rows)) is not None}
+    if record.interleaved:
+        slices = len(_read_turns(folder, record, changed, rows))
+        parsed = {host: active_report(report, record, slices) for host, report in parsed.items()}
     if len(parsed) == len(record.drivers):
         rows.record = _with_request_times(record, parsed)
         _add_measurements(rows, parsed)
     return rows
+
+
+def _read_turns(folder: Path, record: TrialRecord, changed: Sequence[str], rows: TrialRows) -> list[Turn]:
+    """Return the slices of an arm of an interleaved block; of a plain trial, and of a damaged file, there are none."""
+    if record.interleaved is None or record.interleaved.slices in changed:
+        return []
+    try:
+        text = read_bytes(folder / record.interleaved.slices).decode(errors="replace")
+        return read_alternation(text).slices_of(record.interleaved.arm)
+    except (ValueError, IndexError, DataError) as error:
+        rows.add_problem("unreadable-output", f"slices: {error}", file=record.interleaved.slices)
+        return []
 
 
 def _parse_driver_output(
@@ -339,22 +320,14 @@ def _parse_driver_output(
     if {driver.stdout, driver.stderr, *driver.files.values()} & set(changed):
         return None
     names = {STDOUT: driver.stdout, **dict(sorted(driver.files.items()))}
-    files, big = read_small_files({name: folder / local_name for name, local_name in names.items()})
-    captured = ToolOutput(
-        stdout=files.pop(STDOUT, b""),
-        stderr=read_bytes(folder / driver.stderr),
-        exit_code=driver.rc,
-        argv=tuple(driver.argv),
-        files=files,
-        paths=big,
-    )
+    files = {name: folder / local_name for name, local_name in names.items()}
+    captured = read_output(files, folder / driver.stderr, driver.rc, driver.argv)
     try:
         parsed = base.parse_output(base.load_tool(rows.record.tool), captured)
     except ParseError as error:
         file = driver.files.get(error.file, driver.stdout)
-        if line := find_port_exhaustion(
-            clean_lines(captured.stderr[-STDERR_TAIL_BYTES:])
-        ):  # ab then gives up without a report
+        # ab then gives up without a report
+        if line := find_port_exhaustion(clean_lines(captured.stderr[-STDERR_TAIL_BYTES:])):
             message = f"the driver ran out of local ports: {line}" + rule_advice("ports_exhausted")
             rows.add_problem("ports_exhausted", message, host=driver.host, file=driver.stderr)
         else:
@@ -386,14 +359,14 @@ def _add_measurements(rows: TrialRows, parsed: dict[str, ParsedReport]) -> None:
     per_driver = [(driver, m) for driver, p in parsed.items() for m in p.measurements]
     reports, skew_s = list(parsed.values()), rows.record.start_skew_s
     totals = [(ALL_DRIVERS, m) for m in driver_totals(reports)]
+    totals += [(ALL_DRIVERS, m) for m in cpu_measurements(rows.record, [m for _, m in totals])]
     if skew_s is not None:
         totals.append((ALL_DRIVERS, Measurement("start_skew", "value", skew_s, "s", None)))
     rows.measurements = [{"driver": driver, **m._asdict()} for driver, m in per_driver + totals]
     rows.samples = [{"driver": driver, **s._asdict()} for driver, p in parsed.items() for s in p.samples]
     if names := ", ".join(unmerged_times(reports)):
-        rows.add_problem(
-            "per-driver", f"{names}: each driver's own; those of several cannot be put together", level="note"
-        )
+        message = f"{names}: each driver's own; those of several cannot be put together"
+        rows.add_problem("per-driver", message, level="note")
 
 
 def _add_host_metrics(rows: TrialRows, folder: Path, changed: Iterable[str]) -> None:
@@ -408,7 +381,9 @@ def _add_host_metrics(rows: TrialRows, folder: Path, changed: Iterable[str]) -> 
             parsed = sampler.parse_sampler((folder / monitor.file).read_bytes())
             # the load generator is meant to end before its monitor does
             problems = [
-                p for p in parsed.problems if not (p.name == "process_gone" and p.message.startswith(f"{record.tool}:"))
+                p
+                for p in parsed.problems
+                if not (p.name == "process_gone" and re.match(rf"{re.escape(record.tool)}(\.\d+)?:", p.message))
             ]
             _add_host_metric_source(rows, parsed, opened, monitor, "sampler", problems)
     for polled in record.polled:
@@ -424,16 +399,8 @@ def _add_host_metric_source(
 ) -> None:  # fmt: skip
     """Add a source's samples and problems; `opened` is the window's start by the source's clock."""
     keys = {"host": monitor.host, "role": monitor.role, "source": source}
-    for point in parsed.rows:
-        t_s = round(float(point["t"]) - opened, TIME_DIGITS)
-        rows.traces.append(keys | {"t_s": t_s} | {name: point[name] for name in POINT})
+    interleaved = rows.record.interleaved
+    for point in own_processes(parsed.rows, interleaved) if interleaved else parsed.rows:
+        rows.traces.append(trace_row(keys, point, float(point["t"]) - opened))
     for problem in problems:
         rows.add_problem(problem.name, problem.message, level="note", host=monitor.host, file=monitor.file)
-
-
-def _add_service_counters(rows: TrialRows) -> None:
-    """Add the counters of services to the traces."""
-    counters, resets = counter_rows(rows.record)
-    rows.traces += counters
-    for counter_reset in resets:
-        rows.add_problem("served-less", counter_reset.message, level="doubt", host=counter_reset.host)

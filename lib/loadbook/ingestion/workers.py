@@ -24,7 +24,7 @@ from multiprocessing.context import SpawnContext, SpawnProcess
 from operator import itemgetter
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import loadbook
 import loadbook.tools
@@ -32,7 +32,7 @@ from loadbook.core.errors import DataError, HostError, UsageError
 from loadbook.ingestion.host_metrics import AddedFiles
 from loadbook.ingestion.trial_rows import Row, TrialRows, read_trial_rows, write_requests
 from loadbook.store import trial_record
-from loadbook.store.schema import TABLES, to_arrow
+from loadbook.store.tables import TABLES, to_arrow
 from loadbook.store.trial_record import TrialRecord
 from loadbook.study.limits import ValidityLimits
 from loadbook.study.plan import PlannedTrial
@@ -135,23 +135,13 @@ def _read_trial(part: IngestPart, planned: PlannedTrial, folder: Path) -> tuple[
     except (DataError, OSError) as error:
         message = error.message if isinstance(error, DataError) else f"{folder} cannot be read: {error}"
         return IngestedTrial(None, [{"name": "damaged-record", "level": "invalid", "message": message}], []), None
-    if not any(problem["level"] == "invalid" for problem in rows.problems):
-        _write_requests(folder, record, requests, rows)
-    hits = check_trial(
-        rows.record, rows.measurements, _validity_rows(rows.traces), rows.doubts, part.thresholds, rows.samples
-    )
+    usable = not any(problem["level"] == "invalid" for problem in rows.problems)
+    if usable and (unread := write_requests(folder, record, requests)):
+        message = f"its requests one by one are not kept: {unread.message}"
+        rows.add_problem("unreadable-requests", message, level="note", file=unread.file, line=unread.line or None)
+    traces = [row for row in rows.traces if row["source"] in VALIDITY_SOURCES]
+    hits = check_trial(rows.record, rows.measurements, traces, rows.doubts, part.thresholds, rows.samples)
     return IngestedTrial(text, rows.problems, [asdict(hit) for hit in hits]), rows
-
-
-def _validity_rows(traces: Sequence[Row]) -> list[Row]:
-    """Return the host metrics of the sampler and the services, which the rules read."""
-    return [row for row in traces if row["source"] in VALIDITY_SOURCES]
-
-
-def _write_requests(folder: Path, record: TrialRecord, target: Path, rows: TrialRows) -> None:
-    if error := write_requests(folder, record, target):
-        message = f"its requests one by one are not kept: {error.message}"
-        rows.add_problem("unreadable-requests", message, level="note", file=error.file, line=error.line or None)
 
 
 def _check_planned_as(planned: PlannedTrial, record: TrialRecord, part: IngestPart) -> None:
@@ -172,21 +162,19 @@ def _check_ledger_sum(folder: Path, record: TrialRecord, record_sums: Mapping[in
 def _rows_of_table(table: str, trials: Sequence[TrialRows], keys: dict[str, str]) -> list[Row]:
     """Return a table's rows of all trials, each trial's sorted by nothing but their text and numbers."""
     columns = [c for c in TABLES[table] if c not in ("study", "run", "trial")]
-    every: list[dict[str, Any]] = []
-    for rows in trials:
-        own = keys | {"trial": rows.record.trial}
-        every += [own | row for row in sorted_rows(getattr(rows, table), table, columns)]
-    return every
+    return [
+        keys | {"trial": rows.record.trial} | row
+        for rows in trials
+        for row in sorted_rows(getattr(rows, table), table, columns)
+    ]
 
 
 def sorted_rows(rows: Sequence[Row], table: str, columns: Sequence[str]) -> list[Row]:
     """Return rows in the order of these columns, nulls first."""
-    places = [(c, TABLES[table][c].endswith("?")) for c in columns]
-    if not any(nullable for _, nullable in places):
+    nullable = {name for name in columns if TABLES[table][name].endswith("?")}
+    if not nullable:
         return sorted(rows, key=itemgetter(*columns))
-    return sorted(
-        rows, key=lambda row: [(row[c] is not None, row[c]) if nullable else row[c] for c, nullable in places]
-    )
+    return sorted(rows, key=lambda row: [(row[c] is not None, row[c]) if c in nullable else row[c] for c in columns])
 
 
 CONNECT_S = 10

@@ -1,8 +1,12 @@
-"""Comparisons in a cell: within a run by another metric, baseline, margin or group, and between two runs of a study."""
+"""Trials and comparisons in a cell.
+
+Metrics by the names that users type, tables of trials, runs with some of their trials only; comparisons within a run by
+another metric, baseline, margin or group, and between two runs of a study.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,28 +15,121 @@ from loadbook.analyses.compare_runs import page
 from loadbook.analyses.compare_runs.compute import EffectPair
 from loadbook.analyses.compare_runs.page import ComparePage, resolve_run_pair
 from loadbook.core.errors import DataError, UsageError, unknown_name_error
+from loadbook.core.metrics import METRICS
+from loadbook.core.text import nearest_names
 from loadbook.core.units import NBSP
 from loadbook.notebook.display import Displayable
-from loadbook.notebook.trials import column_name, resolve_metric, whole_blocks
 from loadbook.report import verdicts
 from loadbook.report.blocks import Block, lines_list, note, note_block
 from loadbook.report.build import ensure_ingested
 from loadbook.report.checks import describe_change
 from loadbook.report.nodes import Group, Paragraph, Strong
-from loadbook.stats.analyse import analyse, restrict_to
+from loadbook.stats.analyse import analyse
 from loadbook.stats.results import Analysis, AnalysisRow
 from loadbook.store.paths import project_layout
-from loadbook.store.tables import RunData, load_run
+from loadbook.store.tables import RunData, load_run, restrict_to
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from loadbook.study.model import Study
-
+FIRST_COLUMNS = ("trial", "treatment", "block", "slot", "status", "valid")
 DECLARED_NOTE = "As the study declared it before the run."
 REQUESTED_NOTE = (
     "Asked now, not declared before the run: {changed}. It explores; to confirm what it shows, declare it and run anew."
 )
+
+
+def available_metrics(data: RunData) -> dict[str, tuple[str, str]]:
+    """Return the names of metrics as users type them ("ok_per_s", "latency p99") -> metric and statistic.
+
+    The statistic is left out where it is the metric's own ("latency" is "latency p50").
+    """
+    totals = data.measurements[data.measurements["driver"] == "*"]
+    measured = set(map(tuple, totals[["metric", "statistic"]].drop_duplicates().to_numpy().tolist()))
+    metrics = {}
+    for metric, statistic in sorted(measured, key=lambda pair: (list(METRICS).index(pair[0]), pair[1])):
+        is_default = METRICS[metric].default_statistic == statistic
+        metrics[metric if is_default else f"{metric} {statistic}"] = (metric, statistic)
+    return metrics
+
+
+def resolve_metric(data: RunData, name: str) -> tuple[str, str]:
+    """Return the metric and statistic of a name; UsageError lists those that were measured, the nearest first."""
+    known, name = available_metrics(data), str(name)
+    metric, _, statistic = name.partition(" ")
+    default = METRICS[metric].default_statistic if metric in METRICS else None
+    resolved = known.get(metric if statistic == default else name)
+    if resolved is None:
+        raise unknown_name_error("metric", name, known, f"in run {data.run} of {data.study.name}", "measured there")
+    return resolved
+
+
+def trials_table(data: RunData, names: tuple[str, ...]) -> pd.DataFrame:
+    """Return the trials in order of execution with a column per name of a metric, in base units."""
+    columns = [*FIRST_COLUMNS, *(c for c in data.trials.columns if c not in FIRST_COLUMNS)]
+    frame = data.trials[columns].sort_values("slot", ignore_index=True)
+    for name in names:
+        values = data.values(*resolve_metric(data, name)).set_index("trial")["value"]
+        frame[name] = frame["trial"].map(values)
+    return frame[[*FIRST_COLUMNS, *names, *(c for c in columns if c not in FIRST_COLUMNS)]]
+
+
+def slowest_trials(data: RunData, metric: str = "") -> pd.DataFrame:
+    """Return every trial, the furthest from the median of its treatment, on the bad side, first; see `Run.slowest`."""
+    name = metric or data.study.metric
+    frame = trials_table(data, (name,))
+    median = frame[name].where(frame["valid"]).groupby(frame["treatment"]).transform("median")
+    frame["away"] = frame[name] / median - 1
+    higher_is_better = METRICS[name.partition(" ")[0]].better != "lower"
+    table = frame[["trial", "treatment", "block", "slot", name, "away", "status", "valid", "gates"]]
+    return table.sort_values("away", ascending=higher_is_better, kind="stable", ignore_index=True)
+
+
+def select_trials(trials: pd.DataFrame, query: Any) -> pd.DataFrame:
+    """Return the trials that a pandas query or a mask selects; UsageError for a wrong one."""
+    if not isinstance(query, str):
+        mask = list(query)
+        if len(mask) == len(trials) and all(value in (True, False) for value in mask):
+            return trials[[bool(value) for value in mask]]
+        raise UsageError(
+            f"a mask has a truth value for each of the {len(trials)} trials, in the order of run.trials",
+            'or ask by a query, "block > 2", or take some away: run.without("t0007")',
+        )
+    try:
+        return trials.query(query)
+    except Exception as error:  # pandas has many: an undefined name, a syntax error, a type that does not fit
+        columns = nearest_names(getattr(error, "name", "") or query, map(str, trials.columns))
+        message = f"{query!r} is no query of the trials: {error}"
+        raise UsageError(message[:300], f"columns: {', '.join(columns)}") from None
+
+
+def check_trials(data: RunData, names: Iterable[str]) -> None:
+    """Raise UsageError for a name of no trial of a run; the nearest names come first."""
+    known = set(data.trials["trial"])
+    for name in names:
+        if name not in known:
+            raise unknown_name_error("trial", name, data.trials["trial"], f"in run {data.run}")
+
+
+def restrict_to_trials(data: RunData, kept: pd.DataFrame) -> RunData:
+    """Return the run with these trials only; problems that concern no trial stay."""
+    if kept.empty:
+        raise UsageError("no trial is left", "run.trials has all of them")
+    names = set(kept["trial"])
+    frames: dict[str, Any] = {"measurements": data.measurements, "samples": data.samples, "traces": data.traces}
+    return replace(
+        data,
+        trials=kept.reset_index(drop=True),
+        plan=data.plan | {"blocks": whole_blocks(kept)},
+        problems=data.problems[data.problems["trial"].isin(names) | data.problems["trial"].isna()],
+        **{name: frame[frame["trial"].isin(names)] for name, frame in frames.items()},
+    )
+
+
+def whole_blocks(trials: pd.DataFrame) -> int:
+    """Return how many blocks hold every treatment that is among these trials, valid or not."""
+    treatments = trials.groupby("block")["treatment"].nunique()
+    return int((treatments == trials["treatment"].nunique()).sum())
 
 
 @dataclass(frozen=True, repr=False)
@@ -77,17 +174,16 @@ class Verdicts(Displayable):
     def _block(self) -> Block:
         """Return the table of every group below its headline, and whether the study had declared the question."""
         labels = {name: self.data.study.label(name) for name in self.data.study.treatments}
-        parts = [self._group(group, analysis, labels) for group, analysis in self.groups.items()]
+        parts = []
+        for group, analysis in self.groups.items():
+            answer = verdicts.summarise_answer(analysis).headline
+            name = f"{self.by} = {group}: " if self.by else ""
+            headline = f"{name}{answer} Margin ±{analysis.margin * 100:g}{NBSP}%."
+            invalid = [f"{line.name}{line.text}" for line in verdicts.verdict_lines(analysis) if line.kind == "invalid"]
+            table = verdicts.verdict_table(analysis, labels)
+            parts.append(Group(Paragraph(Strong(headline)), table, lines_list(invalid) if invalid else None))
         text = REQUESTED_NOTE.format(changed="; ".join(self.changed)) if self.changed else DECLARED_NOTE
         return Block(*parts, note(text))
-
-    def _group(self, group: str, analysis: Analysis, labels: dict[str, str]) -> Group:
-        name = f"{self.by} = {group}: " if self.by else ""
-        answer = verdicts.summarise_answer(analysis).headline
-        headline = f"{name}{answer} Margin ±{analysis.margin * 100:g}{NBSP}%."
-        invalid = [f"{line.name}{line.text}" for line in verdicts.verdict_lines(analysis) if line.kind == "invalid"]
-        table = verdicts.verdict_table(analysis, labels)
-        return Group(Paragraph(Strong(headline)), table, lines_list(invalid) if invalid else None)
 
 
 def _numbers(row: AnalysisRow) -> dict[str, Any]:
@@ -95,21 +191,13 @@ def _numbers(row: AnalysisRow) -> dict[str, Any]:
     comparison = verdict.comparison if verdict else None
     low, high = (comparison.ci95 if comparison else None) or (None, None)
     return {
-        "treatment": row.treatment,
-        "kind": row.kind,
-        "verdict": verdict.kind if verdict else None,
+        "treatment": row.treatment, "kind": row.kind, "verdict": verdict.kind if verdict else None,
         "against": comparison.baseline if comparison else None,
-        "change": comparison.effect if comparison else None,
-        "low": low,
-        "high": high,
-        "p": comparison.p if comparison else None,
-        "p_adjusted": comparison.p_adjusted if comparison else None,
-        "blocks": comparison.blocks if comparison else None,
-        "level": row.median,
-        "trials": row.trials,
-        "valid_trials": row.valid_trials,
-        "reason": verdict.reason if verdict else None,
-    }
+        "change": comparison.effect if comparison else None, "low": low, "high": high,
+        "p": comparison.p if comparison else None, "p_adjusted": comparison.p_adjusted if comparison else None,
+        "blocks": comparison.blocks if comparison else None, "level": row.median,
+        "trials": row.trials, "valid_trials": row.valid_trials, "reason": verdict.reason if verdict else None,
+    }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -152,7 +240,11 @@ def _groups(data: RunData, by: str, wanted: Sequence[str]) -> dict[str, list[str
 
     Levels without any of the `wanted` treatments (all, if it is empty) are left out.
     """
-    levels = data.trials[column_name(data.trials, by)].astype(str)
+    columns = list(map(str, data.trials.columns))
+    column = next((name for name in (by, f"factor_{by}") if name in columns), None)
+    if column is None:
+        raise unknown_name_error("column", by, [c.removeprefix("factor_") for c in columns], "among the trials")
+    levels = data.trials[column].astype(str)
     parts = data.trials.sort_values("slot").groupby(levels, sort=False)
     groups = {str(k): list(own["trial"]) for k, own in parts if not wanted or set(wanted) & set(own["treatment"])}
     factor = data.study.factors.get(by.removeprefix("factor_"))
@@ -165,25 +257,18 @@ def _group_data(data: RunData, request: ComparisonRequest, trials: list[str]) ->
     study = data.study
     own = data.trials[data.trials["trial"].isin(trials)]
     present = [name for name in data.plan["treatments"] if name in set(own["treatment"])]
-    baseline = _baseline(study, request.baseline, present)
-    checked_arms = {
-        name: study.repeated_treatment(name) or study.baseline_of(name)
-        for name in present
-        if study.treatments[name].check
-    }
-    wanted = set(request.treatments or (name for name in present if name not in checked_arms)) | {baseline}
-    checks = {check for check, arm in checked_arms.items() if arm in wanted and arm in present}
-    part = restrict_to(data, (wanted & set(present)) | checks, baseline=baseline)
+    # the baseline asked for, else the study's, else the group's first treatment
+    candidates = (request.baseline, study.baseline, *(study.baseline_of(name) for name in present[:1]), *present)
+    baseline = next((name for name in candidates if name in present), study.baseline)
+    checks = {name for name in present if study.treatments[name].check}
+    checked_arms = {name: study.repeated_treatment(name) or study.baseline_of(name) for name in checks}
+    wanted = set(request.treatments or (name for name in present if name not in checks)) | {baseline}
+    kept_checks = {check for check, arm in checked_arms.items() if arm in wanted and arm in present}
+    part = restrict_to(data, (wanted & set(present)) | kept_checks, baseline=baseline)
     if len(own) == len(data.trials):
         return part
     kept = part.trials[part.trials["trial"].isin(trials)].reset_index(drop=True)
     return replace(part, trials=kept, plan=part.plan | {"blocks": whole_blocks(kept)})
-
-
-def _baseline(study: Study, requested: str, present: Sequence[str]) -> str:
-    """Return the baseline of a group: the requested one, else the study's, else the group's first treatment."""
-    candidates = (requested, study.baseline, *(study.baseline_of(name) for name in present[:1]), *present)
-    return next((name for name in candidates if name in present), study.baseline)
 
 
 def _differences(data: RunData, request: ComparisonRequest, selection_note: str) -> Iterator[str]:
@@ -268,19 +353,12 @@ def _change_numbers(row: EffectPair) -> dict[str, Any]:
     change = row.change
     low, high = change.ci95 if change else (None, None)
     return {
-        "treatment": row.row.treatment,
-        "kind": row.row.kind,
-        "word": row.kind,
-        "older": _effect(row.older),
-        "newer": _effect(row.newer),
-        "moved": change.effect if change else None,
-        "low": low,
-        "high": high,
-        "p": change.p if change else None,
-        "p_adjusted": change.p_adjusted if change else None,
-        "blocks_needed": row.blocks_needed,
-        "reason": row.reason,
-    }
+        "treatment": row.row.treatment, "kind": row.row.kind, "word": row.kind,
+        "older": _effect(row.older), "newer": _effect(row.newer),
+        "moved": change.effect if change else None, "low": low, "high": high,
+        "p": change.p if change else None, "p_adjusted": change.p_adjusted if change else None,
+        "blocks_needed": row.blocks_needed, "reason": row.reason,
+    }  # fmt: skip
 
 
 def _effect(side: AnalysisRow | None) -> float | None:

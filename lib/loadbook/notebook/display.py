@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,15 +40,11 @@ class FigureView(Displayable):
     """A figure of a run with its caption; `figure()` is matplotlib's object, `save(path)` writes it to a file."""
 
     def __init__(self, figure: ReportFigure) -> None:
-        self._figure = figure
+        self._figure, self._picture = figure, Block(Picture(figure))
 
     def _block(self) -> Block:
         """Return the picture with its caption and its text for screen readers."""
-        return self._figure_block
-
-    @cached_property
-    def _figure_block(self) -> Block:
-        return Block(Picture(self._figure))
+        return self._picture
 
     @property
     def answer(self) -> str:

@@ -20,8 +20,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 from markupsafe import Markup
 
-from loadbook.batch.process import DetachedRun, WorkerJob, find_detached_run, start_detached_run
-from loadbook.batch.progress import RunState
+from loadbook.batch.process import DetachedRun, RunState, WorkerJob, find_detached_run, start_detached_run
 from loadbook.core.errors import DataError, LoadbookError, UsageError
 from loadbook.core.units import format_bytes, format_duration, format_percent
 from loadbook.execution.power import forecast_power, power_lines
@@ -40,7 +39,6 @@ PEEKING_WARNING = "Peeking decides nothing: verdicts come when the plan is done,
 BACKGROUND_HINT = (
     "■ stops it. Closing this tab or restarting the kernel does not: run this cell again to see how far it is."
 )
-RESUME_HINT = "the same call goes on with what is not done"
 PAGES_EVERY_S, PAGES_TIMEOUT_S = 0.9, 2.0
 REFRESH_S, KERNEL_EXIT_S = 1.0, 2.0
 MAX_NOTES, MAX_ROWS = 3, 20
@@ -96,10 +94,9 @@ def open_pages() -> OpenPages:
 
 def pages_of_server(server: dict[str, str], kernel: str) -> OpenPages:
     """Return the pages of a kernel; servers behind TLS or a socket are not asked."""
-    address = server["url"]
-    return (
-        OpenPages(f"{address}api/kernels/{kernel}", server["token"]) if address.startswith("http://") else OpenPages()
-    )
+    if not server["url"].startswith("http://"):
+        return OpenPages()
+    return OpenPages(f"{server['url']}api/kernels/{kernel}", server["token"])
 
 
 class WatchingStoppedError(KeyboardInterrupt):
@@ -120,19 +117,19 @@ class RunStoppedError(KeyboardInterrupt):
 
 @dataclass(frozen=True, repr=False)
 class RunProgress(Displayable):
-    """How far a run is at `now` (epoch seconds); `state` is None before its process wrote one."""
+    """How far a run is at `now` (epoch seconds)."""
 
-    state: RunState | None
+    state: RunState
     now: float
 
     @property
     def line(self) -> str:
         """Block, trial, how many are done and the time that is left, in one line."""
-        return (self.state or RunState("")).line(self.now)
+        return self.state.line(self.now)
 
     def _block(self) -> Block:
         """Return the bar, the line, trials that did not end well, the running estimate, and the last notes."""
-        state = self.state or RunState("")
+        state = self.state
         rows = [[str(label), format_percent(change), str(blocks)] for label, change, blocks in state.estimates]
         heads = (Column("So far, against its baseline"), Column("Change", True), Column("Blocks", True))
         table = Table("Running estimate", heads, rows[:MAX_ROWS]) if rows and not state.ended else None
@@ -158,36 +155,34 @@ def follow(run: DetachedRun, show: Callable[[RunProgress], None] | None = None) 
     RunStoppedError : the cell was interrupted; so is the run.
     WatchingStoppedError : the page that showed the cell was closed, or opened again; the run goes on.
     """
-    show = show or display_updater()
+    show, last_line = show or display_updater(), ""
     try:
-        return _follow(run, show, open_pages())
+        pages = open_pages()
+        while True:
+            # in this order: the last state is read after the end of the process
+            alive, state = run.is_alive(), run.state() or RunState("")
+            progress = RunProgress(state, time.time())
+            if progress.line != last_line:
+                show(progress)
+                last_line = progress.line
+            if ended := state.ended:
+                if "run" in ended:
+                    return str(ended["run"])
+                raise ERRORS_BY_EXIT_CODE.get(ended["exit_code"], LoadbookError)(ended["error"], ended["hint"])
+            if not alive:
+                message = f"the run's process ended without a word: {run.log_tail() or 'killed?'}"
+                raise LoadbookError(message, "the same call goes on with what is not done")
+            if pages.changed():
+                raise WatchingStoppedError
+            time.sleep(REFRESH_S)
     except WatchingStoppedError:
         raise
     except KeyboardInterrupt:
         if kernel_is_exiting():
             raise WatchingStoppedError from None
         run.stop()
-        show(RunProgress(run.state(), time.time()))
+        show(RunProgress(run.state() or RunState(""), time.time()))
         raise RunStoppedError from None
-
-
-def _follow(run: DetachedRun, show: Callable[[RunProgress], None], pages: OpenPages) -> str:
-    last_line = ""
-    while True:
-        alive, state = run.is_alive(), run.state()  # in this order: the last state is read after the end of the process
-        progress = RunProgress(state, time.time())
-        if progress.line != last_line:
-            show(progress)
-            last_line = progress.line
-        if state and (ended := state.ended):
-            if "run" in ended:
-                return str(ended["run"])
-            raise ERRORS_BY_EXIT_CODE.get(ended["exit_code"], LoadbookError)(ended["error"], ended["hint"])
-        if not alive:
-            raise LoadbookError(f"the run's process ended without a word: {run.log_tail() or 'killed?'}", RESUME_HINT)
-        if pages.changed():
-            raise WatchingStoppedError
-        time.sleep(REFRESH_S)
 
 
 def kernel_is_exiting() -> bool:
@@ -207,7 +202,7 @@ def display_updater() -> Callable[[RunProgress], None]:
         from IPython.display import display
 
         if get_ipython() is not None:
-            handle = display(RunProgress(None, time.time()), display_id=True)
+            handle = display(RunProgress(RunState(""), time.time()), display_id=True)
             return handle.update
     return lambda progress: print(progress.line, file=sys.stderr, flush=True)
 
@@ -289,9 +284,8 @@ def ingest(study: str, run: str = "latest") -> Block:
     if not layout.runs(study):
         return text_block(f"{load_study(layout, study).name} has no run yet.")
     found = ingest_run(layout.run(study, layout.resolve_run(study, run)))
-    return text_block(
-        f"{found.trials} of {found.planned} trials are there, {found.valid} count; {found.problems_text}."
-    )
+    counts = f"{found.trials} of {found.planned} trials are there, {found.valid} count"
+    return text_block(f"{counts}; {found.problems_text}.")
 
 
 def state(study: str, run: str = "latest") -> Block:

@@ -1,44 +1,49 @@
-"""Every figure of the reports by its name, drawn for one run: ``run.plot.order()``."""
+"""Figures of a run: those of the reports by name, ``run.plot.order()``, and one to zoom into with plotly."""
 
 from __future__ import annotations
 
+import importlib.util
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from loadbook.analyses.balancers.backends import BackendsPage
-from loadbook.analyses.balancers.connections import ConnectionsFigure
-from loadbook.analyses.balancers.page import BalancersPage
+from loadbook.analyses.balancers.figure import ConnectionsFigure
+from loadbook.analyses.balancers.page import BackendsPage, BalancersPage
 from loadbook.analyses.claims.figure import ClaimsFigure
 from loadbook.analyses.claims.page import assess_claims
 from loadbook.analyses.compare_runs.figure import RunComparisonFigure
 from loadbook.analyses.compare_runs.page import PREVIOUS
-from loadbook.analyses.effects.figure import EffectsFigure
-from loadbook.analyses.effects.non_inferiority import NonInferiorityFigure
+from loadbook.analyses.effects.figure import EffectsFigure, NonInferiorityFigure
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.analyses.effects.pairs import PairedBlocksFigure
 from loadbook.analyses.factorial.figure import FactorialFigure
 from loadbook.analyses.factorial.page import FactorialPage
-from loadbook.analyses.noise.figure import NoiseFigure
 from loadbook.analyses.noise.page import NoisePage
+from loadbook.analyses.noise.record import NoiseFigure
 from loadbook.analyses.page_size.figure import PageSizeFigure
 from loadbook.analyses.page_size.page import PageSizePage
 from loadbook.analyses.resources.peers import PeersFigure
 from loadbook.core.errors import UsageError, unknown_name_error
-from loadbook.notebook.compare import comparison_page
+from loadbook.core.metrics import METRICS
+from loadbook.notebook.compare import check_trials, comparison_page, resolve_metric, trials_table
 from loadbook.notebook.display import Displayable, FigureView
-from loadbook.notebook.trials import resolve_metric
-from loadbook.report import checks, sections
-from loadbook.report.blocks import Block
-from loadbook.report.figures.distribution import LatencyDistributionFigure
+from loadbook.report import checks, palette, sections
+from loadbook.report.blocks import Block, note
 from loadbook.report.figures.errors import ErrorsFigure
 from loadbook.report.figures.host_metrics import CoresFigure, HostMetricsFigure, TrialOverlayFigure
+from loadbook.report.figures.latency import LatencyDistributionFigure
 from loadbook.report.figures.order import OrderFigure
 from loadbook.report.figures.validity import ValidityFigure
-from loadbook.report.nodes import BulletList
+from loadbook.report.nodes import BulletList, clean
 from loadbook.store.tables import RunData
 
 if TYPE_CHECKING:
     from loadbook.stats.results import Analysis
+
+MIME = "application/vnd.plotly.v1+json"
+ZOOM_INSTALL_HINT = (
+    "To zoom, with each trial under the pointer: %pip install plotly in a cell, then restart JupyterLab."
+)
+ZOOM_HELP = "Drag to zoom, double-click to see all; a click on a name hides its trials."
 
 
 class Plots(Displayable):
@@ -97,7 +102,10 @@ class Plots(Displayable):
 
         Amber: the resource was full.
         """
-        return FigureView(HostMetricsFigure.from_run(self._data, self._block_of(trial) if trial else block))
+        if trial:
+            check_trials(self._data, [trial])
+            block = int(self._data.trials.set_index("trial")["block"].to_dict()[trial])
+        return FigureView(HostMetricsFigure.from_run(self._data, block))
 
     def overlay(self, treatment: str = "") -> FigureView:
         """Draw the traces of every trial (of one treatment) over one another: is one unlike the others."""
@@ -160,12 +168,6 @@ class Plots(Displayable):
         """
         return FigureView(RunComparisonFigure(comparison_page(self._data, against, metric=metric).result))
 
-    def _block_of(self, trial: str) -> int:
-        blocks = self._data.trials.set_index("trial")["block"]
-        if trial not in blocks:
-            raise unknown_name_error("trial", trial, map(str, blocks.index), f"in run {self._data.run}")
-        return int(blocks.to_dict()[trial])
-
     def __dir__(self) -> list[str]:
         return [name for name in vars(type(self)) if not name.startswith("_")]
 
@@ -178,3 +180,48 @@ class Plots(Displayable):
         """Return the list of figures."""
         lines = [f"{name}: {(getattr(type(self), name).__doc__ or '').splitlines()[0]}" for name in sorted(dir(self))]
         return Block(BulletList(lines, css="doubts", bullet=""))
+
+
+class ZoomView(Displayable):
+    """The order plot with every trial under the pointer; without plotly the still figure, and how to install it."""
+
+    def __init__(self, data: RunData, metric: str, still: FigureView) -> None:
+        self.data, self.metric, self.still = data, metric or data.study.metric, still
+
+    @property
+    def figure(self) -> dict[str, Any]:
+        """The figure as plotly's JSON: traces and layout."""
+        metric, statistic = resolve_metric(self.data, self.metric)
+        unit = METRICS[metric].unit
+        frame = trials_table(self.data, (self.metric,))
+        frame["why"] = [", ".join(gates) or "no rule is broken" for gates in frame["gates"]]
+        title = {"text": clean(f"{self.metric} ({statistic}), {unit}")}
+        return {
+            "data": [self._trials(name, frame[frame["treatment"] == name]) for name in self.data.plan["treatments"]],
+            "layout": {"height": 420, "xaxis": {"title": {"text": "place in the order of execution"}},
+                       "yaxis": {"title": title, "type": "log"}, "plot_bgcolor": palette.BACKGROUND,
+                       "margin": {"l": 70, "r": 10, "t": 20, "b": 50}},
+        }  # fmt: skip
+
+    def _trials(self, name: str, own: Any) -> dict[str, Any]:
+        """Return one treatment's marks; those that do not count are crosses."""
+        labels = [
+            _inert(f"{row.trial}, block {row.block}, {row.status}: {row.why}") for row in own.itertuples(index=False)
+        ]
+        values = [float(v) if v > 0 else None for v in own[self.metric]]
+        symbols = ["circle" if valid else "x" for valid in own["valid"]]
+        return {
+            "type": "scatter", "mode": "markers", "name": _inert(self.data.study.label(name)), "text": labels,
+            "x": own["slot"].astype(int).tolist(), "y": values, "marker": {"symbol": symbols, "size": 9},
+            "hovertemplate": "%{text}<br>%{y:.5g}<extra></extra>",
+        }  # fmt: skip
+
+    def _block(self) -> Block:
+        still, has_plotly = self.still._block(), importlib.util.find_spec("plotly") is not None
+        help_text = note(ZOOM_HELP if has_plotly else ZOOM_INSTALL_HINT)
+        return Block(still, help_text, data={MIME: self.figure} if has_plotly else {})
+
+
+def _inert(text: str) -> str:
+    """Return text in which plotly finds no markup: it reads a few tags of HTML."""
+    return str(clean(text)).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("%{", "% {")

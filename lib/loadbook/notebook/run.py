@@ -3,44 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loadbook.analyses.compare_runs.page import PREVIOUS
-from loadbook.core.errors import UsageError, unknown_name_error
-from loadbook.core.units import format_percent
+from loadbook.core.errors import DataError, UsageError, unknown_name_error
+from loadbook.core.units import format_bytes, format_percent
 from loadbook.notebook import compare as comparisons
-from loadbook.notebook import raw
-from loadbook.notebook.compare import EffectChanges
 from loadbook.notebook.display import Displayable
-from loadbook.notebook.plots import Plots
-from loadbook.notebook.trials import (
-    available_metrics,
-    exclude_trials,
-    restrict_to_trials,
-    select_trials,
-    slowest_trials,
-    trials_table,
-)
-from loadbook.notebook.zoom import ZoomView
+from loadbook.notebook.plots import Plots, ZoomView
 from loadbook.report import sections
-from loadbook.report.blocks import Block, lines_list
+from loadbook.report.blocks import Block, lines_list, note
 from loadbook.report.build import ensure_ingested
-from loadbook.report.nodes import Column, Definitions, Paragraph, Strong, Table
+from loadbook.report.figures.host_metrics import values_by_trial
+from loadbook.report.nodes import Column, Definitions, Details, HtmlOnly, Paragraph, Preformatted, Strong, Table
 from loadbook.report.page import Page, scope_parts
 from loadbook.stats import saturation
 from loadbook.stats.diagnostics import host_resources, peer_comparison
-from loadbook.store.paths import EXAMPLE_STUDY, Layout, project_layout
+from loadbook.store import trial_record
+from loadbook.store.paths import EXAMPLE_STUDY, Layout, RunPaths, project_layout
 from loadbook.store.tables import RunData, load_run
 from loadbook.study.reader import study_files
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from loadbook.notebook.compare import Verdicts
-
+    from loadbook.notebook.compare import EffectChanges, Verdicts
 
 METHODS_HELP = ".compare(), .against(run), .plot, .wide(), .slowest(), .why(trial), .raw(trial), .only(query), .zoom()"
+MAX_BYTES, MAX_LINES = 20_000, 200
 HOSTS_ALIKE = "Its hosts did what they do in its treatment’s other trials."
 HOSTS_UNKNOWN = "Too little was recorded of its hosts to compare them with its treatment’s other trials."
 
@@ -49,12 +42,11 @@ class TrialExplanation(Displayable):
     """How one trial differs from the others of its treatment; `.frame` is the table behind it."""
 
     def __init__(self, data: RunData, trial: str) -> None:
-        if trial not in set(data.trials["trial"]):
-            raise unknown_name_error("trial", trial, data.trials["trial"], f"in run {data.run}")
+        comparisons.check_trials(data, [trial])
         hosts = saturation.hosts_with_traces(data.traces, data.run_record.hosts)
-        windows = {str(k): float(v) for k, v in data.values("duration").set_index("trial")["value"].dropna().items()}
+        samples, durations = host_resources(data.traces, hosts), values_by_trial(data, "duration")
         self.trial, self._data = trial, data
-        self.frame = peer_comparison(host_resources(data.traces, hosts), data.trials, trial, windows)
+        self.frame = peer_comparison(samples, data.trials, trial, durations)
 
     @property
     def sentences(self) -> list[str]:
@@ -72,11 +64,114 @@ class TrialExplanation(Displayable):
 
     def _block(self) -> Block:
         """Return the distance of the trial from the median of its treatment, and the sentences."""
-        own: Any = slowest_trials(self._data).set_index("trial").loc[self.trial]
+        own: Any = comparisons.slowest_trials(self._data).set_index("trial").loc[self.trial]
         away, metric = own["away"], self._data.study.metric
         far = f"{format_percent(away)} from the median of {own['treatment']}" if away == away else "no value"
         head = f"{self.trial}: {own['treatment']}, block {own['block']}, {own['status']}; {metric}: {far}"
         return Block(Paragraph(Strong(head)), lines_list(self.sentences))
+
+
+@dataclass(frozen=True, repr=False)
+class Raw(Displayable):
+    """One file of a trial.
+
+    Attributes
+    ----------
+    record : the trial's record (`store.trial_record.TrialRecord`): argv, clocks, phases, sha256 of every file.
+    folder : the trial's folder.
+    file : the name of the file in it.
+    """
+
+    record: trial_record.TrialRecord
+    folder: Path
+    file: str
+
+    @property
+    def path(self) -> Path:
+        """The file itself."""
+        return self.folder / self.file
+
+    @property
+    def files(self) -> list[str]:
+        """Names of all files of the trial; `run.raw(trial, file)` shows one."""
+        return list(self.record.files)
+
+    @property
+    def bytes(self) -> bytes:
+        """The whole content as it came from the host."""
+        return self.path.read_bytes()
+
+    @property
+    def text(self) -> str:
+        """The whole content as text; bytes that are no UTF-8 are replaced."""
+        return self.bytes.decode("utf-8", "replace")
+
+    @cached_property
+    def sha256(self) -> str:
+        """The sha256 (hex) of the file as it is now; "" where it is gone."""
+        return trial_record.sha256_file(self.path) if self.path.is_file() else ""
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether the file still has the recorded sha256."""
+        return self.sha256 == self.record.files[self.file].sha256
+
+    def _block(self) -> Block:
+        """Return name, sha256, command and content of a file, and the names of the other files."""
+        kept = self.record.files[self.file]
+        # the tools that printed it
+        drivers = [d for d in self.record.drivers if self.file in (d.stdout, d.stderr, *d.files.values())]
+        state = "as recorded" if self.unchanged else "NOT as recorded" if self.sha256 else "gone"
+        where = f"{self.record.trial} ({self.record.treatment}, block {self.record.block}, {self.record.status})"
+        facts = [
+            ("file", f"{self.file}, {format_bytes(kept.size)}"),
+            ("of", where),
+            *(("command", f"{' '.join(d.argv)}  (on {d.host}, exit code {d.rc})") for d in drivers),
+            ("path", str(self.path)),
+            ("sha256", f"{self.sha256 or kept.sha256}, {state}"),
+        ]
+        text, cut = self._start()
+        rows = [[name, f"{f.size:,}", f"{f.sha256[:16]}…"] for name, f in self.record.files.items()]
+        others = Table("Files", [Column("File"), Column("Bytes", True), Column("sha256")], rows)
+        return Block(
+            Definitions(facts),
+            Preformatted(text) if text else None,
+            note(cut) if cut else None,
+            HtmlOnly(Details(f"All {len(others.rows)} files of this trial", others)),
+        )
+
+    def _start(self) -> tuple[str, str]:
+        """Return the beginning of the content, and a note on the rest."""
+        if not self.sha256:
+            return "", "The file is gone: loadbook verify says what else is."
+        with self.path.open("rb") as handle:
+            data = handle.read(MAX_BYTES)
+        lines = data.decode("utf-8", "replace").split("\n")
+        whole = self.path.stat().st_size
+        if whole <= MAX_BYTES and len(lines) <= MAX_LINES:
+            return ("\n".join(lines), "") if whole else ("", "The file is empty.")
+        return "\n".join(lines[:MAX_LINES]), f"The beginning of {format_bytes(whole)}; .text has all of it."
+
+
+def read_raw(paths: RunPaths, trial: str, file: str = "") -> Raw:
+    """Return a file of a trial, by default the output of its first driver's tool.
+
+    UsageError: no such trial, or it has no such file; the nearest names come first.
+    """
+    folders = {p.parent.name: p.parent for part in (paths.trials, paths.failed) for p in part.glob("*/trial.json")}
+    if trial not in folders:
+        raise unknown_name_error("trial", trial, sorted(folders), f"in run {paths.raw.name}")
+    folder = folders[trial]
+    record = trial_record.read_trial(folder)
+    printed = [name for driver in record.drivers for name in (driver.stdout, *driver.files.values())]
+    names = [name for name in printed if name in record.files] or list(record.files)
+    if (file and file not in record.files) or not names:
+        raise unknown_name_error("file", file, record.files, f"of trial {trial}")
+    file = file or names[0]
+    if not (folder / file).resolve().is_relative_to(folder.resolve()):
+        message = f"{folder / trial_record.RECORD_NAME} names a file outside of its folder: {file}"
+        raise DataError(message, "loadbook verify")
+    return Raw(record, folder, file)
 
 
 class Run(Displayable):
@@ -138,16 +233,14 @@ class Run(Displayable):
     @property
     def metrics(self) -> list[str]:
         """The metrics that were measured, by the names that `compare` and `wide` take: "ok_per_s", "latency p99"."""
-        return list(available_metrics(self.data))
+        return list(comparisons.available_metrics(self.data))
 
     def wide(self, *metrics: str) -> pd.DataFrame:
         """Return the trials in order of execution with a column per metric (default: the study's), in base units.
 
-        Raises
-        ------
-        UsageError : a metric that was not measured; the nearest of `run.metrics` come first.
+        UsageError: a metric that was not measured; the nearest of `run.metrics` come first.
         """
-        return trials_table(self.data, metrics or (self.data.study.metric,))
+        return comparisons.trials_table(self.data, metrics or (self.data.study.metric,))
 
     def slowest(self, number: int = 5, metric: str = "") -> pd.DataFrame:
         """Return the trials that are the furthest from the median of their treatment on the bad side, the worst first.
@@ -157,48 +250,39 @@ class Run(Displayable):
         """
         if not isinstance(number, int):
             raise UsageError(f"how many comes first, not {number!r}", 'run.slowest(5, "latency p99")')
-        return slowest_trials(self.data, metric).head(number)
+        return comparisons.slowest_trials(self.data, metric).head(number)
 
     def why(self, trial: str) -> TrialExplanation:
         """Show how one trial differs from the others of its treatment: its problems, and what its hosts did.
 
-        Raises
-        ------
-        UsageError : no such trial.
+        UsageError: no such trial.
         """
         return TrialExplanation(self.data, trial)
 
     def only(self, query: str | Sequence[bool] | pd.Series) -> Run:
         """Return the run with some trials only, by a pandas query ("block > 2") or a mask; its results are exploratory.
 
-        Raises
-        ------
-        UsageError : a column that there is not, or no trial left.
+        UsageError: a column that there is not, or no trial left.
         """
-        return self._restricted(select_trials(self.trials, query))
+        return self._restricted(comparisons.select_trials(self.trials, query))
 
     def without(self, *trials: str | Iterable[str]) -> Run:
         """Return the run without these trials, by name or as a list of names; its results are exploratory.
 
-        Raises
-        ------
-        UsageError : no such trial, or none left.
+        UsageError: no such trial, or none left.
         """
         names = [name for some in trials for name in ([some] if isinstance(some, str) else some)]
-        return self._restricted(exclude_trials(self.trials, names, f"in run {self.run}"))
+        comparisons.check_trials(self.data, names)
+        return self._restricted(self.trials[~self.trials["trial"].isin(names)])
 
     def _restricted(self, kept: pd.DataFrame) -> Run:
-        return Run(restrict_to_trials(self.data, kept), self._left_out + len(self.trials) - len(kept))
+        left_out = self._left_out + len(self.trials) - len(kept)
+        return Run(comparisons.restrict_to_trials(self.data, kept), left_out)
 
     def compare(
-        self,
-        metric: str = "",
-        baseline: str = "",
-        treatments: str | Sequence[str] = (),
-        by: str = "",
-        margin: float | None = None,
-        level: float = 0.95,
-    ) -> Verdicts:
+        self, metric: str = "", baseline: str = "", treatments: str | Sequence[str] = (), by: str = "",
+        margin: float | None = None, level: float = 0.95,
+    ) -> Verdicts:  # fmt: skip
         """Compare treatments by the rules of the reports; without arguments, answer the study's own question.
 
         Parameters
@@ -233,22 +317,20 @@ class Run(Displayable):
         ------
         UsageError : no such run, or the two hold no two answers to one question.
         """
-        return EffectChanges(self.data, run, baseline, metric, level, self._selection_note())
+        return comparisons.EffectChanges(self.data, run, baseline, metric, level, self._selection_note())
 
     def zoom(self, metric: str = "") -> ZoomView:
         """Draw every trial in order of execution, to zoom into (with the extra `explore`; else the still figure)."""
         return ZoomView(self.data, metric, self.plot.order(metric))
 
-    def raw(self, trial: str, file: str = "") -> raw.Raw:
+    def raw(self, trial: str, file: str = "") -> Raw:
         """Show the bytes that a trial's numbers came from: by default what its tool printed.
 
         Failed attempts have names such as "t0013-attempt1". `file` is one of `.files` of what this returns.
 
-        Raises
-        ------
-        UsageError : no such trial, or it has no such file.
+        UsageError: no such trial, or it has no such file.
         """
-        return raw.raw(self.data.paths, trial, file)
+        return read_raw(self.data.paths, trial, file)
 
     def provenance(self) -> Block:
         """Show where the numbers come from: hosts, versions, revision, sha256 of the study."""
@@ -256,7 +338,7 @@ class Run(Displayable):
 
     def _block(self) -> Block:
         """Return a description of the run, its contents and its methods."""
-        number, page = sections.trial_counts(self.data), Page(self.data)
+        number, page, folder = sections.trial_counts(self.data), Page(self.data), self.data.paths.raw.parent.name
         scope = [*scope_parts(self.data, self.data.study.margin), *filter(None, [self._selection_note()])]
         arms = [[name, self.data.study.label(name), *self._counts(name)] for name in self.treatments]
         columns = [Column("Treatment"), Column("Label", wrap=True), Column("Trials", True), Column("Count", True)]
@@ -265,7 +347,7 @@ class Run(Displayable):
                   "traces": self.traces, "problems": self.problems}  # fmt: skip
         frames = ", ".join(f"{name} ({len(table):,})" for name, table in tables.items())
         facts = [
-            ("run", f"{self.run} of {self.study}{self._file_path()}"),
+            ("run", f"{self.run} of {self.study}" + ("" if folder == self.study else f', lb.load("{folder}")')),
             ("trials", f"{number['valid']} of {number['planned']} count"), ("frames", frames),
             ("metrics", ", ".join(self.metrics)), ("ask", METHODS_HELP),
         ]  # fmt: skip
@@ -275,10 +357,6 @@ class Run(Displayable):
     def _selection_note(self) -> str:
         out = self._left_out
         return f"{out} of {len(self.trials) + out} trials left out by hand" if out else ""
-
-    def _file_path(self) -> str:
-        folder = self.data.paths.raw.parent.name
-        return "" if folder == self.study else f', lb.load("{folder}")'
 
     def _counts(self, treatment: str) -> list[str]:
         own = self.trials[self.trials["treatment"] == treatment]

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loadbook.analyses.history import text
-from loadbook.analyses.history.compute import ALARM_RATE, EffectPoint, EffectSeries
+from loadbook.analyses.history.compute import ALARM_RATE
 from loadbook.analyses.history.figure import HistoryFigure
-from loadbook.analyses.history.page import HistoryPage
-from loadbook.analyses.history.runs import read_history
+from loadbook.analyses.history.page import HistoryPage, history_page
 from loadbook.core.errors import LoadbookError
 from loadbook.core.units import format_duration
 from loadbook.notebook.display import Displayable, FigureView
@@ -49,8 +48,16 @@ class History(Displayable):
         """One row per comparison and run as a plain pandas frame; change and bounds are ratios minus 1."""
         import pandas as pd
 
-        history = self.page.history
-        return pd.DataFrame([_point_row(series, point) for series in history.series for point in series.points])
+        rows = []
+        for series in self.page.history.series:
+            for point in series.points:
+                effect, (low, high) = point.effect, point.effect.interval or (None, None)
+                rows.append({
+                    "run": point.run, "started": point.started, "hosts": point.hosts, "treatment": series.treatment,
+                    "kind": series.kind, "verdict": effect.verdict, "change": effect.effect, "low": low, "high": high,
+                    "blocks": effect.blocks, "counts": point.is_included, "why": point.excluded_reason,
+                })  # fmt: skip
+        return pd.DataFrame(rows)
 
     @property
     def runs(self) -> pd.DataFrame:
@@ -79,16 +86,6 @@ class History(Displayable):
         return Block(parts[0], HtmlOnly(parts[1]), TextOnly(BulletList(self.sentences, bullet="")))
 
 
-def _point_row(series: EffectSeries, point: EffectPoint) -> dict[str, object]:
-    effect = point.effect
-    low, high = effect.interval or (None, None)
-    return {
-        "run": point.run, "started": point.started, "hosts": point.hosts, "treatment": series.treatment,
-        "kind": series.kind, "verdict": effect.verdict, "change": effect.effect, "low": low, "high": high,
-        "blocks": effect.blocks, "counts": point.is_included, "why": point.excluded_reason,
-    }  # fmt: skip
-
-
 def history(study: str, metric: str = "", rate: float = ALARM_RATE, by_name: bool = False) -> History:
     """Show where each effect of a study stands, since when, and whether the newest run is worse than its past.
 
@@ -102,9 +99,8 @@ def history(study: str, metric: str = "", rate: float = ALARM_RATE, by_name: boo
     ------
     UsageError : no such study, metric or rate.
     """
-    layout = project_layout()
-    check_study_recorded(layout, study)
-    return History(HistoryPage(read_history(layout, study, lambda done, total: None, metric, rate, by_name)))
+    check_study_recorded(project_layout(), study)
+    return History(history_page(study, metric, rate, by_name))
 
 
 @dataclass(frozen=True, repr=False)
@@ -169,13 +165,10 @@ def _latest_run(layout: Layout, name: str) -> dict[str, Any]:
     paths = layout.run(name, runs[-1])
     plan = read_current_plan(paths)
     return {
-        "question": plan["study_spec"]["question"],
-        "runs": len(runs),
-        "latest": runs[-1],
+        "question": plan["study_spec"]["question"], "runs": len(runs), "latest": runs[-1],
         "trials": sum(state.final for state in trial_states(read_ledger(paths.ledger)).values()),
-        "planned": len(plan["trials"]),
-        "complete": is_run_complete(paths),
-    }
+        "planned": len(plan["trials"]), "complete": is_run_complete(paths),
+    }  # fmt: skip
 
 
 def pick(study: str = "example") -> Any:

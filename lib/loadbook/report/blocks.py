@@ -20,9 +20,11 @@ from loadbook.report.nodes import (
     Stylesheet,
     TextOnly,
     VerdictCell,
+    to_html,
+    to_markdown,
+    to_text,
 )
 from loadbook.report.palette import DOUBT_GLYPH, FAILED_GLYPH
-from loadbook.report.render import to_html, to_markdown, to_text
 from loadbook.stats.results import AnalysisRow, CheckState, RowKind
 
 # marks in an output's data, read when the notebook is exported: put this section first; leave this section out
@@ -76,17 +78,15 @@ def lines_list(lines: Iterable[Content]) -> BulletList:
     return BulletList(lines, css="doubts")
 
 
-def answer_box(
-    headline: str, *lines: Content, kind: str = "", counts: Sequence[tuple[int, str]] = (), first: Content = None
-) -> Division:
+def answer_box(headline: str, *lines: Content, kind: str = "", counts: Sequence[tuple[int, str]] = ()) -> Division:
     """Return the box with a page's answer; `kind` is the verdict that gives the bar beside it its colour.
 
-    `first` stands before the headline; `counts` are numbers with their words below it, in HTML only.
+    `counts` are numbers with their words below the headline, in HTML only.
     """
     tally = BulletList([Group(Strong(str(number)), f" {word}") for number, word in counts], css="counts")
     paragraphs = [Paragraph(line) if isinstance(line, str) else line for line in lines if line]
     return Division(
-        first, Paragraph(headline, css="headline"), *paragraphs, HtmlOnly(tally) if counts else None,
+        Paragraph(headline, css="headline"), *paragraphs, HtmlOnly(tally) if counts else None,
         css=f"answer bar-{kind}" if kind else "answer",
     )  # fmt: skip
 

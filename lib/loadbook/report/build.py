@@ -1,7 +1,4 @@
-"""The page of a study's history beside its report: made as soon as there are two runs.
-
-A study's report: ingest if needed, execute its notebooks, export them, and write the index over all studies.
-"""
+"""A study's report: ingest if needed, execute its notebooks, export them; from two runs on the page of its history."""
 
 from __future__ import annotations
 
@@ -11,53 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from loadbook.core.errors import DataError, LoadbookError, UsageError
-from loadbook.report import html, links, notebooks
-from loadbook.report import notebooks as parameters
+from loadbook.report import html, notebooks
 from loadbook.store.ledger import read_current_plan
 from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.run_record import read_run_record
-from loadbook.store.schema import TABLES
-from loadbook.store.tables import edited_tables
+from loadbook.store.tables import TABLES, edited_tables
 from loadbook.study.plan import Plan, parse_plan
 
 HISTORY_NOTEBOOK = "history"
-
-
-def history_link(study: str, pages: Path) -> list[tuple[str, str | None]]:
-    """Return the text and the target of a link to a study's history, nothing where none was made."""
-    page = _history_page_path(study, pages)
-    return [(HISTORY_NOTEBOOK, page.name)] if page.is_file() else []
-
-
-def build_history_page(
-    layout: Layout, study: str, question: str, on_message: Callable[[str], None], timeout_s: float | None
-) -> tuple[list[Path], list[str]]:
-    """Make the page of a study's history; return it and the failures, both empty for a study with one run."""
-    runs = layout.runs(study)
-    if len(runs) < 2:
-        return [], []
-    page, out = (
-        _history_page_path(study, layout.reports),
-        layout.run(study, runs[-1]).processed / f"notebooks/{HISTORY_NOTEBOOK}.ipynb",
-    )
-    on_message(f"{study}: notebook {HISTORY_NOTEBOOK}, {len(runs)} runs")
-    try:
-        executed = notebooks.execute_notebook(layout, HISTORY_NOTEBOOK, {"study": study}, out, timeout_s)
-        html.export_html(executed.path, page, f"History of {question} · {study}", _history_breadcrumbs(study))
-    except LoadbookError as error:
-        page.unlink(missing_ok=True)
-        return [], [error.message]
-    return [page], []
-
-
-def _history_page_path(study: str, pages: Path) -> Path:
-    return pages / f"{study}-{HISTORY_NOTEBOOK}.html"
-
-
-def _history_breadcrumbs(study: str) -> html.Breadcrumbs:
-    return [("All studies", "index.html"), (study, f"{study}.html"), (HISTORY_NOTEBOOK, None)]
-
-
 OnMessage = Callable[[str], None]
 MAX_PAGE_COMPARISONS = 3  # of a page's links to comparisons of its run
 
@@ -82,9 +40,8 @@ class OutputPaths:
 
     def executed_path(self, notebook: str, first: bool) -> Path:
         """Return the file of the executed notebook."""
-        if self.notebooks is None:
-            return self.page_path(notebook, first).with_suffix(".ipynb")
-        return self.notebooks / f"{notebook}.ipynb"
+        beside = self.page_path(notebook, first).with_suffix(".ipynb")
+        return beside if self.notebooks is None else self.notebooks / f"{notebook}.ipynb"
 
 
 @dataclass
@@ -122,17 +79,15 @@ def build_report(
     UsageError : no such study, run, notebook or parameter; nothing was executed.
     DataError : the run's raw data cannot be ingested.
     """
-    run, interrupted = select_run(layout, study, run)
+    (run, interrupted), resume = select_run(layout, study, run), f"loadbook run {study}"
     if interrupted:
-        on_message(
-            f"{study}: run {interrupted} is not finished, so this is the report of run {run}; "
-            f"next: {resume_hint(study)}"
-        )
+        why = f"run {interrupted} is not finished, so this is the report of run {run}"
+        on_message(f"{study}: {why}; next: {resume}")
     paths = layout.run(study, run)
     plan = parse_plan(read_current_plan(paths), str(paths.plan_json))
-    values = parameters.parse_pairs(_merge_parameters(_declared_by_notebook(layout, plan.study.notebooks)), pairs)
+    values = notebooks.parse_pairs(_merge_parameters(_declared_by_notebook(layout, plan.study.notebooks)), pairs)
     place = OutputPaths(layout.reports, study, paths.processed / "notebooks", markdown=markdown)
-    links.keep_other_pages(layout.reports, study, run)
+    html.keep_other_pages(layout.reports, study, run)
     page, failed = build_history_page(layout, study, plan.study.question, on_message, timeout_s)
     built = build_report_at(layout, study, run, values, place, on_message, timeout_s)
     built.pages += page
@@ -140,8 +95,8 @@ def build_report(
     if page:
         built.summary.setdefault("more", {})[HISTORY_NOTEBOOK] = page[0].name
     if interrupted:
-        built.summary["interrupted"] = {"run": interrupted, "next": resume_hint(study)}
-    links.write_summary(layout.reports, built.summary)
+        built.summary["interrupted"] = {"run": interrupted, "next": resume}
+    html.write_summary(layout.reports, built.summary)
     return built
 
 
@@ -165,11 +120,6 @@ def _is_finished(paths: RunPaths) -> bool:
     return record.ended is not None or record.imported is not None
 
 
-def resume_hint(study: str) -> str:
-    """Return the command that resumes an unfinished run."""
-    return f"loadbook run {study}"
-
-
 def build_report_at(
     layout: Layout,
     study: str,
@@ -184,7 +134,10 @@ def build_report_at(
     plan = parse_plan(read_current_plan(paths), str(paths.plan_json))
     given = notebook_parameters(layout, plan.study.notebooks, {"study": study, "run": run}, values)
     ensure_ingested(paths, on_message)
-    built = BuiltReport(study, run, _run_summary(plan, paths), tuple(plan.study.notebooks))
+    record = read_run_record(paths)
+    summary = {"study": study, "run": run, "question": plan.study.question, "started": record.started,
+               "ended": record.ended}  # fmt: skip
+    built = BuiltReport(study, run, summary, tuple(plan.study.notebooks))
     for name in plan.study.notebooks:
         _build_page(layout, plan, built, name, given[name], place, on_message, timeout_s)
     built.summary |= {"failed": built.failed}
@@ -204,7 +157,7 @@ def notebook_parameters(
     clash = sorted(set(values) & set(fixed))
     if clash:
         raise UsageError(f"parameter {clash[0]!r} is given by the command line already")
-    parameters.validate_parameters("report", _merge_parameters(declared), values)
+    notebooks.validate_parameters("report", _merge_parameters(declared), values)
     return {name: {k: v for k, v in {**fixed, **values}.items() if k in own} for name, own in declared.items()}
 
 
@@ -253,43 +206,61 @@ def _build_page(
     page, out = place.page_path(name, name == names[0]), place.executed_path(name, name == names[0])
     on_message(f"{study}: notebook {name}")
     try:
-        executed = notebooks.execute_notebook(layout, name, given, out, timeout_s)
-        html.export_html(
-            executed.path, page, f"{plan.study.question} · {study}", page_breadcrumbs(plan, built.run, name, place)
-        )
+        summary = notebooks.execute_notebook(layout, name, given, out, timeout_s)
+        breadcrumbs = page_breadcrumbs(plan, built.run, name, place)
+        html.export_html(out, page, f"{plan.study.question} · {study}", breadcrumbs)
         if place.markdown:
-            html.export_markdown(executed.path, page.with_suffix(".md"))
+            html.export_markdown(out, page.with_suffix(".md"))
     except LoadbookError as error:
         built.failed.append(error.message)
         on_message(f"{study}: {error.message}" + (f" ({error.hint})" if error.hint else ""))
         return
     built.pages += [page, page.with_suffix(".md")] if place.markdown else [page]
     if name == names[0]:
-        built.summary |= {**executed.summary, "page": page.name}
+        built.summary |= {**summary, "page": page.name}
     else:
-        built.summary.setdefault("more", {})[name.removeprefix("run_").replace("_", " ")] = page.name
+        built.summary.setdefault("more", {})[_page_name(name)] = page.name
 
 
 def page_breadcrumbs(plan: Plan, run: str, name: str, place: OutputPaths) -> list[tuple[str, str | None]]:
     """Return the links above a page: the index, the study's other pages, and the pages that its run links to."""
     study, names = plan.study.name, plan.study.notebooks
-    others = [(_link_text(n, names), place.page_path(n, n == names[0]).name) for n in names if n != name]
-    runs = links.comparison_links(place.pages, study, run)[:MAX_PAGE_COMPARISONS] if name == names[0] else []
+    titles = {n: "verdicts" if n == names[0] else _page_name(n) for n in names if n != name}
+    others = [(title, place.page_path(n, n == names[0]).name) for n, title in titles.items()]
+    runs = html.comparison_links(place.pages, study, run)[:MAX_PAGE_COMPARISONS] if name == names[0] else []
     through = history_link(study, place.pages)
     return [(place.home, "index.html"), (study, None), (f"run {run}", None), *others, *through, *runs]
 
 
-def _link_text(name: str, names: Sequence[str]) -> str:
-    return "verdicts" if name == names[0] else name.removeprefix("run_").replace("_", " ")
+def _page_name(notebook: str) -> str:
+    return notebook.removeprefix("run_").replace("_", " ")
 
 
-def _run_summary(plan: Plan, paths: RunPaths) -> dict[str, Any]:
-    """Return the summary of a run before any notebook is executed."""
-    run = read_run_record(paths)
-    return {
-        "study": plan.study.name,
-        "run": paths.raw.name,
-        "question": plan.study.question,
-        "started": run.started,
-        "ended": run.ended,
-    }
+def history_link(study: str, pages: Path) -> list[tuple[str, str | None]]:
+    """Return the text and the target of a link to a study's history, nothing where none was made."""
+    page = _history_page_path(study, pages)
+    return [(HISTORY_NOTEBOOK, page.name)] if page.is_file() else []
+
+
+def build_history_page(
+    layout: Layout, study: str, question: str, on_message: OnMessage, timeout_s: float | None
+) -> tuple[list[Path], list[str]]:
+    """Make the page of a study's history; return it and the failures, both empty for a study with one run."""
+    runs = layout.runs(study)
+    if len(runs) < 2:
+        return [], []
+    page = _history_page_path(study, layout.reports)
+    out = layout.run(study, runs[-1]).processed / f"notebooks/{HISTORY_NOTEBOOK}.ipynb"
+    on_message(f"{study}: notebook {HISTORY_NOTEBOOK}, {len(runs)} runs")
+    breadcrumbs = [("All studies", "index.html"), (study, f"{study}.html"), (HISTORY_NOTEBOOK, None)]
+    try:
+        notebooks.execute_notebook(layout, HISTORY_NOTEBOOK, {"study": study}, out, timeout_s)
+        html.export_html(out, page, f"History of {question} · {study}", breadcrumbs)
+    except LoadbookError as error:
+        page.unlink(missing_ok=True)
+        return [], [error.message]
+    return [page], []
+
+
+def _history_page_path(study: str, pages: Path) -> Path:
+    return pages / f"{study}-{HISTORY_NOTEBOOK}.html"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -21,18 +22,17 @@ from loadbook.report.sections import ValidityMessage, fact_name, fact_text
 from loadbook.stats import diagnostics
 from loadbook.stats.compare import MAX_INCOMPLETE_SHARE
 from loadbook.stats.diagnostics import CarryOver, carry_over
-from loadbook.stats.results import Analysis, AnalysisRow, StoppingState
+from loadbook.stats.results import Analysis, AnalysisRow
 from loadbook.stats.steady_state import (
     MIN_SERIES_S,
     RateSeries,
     RateTrend,
-    SettledRate,
     rate_series,
     rate_trends,
     settled_rate,
 )
 from loadbook.stats.text import row_texts
-from loadbook.store.conditions import BOOT_ID_FACT, MACHINE_FACT, ConditionChange
+from loadbook.store.run_record import BOOT_ID_FACT, MACHINE_FACT, ConditionChange
 from loadbook.store.tables import RunData
 
 if TYPE_CHECKING:
@@ -60,9 +60,7 @@ class HarnessCheck:
     link: str | None = None
 
 
-def harness_checks(
-    data: RunData, analysis: Analysis, more: Sequence[sections.ValidityMessage] = ()
-) -> list[HarnessCheck]:
+def harness_checks(data: RunData, analysis: Analysis, more: Sequence[ValidityMessage] = ()) -> list[HarnessCheck]:
     """Return the four cells: same against same, known effect, trials that count, doubts (`more` of them are known)."""
     return [
         _arm_check(data, analysis, "aa"),
@@ -93,8 +91,7 @@ def _arm_check(data: RunData, analysis: Analysis, kind: str) -> HarnessCheck:
     if not rows:
         return HarnessCheck("doubt", "!", *MISSING_CHECK_TEXTS[kind])
     row = min(rows, key=lambda r: CHECK_STATES.index(r.check_state or "unchecked"))  # the worst of several conditions
-    name = CHECK_ARM_NAMES[kind] if len(rows) == 1 or row.passed else row.label
-    texts = row_texts(row)
+    name, texts = CHECK_ARM_NAMES[kind] if len(rows) == 1 or row.passed else row.label, row_texts(row)
     change = f"{texts.change} ({texts.interval})"
     if texts.change == DASH:
         text = f"{name} could not be compared"
@@ -106,14 +103,9 @@ def _arm_check(data: RunData, analysis: Analysis, kind: str) -> HarnessCheck:
     if row.passed is None:
         state = "too noisy to tell" if row.check_state == "inconclusive" else "not checked"
         return HarnessCheck("doubt", "!", f"{CHECK_TITLES[kind]}: {state}", text)
-    if not row.passed:
-        return HarnessCheck(
-            "failed",
-            palette.FAILED_GLYPH,
-            FAILED_CHECK_TITLES[kind],
-            text,
-        )
-    return HarnessCheck("", "✓", CHECK_TITLES[kind], text)
+    if row.passed:
+        return HarnessCheck("", "✓", CHECK_TITLES[kind], text)
+    return HarnessCheck("failed", palette.FAILED_GLYPH, FAILED_CHECK_TITLES[kind], text)
 
 
 def _borderline_note(row: AnalysisRow, limit: float) -> str:
@@ -127,9 +119,7 @@ def _borderline_note(row: AnalysisRow, limit: float) -> str:
 def _trials_check(data: RunData) -> HarnessCheck:
     number, reasons = sections.trial_counts(data), sections.exclusion_counts(data)
     left = number["planned"] - number["valid"]
-    why = ", ".join(
-        f"{n} {lower_first(reason)}" if len(reasons) > 1 else lower_first(reason) for reason, n in reasons[:2]
-    )
+    why = ", ".join(f"{n} " * (len(reasons) > 1) + lower_first(reason) for reason, n in reasons[:2])
     more = f" and {len(reasons) - 2} other reasons" if len(reasons) > 2 else ""
     order = "random order" if data.plan["seed"] is not None else "order as it was imported"
     text = (f"{left} excluded: {why}{more}; " if left else "none excluded; ") + order
@@ -137,7 +127,7 @@ def _trials_check(data: RunData) -> HarnessCheck:
     return HarnessCheck(css, glyph, f"{number['valid']} of {number['planned']} trials count", text)
 
 
-def _doubts_check(data: RunData, analysis: Analysis, more: Sequence[sections.ValidityMessage]) -> HarnessCheck:
+def _doubts_check(data: RunData, analysis: Analysis, more: Sequence[ValidityMessage]) -> HarnessCheck:
     found = [*sections.doubt_messages(data), *comparison_notes(analysis), *more]
     doubts = sorted((d for d in found if d.level == "doubt"), key=lambda d: d.name != "stopping")
     unchecked = [d for d in found if d.level == "unchecked"]
@@ -149,41 +139,29 @@ def _doubts_check(data: RunData, analysis: Analysis, more: Sequence[sections.Val
     return HarnessCheck("doubt", "!", title, text, "#doubts")
 
 
-def _flag_level(flag: str) -> str:
-    """Return how much a flag of a comparison weighs: one that the next run may contradict is a doubt."""
-    return "doubt" if flag.startswith(diagnostics.FLAG_PREFIX) else "note"
-
-
-def comparison_notes(analysis: Analysis) -> list[sections.ValidityMessage]:
+def comparison_notes(analysis: Analysis) -> list[ValidityMessage]:
     """Return notes on the comparisons for the reader, and the harness checks that the study lacks."""
+    found: list[ValidityMessage] = []
+    if added := analysis.stopping_state.added_blocks:
+        why = "which the study did not declare: going on after a look finds differences where there are none"
+        blocks = f"{added} of {analysis.stopping_state.blocks} blocks were added when the results could be seen"
+        text = f"{blocks}, {why}; a new run would confirm"
+        found.append(ValidityMessage("stopping", "Exploratory", "doubt", 0, text))
     flagged: dict[str, list[str]] = {}
     for row in analysis.rows:
         for flag in row.verdict.comparison.flags if row.verdict else ():
             flagged.setdefault(flag, []).append(row.label)
-    found = [
-        sections.ValidityMessage("comparison", "; ".join(n), _flag_level(flag), 0, flag) for flag, n in flagged.items()
-    ]
-    if analysis.stopping_state.added_blocks:
-        found.insert(
-            0,
-            sections.ValidityMessage("stopping", "Exploratory", "doubt", 0, _exploratory_text(analysis.stopping_state)),
-        )
+    for flag, labels in flagged.items():
+        level = "doubt" if flag.startswith(diagnostics.FLAG_PREFIX) else "note"  # the next run may contradict it
+        found.append(ValidityMessage("comparison", "; ".join(labels), level, 0, flag))
+    unseen = "a change that is known to matter was not seen, so smaller ones may be missed: more blocks, less noise"
     for row in analysis.of_kind("control"):
         if row.passed is False:
-            text = (
-                "a change that is known to matter was not seen, so smaller ones may be missed: more blocks, less noise"
-            )
-            found.append(sections.ValidityMessage("control", "Known effect not found", "doubt", 0, text))
+            found.append(ValidityMessage("control", "Known effect not found", "doubt", 0, unseen))
     if not analysis.of_kind("aa"):
         text = "nothing in this run shows that the laboratory calls the same configuration the same"
-        found.append(sections.ValidityMessage("no-aa", "No A/A arm", "doubt", 0, text))
+        found.append(ValidityMessage("no-aa", "No A/A arm", "doubt", 0, text))
     return found
-
-
-def _exploratory_text(stand: StoppingState) -> str:
-    blocks = f"{stand.added_blocks} of {stand.blocks} blocks"
-    why = "which the study did not declare: going on after a look finds differences where there are none"
-    return f"{blocks} were added when the results could be seen, {why}; a new run would confirm"
 
 
 TRIALS_PER_CHANCE_OUTLIER = 40  # of so many trials of nothing but noise about one is marked
@@ -195,9 +173,8 @@ def order_sentences(
     carried: CarryOver | None, analysis: Analysis, values: pd.DataFrame, labels: Mapping[str, str]
 ) -> list[str]:
     """Return the sentences below the order plot: drift, carry-over (see `detect_carry_over`), outliers."""
-    sentences = [diagnostics.describe_drift(values).sentence]
-    sentences.append(carried.sentence(analysis.metric, labels) if carried else CARRY_OVER_NOT_CHECKED)
-    return sentences + [text for text in [_outlier_text(values)] if text]
+    carry_over_text = carried.sentence(analysis.metric, labels) if carried else CARRY_OVER_NOT_CHECKED
+    return [*filter(None, [diagnostics.describe_drift(values).sentence, carry_over_text, _outlier_text(values)])]
 
 
 def order_notes(
@@ -206,7 +183,11 @@ def order_notes(
     """Return the doubts about the order: a detected carry-over and, as a note, outliers."""
     found = []
     if carried and carried.is_significant:
-        text = f"{carried.sentence(analysis.metric, labels)} {_adjusted_text(carried, analysis, labels)}"
+        effects = carried.adjusted_effects
+        rows = [row.treatment for row in analysis.of_kind("treatment") if row.treatment in effects]
+        adjusted = ", ".join(f"{labels.get(n, n)} {format_percent(effects[n])}" for n in rows[:MAX_ADJUSTED])
+        text = f"With what ran before taken out (a regression, without a verdict): {adjusted}." if adjusted else ""
+        text = f"{carried.sentence(analysis.metric, labels)} {text}"
         found.append(ValidityMessage("carry-over", "Carry-over", "doubt", 0, text))
     if text := _outlier_text(values):
         found.append(ValidityMessage("far-out", "Far trials", "note", 0, text))
@@ -219,25 +200,15 @@ def detect_carry_over(data: RunData, analysis: Analysis, values: pd.DataFrame) -
     return carry_over(values, analysis.baseline, same) if values["slot"].is_unique else None
 
 
-def _adjusted_text(carried: CarryOver, analysis: Analysis, labels: Mapping[str, str]) -> str:
-    rows = [row.treatment for row in analysis.of_kind("treatment") if row.treatment in carried.adjusted_effects]
-    texts = [
-        f"{labels.get(name, name)} {format_percent(carried.adjusted_effects[name])}" for name in rows[:MAX_ADJUSTED]
-    ]
-    return f"With what ran before taken out (a regression, without a verdict): {', '.join(texts)}." if texts else ""
-
-
 def _outlier_text(values: pd.DataFrame) -> str:
     """Return the sentence on the number of outliers; "" for none."""
     outliers, counted = len(diagnostics.find_outliers(values)), int(values["valid"].sum())
     if not outliers:
         return ""
     lie = "trial lies" if outliers == 1 else "trials lie"
-    return (
-        f"{outliers} of {counted} {lie} far from the others of the same treatment "
-        f"(ringed; about 1 in {TRIALS_PER_CHANCE_OUTLIER} does by chance). "
-        "They count: nothing is left out for its value."
-    )
+    chance = f"ringed; about 1 in {TRIALS_PER_CHANCE_OUTLIER} does by chance"
+    text = f"{outliers} of {counted} {lie} far from the others of the same treatment ({chance})."
+    return f"{text} They count: nothing is left out for its value."
 
 
 CLOSED_LOOP_NOTE = (
@@ -261,10 +232,8 @@ def tail_note(data: RunData, metric: str, statistics: Sequence[str], left_out: S
     sentences = [CLOSED_LOOP_NOTE] if "closed" in set(counted["load_model"]) else []
     if left_out:
         least = data.study.validity.min_tail_requests
-        needs = join_words(
-            [f"{p} needs {diagnostics.requests_needed(p, least):,} requests in a trial" for p in left_out]
-        )
-        sentences.append(f"Not measurable: {needs}.")
+        needed = [f"{p} needs {diagnostics.requests_needed(p, least):,} requests in a trial" for p in left_out]
+        sentences.append(f"Not measurable: {join_words(needed)}.")
     requests = data.values("requests")["value"].dropna()
     tail = diagnostics.tail_requests(metric, statistics[-1], requests) if statistics else None
     if tail is not None and len(tail) and tail.median() < diagnostics.GOOD_TAIL_REQUESTS:
@@ -277,27 +246,27 @@ def tail_note(data: RunData, metric: str, statistics: Sequence[str], left_out: S
 
 def treatment_curves(data: RunData) -> dict[str, ExceedanceCurve]:
     """Return the latency distribution of each treatment whose valid trials have request logs."""
-    counted = data.trials[data.trials["valid"]]
-    paths_by_treatment = {
-        name: [data.paths.request_logs / f"{trial}.parquet" for trial in own]
-        for name, own in _trials_by_treatment(counted)
-    }
-    existing = {name: [path for path in paths if path.is_file()] for name, paths in paths_by_treatment.items()}
-    if not any(existing.values()):
+    paths: dict[str, list[Path]] = {}
+    for trial, treatment in _counted_trials(data).items():
+        path, own = data.paths.request_logs / f"{trial}.parquet", paths.setdefault(treatment, [])
+        own += [path] if path.is_file() else []
+    if not any(paths.values()):
         return {}
     from loadbook.request_logs.summary import exceedance_curve  # imports pyarrow
 
-    found = {name: exceedance_curve(paths) for name, paths in existing.items() if paths}
-    return {name: one for name, one in found.items() if one is not None}
+    found = {name: exceedance_curve(own) for name, own in paths.items() if own}
+    return {name: curve for name, curve in found.items() if curve is not None}
 
 
-def _trials_by_treatment(trials: pd.DataFrame) -> list[tuple[str, list[str]]]:
-    return [(str(name), list(own["trial"])) for name, own in trials.groupby("treatment", sort=False)]
+def _counted_trials(data: RunData) -> dict[str, str]:
+    """Return trial -> treatment of the trials that count."""
+    counted = data.trials[data.trials["valid"]]
+    return dict(zip(counted["trial"], counted["treatment"], strict=True))
 
 
 def distribution_details(analysis: Analysis, found: Mapping[str, ExceedanceCurve]) -> HtmlOnly:
     """Return the distributions, one click away."""
-    from loadbook.report.figures.distribution import LatencyDistributionFigure
+    from loadbook.report.figures.latency import LatencyDistributionFigure
 
     return HtmlOnly(Details(DISTRIBUTION_TITLE, Picture(LatencyDistributionFigure(analysis, found))))
 
@@ -311,23 +280,14 @@ def stationarity_table(data: RunData, labels: Mapping[str, str]) -> Table:
 
     Both rates are medians over trials of the mean over whole seconds; the tool's own figure stays as it is, elsewhere.
     """
-    counted = data.trials[data.trials["valid"]]
-    found, moved = (
-        rate_series(data.samples, STATIONARITY_METRIC),
-        rate_trends(data.samples, _treatment_by_trial(counted)),
-    )
-    rows = [
-        [
-            labels[name],
-            *_stationarity_cells([found[t] for t in own if t in found and len(found[t].values)], moved[name]),
-        ]
-        for name, own in ((str(name), list(frame["trial"])) for name, frame in counted.groupby("treatment", sort=False))
-    ]
-    return Table(
-        "Within trials",
-        [Column("Treatment"), *(Column(head, True) for head in STATIONARITY_HEADERS), Column("Says")],
-        rows,
-    )
+    counted = _counted_trials(data)
+    found, moved = rate_series(data.samples, STATIONARITY_METRIC), rate_trends(data.samples, counted)
+    rows = []
+    for name in dict.fromkeys(counted.values()):
+        own = [found[t] for t, treatment in counted.items() if treatment == name and t in found]
+        rows.append([labels[name], *_stationarity_cells([one for one in own if len(one.values)], moved[name])])
+    columns = [Column("Treatment"), *(Column(head, True) for head in STATIONARITY_HEADERS), Column("Says")]
+    return Table("Within trials", columns, rows)
 
 
 def stationarity_note(data: RunData) -> str:
@@ -342,43 +302,26 @@ def stationarity_note(data: RunData) -> str:
     )
 
 
-def _treatment_by_trial(counted: pd.DataFrame) -> dict[str, str]:
-    return dict(zip(counted["trial"], counted["treatment"], strict=True))
-
-
 def _stationarity_cells(own: Sequence[RateSeries], trend: RateTrend | None) -> list[str]:
     if not own:
         return [DASH] * len(STATIONARITY_HEADERS) + ["not checked: no rates"]
     steady = [one for one in map(settled_rate, own) if one is not None]
     whole = format_rounded(median(float(series.values.mean()) for series in own))
-    length = f"{min(series.duration_s for series in own):g}"
+    number, length = str(len(own)), f"{min(series.duration_s for series in own):g}"
     if trend is None or not steady:
-        return [str(len(own)), length, DASH, DASH, whole, DASH, DASH, "not checked: too short"]
-    state = "still moving" if trend.moving else "steady"
+        return [number, length, DASH, DASH, whole, DASH, DASH, "not checked: too short"]
+    settled = format_rounded(median(one.rate_per_s for one in steady))
     return [
-        str(len(own)),
-        length,
-        format_percent(trend.change),
-        format_p_value(trend.p),
-        whole,
-        *_steady_cells(steady),
-        state,
-    ]
-
-
-def _steady_cells(cut: Sequence[SettledRate]) -> list[str]:
-    return [format_rounded(median(one.rate_per_s for one in cut)), f"{median(one.warmup_s for one in cut):g}"]
+        number, length, format_percent(trend.change), format_p_value(trend.p), whole, settled,
+        f"{median(one.warmup_s for one in steady):g}", "still moving" if trend.moving else "steady",
+    ]  # fmt: skip
 
 
 CONDITION_NAMES = {MACHINE_FACT: "machine", BOOT_ID_FACT: "boot", "facts of the host": "facts of the host"}
 PRIVATE_CONDITIONS = {MACHINE_FACT: ("one machine", "another machine"), BOOT_ID_FACT: ("one boot", "booted anew")}
 ABSENT_TEXTS = {
-    "treatment": "not in it",
-    "host": "no such host",
-    "version": "not there",
-    "run": "no",
-    "study": "not set",
-}
+    "treatment": "not in it", "host": "no such host", "version": "not there", "run": "no", "study": "not set",
+}  # fmt: skip
 MAX_PLACES = 3
 
 
@@ -388,21 +331,17 @@ def change_name(change: ConditionChange, labels: Mapping[str, str] | None = None
         treatment, colon, factor = change.name.partition(": ")
         return f"treatment {(labels or {}).get(treatment, treatment)}{colon}{factor}"
     text = CONDITION_NAMES.get(change.name) or (fact_name(change.name) if change.category == "fact" else change.name)
-    return f"{change_places(change)}: {text}" if change.host_roles else text
-
-
-def change_places(change: ConditionChange) -> str:
-    """Return the places at which something changed, as one phrase."""
-    more = len(change.host_roles) - MAX_PLACES
-    return join_words(list(change.host_roles) if more < 1 else [*change.host_roles[:MAX_PLACES], f"{more} more"])
+    places, more = list(change.host_roles), len(change.host_roles) - MAX_PLACES
+    if more > 0:
+        places = [*places[:MAX_PLACES], f"{more} more"]
+    return f"{join_words(places)}: {text}" if places else text
 
 
 def change_values(change: ConditionChange) -> tuple[str, str]:
     """Return the old and the new value of a change."""
     if change.name in PRIVATE_CONDITIONS and change.category == "fact":
         return PRIVATE_CONDITIONS[change.name]
-    older, newer = (_change_value_text(change, value) for value in (change.before, change.after))
-    return older, newer
+    return _change_value_text(change, change.before), _change_value_text(change, change.after)
 
 
 def _change_value_text(change: ConditionChange, value: Any) -> str:

@@ -18,7 +18,7 @@ from loadbook.core.text import clean, one_line
 from loadbook.stats.ci import CaseOutcome, CiCase, CiResult, assess_run
 from loadbook.stats.results import Analysis
 from loadbook.store.tables import RunData
-from loadbook.study.ci_policy import CiPolicy
+from loadbook.study.limits import CiPolicy
 
 SCHEMA_VERSION = 1
 
@@ -51,10 +51,10 @@ def evaluate_ci(data: RunData, written_since: CiPolicy | None = None) -> CiRepor
         return None
     from loadbook.stats.analyse import analyse_strata
 
-    parts_by_name = {name: name.partition(" ") for name in policy.metrics}  # a metric, and a statistic after a space
-    others = {
-        n: analyse_strata(data, metric=metric, statistic=of or None) for n, (metric, _, of) in parts_by_name.items()
-    }
+    others = {}
+    for name in policy.metrics:
+        metric, _, statistic = name.partition(" ")
+        others[name] = analyse_strata(data, metric=metric, statistic=statistic or None)
     analysis = analyse_strata(data)
     return CiReport(data, policy, analysis, assess_run(policy, analysis, data, others), late=data.study.ci is None)
 
@@ -89,21 +89,16 @@ def ci_summary(found: CiReport) -> dict[str, Any]:
 
 
 def _case_record(case: CiCase) -> dict[str, Any]:
+    """Return a case with the numbers of its comparison; those of one that may not be made are null."""
     record = asdict(case)
     del record["row"]
-    return record | _case_numbers(case)
-
-
-def _case_numbers(case: CiCase) -> dict[str, Any]:
-    """Return the numbers of a comparison; those of one that may not be made are null."""
-    verdict = case.row.verdict if case.row else None
-    if verdict is None:
-        return {}
-    found, known = verdict.comparison, verdict.kind != "invalid"
-    values = asdict(found)
-    numbers = {key: values[key] if known else None for key in ("effect", "ci95", "ci90", "p", "p_adjusted")}
-    question = {"metric": found.metric, "statistic": found.statistic, "against": found.baseline}
-    return question | {"verdict": verdict.kind, **numbers, "blocks": found.blocks}
+    if case.row is None or case.row.verdict is None:
+        return record
+    verdict, found = case.row.verdict, asdict(case.row.verdict.comparison)
+    keys = ("effect", "ci95", "ci90", "p", "p_adjusted")
+    numbers = {key: None if verdict.kind == "invalid" else found[key] for key in keys}
+    question = {"metric": found["metric"], "statistic": found["statistic"], "against": found["baseline"]}
+    return record | question | {"verdict": verdict.kind, **numbers, "blocks": found["blocks"]}
 
 
 # characters that XML 1.0 cannot hold, not even escaped
@@ -133,14 +128,12 @@ def _add_suite(root: ET.Element, found: CiReport, number: int) -> None:
         time=f"{max((ended or began) - began, 0):.3f}",
     )  # fmt: skip
     properties = ET.SubElement(suite, "properties")
-    properties_by_name = {"run": data.run, "metric": found.analysis.metric, "outcome": found.result.outcome}
-    for key, value in properties_by_name.items():
+    for key, value in {"run": data.run, "metric": found.analysis.metric, "outcome": found.result.outcome}.items():
         ET.SubElement(properties, "property", name=key, value=_xml_text(value))
     for case in cases:
         _add_case(suite, data.study.name, case)
-    ET.SubElement(suite, "system-out").text = _xml_text(
-        "\n".join([*(case.full_sentence for case in cases), found.sentence])
-    )
+    sentences = [*(case.full_sentence for case in cases), found.sentence]
+    ET.SubElement(suite, "system-out").text = _xml_text("\n".join(sentences))
     ET.SubElement(suite, "system-err")
 
 

@@ -1,7 +1,7 @@
-"""Export of an executed notebook as one self-contained HTML file: no script, no external request.
+"""Pages as files: an executed notebook as one self-contained HTML file, and small JSON files beside the pages.
 
-The content security policy forbids scripts and requests, and a scan of the page refuses them, too: a page that does not
-pass is not written. nbconvert renders the template templates/page.html.j2.
+A page has no script and makes no external request: the content security policy forbids both, and a scan of the page
+refuses them, too; a page that does not pass is not written. nbconvert renders the template templates/page.html.j2.
 """
 
 from __future__ import annotations
@@ -12,10 +12,15 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from loadbook.core.errors import ReportError
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from loadbook.core.errors import DataError, ReportError
 from loadbook.report.blocks import EMPTY_MIME, URGENT_MIME
-from loadbook.report.render import TEMPLATES_DIR, clean, notebook_style, page_stylesheet
+from loadbook.report.nodes import clean
+from loadbook.report.palette import TEMPLATES_DIR, notebook_style, page_stylesheet
 from loadbook.store.atomic import write_atomic
+from loadbook.store.trial_record import read_json, write_json
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; base-uri 'none'; form-action 'none'"
@@ -34,6 +39,10 @@ _MAX_HEAD_METAS = 5
 _STYLE_REQUEST = re.compile(r"@import|url\s*\(|image-set\s*\(|src\s*\(|expression\s*\(|\\", re.IGNORECASE)
 # to a place in the page, or to a file of ours beside or below it
 _INNER_LINK = re.compile(r"#[\w-]+|(?:[A-Za-z0-9][\w.-]*/){0,2}[A-Za-z0-9][\w.-]*\.(?:html|ipynb|json)(#[\w-]+)?")
+_TEMPLATES = Environment(
+    loader=FileSystemLoader(TEMPLATES_DIR), autoescape=True, finalize=clean, undefined=StrictUndefined,
+    trim_blocks=True, lstrip_blocks=True,
+)  # fmt: skip
 
 Breadcrumbs = Sequence[tuple[str, str | None]]
 
@@ -48,15 +57,18 @@ def export_html(notebook: Path, out: Path, title: str, breadcrumbs: Breadcrumbs 
     import nbformat
 
     page = to_html(nbformat.read(notebook, as_version=4), title, breadcrumbs)
-    found = forbidden_content(page)
-    if found:
+    if found := forbidden_content(page):
         raise ReportError(f"{out.name}: not exported, it would hold {'; '.join(found[:5])}")
     data = page.encode()
     if len(data) > MAX_PAGE_BYTES:
-        raise ReportError(
-            f"{out.name}: {len(data):,} bytes, more than {MAX_PAGE_BYTES:,}", "fewer marks, or fewer blocks"
-        )
+        message = f"{out.name}: {len(data):,} bytes, more than {MAX_PAGE_BYTES:,}"
+        raise ReportError(message, "fewer marks, or fewer blocks")
     write_atomic(out, data)
+
+
+def fill_template(template: str, **values: Any) -> Markup:
+    """Fill one of report/templates and return it as markup; autoescape always, unknown names are errors."""
+    return Markup(_TEMPLATES.get_template(template).render(**values))  # noqa: S704 - autoescape made it safe
 
 
 def to_html(notebook: Any, title: str, breadcrumbs: Breadcrumbs = ()) -> str:
@@ -65,10 +77,10 @@ def to_html(notebook: Any, title: str, breadcrumbs: Breadcrumbs = ()) -> str:
 
     exporter = HTMLExporter(template_file=str(TEMPLATES_DIR / "page.html.j2"), exclude_anchor_links=True)
     exporter.register_filter("clean", clean)
-    exporter.register_filter("section_links", add_section_links)
+    exporter.register_filter("section_links", _add_section_links)
     notebook.cells = arrange_cells([cell for cell in notebook.cells if _is_exported(cell)])
-    style = {"style": page_stylesheet(), "notebook_style": notebook_style()}
-    values = {"policy": CONTENT_SECURITY_POLICY, "title": title, "crumbs": list(breadcrumbs), **style}
+    values = {"policy": CONTENT_SECURITY_POLICY, "style": page_stylesheet(), "notebook_style": notebook_style(),
+              "title": title, "crumbs": list(breadcrumbs)}  # fmt: skip
     page, _ = exporter.from_notebook_node(notebook, resources={"loadbook": values})
     return str(page)
 
@@ -77,15 +89,11 @@ def export_markdown(notebook: Path, out: Path) -> None:
     """Write the executed `notebook` as the Markdown file `out`: its text and its blocks, without pictures and code."""
     import nbformat
 
-    cells = [c for c in nbformat.read(notebook, as_version=4).cells if _is_exported(c)]
     parts: list[str] = []
-    for cell in arrange_cells(cells):
+    for cell in arrange_cells([c for c in nbformat.read(notebook, as_version=4).cells if _is_exported(c)]):
         if cell.cell_type == "markdown":
             parts.append(cell.source)
-        else:
-            parts += [
-                o["data"]["text/markdown"] for o in cell.get("outputs", []) if "text/markdown" in o.get("data", {})
-            ]
+        parts += [output.get("data", {}).get("text/markdown", "") for output in cell.get("outputs", [])]
     write_atomic(out, ("\n\n".join(filter(None, parts)) + "\n").encode())
 
 
@@ -93,14 +101,13 @@ def _is_exported(cell: Any) -> bool:
     return NOTEBOOK_ONLY_TAG not in cell.metadata.get("tags", [])
 
 
-def add_section_links(html: str) -> str:
+def _add_section_links(html: str) -> str:
     """Return rendered Markdown with an anchor and a link at each section heading."""
 
     def link(heading: re.Match[str]) -> str:
-        anchor = "-".join(re.findall(r"[a-z0-9]+", re.sub(r"<.*?>", "", heading[1]).lower()))
-        return (
-            f'<h2 id="{anchor}"><a class="anchor" href="#{anchor}" title="Link to this section"></a>{heading[1]}</h2>'
-        )
+        title = heading[1]
+        anchor = "-".join(re.findall(r"[a-z0-9]+", re.sub(r"<.*?>", "", title).lower()))
+        return f'<h2 id="{anchor}"><a class="anchor" href="#{anchor}" title="Link to this section"></a>{title}</h2>'
 
     return re.sub(r"<h2[^>]*>(.*?)</h2>", link, html, flags=re.DOTALL)
 
@@ -116,34 +123,33 @@ def arrange_cells(cells: list[Any]) -> list[Any]:
             sections.append([])
         sections[-1].append(cell)
     head, *rest = sections
-    sections_kept = [section for section in rest if not any(_has_mime_type(cell, EMPTY_MIME) for cell in section)]
-    sections_kept.sort(key=lambda section: not any(_has_mime_type(cell, URGENT_MIME) for cell in section))
-    return [cell for section in (head, *sections_kept) for cell in section]
+    kept = [section for section in rest if not _has_mark(section, EMPTY_MIME)]
+    kept.sort(key=lambda section: not _has_mark(section, URGENT_MIME))
+    return [cell for section in (head, *kept) for cell in section]
 
 
-def _has_mime_type(cell: Any, mark: str) -> bool:
-    return any(mark in output.get("data", {}) for output in cell.get("outputs", []))
+def _has_mark(section: list[Any], mark: str) -> bool:
+    return any(mark in output.get("data", {}) for cell in section for output in cell.get("outputs", []))
 
 
 class _ContentScanner(HTMLParser):
     """Collects forbidden content of an exported page."""
 
-    def __init__(self, ours: Collection[str]) -> None:
+    def __init__(self, allowed_links: Collection[str]) -> None:
         super().__init__()
         self.findings: list[str] = []
-        self.allowed_links = ours
-        self._in_style = False
+        self.allowed_links, self.in_style = allowed_links, False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._in_style = tag == "style"
+        self.in_style = tag == "style"
         checked = [(name, value or "") for name, value in attrs if not (name == "href" and value in self.allowed_links)]
         self.findings += [f"{name}={value!r}"[:80] for name, value in checked if _is_forbidden_attribute(name, value)]
 
     def handle_endtag(self, tag: str) -> None:
-        self._in_style = False
+        self.in_style = False
 
     def handle_data(self, data: str) -> None:
-        if self._in_style and _STYLE_REQUEST.search(data):
+        if self.in_style and _STYLE_REQUEST.search(data):
             self.findings.append("a style that may load something")
 
 
@@ -168,10 +174,82 @@ def forbidden_content(page: str, allowed_links: Collection[str] = ()) -> list[st
     scan.feed(page)
     scan.close()
     tags = [f"<{found[1].lower()}>" for found in _ACTIVE_TAG.finditer(page)]
-    return tags + _unexpected_metas(page) + scan.findings
-
-
-def _unexpected_metas(page: str) -> list[str]:
-    """Return the problems of a page's `meta` elements: only those of the template are allowed, in the head."""
     head, _, body = page.partition("</head>")
-    return ["<meta>"] if len(_META_TAG.findall(head)) > _MAX_HEAD_METAS or _META_TAG.search(body) else []
+    if len(_META_TAG.findall(head)) > _MAX_HEAD_METAS or _META_TAG.search(body):
+        tags.append("<meta>")
+    return tags + scan.findings
+
+
+_RUN_ID = re.compile(r"\d{8}\D?\d{6}[\w.-]*")
+COMPARISON_SUFFIX = ".compared.json"
+SUMMARY_SUFFIX = ".summary.json"
+
+
+def write_summary(reports: Path, summary: dict[str, Any]) -> None:
+    """Write a study's summary beside its pages; the index is made from these files alone."""
+    write_json(reports / f"{summary['study']}{SUMMARY_SUFFIX}", summary)
+
+
+def keep_other_pages(reports: Path, study: str, run: str) -> None:
+    """Rename the pages of a study's last report if they are of another run than `run`: they get its id.
+
+    The links among them are changed, too. Pages that were kept of `run` itself are removed: new ones are made.
+    """
+    for path in reports.glob(f"{study}*-{run}.html"):
+        path.unlink()
+    try:
+        old = read_json(reports / f"{study}{SUMMARY_SUFFIX}")
+        names = [old["page"], *(name for title, name in old.get("more", {}).items() if title != "history")]
+        old_run = str(old["run"])
+    except (DataError, KeyError, TypeError):
+        return
+    pages = [reports / name for name in names if (reports / name).is_file()]
+    if old_run == run:
+        return
+    renamed = {page.name: f"{page.stem}-{old_run}.html" for page in pages}
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        for name, new in renamed.items():
+            text = text.replace(f'href="{name}"', f'href="{new}"')
+        write_atomic(reports / renamed[page.name], text.encode())
+
+
+def earlier_pages(reports: Path, study: str, run: str) -> list[tuple[str, str]]:
+    """Return text and page of the stored reports of earlier runs of a study, the newest first."""
+    kept = {path.stem.removeprefix(f"{study}-"): path.name for path in reports.glob(f"{study}-*.html")}
+    runs = sorted((name for name in kept if _RUN_ID.fullmatch(name) and name != run), reverse=True)
+    return [(f"run {name}", kept[name]) for name in runs]
+
+
+def write_comparison(page: Path, study: str, run: str, against: str) -> None:
+    """Write beside a page which runs it compares."""
+    write_json(page.with_suffix(COMPARISON_SUFFIX), {"study": study, "run": run, "against": against})
+
+
+def comparison_links(reports: Path, study: str, run: str = "") -> list[tuple[str, str]]:
+    """Return text and page of each comparison of two runs of a study, those of the newest runs first.
+
+    Parameters
+    ----------
+    run : only comparisons that this run is part of, each called by its other run; empty: all.
+    """
+    found = [
+        (_read_comparison(path), path.name.removesuffix(COMPARISON_SUFFIX) + ".html")
+        for path in reports.glob(f"{study}-*{COMPARISON_SUFFIX}")
+    ]
+    own = [(one["run"], one["against"], page) for one, page in found if one.get("study") == study]
+    return [
+        (f"compared with run {older if run == newer else newer}" if run else f"run {newer} against {older}", page)
+        for newer, older, page in sorted(own, reverse=True)
+        if (not run or run in (newer, older)) and (reports / page).is_file()
+    ]
+
+
+def _read_comparison(path: Path) -> dict[str, Any]:
+    """Return the stored summary of a comparison; nothing for a truncated file, which the next comparison replaces."""
+    try:
+        found = read_json(path)
+    except DataError:
+        return {}
+    whole = isinstance(found, dict) and all(isinstance(found.get(key), str) for key in ("run", "against"))
+    return found if whole else {}

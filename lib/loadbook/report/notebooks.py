@@ -17,7 +17,6 @@ import os
 import sys
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,12 @@ from loadbook.store.atomic import DISK_FULL_ERRNOS, explain_disk_full, fsync_pat
 from loadbook.store.paths import Layout
 
 ENGINE_NAME = "loadbook"
+INJECTED_COMMENT = "# Parameters"  # the comment that papermill puts on top of the cell it injects
+DONE_MIME = "application/vnd.loadbook.done+json"
+# of one cell: far above what any of ours needs, so that one that hangs is found the same day
+TIMEOUT_S = 600
+KERNEL_STARTS = 2
+_TYPE_NAMES = {str: "text", bool: "true or false", int: "a whole number", float: "a number", list: "a list"}
 
 
 class NotebookInterruptedError(Exception):
@@ -47,33 +52,22 @@ class PartialOutputEngine(NBClientEngine):
     def execute_managed_notebook(
         cls, nb_man: NotebookExecutionManager, kernel_name: str, *, partial_path: str, **more: Any
     ) -> None:
-        """Execute all cells; EndedError for a kernel that died and a cell that overstayed, after marking that cell."""
+        """Execute all cells; NotebookInterruptedError if a kernel dies or a cell overstays: its cell has the error."""
         try:
             super().execute_managed_notebook(nb_man, kernel_name, **more)
         except Exception as error:
             started = [k for k, cell in enumerate(nb_man.nb.cells) if cell.metadata.papermill["start_time"]]
             if started:
-                _record_error(nb_man, started[-1], error)
+                cell, message = nb_man.nb.cells[started[-1]], str(error)
+                nb_man.cell_exception(cell, cell_index=started[-1])
+                if cell.cell_type == "code":
+                    output = {"ename": type(error).__name__, "evalue": message, "traceback": message.splitlines()}
+                    cell.outputs.append(new_output("error", **output))
                 nb_man.output_path = partial_path  # written by papermill when it completes the notebook
             raise NotebookInterruptedError(started[-1] + 1 if started else None, error) from error
 
 
-def _record_error(nb_man: NotebookExecutionManager, index: int, error: Exception) -> None:
-    """Add an error output to the cell at which the notebook ended."""
-    cell, message = nb_man.nb.cells[index], str(error)
-    nb_man.cell_exception(cell, cell_index=index)
-    if cell.cell_type == "code":
-        cell.outputs.append(
-            new_output("error", ename=type(error).__name__, evalue=message, traceback=message.splitlines())
-        )
-
-
 papermill_engines.register(ENGINE_NAME, PartialOutputEngine)
-
-
-Scalar = str | int | float | bool | None
-INJECTED_COMMENT = "# Parameters"  # the comment that papermill puts on top of the cell it injects
-_TYPE_NAMES = {str: "text", bool: "true or false", int: "a whole number", float: "a number", list: "a list"}
 
 
 def parse_literals(source: str) -> dict[str, Any]:
@@ -91,13 +85,21 @@ def parse_literals(source: str) -> dict[str, Any]:
 
 def parameter_problems(declared: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
     """Return one sentence per given parameter that is unknown, unsafe as a name, or of another type."""
-    return [text for name, value in given.items() if (text := _parameter_problem(declared, name, value))]
+    found = []
+    for name, value in given.items():
+        if not name.isidentifier() or keyword.iskeyword(name) or hasattr(builtins, name) or name.startswith("_"):
+            found.append(f"parameter {name!r} is not a usable name")
+        elif name not in declared:
+            near = closest_name(name, declared)
+            found.append(f"unknown parameter {name!r}" + (f" (did you mean {near!r}?)" if near else ""))
+        elif not _matches_type(declared[name], value):
+            found.append(f"parameter {name!r} must be {_type_name(declared[name])}, is {value!r}"[:300])
+    return found
 
 
 def validate_parameters(notebook: str, declared: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Raise UsageError naming every misfit and the parameters that `notebook` knows."""
-    found = parameter_problems(declared, given)
-    if found:
+    if found := parameter_problems(declared, given):
         known = ", ".join(f"{name} ({_type_name(value)})" for name, value in declared.items())
         raise UsageError(f"{notebook}: " + "; ".join(found), f"parameters: {known or 'none'}")
 
@@ -109,7 +111,7 @@ def parse_pairs(declared: Mapping[str, Any], pairs: Sequence[str]) -> dict[str, 
         name, equals, text = pair.partition("=")
         if not equals:
             raise UsageError(f"parameter {pair!r} is not name=value")
-        given[name] = _convert_text(name, declared[name], text) if name in declared else text
+        given[name] = _convert_text(declared[name], text) if name in declared else text
     return given
 
 
@@ -138,17 +140,6 @@ def check_injected(cells: Sequence[str]) -> None:
         validate_parameters("notebook", declared, parse_literals(cells[positions[-1]]))
 
 
-def _parameter_problem(declared: Mapping[str, Any], name: str, value: Any) -> str | None:
-    if not name.isidentifier() or keyword.iskeyword(name) or hasattr(builtins, name) or name.startswith("_"):
-        return f"parameter {name!r} is not a usable name"
-    if name not in declared:
-        near = closest_name(name, declared)
-        return f"unknown parameter {name!r}" + (f" (did you mean {near!r}?)" if near else "")
-    if not _matches_type(declared[name], value):
-        return f"parameter {name!r} must be {_type_name(declared[name])}, is {value!r}"[:300]
-    return None
-
-
 def _matches_type(default: Any, value: Any) -> bool:
     if isinstance(default, list):
         return isinstance(value, list) and all(isinstance(v, str | int | float) and _is_representable(v) for v in value)
@@ -168,7 +159,7 @@ def _type_name(default: Any) -> str:
     return _TYPE_NAMES.get(type(default), repr(default))
 
 
-def _convert_text(name: str, default: Any, text: str) -> Any:
+def _convert_text(default: Any, text: str) -> Any:
     if isinstance(default, bool):
         return {"true": True, "false": False}.get(text.lower(), text)
     if isinstance(default, list):
@@ -177,20 +168,6 @@ def _convert_text(name: str, default: Any, text: str) -> Any:
         return type(default)(text)
     except ValueError:
         return text
-
-
-DONE_MIME = "application/vnd.loadbook.done+json"
-# of one cell: far above what any of ours needs, so that one that hangs is found the same day
-TIMEOUT_S = 600
-KERNEL_STARTS = 2
-
-
-@dataclass(frozen=True)
-class ExecutedNotebook:
-    """A notebook that ran to its end: its file and the result of its last cell."""
-
-    path: Path
-    summary: Mapping[str, Any]
 
 
 def find_notebook(layout: Layout, name: str) -> Path:
@@ -212,8 +189,8 @@ def declared_parameters(path: Path) -> dict[str, Any]:
 
 def execute_notebook(
     layout: Layout, name: str, given: Mapping[str, Any], out: Path, timeout_s: float | None = TIMEOUT_S
-) -> ExecutedNotebook:
-    """Execute the notebook `name` into the file `out`, whole or not at all.
+) -> Mapping[str, Any]:
+    """Execute the notebook `name` into the file `out`, whole or not at all; return the result of its last cell.
 
     Raises
     ------
@@ -224,18 +201,22 @@ def execute_notebook(
     source = find_notebook(layout, name)
     validate_parameters(f"notebook {name}", declared_parameters(source), given)
     out.parent.mkdir(parents=True, exist_ok=True)
-    part = out.with_name(f".{out.stem}-{uuid.uuid4().hex[:8]}.ipynb")
+    part, failed = out.with_name(f".{out.stem}-{uuid.uuid4().hex[:8]}.ipynb"), failed_notebook_path(out)
     try:
         with explain_disk_full(out):
             reason = _execute_with_retry(layout, source, given, part, timeout_s)
         done = read_sentinel(part) if reason is None else None
         if done is None:
-            raise _notebook_error(name, out, part, reason or "it ended without reaching its last cell")
+            message = f"notebook {name}: {reason or 'it ended without reaching its last cell'}"
+            if not part.is_file():
+                raise ReportError(message)
+            part.replace(failed)
+            raise ReportError(message, f"see {failed}")
         fsync_path(part)
         part.replace(out)
         fsync_path(out.parent)
-        failed_notebook_path(out).unlink(missing_ok=True)
-        return ExecutedNotebook(out, done)
+        failed.unlink(missing_ok=True)
+        return done
     finally:
         part.unlink(missing_ok=True)
 
@@ -249,9 +230,23 @@ def _execute_with_retry(
     layout: Layout, source: Path, given: Mapping[str, Any], part: Path, timeout_s: float | None
 ) -> str | None:
     """Execute `source` by papermill into `part`; return the reason of a failure, None if papermill reports success."""
+    import papermill
+    from papermill.exceptions import PapermillExecutionError
+
+    os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"  # the kernel is this interpreter's, not one of the user's home
+    # papermill passes every path through str.format
+    paths = [str(path).replace("{", "{{").replace("}", "}}") for path in (source, part)]
+    options = {
+        "engine_name": ENGINE_NAME, "parameters": dict(given), "kernel_name": "python3", "progress_bar": False,
+        "request_save_on_cell_execute": False, "cwd": layout.root, "extra_arguments": ["--log-level=CRITICAL"],
+        "execution_timeout": None if timeout_s is None else math.ceil(timeout_s), "partial_path": str(part),
+    }  # fmt: skip
     for _ in range(KERNEL_STARTS):  # several kernels that start at once may take each other's ports
         try:
-            return _call_papermill(layout, source, given, part, timeout_s)
+            papermill.execute_notebook(*paths, **options)
+            return None
+        except PapermillExecutionError as error:
+            return f"cell {error.cell_index + 1} failed: {_first_line(f'{error.ename}: {error.evalue}')}"
         except NotebookInterruptedError as error:
             if error.cell is not None:
                 return _interruption_reason(error.cell, error.error, timeout_s)
@@ -263,32 +258,6 @@ def _execute_with_retry(
         except Exception as error:  # a notebook that is none, say: no common base class
             return _first_line(f"{type(error).__name__}: {error}")
     return reason
-
-
-def _call_papermill(
-    layout: Layout, source: Path, given: Mapping[str, Any], part: Path, timeout_s: float | None
-) -> str | None:
-    import papermill
-    from papermill.exceptions import PapermillExecutionError
-
-    os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"  # the kernel is this interpreter's, not one of the user's home
-    try:
-        papermill.execute_notebook(
-            _escape_braces(source),
-            _escape_braces(part),
-            engine_name=ENGINE_NAME,
-            parameters=dict(given),
-            kernel_name="python3",
-            progress_bar=False,
-            request_save_on_cell_execute=False,
-            execution_timeout=None if timeout_s is None else math.ceil(timeout_s),
-            cwd=layout.root,
-            extra_arguments=["--log-level=CRITICAL"],
-            partial_path=str(part),
-        )
-    except PapermillExecutionError as error:
-        return f"cell {error.cell_index + 1} failed: {_first_line(f'{error.ename}: {error.evalue}')}"
-    return None
 
 
 def _interruption_reason(cell: int, error: Exception, timeout_s: float | None) -> str:
@@ -306,19 +275,6 @@ def _first_line(text: str) -> str:
     """Return the first line of an error for messages and index rows; the stored notebook has the rest."""
     line = text.strip().splitlines()[0]
     return line if len(line) <= 300 else line[:299] + "…"
-
-
-def _escape_braces(path: Path) -> str:
-    """Escape braces: papermill passes every path through str.format."""
-    return str(path).replace("{", "{{").replace("}", "}}")
-
-
-def _notebook_error(name: str, out: Path, part: Path, reason: str) -> ReportError:
-    failed = failed_notebook_path(out)
-    if part.is_file():
-        part.replace(failed)
-        return ReportError(f"notebook {name}: {reason}", f"see {failed}")
-    return ReportError(f"notebook {name}: {reason}")
 
 
 def read_sentinel(path: Path) -> Mapping[str, Any] | None:

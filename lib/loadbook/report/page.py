@@ -10,11 +10,10 @@ from loadbook.report import checks, sections, verdicts
 from loadbook.report.blocks import CI_GLYPHS, URGENT_MIME, Block, note, note_block, provenance_line, scope_nodes
 from loadbook.report.ci import CiReport, ci_summary, evaluate_ci
 from loadbook.report.figures import figure_class
-from loadbook.report.nodes import Code, Details, Heading, HtmlOnly, Paragraph, Picture, Preformatted, Strong
+from loadbook.report.nodes import Code, Details, Group, Heading, HtmlOnly, Paragraph, Picture, Preformatted, Strong
 from loadbook.report.notebooks import DONE_MIME
 from loadbook.stats.text import added_blocks_text
 from loadbook.store.paths import project_layout
-from loadbook.store.run_record import ImportSource
 from loadbook.store.tables import RunData, load_run
 
 if TYPE_CHECKING:
@@ -23,15 +22,16 @@ if TYPE_CHECKING:
     from loadbook.stats.diagnostics import CarryOver
     from loadbook.stats.results import Analysis
 
+DELAY_TEXTS = {"kernel": ["delay by the kernel (netem)"], "userspace": ["delay by a line in userspace"]}
+MAX_SERVICES = 3
+
 
 class Page:
     """One run of one study, with the blocks that all its pages share; every method returns the content of a cell."""
 
     notebook = ""
-    explained_levels: tuple[str, ...] = (
-        "invalid",
-        "note",
-    )  # levels of validity rules that have sentences below the figure; doubts have a section
+    # levels of validity rules that have sentences below the figure; doubts have a section
+    explained_levels: tuple[str, ...] = ("invalid", "note")
 
     def __init__(self, data: RunData, baseline: str = "", metric: str = "", level: float = 0.95) -> None:
         self.data = data
@@ -62,7 +62,7 @@ class Page:
     @cached_property
     def notes(self) -> list[sections.ValidityMessage]:
         """Sentences on possible effects of the order of the trials."""
-        source = import_record(self.data)
+        source = self.data.run_record.imported
         notes = sections.unfinished_notes(self.data)
         if not source or source["timed"]:
             notes += checks.order_notes(self.carry_over, self.analysis, self.values, self.labels)
@@ -110,7 +110,7 @@ class Page:
         """Show every trial by its place in the order of execution, and the drift below."""
         from loadbook.report.figures.order import OrderFigure
 
-        source = import_record(self.data)
+        source = self.data.run_record.imported
         if source and not source["timed"]:
             return note_block(f"Not known: {source['conditions']} does not say when each trial began.")
         if not (self.values["value"] > 0).any():
@@ -125,9 +125,10 @@ class Page:
 
         if not ErrorsFigure.has_data(self.analysis):
             return note_block(verdicts.no_errors_sentence(self.analysis))
-        urgent = {URGENT_MIME: True} if verdicts.has_more_errors(self.analysis) else {}
+        more = any(row.errors.kind == "more" for row in self.analysis.of_kind("treatment"))
         picture = Picture(ErrorsFigure.from_run(self.data, self.analysis))
-        return Block(picture, verdicts.error_table(self.analysis, self.labels), data=urgent)
+        table = verdicts.error_table(self.analysis, self.labels)
+        return Block(picture, table, data={URGENT_MIME: True} if more else {})
 
     def limit(self) -> Block:
         """Show the host metrics of the median block, which show the saturated resource."""
@@ -156,11 +157,8 @@ class Page:
         changes, others = sections.fact_changes_table(data), sections.other_facts_table(data)
         words = enumerate((data.study.background or "").split("`"))
         background = Paragraph(*(Code(text) if number % 2 else text for number, text in words))
-        lines = [
-            part
-            for name, text in sections.config_differences(data).items()
-            for part in (Paragraph(Strong(name)), Preformatted(text))
-        ]
+        differences = sections.config_differences(data).items()
+        lines = [Group(Paragraph(Strong(name)), Preformatted(text)) for name, text in differences]
         unchanged = "Every recorded fact was the same before and after the run."
         return Block(
             HtmlOnly(background) if data.study.background else None,
@@ -212,8 +210,7 @@ def scope_parts(data: RunData, margin: float) -> list[str]:
     served = data.trials["response_bytes"].dropna()
     page = f"page of {format_bytes(served.mode().iloc[0])}" if len(served) else f"page {work.path}"
     trials_text = NBSP.join(map(str, [len(data.plan["treatments"]), "treatments", "×", data.plan["blocks"], "blocks"]))
-    last = run.ended or data.trials["started"].max()
-    source = import_record(data)
+    last, source = run.ended or data.trials["started"].max(), run.imported
     return [
         *_origin_parts(data),
         ", ".join([*sorted(set(data.trials["tool"])), *_load_parts(data), *sections.driver_scope(data)]),
@@ -225,10 +222,6 @@ def scope_parts(data: RunData, margin: float) -> list[str]:
     ]
 
 
-DELAY_TEXTS = {"kernel": ["delay by the kernel (netem)"], "userspace": ["delay by a line in userspace"]}
-MAX_SERVICES = 3
-
-
 def _services_text(data: RunData) -> str:
     """Return " on nginx 1.22.1, go-app 1.0", the services in the order in which requests come to them."""
     versions, hosts = data.run_record.service_versions, data.run_record.hosts
@@ -238,18 +231,12 @@ def _services_text(data: RunData) -> str:
     return f" on {', '.join([*names][:MAX_SERVICES])}" if names else ""
 
 
-def import_record(data: RunData) -> ImportSource | None:
-    """Return the record of a run's import (folder, conditions, timed, at), None for a measured run."""
-    return data.run_record.imported
-
-
 def _origin_parts(data: RunData) -> list[str]:
     """Return the remarks on a run that was not measured here, or that confirms nothing."""
-    source, replayed = import_record(data), data.run_record.replay
+    source, replayed, added = data.run_record.imported, data.run_record.replay, data.plan.get("added", 0)
     if source:
         word = f"conditions are as {source['conditions']} says"
         return [f"IMPORTED from {source['folder']}: loadbook measured nothing, {word}"]
-    added = data.plan.get("added", 0)
     replay = [f"REPLAY of run {replayed}: nothing was measured anew"] if replayed else []
     return replay + ([f"EXPLORATORY: {added_blocks_text(added)}"] if added else [])
 

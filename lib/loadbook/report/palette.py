@@ -1,4 +1,4 @@
-"""Colours, markers and words of verdicts.
+"""Colours, markers and words of verdicts, and the stylesheet.
 
 Colour means verdict and nothing else; position, marker shape and a direct label tell treatments apart. Fills have a
 contrast of 3:1 on white and on the margin band, texts 4.5:1, and any two fills a CIE Lab distance of 15 for readers
@@ -8,11 +8,14 @@ with protan, deutan and tritan vision (tests/report/test_palette.py).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 from loadbook.core.metrics import Metric
 from loadbook.stats import text as words
 from loadbook.stats.results import AnalysisRow, Hypothesis, VerdictKind
 
+TEMPLATES_DIR = Path(__file__).parent / "templates"
 INK = "#1A1A1A"
 SOFT = "#5F5F5F"
 BACKGROUND = "#FFFFFF"
@@ -88,13 +91,12 @@ VERDICT_WORDS = {
     "undecided": "undecided",
     "invalid": "invalid",
 }
-LOSES_MORE = "loses more"
 
 
 def verdict_word(kind: VerdictKind, metric: Metric, hypothesis: Hypothesis = "difference") -> str:
     """Return the word that stands behind the glyph of a verdict class, by the metric's kind and by the hypothesis."""
     if kind == "worse" and hypothesis == "non-inferiority":
-        return LOSES_MORE
+        return "loses more"
     if kind not in ("better", "worse"):
         return VERDICT_WORDS[kind]
     up = (kind == "better") == (words.direction(metric.name) == "higher")
@@ -127,3 +129,35 @@ def row_glyph(row: AnalysisRow) -> str:
 def row_text_colour(row: AnalysisRow) -> str:
     """Return the colour of a row's word; that of a failed check is ink."""
     return INK if row.passed is False else row_style(row).text
+
+
+@cache
+def _stylesheet() -> str:
+    """Return the style of all pages, the same in JupyterLab and in exported HTML."""
+    names = {
+        "paper": BACKGROUND, "ink": INK, "soft": SOFT, "tint": TINT, "grid": GRID, "rule": RULE, "link": LINK,
+        "doubt-box": DOUBT_BOX, "doubt-text": DOUBT_TEXT,
+    }  # fmt: skip
+    colours = "".join(f"--{name}: {colour}; " for name, colour in names.items())
+    verdicts = "".join(
+        f".lb .v-{kind} {{ color: {style.text}; }} .lb .bar-{kind} {{ --bar: {style.fill}; }}\n"
+        for kind, style in VERDICTS.items()
+    )
+    return f":root {{ {colours}}}\n" + (TEMPLATES_DIR / "report.css").read_text(encoding="utf-8") + verdicts
+
+
+@cache
+def page_stylesheet() -> str:
+    """Return the style of exported pages: that of all pages, and dark colours where the reader prefers them.
+
+    Figures keep their light ground: a picture does not know the reader's colours.
+    """
+    colours = "".join(f"--{name}: {colour}; " for name, colour in DARK.items())
+    verdicts = "".join(f".lb .v-{kind} {{ color: {style.dark_text}; }} " for kind, style in VERDICTS.items())
+    dark = f"html {{ color-scheme: dark; }} :root {{ {colours}}} {verdicts}.lb figure .picture {{ background: #fff; }}"
+    return f"{_stylesheet()}@media screen and (prefers-color-scheme: dark) {{ {dark} }}\n"
+
+
+def notebook_style() -> str:
+    """Return the style as an element for the first block of a notebook; exported pages have it in their head."""
+    return f"<style data-notebook>\n{_stylesheet()}</style>\n"

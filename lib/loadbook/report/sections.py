@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,12 +21,12 @@ from loadbook.core.errors import DataError, LoadbookError
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP, format_bytes, format_duration, format_percent, format_rounded
 from loadbook.core.validity_rules import EVALUATED_RULES, rule_advice, rule_title
-from loadbook.report.blocks import Block
-from loadbook.report.nodes import DASH, BulletList, Column, Content, Division, Group, Paragraph, Picture, Strong, Table
+from loadbook.report.blocks import Block, lines_list
+from loadbook.report.nodes import DASH, Column, Content, Division, Group, Paragraph, Picture, Strong, Table
 from loadbook.services.check import version_defaults
 from loadbook.stats import diagnostics
 from loadbook.store import trial_record
-from loadbook.store.conditions import BOOT_ID_FACT, MACHINE_FACT
+from loadbook.store.run_record import BOOT_ID_FACT, MACHINE_FACT
 from loadbook.store.tables import RunData
 
 if TYPE_CHECKING:
@@ -47,31 +48,17 @@ def _utc_text(time_s: float) -> str:
     return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def _start_text(data: RunData) -> str:
-    """Return when the run began, and of an imported one when it came here."""
-    source = data.run_record.imported
-    if not source:
-        return f"started {started_text(data)}"
-    began = f"started {started_text(data)} by {source['conditions']}" if source["timed"] else "start not known"
-    return f"imported {_utc_text(source['at'])} from {source['folder']}, {began}"
-
-
 def treatment_differences(data: RunData) -> Table:
     """Return the factors in which treatments differ from the baseline, one row per treatment."""
     study, base = data.study, data.study.levels_of(data.study.baseline)
     levels = {name: study.levels_of(name) for name in data.plan["treatments"]}
     varied = [f for f in study.factors if any(row[f] != base[f] for row in levels.values())]
-    rows = [
-        [study.label(name), *(_factor_level_text(row[f], base[f], name == study.baseline) for f in varied)]
-        for name, row in levels.items()
-    ]
-    columns = [Column("Treatment"), *(Column(f) for f in varied)]
-    return Table("Configuration differences", columns, rows)
-
-
-def _factor_level_text(value: Any, base: Any, is_baseline: bool) -> str:
-    text = {True: "on", False: "off"}.get(value, str(value)) if isinstance(value, bool) else str(value)
-    return text if is_baseline or value != base else "="
+    rows = []
+    for name, row in levels.items():
+        texts = {f: ("on" if row[f] else "off") if isinstance(row[f], bool) else str(row[f]) for f in varied}
+        shown = [text if name == study.baseline or row[f] != base[f] else "=" for f, text in texts.items()]
+        rows.append([study.label(name), *shown])
+    return Table("Configuration differences", [Column("Treatment"), *map(Column, varied)], rows)
 
 
 def config_differences(data: RunData) -> dict[str, str]:
@@ -94,10 +81,9 @@ def config_differences(data: RunData) -> dict[str, str]:
 
 def _first_and_last_config(data: RunData, treatment: str) -> list[list[str]]:
     """Return the configuration lines of the first and the last recorded trial of a treatment."""
-    trials = [t["trial"] for t in data.plan["trials"] if t["treatment"] == treatment]
-    folders = [data.paths.trial(t) for t in trials if (data.paths.trial(t) / trial_record.RECORD_NAME).is_file()]
-    chosen = [folders[0], folders[-1]] if folders else []
-    return [list(_config_lines(folder)) for folder in chosen]
+    trials = [data.paths.trial(t["trial"]) for t in data.plan["trials"] if t["treatment"] == treatment]
+    folders = [folder for folder in trials if (folder / trial_record.RECORD_NAME).is_file()]
+    return [list(_config_lines(folders[k])) for k in (0, -1) if folders]
 
 
 def _config_lines(folder: Path) -> Iterator[str]:
@@ -114,55 +100,50 @@ def _diff_lines(before: list[str], after: list[str]) -> list[str]:
 
 def host_table(data: RunData) -> Table:
     """Return the table of recorded hosts: roles, services, and the most important facts."""
-    entries, aliases = data.run_record.hosts, list(data.run_record.hosts)
+    run, facts = data.run_record, _fact_rows(data)
+    cpus = [host.get("cpus", [DASH]) for host in run.hosts.values()]
     rows = [
-        ["roles", *(", ".join(entries[a]["roles"]) for a in aliases)],
-        ["CPUs in use", *(_cpus_text(entries[a]["cpus"]) if "cpus" in entries[a] else DASH for a in aliases)],
-        ["tool", *(data.run_record.tool_versions.get(a, DASH) for a in aliases)],
-        ["service", *(data.run_record.service_versions.get(a, DASH) for a in aliases)],
+        ["roles", *(", ".join(host["roles"]) for host in run.hosts.values())],
+        ["CPUs in use", *("all" if own is None else ", ".join(map(str, own)) for own in cpus)],
+        ["tool", *(run.tool_versions.get(alias, DASH) for alias in run.hosts)],
+        ["service", *(run.service_versions.get(alias, DASH) for alias in run.hosts)],
         *_version_default_rows(data),
-        *_fact_rows(data, [name for name in FIRST_FACTS if name in _fact_names(data)]),
+        *(facts[name] for name in FIRST_FACTS if name in facts),
     ]
-    return Table("Hosts", [Column("Host"), *(Column(a, wrap=True) for a in aliases)], rows)
+    return Table("Hosts", [Column("Host"), *(Column(alias, wrap=True) for alias in run.hosts)], rows)
 
 
 def _version_default_rows(data: RunData) -> list[list[str]]:
     """Return a row per unset variable whose default depends on the version of the service, with that default."""
-    aliases, found = list(data.run_record.hosts), dict[str, dict[str, str]]()
-    for alias in aliases:
-        for text in (data.run_record.service_versions.get(alias) or "").split(", "):
+    run, found = data.run_record, dict[str, dict[str, str]]()
+    for alias, host in run.hosts.items():
+        for text in (run.service_versions.get(alias) or "").split(", "):
             service, _, version = text.partition(" ")
-            for role in data.run_record.hosts[alias]["roles"]:
+            for role in host["roles"]:
                 if role in data.study.roles and data.study.roles[role].base_setting.service == service:
                     with suppress(LoadbookError):  # a service of the user's own, which is not here any more
                         for name, meaning in version_defaults(data.study, role, version).items():
                             found.setdefault(name, {})[alias] = meaning
-    return [[f"{name} unset", *(found[name].get(alias, DASH) for alias in aliases)] for name in found]
+    return [[f"{name} unset", *(own.get(alias, DASH) for alias in run.hosts)] for name, own in found.items()]
 
 
 def other_facts_table(data: RunData) -> Table:
     """Return all other recorded facts, except those that identify the machine."""
-    names = [name for name in _fact_names(data) if name not in (*FIRST_FACTS, *PRIVATE_FACTS)]
     columns = [Column("Fact"), *(Column(a, wrap=True) for a in data.run_record.hosts)]
-    return Table("Recorded facts", columns, _fact_rows(data, names))
+    rows = [row for name, row in _fact_rows(data).items() if name not in (*FIRST_FACTS, *PRIVATE_FACTS)]
+    return Table("Recorded facts", columns, rows)
 
 
-def _fact_names(data: RunData) -> list[str]:
-    return list(dict.fromkeys(n for a in data.run_record.hosts for n in data.facts.get(a + BEFORE_SUFFIX, {})))
-
-
-def _fact_rows(data: RunData, names: list[str]) -> list[list[str]]:
-    facts = [data.facts.get(a + BEFORE_SUFFIX, {}) for a in data.run_record.hosts]
-    return [[fact_name(n), *(fact_text(n, own.get(n)) for own in facts)] for n in names]
+def _fact_rows(data: RunData) -> dict[str, list[str]]:
+    """Return fact -> its row: its name for readers, and its value on each host before the run."""
+    facts = [data.facts.get(alias + BEFORE_SUFFIX, {}) for alias in data.run_record.hosts]
+    names = dict.fromkeys(name for own in facts for name in own)
+    return {name: [fact_name(name), *(fact_text(name, own.get(name)) for own in facts)] for name in names}
 
 
 def fact_name(name: str) -> str:
     """Return a fact's name for readers; sysctls keep theirs."""
     return name if "." in name else name.removesuffix("_b").replace("_", " ")
-
-
-def _cpus_text(cpus: list[int] | None) -> str:
-    return "all" if cpus is None else ", ".join(map(str, cpus))
 
 
 def fact_text(name: str, fact: Any) -> str:
@@ -212,12 +193,15 @@ _LAB_NAMES = {"loopback": "loopback lab", "netns": "namespace lab"}
 
 def provenance_pairs(data: RunData) -> list[tuple[str, str]]:
     """Return where this page comes from, as pairs of name and value."""
-    run = data.run_record
+    run, began = data.run_record, f"started {started_text(data)}"
+    if source := run.imported:
+        began = f"{began} by {source['conditions']}" if source["timed"] else "start not known"
+        began = f"imported {_utc_text(source['at'])} from {source['folder']}, {began}"
     revision = run.git_revision[:12] if run.git_revision else "not known"
     revision += " (with changes)" if run.git_dirty else ""
     return [
         ("study", f"{data.study.name} (sha256 {run.study_sha256[:12]})"),
-        ("run", f"{data.run}, {_start_text(data)}" + (f", in the {_LAB_NAMES[run.lab_kind]}" if run.lab_kind else "")),
+        ("run", f"{data.run}, {began}" + (f", in the {_LAB_NAMES[run.lab_kind]}" if run.lab_kind else "")),
         ("seed", "none: the order was not drawn by loadbook" if run.seed is None else str(run.seed)),
         ("loadbook", f"{run.loadbook_version}, revision {revision}"),
         ("raw data", verification_text(data)),
@@ -244,21 +228,11 @@ def rule_titles(data: RunData) -> dict[str, str]:
 def validity_messages(data: RunData, *levels: str) -> list[ValidityMessage]:
     """Return the messages of rules of these levels, one entry per rule and level, the most frequent first."""
     problems = data.problems[data.problems["level"].isin(levels)]
-    found = [
-        ValidityMessage(
-            rule,
-            rule_title(rule),
-            level,
-            hits["trial"].nunique(),
-            _summarise_messages(rule, list(dict.fromkeys(hits["message"]))),
-        )
-        for level, rule, hits in _by_level_and_rule(problems)
-    ]
+    found = []
+    for (level, rule), hits in list[Any](problems.groupby(["level", "name"], sort=False)):
+        text = _summarise_messages(rule, list(hits["message"].unique()))
+        found.append(ValidityMessage(rule, rule_title(rule), level, hits["trial"].nunique(), text))
     return sorted(found, key=lambda s: (levels.index(s.level), -s.trials, s.name))
-
-
-def _by_level_and_rule(problems: Any) -> list[tuple[str, str, Any]]:
-    return [(level, rule, hits) for (level, rule), hits in problems.groupby(["level", "name"], sort=False)]
 
 
 def row_tuples(frame: Any) -> list[Any]:
@@ -295,27 +269,18 @@ def trial_counts(data: RunData) -> dict[str, int]:
 
 def exclusion_counts(data: RunData) -> list[tuple[str, int]]:
     """Return (reason, number of trials) of excluded trials, the most frequent first."""
-    reasons: dict[str, int] = {}
-    for trial in row_tuples(data.trials[~data.trials["valid"]]):
-        reason = exclusion_reason(data, trial)
-        reasons[reason] = reasons.get(reason, 0) + 1
+    reasons = Counter(exclusion_reasons(data).values())
     missing = len(data.plan["trials"]) - len(data.trials)
-    if missing:
-        reasons["Not executed"] = missing
-    return sorted(reasons.items(), key=lambda r: -r[1])
-
-
-def exclusion_reason(data: RunData, trial: Any) -> str:
-    """Return in a few words why a trial is not counted."""
-    hits = data.problems[(data.problems["trial"] == trial.trial) & (data.problems["level"] == "invalid")]
-    if len(hits):
-        return rule_title(hits["name"].iloc[0])
-    return str(trial.reason or trial.status.replace("_", " "))
+    return (reasons + Counter({"Not executed": missing})).most_common()
 
 
 def exclusion_reasons(data: RunData) -> dict[str, str]:
     """Return trial -> short reason for every trial that is not counted (the order plot writes them beside the ×)."""
-    return {t.trial: exclusion_reason(data, t) for t in row_tuples(data.trials[~data.trials["valid"]])}
+    hits = data.problems[data.problems["level"] == "invalid"].drop_duplicates("trial").set_index("trial")["name"]
+    return {
+        t.trial: rule_title(hits[t.trial]) if t.trial in hits else str(t.reason or t.status.replace("_", " "))
+        for t in row_tuples(data.trials[~data.trials["valid"]])
+    }
 
 
 def doubts_list(messages: Sequence[ValidityMessage]) -> Division:
@@ -324,7 +289,7 @@ def doubts_list(messages: Sequence[ValidityMessage]) -> Division:
         return Division(Paragraph("No rule raised a doubt, and every rule could be checked."), anchor="doubts")
     trials = [None if m.level == "unchecked" or not m.trials else f" ({_trials_text(m.trials)})" for m in messages]
     items = [Group(Strong(m.title), count, f": {m.text}") for m, count in zip(messages, trials, strict=True)]
-    return Division(BulletList(items, css="doubts"), anchor="doubts")
+    return Division(lines_list(items), anchor="doubts")
 
 
 def validity_block(data: RunData, levels: Sequence[str]) -> Block:
@@ -336,7 +301,7 @@ def validity_block(data: RunData, levels: Sequence[str]) -> Block:
         for m in validity_messages(data, *levels)
     ]
     picture = Picture(ValidityFigure.from_run(data, rule_titles(data)))
-    return Block(picture, BulletList(items, css="doubts") if items else None)
+    return Block(picture, lines_list(items) if items else None)
 
 
 def _trials_text(number: int) -> str:
@@ -345,11 +310,10 @@ def _trials_text(number: int) -> str:
 
 def trial_table(data: RunData, metric: str, labels: Mapping[str, str]) -> Table:
     """Return the table of every trial in order of execution."""
-    unit, reasons, outliers = (
-        get_metric(metric).unit,
-        exclusion_reasons(data),
-        diagnostics.find_outliers(data.values(metric)),
-    )
+    unit, values = get_metric(metric).unit, data.values(metric)
+    outliers = diagnostics.find_outliers(values)
+    counts = {trial: f"yes, far out ({format_percent(distance)})" for trial, distance in outliers.items()}
+    counts |= {trial: f"no: {reason}" for trial, reason in exclusion_reasons(data).items()}
     columns = [
         Column("Slot"), Column("Trial"), Column("Block", numeric=True), Column("Treatment"),
         Column(f"{metric}, {unit}", numeric=True), Column("Errors", numeric=True), Column("Took, s", numeric=True),
@@ -358,28 +322,15 @@ def trial_table(data: RunData, metric: str, labels: Mapping[str, str]) -> Table:
     errors = data.values("errors")[["trial", "value"]].rename(columns={"value": "errors"})
     details = data.trials[["trial", "duration_s", "gates"]]
     rows = [
-        [
-            str(t.slot),
-            t.trial,
-            str(t.block),
-            labels[t.treatment],
-            value_text(t.value, unit),
-            value_text(t.errors, "1"),
-            f"{t.duration_s:.1f}" if t.duration_s == t.duration_s else DASH,
-            f"no: {reasons[t.trial]}" if t.trial in reasons else _counts_text(outliers.get(t.trial)),
-            ", ".join(map(rule_title, t.gates)) or DASH,
-        ]
-        for t in row_tuples(data.values(metric).merge(errors, on="trial").merge(details, on="trial"))
-    ]
+        [str(t.slot), t.trial, str(t.block), labels[t.treatment], _value_text(t.value, unit),
+         _value_text(t.errors, "1"), f"{t.duration_s:.1f}" if t.duration_s == t.duration_s else DASH,
+         counts.get(t.trial, "yes"), ", ".join(map(rule_title, t.gates)) or DASH]
+        for t in row_tuples(values.merge(errors, on="trial").merge(details, on="trial"))
+    ]  # fmt: skip
     return Table("Every trial", columns, rows)
 
 
-def _counts_text(distance: float | None) -> str:
-    """Return "yes", with the distance of a trial from the others of its treatment if it is an outlier."""
-    return "yes" if distance is None else f"yes, far out ({format_percent(distance)})"
-
-
-def value_text(value: float, unit: str) -> str:
+def _value_text(value: float, unit: str) -> str:
     """Return a measured value for a table: seconds with their unit, counts and rates with commas."""
     if value != value:
         return "not measured"

@@ -25,8 +25,9 @@ from loadbook.report.nodes import (
     VerdictCell,
 )
 from loadbook.stats import headline as first
-from loadbook.stats.results import VERDICT_ORDER, Analysis, AnalysisRow, ErrorSummary, StoppingState, VerdictKind
-from loadbook.stats.text import ERROR_CLASS_NOUNS, aa_sentence, control_sentence, errors_sentence, row_phrase, row_texts
+from loadbook.stats.headline import aa_sentence, control_sentence
+from loadbook.stats.results import VERDICT_ORDER, Analysis, AnalysisRow, StoppingState, VerdictKind
+from loadbook.stats.text import ERROR_CLASS_NOUNS, errors_sentence, row_phrase, row_texts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,18 +39,11 @@ LatencyPanels = Mapping[str, tuple["pd.DataFrame", Analysis]]
 
 
 @dataclass(frozen=True)
-class VerdictCount:
-    """How many treatments have one class of verdict."""
-
-    kind: VerdictKind
-    glyph: str
-    number: int
-    word: str
-
-
-@dataclass(frozen=True)
 class AnswerSummary:
-    """The answer block: `kind` gives the bar its colour; `errors` come first, the headline is given them."""
+    """The answer block: `kind` gives the bar its colour; `errors` come first, the headline is given them.
+
+    `counts` is how many treatments have each class of verdict.
+    """
 
     kind: str
     glyph: str
@@ -57,20 +51,16 @@ class AnswerSummary:
     headline: str
     support: str
     errors: tuple[str, ...]
-    counts: tuple[VerdictCount, ...]
+    counts: tuple[Span, ...]
 
     @property
     def nodes(self) -> Division:
         """The answer in its box, the number of treatments in each class below it (in HTML only)."""
-        counts = [
-            Span(f"{count.glyph} ", Strong(str(count.number)), f" {count.word}", css=f"v v-{count.kind}")
-            for count in self.counts
-        ]
         return Division(
             *(Paragraph(Strong(line)) for line in self.errors),
             Paragraph("Given that: " if self.errors else None, self.headline, css="headline"),
             Paragraph(self.support) if self.support else None,
-            HtmlOnly(BulletList(counts, css="counts")),
+            HtmlOnly(BulletList(self.counts, css="counts")),
             css=f"answer bar-{self.kind}",
         )
 
@@ -98,14 +88,17 @@ def verdict_list(lines: Sequence[VerdictLine]) -> BulletList:
 def summarise_answer(analysis: Analysis) -> AnswerSummary:
     """Return the answer block; a laboratory that contradicts itself replaces every verdict."""
     metric = get_metric(analysis.metric)
-    found: dict[VerdictKind, int] = {} if analysis.aa_failure else first.verdict_counts(analysis)
+    found: dict[VerdictKind, int] = {} if analysis.is_void else first.verdict_counts(analysis)
     word_of = partial(palette.verdict_word, metric=metric, hypothesis=analysis.hypothesis)
-    counts = tuple(VerdictCount(k, palette.VERDICTS[k].glyph, n, word_of(k)) for k, n in found.items())
+    counts = tuple(
+        Span(f"{palette.VERDICTS[each].glyph} ", Strong(str(number)), f" {word_of(each)}", css=f"v v-{each}")
+        for each, number in found.items()
+    )
     kind: VerdictKind = next((k for k in VERDICT_ORDER if k in found), "invalid")
     if "undecided" in found and kind in ("small", "no-loss", "equivalent"):
         kind = "undecided"
-    word = "no verdict" if analysis.aa_failure else word_of(kind)
-    if not analysis.aa_failure and first.aa_only_headline(analysis):
+    word = "no verdict" if analysis.is_void else word_of(kind)
+    if not analysis.is_void and first.aa_only_headline(analysis):
         check = analysis.demoting_check
         word = "none seen" if check is None else "not compared" if check.check_state == "unchecked" else "too noisy"
         return AnswerSummary(kind, palette.BASELINE.glyph, word, first.headline(analysis), "", (), counts)
@@ -113,8 +106,12 @@ def summarise_answer(analysis: Analysis) -> AnswerSummary:
         kind, word = "invalid", "no verdict"
     headline = first.headline(analysis)
     support = first.supporting_text(analysis).removeprefix(headline).strip()
-    glyph, errors = palette.VERDICTS[kind].glyph, _error_sentences(analysis)
-    return AnswerSummary(kind, glyph, word, headline, support, errors, counts)
+    of_errors = [r for each in ("more", "fewer") for r in analysis.of_kind("treatment") if r.errors.kind == each]
+    errors = tuple(
+        f"{row.label}: {errors_sentence(row.errors, _reference(analysis, row).errors, row.reference_label)}"
+        for row in of_errors[:MAX_ERROR_LINES]
+    )
+    return AnswerSummary(kind, palette.VERDICTS[kind].glyph, word, headline, support, errors, counts)
 
 
 def mark_exploratory(answer: AnswerSummary, stand: StoppingState) -> AnswerSummary:
@@ -123,37 +120,25 @@ def mark_exploratory(answer: AnswerSummary, stand: StoppingState) -> AnswerSumma
     return replace(answer, headline=first.mark_exploratory(answer.headline, stand), word=word)
 
 
-def _error_sentences(analysis: Analysis) -> tuple[str, ...]:
-    """Return the verdicts on errors, more before fewer; the verdicts on the rate are given these."""
-    rows = [row for kind in ("more", "fewer") for row in analysis.of_kind("treatment") if row.errors.kind == kind]
-    return tuple(
-        f"{row.label}: {errors_sentence(row.errors, _reference_errors(analysis, row), row.reference_label)}"
-        for row in rows[:MAX_ERROR_LINES]
-    )
-
-
-def _reference_errors(analysis: Analysis, row: AnalysisRow) -> ErrorSummary:
-    """Return the errors of a row's reference treatment."""
-    return analysis.row(row.verdict.comparison.baseline if row.verdict else analysis.baseline).errors
+def _reference(analysis: Analysis, row: AnalysisRow) -> AnalysisRow:
+    """Return the row of the treatment that a row is compared with."""
+    return analysis.row(row.verdict.comparison.baseline if row.verdict else analysis.baseline)
 
 
 def verdict_lines(analysis: Analysis) -> list[VerdictLine]:
     """Return one line per treatment, then the harness checks, in the order of the figure."""
-    return [_verdict_line(analysis, row) for row in analysis.rows if row.kind != "baseline"]
-
-
-def _verdict_line(analysis: Analysis, row: AnalysisRow) -> VerdictLine:
-    glyph = palette.row_glyph(row)
-    if row.kind == "treatment" and row.verdict:
-        return VerdictLine(row.verdict.kind, glyph, row.label, row_phrase(row, _reference_errors(analysis, row)))
-    if row.kind == "aa":
-        reference = analysis.row(row.verdict.comparison.baseline if row.verdict else analysis.baseline)
-        return VerdictLine("check", glyph, row.label, _without_label(row, aa_sentence(row, reference.label)))
-    return VerdictLine("check", glyph, row.label, _without_label(row, control_sentence(row)))
-
-
-def _without_label(row: AnalysisRow, sentence: str) -> str:
-    return sentence.removeprefix(row.label)
+    lines = []
+    for row in analysis.rows:
+        if row.kind == "baseline":
+            continue
+        kind, reference = "check", _reference(analysis, row)
+        if row.kind == "treatment" and row.verdict:
+            kind, text = row.verdict.kind, row_phrase(row, reference.errors)
+        else:
+            sentence = aa_sentence(row, reference.label) if row.kind == "aa" else control_sentence(row)
+            text = sentence.removeprefix(row.label)
+        lines.append(VerdictLine(kind, palette.row_glyph(row), row.label, text))
+    return lines
 
 
 def verdict_table(analysis: Analysis, labels: Mapping[str, str]) -> Table:
@@ -162,11 +147,10 @@ def verdict_table(analysis: Analysis, labels: Mapping[str, str]) -> Table:
     The bound at worst stands in place of the p-values where that is what was asked: they answer another question.
     """
     named, one_sided = analysis.contrasts == "adjacent", analysis.hypothesis == "non-inferiority"
-    ps = [] if one_sided else ["p", "p, adj."] if _has_adjusted_p(analysis) else ["p"]
-    unit = get_metric(analysis.metric).unit
-    head = LEVEL_HEADERS.get(
-        analysis.metric, f"{analysis.metric} {analysis.statistic}, {'ms' if unit == 's' else unit}"
-    )
+    adjusted = any(r.verdict and r.verdict.comparison.p_adjusted is not None for r in analysis.rows)
+    ps = [] if one_sided else ["p", "p, adj."] if adjusted else ["p"]
+    unit, by_statistic = get_metric(analysis.metric).unit, f"{analysis.metric} {analysis.statistic}"
+    head = LEVEL_HEADERS.get(analysis.metric, f"{by_statistic}, {'ms' if unit == 's' else unit}")
     columns = [
         Column("Treatment"), Column("Verdict"), *([Column("Against", wrap=True)] if named else []),
         *([Column("At worst, %", True)] if one_sided else []), Column("Change, %", True),
@@ -177,7 +161,8 @@ def verdict_table(analysis: Analysis, labels: Mapping[str, str]) -> Table:
     name = display_names(analysis, labels)
     checks = [k for k, row in enumerate(rows) if row.kind in ("aa", "control")]
     cells = [
-        [name[r.treatment], verdict_cell(r, analysis.metric), *([_reference_label(analysis, r)] if named else []),
+        [name[r.treatment], verdict_cell(r, analysis.metric),
+         *([_reference(analysis, r).label if r.verdict else DASH] if named else []),
          *([_worst_case_text(r)] if one_sided else []), *_number_cells(r, len(ps), unit)]
         for r in rows
     ]  # fmt: skip
@@ -188,15 +173,9 @@ def display_names(analysis: Analysis, labels: Mapping[str, str]) -> dict[str, st
     """Return the labels, each with its key beside it where figures use the key (letters that their font lacks)."""
     from loadbook.report.figures.base import treatment_names
 
-    figure_names = treatment_names(analysis)
     found = {row.treatment: labels.get(row.treatment, row.label) for row in analysis.rows}
-    return {
-        key: text if figure_names[key] == " ".join(text.split()) else f"{text} ({key})" for key, text in found.items()
-    }
-
-
-def _has_adjusted_p(analysis: Analysis) -> bool:
-    return any(r.verdict and r.verdict.comparison.p_adjusted is not None for r in analysis.rows)
+    drawn = treatment_names(analysis)
+    return {key: text if drawn[key] == " ".join(text.split()) else f"{text} ({key})" for key, text in found.items()}
 
 
 def _number_cells(row: AnalysisRow, number_of_ps: int, unit: str) -> list[str]:
@@ -206,10 +185,6 @@ def _number_cells(row: AnalysisRow, number_of_ps: int, unit: str) -> list[str]:
     return [texts.change_number, texts.interval_number, texts.blocks, *ps, level, texts.trials_with_errors]
 
 
-def _reference_label(analysis: Analysis, row: AnalysisRow) -> str:
-    return analysis.row(row.verdict.comparison.baseline).label if row.verdict else DASH
-
-
 def _worst_case_text(row: AnalysisRow) -> str:
     return row_texts(row).worst.removesuffix(f"{NBSP}%") if row.verdict and row.verdict.one_sided_bounds else DASH
 
@@ -217,11 +192,6 @@ def _worst_case_text(row: AnalysisRow) -> str:
 def milliseconds_text(value_s: float | None) -> str:
     """Return seconds as milliseconds with three significant digits, for a column whose head has the unit."""
     return DASH if value_s is None else f"{value_s * 1e3:.3g}"
-
-
-def has_more_errors(analysis: Analysis) -> bool:
-    """Return whether any treatment is shown to have errors in more trials than the baseline."""
-    return any(row.errors.kind == "more" for row in analysis.of_kind("treatment"))
 
 
 def no_errors_sentence(analysis: Analysis) -> str:
@@ -243,14 +213,11 @@ def error_table(analysis: Analysis, labels: Mapping[str, str]) -> Table:
     name = display_names(analysis, labels)
     rows = [
         [name[r.treatment], _error_verdict_cell(r), row_texts(r).trials_with_errors, format_p_value(r.errors.p),
-         format_p_value(r.errors.p_blocks), f"{r.errors.errors:,}", f"{r.errors.requests:,}", _error_classes_text(r)]
+         format_p_value(r.errors.p_blocks), f"{r.errors.errors:,}", f"{r.errors.requests:,}",
+         ", ".join(f"{n:,} {ERROR_CLASS_NOUNS[c][n != 1]}" for c, n in r.errors.by_class.items()) or DASH]
         for r in analysis.rows
     ]  # fmt: skip
     return Table("Errors", columns, rows)
-
-
-def _error_classes_text(row: AnalysisRow) -> str:
-    return ", ".join(f"{n:,} {ERROR_CLASS_NOUNS[c][n != 1]}" for c, n in row.errors.by_class.items()) or DASH
 
 
 def _error_verdict_cell(row: AnalysisRow) -> VerdictCell | str:

@@ -1,8 +1,7 @@
 """Per-request logs (JTL, h2load, ab) as streams, summaries and parquet.
 
 - `stream`: batches of rows in the same columns for every tool, cut from a stream at the ends of records
-- `jtl_layout`: columns and time stamps of JMeter's result files in CSV (JTL)
-- `jtl_rows`: classification of JTL rows: requests, transactions, sub-results, and how each ended
+- `jtl_rows`: columns and time stamps of JMeter's result files (JTL); requests, transactions, sub-results, outcomes
 - `jtl_csv`: JTL in CSV
 - `jtl_xml`: JTL in XML
 - `summary`: exact distributions and counts by label and second, mergeable over files and drivers

@@ -18,27 +18,25 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from io import BufferedReader
 from itertools import pairwise
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
 from loadbook.core.errors import ParseError
-from loadbook.request_logs import jtl_layout
-from loadbook.request_logs.jtl_layout import COLUMN_PROPERTIES, EPOCH_MS, INTEGERS, TOOL, JtlLayout
-from loadbook.request_logs.jtl_rows import NO_ANSWER, TRANSACTION, BatchBuilder
-from loadbook.request_logs.stream import (
-    MAX_RECORD_BYTES,
-    TEXT_TYPE,
-    Damage,
-    RecordBlock,
-    RequestBatch,
-    encode_texts,
-    from_numpy,
-    record_ends,
-    split_blocks,
-    well_quoted,
-)
+from loadbook.request_logs import jtl_rows
+from loadbook.request_logs import stream as log_stream
+from loadbook.request_logs.jtl_rows import COLUMN_PROPERTIES, EPOCH_MS, INTEGERS, TOOL, BatchBuilder, JtlLayout
+from loadbook.request_logs.stream import Damage, RecordBlock, RequestBatch
+
+BOM = b"\xef\xbb\xbf"
+# the columns that are used, as they are declared
+COLUMN_TYPES = {
+    "timeStamp": pa.int64(), "success": pa.bool_(), **dict.fromkeys(INTEGERS, pa.int64()),
+    **dict.fromkeys(("label", "responseCode", "responseMessage", "threadName"), log_stream.TEXT_TYPE),
+}  # fmt: skip
+WORKERS = 2
+HEAD_BYTES = 1 << 16
+ParsedBlock = tuple[pa.Table, list[Damage], int]  # the last is the number of lines
 
 
 class BadRowError(Exception):
@@ -54,41 +52,38 @@ def read_strict(block: RecordBlock, layout: JtlLayout, names: Sequence[str]) -> 
     if not block.is_complete:
         return _build_table([], layout, names), _trailing_damage(block.data, layout)
     damage: list[Damage] = []
-    rows = [
-        row
-        for line, fields in _split_records(block.data, layout, damage)
-        if (row := _checked_fields(line, fields, layout, damage))
-    ]
+    records = _split_records(block.data, layout, damage)
+    rows = [row for line, fields in records if (row := _checked_fields(line, fields, layout, damage))]
     return _build_table(rows, layout, names), damage
 
 
 def _trailing_damage(data: bytes, layout: JtlLayout) -> list[Damage]:
     """Classify the end of a file without a line end: a truncated row, NULs, or (BadRowError) an open quote."""
     content = data.rstrip(b"\0")
-    nuls = (
-        [Damage("nul", 0, f"{len(data) - len(content)} NULs at the end of the file")]
-        if len(content) < len(data)
-        else []
-    )
+    nuls = len(data) - len(content)
+    damage = [Damage("nul", 0, f"{nuls} NULs at the end of the file")] if nuls else []
     if not content.strip():
-        return nuls
-    if len(content) > MAX_RECORD_BYTES or any(_looks_like_row(line, layout) for line in content.split(b"\n")[1:]):
+        return damage
+    is_followed = any(_looks_like_row(line, layout) for line in content.split(b"\n")[1:])
+    if len(content) > log_stream.MAX_RECORD_BYTES or is_followed:
         raise BadRowError(0, "a quote that is opened here is never closed")
-    return [
-        *nuls,
-        Damage(
-            "torn", 0, f"the file ends within a row, which is not counted: {content[:60].decode(errors='replace')!r}"
-        ),
-    ]
+    text = content[:60].decode(errors="replace")
+    return [*damage, Damage("torn", 0, f"the file ends within a row, which is not counted: {text!r}")]
 
 
 def _looks_like_row(line: bytes, layout: JtlLayout) -> bool:
     fields = line.decode(errors="replace").rstrip("\r").split(layout.separator)
-    return len(fields) >= len(layout.columns) and layout.row_error([*fields[: len(layout.columns)]]) is None
+    return len(fields) >= len(layout.columns) and layout.row_error(fields[: len(layout.columns)]) is None
 
 
 def _split_records(data: bytes, layout: JtlLayout, damage: list[Damage]) -> Iterator[tuple[int, list[str]]]:
-    lines = (line + "\n" for line in _decode(data, damage).removesuffix("\n").split("\n"))
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        bad_line = data.count(b"\n", 0, error.start)
+        damage.append(Damage("encoding", bad_line, "not UTF-8; its other bytes are kept as \\xNN"))
+        text = data.decode(errors="backslashreplace")
+    lines = (line + "\n" for line in text.removesuffix("\n").split("\n"))
     reader = csv.reader(lines, delimiter=layout.separator, strict=True)
     while True:
         line = reader.line_num
@@ -100,15 +95,6 @@ def _split_records(data: bytes, layout: JtlLayout, damage: list[Damage]) -> Iter
             raise BadRowError(line, f"broken quoting: {error}") from None
 
 
-def _decode(data: bytes, damage: list[Damage]) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start)
-        damage.append(Damage("encoding", line, "not UTF-8; its other bytes are kept as \\xNN"))
-        return data.decode(errors="backslashreplace")
-
-
 def _checked_fields(line: int, fields: list[str], layout: JtlLayout, damage: list[Damage]) -> list[str] | None:
     """Return a row's fields; None for a record that is none but may be there; BadRowError otherwise."""
     if not fields or tuple(fields) == layout.header:
@@ -118,57 +104,26 @@ def _checked_fields(line: int, fields: list[str], layout: JtlLayout, damage: lis
     if any("\0" in field for field in fields):
         fields[0] = fields[0].lstrip("\0")
         lost = layout.columns[0] != "timeStamp" or any("\0" in field for field in fields) or layout.row_error(fields)
-        damage.append(
-            Damage("nul", line, "NULs" + (" within a row, which is not counted" if lost else " before a row"))
-        )
+        where = " within a row, which is not counted" if lost else " before a row"
+        damage.append(Damage("nul", line, "NULs" + where))
         return None if lost else fields
     if "elapsed" in fields and sum(field in COLUMN_PROPERTIES for field in fields) > len(fields) / 2:
-        raise BadRowError(
-            line, "another header: a run with other columns was appended; give each run a file of its own"
-        )
+        text = "another header: a run with other columns was appended; give each run a file of its own"
+        raise BadRowError(line, text)
     if fault := layout.row_error(fields):
         raise BadRowError(line, fault)
     return fields
 
 
 def _build_table(rows: list[list[str]], layout: JtlLayout, names: Sequence[str]) -> pa.Table:
-    columns: dict[str, pa.Array] = {}
-    for name in names:
-        index = layout.columns.index(name)
-        values = [row[index] for row in rows]
-        if name == "timeStamp" and layout.timestamp_format:
-            columns[name] = from_numpy(
-                np.array([layout.timestamp_format.parse_ms(value) for value in values], np.int64)
-            )
-        elif name in INTEGERS:
-            columns[name] = from_numpy(np.array(list(map(int, values)), np.int64))
-        elif name == "success":
-            columns[name] = from_numpy(np.array([value.lower() == "true" for value in values], bool))
-        else:
-            columns[name] = encode_texts(values)
-    return pa.table(columns)
-
-
-BOM = b"\xef\xbb\xbf"
-# the columns that are used, as they are declared
-COLUMN_TYPES = {
-    "timeStamp": pa.int64(), "success": pa.bool_(), **dict.fromkeys(INTEGERS, pa.int64()),
-    **dict.fromkeys(("label", "responseCode", "responseMessage", "threadName"), TEXT_TYPE),
-}  # fmt: skip
-WORKERS = 2
-HEAD_BYTES = 1 << 16
-ParsedBlock = tuple[pa.Table, list[Damage], int]  # the last is the number of lines
+    places = {name: layout.columns.index(name) for name in names}
+    return pa.table({name: layout.column_array(name, [row[i] for row in rows]) for name, i in places.items()})
 
 
 def read_jtl_csv(
     stream: BufferedReader, file: str, properties: Mapping[str, str] | None = None
 ) -> Iterator[RequestBatch]:
-    """Yield the rows of a file in order.
-
-    Parameters
-    ----------
-    file : its name in messages.
-    properties : JMeter properties of the run, where known; see `jtl_layout.find_layout`.
+    """Yield the rows of a file in order; arguments as for `jtl_rows.find_layout`.
 
     Raises
     ------
@@ -178,7 +133,7 @@ def read_jtl_csv(
     rows, line = BatchBuilder(layout, file), 1 + skipped
     with ThreadPoolExecutor(WORKERS) as pool:
         waiting: deque[Future[ParsedBlock]] = deque()
-        for block in split_blocks(stream):
+        for block in log_stream.split_blocks(stream):
             waiting.append(pool.submit(parse_block, block, layout))
             if len(waiting) > WORKERS:
                 batch, line = _finish_block(waiting.popleft(), rows, line)
@@ -197,10 +152,8 @@ def _finish_block(ready: Future[ParsedBlock], rows: BatchBuilder, line: int) -> 
     batch = rows.build(table, range(line, line + len(table)))
     batch.damage = [d._replace(line=d.line + line) for d in damage]
     if rows.layout.timestamp_format and rows.layout.timestamp_format.is_pattern and line <= 2:
-        says = (
-            f"time stamps ({rows.layout.timestamp_format.description}) tell no zone: they are read as if they were UTC"
-        )
-        batch.damage.append(Damage("local_time", line, says))
+        says = f"time stamps ({rows.layout.timestamp_format.description}) tell no zone"
+        batch.damage.append(Damage("local_time", line, f"{says}: they are read as if they were UTC"))
     return batch, line + lines
 
 
@@ -221,10 +174,10 @@ def _parse_fast(block: RecordBlock, layout: JtlLayout) -> pa.Table:
     """Return the columns by pyarrow; ArrowInvalid where anything is not as declared."""
     if b"\r" in block.data and block.data.count(b"\r") != block.data.count(b"\r\n"):
         raise pa.ArrowInvalid("a carriage return alone")  # which pyarrow would take for a line end
-    if block.has_quotes and not well_quoted(block.data, layout.separator):
+    if block.has_quotes and not log_stream.well_quoted(block.data, layout.separator):
         raise pa.ArrowInvalid("a quote within a field")  # which pyarrow would leave out
     types = {name: COLUMN_TYPES[name] for name in layout.columns if name in COLUMN_TYPES}
-    if not any(text.encode() in block.data for text in (TRANSACTION, NO_ANSWER)):
+    if not any(text.encode() in block.data for text in (jtl_rows.TRANSACTION, jtl_rows.NO_ANSWER)):
         types.pop("responseMessage", None)  # says nothing else that is asked of it, and takes a tenth of the time
     if layout.timestamp_format and layout.timestamp_format.is_pattern:
         types["timeStamp"] = pa.string()
@@ -267,14 +220,13 @@ def _read_head(stream: BufferedReader, file: str, properties: Mapping[str, str] 
     start = len(BOM) if head.startswith(BOM) else 0
     start += len(head) - start - len(head[start:].lstrip(b"\0"))
     if not head[start:].strip():
-        raise ParseError(
-            TOOL, file, 0, "the file is empty" if not head else "the file holds nothing but NULs or blanks"
-        )
-    ends = [start, *(record_ends(head[start:])[:2] + start).tolist()]
+        problem = "the file holds nothing but NULs or blanks" if head else "the file is empty"
+        raise ParseError(TOOL, file, 0, problem)
+    ends = [start, *(log_stream.record_ends(head[start:])[:2] + start).tolist()]
     first, second = (
         head[a:b].decode(errors="replace").rstrip("\r\n") for a, b in pairwise([*ends, len(head), len(head)][:3])
     )
-    layout = jtl_layout.find_layout(file, first, second, properties)
+    layout = jtl_rows.find_layout(file, first, second, properties)
     if layout.header and len(ends) == 1:
         raise ParseError(TOOL, file, 1, "the file ends within its header")
     stream.read(ends[1] if layout.header else len(BOM) * head.startswith(BOM))

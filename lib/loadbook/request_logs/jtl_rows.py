@@ -1,4 +1,9 @@
-"""Classification of JTL rows: which are requests, and how each ended; the same for CSV and XML.
+"""Rows of JMeter result files, the same for CSV and XML: columns, time stamps, and how each request ended.
+
+The columns of a CSV file come from its header, or without one from the run's recorded properties. Time stamps are
+milliseconds since 1970, or text by a SimpleDateFormat pattern (`timestamp_format`). Text has no zone: it is read as
+UTC, which is right for durations and seconds, not for times of day. It must hold milliseconds, or rows could not be
+ordered. The order of columns is fixed; properties choose which are there.
 
 - A row whose responseMessage starts "Number of samples in transaction" is a transaction controller (the rule of
   JMeter's own report, `report/core/Sample.java`); its children have rows of their own.
@@ -7,12 +12,18 @@
 - A row whose SampleCount is not 1 stands for several requests.
 - responseCode "Non HTTP response code: <exception>" means that there was no response. Otherwise `success` decides,
   except that a status of 400 and above is never ok.
+
+Facts from CSVSaveService.java, SampleSaveConfiguration.java and jmeter.properties of apache/jmeter, and from files that
+2.13, 3.3, 5.1.1 and 5.6.3 wrote.
 """
 
 from __future__ import annotations
 
+import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import NamedTuple, NoReturn
 
 import numpy as np
@@ -20,9 +31,44 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from loadbook.core.errors import ParseError
-from loadbook.request_logs.jtl_layout import TOOL, JtlLayout
-from loadbook.request_logs.stream import OUTCOME_CODES, Ints, LogRowKind, RequestBatch, first_far_row, to_numpy
+from loadbook.request_logs import stream
+from loadbook.request_logs.stream import (
+    OUTCOME_CODES,
+    Ints,
+    LogRowKind,
+    RequestBatch,
+    encode_texts,
+    from_numpy,
+    to_numpy,
+)
 
+# those of CsvSampleReader and of the manual that hold milliseconds
+KNOWN_PATTERNS = ("yyyy/MM/dd HH:mm:ss.SSS", "yyyy-MM-dd HH:mm:ss.SSS", "yyyy-MM-dd'T'HH:mm:ss.SSS")
+_PATTERN_LETTERS = {
+    "yyyy": r"(?P<year>\d{4})", "MM": r"(?P<month>\d\d)", "dd": r"(?P<day>\d\d)", "HH": r"(?P<hour>\d\d)",
+    "mm": r"(?P<minute>\d\d)", "ss": r"(?P<second>\d\d)", "SSS": r"(?P<ms>\d{3})",
+}  # fmt: skip
+_ISO = r"\g<year>-\g<month>-\g<day>T\g<hour>:\g<minute>:\g<second>.\g<ms>"
+SAVE_PREFIX = "jmeter.save.saveservice."
+# column(s) -> the property that saves them; in the order of the file
+COLUMN_PROPERTIES = {
+    "timeStamp": "timestamp_format", "elapsed": "time", "label": "label", "responseCode": "response_code",
+    "responseMessage": "response_message", "threadName": "thread_name", "dataType": "data_type",
+    "success": "successful", "failureMessage": "assertion_results_failure_message", "bytes": "bytes",
+    "sentBytes": "sent_bytes", "grpThreads": "thread_counts", "allThreads": "thread_counts", "URL": "url",
+    "Filename": "filename", "Latency": "latency", "Encoding": "encoding", "SampleCount": "sample_count",
+    "ErrorCount": "sample_count", "Hostname": "hostname", "IdleTime": "idle_time", "Connect": "connect_time",
+}  # fmt: skip
+_UNSAVED = {"Filename", "Encoding", "SampleCount", "ErrorCount", "Hostname"}
+# what is saved by default, newest first: 4.0 and later, 3.x, 2.x
+UNSAVED_BY_GENERATION = (
+    _UNSAVED,
+    _UNSAVED | {"URL"},
+    _UNSAVED | {"URL", "failureMessage", "sentBytes", "IdleTime", "Connect"},
+)
+INTEGERS = ("elapsed", "bytes", "Latency", "Connect", "SampleCount", "ErrorCount")  # those that are used
+SEPARATORS = (",", "\t", ";", "|")
+WHOLE_NUMBER = re.compile(r"[0-9]{1,18}")
 TICK_US = 1000
 TRANSACTION = "Number of samples in transaction"
 NO_ANSWER = "Non HTTP response code"
@@ -43,6 +89,190 @@ _FAILURE_PATTERNS = (
 )
 
 
+@dataclass(frozen=True)
+class TimestampFormat:
+    """One format of time stamps: its description, its regular expression, and whether it is a date pattern."""
+
+    description: str
+    regex: re.Pattern[str]
+    is_pattern: bool = True
+
+    def parse_ms(self, text: str) -> int | None:
+        """Return a text as milliseconds since 1970; None for another form, or a day that does not exist."""
+        match = self.regex.fullmatch(text)
+        if match is None or not self.is_pattern:
+            return int(text) if match else None
+        parts = {name: int(value) for name, value in match.groupdict().items()}
+        ms = parts.pop("ms")
+        try:
+            return int(datetime(**parts, tzinfo=UTC).timestamp()) * 1000 + ms
+        except ValueError:
+            return None
+
+    def iso_substitution(self) -> tuple[str, str]:
+        """Return a pattern and a replacement for RE2 that turn such a text into ISO 8601 without a zone."""
+        order = list(self.regex.groupindex)
+        replacement = re.sub(r"\\g<(\w+)>", lambda m: f"\\{order.index(m[1]) + 1}", _ISO)
+        return f"^{self.regex.pattern}$", replacement
+
+
+# 13 digits: from 2001 to 2286; fewer are seconds, or the tail of a torn number
+EPOCH_MS = TimestampFormat("milliseconds since 1970 (13 digits)", re.compile(r"[1-9][0-9]{12}"), is_pattern=False)
+
+
+def parse_timestamp_pattern(pattern: str) -> TimestampFormat:
+    """Return the stamps of a SimpleDateFormat pattern; ValueError for unknown letters or without milliseconds."""
+    regex = ""
+    for quoted, letters, other in re.findall(r"'([^']*)'|([A-Za-z]+)|(.)", pattern, re.DOTALL):
+        if letters and letters not in _PATTERN_LETTERS:
+            raise ValueError(f"time stamps {pattern!r}: {letters!r} is not read (use ms, or yyyy MM dd HH mm ss SSS)")
+        regex += _PATTERN_LETTERS[letters] if letters else re.escape(quoted or other)
+    missing = [letters for letters in _PATTERN_LETTERS if _PATTERN_LETTERS[letters] not in regex]
+    if missing:
+        raise ValueError(f"time stamps {pattern!r} lack {' '.join(missing)}: rows cannot be placed in time (save ms)")
+    return TimestampFormat(pattern, re.compile(regex, re.ASCII))
+
+
+TOOL = "jmeter"
+
+
+@dataclass(frozen=True)
+class JtlLayout:
+    """Columns, separator and time stamps of one file.
+
+    Parameters
+    ----------
+    columns : names in the order of the file.
+    separator : one character.
+    timestamp_format : how time stamps are written; None without a column of them.
+    header : the file's header as fields; None when it has none.
+    timestamps_are_ends : time stamps are those of the end (`sampleresult.timestamp.start=false`), not of the start.
+    """
+
+    columns: tuple[str, ...]
+    separator: str
+    timestamp_format: TimestampFormat | None
+    header: tuple[str, ...] | None = None
+    timestamps_are_ends: bool = False
+
+    def row_error(self, fields: Sequence[str]) -> str | None:
+        """Return the error of a row (its number or form of fields), None if it is valid."""
+        if len(fields) != len(self.columns):
+            expected = f"{len(fields)} fields where {len(self.columns)} columns are expected"
+            return f"{expected}: a torn row, or another run appended with other columns"
+        errors = (self.field_error(column, column, text) for column, text in zip(self.columns, fields, strict=True))
+        return next((error for error in errors if error), None)
+
+    def field_error(self, column: str, name: str, text: str) -> str | None:
+        """Return the error of one field, which the file calls `name`, None if it is valid."""
+        if column in INTEGERS and not WHOLE_NUMBER.fullmatch(text):
+            return f"{name} is not a whole number: {text[:40]!r}"
+        if column == "success" and text.lower() not in ("true", "false"):
+            return f"{name} is neither true nor false: {text[:40]!r}"
+        if column == "timeStamp" and self.timestamp_format and self.timestamp_format.parse_ms(text) is None:
+            return f"{name} is not {self.timestamp_format.description}: {text[:40]!r}"
+        return None
+
+    def column_array(self, column: str, values: list[str]) -> pa.Array:
+        """Return the valid texts of one column as numbers, booleans or numbered texts."""
+        if column == "timeStamp" and self.timestamp_format and self.timestamp_format.is_pattern:
+            return from_numpy(np.array([self.timestamp_format.parse_ms(value) for value in values], np.int64))
+        if column in (*INTEGERS, "timeStamp"):
+            return from_numpy(np.array(list(map(int, values)), np.int64))
+        if column == "success":
+            return from_numpy(np.array([value.lower() == "true" for value in values], bool))
+        return encode_texts(values)
+
+
+def find_layout(file: str, first: str, second: str, properties: Mapping[str, str] | None) -> JtlLayout:
+    """Return the layout of a file from its first two lines; ParseError if it is no JTL.
+
+    Parameters
+    ----------
+    properties : the run's JMeter properties as given (`-J`), None where they are not known. A file without a header can
+        then be read only if it has the twelve columns of 2.x.
+    """
+    known_properties = properties or {}
+    ends = known_properties.get("sampleresult.timestamp.start", "true") == "false"
+    layout = _layout_from_header(file, first, known_properties) or _layout_from_properties(first, properties)
+    if layout is None:
+        raise ParseError(TOOL, file, 1, f"neither the header of a JTL nor a row of known columns: {first[:80]!r}")
+    stamps = _timestamp_format(file, layout, second if layout.header else first, known_properties)
+    return replace(layout, timestamp_format=stamps, timestamps_are_ends=ends)
+
+
+def _split_by_each(line: str, separators: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield each separator by which a line is well-formed CSV, and the fields."""
+    for separator in separators:
+        try:
+            yield separator, next(csv.reader([line], delimiter=separator, strict=True), [])
+        except csv.Error:
+            continue
+
+
+def _layout_from_header(file: str, line: str, properties: Mapping[str, str]) -> JtlLayout | None:
+    separators = (_separator(properties),) if SAVE_PREFIX + "default_delimiter" in properties else SEPARATORS
+    spellings = {column.lower(): column for column in COLUMN_PROPERTIES}
+    for separator, fields in _split_by_each(line, separators):
+        # the manual spells some columns (latency) otherwise than the files
+        spelled = [spellings.get(field.lower(), field) for field in fields]
+        names = tuple(f if f in COLUMN_PROPERTIES or s in fields else s for f, s in zip(fields, spelled, strict=True))
+        known = sum(name in COLUMN_PROPERTIES for name in names)
+        if len(names) < 2 or known * 2 < len(names) or "elapsed" not in names:
+            continue
+        if len(set(names)) < len(names):
+            raise ParseError(TOOL, file, 1, "a column occurs twice in the header")
+        if not {"success", "responseCode"} & set(names):
+            raise ParseError(TOOL, file, 1, "neither success nor responseCode was saved: nothing says what failed")
+        return JtlLayout(names, separator, None, tuple(fields))
+    return None
+
+
+def _layout_from_properties(line: str, properties: Mapping[str, str] | None) -> JtlLayout | None:
+    generations = UNSAVED_BY_GENERATION[-1:] if properties is None else UNSAVED_BY_GENERATION
+    separators = SEPARATORS if properties is None else (_separator(properties),)
+    for separator, fields in _split_by_each(line, separators):
+        for unsaved in generations:
+            layout = JtlLayout(_saved_columns(unsaved, properties or {}), separator, None)
+            if len(fields) < 3 or layout.row_error(fields) is not None:
+                continue
+            is_timed = EPOCH_MS.parse_ms(fields[0]) is not None or _detect_timestamp_format(fields[0])
+            if "timeStamp" not in layout.columns or is_timed:
+                return layout
+    return None
+
+
+def _saved_columns(unsaved: set[str], properties: Mapping[str, str]) -> tuple[str, ...]:
+    saved = {column: properties.get(SAVE_PREFIX + key, "") for column, key in COLUMN_PROPERTIES.items()}
+    names = [c for c, value in saved.items() if value not in ("false", "none") and (value or c not in unsaved)]
+    variables = properties.get("sample_variables", "")
+    return (*names, *(name.strip() for name in variables.split(",") if name.strip()))
+
+
+def _separator(properties: Mapping[str, str]) -> str:
+    delimiter = properties.get(SAVE_PREFIX + "default_delimiter", ",")
+    return "\t" if delimiter == "\\t" else delimiter[:1] or ","
+
+
+def _detect_timestamp_format(text: str) -> TimestampFormat | None:
+    return next((s for s in map(parse_timestamp_pattern, KNOWN_PATTERNS) if s.regex.fullmatch(text)), None)
+
+
+def _timestamp_format(file: str, layout: JtlLayout, line: str, properties: Mapping[str, str]) -> TimestampFormat | None:
+    """Return the time stamp format of a file from the recorded properties, else from its first row."""
+    if "timeStamp" not in layout.columns:
+        return None
+    pattern = properties.get(SAVE_PREFIX + "timestamp_format", "ms")
+    if pattern not in ("ms", "none"):
+        try:
+            return parse_timestamp_pattern(pattern)
+        except ValueError as error:
+            raise ParseError(TOOL, file, 1, str(error)) from None
+    fields = line.split(layout.separator)
+    column = layout.columns.index("timeStamp")
+    return (_detect_timestamp_format(fields[column]) if len(fields) > column else None) or EPOCH_MS
+
+
 class SubResultParent(NamedTuple):
     """A row that may have sub-results: its label, its time in us, and the number that the next one must have."""
 
@@ -50,11 +280,6 @@ class SubResultParent(NamedTuple):
     start_us: int
     end_us: int
     next_number: int
-
-
-def failure_outcome(code: str, message: str) -> int:
-    """Return the outcome of an attempt without an answer, from its response code and message."""
-    return next(OUTCOME_CODES[name] for name, pattern in _FAILURE_PATTERNS if re.search(pattern, f"{code}: {message}"))
 
 
 class BatchBuilder:
@@ -76,7 +301,8 @@ class BatchBuilder:
         messages, message = _column_texts(table, "responseMessage")
         status = np.array([int(c) if _STATUS.fullmatch(c) else 0 for c in codes], np.int16)[code]
         answered = np.array([not c.startswith(NO_ANSWER) for c in codes], bool)[code]
-        outcome = _answered_outcomes(codes)[code * np.int32(2) + _success_flags(table, status)]
+        success = to_numpy(table["success"]) if "success" in table.column_names else (status >= 200) & (status < 400)
+        outcome = _answered_outcomes(codes)[code * np.int32(2) + success.astype(np.int32)]
         if not answered.all():
             outcome[~answered] = _failure_outcomes(codes, code[~answered], messages, message[~answered])
         if kinds is None:
@@ -104,21 +330,17 @@ class BatchBuilder:
             return stamps
         start_us = (stamps - elapsed if self.layout.timestamps_are_ends else stamps) * TICK_US
         self._first_us = int(start_us[0]) if self._first_us is None else self._first_us
-        if (row := first_far_row(start_us, self._first_us)) is not None:
+        if (row := stream.first_far_row(start_us, self._first_us)) is not None:
             raise ParseError(TOOL, self.file, lines[row], "the row here starts more than 30 days from the first row")
         if self.layout.timestamp_format and self.layout.timestamp_format.is_pattern:
-            self._check_monotonic(start_us + elapsed * TICK_US, lines)
+            ends_us = start_us + elapsed * TICK_US  # rows are written as they end
+            latest_us = np.maximum.accumulate(np.append(self._latest_us, ends_us))
+            goes_back = latest_us[:-1] - ends_us > MAX_BACKWARD_US
+            if goes_back.any():
+                message = "is more than 30 minutes before the rows above it (daylight saving?): save ms"
+                self._raise_for_first(lines, goes_back, message)
+            self._latest_us = int(latest_us[-1])
         return start_us
-
-    def _check_monotonic(self, ends_us: Ints, lines: Sequence[int]) -> None:
-        """Refuse local time that goes back; rows are written as they end."""
-        latest_us = np.maximum.accumulate(np.append(self._latest_us, ends_us))
-        goes_back = latest_us[:-1] - ends_us > MAX_BACKWARD_US
-        if goes_back.any():
-            self._raise_for_first(
-                lines, goes_back, "is more than 30 minutes before the rows above it (daylight saving?): save ms"
-            )
-        self._latest_us = int(latest_us[-1])
 
     def _raise_for_first(self, lines: Sequence[int], rows: NDArray[np.bool_], message: str) -> NoReturn:
         """Raise ParseError for the first of these rows."""
@@ -129,9 +351,8 @@ class BatchBuilder:
         if samples is None or (samples == 1).all():
             return
         if failed is None or (failed > samples).any():
-            self._raise_for_first(
-                lines, samples != 1, "stands for several requests but does not say how many of them failed"
-            )
+            message = "stands for several requests but does not say how many of them failed"
+            self._raise_for_first(lines, samples != 1, message)
         several = (samples != 1) & (batch.kind == LogRowKind.REQUEST)
         batch.kind[several] = LogRowKind.AGGREGATE
         batch.samples, batch.failed = np.where(several, samples, 1), np.where(several, failed, batch.outcome != 0)
@@ -183,31 +404,21 @@ def _with_sub_result(
     return parent._replace(next_number=number + 1) if number == parent.next_number else None
 
 
-def _success_flags(table: pa.Table, status: NDArray[np.int16]) -> NDArray[np.int32]:
-    """Return 1 where the tool calls a row a success, else 0; by its status where there is no such column."""
-    if "success" in table.column_names:
-        return to_numpy(table["success"]).astype(np.int32)
-    return ((status >= 200) & (status < 400)).astype(np.int32)
-
-
 def _answered_outcomes(codes: Sequence[str]) -> NDArray[np.uint8]:
     """Return the outcome of an answered request at twice its code's number, plus 1 for a success."""
-    outcomes = []
-    for code in codes:
-        bad = _STATUS.fullmatch(code) and int(code) >= 400
-        outcomes += [OUTCOME_CODES["errors_status" if bad else name] for name in ("errors_other", "ok")]
-    return np.array(outcomes, np.uint8)
+    bad = [bool(_STATUS.fullmatch(code)) and int(code) >= 400 for code in codes]
+    names = [("errors_status", "errors_status") if is_bad else ("errors_other", "ok") for is_bad in bad]
+    return np.array([OUTCOME_CODES[name] for pair in names for name in pair], np.uint8)
 
 
 def _failure_outcomes(
     codes: Sequence[str], code: NDArray[np.integer], messages: Sequence[str], message: NDArray[np.integer]
 ) -> NDArray[np.uint8]:
-    """Return the outcomes of attempts without an answer."""
+    """Return the outcomes of attempts without an answer, from their response codes and messages."""
     pairs, which = np.unique(code * np.int64(len(messages)) + message, return_inverse=True)
-    outcomes = [
-        failure_outcome(codes[pair // len(messages)], messages[pair % len(messages)]) for pair in pairs.tolist()
-    ]
-    return np.array(outcomes, np.uint8)[which]
+    texts = [f"{codes[pair // len(messages)]}: {messages[pair % len(messages)]}" for pair in pairs.tolist()]
+    names = [next(name for name, pattern in _FAILURE_PATTERNS if re.search(pattern, text)) for text in texts]
+    return np.array([OUTCOME_CODES[name] for name in names], np.uint8)[which]
 
 
 def _column_texts(table: pa.Table, name: str) -> tuple[list[str], NDArray[np.integer]]:

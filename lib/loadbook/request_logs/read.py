@@ -9,7 +9,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -19,33 +18,20 @@ from pyarrow import csv
 
 from loadbook.core.errors import ParseError, ToolError
 from loadbook.request_logs import jtl_csv, jtl_xml
-from loadbook.request_logs.stream import (
-    OUTCOME_CODES,
-    OUTCOME_NAMES,
-    TEXT_TYPE,
-    Damage,
-    Ints,
-    LogRowKind,
-    RecordBlock,
-    RequestBatch,
-    dictionary_array,
-    first_far_row,
-    from_numpy,
-    split_blocks,
-    to_numpy,
-)
+from loadbook.request_logs import stream as log_stream
+from loadbook.request_logs.stream import Damage, Ints, LogRowKind, RecordBlock, RequestBatch
 from loadbook.request_logs.summary import Summary
 from loadbook.store.atomic import atomic_path
 
 SCHEMA_VERSION = 1
 SCHEMA = pa.schema(
     [
-        pa.field("driver", TEXT_TYPE, nullable=False),
+        pa.field("driver", log_stream.TEXT_TYPE, nullable=False),
         pa.field("start_us", pa.int64()),
         pa.field("elapsed_us", pa.int64(), nullable=False),
-        pa.field("label", TEXT_TYPE, nullable=False),
-        pa.field("kind", TEXT_TYPE, nullable=False),
-        pa.field("outcome", TEXT_TYPE, nullable=False),
+        pa.field("label", log_stream.TEXT_TYPE, nullable=False),
+        pa.field("kind", log_stream.TEXT_TYPE, nullable=False),
+        pa.field("outcome", log_stream.TEXT_TYPE, nullable=False),
         pa.field("answered", pa.bool_(), nullable=False),
         pa.field("status", pa.int16()),
         pa.field("received", pa.int64()),
@@ -58,6 +44,7 @@ SCHEMA = pa.schema(
 KIND_NAMES = [kind.name.lower() for kind in LogRowKind]
 # times of day grow: differences are small; the rest takes few distinct values
 _START_COLUMN = "start_us"
+BUFFER_BYTES = 1 << 16
 
 
 class RequestWriter:
@@ -88,26 +75,21 @@ class RequestWriter:
             self._writer.write_table(to_table(batch, driver), row_group_size=len(batch))
             self.rows += len(batch)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._exit_stack.__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:
+        self._exit_stack.__exit__(*error)
 
 
 def to_table(batch: RequestBatch, driver: str = "") -> pa.Table:
     """Return a batch as a table of SCHEMA: times in us, null for values that the log does not have."""
-    numbered = {
-        "kind": (batch.kind, KIND_NAMES),
-        "outcome": (batch.outcome, OUTCOME_NAMES),
-        "label": (batch.label, batch.labels),
-    }
+    kinds, outcomes = (batch.kind, KIND_NAMES), (batch.outcome, log_stream.OUTCOME_NAMES)
+    numbered = {"kind": kinds, "outcome": outcomes, "label": (batch.label, batch.labels)}
     columns = {
-        "driver": dictionary_array(np.zeros(len(batch), np.int32), [driver]),
+        "driver": log_stream.dictionary_array(np.zeros(len(batch), np.int32), [driver]),
         "start_us": _nullable_column(batch.start_us, 1, len(batch)),
         "elapsed_us": _nullable_column(batch.elapsed, batch.tick_us, len(batch)),
-        **{name: dictionary_array(*column) for name, column in numbered.items()},
-        "answered": from_numpy(batch.answered),
-        "status": from_numpy(batch.status, batch.status != 0),
+        **{name: log_stream.dictionary_array(*column) for name, column in numbered.items()},
+        "answered": log_stream.from_numpy(batch.answered),
+        "status": log_stream.from_numpy(batch.status, batch.status != 0),
         "received": _nullable_column(batch.received, 1, len(batch)),
         "first_byte_us": _nullable_column(batch.first_byte, batch.tick_us, len(batch)),
         "samples": _nullable_column(batch.samples, 1, len(batch)),
@@ -119,7 +101,7 @@ def to_table(batch: RequestBatch, driver: str = "") -> pa.Table:
 def _nullable_column(values: Ints | None, factor: int, size: int) -> pa.Array:
     if values is None:
         return pa.nulls(size, pa.int64())
-    return from_numpy(values * factor if factor != 1 else values)
+    return log_stream.from_numpy(values * factor if factor != 1 else values)
 
 
 @dataclass(frozen=True)
@@ -153,17 +135,16 @@ class LineLogFormat:
             if stream.readline(len(self.header) + 2).rstrip(b"\r\n") != self.header:
                 raise ParseError(self.tool, file, 1, f"does not begin with {self.header.decode()!r}")
             line += 1
-        for block in split_blocks(stream, quotes=False):
+        for block in log_stream.split_blocks(stream, quotes=False):
             if not block.is_complete:
                 yield self._torn_batch(block, file, line)
                 continue
             batch = self.to_batch(self._columns(block, file, line))
             starts_us = batch.start_us if batch.start_us is not None else np.zeros(1, np.int64)
             first_us = int(starts_us[0]) if first_us is None else first_us
-            if (row := first_far_row(starts_us, first_us)) is not None:
-                raise ParseError(
-                    self.tool, file, line + row, "the row here starts more than 30 days from the first row"
-                )
+            if (row := log_stream.first_far_row(starts_us, first_us)) is not None:
+                far = "the row here starts more than 30 days from the first row"
+                raise ParseError(self.tool, file, line + row, far)
             line += len(batch)
             yield batch
 
@@ -183,7 +164,9 @@ class LineLogFormat:
             )
         except (pa.ArrowInvalid, pa.ArrowKeyError):
             table = None
-        columns = {name: to_numpy(table[name]) for name in self.columns.values()} if table is not None else {}
+        columns = (
+            {name: log_stream.to_numpy(table[name]) for name in self.columns.values()} if table is not None else {}
+        )
         if table is None or not self.is_valid(columns):
             self._raise_for_first_bad_line(block, file, line)
         return columns
@@ -193,31 +176,28 @@ class LineLogFormat:
         lines = block.data.removesuffix(b"\n").split(b"\n")
         for number, text in enumerate(lines, line):
             if not self.line_regex.fullmatch(text) or text.count(b"\t") != lines[0].count(b"\t"):
-                raise ParseError(
-                    self.tool, file, number, f"not {self.description}: {text[:60].decode(errors='replace')!r}"
-                )
+                raise ParseError(self.tool, file, number, f"not {self.description}: {_first_text(text)}")
         raise ParseError(self.tool, file, line, f"here or below is a line that is not {self.description}")
 
     def _torn_batch(self, block: RecordBlock, file: str, line: int) -> RequestBatch:
         """Return an empty batch with the damage at the end of the file."""
         if line == 1:
-            raise ParseError(
-                self.tool, file, 1, f"not {self.description}: {block.data[:60].decode(errors='replace')!r}"
-            )
+            raise ParseError(self.tool, file, 1, f"not {self.description}: {_first_text(block.data)}")
         batch = self.to_batch({name: np.zeros(0, np.int64) for name in self.columns.values()})
-        text = block.data[:60].decode(errors="replace")
-        batch.damage = [Damage("torn", line, f"the file ends within a row, which is not counted: {text!r}")]
+        message = f"the file ends within a row, which is not counted: {_first_text(block.data)}"
+        batch.damage = [Damage("torn", line, message)]
         return batch
 
 
+def _first_text(data: bytes) -> str:
+    """Return the first 60 bytes as text in quotes."""
+    return repr(data[:60].decode(errors="replace"))
+
+
 def _h2load_valid(columns: dict[str, Ints]) -> bool:
-    status = columns["status"]
-    valid_status = (status == -1) | ((status >= 100) & (status < 600))
-    return (
-        bool(valid_status.all())
-        and _all_within(columns["start"], 10**15, 10**16)
-        and _all_within(columns["duration"], 0, 10**15)
-    )
+    status, start, duration = columns["status"], columns["start"], columns["duration"]
+    valid_status = bool(((status == -1) | ((status >= 100) & (status < 600))).all())
+    return valid_status and _all_within(start, 10**15, 10**16) and _all_within(duration, 0, 10**15)
 
 
 def _ab_valid(columns: dict[str, Ints]) -> bool:
@@ -232,13 +212,13 @@ def _all_within(values: Ints, low: int, end: int) -> bool:
 def _h2load_batch(columns: dict[str, Ints]) -> RequestBatch:
     """Make rows of h2load's log: -1 is a request that was lost with its connection, or timed out."""
     status = columns["status"]
-    outcome = np.full(len(status), OUTCOME_CODES["errors_other"], np.uint8)
-    outcome[(status >= 200) & (status < 400)] = OUTCOME_CODES["ok"]
-    outcome[status >= 400] = OUTCOME_CODES["errors_status"]
+    outcome = np.full(len(status), log_stream.OUTCOME_CODES["errors_other"], np.uint8)
+    outcome[(status >= 200) & (status < 400)] = log_stream.OUTCOME_CODES["ok"]
+    outcome[status >= 400] = log_stream.OUTCOME_CODES["errors_status"]
     answered = status > 0
     return RequestBatch(
         [""], np.zeros(len(status), np.int32), columns["duration"], outcome, answered,
-        np.where(answered, status, 0).astype(np.int16), _request_kinds(len(status)), 1,
+        np.where(answered, status, 0).astype(np.int16), np.full(len(status), LogRowKind.REQUEST, np.uint8), 1,
         start_us=columns["start"], timed=answered,
     )  # fmt: skip
 
@@ -246,24 +226,12 @@ def _h2load_batch(columns: dict[str, Ints]) -> RequestBatch:
 def _ab_batch(columns: dict[str, Ints]) -> RequestBatch:
     """Make rows of ab's -g file: whole ms, starts in whole seconds, sorted by total time, without outcomes."""
     size = len(columns["ttime"])
-    outcome, status = np.full(size, OUTCOME_CODES["unknown"], np.uint8), np.zeros(size, np.int16)
+    outcome, status = np.full(size, log_stream.OUTCOME_CODES["unknown"], np.uint8), np.zeros(size, np.int16)
     return RequestBatch(
-        [""],
-        np.zeros(size, np.int32),
-        columns["ttime"],
-        outcome,
-        np.ones(size, bool),
-        status,
-        _request_kinds(size),
-        1000,
-        start_us=columns["seconds"] * 1_000_000,
-        exact_starts=False,
-        first_byte=columns["wait"],
-    )
-
-
-def _request_kinds(size: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-    return np.full(size, LogRowKind.REQUEST, np.uint8)
+        [""], np.zeros(size, np.int32), columns["ttime"], outcome, np.ones(size, bool), status,
+        np.full(size, LogRowKind.REQUEST, np.uint8), 1000,
+        start_us=columns["seconds"] * 1_000_000, exact_starts=False, first_byte=columns["wait"],
+    )  # fmt: skip
 
 
 # nghttp2 src/h2load.cc: start in us since 1970, status, duration in us; more columns may come
@@ -278,9 +246,7 @@ AB_LOG = LineLogFormat(
     {1: "seconds", 2: "ctime", 3: "dtime", 4: "ttime", 5: "wait"},
     re.compile(rb"[^\t]+\t[1-9]\d{9}(?:\t\d{1,9}){4}\r?"), "a row of six columns", _ab_valid, _ab_batch,
 )  # fmt: skip
-
-
-BUFFER_BYTES = 1 << 16
+LINE_LOGS = {"h2load": H2LOAD_LOG, "ab": AB_LOG}
 
 
 def read_batches(
@@ -297,24 +263,12 @@ def read_batches(
     raw.seek(start)
     with io.BufferedReader(raw, BUFFER_BYTES) as stream:
         if tool == "jmeter":
-            yield from _jtl_reader(stream)(stream, name, properties)
+            is_xml = stream.peek(64).removeprefix(jtl_csv.BOM).lstrip().startswith(b"<")
+            yield from (jtl_xml.read_jtl_xml if is_xml else jtl_csv.read_jtl_csv)(stream, name, properties)
+        elif tool in LINE_LOGS:
+            yield from LINE_LOGS[tool].read(stream, name)
         else:
-            yield from _line_log_format(tool).read(stream, name)
-
-
-def _jtl_reader(
-    stream: io.BufferedReader,
-) -> Callable[[io.BufferedReader, str, Mapping[str, str] | None], Iterator[RequestBatch]]:
-    """Return the reader of a JTL: XML if it begins with XML, else CSV."""
-    head = stream.peek(64).removeprefix(jtl_csv.BOM).lstrip()
-    return jtl_xml.read_jtl_xml if head.startswith(b"<") else jtl_csv.read_jtl_csv
-
-
-def _line_log_format(tool: str) -> LineLogFormat:
-    for log in (H2LOAD_LOG, AB_LOG):
-        if log.tool == tool:
-            return log
-    raise ToolError(f"tool {tool} writes no per-request log that is read", "jmeter, h2load and ab do")
+            raise ToolError(f"tool {tool} writes no per-request log that is read", "jmeter, h2load and ab do")
 
 
 def summarise(

@@ -16,6 +16,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
+# how an attempt ended: names of metrics, ok first
+OUTCOMES = (
+    "ok", "errors_connect", "errors_timeout", "errors_read", "errors_write",
+    "errors_status", "errors_length", "errors_driver", "errors_other",
+)  # fmt: skip
+OUTCOME_NAMES = (*OUTCOMES, "unknown")  # where the log does not tell (ab)
+OUTCOME_CODES = {name: code for code, name in enumerate(OUTCOME_NAMES)}
+MAX_SPAN_US = 30 * 86400 * 10**6
+BLOCK_BYTES = 8 << 20
+MAX_RECORD_BYTES = 1 << 20  # a record longer than this is a quote that was never closed
+TEXT_TYPE = pa.dictionary(pa.int32(), pa.string())
 
 
 class LogRowKind(IntEnum):
@@ -25,18 +36,6 @@ class LogRowKind(IntEnum):
     TRANSACTION = 1  # JMeter's transaction controller: its children have rows of their own
     PART = 2  # JMeter's sub-result: a redirect or embedded resource, already in its parent's time
     AGGREGATE = 3  # several requests in one row (SampleCount is not 1): counts, but no time of any one of them
-
-
-# how an attempt ended: names of metrics, ok first
-OUTCOMES = (
-    "ok", "errors_connect", "errors_timeout", "errors_read", "errors_write",
-    "errors_status", "errors_length", "errors_driver", "errors_other",
-)  # fmt: skip
-OUTCOME_NAMES = (*OUTCOMES, "unknown")  # where the log does not tell (ab)
-OUTCOME_CODES = {name: code for code, name in enumerate(OUTCOME_NAMES)}
-
-
-MAX_SPAN_US = 30 * 86400 * 10**6
 
 
 def first_far_row(start_us: Ints, first_us: int) -> int | None:
@@ -109,15 +108,8 @@ class RequestBatch:
         return RequestBatch(**taken | {"damage": []})
 
 
-BLOCK_BYTES = 8 << 20
-MAX_RECORD_BYTES = 1 << 20  # a record longer than this is a quote that was never closed
-
-
 class RecordBlock(NamedTuple):
-    """Bytes of whole records, but for the last block of a stream.
-
-    Whose `is_complete` is False when a record is torn.
-    """
+    """Bytes of whole records; the last block of a stream is not `is_complete` when its record is torn."""
 
     data: bytes
     has_quotes: bool
@@ -133,7 +125,10 @@ def split_blocks(stream: BinaryIO, size: int | None = None, quotes: bool = True)
     remainder = b""
     while data := stream.read(size or BLOCK_BYTES):
         quoted = quotes and (b'"' in data or b'"' in remainder)
-        end = _last_record_end(remainder + data) - len(remainder) if quoted else data.rfind(b"\n") + 1
+        end = data.rfind(b"\n") + 1
+        if quoted:
+            ends = record_ends(remainder + data)
+            end = (int(ends[-1]) if len(ends) else 0) - len(remainder)
         if end <= 0 and len(remainder) <= MAX_RECORD_BYTES:
             remainder += data
             continue
@@ -143,11 +138,6 @@ def split_blocks(stream: BinaryIO, size: int | None = None, quotes: bool = True)
         remainder = data[end:]
     if remainder:
         yield RecordBlock(remainder, b'"' in remainder, False)
-
-
-def _last_record_end(data: bytes) -> int:
-    ends = record_ends(data)
-    return int(ends[-1]) if len(ends) else 0
 
 
 def record_ends(data: bytes) -> NDArray[np.int64]:
@@ -167,9 +157,6 @@ def well_quoted(data: bytes, separator: str) -> bool:
     after = text[np.minimum(closing + 1, len(text) - 1)]
     starts = (opening == 0) | np.isin(before, (ord(separator), 0x0A, 0x22))
     return bool(starts.all() and np.isin(after, (ord(separator), 0x0A, 0x0D, 0x22)).all())
-
-
-TEXT_TYPE = pa.dictionary(pa.int32(), pa.string())
 
 
 def to_numpy(array: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
@@ -194,13 +181,6 @@ def from_numpy(values: NDArray[Any], is_known: NDArray[np.bool_] | None = None) 
     return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(data)])
 
 
-def to_string_array(values: Sequence[str]) -> pa.Array:
-    """Return texts as an array."""
-    encoded = [value.encode() for value in values]
-    ends = np.cumsum([0, *map(len, encoded)]).astype(np.int32)
-    return pa.Array.from_buffers(pa.string(), len(values), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))])
-
-
 def encode_texts(values: Sequence[str]) -> pa.DictionaryArray:
     """Return texts as numbers of distinct texts, in the order of their first occurrence."""
     numbers: dict[str, int] = {}
@@ -210,4 +190,8 @@ def encode_texts(values: Sequence[str]) -> pa.DictionaryArray:
 
 def dictionary_array(numbers: NDArray[Any], values: Sequence[str]) -> pa.DictionaryArray:
     """Return the texts that `numbers` number in `values`."""
-    return pa.DictionaryArray.from_arrays(from_numpy(numbers.astype(np.int32, copy=False)), to_string_array(values))
+    encoded = [value.encode() for value in values]
+    ends = np.cumsum([0, *map(len, encoded)]).astype(np.int32)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))]
+    texts = pa.Array.from_buffers(pa.string(), len(values), buffers)
+    return pa.DictionaryArray.from_arrays(from_numpy(numbers.astype(np.int32, copy=False)), texts)

@@ -23,6 +23,11 @@ from loadbook.request_logs.stream import OUTCOME_CODES, OUTCOME_NAMES, Damage, L
 Ints = NDArray[np.int64]
 MAX_DENSE_CELLS = 1 << 22  # counting by array takes 8 bytes a cell: 32 MB
 EMPTY = np.zeros(0, np.int64)
+MAX_LABELS = 10_000
+OTHER_LABELS = "(labels beyond the first 10000)"
+CLASSES = 6  # no status, 1xx ... 5xx
+MIN_REQUESTS_BEYOND = 20  # a share that fewer requests exceed is not drawn
+CURVE_POINTS = 160
 
 
 class Histogram:
@@ -50,6 +55,10 @@ class Histogram:
         self._merge_pending()
         return self._values, self._counts
 
+    def times_us(self) -> dict[int, int]:
+        """Return how often each time (us) occurred."""
+        return dict(zip(*(cell.tolist() for cell in self.cells), strict=True))
+
     def _merge_pending(self) -> None:
         if not self._pending:
             return
@@ -69,7 +78,7 @@ class Histogram:
     @property
     def sum_us(self) -> int:
         """Their exact sum in us."""
-        return sum(v * c for v, c in zip(*(cell.tolist() for cell in self.cells), strict=True))
+        return sum(us * count for us, count in self.times_us().items())
 
     def mean_s(self) -> float:
         """Return the mean in s; ValueError when empty."""
@@ -80,7 +89,7 @@ class Histogram:
         n = self._count_or_error()
         if n < 2:
             return None
-        squares = sum(v * v * c for v, c in zip(*(cell.tolist() for cell in self.cells), strict=True))
+        squares = sum(us * us * count for us, count in self.times_us().items())
         return math.sqrt((n * squares - self.sum_us**2) / (n * (n - 1))) / 1e6
 
     def percentile_s(self, percent: float) -> float:
@@ -115,11 +124,6 @@ def group_counts(group: NDArray[np.integer], ticks: Ints, groups: int) -> Iterat
         yield g, values, cells[g][values]
 
 
-MAX_LABELS = 10_000
-OTHER_LABELS = "(labels beyond the first 10000)"
-CLASSES = 6  # no status, 1xx ... 5xx
-
-
 @dataclass
 class Tally:
     """Figures of one label or of all.
@@ -150,19 +154,14 @@ class Tally:
         return self.outcomes["ok"]
 
     @property
-    def unknown(self) -> int:
-        """Attempts whose outcome is not in the log."""
-        return self.outcomes["unknown"]
-
-    @property
     def errors(self) -> int:
-        """Attempts that are known not to be ok."""
-        return self.attempts - self.ok - self.unknown
+        """Attempts that are known not to be ok; the outcome of some may be unknown."""
+        return self.attempts - self.ok - self.outcomes["unknown"]
 
     @property
     def error_share(self) -> float | None:
         """Errors per attempt; None without attempts or without outcomes in the log."""
-        return self.errors / self.attempts if self.attempts and not self.unknown else None
+        return self.errors / self.attempts if self.attempts and not self.outcomes["unknown"] else None
 
     def merge(self, other: Tally) -> None:
         """Add all of another tally."""
@@ -338,10 +337,6 @@ def _label_times(
         group, ticks = group[mask], ticks[mask]
     for g, values, counts in group_counts(group, ticks, len(batch.labels)):
         yield g, (values * batch.tick_us, counts)
-
-
-MIN_REQUESTS_BEYOND = 20  # a share that fewer requests exceed is not drawn
-CURVE_POINTS = 160
 
 
 class ExceedanceCurve(NamedTuple):

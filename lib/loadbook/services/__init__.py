@@ -30,37 +30,24 @@ How a trial uses this package (every call is bounded in time; errors are HostErr
     web.counters(driver)       # {"requests": 12.0, "connections": 3.0}: since its start; {} without counters
     web.pids()                 # the service's own processes, for the monitors: call it after the warm-up, as a server
                                # may answer before its last worker is forked
-    web.effective_config()     # bytes of the service's own dump (b"" when it has none)
+    web.effective_config       # bytes of the service's own dump (b"" when it has none)
     web.log()                  # last bytes of stderr
     web.stop()                 # idempotent; ends the processes and removes the folder; call it in `finally`
 
     own = SystemInstance(host, spec.as_system(), ...)   # the same calls on the host's own server: check() on a copy
                                # of its files, start() replaces and reloads, stop() puts back the files of before
 
-    wait_for_http(driver, address, port, path, ...)     # an external service: an address only
 """
 
 from __future__ import annotations
 
 from loadbook.services.check import check_study
-from loadbook.services.instance import Instance, LaunchOptions, Proof, ServiceError, version, wait_for_http
+from loadbook.services.instance import Instance, LaunchOptions, Proof, ServiceError, version
 from loadbook.services.render import InstanceContext, RenderedService, render
 from loadbook.services.spec import ServiceSpec, known_services, load_service
 from loadbook.services.system import SystemInstance
 
 __all__ = [
-    "Instance",
-    "InstanceContext",
-    "LaunchOptions",
-    "Proof",
-    "RenderedService",
-    "ServiceError",
-    "ServiceSpec",
-    "SystemInstance",
-    "check_study",
-    "known_services",
-    "load_service",
-    "render",
-    "version",
-    "wait_for_http",
-]
+    "Instance", "InstanceContext", "LaunchOptions", "Proof", "RenderedService", "ServiceError", "ServiceSpec",
+    "SystemInstance", "check_study", "known_services", "load_service", "render", "version",
+]  # fmt: skip

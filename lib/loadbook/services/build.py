@@ -7,7 +7,6 @@ program is never used.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import os
@@ -19,7 +18,7 @@ import signal
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -34,10 +33,9 @@ from loadbook.hosts.shell import search_path
 from loadbook.services.spec import Build, ServiceSpec
 
 BUILT_FOLDER = "built"
-ANY_MACHINE = "any"
 
 
-def build_spec(spec: ServiceSpec) -> Build:
+def _recipe_of(spec: ServiceSpec) -> Build:
     """Return the build recipe of a service that is built from sources."""
     assert spec.build is not None, f"{spec.name} is not built"
     return spec.build
@@ -45,7 +43,7 @@ def build_spec(spec: ServiceSpec) -> Build:
 
 def program_digest(spec: ServiceSpec) -> str:
     """Return the identity of a built program: 12 hex digits of sha256 over its sources and its recipe."""
-    build = build_spec(spec)
+    build = _recipe_of(spec)
     hasher = hashlib.sha256(build.model_dump_json().encode())
     for name in build.sources:
         hasher.update(f"\0{name}\0".encode() + hashlib.sha256((spec.folder / name).read_bytes()).digest())
@@ -59,22 +57,21 @@ def program_folder_name(spec: ServiceSpec) -> str:
 
 def build_command(spec: ServiceSpec, machine: str) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return environment and argument list of the build for `machine` (`uname -m`)."""
-    build = build_spec(spec)
-    render = partial(_render_template, arch=build.arch.get(machine, ""))
+    recipe = _recipe_of(spec)
+    environment = ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined)
+
+    def render(text: str) -> str:
+        return environment.from_string(text).render(arch=recipe.arch.get(machine, ""))
+
     try:
-        return {name: render(text) for name, text in build.env.items()}, tuple(map(render, build.argv))
+        return {name: render(text) for name, text in recipe.env.items()}, tuple(map(render, recipe.argv))
     except jinja2.TemplateError as error:
         raise StudyError(f"service {spec.name}", [SpecProblem("build", f"{type(error).__name__}: {error}")]) from error
 
 
-def _render_template(text: str, arch: str) -> str:
-    environment = ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined)
-    return environment.from_string(text).render(arch=arch)
-
-
-def target_machine(recipe: Build, machine: str) -> str:
+def _target_machine(recipe: Build, machine: str) -> str:
     """Return the machine type that a program built for `machine` runs on."""
-    return ANY_MACHINE if recipe.portable else machine
+    return "any" if recipe.portable else machine
 
 
 BUILD_CONTROL_TIMEOUT_S, KILL_TIMEOUT_S = 60.0, 5.0
@@ -91,49 +88,42 @@ cd "$1" && shift && exec env "$@"
 """
 
 
-class AttemptError(Exception):
+class _AttemptError(Exception):
     """Reason why one attempt to build failed."""
 
 
-def build_on_host(host: Host, spec: ServiceSpec, machine: str, missing: Sequence[str], partial: str) -> None:
-    """Build on the host in its folder `partial`, unless it lacks programs (`missing`); AttemptError: the reason."""
-    recipe = build_spec(spec)
-    if missing:
-        raise AttemptError(f"no {', no '.join(missing)}")
+def _build_on_host(host: Host, spec: ServiceSpec, machine: str, missing: Sequence[str], partial: str) -> None:
+    """Build on the host in its folder `partial`, unless it lacks programs (`missing`); _AttemptError: the reason."""
+    recipe = _recipe_of(spec)
+    _check_programs(missing)
     _upload_archive(host, partial, _tar_gz({name: spec.folder / name for name in recipe.sources}))
     env, argv = build_command(spec, machine)
     settings = [f"{name}={value}" for name, value in env.items()]
     try:
         done = host.script(_BUILD_SCRIPT, [partial, *settings, *argv], timeout_s=recipe.timeout_s)
     except HostTimeoutError:
-        raise AttemptError(_timeout_message(recipe, argv)) from None
-    _check_build(done, argv)
-    if not host.exists(f"{partial}/{recipe.output}"):
-        raise AttemptError(f"`{' '.join(argv)}` made no {recipe.output}")
+        raise _AttemptError(_timeout_message(recipe, argv)) from None
+    _check_output(recipe, argv, done, lambda: host.exists(f"{partial}/{recipe.output}"))
     version_output = host.run(recipe.version.argv, timeout_s=BUILD_CONTROL_TIMEOUT_S)
     host.put(f"{partial}/{STAMP_FILE}", _stamp_text(recipe, machine, version_output))
 
 
-def build_locally(host: Host, spec: ServiceSpec, machine: str, partial: str) -> None:
-    """Build on this machine and copy the folder to the host as `partial`; AttemptError names the reason."""
-    recipe = build_spec(spec)
-    missing = [program for program in recipe.needs if shutil.which(program, path=search_path()) is None]
-    if missing:
-        raise AttemptError(f"no {', no '.join(missing)}")
+def _build_locally(host: Host, spec: ServiceSpec, machine: str, partial: str) -> None:
+    """Build on this machine and copy the folder to the host as `partial`; _AttemptError names the reason."""
+    recipe = _recipe_of(spec)
+    _check_programs([program for program in recipe.needs if shutil.which(program, path=search_path()) is None])
     if not (recipe.portable or machine in (*recipe.arch, platform.machine())):
-        raise AttemptError(f"nothing can be built for a machine of the kind {machine!r}")
+        raise _AttemptError(f"nothing can be built for a machine of the kind {machine!r}")
     env, argv = build_command(spec, machine)
     with tempfile.TemporaryDirectory(prefix=f"loadbook-{spec.name}-") as name:
         folder = Path(name)
         for source in recipe.sources:
             (folder / source).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(spec.folder / source, folder / source)
-        _check_build(_run_locally(argv, folder, env, recipe.timeout_s, _timeout_message(recipe, argv)), argv)
-        if not (folder / recipe.output).exists():
-            raise AttemptError(f"`{' '.join(argv)}` made no {recipe.output}")
-        version_output = _run_locally(
-            recipe.version.argv, folder, env, BUILD_CONTROL_TIMEOUT_S, "does not tell its version"
-        )
+        done = _run_locally(argv, folder, env, recipe.timeout_s, _timeout_message(recipe, argv))
+        _check_output(recipe, argv, done, (folder / recipe.output).exists)
+        version_argv, message = recipe.version.argv, "does not tell its version"
+        version_output = _run_locally(version_argv, folder, env, BUILD_CONTROL_TIMEOUT_S, message)
         (folder / STAMP_FILE).write_bytes(_stamp_text(recipe, machine, version_output))
         host.remove(partial)
         _upload_archive(host, partial, _tar_gz({path.name: path for path in sorted(folder.iterdir())}))
@@ -150,7 +140,7 @@ def _run_locally(
     try:
         return CommandResult(0, *process.communicate(timeout=timeout_s))._replace(rc=process.returncode)
     except subprocess.TimeoutExpired:
-        raise AttemptError(timeout_message) from None
+        raise _AttemptError(timeout_message) from None
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -162,17 +152,25 @@ def _timeout_message(recipe: Build, argv: tuple[str, ...]) -> str:
     return f"`{' '.join(argv)}` did not end within {recipe.timeout_s:g} s"
 
 
-def _check_build(done: CommandResult, argv: tuple[str, ...]) -> None:
+def _check_programs(missing: Sequence[str]) -> None:
+    if missing:
+        raise _AttemptError(f"no {', no '.join(missing)}")
+
+
+def _check_output(recipe: Build, argv: tuple[str, ...], done: CommandResult, is_there: Callable[[], bool]) -> None:
+    """Check that the build succeeded and made its output."""
     if done.rc:
         output = (done.stdout + done.stderr).decode(errors="replace").strip()[-_OUTPUT_CHARS:] or "it printed nothing"
-        raise AttemptError(f"`{' '.join(argv)}` ended with exit code {done.rc}: {output}")
+        raise _AttemptError(f"`{' '.join(argv)}` ended with exit code {done.rc}: {output}")
+    if not is_there():
+        raise _AttemptError(f"`{' '.join(argv)}` made no {recipe.output}")
 
 
 def _stamp_text(recipe: Build, machine: str, version_output: CommandResult) -> bytes:
     """Return the text of STAMP_FILE: machine type and compiler."""
     found = re.search(recipe.version.pattern, (version_output.stdout + version_output.stderr).decode(errors="replace"))
     tool = f"{recipe.needs[0]} {found[1]}" if found else recipe.needs[0]
-    return f"{target_machine(recipe, machine)} {tool}\n".encode()
+    return f"{_target_machine(recipe, machine)} {tool}\n".encode()
 
 
 def _tar_gz(paths: Mapping[str, Path]) -> bytes:
@@ -241,7 +239,8 @@ def build(host: Host, spec: ServiceSpec) -> BuiltProgram:
     Raises BuildError if neither the host nor this machine can build it, HostError if the host cannot be used.
     """
     state = _read_build_state(host, spec)
-    if not _is_current(state, build_spec(spec)):
+    machine = state.built.split(" ")[0] if state.built else None
+    if machine != _target_machine(_recipe_of(spec), state.machine):
         if host.live:  # a replay answers the second time with what had been built by then
             _build_missing(host, spec, state)
         state = _read_build_state(host, spec)
@@ -255,19 +254,11 @@ def _program_folder(host: Host, spec: ServiceSpec) -> str:
 
 
 def _read_build_state(host: Host, spec: ServiceSpec) -> _BuildState:
-    args = [_program_folder(host, spec), *build_spec(spec).needs]
-    answer = host.script(BUILD_STATE_SCRIPT, args, timeout_s=BUILD_CONTROL_TIMEOUT_S, check=True).stdout.decode(
-        errors="replace"
-    )
-    fields = [line.split(" ", 1) for line in answer.splitlines() if " " in line]
-    values = {name: value for name, value in fields if name != "lacks"}
-    return _BuildState(
-        values.get("machine", ""), values.get("built"), [value for name, value in fields if name == "lacks"]
-    )
-
-
-def _is_current(state: _BuildState, recipe: Build) -> bool:
-    return state.built is not None and state.built.split(" ")[0] == target_machine(recipe, state.machine)
+    args = [_program_folder(host, spec), *_recipe_of(spec).needs]
+    done = host.script(BUILD_STATE_SCRIPT, args, timeout_s=BUILD_CONTROL_TIMEOUT_S, check=True)
+    fields = [line.split(" ", 1) for line in done.text.splitlines() if " " in line]
+    values, missing = dict(fields), [value for name, value in fields if name == "lacks"]
+    return _BuildState(values.get("machine", ""), values.get("built"), missing)
 
 
 def _build_missing(host: Host, spec: ServiceSpec, state: _BuildState) -> None:
@@ -275,25 +266,21 @@ def _build_missing(host: Host, spec: ServiceSpec, state: _BuildState) -> None:
     failures = []
     try:
         attempts = {
-            f"on {host.alias}": partial(build_on_host, host, spec, state.machine, state.missing_programs, folder),
-            "here": partial(build_locally, host, spec, state.machine, folder),
+            f"on {host.alias}": partial(_build_on_host, host, spec, state.machine, state.missing_programs, folder),
+            "here": partial(_build_locally, host, spec, state.machine, folder),
         }
         for location, attempt in attempts.items():
             try:
                 attempt()
-            except AttemptError as error:
+            except _AttemptError as error:
                 failures.append(f"  {location}: {error}")
             else:
-                host.script(
-                    _INSTALL_SCRIPT,
-                    [folder, _program_folder(host, spec)],
-                    timeout_s=BUILD_CONTROL_TIMEOUT_S,
-                    check=True,
-                )
+                args = [folder, _program_folder(host, spec)]
+                host.script(_INSTALL_SCRIPT, args, timeout_s=BUILD_CONTROL_TIMEOUT_S, check=True)
                 return
     finally:
-        with contextlib.suppress(HostError):
+        with suppress(HostError):
             host.remove(folder)
-    recipe = build_spec(spec)
+    recipe = _recipe_of(spec)
     hint = f"on {host.alias} or here: {recipe.get}; it is built where {' and '.join(recipe.needs)} can be had"
     raise BuildError(host.alias, "\n".join([f"{spec.name} could not be built", *failures]), hint)

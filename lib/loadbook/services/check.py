@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from loadbook.core.errors import SpecProblem, StudyError, UsageError, unknown_name_error
+from loadbook.services.render import template_environment
 from loadbook.services.spec import OFF, UNSET, ServiceSpec, load_service
 from loadbook.study.model import Study
-from loadbook.study.treatments import Factor, FactorLevel, Setting
+from loadbook.study.treatments import Factor, FactorLevel
 
 MAX_QUESTION_CHARS = 90
 COMMENT_COLUMN = 36  # where comments begin
@@ -70,145 +71,52 @@ def starter_study(
     ------
     UsageError : nothing is tried, or a setting that the baseline has already.
     """
-    usual = {(role, var): services[role].vars[var].default for role in services for var in services[role].vars}
-    usual |= {(role, var): value for role, var, value in fixed}
+    baseline_values = {
+        (role, var): services[role].vars[var].default for role in services for var in services[role].vars
+    }
+    baseline_values |= {(role, var): value for role, var, value in fixed}
     if not tried:
         names = ", ".join(dict.fromkeys(var for spec in services.values() for var in spec.vars))
         raise UsageError("nothing is compared", f"--try VARIABLE=VALUE (docs/services.md); variables: {names}")
     for role, var, value in (*tried, *control):
-        if value == usual[role, var]:
+        if value == baseline_values[role, var]:
             raise UsageError(f"{role}.{var} is {value} already, in every treatment", "try another value")
-    parts = [
-        _header_lines(name, services, tried),
-        *_role_tables(list(services), services),
-        _workload_lines(next(iter(services))),
-        _factor_lines(usual, tried, control),
-        *_treatment_tables(tried, control),
-        *_vars_tables(services, fixed),
-    ]
-    return "\n\n".join("\n".join(lines) for lines in parts) + "\n"
-
-
-def _header_lines(name: str, services: Mapping[str, ServiceSpec], tried: Sequence[VariableSetting]) -> list[str]:
-    service_names = list(dict.fromkeys(services[setting.role].name for setting in tried))
-    question = f"Which setting of {' or '.join(service_names)} is faster?"
+    settings = [*tried, *control]
+    roles_by_var = {var: {s.role for s in settings if s.var == var} for _, var, _ in settings}
+    # a factor is called as its variable, with the role where several roles have it
+    factor_names = {(s.role, s.var): s.var if len(roles_by_var[s.var]) == 1 else f"{s.role}_{s.var}" for s in settings}
+    levels = {key: [baseline_values[key]] for key in factor_names}
+    for role, var, value in settings:
+        levels[role, var] += [] if value in levels[role, var] else [value]
+    factors = {}
+    for (role, var), factor in factor_names.items():
+        keys = [f"role = {_toml(role)}", *([f"var = {_toml(var)}"] if factor != var else [])]
+        factors[factor] = ", ".join([*keys, f"levels = [{', '.join(map(_toml, levels[role, var]))}]"])
+    tried_services = list(dict.fromkeys(services[setting.role].name for setting in tried))
+    question = f"Which setting of {' or '.join(tried_services)} is faster?"
     if len(tried) == 1:
-        question = f"Is {service_names[0]} faster with {tried[0].var} {tried[0].value}?"
-    return [
-        f"# Made by `loadbook new`, yours to change. Every key: docs/study-file.md. Is it right? loadbook plan {name}",
-        "schema = 1",
-        _with_comment(f"name = {_toml(name)}", "the file's name"),
-        _with_comment(
-            f"question = {_toml(question[:MAX_QUESTION_CHARS])}",
-            f"the report's title, {MAX_QUESTION_CHARS} letters at most",
-        ),
-        _with_comment('baseline = "as-is"', "what the other treatments are compared with"),
-        _with_comment("margin = 0.02", "2 %: the smallest difference that matters to you"),
-        _with_comment("blocks = 10", "every treatment once in each, in random order"),
-    ]
-
-
-def _role_tables(roles: Sequence[str], services: Mapping[str, ServiceSpec]) -> Iterator[list[str]]:
-    yield ["# A role is what a host does. Which hosts have it stands in the hosts file.", "[roles.driver]"]
-    for role, backend in zip(roles, [*roles[1:], ""], strict=True):
-        backend_line = (
-            [_with_comment(f"backends = {_toml(backend)}", "the role that its requests go on to")] if backend else []
-        )
-        yield [f"[roles.{role}]", f"service = {_toml(services[role].name)}", *backend_line]
-
-
-def _vars_tables(services: Mapping[str, ServiceSpec], fixed: Sequence[VariableSetting]) -> Iterator[list[str]]:
-    first_roles = dict[str, str]()
-    yield [
-        "# What every treatment has. A line that begins with # shows the default; without the # it sets another value."
-    ]
-    for role, spec in services.items():
-        values = {setting.var: setting.value for setting in fixed if setting.role == role}
-        first_role = first_roles.setdefault(spec.name, role)
-        yield [f"[roles.{role}.vars]", *_var_lines(spec, values, "" if first_role == role else first_role)]
-
-
-def _var_lines(spec: ServiceSpec, values: Mapping[str, FactorLevel], documented_role: str) -> Iterator[str]:
-    """Yield the common settings, then each variable that could be set; once per service."""
-    for name, value in values.items():
-        yield _with_comment(f"{name} = {_toml(value)}", spec.vars[name].about)
-    if documented_role:
-        yield f"# its variables are those of [roles.{documented_role}.vars]"
-        return
-    for name, var in spec.vars.items():
-        if name not in values:
-            yield _with_comment(f"# {name} = {_toml(var.default)}", f"{var.allowed}: {var.about}")
-
-
-def _workload_lines(target: str) -> list[str]:
-    return [
-        "[workload]",
-        _with_comment('tool = "wrk"', "docs/tools.md: which one for which question"),
-        _with_comment(f"target = {_toml(target)}", "the role that gets the load"),
-        'path = "/index.html"',
-        _with_comment("connections = 50", "each asks again when it is answered"),
-        _with_comment("warmup_s = 1", "seconds of load that are not measured"),
-        _with_comment("duration_s = 5", "seconds of load that are"),
-        "",
-        "[reset]",
-        _with_comment("time_wait_sockets = 60_000", "sockets in TIME-WAIT that a host may have before a trial"),
-    ]
-
-
-def _factor_lines(
-    usual: Mapping[tuple[str, str], FactorLevel], tried: Sequence[VariableSetting], control: Sequence[VariableSetting]
-) -> list[str]:
-    levels: dict[tuple[str, str], list[FactorLevel]] = {}
-    for role, var, value in (*tried, *control):
-        values_so_far = levels.setdefault((role, var), [usual[role, var]])
-        values_so_far += [] if value in values_so_far else [value]
-    lines = ["# A factor is what treatments change, with all the values that it may have; the first is the baseline's."]
-    names = _factor_names([*tried, *control])
-    for (role, var), values in levels.items():
-        keys = [f"role = {_toml(role)}", *([f"var = {_toml(var)}"] if names[role, var] != var else [])]
-        listed = f"levels = [{', '.join(map(_toml, values))}]"
-        lines.append(f"{names[role, var]} = {{ {', '.join([*keys, listed])} }}")
-    return [lines[0], "[factors]", *lines[1:]]
-
-
-def _factor_names(settings: Sequence[VariableSetting]) -> dict[tuple[str, str], str]:
-    """Return the factor name of each variable: its own name, with the role if two roles share it."""
-    roles: dict[str, set[str]] = {}
-    for setting in settings:
-        roles.setdefault(setting.var, set()).add(setting.role)
-    return {(s.role, s.var): s.var if len(roles[s.var]) == 1 else f"{s.role}_{s.var}" for s in settings}
-
-
-def _treatment_tables(tried: Sequence[VariableSetting], control: Sequence[VariableSetting]) -> Iterator[list[str]]:
-    names = _factor_names([*tried, *control])
-    yield ["[treatments.as-is]"]
-    for setting in tried:
-        factor = names[setting.role, setting.var]
-        key = re.sub(r"[^A-Za-z0-9.]+", "-", f"{factor}-{setting.value}").strip("-.")[:60]
-        label = f"label = {_toml(f'{factor} {setting.value}')}"
-        yield [
-            f"[treatments.{_toml(key) if '.' in key else key}]",
-            label,
-            f"set = {{ {factor} = {_toml(setting.value)} }}",
-        ]
-    yield [
-        "# the baseline under another name: where this differs, the laboratory is not to be trusted",
-        *("[treatments.again]", 'label = "as-is, again"', 'same_as = "as-is"', 'check = "aa"'),
-    ]
-    if control:
-        changes = ", ".join(f"{names[s.role, s.var]} = {_toml(s.value)}" for s in control)
-        yield [
-            "# a cost that is known to be real: where this is not found, smaller ones would not be either",
-            *("[treatments.control]", f"set = {{ {changes} }}", 'check = "control"', 'expect = "worse"'),
-        ]
+        question = f"Is {tried_services[0]} faster with {tried[0].var} {tried[0].value}?"
+    return template_environment(Path(__file__).parent).get_template("starter.toml.j2").render(
+        name=name, question=question[:MAX_QUESTION_CHARS], max_chars=MAX_QUESTION_CHARS, services=services,
+        factors=factors, factor_names=factor_names, tried=tried,
+        control=", ".join(f"{factor_names[s.role, s.var]} = {_toml(s.value)}" for s in control),
+        fixed={role: {s.var: s.value for s in fixed if s.role == role} for role in services},
+        documented_at={services[role].name: role for role in reversed(list(services))},
+        toml=_toml, commented=_commented, treatment_key=_treatment_key,
+    )  # fmt: skip
 
 
 def _toml(value: FactorLevel) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _with_comment(code: str, comment: str) -> str:
+def _commented(code: str, comment: str) -> str:
     return f"{code:<{COMMENT_COLUMN}}# {comment}" if len(code) < COMMENT_COLUMN else f"{code}   # {comment}"
+
+
+def _treatment_key(text: str) -> str:
+    key = re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-.")[:60]
+    return _toml(key) if "." in key else key
 
 
 def version_defaults(study: Study, role: str, version: str, folders: Sequence[Path] = ()) -> dict[str, str]:
@@ -229,9 +137,6 @@ def version_defaults(study: Study, role: str, version: str, folders: Sequence[Pa
             if meaning and not needs:
                 found[name] = meaning
     return found
-
-
-Specs = dict[str, ServiceSpec]
 
 
 def ineffective_settings(study: Study, folders: Sequence[Path] = ()) -> list[str]:
@@ -267,14 +172,14 @@ def check_study(study: Study, folders: Sequence[Path] = ()) -> list[SpecProblem]
 
     Raises StudyError only for a bad service.toml.
     """
-    specs: Specs = {}
+    specs: dict[str, ServiceSpec] = {}
     return [*_role_problems(study, folders, specs), *_factor_problems(study, specs)]
 
 
-def _role_problems(study: Study, folders: Sequence[Path], specs: Specs) -> Iterator[SpecProblem]:
+def _role_problems(study: Study, folders: Sequence[Path], specs: dict[str, ServiceSpec]) -> Iterator[SpecProblem]:
     """Yield the problems of roles and their variants, and collect the specs of their services in `specs`."""
     for name, role in study.roles.items():
-        settings: dict[str, Setting] = {f"roles.{name}": role.base_setting}
+        settings = {f"roles.{name}": role.base_setting}
         settings |= {f"roles.{name}.variants.{v}": role.variant_setting(v) for v in role.variants}
         for path, setting in settings.items():
             if setting.service is None:
@@ -283,30 +188,22 @@ def _role_problems(study: Study, folders: Sequence[Path], specs: Specs) -> Itera
                 spec = specs[setting.service] = load_service(setting.service, folders)
             except UsageError as error:
                 yield SpecProblem(f"{path}.service", error.message)
-            else:
-                yield from _mode_problems(path, setting, spec)
-                yield from spec.problems(f"{path}.vars", setting.vars)
+                continue
+            try:
+                if setting.mode == "system":
+                    spec.as_system()
+            except UsageError as error:
+                yield SpecProblem(f"{path}.mode", f"{error.message}: {error.hint}")
+            yield from spec.problems(f"{path}.vars", setting.vars)
 
 
-def _mode_problems(path: str, setting: Setting, spec: ServiceSpec) -> Iterator[SpecProblem]:
-    try:
-        if setting.mode == "system":
-            spec.as_system()
-    except UsageError as error:
-        yield SpecProblem(f"{path}.mode", f"{error.message}: {error.hint}")
-
-
-def _services_of(study: Study, role: str) -> list[str]:
-    """Return the names of all services that a role may have."""
-    settings = [study.roles[role].base_setting, *map(study.roles[role].variant_setting, study.roles[role].variants)]
-    return list(dict.fromkeys(s.service for s in settings if s.service is not None))
-
-
-def _factor_problems(study: Study, specs: Specs) -> Iterator[SpecProblem]:
+def _factor_problems(study: Study, specs: Mapping[str, ServiceSpec]) -> Iterator[SpecProblem]:
     for name, factor in study.factors.items():
         if factor.of != "vars":
             continue
-        services = _services_of(study, factor.role)
+        role = study.roles[factor.role]
+        settings = [role.base_setting, *map(role.variant_setting, role.variants)]
+        services = dict.fromkeys(s.service for s in settings if s.service is not None)
         if not services:
             yield SpecProblem(f"factors.{name}.role", f"role {factor.role!r} has no service to set it on")
         for spec in [specs[service] for service in services if service in specs]:

@@ -10,7 +10,8 @@ import ipaddress
 import re
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass, field
 from typing import NamedTuple
 
 from loadbook.core.errors import HostError, LostError
@@ -22,7 +23,7 @@ from loadbook.services.spec import Probe, ServiceSpec
 
 PROBE_TIMEOUT_S = 2.0
 MAX_COMMAND_CHARS = 80
-POLL_PAUSES_S = (0.005, 0.1)
+MIN_POLL_PAUSE_S, MAX_POLL_PAUSE_S = 0.005, 0.1
 # prints the local address of every listening TCP socket with port $1 (hex)
 LISTENING_SCRIPT = """: loadbook asks which addresses listen on a port
 port=$1
@@ -59,70 +60,44 @@ def run_probe(probe: Probe, name: str, rendered: RenderedService, host: Host, cl
 
     `name` is that of the command in `rendered.commands`. Raises only LostError: the connection to the host is lost.
     """
-    if name in rendered.commands:
-        return _run_command(host, rendered.commands[name])
-    context, path = rendered.context, probe.path or "/"
+    argv, path, place = rendered.commands.get(name), probe.path or "/", rendered.context
+    client, port, scheme = client_host, place.port, rendered.scheme
     if probe.side:
-        return probe_http(host, context.address, context.side_port, path)
-    return probe_http(client_host, context.address, context.port, path, rendered.scheme)
-
-
-def probe_http(client_host: Host, address: str, port: int, path: str, scheme: str = "http") -> ProbeResult:
-    """Send one HTTP request to a web server."""
-    target = f"{scheme}://{address}:{port}{path}"
+        client, port, scheme = host, place.side_port, "http"
+    target = f"{scheme}://{place.address}:{port}{path}"
+    if argv:
+        command = " ".join(argv)
+        target = f"`{command if len(command) <= MAX_COMMAND_CHARS else command[:MAX_COMMAND_CHARS] + ' ...'}`"
     try:
-        answer = client_host.http_get(address, port, path, timeout_s=PROBE_TIMEOUT_S, scheme=scheme)
+        if argv:
+            done = host.run(argv, timeout_s=PROBE_TIMEOUT_S)
+            outcome = f"exit code {done.rc}: {_output_text(done, 300)}"
+            return ProbeResult(HttpResponse(0, {}, done.stdout), done.rc == 0, target, outcome)
+        answer = client.http_get(place.address, port, path, timeout_s=PROBE_TIMEOUT_S, scheme=scheme)
+        return ProbeResult(answer, True, target, f"answered {answer.status}")
     except LostError:
         raise
     except HostError as error:
         return ProbeResult(None, False, target, error.message)
-    return ProbeResult(answer, True, target, f"answered {answer.status}")
 
 
-def _run_command(host: Host, argv: tuple[str, ...]) -> ProbeResult:
-    command = " ".join(argv)
-    target = f"`{command if len(command) <= MAX_COMMAND_CHARS else command[:MAX_COMMAND_CHARS] + ' ...'}`"
-    try:
-        done = host.run(argv, timeout_s=PROBE_TIMEOUT_S)
-    except LostError:
-        raise
-    except HostError as error:
-        return ProbeResult(None, False, target, error.message)
-    output = (done.stderr + done.stdout).decode(errors="replace").strip()[-300:]
-    return ProbeResult(
-        HttpResponse(0, {}, done.stdout), done.rc == 0, target, f"exit code {done.rc}: {output or 'it printed nothing'}"
-    )
-
-
-def wait_for_http(
-    client_host: Host, address: str, port: int, path: str = "/", *, status: int = 200, timeout_s: float = 10.0
-) -> HttpResponse:
-    """Wait until a web server answers `path` with `status` to `client_host`; ServiceError after `timeout_s`."""
-    deadline, pause = time.monotonic() + timeout_s, POLL_PAUSES_S[0]
+def polls(timeout_s: float) -> Iterator[None]:
+    """Yield at once, then after ever longer pauses, until `timeout_s` seconds are over; once at least."""
+    deadline, pause_s = time.monotonic() + timeout_s, MIN_POLL_PAUSE_S
     while True:
-        result = probe_http(client_host, address, port, path)
-        if result.response and result.response.status == status:
-            return result.response
+        yield
         if time.monotonic() > deadline:
-            raise ServiceError(
-                client_host.alias, f"{result.target} did not answer {status} within {timeout_s:g} s: {result.outcome}"
-            )
-        time.sleep(pause)
-        pause = min(pause * 2, POLL_PAUSES_S[1])
+            return
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 2, MAX_POLL_PAUSE_S)
 
 
 def probe_port(host: Host, address: str, port: int) -> ProbeResult:
     """Return whether a process on `host` listens on an address and port, or on all addresses."""
-    done = host.script(LISTENING_SCRIPT, [f"{port:04X}"], timeout_s=PROBE_TIMEOUT_S)
-    addresses = done.stdout.decode().split()
-    is_listening = any(not entry.strip("0") or entry == _proc_net_address(address) for entry in addresses)
-    target = f"{address}:{port}"
-    return ProbeResult(
-        HttpResponse(0, {}, b"") if is_listening else None,
-        is_listening,
-        target,
-        "listens" if is_listening else "nothing listens there",
-    )
+    addresses = host.script(LISTENING_SCRIPT, [f"{port:04X}"], timeout_s=PROBE_TIMEOUT_S).stdout.decode().split()
+    if any(not entry.strip("0") or entry == _proc_net_address(address) for entry in addresses):
+        return ProbeResult(HttpResponse(0, {}, b""), True, f"{address}:{port}", "listens")
+    return ProbeResult(None, False, f"{address}:{port}", "nothing listens there")
 
 
 def _proc_net_address(address: str) -> str:
@@ -172,21 +147,19 @@ class LaunchOptions:
         if not self.cpus and self.nofile is None:
             return
         done = host.script(LIMITS_SCRIPT, [self.cpu_list], timeout_s=LIMITS_TIMEOUT_S)
-        hard, _, mask = done.stdout.decode(errors="replace").partition("\n")
+        hard, _, mask = done.text.partition("\n")
         if self.nofile is not None and hard.strip() != "unlimited" and self.nofile > int(hard):
-            raise ServiceError(
-                host.alias,
-                f"nofile = {self.nofile} is refused: the hard limit of open files is {hard.strip()}",
-                "raise `nofile` for this user in /etc/security/limits.d on that host and log in anew, or ask for less",
+            problem = f"nofile = {self.nofile} is refused: the hard limit of open files is {hard.strip()}"
+            hint = (
+                "raise `nofile` for this user in /etc/security/limits.d on that host and log in anew, or ask for less"
             )
-        if self.cpus and cpu_list(mask.partition(":")[2]) != set(self.cpus):
+            raise ServiceError(host.alias, problem, hint)
+        allowed = mask.partition(":")[2].strip()
+        if self.cpus and cpu_list(allowed) != set(self.cpus):
             error = done.stderr.decode(errors="replace").strip()
-            allowed = mask.partition(":")[2].strip() or "none of them"
-            raise ServiceError(
-                host.alias,
-                f"CPUs {self.cpu_list} are refused: of these it may use {allowed}{': ' if error else ''}{error}",
-                "correct `cpus` in the study or in the hosts file; taskset comes with util-linux",
-            )
+            problem = f"CPUs {self.cpu_list} are refused: of these it may use {allowed or 'none of them'}"
+            hint = "correct `cpus` in the study or in the hosts file; taskset comes with util-linux"
+            raise ServiceError(host.alias, f"{problem}{': ' if error else ''}{error}", hint)
 
 
 DEFAULT_LAUNCH = LaunchOptions()
@@ -229,14 +202,12 @@ def version(host: Host, spec: ServiceSpec) -> str:
         raise ServiceError(host.alias, f"{spec.binary} is not installed", _install_hint(spec))
     found = re.search(spec.version.pattern, (done.stdout + b"\n" + done.stderr).decode(errors="replace"))
     if not found:
-        raise ServiceError(
-            host.alias,
-            f"{spec.name}: no version from {' '.join(spec.version.argv)}: {_output_text(done)}",
-            _install_hint(spec),
-        )
+        problem = f"{spec.name}: no version from {' '.join(spec.version.argv)}: {_output_text(done)}"
+        raise ServiceError(host.alias, problem, _install_hint(spec))
     return f"{found[1]} {program}" if program else found[1]
 
 
+@dataclass(eq=False)
 class Instance:
     """One rendered service on one host, for one trial.
 
@@ -245,23 +216,19 @@ class Instance:
     name : of the job and of the folder; unique on the host within the run.
     lease_s : seconds after which the host ends the processes.
     launch : CPUs and limit of open files of its processes.
+    effective_config : the service's own dump of its configuration, made by `check`.
     """
 
-    def __init__(
-        self,
-        host: Host,
-        spec: ServiceSpec,
-        rendered: RenderedService,
-        *,
-        name: str,
-        lease_s: float,
-        launch: LaunchOptions = DEFAULT_LAUNCH,
-    ) -> None:
-        self.host, self.spec, self.rendered, self.name, self.lease_s = host, spec, rendered, name, lease_s
-        self.launch = launch
-        self._effective_config = b""
-        self._leader: int | None = None
-        self._files_written = False
+    host: Host
+    spec: ServiceSpec
+    rendered: RenderedService
+    _: KW_ONLY
+    name: str
+    lease_s: float
+    launch: LaunchOptions = DEFAULT_LAUNCH
+    effective_config: bytes = field(default=b"", init=False)
+    _leader: int | None = field(default=None, init=False)
+    _files_written: bool = field(default=False, init=False)
 
     @property
     def address(self) -> str:
@@ -272,11 +239,6 @@ class Instance:
     def port(self) -> int:
         """TCP port that the load goes to."""
         return self.rendered.context.port
-
-    @property
-    def scheme(self) -> str:
-        """Protocol of its port: http or https."""
-        return self.rendered.scheme
 
     def check(self) -> None:
         """Put the files on the host, run the service's own check, and keep its dump of the configuration.
@@ -292,7 +254,7 @@ class Instance:
             self.host.put(f"{self.rendered.context.dir}/{name}", data)
         self._run_required("prepare", "could not be prepared")
         self._run_required("check", "refuses its configuration")
-        self._effective_config = self._run_required("effective", "does not dump its configuration")
+        self.effective_config = self._run_required("effective", "does not dump its configuration")
 
     def _run_required(self, name: str, failure: str) -> bytes:
         """Run a command of the service that must succeed, if it defines it, and return its output."""
@@ -303,9 +265,8 @@ class Instance:
         if done.rc == 127:
             raise ServiceError(self.host.alias, f"{argv[0]} is not there", _install_hint(self.spec, argv[0]))
         if done.rc:
-            raise ServiceError(
-                self.host.alias, f"{self.spec.name} {failure} (exit code {done.rc}): {_output_text(done)}"
-            )
+            problem = f"{self.spec.name} {failure} (exit code {done.rc}): {_output_text(done)}"
+            raise ServiceError(self.host.alias, problem)
         return done.stdout
 
     def start(self) -> int:
@@ -324,30 +285,25 @@ class Instance:
 
         HTTP requests come from `client_host`; the status of other responses is 0.
         """
-        deadline, pause = time.monotonic() + self.spec.ready.timeout_s, POLL_PAUSES_S[0]
-        while True:
-            result = self._probe_ready(client_host)
-            if result.response and self._is_ready(result):
-                return result.response
-            self._check_alive()
-            if time.monotonic() > deadline:
-                message = f"{result.target} is not as awaited within {self.spec.ready.timeout_s:g} s: {result.outcome}"
-                raise ServiceError(self.host.alias, f"{message}\n{self._log_end()}")
-            time.sleep(pause)
-            pause = min(pause * 2, POLL_PAUSES_S[1])
-
-    def _probe_ready(self, client_host: Host) -> ProbeResult:
-        if self.spec.ready.tcp or (self.spec.ready.side and not self.rendered.contains_config_id):
-            return probe_port(self.host, self.address, self.port)
-        return run_probe(self.spec.ready, "ready", self.rendered, self.host, client_host)
-
-    def _is_ready(self, result: ProbeResult) -> bool:
-        """Return whether a response is the expected one; for a user's own file any response is."""
-        if not (result.succeeded and result.response):
-            return False
-        if not result.response.status:
-            return self.rendered.expected.get("ready", "") in result.text
-        return result.response.status == self.spec.ready.status or not self.rendered.contains_config_id
+        probe, own_file = self.spec.ready, not self.rendered.contains_config_id
+        for _ in polls(probe.timeout_s):
+            if probe.tcp or (probe.side and own_file):
+                result = probe_port(self.host, self.address, self.port)
+            else:
+                result = run_probe(probe, "ready", self.rendered, self.host, client_host)
+            if result.response and result.succeeded:
+                if result.response.status:  # for a user's own file any response will do
+                    is_ready = own_file or result.response.status == probe.status
+                else:
+                    is_ready = self.rendered.expected.get("ready", "") in result.text
+                if is_ready:
+                    return result.response
+            state = self.state()
+            if not state.running:
+                problem = f"{self.spec.name} ended with exit code {state.rc}: {self._log_end()}"
+                raise ServiceError(self.host.alias, problem)
+        problem = f"{result.target} is not as awaited within {probe.timeout_s:g} s: {result.outcome}"
+        raise ServiceError(self.host.alias, f"{problem}\n{self._log_end()}")
 
     def state(self) -> JobState:
         """Return the state of its job."""
@@ -357,11 +313,6 @@ class Instance:
     def changes(self) -> dict[str, str]:
         """Changes of the host outside its own folder, for the trial record."""
         return {}
-
-    def _check_alive(self) -> None:
-        state = self.state()
-        if not state.running:
-            raise ServiceError(self.host.alias, f"{self.spec.name} ended with exit code {state.rc}: {self._log_end()}")
 
     def prove(self, client_host: Host) -> Proof:
         """Ask the live server for its configuration id, from `client_host`, and check that the process is ours."""
@@ -378,10 +329,8 @@ class Instance:
         if self.spec.prove is None:
             return None, f"{self.spec.name} has no way to tell its configuration"
         if not self.rendered.contains_config_id:
-            return (
-                None,
-                f"the study's own {self.spec.main} does not hold config_id, so nothing asks the process for it",
-            )
+            reason = f"the study's own {self.spec.main} does not hold config_id, so nothing asks the process for it"
+            return None, reason
         result = run_probe(self.spec.prove, "prove", self.rendered, self.host, client_host)
         if result.response is None:
             return False, f"{result.target}: {result.outcome}"
@@ -390,17 +339,10 @@ class Instance:
             return True, f"{result.target} answered {expected}, as rendered"
         if not result.response.status and result.succeeded and expected in result.text:
             return True, f"{result.target} printed {expected}, as rendered"
-        response = (
-            f"{result.response.status or 'with'} {result.text[:100].strip()!r}, not {expected!r}"
-            if result.succeeded
-            else result.outcome
-        )
+        response = result.outcome
+        if result.succeeded:
+            response = f"{result.response.status or 'with'} {result.text[:100].strip()!r}, not {expected!r}"
         return False, f"{result.target} answered {response}: another server, or an older configuration"
-
-    @property
-    def has_counters(self) -> bool:
-        """Whether the service has counters."""
-        return self.spec.counters is not None and self.rendered.expected["counters"] != "off"
 
     def counters(self, client_host: Host) -> dict[str, float]:
         """Return the service's counters since its start, by name; empty if it has none.
@@ -408,7 +350,7 @@ class Instance:
         Reading them counts, too. ServiceError if they are missing, except with a user's own file.
         """
         probe = self.spec.counters
-        if probe is None or not self.has_counters:
+        if probe is None or self.rendered.expected["counters"] == "off":
             return {}
         result = run_probe(probe, "counters", self.rendered, self.host, client_host)
         matches = {name: re.findall(pattern, result.text, re.MULTILINE) for name, pattern in probe.patterns.items()}
@@ -425,10 +367,6 @@ class Instance:
         done = self.host.script(PIDS_SCRIPT, argv, timeout_s=CONTROL_TIMEOUT_S)
         return sorted(int(word) for word in done.stdout.split())
 
-    def effective_config(self) -> bytes:
-        """Return the service's own dump of its configuration, made by `check`."""
-        return self._effective_config
-
     def log(self) -> bytes:
         """Return the last bytes that the service wrote to stderr."""
         return self._tail(self.log_file)
@@ -436,17 +374,14 @@ class Instance:
     @property
     def log_file(self) -> str:
         """The log file of the service on its host."""
-        return self._stream_file("stderr")
-
-    def _stream_file(self, name: str) -> str:
-        return f"{self.host.workdir}/jobs/{self.name}/{name}.1"
+        return f"{self.host.workdir}/jobs/{self.name}/stderr.1"
 
     def _tail(self, path: str) -> bytes:
         return self.host.run(["tail", "-c", str(LOG_TAIL_BYTES), path], timeout_s=CONTROL_TIMEOUT_S).stdout
 
     def _log_end(self) -> str:
         """Return the end of the log; some services write it to stdout."""
-        output = self.log().strip() or self._tail(self._stream_file("stdout")).strip()
+        output = self.log().strip() or self._tail(f"{self.host.workdir}/jobs/{self.name}/stdout.1").strip()
         return output.decode(errors="replace")[-800:] or "it printed nothing"
 
     def stop(self) -> None:
@@ -454,14 +389,17 @@ class Instance:
         if not self._files_written:
             return
         try:
-            self.host.stop(self.name, grace_s=self.spec.stop_grace_s)
+            self._end_job()
         finally:
             self.host.remove(self.rendered.context.dir)
         self._leader, self._files_written = None, False
 
+    def _end_job(self) -> None:
+        self.host.stop(self.name, grace_s=self.spec.stop_grace_s)
 
-def _output_text(done: CommandResult) -> str:
-    return (done.stderr + done.stdout).decode(errors="replace").strip()[-800:] or "it printed nothing"
+
+def _output_text(done: CommandResult, max_chars: int = 800) -> str:
+    return (done.stderr + done.stdout).decode(errors="replace").strip()[-max_chars:] or "it printed nothing"
 
 
 def _install_hint(spec: ServiceSpec, program: str | None = None) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -58,16 +59,9 @@ class InstanceContext:
 
     def blanked(self) -> InstanceContext:
         """Return a host-independent place: the same number of backends, everything else neutral."""
-        behind = {
-            role: _blank_backends(backends_of_role) for role, backends_of_role in self.extra.get("behind", {}).items()
-        }
-        backends = _blank_backends(self.extra.get("backends", ()))
-        return InstanceContext(
-            "/place",
-            "address.invalid",
-            65535,
-            {**self.extra, **_DEFAULT_VALUES, "behind": behind, "backends": backends},
-        )
+        behind = {role: _blank_backends(backends) for role, backends in self.extra.get("behind", {}).items()}
+        blank = {**_DEFAULT_VALUES, "behind": behind, "backends": _blank_backends(self.extra.get("backends", ()))}
+        return InstanceContext("/place", "address.invalid", 65535, {**self.extra, **blank})
 
 
 def _blank_backends(backends: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -116,43 +110,41 @@ def render(
     ------
     StudyError : a value that its variable does not allow (``vars.<name>``), or an error of a template.
     """
-    values_seen = {**spec.values(values), "binary": spec.binary, "tree": spec.tree}
+    typed_values = {**spec.values(values), "binary": spec.binary, "tree": spec.tree}
     program = program_folder_name(spec) if spec.build else ""
     templates = _templates(spec, main)
-    blank_files, blank_commands = _render_all(
-        spec, templates, {**values_seen, **_context_values(context.blanked(), program), "config_id": "0"}
-    )
+
+    def template_values(place: InstanceContext, config_id: str) -> dict[str, Any]:
+        located = place.template_values()
+        return {**typed_values, **located, "built": f"{located['built']}/{program}", "config_id": config_id}
+
+    blank_files, blank_commands = _render_all(spec, templates, template_values(context.blanked(), "0"))
     own = {name: argv for name, argv in blank_commands.items() if name in Commands.model_fields}
     canonical = json.dumps([sorted((n, b.decode()) for n, b in blank_files.items()), own], sort_keys=True)
     sha256 = hashlib.sha256(canonical.encode()).hexdigest()
     config_id = f"{sha256[:16]}-{token or secrets.token_hex(6)}"
-    values_seen |= {**_context_values(context, program), "config_id": config_id}
-    files, commands = _render_all(spec, templates, values_seen)
-    scheme, says = _render_expectations(spec, values_seen)
+    final_values = template_values(context, config_id)
+    files, commands = _render_all(spec, templates, final_values)
+    texts = {"ready": spec.ready.says, "prove": spec.prove.says if spec.prove else None}
+    texts["counters"] = spec.counters.when if spec.counters else None
+    with _template_errors(spec, "scheme, says"):
+        expected = {name: _render_text(spec, text, final_values) for name, text in texts.items() if text is not None}
+        scheme = _render_text(spec, spec.scheme, final_values)
     contains_config_id = main is None or config_id.encode() in files[spec.main or ""]
-    return RenderedService(context, files, commands, sha256, config_id, scheme, says, contains_config_id)
-
-
-def _context_values(place: InstanceContext, program: str) -> dict[str, Any]:
-    """Return the template variables of the place, with the folder of a built program."""
-    values = place.template_values()
-    return values | {"built": f"{values['built']}/{program}"}
+    return RenderedService(context, files, commands, sha256, config_id, scheme, expected, contains_config_id)
 
 
 def _templates(spec: ServiceSpec, main: bytes | None) -> dict[str, jinja2.Template]:
     """Return the template of every file; a user's own file replaces the main one."""
-    key, environment = "", _environment(spec.folder)
-    try:
-        templates = {}
-        for key, template in spec.files.items():
+    templates, environment = {}, template_environment(spec.folder)
+    for key, template in spec.files.items():
+        with _template_errors(spec, key):
             templates[key] = environment.get_template(template)
-        if main is not None:
-            key = "config"
+    if main is not None:
+        with _template_errors(spec, "config"):
             if spec.main is None:
                 raise ValueError(f"service {spec.name} has no main file that another can take the place of")
             templates[spec.main] = environment.from_string(main.decode())
-    except (jinja2.TemplateError, ValueError) as error:
-        raise _template_error(spec, key, error) from error
     return templates
 
 
@@ -163,42 +155,37 @@ def _render_all(
     probes = {"ready": spec.ready, "prove": spec.prove, "counters": spec.counters}
     argvs |= {name: probe.argv for name, probe in probes.items() if probe is not None and probe.argv}
     files, commands = {}, {}
-    key = ""
-    try:
-        for key, template in templates.items():
+    for key, template in templates.items():
+        with _template_errors(spec, key):
             files[key] = template.render(values).encode()
-        for key, argv in argvs.items():
+    for key, argv in argvs.items():
+        with _template_errors(spec, key):
             commands[key] = tuple(_render_text(spec, item, values) for item in argv)
-    except _TEMPLATE_ERRORS as error:
-        raise _template_error(spec, key, error) from error
     return files, {name: argv for name, argv in commands.items() if argv[0]}
 
 
-def _render_expectations(spec: ServiceSpec, values: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
-    """Return the scheme of the port, the expected probe responses, and whether the service has counters."""
-    texts = {"ready": spec.ready.says, "prove": spec.prove.says if spec.prove else None}
-    texts["counters"] = spec.counters.when if spec.counters else None
-    try:
-        expected = {name: _render_text(spec, text, values) for name, text in texts.items() if text is not None}
-        return _render_text(spec, spec.scheme, values), expected
-    except _TEMPLATE_ERRORS as error:
-        raise _template_error(spec, "scheme, says", error) from error
-
-
 def _render_text(spec: ServiceSpec, template: str, values: Mapping[str, Any]) -> str:
-    return _environment(spec.folder).from_string(template).render(values)
+    return template_environment(spec.folder).from_string(template).render(values)
 
 
-def _template_error(spec: ServiceSpec, key: str, error: Exception) -> StudyError:
-    line = f" (line {error.lineno})" if isinstance(error, jinja2.TemplateSyntaxError) else ""
-    message = str(error) if isinstance(error, _RefusedError) else f"{type(error).__name__}: {error}{line}"
-    return StudyError(f"service {spec.name}", [SpecProblem(key, message)])
+@contextmanager
+def _template_errors(spec: ServiceSpec, key: str) -> Iterator[None]:
+    """Map errors of a template to StudyError; OverflowError comes of a range above the sandbox's limit of 100,000."""
+    try:
+        yield
+    except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError) as error:
+        line = f" (line {error.lineno})" if isinstance(error, jinja2.TemplateSyntaxError) else ""
+        message = str(error) if isinstance(error, _RefusedError) else f"{type(error).__name__}: {error}{line}"
+        raise StudyError(f"service {spec.name}", [SpecProblem(key, message)]) from error
 
 
 @cache
-def _environment(folder: Path) -> jinja2.Environment:
-    # Values are typed, and escaping for HTML would corrupt configurations. Templates may come with other people's
-    # studies: the sandbox gives them values, not Python.
+def template_environment(folder: Path) -> jinja2.Environment:
+    """Return the environment of the templates in `folder`.
+
+    Values are typed, and escaping for HTML would corrupt configurations. Templates may come with other people's
+    studies: the sandbox gives them values, not Python.
+    """
     environment = ImmutableSandboxedEnvironment(
         loader=jinja2.FileSystemLoader(folder),
         undefined=jinja2.StrictUndefined,
@@ -209,10 +196,6 @@ def _environment(folder: Path) -> jinja2.Environment:
     )
     environment.globals["refuse"] = _raise_refused
     return environment
-
-
-# errors of templates; OverflowError: a range above the sandbox's limit of 100,000
-_TEMPLATE_ERRORS = (jinja2.TemplateError, TypeError, ValueError, ArithmeticError)
 
 
 class _RefusedError(ValueError):

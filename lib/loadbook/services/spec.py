@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -84,7 +84,11 @@ class _Var(ServiceModel):
     @property
     def allowed(self) -> str:
         """Allowed values as text: `0 to 100, auto, unset`."""
-        return ", ".join([*self._allowed_values(), *([UNSET] if self.unset else [])])
+        return ", ".join([*self._allowed_values(), *self._unset_choice])
+
+    @property
+    def _unset_choice(self) -> list[str]:
+        return [UNSET] if self.unset else []
 
     def _validate(self, value: FactorLevel) -> str | int:
         raise NotImplementedError
@@ -101,14 +105,11 @@ class SwitchVar(_Var):
     def _validate(self, value: FactorLevel) -> str:
         switch = {True: "on", False: "off"}[value] if isinstance(value, bool) else value
         if switch not in ("on", "off"):
-            raise ValueError(f"must be on or off{self._or_unset()}")
+            raise ValueError(" or ".join(["must be on", "off", *self._unset_choice]))
         return str(switch)
 
     def _allowed_values(self) -> tuple[str, ...]:
         return ("on", "off")
-
-    def _or_unset(self) -> str:
-        return " or unset" if self.unset else ""
 
 
 class IntVar(_Var):
@@ -123,8 +124,8 @@ class IntVar(_Var):
         if isinstance(value, str) and value in self.also:
             return value
         if isinstance(value, bool) or not isinstance(value, int) or not self.min <= value <= self.max:
-            literals = [*self.also, *([UNSET] if self.unset else [])]
-            alternatives = f", or {' or '.join(literals)}" if literals else ""
+            words = [*self.also, *self._unset_choice]
+            alternatives = f", or {' or '.join(words)}" if words else ""
             raise ValueError(f"must be a whole number from {self.min} to {self.max}{alternatives}")
         return value
 
@@ -140,8 +141,7 @@ class EnumVar(_Var):
 
     def _validate(self, value: FactorLevel) -> str:
         if not isinstance(value, str) or value not in self.values:
-            choices = [*self.values, *([UNSET] if self.unset else [])]
-            raise ValueError(f"must be one of {', '.join(choices)}")
+            raise ValueError(f"must be one of {self.allowed}")
         return value
 
     def _allowed_values(self) -> tuple[str, ...]:
@@ -191,7 +191,6 @@ def _check_one_group(pattern: str) -> str:
     return pattern
 
 
-ProbeT = TypeVar("ProbeT", bound="Probe")
 Argv = Annotated[tuple[str, ...], Field(min_length=1)]
 UrlPath = Annotated[str, Field(pattern=r"^/[!-~]*$", max_length=200)]
 Pattern = Annotated[str, AfterValidator(_check_one_group)]
@@ -238,17 +237,21 @@ class ReadyProbe(Probe):
     timeout_s: Annotated[float, Field(gt=0, le=120)] = 10.0
 
 
-class ConfigProbe(Probe):
+class _TargetedProbe(Probe):
+    @model_validator(mode="after")
+    def _has_target(self) -> Self:
+        if not (self.path or self.argv):
+            raise ValueError("needs path or argv")
+        return self
+
+
+class ConfigProbe(_TargetedProbe):
     """Probe of the live configuration: the whole HTTP response is `says`, or a command's output contains it."""
 
     says: str = "{{ config_id }}"
 
-    @model_validator(mode="after")
-    def _has_target(self) -> ConfigProbe:
-        return _require_target(self)
 
-
-class CounterProbe(Probe):
+class CounterProbe(_TargetedProbe):
     """Probe of counters since the service's start: the sum of the matches of each pattern, by name.
 
     `requests`: answered requests; `connections`: accepted connections; `upstream_connections`: connections opened to
@@ -257,16 +260,6 @@ class CounterProbe(Probe):
 
     when: str = "on"
     patterns: dict[Ident, Pattern]
-
-    @model_validator(mode="after")
-    def _has_target(self) -> CounterProbe:
-        return _require_target(self)
-
-
-def _require_target(probe: ProbeT) -> ProbeT:
-    if not (probe.path or probe.argv):
-        raise ValueError("needs path or argv")
-    return probe
 
 
 RESERVED_NAMES = frozenset(
@@ -386,8 +379,7 @@ class ServiceSpec(ServiceModel):
     def _consistent(self) -> ServiceSpec:
         if self.version is None and self.build is None:
             raise ValueError("neither [version] nor [build]: where does the program come from?")
-        taken = RESERVED_NAMES & set(self.vars)
-        if taken:
+        if taken := RESERVED_NAMES & set(self.vars):
             raise ValueError(f"vars may not be called {', '.join(sorted(taken))}")
         if self.tree:
             raise ValueError("tree belongs into [system]")
@@ -404,10 +396,8 @@ class ServiceSpec(ServiceModel):
         """Return the spec for system mode; UsageError if the service does not support it."""
         system = self.system
         if system is None:
-            raise UsageError(
-                f"service {self.name} has no system mode",
-                'leave mode = "system" out, or write a [system] table for it (docs/services.md)',
-            )
+            hint = 'leave mode = "system" out, or write a [system] table for it (docs/services.md)'
+            raise UsageError(f"service {self.name} has no system mode", hint)
         commands = Commands(start=system.start, check=system.check, effective=system.effective)
         changed = {"files": system.files, "main": system.main, "commands": commands, "tree": system.tree}
         return self.model_copy(update={**changed, "needs": (*self.needs, "system")})
@@ -424,12 +414,8 @@ class ServiceSpec(ServiceModel):
 
     def problems(self, path: str, values: Mapping[str, FactorLevel]) -> list[SpecProblem]:
         """Return the problems of `values`, each with its key path below `path`."""
-        problems = []
-        for name, value in values.items():
-            message = self.problem(name, value)
-            if message:
-                problems.append(SpecProblem(f"{path}.{name}", message))
-        return problems
+        problems = {name: self.problem(name, value) for name, value in values.items()}
+        return [SpecProblem(f"{path}.{name}", problem) for name, problem in problems.items() if problem]
 
     def problem(self, name: str, value: FactorLevel) -> str | None:
         """Return the problem of one variable's value, None if it is valid."""
@@ -443,8 +429,7 @@ class ServiceSpec(ServiceModel):
 
     def values(self, assignments: Mapping[str, FactorLevel]) -> dict[str, str | int | None]:
         """Return every variable as templates see it, with defaults; StudyError for invalid values."""
-        problems = self.problems("vars", assignments)
-        if problems:
+        if problems := self.problems("vars", assignments):
             raise StudyError(f"service {self.name}", problems)
         return {name: var.accept(assignments.get(name, var.default)) for name, var in self.vars.items()}
 
@@ -470,13 +455,9 @@ def load_service(name: str, folders: Sequence[Path] = ()) -> ServiceSpec:
     files = _service_files(folders)
     if name not in files:
         raise UsageError(f"no service {short_repr(name)}{suggestion(name, files)}")
-    return _read(files[name])
-
-
-def _read(path: Path) -> ServiceSpec:
+    path = files[name]
     try:
-        raw = read_toml(path)
-        spec = ServiceSpec.model_validate({**raw, "folder": path.parent})
+        spec = ServiceSpec.model_validate({**read_toml(path), "folder": path.parent})
     except ValidationError as error:
         raise StudyError(str(path), validation_problems(error, ServiceSpec)) from error
     except OSError as error:

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-import time
-from pathlib import PurePosixPath
 
 from loadbook.hosts import rollback
 from loadbook.hosts.host import Host, HttpResponse, Job
-from loadbook.services.instance import CONTROL_TIMEOUT_S, POLL_PAUSES_S, Instance, Proof, ServiceError
+from loadbook.services.instance import CONTROL_TIMEOUT_S, Instance, Proof, ServiceError, polls
 from loadbook.services.spec import SystemServer
 
 STAGE_TIMEOUT_S = 60.0
@@ -40,42 +38,28 @@ class SystemInstance(Instance):
     @property
     def new_files(self) -> dict[str, bytes]:
         """The files that `check` puts on the host, by absolute path: the new ones, and the plan for system.sh."""
-        folder = PurePosixPath(self.rendered.context.dir)
-        files = {str(folder / "new" / name): data for name, data in self.rendered.files.items()}
-        return {**files, str(folder / "plan"): self._plan().encode()}
-
-    def _plan(self) -> str:
-        server, stage = self.system, f"{self.rendered.context.dir}/stage"
-        commands = self.rendered.commands
-        check = shlex.join(commands["check"])
-        values = {
+        folder, server = self.rendered.context.dir, self.system
+        check = shlex.join(self.rendered.commands["check"])
+        plan = {
             "tree": server.tree,
             "process": self.spec.process_name,
             "pid_file": server.pid_file,
             "unit": server.unit or "",
             "reload": server.reload,
             "stop": server.stop,
-            "start": shlex.join(commands["start"]),
+            "start": shlex.join(self.rendered.commands["start"]),
             "check": check,
-            "check_staged": check.replace(server.tree, stage),
+            "check_staged": check.replace(server.tree, f"{folder}/stage"),
             "limit_s": str(round(server.drain_s)),
         }
-        return "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
+        files = {f"{folder}/new/{name}": data for name, data in self.rendered.files.items()}
+        text = "".join(f"{name}={shlex.quote(value)}\n" for name, value in plan.items())
+        return {**files, f"{folder}/plan": text.encode()}
 
     @property
     def stage_args(self) -> tuple[str, ...]:
         """Arguments of undo.sh for checking a copy of the tree."""
         return ("stage", self.rendered.context.dir)
-
-    @property
-    def settle_args(self) -> tuple[str, ...]:
-        """Arguments of undo.sh for waiting until the old processes have ended."""
-        return ("settle", self.rendered.context.dir, self.name)
-
-    @property
-    def server_args(self) -> tuple[str, ...]:
-        """Arguments of undo.sh that identify the server's processes."""
-        return ("server", self.rendered.context.dir)
 
     def check(self) -> None:
         """Check a copy of the server's tree with the new files in it; ServiceError with the server's message."""
@@ -85,11 +69,9 @@ class SystemInstance(Instance):
         done = self.host.script(rollback.rollback_script(), self.stage_args, timeout_s=STAGE_TIMEOUT_S)
         if done.rc:
             output = (done.stderr + done.stdout).decode(errors="replace").strip()[-800:]
-            raise ServiceError(
-                self.host.alias,
-                f"{self.spec.name} refuses its configuration (exit code {done.rc}), nothing was replaced: {output}",
-            )
-        self._effective_config = b""
+            problem = f"{self.spec.name} refuses its configuration (exit code {done.rc}), nothing was replaced"
+            raise ServiceError(self.host.alias, f"{problem}: {output}")
+        self.effective_config = b""
 
     @property
     def job(self) -> Job:
@@ -105,7 +87,7 @@ class SystemInstance(Instance):
             rollback.end_job(self.host, self.name)
             raise ServiceError(self.host.alias, refused)
         self._leader = leader
-        self._effective_config = self._run_required("effective", "does not dump its configuration")
+        self.effective_config = self._run_required("effective", "does not dump its configuration")
         return leader
 
     def ready(self, client_host: Host) -> HttpResponse:
@@ -115,11 +97,10 @@ class SystemInstance(Instance):
         """
         if not self.rendered.contains_config_id or self.spec.prove is None:
             return super().ready(client_host)
-        deadline, pause = time.monotonic() + LIVE_TIMEOUT_S, POLL_PAUSES_S[0]
-        while not (live := self._probe_config(client_host)[0]) and time.monotonic() < deadline:
-            time.sleep(pause)
-            pause = min(pause * 2, POLL_PAUSES_S[1])
-        self._live = live is True
+        for _ in polls(LIVE_TIMEOUT_S):
+            self._live = self._probe_config(client_host)[0] is True
+            if self._live:
+                break
         return HttpResponse(0, {}, b"")
 
     def prove(self, client_host: Host) -> Proof:
@@ -132,25 +113,23 @@ class SystemInstance(Instance):
         if settled == "gone" or not pids:
             return Proof(False, f"{evidence}; it ended: {self._log_end()}", pids)
         if settled == "unchanged":
-            return Proof(
-                False, f"{evidence}; its processes are those of before: it was not reloaded{self._log_suffix()}", pids
-            )
-        return Proof(live, f"{evidence}; {self._settled_text(settled)}", pids)
+            problem = f"its processes are those of before: it was not reloaded{self._log_suffix()}"
+            return Proof(False, f"{evidence}; {problem}", pids)
+        fate = "no process of before is left"
+        if settled.startswith("restarted"):
+            old_pids = settled.partition(" ")[2]
+            fate = f"processes of before ({old_pids}) still served {self.system.drain_s:g} s later: it was started anew"
+        return Proof(live, f"{evidence}; {fate}", pids)
 
     def _wait_for_old_processes(self, client_host: Host) -> str:
         """Return the fate of the old processes; they are waited for once."""
         if not self._old_processes:
+            args = ("settle", self.rendered.context.dir, self.name)
             limit_s = rollback.END_TIMEOUT_S + 2 * self.system.drain_s
-            done = self.host.script(rollback.rollback_script(), self.settle_args, timeout_s=limit_s, check=True)
-            self._old_processes = done.stdout.decode(errors="replace").strip() or "gone"
+            done = self.host.script(rollback.rollback_script(), args, timeout_s=limit_s, check=True)
+            self._old_processes = done.text.strip() or "gone"
             self.ready(client_host)
         return self._old_processes
-
-    def _settled_text(self, settled: str) -> str:
-        if settled.startswith("restarted"):
-            pids = settled.partition(" ")[2]
-            return f"processes of before ({pids}) still served {self.system.drain_s:g} s later: it was started anew"
-        return "no process of before is left"
 
     def _log_suffix(self) -> str:
         """Return the end of the server's log as the end of a sentence."""
@@ -159,7 +138,8 @@ class SystemInstance(Instance):
 
     def pids(self) -> list[int]:
         """Return the ids of the server's processes, the main one first."""
-        done = self.host.script(rollback.rollback_script(), self.server_args, timeout_s=CONTROL_TIMEOUT_S)
+        args = ("server", self.rendered.context.dir)
+        done = self.host.script(rollback.rollback_script(), args, timeout_s=CONTROL_TIMEOUT_S)
         return [int(word) for word in done.stdout.split()]
 
     @property
@@ -189,11 +169,9 @@ class SystemInstance(Instance):
         ------
         NotRestoredError : a file could not be restored, or somebody else has edited it.
         """
-        if not self._files_written:
-            return
-        try:
-            if self._started:
-                rollback.end_job(self.host, self.name)
-        finally:
-            self.host.remove(self.rendered.context.dir)
-        self._leader, self._files_written, self._started = None, False, False
+        super().stop()
+
+    def _end_job(self) -> None:
+        if self._started:
+            rollback.end_job(self.host, self.name)
+            self._started = False

@@ -8,16 +8,13 @@ Modules, each importing only those before it:
 - `text`: sentences and rounding of a comparison
 - `saturation`: full resources and the bottleneck of each treatment
 - `diagnostics`: carry-over, drift, outliers, measurable percentiles, unstable effects
-- `compare`: comparison of two arms
-- `family`: families of comparisons and the best arm
+- `compare`: comparison of two arms, families of comparisons, the best arm
 - `errors`: errors per trial
 - `steady_state`: warm-up and change of the rate within trials
-- `verdict`: verdicts, and reasons against a comparison
-- `harness_checks`: states of A/A arm and positive control
-- `scatter`: noise of one configuration
-- `power`: blocks and trial length that a recorded noise asks for
+- `verdict`: verdicts, reasons against a comparison, states of A/A arm and positive control
+- `power`: noise of one configuration, blocks and trial length that it asks for
 - `analyse`: tables of a run to its `Analysis`
-- `headline`: first line of a report and the sentence below it
+- `headline`: first line of a report, the sentences below it and on harness checks
 - `ci`: outcome of a build by the study's CI policy
 - `table`: CSV files of trials
 """

@@ -7,25 +7,23 @@ compared, and each stratum is analysed as if its treatments had been the whole s
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from loadbook.core.errors import UsageError, unknown_name_error
 from loadbook.core.metrics import Direction, get_metric
 from loadbook.stats import diagnostics
 from loadbook.stats import errors as error_counts
-from loadbook.stats.compare import compare
-from loadbook.stats.errors import ErrorCounts
-from loadbook.stats.family import BestArm, DeclaredComparisons, compare_declared, find_best_arm
-from loadbook.stats.harness_checks import (
-    BACKGROUND_LOAD_RULE,
-    SATURATION_RULE,
-    aa_half_width_limit,
-    aa_state,
-    control_state,
-    trial_share,
+from loadbook.stats.compare import (
+    NO_BEST_ARM,
+    BestArm,
+    ComparisonOptions,
+    DeclaredComparisons,
+    compare,
+    compare_declared,
+    find_best_arm,
 )
+from loadbook.stats.errors import ErrorCounts
 from loadbook.stats.results import (
     VERDICT_ORDER,
     Analysis,
@@ -40,47 +38,24 @@ from loadbook.stats.results import (
 )
 from loadbook.stats.sequential import compute_stopping_state
 from loadbook.stats.steady_state import SETTLED, rate_trends, settled_rates
-from loadbook.stats.text import aa_failure_sentence, common_decimals, direction
-from loadbook.stats.verdict import BASELINE_TEXT, decide_verdict, invalid_reason, usable_mask
-from loadbook.store.tables import RunData, trial_values
+from loadbook.stats.text import common_decimals, direction
+from loadbook.stats.verdict import (
+    BASELINE_TEXT,
+    aa_half_width_limit,
+    aa_state,
+    control_state,
+    decide_verdict,
+    invalid_reason,
+    usable_mask,
+)
+from loadbook.store.tables import RunData, RunTables, strata_of, treatments_of, trial_values
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from loadbook.store.run_record import RunRecord
     from loadbook.study.model import Study
 
-
-class RunTables(Protocol):
-    """Parts of a run that an analysis reads; `store.tables.RunData` has them all, None is a table that is missing."""
-
-    @property
-    def study(self) -> Study:
-        """The question, its treatments and margin."""
-
-    @property
-    def plan(self) -> Mapping[str, Any]:
-        """plan.json with added blocks; empty where there is none."""
-
-    @property
-    def run_record(self) -> RunRecord | None:
-        """The content of run.json."""
-
-    @property
-    def trials(self) -> pd.DataFrame:
-        """One row per trial."""
-
-    @property
-    def measurements(self) -> pd.DataFrame:
-        """One row per trial, metric, statistic and driver."""
-
-    @property
-    def samples(self) -> pd.DataFrame | None:
-        """Rates within trials."""
-
-    @property
-    def problems(self) -> pd.DataFrame | None:
-        """Messages of validity rules."""
+SATURATION_RULE = "driver_saturated"
 
 
 @dataclass(frozen=True)
@@ -106,14 +81,15 @@ class AnalysisSpec:
     hypothesis: Hypothesis = "difference"
     stopping_state: StoppingState = field(default_factory=StoppingState)
 
+    @property
+    def options(self) -> ComparisonOptions:
+        """Options of each comparison."""
+        rule = self.stopping_state.rule
+        return {"metric": self.metric, "statistic": self.statistic, "level": self.level, "rule": rule}
+
 
 def resolve_spec(
-    data: RunTables,
-    baseline: str | None,
-    metric: str | None,
-    statistic: str | None,
-    margin: float | None,
-    level: float,
+    data: RunTables, baseline: str | None, metric: str | None, statistic: str | None, margin: float | None, level: float
 ) -> AnalysisSpec:
     """Fill in the study's defaults; UsageError for a baseline or level that there is not."""
     study, metric_name = data.study, metric or data.study.metric
@@ -139,29 +115,27 @@ def resolve_spec(
         name: error_counts.count_errors(data.trials, data.measurements, name)
         for name in {*treatments_of(data), baseline_name}
     }
+    own_metric = metric_name == study.metric
+    declares = not baseline and (own_metric or study.contrasts == "adjacent")
     return AnalysisSpec(
-        study,
-        baseline_name,
-        metric_name,
-        statistic_name,
-        margin,
-        level,
-        direction(metric_name),
-        values,
-        trials,
-        errors,
-        data.plan.get("blocks") or None,
-        *_declared_contrasts(study, baseline, own=metric_name == study.metric),
+        study=study,
+        baseline=baseline_name,
+        metric=metric_name,
+        statistic=statistic_name,
+        margin=margin,
+        level=level,
+        better=direction(metric_name),
+        values=values,
+        trials=trials,
+        errors=errors,
+        planned_blocks=data.plan.get("blocks") or None,
+        contrasts=study.contrasts if declares else "baseline",
+        hypothesis=study.hypothesis if own_metric else "difference",
     )
 
 
 def apply_stopping_rule(data: RunTables, spec: AnalysisSpec) -> AnalysisSpec:
-    """Return the question with the level and the blocks that the study's rule for stopping gives it now.
-
-    Raises
-    ------
-    UsageError : a level for which the rule is not defined.
-    """
+    """Return the question with level and blocks by the stopping rule; UsageError for a level that it does not have."""
     started_blocks = int(data.trials["block"].max()) if len(data.trials) else 0
     last_is_complete = int((data.trials["block"] == started_blocks).sum()) >= len(treatments_of(data))
     state = compute_stopping_state(
@@ -173,12 +147,6 @@ def apply_stopping_rule(data: RunTables, spec: AnalysisSpec) -> AnalysisSpec:
         level=spec.level,
     )
     return replace(spec, level=state.level, planned_blocks=state.blocks, stopping_state=state)
-
-
-def _declared_contrasts(study: Study, baseline: str | None, *, own: bool) -> tuple[Contrasts, Hypothesis]:
-    """Return what the study declares, as far as it concerns this baseline (None: its own) and this metric."""
-    contrasts: Contrasts = study.contrasts if not baseline and (own or study.contrasts == "adjacent") else "baseline"
-    return contrasts, study.hypothesis if own else "difference"
 
 
 def _trials_with_causes(data: RunTables) -> pd.DataFrame:
@@ -204,13 +172,6 @@ def _rate_moving(data: RunTables) -> pd.Series:
     treatment_of = dict(zip(usable["trial"], usable["treatment"], strict=True))
     trends = {} if data.samples is None else rate_trends(data.samples, treatment_of)
     return data.trials["treatment"].map({name: trend.moving for name, trend in trends.items() if trend is not None})
-
-
-def treatments_of(data: RunTables) -> list[str]:
-    """Return the treatments of the run in the order of its subset or, without a plan, of the study's file."""
-    planned = data.plan.get("treatments")
-    names = planned or set(data.trials["treatment"])
-    return [name for name in planned or data.study.treatments if name in names and name in data.study.treatments]
 
 
 def analyse(
@@ -249,19 +210,25 @@ def analyse(
     control_rows = {name: _control_row(spec, name) for name in check_names if checks[name] == "control"}
     half_width_limit = aa_half_width_limit(spec.margin or get_metric(spec.metric).margin, control_rows.values())
     check_rows = [control_rows.get(name) or _aa_row(spec, name, half_width_limit) for name in check_names]
-    aa_failure = next((aa_failure_sentence(r) for r in check_rows if r.kind == "aa" and r.passed is False), None)
-    if aa_failure:
+    if any(row.kind == "aa" and row.check_state == "failed" for row in check_rows):
         rows = [_invalidated(row) for row in rows]
     reference_row = _build_row(spec, comparisons.reference, "baseline", None)
-    rows = _sorted_rows(
-        [reference_row, *_with_common_decimals(rows), *_with_common_decimals(check_rows)], spec.contrasts
+    rows = [reference_row, *_with_common_decimals(rows), *_with_common_decimals(check_rows)]
+    analysis = Analysis(
+        baseline=reference_row.treatment,
+        metric=spec.metric,
+        statistic=spec.statistic,
+        margin=spec.margin,
+        level=spec.level,
+        rows=tuple(_sorted_rows(rows, spec.contrasts)),
+        planned_blocks=spec.planned_blocks or spec.study.blocks,
+        stopping_state=spec.stopping_state,
+        contrasts=spec.contrasts,
+        hypothesis=spec.hypothesis,
+        driver_saturated_share=_saturated_share(data),
     )
-    analysis = _build_analysis(spec, rows, aa_failure, spec.planned_blocks or spec.study.blocks, comparisons.best_arm)
-    return replace(
-        analysis,
-        driver_saturated_share=trial_share(data.problems, data.trials, SATURATION_RULE),
-        background_load_share=trial_share(data.problems, data.trials, BACKGROUND_LOAD_RULE),
-    )
+    best = NO_BEST_ARM if analysis.is_void else comparisons.best_arm or _find_best_arm(spec, analysis)
+    return replace(analysis, best=best.best, tied_with_best=best.tied, ties_beat_rest=best.ties_beat_rest)
 
 
 def _compare_treatments(spec: AnalysisSpec, treatments: list[str]) -> DeclaredComparisons:
@@ -271,11 +238,8 @@ def _compare_treatments(spec: AnalysisSpec, treatments: list[str]) -> DeclaredCo
         treatments,
         spec.contrasts,
         better=spec.better,
-        metric=spec.metric,
-        statistic=spec.statistic,
-        level=spec.level,
-        rule=spec.stopping_state.rule,
         comparable=lambda c: _invalid_reason(spec, _with_planned_blocks(spec, c)) is None,
+        **spec.options,
     )
 
 
@@ -291,17 +255,13 @@ def _with_planned_blocks(spec: AnalysisSpec, comparison: Comparison) -> Comparis
 
 
 def _build_row(spec: AnalysisSpec, name: str, kind: RowKind, comparison: Comparison | None) -> AnalysisRow:
-    reference = comparison.baseline if comparison else None
-    reference_label = (
-        spec.study.label(reference) if reference and kind == "treatment" and spec.contrasts != "baseline" else None
-    )
-    hypothesis: Hypothesis = spec.hypothesis if kind == "treatment" else "difference"
-    invalid = _invalid_reason(spec, comparison, reference_label) if comparison else None
-    verdict = (
-        decide_verdict(comparison, spec.margin, spec.better, reason=invalid, hypothesis=hypothesis)
-        if comparison
-        else None
-    )
+    reference, reference_label, verdict = comparison.baseline if comparison else None, None, None
+    if reference and kind == "treatment" and spec.contrasts != "baseline":
+        reference_label = spec.study.label(reference)
+    if comparison:
+        hypothesis: Hypothesis = spec.hypothesis if kind == "treatment" else "difference"
+        invalid = _invalid_reason(spec, comparison, reference_label)
+        verdict = decide_verdict(comparison, spec.margin, spec.better, reason=invalid, hypothesis=hypothesis)
     own = spec.values[spec.values["treatment"] == name]
     level, half_width = _median_and_half_width(own.loc[own["valid"], "value"].dropna(), spec.level)
     treatment = spec.study.treatments[name]
@@ -324,23 +284,14 @@ def _invalid_reason(spec: AnalysisSpec, comparison: Comparison, reference_label:
     if spec.stopping_state.pending_reason:
         return spec.stopping_state.pending_reason
     errors = _error_summary(spec, comparison.treatment, comparison.baseline)
-    return invalid_reason(
-        spec.trials,
-        comparison,
-        errors,
-        _varied_workload_fields(spec.study, comparison),
-        reference_label or BASELINE_TEXT,
-    )
+    arms = (comparison.treatment, comparison.baseline)
+    own, other = (spec.study.workload_of(name).model_dump() for name in arms)
+    varied = {name for name, value in own.items() if value != other[name]}  # by the study itself
+    return invalid_reason(spec.trials, comparison, errors, varied, reference_label or BASELINE_TEXT)
 
 
 def _error_summary(spec: AnalysisSpec, name: str, reference: str | None) -> ErrorSummary:
     return error_counts.summarise_errors(name, spec.errors[name], spec.errors[reference] if reference else None)
-
-
-def _varied_workload_fields(study: Study, comparison: Comparison) -> set[str]:
-    """Return the fields of the workload in which the study itself makes two arms differ."""
-    own, other = (study.workload_of(name).model_dump() for name in (comparison.treatment, comparison.baseline))
-    return {field for field, value in own.items() if value != other[field]}
 
 
 def _aa_row(spec: AnalysisSpec, name: str, half_width_limit: float) -> AnalysisRow:
@@ -356,11 +307,7 @@ def _control_row(spec: AnalysisSpec, name: str) -> AnalysisRow:
 
 
 def _compare_with_reference(spec: AnalysisSpec, name: str, reference: str) -> Comparison:
-    rule, level = spec.stopping_state.rule, spec.level
-    comparison = compare(
-        spec.values, name, reference, metric=spec.metric, statistic=spec.statistic, level=level, rule=rule
-    )
-    return _with_planned_blocks(spec, comparison)
+    return _with_planned_blocks(spec, compare(spec.values, name, reference, **spec.options))
 
 
 def _expected_sign(spec: AnalysisSpec, name: str) -> int | None:
@@ -411,29 +358,12 @@ def _sorted_rows(rows: list[AnalysisRow], contrasts: Contrasts) -> list[Analysis
     return sorted(rows, key=key)
 
 
-def _build_analysis(
-    spec: AnalysisSpec, rows: list[AnalysisRow], aa_failure: str | None, planned_blocks: int, best: BestArm | None
-) -> Analysis:
-    arms = [r.treatment for r in rows if r.kind == "treatment" and r.verdict and r.verdict.kind != "invalid"]
-    if best is None:
-        all_arms, rule, level = [spec.baseline, *arms], spec.stopping_state.rule, spec.level
-        best = find_best_arm(spec.values, all_arms, spec.baseline, better=spec.better, level=level, rule=rule)
-    return Analysis(
-        baseline=rows[0].treatment,
-        metric=spec.metric,
-        statistic=spec.statistic,
-        margin=spec.margin,
-        level=spec.level,
-        rows=tuple(rows),
-        best=None if aa_failure else best.best,
-        tied_with_best=() if aa_failure else best.tied,
-        ties_beat_rest=best.ties_beat_rest and not aa_failure,
-        aa_failure=aa_failure,
-        planned_blocks=planned_blocks,
-        stopping_state=spec.stopping_state,
-        contrasts=spec.contrasts,
-        hypothesis=spec.hypothesis,
-    )
+def _find_best_arm(spec: AnalysisSpec, analysis: Analysis) -> BestArm:
+    """Find the best among the baseline and the treatments that could be compared with it."""
+    rows = analysis.of_kind("treatment")
+    arms = [spec.baseline, *(r.treatment for r in rows if r.verdict and r.verdict.kind != "invalid")]
+    rule, level = spec.stopping_state.rule, spec.level
+    return find_best_arm(spec.values, arms, spec.baseline, better=spec.better, level=level, rule=rule)
 
 
 def analyse_strata(
@@ -447,11 +377,8 @@ def analyse_strata(
 ) -> Analysis:
     """Analyse each stratum of a run; see `analyse`.
 
-    Parameters
-    ----------
-    baseline : another than the study's; everything is then compared with it, in whatever stratum.
-    fixed : compare with the study's baseline also where its contrasts are "best", whose reference differs from run to
-        run.
+    With another `baseline` than the study's, everything is compared with it, in whatever stratum. `fixed` compares with
+    the study's baseline also where its contrasts are "best", whose reference differs from run to run.
     """
     analyses = {}
     for name, stratum in ({"": data} if baseline else strata_of(data)).items():
@@ -462,77 +389,27 @@ def analyse_strata(
     return combine_strata(analyses) if len(analyses) > 1 else next(iter(analyses.values()))
 
 
-def strata_of(data: RunData) -> dict[str, RunData]:
-    """Return level of `Study.stratify_by` -> the part of the run under it; one part "" without strata.
-
-    The prefix "near: " of a label is left out in the stratum "near".
-    """
-    study, levels = data.study, dict[str, list[str]]()
-    if study.stratify_by is None:
-        return {"": data}
-    for name in treatments_of(data):
-        levels.setdefault(str(study.levels_of(name)[study.stratify_by]), []).append(name)
-    return {
-        level: restrict_to(
-            _without_stratum_label(data, level), names, baseline=study.baseline_of(names[0]), stratify_by=None
-        )
-        for level, names in levels.items()
-    }
-
-
-def restrict_to(data: RunData, treatments: Collection[str], **changes: Any) -> RunData:
-    """Return the run as if it had these treatments alone, in a study with `changes`."""
-    study, kept_names = data.study, [name for name in treatments_of(data) if name in treatments]
-    specs = {name: study.treatments[name] for name in kept_names}
-    published = study.published and study.published.model_copy(
-        update={"claims": tuple(claim for claim in study.published.claims if set(claim.treatments) <= set(specs))}
-    )
-    trials = data.trials[data.trials["treatment"].isin(kept_names)].reset_index(drop=True)
-    return replace(
-        data,
-        study=study.model_copy(update={"treatments": specs, "published": published} | changes),
-        plan=data.plan | {"treatments": kept_names},
-        trials=trials,
-        measurements=_rows_of_trials(data.measurements, trials),
-        samples=_rows_of_trials(data.samples, trials),
-        traces=_rows_of_trials(data.traces, trials),
-        problems=_rows_of_trials(data.problems, trials, keep_run_rows=True),
-    )
-
-
 def combine_strata(analysis_by_level: dict[str, Analysis]) -> Analysis:
     """Return one analysis with the rows of all strata, each compared with the baseline of its own stratum."""
     analyses = list(analysis_by_level.values())
     rows = tuple(
-        _with_stratum_label(level, row) for level, analysis in analysis_by_level.items() for row in analysis.rows
+        replace(row, label=f"{level}: {row.label}") if level else row
+        for level, analysis in analysis_by_level.items()
+        for row in analysis.rows
     )
-    aa_failures = [analysis.aa_failure for analysis in analyses if analysis.aa_failure]
     return replace(
         analyses[0],
         rows=rows,
         best=None,
         tied_with_best=(),
-        aa_failure=aa_failures[0] if len(aa_failures) == len(analyses) else None,
         driver_saturated_share=max((a.driver_saturated_share or 0.0 for a in analyses), default=None),
     )
 
 
-def _with_stratum_label(level: str, row: AnalysisRow) -> AnalysisRow:
-    return replace(row, label=f"{level}: {row.label}") if level else row
-
-
-def _without_stratum_label(data: RunData, level: str) -> RunData:
-    """Return the run with labels without the name of the stratum."""
-    treatments = {
-        name: spec.model_copy(update={"label": data.study.label(name).removeprefix(f"{level}: ")})
-        for name, spec in data.study.treatments.items()
-    }
-    return replace(data, study=data.study.model_copy(update={"treatments": treatments}))
-
-
-def _rows_of_trials(frame: Any, trials: pd.DataFrame, *, keep_run_rows: bool = False) -> Any:
-    """Return the rows of these trials, None of a missing table; with `keep_run_rows` those of the run as such, too."""
-    if frame is None:
+def _saturated_share(data: RunTables) -> float | None:
+    """Return the share of the trials in which a driver was at its limit; None where that is not known."""
+    problems, trials = data.problems, data.trials["trial"]
+    if problems is None or not len(trials):
         return None
-    selected = frame["trial"].isin(trials["trial"])
-    return frame[selected | frame["trial"].isna()] if keep_run_rows else frame[selected]
+    saturated = (problems["name"] == SATURATION_RULE) & problems["level"].isin(["invalid", "doubt"])
+    return float(trials.isin(problems.loc[saturated, "trial"].dropna()).mean())

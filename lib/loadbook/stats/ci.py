@@ -6,29 +6,27 @@ comparisons never pass. No outcome rests on an estimate alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from loadbook.core.validity_rules import lower_first, rule_title
-from loadbook.stats.results import Analysis, AnalysisRow, Comparison, Interval, VerdictKind
+from loadbook.stats.headline import aa_sentence, control_sentence, saturation_text
+from loadbook.stats.results import Analysis, AnalysisRow, Comparison, VerdictKind
 from loadbook.stats.text import (
-    aa_sentence,
     added_blocks_text,
-    control_sentence,
     direction,
     margin_text,
     row_phrase,
-    saturation_text,
     verdict_phrase,
 )
-from loadbook.study.ci_policy import ALL_RULES, DEFAULT_FAIL_ON, CiLimits, CiPolicy
+from loadbook.study.limits import ALL_RULES, DEFAULT_FAIL_ON, CiLimits, CiPolicy
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from loadbook.stats.analyse import RunTables
+    from loadbook.store.tables import RunTables
 
 LimitState = Literal["met", "missed", "open"]
 VERDICT_KINDS: dict[str, VerdictKind] = {"faster": "better", "slower": "worse"}
@@ -57,8 +55,10 @@ def check_limits(limits: CiLimits, row: AnalysisRow, *, errors: bool = True) -> 
     comparison, kind = row.verdict.comparison, row.verdict.kind
     words = unacceptable_verdicts(limits, comparison.metric)
     if {"slower", "faster", "small"} & set(words):
-        bad = [word for word in words if _matches_verdict(word, row)]
-        yield ("missed" if bad else "open" if kind == "undecided" else "met"), _unacceptable_text(bad)
+        bad = next((word for word in words if _matches_verdict(word, row)), None)
+        what = "a loss that is real, but smaller than the margin," if bad == "small" else bad
+        reason = f"{what} is unacceptable" if bad else "neither a difference nor its absence is shown"
+        yield ("missed" if bad else "open" if kind == "undecided" else "met"), reason
     if errors and "more-errors" in words:
         yield ("missed" if row.errors.kind == "more" else "met"), "more errors are unacceptable"
     if limits.min_effect is not None:
@@ -83,13 +83,6 @@ def _matches_verdict(verdict_word: str, row: AnalysisRow) -> bool:
     return row.verdict.kind == VERDICT_KINDS.get(verdict_word)
 
 
-def _unacceptable_text(verdict_words: list[str]) -> str:
-    if not verdict_words:
-        return "neither a difference nor its absence is shown"
-    texts = {"small": "a loss that is real, but smaller than the margin,"}
-    return f"{texts.get(verdict_words[0], verdict_words[0])} is unacceptable"
-
-
 def _signed_limit(limit: float) -> str:
     """Return a limit with as many decimals as it has, at most two, and its sign."""
     return ("+" if limit > 0 else "−" if limit < 0 else "") + margin_text(abs(limit))
@@ -102,19 +95,10 @@ def _check_limit(comparison: Comparison, limit: float, sign: int) -> LimitState:
     fails a build, so that the interval counts that allows for all comparisons; where blocks are too few to have that
     one, nothing is shown.
     """
-    inner_ends = _ends_from_limit(comparison.ci90, sign)
-    if inner_ends is not None and inner_ends[0] >= sign * limit:
+    inner, outer = comparison.ci90, comparison.ci_family if comparison.family_size > 1 else comparison.ci95
+    if inner is not None and min(sign * end for end in inner) >= sign * limit:
         return "met"
-    outer_ends = _ends_from_limit(comparison.ci_family if comparison.family_size > 1 else comparison.ci95, sign)
-    return "missed" if outer_ends is not None and outer_ends[1] < sign * limit else "open"
-
-
-def _ends_from_limit(interval: Interval | None, sign: int) -> Interval | None:
-    """Return an interval as seen from the side of a limit: its near end first."""
-    if interval is None:
-        return None
-    low, high = sorted(sign * end for end in interval)
-    return low, high
+    return "missed" if outer is not None and max(sign * end for end in outer) < sign * limit else "open"
 
 
 CaseOutcome = Literal["passed", "failed", "invalid", "skipped"]
@@ -201,7 +185,7 @@ def assess_run(
     """
     compared = [_comparison_case(policy, analysis, row) for row in analysis.of_kind("treatment")]
     for metric, other in (others or {}).items():
-        compared += [_metric_case(policy, metric, row) for row in other.of_kind("treatment")]
+        compared += [_comparison_case(policy, other, row, metric) for row in other.of_kind("treatment")]
     present = {row.treatment for row in analysis.rows}
     missing = [
         CiCase("comparison", name, "invalid", f"{name}: not compared: it is not in this run.", "it is not in this run")
@@ -211,52 +195,32 @@ def assess_run(
     checks = list(_check_cases(analysis))
     if not any(case.outcome != "skipped" for case in (*compared, *missing, *checks)):
         missing.append(CiCase("comparison", "comparisons", "invalid", "Nothing was compared.", "nothing was compared"))
-    return CiResult(
-        (
-            *compared,
-            *missing,
-            *checks,
-            _trials_case(data),
-            _stopping_case(policy, analysis),
-            *_doubt_cases(policy, data),
-        )
+    run_cases = (_trials_case(data), _stopping_case(policy, analysis), *_doubt_cases(policy, data))
+    return CiResult((*compared, *missing, *checks, *run_cases))
+
+
+def _comparison_case(policy: CiPolicy, analysis: Analysis, row: AnalysisRow, metric: str | None = None) -> CiCase:
+    """Judge a treatment on the study's own metric or, errors left out, on another one."""
+    name, sentence = row.label if metric is None else f"{row.label} ({metric})", ""
+    limits = policy.limits_for(row.treatment) if metric is None else policy.metric_limits(metric, row.treatment)
+    if row.verdict and metric is None:
+        sentence = row_phrase(row, analysis.row(row.verdict.comparison.baseline).errors)
+    elif row.verdict:
+        sentence = verdict_phrase(row.verdict, against=row.reference_label)
+    case = partial(
+        CiCase, "comparison", name, sentence=name + sentence, treatment=row.treatment, metric=metric, row=row
     )
-
-
-def _comparison_case(policy: CiPolicy, analysis: Analysis, row: AnalysisRow) -> CiCase:
-    base = analysis.row(row.verdict.comparison.baseline).errors if row.verdict else None
-    case = partial(CiCase, "comparison", row.label, treatment=row.treatment, row=row)
-    return _assess_case(policy, row, policy.limits_for(row.treatment), f"{row.label}{row_phrase(row, base)}", case)
-
-
-def _metric_case(policy: CiPolicy, metric: str, row: AnalysisRow) -> CiCase:
-    """Judge a treatment on another metric, errors left out."""
-    name = f"{row.label} ({metric})"
-    sentence = f"{name}{verdict_phrase(row.verdict, against=row.reference_label)}" if row.verdict else name
-    case = partial(CiCase, "comparison", name, treatment=row.treatment, metric=metric, row=row)
-    return _assess_case(policy, row, policy.metric_limits(metric, row.treatment), sentence, case, errors=False)
-
-
-def _assess_case(
-    policy: CiPolicy,
-    row: AnalysisRow,
-    limits: CiLimits,
-    sentence: str,
-    case: Callable[..., CiCase],
-    *,
-    errors: bool = True,
-) -> CiCase:
     if policy.only and row.treatment not in policy.only:
-        return case("skipped", sentence, "not asked about: ci.only leaves it out")
+        return case("skipped", because="not asked about: ci.only leaves it out")
     if row.verdict is None or row.verdict.kind == "invalid":
-        return case("invalid", sentence, (row.verdict.reason if row.verdict else None) or "it could not be compared")
-    states = list(check_limits(limits, row, errors=errors))
+        return case("invalid", because=(row.verdict.reason if row.verdict else None) or "it could not be compared")
+    states = list(check_limits(limits, row, errors=metric is None))
     missed_limits, open_limits = ([why for answer, why in states if answer == wanted] for wanted in ("missed", "open"))
     if missed_limits:
-        return case("failed", sentence, " and ".join(missed_limits))
+        return case("failed", because=" and ".join(missed_limits))
     if not open_limits:
-        return case("passed", sentence)
-    return case(_undecided_outcome(limits), sentence, f"undecided: {' and '.join(open_limits)}", undecided=True)
+        return case("passed")
+    return case(_undecided_outcome(limits), because=f"undecided: {' and '.join(open_limits)}", undecided=True)
 
 
 def _undecided_outcome(limits: CiLimits) -> CaseOutcome:
@@ -273,10 +237,11 @@ def _check_cases(analysis: Analysis) -> Iterator[CiCase]:
         for row in rows:
             yield _check_case(analysis, row, name)
     if analysis.driver_saturated:
-        text = saturation_text(analysis.driver_saturated_share or 0.0)
-        yield CiCase(
-            "doubt", "driver", "invalid", f"{text[0].upper()}{text[1:]}.", "the generator was measured, not the service"
+        text, why = (
+            saturation_text(analysis.driver_saturated_share or 0.0),
+            "the generator was measured, not the service",
         )
+        yield CiCase("doubt", "driver", "invalid", f"{text[0].upper()}{text[1:]}.", why)
 
 
 def _check_case(analysis: Analysis, row: AnalysisRow, name: str) -> CiCase:

@@ -1,30 +1,47 @@
-"""Comparison of two arms over their complete blocks: choice of the test, effect, intervals, flags.
+"""Comparisons of two arms over their complete blocks, and of families of arms.
 
-The p-value comes from the test in `TESTS` (modules `paired_tests` and `sequential`); `family` adjusts it.
+The p-value comes from the test in `TESTS` (modules `paired_tests` and `sequential`). A family compares treatments with
+a baseline, with the one before, or with the arm observed best, and adjusts the p-values.
+
+All comparisons of a family share their permutations: a swap gives a block the same sign in each of them, which keeps
+their joint distribution (neighbours on a ladder share an arm), and with it the error rate of the family.
+
+The arm observed best was chosen by the same values, so its own p would be too small. An arm is behind if *any* other
+beats it: its adjusted p is that of the best arm among all arms compared with it. Whichever arm is truly best, it is
+called behind in at most 5 % of studies (Hsu's comparisons with the best, by permutation). An arm is the best only if it
+beats every other at the plain level: the largest p counts, and is the adjusted p of all (Gutmann and Maymin).
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
+from loadbook.core.metrics import Direction
 from loadbook.core.units import format_percent
 from loadbook.stats import diagnostics
 from loadbook.stats.paired_tests import (
     LOG_TOLERANCE,
+    MAX_EXACT_BLOCKS,
     PairedLogs,
     PairedTestResult,
+    adjust_holm,
     blocked_rank,
     effect_from_log,
     effect_interval_from_logs,
+    label_signs,
     pair_arms,
     paired_t,
+    rank_differences,
     signed_rank,
+    step_down_max,
     variances_differ,
 )
-from loadbook.stats.results import Comparison, Method
+from loadbook.stats.results import Comparison, Contrasts, Method
 from loadbook.stats.sequential import always_valid_paired_t
 from loadbook.study.limits import StoppingRuleName
 
@@ -47,30 +64,28 @@ IDENTICAL_VALUES = "identical values; metric too coarse?"
 CONSTANT_RATIO = "every block gives this very ratio; metric too coarse?"
 
 
-def compare(
-    values: pd.DataFrame,
-    treatment: str,
-    baseline: str,
-    *,
-    metric: str = "value",
-    statistic: str = "value",
-    level: float = 0.95,
-    rule: StoppingRuleName = "fixed",
-) -> Comparison:
+class ComparisonOptions(TypedDict, total=False):
+    """Options of `compare` and of families.
+
+    `metric` and `statistic` name the values. `level` is that of the two-sided interval; the second interval is that of
+    two one-sided tests at the same level. With rule "always-valid" the test is the always-valid t at any number of
+    blocks from 5 on.
+    """
+
+    metric: str
+    statistic: str
+    level: float
+    rule: StoppingRuleName
+
+
+def compare(values: pd.DataFrame, treatment: str, baseline: str, **options: Unpack[ComparisonOptions]) -> Comparison:
     """Compare a treatment with the baseline over the blocks in which both have a value.
 
-    Fewer than 5 blocks: no test. 5 to 7: paired t on logs. From 8: blocked rank test, exact up to 12 blocks; where
-    the arms scatter differently, signed ranks (from 10 blocks) or paired t.
-
-    Parameters
-    ----------
-    values : one row per trial: treatment, block, value (any unit) and, if there, valid.
-    level : of the two-sided interval; the second interval is that of two one-sided tests at the same level.
-    rule : with "always-valid" the always-valid t at any number of blocks from 5 on.
+    `values` has one row per trial: treatment, block, value (any unit) and, if there, valid. Fewer than 5 blocks: no
+    test. 5 to 7: paired t on logs. From 8: blocked rank test, exact up to 12 blocks; where the arms scatter
+    differently, signed ranks (from 10 blocks) or paired t.
     """
-    return compare_pairs(
-        pair_arms(values, treatment, baseline), metric=metric, statistic=statistic, level=level, rule=rule
-    )
+    return compare_pairs(pair_arms(values, treatment, baseline), **options)
 
 
 def compare_pairs(
@@ -160,3 +175,221 @@ def _comparison_flags(pairs: PairedLogs, method: Method | None) -> tuple[str, ..
 def _left_out_flag(blocks: int, reason: str) -> str:
     noun, subject = ("blocks", "those blocks are") if blocks > 1 else ("block", "that block is")
     return f"in {blocks} {noun} a trial of the treatment or of the baseline {reason}; {subject} left out"
+
+
+MIN_ARMS = 3  # below, no arm is called the best
+
+
+class BestArm(NamedTuple):
+    """`best` beats every other arm; else the `tied` arms (leader first), and whether those beat all the rest."""
+
+    best: str | None
+    tied: tuple[str, ...]
+    ties_beat_rest: bool
+
+
+NO_BEST_ARM = BestArm(None, (), False)
+
+
+class DeclaredComparisons(NamedTuple):
+    """Comparisons of a family, the arm with none of its own, and the best arm (None: not looked for)."""
+
+    reference: str
+    comparisons: list[Comparison]
+    best_arm: BestArm | None = None
+
+
+def compare_contrasts(
+    values: pd.DataFrame, contrasts: Sequence[tuple[str, str]], **options: Unpack[ComparisonOptions]
+) -> list[Comparison]:
+    """Compare the first arm of every contrast with the second, with p adjusted for all of them.
+
+    The family is every comparison that allows a verdict. From 8 blocks each, p is adjusted by joint permutations, step
+    down; else, and where the rule is always-valid, by Holm's method. An adjusted p is never below the plain one.
+    """
+    pairs = [pair_arms(values, one, other) for one, other in contrasts]
+    in_family = [k for k, p in enumerate(pairs) if insufficient_blocks(len(p.blocks), p.incomplete) is None]
+    sizes = [len(in_family) if k in in_family else 1 for k in range(len(pairs))]
+    comparisons = [compare_pairs(p, family_size=size, **options) for p, size in zip(pairs, sizes, strict=True)]
+    if len(in_family) < 2:
+        return comparisons
+    plain = [comparisons[k].p for k in in_family]
+    adjusted = _adjust_p([pairs[k] for k in in_family], plain, options.get("rule", "fixed"))
+    for k, p_adjusted in zip(in_family, adjusted, strict=True):
+        comparisons[k] = replace(comparisons[k], p_adjusted=max(p_adjusted, comparisons[k].p or 0.0))
+    return comparisons
+
+
+def _adjust_p(pairs: Sequence[PairedLogs], plain: Sequence[float | None], rule: StoppingRuleName) -> list[float]:
+    """Return the p values of comparisons, `plain` each on its own, adjusted for all of them."""
+    if rule != "always-valid" and all(len(p.blocks) >= MIN_RANK_BLOCKS for p in pairs):
+        return step_down_p(pairs)
+    return adjust_holm(plain)
+
+
+def step_down_p(pairs: Sequence[PairedLogs]) -> list[float]:
+    """Return p values adjusted by the largest statistic under swaps that all comparisons share (Westfall and Young).
+
+    A block that a comparison lacks counts as no difference. Exact for up to 12 blocks.
+    """
+    differences = _rank_differences_of(pairs)
+    lengths = np.sqrt((differences**2).sum(axis=1, keepdims=True))
+    z = np.divide(differences, lengths, out=np.zeros_like(differences), where=lengths > 0)
+    by_name = [z[k] for k in sorted(range(len(pairs)), key=lambda k: pairs[k].treatment)]
+    z = z[:, np.lexsort(by_name)]  # sampled swaps must not depend on the names of blocks
+    permuted = np.abs(z @ label_signs(z.shape[1]).T.astype(float))
+    return step_down_max(np.abs(z.sum(axis=1)), permuted, exact=z.shape[1] <= MAX_EXACT_BLOCKS)
+
+
+def _rank_differences_of(pairs: Sequence[PairedLogs]) -> np.ndarray:
+    """Return rank differences, comparisons by blocks; 0 where a comparison lacks a block."""
+    if len({p.blocks for p in pairs}) == 1:
+        return rank_differences(np.stack([p.base for p in pairs]), np.stack([p.other for p in pairs]))
+    blocks = sorted({block for p in pairs for block in p.blocks}, key=repr)
+    column = {block: k for k, block in enumerate(blocks)}
+    differences = np.zeros((len(pairs), len(blocks)))
+    for row, p in zip(differences, pairs, strict=True):
+        row[[column[block] for block in p.blocks]] = rank_differences(p.base, p.other)
+    return differences
+
+
+class _ArmTests(NamedTuple):
+    """Tests of any two arms, without adjustment for further comparisons."""
+
+    values: pd.DataFrame
+    better: Direction
+    level: float
+    rule: StoppingRuleName
+
+    def ranked(self, arms: Sequence[str], baseline: str) -> list[str]:
+        """Return the arms that can be tested, the one observed best first."""
+        sign = 1 if self.better == "higher" else -1
+        tests = {name: _run_test(pair_arms(self.values, name, baseline)) for name in arms}
+        estimate_by_arm = {name: sign * result.estimate for name, result in tests.items() if result}
+        return sorted(estimate_by_arm, key=lambda name: -estimate_by_arm[name])
+
+    def is_better(self, one: str, other: str) -> bool:
+        """Return whether an arm is shown to be better than another."""
+        result = _run_test(pair_arms(self.values, one, other), self.rule)
+        return result is not None and result.p < 1 - self.level and (result.estimate > 0) == (self.better == "higher")
+
+    def best_arm(self, ranked: Sequence[str], tied: Sequence[str]) -> BestArm:
+        """Return the best of ranked arms, given those that are tied with the first."""
+        leader, rest = ranked[0], [name for name in ranked[1:] if name not in tied]
+        if not tied:
+            return BestArm(leader, (), False)
+        leaders = (leader, *tied)
+        ahead = bool(rest) and all(self.is_better(t, r) for t in leaders for r in rest)
+        return BestArm(None, leaders, ahead)
+
+
+def _run_test(pairs: PairedLogs, rule: StoppingRuleName = "fixed") -> PairedTestResult | None:
+    """Return estimate and p of one arm against another, None where there are too few blocks."""
+    method = choose_method(pairs, rule)
+    return TESTS[method](pairs.base, pairs.other, []) if method else None
+
+
+def find_best_arm(
+    values: pd.DataFrame,
+    arms: Sequence[str],
+    baseline: str,
+    *,
+    better: Direction = "higher",
+    level: float = 0.95,
+    rule: StoppingRuleName = "fixed",
+) -> BestArm:
+    """Find the arm that beats every other (two-sided, unadjusted: the largest p counts).
+
+    `arms` are the treatments that could be compared, the baseline among them.
+    """
+    tests = _ArmTests(values, better, level, rule)
+    ranked = tests.ranked(arms, baseline)
+    if len(ranked) < MIN_ARMS:
+        return NO_BEST_ARM
+    return tests.best_arm(ranked, [name for name in ranked[1:] if not tests.is_better(ranked[0], name)])
+
+
+def compare_with_best(
+    values: pd.DataFrame,
+    arms: Sequence[str],
+    baseline: str,
+    *,
+    better: Direction = "higher",
+    **options: Unpack[ComparisonOptions],
+) -> DeclaredComparisons | None:
+    """Compare every arm with the one observed best; None if fewer than three arms can be tested.
+
+    `arms` are all that may be compared, the baseline among them.
+    """
+    level, rule = options.get("level", 0.95), options.get("rule", "fixed")
+    tests = _ArmTests(values, better, level, rule)
+    ranked = tests.ranked(arms, baseline)
+    if len(ranked) < MIN_ARMS:
+        return None
+    observed_best, family_size, sign = ranked[0], len(ranked) - 1, 1 if better == "higher" else -1
+    unadjusted = [
+        compare_pairs(pair_arms(values, name, observed_best), family_size=family_size, **options)
+        for name in arms if name in ranked and name != observed_best
+    ]  # fmt: skip
+    largest_p = max(c.p if c.p is not None and sign * (c.effect or 0.0) < 0 else 1.0 for c in unadjusted)
+    comparisons = [
+        replace(c, p_adjusted=largest_p if largest_p < 1 - level else _p_against_any(values, c, ranked, rule))
+        for c in unadjusted
+    ]
+    beaten = {
+        c.treatment
+        for c in comparisons
+        if sign * (c.effect or 0.0) < 0 and c.p_adjusted is not None and c.p_adjusted < 1 - level
+    }
+    best_arm = tests.best_arm(ranked, [name for name in ranked[1:] if name not in beaten])
+    return DeclaredComparisons(observed_best, comparisons, best_arm)
+
+
+def _p_against_any(
+    values: pd.DataFrame, comparison: Comparison, ranked: Sequence[str], rule: StoppingRuleName
+) -> float | None:
+    """Return the leader's p among all arms that are compared with this one, never below the plain one."""
+    if comparison.p is None:
+        return None
+    pairs = {name: pair_arms(values, name, comparison.treatment) for name in ranked if name != comparison.treatment}
+    plain_p = {name: result.p for name, p in pairs.items() if (result := _run_test(p, rule))}
+    adjusted = _adjust_p([pairs[name] for name in plain_p], list(plain_p.values()), rule)
+    return max(comparison.p, dict(zip(plain_p, adjusted, strict=True))[comparison.baseline])
+
+
+def compare_declared(
+    values: pd.DataFrame,
+    baseline: str,
+    others: Sequence[str],
+    contrasts: Contrasts,
+    *,
+    better: Direction = "higher",
+    comparable: Callable[[Comparison], bool] = lambda comparison: comparison.p is not None,
+    **options: Unpack[ComparisonOptions],
+) -> DeclaredComparisons:
+    """Compare the treatments as the study declares it.
+
+    `others` are all other treatments; a ladder begins with the baseline and goes through them in this order. Only arms
+    whose comparison with the baseline is `comparable` can be the best one; where fewer than three arms can be compared,
+    contrasts "best" become comparisons with the baseline.
+    """
+    if contrasts == "adjacent":
+        comparisons = compare_contrasts(values, list(zip(others, (baseline, *others), strict=False)), **options)
+        return DeclaredComparisons(baseline, _with_reference_named(comparisons), NO_BEST_ARM)
+    comparisons = compare_contrasts(values, [(name, baseline) for name in others], **options)
+    if contrasts == "baseline":
+        return DeclaredComparisons(baseline, comparisons)
+    arms = [baseline, *(c.treatment for c in comparisons if comparable(c))]
+    best = compare_with_best(values, arms, baseline, better=better, **options)
+    if best is None:
+        return DeclaredComparisons(baseline, comparisons)
+    rest = compare_contrasts(values, [(name, best.reference) for name in others if name not in arms], **options)
+    return best._replace(comparisons=_with_reference_named([*best.comparisons, *rest]))
+
+
+def _with_reference_named(comparisons: list[Comparison]) -> list[Comparison]:
+    """Let flags name the arm of the comparison, which is not the baseline of the study."""
+    return [
+        replace(c, flags=tuple(flag.replace("of the baseline", f"of {c.baseline}") for flag in c.flags))
+        for c in comparisons
+    ]

@@ -125,15 +125,12 @@ def peer_comparison(
         by_trial = values.droplevel([0, 1, 2])
         peers = by_trial.drop(trial, errors="ignore")
         if trial in by_trial.index and len(peers) >= MIN_PEERS:
-            rows.append([*key, float(by_trial[trial]), *_median_and_mad_sd(peers)])  # type: ignore[misc]
+            median = float(peers.median())
+            spread = MAD_TO_SD * float((peers - median).abs().median())
+            rows.append([*key, float(by_trial[trial]), median, spread])  # type: ignore[misc]
     table = pd.DataFrame([[*row, _scaled_distance(*row[2:])] for row in rows], columns=PEER_COLUMNS)
     order = table["apart"].abs().fillna(-1.0).sort_values(ascending=False, kind="stable").index
     return table.loc[order].reset_index(drop=True)
-
-
-def _median_and_mad_sd(others: pd.Series) -> tuple[float, float]:
-    median = float(others.median())
-    return median, MAD_TO_SD * float((others - median).abs().median())
 
 
 def _scaled_distance(unit: str, here: float, usual: float, spread: float) -> float:
@@ -212,12 +209,10 @@ def carry_over(values: pd.DataFrame, baseline: str, repeats: Mapping[str, str] |
     if full.ssr < ZERO_SUM_OF_SQUARES:
         return None
     effect_by_predecessor, errors = _predecessor_effects(full, list(rows["previous"].cat.categories))
-    names = rows["treatment"].cat.categories
+    names, detectable = rows["treatment"].cat.categories, DETECTABLE_STANDARD_ERRORS * float(np.median(errors))
     adjusted_effects = {name: math.expm1(full.params.get(f"treatment[T.{name}]", 0.0)) for name in names}
     p = float(full.compare_f_test(plain)[1])
-    return CarryOver(
-        p, effect_by_predecessor, math.expm1(DETECTABLE_STANDARD_ERRORS * float(np.median(errors))), adjusted_effects
-    )
+    return CarryOver(p, effect_by_predecessor, math.expm1(detectable), adjusted_effects)
 
 
 def _carry_over_rows(values: pd.DataFrame, baseline: str, repeats: Mapping[str, str]) -> pd.DataFrame:
@@ -247,24 +242,15 @@ def _predecessor_effects(fit: Any, names: list[str]) -> tuple[dict[str, float], 
     return {name: math.expm1(log) for name, log in zip(names, centring @ logs, strict=True)}, errors
 
 
-@dataclass(frozen=True)
-class DriftSummary:
-    """Change of the values with the order of execution, treatment effects removed.
+class DriftSummary(NamedTuple):
+    """Change of the values with the order of execution, treatment effects removed; both None below 5 blocks.
 
-    Parameters
-    ----------
-    residuals : trial, slot, block, residual (ratio of the value to the median of its treatment, minus 1).
-    block_medians : median residual by block.
-    drift : change from the first to the last block by the Theil-Sen slope (ratio minus 1).
-    drift_p : Mann-Kendall test of the block medians. Both None below 5 blocks.
-    lag1 : correlation of the residuals of neighbouring slots, None below 5 trials.
+    `drift` is the change from the first to the last block by the Theil-Sen slope (ratio minus 1), `drift_p` that of the
+    Mann-Kendall test of the blocks' median residuals.
     """
 
-    residuals: pd.DataFrame
-    block_medians: pd.Series
-    drift: float | None
-    drift_p: float | None
-    lag1: float | None
+    drift: float | None = None
+    drift_p: float | None = None
 
     @property
     def sentence(self) -> str:
@@ -280,19 +266,28 @@ class DriftSummary:
 
 
 def describe_drift(values: pd.DataFrame) -> DriftSummary:
-    """Describe drift and correlation of a run.
+    """Describe the drift of a run.
 
-    Parameters
-    ----------
-    values : trial, treatment, block, slot, status, valid, value (`RunData.values`); only valid positive values count.
+    `values` has trial, treatment, block, slot, status, valid, value (`RunData.values`); only valid positive values
+    count.
     """
+    from scipy.stats import kendalltau, theilslopes
+
+    usable, residuals = _usable_with_residuals(values)
+    medians = residuals.groupby(usable["block"]).median()
+    if len(medians) < MIN_DRIFT_BLOCKS or medians.nunique() < 2:
+        return DriftSummary()
+    blocks = medians.index.to_numpy(float)
+    slope = float(theilslopes(medians.to_numpy(), blocks).slope)
+    p = float(kendalltau(blocks, medians.to_numpy()).pvalue)
+    return DriftSummary(math.expm1(slope * (blocks[-1] - blocks[0])), p)
+
+
+def _usable_with_residuals(values: pd.DataFrame) -> tuple[pd.DataFrame, pd.Series]:
+    """Return the trials that count, by slot, and log of each value less the median log of its treatment."""
     usable = values[values["valid"].astype(bool) & (values["value"] > 0)].sort_values("slot")
     logs = np.log(usable["value"])
-    residual = logs - logs.groupby(usable["treatment"]).transform("median")
-    medians = residual.groupby(usable["block"]).median()
-    drift, p = _mann_kendall_drift(medians)
-    residuals = usable[["trial", "slot", "block"]].assign(residual=np.expm1(residual))
-    return DriftSummary(residuals, np.expm1(medians), drift, p, _lag1_if_known(residual.to_numpy()))
+    return usable, logs - logs.groupby(usable["treatment"]).transform("median")
 
 
 def find_outliers(values: pd.DataFrame) -> dict[str, float]:
@@ -301,15 +296,10 @@ def find_outliers(values: pd.DataFrame) -> dict[str, float]:
     Expected is the median of the treatment, and of the neighbouring nine trials' distances from theirs (the drift). Far
     is outside Tukey's fences, 1.5 quartile ranges beyond the quartiles of the treatment; the range is that of the
     treatment or of all trials, whichever is larger, as few trials may lie close together by chance. Outliers are marked
-    and never left out: that would double the false alarms (docs/statistics.md).
-
-    Parameters
-    ----------
-    values : as for `describe_drift`; treatments with fewer than eight trials that count are not judged.
+    and never left out: that would double the false alarms (docs/statistics.md). `values` are as for `describe_drift`;
+    treatments with fewer than eight trials that count are not judged.
     """
-    usable = values[values["valid"].astype(bool) & (values["value"] > 0)].sort_values("slot")
-    logs = np.log(usable["value"])
-    distances = logs - logs.groupby(usable["treatment"]).transform("median")
+    usable, distances = _usable_with_residuals(values)
     distances -= distances.rolling(NEIGHBOUR_TRIALS, center=True, min_periods=MIN_DRIFT_BLOCKS).median().fillna(0.0)
     ratio_by_trial: dict[str, float] = {}
     common_range = distances.quantile(0.75) - distances.quantile(0.25)
@@ -319,22 +309,6 @@ def find_outliers(values: pd.DataFrame) -> dict[str, float]:
         outlying = own[(own < low - fence) | (own > high + fence)] if len(own) >= MIN_OUTLIER_TRIALS else own[:0]
         ratio_by_trial |= {str(usable.at[row, "trial"]): math.expm1(value) for row, value in outlying.items()}
     return ratio_by_trial
-
-
-def _mann_kendall_drift(medians: pd.Series) -> tuple[float | None, float | None]:
-    from scipy.stats import kendalltau, theilslopes
-
-    if len(medians) < MIN_DRIFT_BLOCKS or medians.nunique() < 2:
-        return None, None
-    blocks = medians.index.to_numpy(float)
-    slope = float(theilslopes(medians.to_numpy(), blocks).slope)
-    return math.expm1(slope * (blocks[-1] - blocks[0])), float(kendalltau(blocks, medians.to_numpy()).pvalue)
-
-
-def _lag1_if_known(residuals: np.ndarray) -> float | None:
-    if len(residuals) < MIN_DRIFT_BLOCKS or float(np.std(residuals)) == 0:
-        return None
-    return lag1_correlation(residuals)
 
 
 def lag1_correlation(residuals: np.ndarray) -> float:
@@ -381,11 +355,9 @@ class EffectStability(NamedTuple):
     @property
     def flag(self) -> str:
         """The change in words."""
-        halves = (
-            f"{format_percent(self.first_half)} in the first half of the blocks, "
-            f"{format_percent(self.second_half)} in the second"
-        )
-        return f"{FLAG_PREFIX}{halves} (p {format_p_value(self.p)}); measure again in a new run before relying on it"
+        first, second, p = format_percent(self.first_half), format_percent(self.second_half), format_p_value(self.p)
+        halves = f"{first} in the first half of the blocks, {second} in the second"
+        return f"{FLAG_PREFIX}{halves} (p {p}); measure again in a new run before relying on it"
 
 
 def effect_stability(differences: FloatArray) -> EffectStability | None:
@@ -400,10 +372,8 @@ def effect_stability(differences: FloatArray) -> EffectStability | None:
     from scipy.stats import kendalltau
 
     trend_p = float(kendalltau(np.arange(blocks), differences).pvalue)
-    first, second = (
-        effect_from_log(float(np.median(half)))
-        for half in (differences[: blocks // 2], differences[(blocks + 1) // 2 :])
-    )
+    halves = differences[: blocks // 2], differences[(blocks + 1) // 2 :]
+    first, second = (effect_from_log(float(np.median(half))) for half in halves)
     return EffectStability(first, second, min(1.0, 2 * min(trend_p, rank_von_neumann_p(differences))))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -47,15 +48,12 @@ def count_errors(trials: pd.DataFrame, measurements: pd.DataFrame, treatment: st
     A trial whose tool gave no total of errors has the sum of its classes; one with neither is not counted.
     """
     own_trials = trials[trials["treatment"] == treatment].set_index("trial")
-    rows = measurements[
-        measurements["trial"].isin(own_trials.index)
-        & (measurements["driver"] == "*")
-        & (measurements["statistic"] == "count")
-    ]
+    totals_only = (measurements["driver"] == "*") & (measurements["statistic"] == "count")
+    rows = measurements[totals_only & measurements["trial"].isin(own_trials.index)]
     table = rows.pivot_table(index="trial", columns="metric", values="value", aggfunc="sum")
     classes = [c for c in ERROR_CLASSES if c in table]
-    errors = table["errors"] if "errors" in table else table[classes].sum(axis=1, min_count=1)
-    errors = errors.fillna(table[classes].sum(axis=1, min_count=1)).dropna()
+    by_class = table[classes].sum(axis=1, min_count=1)
+    errors = (table["errors"].fillna(by_class) if "errors" in table else by_class).dropna()
     requests = table["requests"].reindex(errors.index).fillna(0) if "requests" in table else errors * 0
     totals = {c: int(table[c].sum()) for c in classes if table[c].sum() > 0}
     blocks = tuple(own_trials["block"].reindex(errors.index)) if "block" in own_trials else ()
@@ -74,26 +72,21 @@ def errors_by_block(trials: pd.DataFrame, measurements: pd.DataFrame, arms: Sequ
 
 def summarise_errors(treatment: str, counts: ErrorCounts, baseline: ErrorCounts | None) -> ErrorSummary:
     """Compare the errors of a treatment with those of the baseline; None is the baseline itself."""
-    p = rate = interval = None
-    kind: ErrorVerdictKind | Literal["baseline"] = "baseline"
-    if baseline is not None:
-        p = _fisher_p(counts, baseline)
-        rate, interval = rate_ratio(counts, baseline)
-        kind = _error_verdict_kind(counts, baseline, p, interval)
-    return ErrorSummary(
+    own = ErrorSummary(
         treatment=treatment,
         trials=counts.trials,
         trials_with_errors=counts.trials_with_errors,
         errors=int(counts.errors.sum()),
         requests=int(counts.requests.sum()),
         by_class=counts.by_class,
-        p=p,
-        kind=kind,
+        kind="baseline",
         upper_share=zero_error_upper_bound(counts.trials) if counts.trials and not counts.trials_with_errors else None,
-        rate_ratio=rate,
-        rate_ci95=interval,
-        p_blocks=block_sign_flip_p(counts, baseline) if baseline is not None else None,
     )
+    if baseline is None:
+        return own
+    p, (rate, interval) = _fisher_p(counts, baseline), rate_ratio(counts, baseline)
+    kind, p_blocks = _error_verdict_kind(counts, baseline, p, interval), block_sign_flip_p(counts, baseline)
+    return replace(own, p=p, kind=kind, rate_ratio=rate, rate_ci95=interval, p_blocks=p_blocks)
 
 
 def zero_error_upper_bound(trials: int) -> float:
@@ -114,11 +107,8 @@ def _error_verdict_kind(
     counts: ErrorCounts, baseline: ErrorCounts, p: float | None, rate: Interval | None
 ) -> ErrorVerdictKind:
     if p is not None and p < ALPHA:
-        return (
-            "more"
-            if counts.trials_with_errors / counts.trials > baseline.trials_with_errors / baseline.trials
-            else "fewer"
-        )
+        share, base_share = (c.trials_with_errors / c.trials for c in (counts, baseline))
+        return "more" if share > base_share else "fewer"
     if rate is not None and not rate[0] <= 1 <= rate[1]:
         return "more" if rate[0] > 1 else "fewer"
     return "undecided" if counts.trials_with_errors else "none"
@@ -133,10 +123,8 @@ def block_sign_flip_p(counts: ErrorCounts, baseline: ErrorCounts) -> float | Non
     differences = np.array([own_roots[block] - base_roots[block] for block in own_roots if block in base_roots])
     if not len(differences):
         return None
-    sums = np.abs(label_signs(len(differences)) @ differences)
-    return float(
-        p_from_hits(sums >= abs(differences.sum()) - SUM_TOLERANCE, exact=len(differences) <= MAX_EXACT_BLOCKS)
-    )
+    hits = np.abs(label_signs(len(differences)) @ differences) >= abs(differences.sum()) - SUM_TOLERANCE
+    return float(p_from_hits(hits, exact=len(differences) <= MAX_EXACT_BLOCKS))
 
 
 def rate_ratio(counts: ErrorCounts, baseline: ErrorCounts) -> tuple[float | None, Interval | None]:

@@ -1,31 +1,30 @@
-"""First line of a report, which answers the question of its study, and the sentence below it."""
+"""First line of a report, which answers the question of its study; sentences below it and on harness checks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from loadbook.core.units import format_percent
 from loadbook.stats.results import VERDICT_ORDER, Analysis, AnalysisRow, StoppingState, VerdictKind
 from loadbook.stats.text import (
+    ABSENT,
     best_sentence,
     comparison_texts,
-    demoted_headline,
-    demoted_support,
     evidence_text,
     forecast_sentence,
     margin_text,
     metric_noun,
-    not_checked_reason,
     predicate,
-    saturation_text,
     verdict_phrase,
 )
 
+NO_VERDICT = "No verdict: "
 MAX_LOSING = 2
 
 
 def non_inferiority_headline(rows: Sequence[AnalysisRow], margin: float) -> str:
     """Return the first line of a non-inferiority study: how many lose more than the margin, and how many keep it."""
-    losing, within, undecided = (_rows_with_verdict(rows, kind) for kind in ("worse", "no-loss", "undecided"))
+    losing, within, undecided = (_rows_of_kind(rows, kind) for kind in ("worse", "no-loss", "undecided"))
     accepted, all_of_them = margin_text(margin), f"of {len(rows)} treatments"
     if len(within) == len(rows):
         worst = min(rows, key=_worst_bound)
@@ -46,21 +45,14 @@ def non_inferiority_headline(rows: Sequence[AnalysisRow], margin: float) -> str:
 
 def losing_sentences(rows: Sequence[AnalysisRow]) -> str | None:
     """Return the sentences of treatments that lose more, which the headline only counts."""
-    losing = _rows_with_verdict(rows, "worse")[:MAX_LOSING] if len(rows) > 1 else []
-    return (
-        " ".join(f"{r.label}{verdict_phrase(r.verdict, against=r.reference_label)}" for r in losing if r.verdict)
-        or None
-    )
+    losing = _rows_of_kind(rows, "worse")[:MAX_LOSING] if len(rows) > 1 else []
+    return " ".join(f"{row.label}{_row_verdict_phrase(row)}" for row in losing) or None
 
 
 def _worst_bound(row: AnalysisRow) -> float:
     """Return the bound at worst, counted as a gain."""
-    worst, best = row.verdict.one_sided_bounds if row.verdict and row.verdict.one_sided_bounds else (0.0, 0.0)
+    worst, best = (row.verdict and row.verdict.one_sided_bounds) or (0.0, 0.0)
     return worst if worst <= best else -worst
-
-
-def _rows_with_verdict(rows: Sequence[AnalysisRow], kind: VerdictKind) -> list[AnalysisRow]:
-    return [row for row in rows if row.verdict and row.verdict.kind == kind]
 
 
 EXPLORATORY_PREFIX = "Exploratory: "
@@ -88,22 +80,26 @@ def neutral_headline(analysis: Analysis) -> str:
 
     Pages, figures, lists of runs and the command line all use it, whatever their own headline would be.
     """
-    if analysis.aa_failure:
-        return "No verdict: the laboratory contradicts itself."
-    if analysis.stopping_state.pending_reason:
+    if analysis.stopping_state.pending_reason and not analysis.is_void:
         return "No verdict yet: this is no planned look."
     if analysis.demoting_check:
-        return demoted_headline(analysis.demoting_check)
+        return _demoted_headline(analysis.demoting_check)
     return "" if analysis.allows_headline else f"No verdict: {saturation_text(analysis.driver_saturated_share or 0.0)}."
+
+
+def neutral_caption(analysis: Analysis) -> str:
+    """Return `neutral_headline` for a figure or a claim: with the difference observed, if an A/A arm failed."""
+    check, text = analysis.demoting_check, neutral_headline(analysis)
+    return f"{text} {_aa_difference(check)}" if check and analysis.is_void else text
 
 
 def _headline_text(analysis: Analysis, labels: Mapping[str, str] | None) -> str:
     rows = analysis.of_kind("treatment")
-    if analysis.aa_failure or analysis.stopping_state.pending_reason:
+    if analysis.is_void or analysis.stopping_state.pending_reason:
         return neutral_headline(analysis)
     if not rows and (sentence := aa_only_headline(analysis)):
         return sentence
-    if not rows or _count_kind(rows, "invalid") == len(rows):
+    if not rows or len(_rows_of_kind(rows, "invalid")) == len(rows):
         return "No verdict: no treatment could be compared."
     if text := neutral_headline(analysis):
         return text
@@ -121,9 +117,8 @@ def _headline_text(analysis: Analysis, labels: Mapping[str, str] | None) -> str:
     best = next((row for row in changed_rows if row.treatment == analysis.best), None)
     if best is not None:
         variants = _phrase_variants(best)
-        return _first_fitting(
-            _row_label(best, labels), f"{variants[-1].rstrip('.')}, ahead of every other treatment.", *variants
-        )
+        longest = f"{variants[-1].rstrip('.')}, ahead of every other treatment."
+        return _first_fitting(_row_label(best, labels), longest, *variants)
     return _counts_headline(analysis)
 
 
@@ -134,7 +129,7 @@ def aa_only_headline(analysis: Analysis) -> str | None:
         return None
     row, texts = aa_rows[0], comparison_texts(aa_rows[0].verdict)
     if row.check_state in (None, "unchecked"):
-        return f"Nothing was compared: {not_checked_reason(row)}."
+        return f"Nothing was compared: {_not_checked_reason(row)}."
     observed = f"the baseline and its duplicate differ by {texts.change} ({texts.interval})"
     return f"{'Too noisy to tell' if row.check_state == 'inconclusive' else 'None is seen'}: {observed}."
 
@@ -142,68 +137,62 @@ def aa_only_headline(analysis: Analysis) -> str | None:
 def no_change_sentence(analysis: Analysis) -> str:
     """Return the first line of a study in which no treatment is shown to do better or worse."""
     size = f" by {margin_text(analysis.margin)} or more" if analysis.margin else ""
-    return (
-        "No treatment is shown to change the "
-        f"{metric_noun(analysis.metric)}{size}{_adjacent_suffix(analysis, 'against')}."
-    )
+    change = f"the {metric_noun(analysis.metric)}{size}{_adjacent_suffix(analysis, 'against')}"
+    return f"No treatment is shown to change {change}."
 
 
 def _adjacent_suffix(analysis: Analysis, preposition: str) -> str:
     return f" {preposition} the one before it" if analysis.contrasts == "adjacent" else ""
 
 
-def supporting_text(analysis: Analysis, labels: Mapping[str, str] | None = None) -> str:
+def supporting_text(analysis: Analysis) -> str:
     """Return at most two sentences below the headline: the best arms, other effects, blocks that would decide.
 
     Counts of verdicts are left out, as they stand below.
     """
     rows = analysis.of_kind("treatment")
-    if analysis.aa_failure:
-        return analysis.aa_failure
-    if analysis.demoting_check and _count_kind(rows, "invalid") < len(rows):
-        return demoted_support(analysis.demoting_check)
+    if analysis.is_void:
+        return neutral_caption(analysis)
+    if analysis.demoting_check and len(_rows_of_kind(rows, "invalid")) < len(rows):
+        return _demoted_support(analysis.demoting_check)
     if not analysis.allows_headline:
         return "The numbers say how fast the load generator is, not the service. The verdicts below may not hold."
-    reason = _no_comparison_reason(rows) or _forecast_text(rows, labels)
+    reason = _no_comparison_reason(rows) or _forecast_text(rows)
     if analysis.hypothesis == "non-inferiority":
         return " ".join(filter(None, (losing_sentences(rows), reason)))
     if analysis.best_is_reference:
-        return " ".join(filter(None, (_runner_up_sentence(analysis, labels), reason)))
+        return " ".join(filter(None, (_runner_up_sentence(analysis), reason)))
     better, worse = _rows_of_kind(rows, "better"), _rows_of_kind(rows, "worse")
-    best = _best_text(analysis, labels) if better else None
-    others = _other_effects_sentence(analysis, better, worse, labels)
-    quiet = len(rows) - len(better) - len(worse) - _count_kind(rows, "invalid")
-    rest = (
-        no_change_sentence(analysis).replace("No treatment", "No other treatment")
-        if quiet and (better or worse)
-        else None
-    )
-    candidates = [best, reason, others, rest]
-    chosen = [part for part in candidates if part][:MAX_SENTENCES]
+    best = _best_text(analysis) if better else None
+    others = _other_effects_sentence(analysis, better, worse)
+    quiet = len(rows) - len(better) - len(worse) - len(_rows_of_kind(rows, "invalid"))
+    rest = None
+    if quiet and (better or worse):
+        rest = no_change_sentence(analysis).replace("No treatment", "No other treatment")
+    chosen = [part for part in (best, reason, others, rest) if part][:MAX_SENTENCES]
     return " ".join(part for part in (best, others, rest, reason) if part in chosen and part)
 
 
-def _runner_up_sentence(analysis: Analysis, labels: Mapping[str, str] | None) -> str | None:
+def _runner_up_sentence(analysis: Analysis) -> str | None:
     """Return the sentence on the arm nearest to the best one."""
     behind = _rows_of_kind(analysis.of_kind("treatment"), "worse")
     if analysis.best is None or not behind:
         return None
-    return f"Nearest to it: {_row_label(behind[-1], labels)}{_effect_phrase(behind[-1])}."
+    return f"Nearest to it: {behind[-1].label}{_effect_phrase(behind[-1])}."
 
 
 def _other_effects_sentence(
-    analysis: Analysis, better: Sequence[AnalysisRow], worse: Sequence[AnalysisRow], labels: Mapping[str, str] | None
+    analysis: Analysis, better: Sequence[AnalysisRow], worse: Sequence[AnalysisRow]
 ) -> str | None:
     """Return the sentence on effects besides the headline's, each with its interval."""
     rows = [*better, *worse][1:] if len(better) == 1 or not better or analysis.best is not None else [*better, *worse]
-    sentences = [f"{_row_label(row, labels)}{_effect_phrase(row)}" for row in rows[:MAX_OTHERS]]
-    return f"{'; '.join(sentences)}." if sentences else None
+    return f"{'; '.join(f'{row.label}{_effect_phrase(row)}' for row in rows[:MAX_OTHERS])}." if rows else None
 
 
 def verdict_counts(analysis: Analysis) -> dict[VerdictKind, int]:
     """Return how many treatments have each kind of verdict, in display order, kinds without any left out."""
     rows = analysis.of_kind("treatment")
-    return {kind: _count_kind(rows, kind) for kind in VERDICT_ORDER if _count_kind(rows, kind)}
+    return {kind: len(own) for kind in VERDICT_ORDER if (own := _rows_of_kind(rows, kind))}
 
 
 def _counts_headline(analysis: Analysis) -> str:
@@ -211,8 +200,7 @@ def _counts_headline(analysis: Analysis) -> str:
     rows = analysis.of_kind("treatment")
     parts: list[str] = []
     for kind in ("better", "worse"):
-        group = [row for row in rows if _verdict_kind(row) == kind]
-        if group:
+        if group := _rows_of_kind(rows, kind):
             verb = predicate(analysis.metric, _row_effect(group[0]), len(group))
             text = f"{len(group)} {verb}" if parts else f"{len(group)} of {len(rows)} treatments {verb}"
             parts.append(text if parts else text + _adjacent_suffix(analysis, "than"))
@@ -259,12 +247,15 @@ def _effect_phrase(row: AnalysisRow) -> str:
     return f" {predicate(row.verdict.comparison.metric, _row_effect(row))}{than_text} by {texts.size} ({texts.bounds})"
 
 
-def _forecast_text(rows: Sequence[AnalysisRow], labels: Mapping[str, str] | None) -> str | None:
+def _forecast_text(rows: Sequence[AnalysisRow]) -> str | None:
     """Return the forecast of the undecided treatment, or the range of several forecasts."""
     undecided = _rows_of_kind(rows, "undecided")
     verdicts = [row.verdict for row in undecided if row.verdict]
-    if len(verdicts) <= 1:
-        return _single_forecast_text(undecided[0], len(rows), labels) if verdicts else None
+    if not verdicts:
+        return None
+    if len(verdicts) == 1:
+        sentence = forecast_sentence(verdicts[0])
+        return sentence if len(rows) == 1 else f"{undecided[0].label}: {sentence[0].lower()}{sentence[1:]}"
     about = sorted(v.forecast.about for v in verdicts if v.forecast and v.forecast.about is not None)
     if not about:
         remedy = "widen the margin or quieten the host" if verdicts[0].margin else "quieten the host"
@@ -272,12 +263,6 @@ def _forecast_text(rows: Sequence[AnalysisRow], labels: Mapping[str, str] | None
     spread = f"{about[0]}" if about[0] == about[-1] else f"{about[0]} to {about[-1]}"
     which = "the" if len(about) == len(verdicts) else f"{len(about)} of the"
     return f"About {spread} more blocks would decide {which} {len(verdicts)} undecided."
-
-
-def _single_forecast_text(row: AnalysisRow, treatments: int, labels: Mapping[str, str] | None) -> str:
-    assert row.verdict is not None
-    sentence = forecast_sentence(row.verdict)
-    return sentence if treatments == 1 else f"{_row_label(row, labels)}: {sentence[0].lower()}{sentence[1:]}"
 
 
 def _no_comparison_reason(rows: Sequence[AnalysisRow]) -> str | None:
@@ -293,19 +278,14 @@ def _first_fitting(label: str, *variants: str) -> str:
     return label + next((variant for variant in variants if len(label) + len(variant) < MAX_LENGTH), variants[-1])
 
 
-def _best_text(analysis: Analysis, labels: Mapping[str, str] | None) -> str | None:
+def _best_text(analysis: Analysis, labels: Mapping[str, str] | None = None) -> str | None:
     names = [_row_label(analysis.row(t), labels) for t in analysis.tied_with_best]
-    return best_sentence(
-        names, _row_label(analysis.row(analysis.best), labels) if analysis.best else None, analysis.ties_beat_rest
-    )
+    best = _row_label(analysis.row(analysis.best), labels) if analysis.best else None
+    return best_sentence(names, best, analysis.ties_beat_rest)
 
 
 def _rows_of_kind(rows: Sequence[AnalysisRow], kind: VerdictKind) -> list[AnalysisRow]:
     return [row for row in rows if _verdict_kind(row) == kind]
-
-
-def _count_kind(rows: Sequence[AnalysisRow], kind: VerdictKind) -> int:
-    return len(_rows_of_kind(rows, kind))
 
 
 def _verdict_kind(row: AnalysisRow) -> VerdictKind:
@@ -318,3 +298,78 @@ def _row_effect(row: AnalysisRow) -> float:
 
 def _row_label(row: AnalysisRow, labels: Mapping[str, str] | None) -> str:
     return (labels or {}).get(row.treatment, row.label)
+
+
+def aa_sentence(row: AnalysisRow, baseline_label: str) -> str:
+    """Return the sentence on an A/A arm: passed, failed, too noisy to tell or not checked."""
+    texts = comparison_texts(row.verdict) if row.verdict else None
+    if texts is None or row.check_state in (None, "unchecked"):
+        return f"{row.label}: not checked, {_not_checked_reason(row)}."
+    observed = f"{texts.change} ({texts.interval}, p {texts.p})"
+    same = f"Same against same ({baseline_label} under a second name) gives {observed}"
+    if row.check_state == "inconclusive":
+        return f"{row.label}: too noisy to tell. {same}; {_half_width_text(row)}."
+    return f"{row.label}: {row.check_state}. {same}."
+
+
+def control_sentence(row: AnalysisRow) -> str:
+    """Return the sentence on a positive control: whether the known effect was found with its sign."""
+    texts = comparison_texts(row.verdict) if row.verdict else None
+    if texts is None or row.check_state in (None, "unchecked"):
+        return f"{row.label}: not checked, {_not_checked_reason(row)}."
+    known = f", {format_percent(row.expected_effect)} is known" if row.expected_effect is not None else ""
+    result = {
+        "passed": "passed. The known effect was found",
+        "failed": "failed. The known effect was not found",
+        "inconclusive": "too noisy to tell. The known effect is neither found nor excluded",
+    }[row.check_state or ""]
+    return f"{row.label}: {result}: {texts.change} ({texts.interval}){known}."
+
+
+def _half_width_text(row: AnalysisRow) -> str:
+    """Return how narrow the interval of an A/A arm must be: "a pass needs an interval of less than ±2 %"."""
+    limit = row.half_width_limit or 0.0
+    return f"a pass needs an interval of less than ±{format_percent(limit, 0 if limit >= 0.1 else 1, signed=False)}"
+
+
+def _not_checked_reason(row: AnalysisRow) -> str:
+    return (row.verdict.reason if row.verdict else None) or "it has no valid trials"
+
+
+def _demoted_headline(check: AnalysisRow) -> str:
+    """Return the neutral first line of a run one of whose checks did not pass (`Analysis.demoting_check`)."""
+    if check.check_state == "unchecked":
+        return f"{NO_VERDICT}{'the A/A arm' if check.kind == 'aa' else 'the known effect'} could not be compared."
+    if check.kind == "control":
+        found = "was not found" if check.check_state == "failed" else "is neither found nor excluded"
+        return f"{NO_VERDICT}the known effect {found}."
+    if check.check_state == "failed":
+        return f"{NO_VERDICT}the laboratory contradicts itself."
+    return f"No verdict, too noisy: the A/A arm gives {_interval_text(check)}."
+
+
+def _demoted_support(check: AnalysisRow) -> str:
+    """Return the sentences below `_demoted_headline`: the condition of a pass, and the value of the verdicts below."""
+    below = "The verdicts below may not hold."
+    if check.check_state == "unchecked":
+        return f"Reason: {_not_checked_reason(check)}. {below}"
+    if check.check_state == "failed":
+        observed = _aa_difference(check) if check.kind == "aa" else "This laboratory may miss other effects, too."
+        return f"{observed} {below}"
+    why = _half_width_text(check) if check.kind == "aa" else f"the control gives {_interval_text(check)}"
+    return f"{why[0].upper()}{why[1:]}. {below}"
+
+
+def _aa_difference(row: AnalysisRow) -> str:
+    texts = comparison_texts(row.verdict) if row.verdict else None
+    observed = f"{texts.change} ({texts.interval}, p {texts.p})" if texts else "a difference"
+    return f"{row.label}, the baseline under a second name, shows {observed}."
+
+
+def _interval_text(row: AnalysisRow) -> str:
+    return comparison_texts(row.verdict).interval if row.verdict else ABSENT
+
+
+def saturation_text(share: float) -> str:
+    """Return in how many trials a driver was at its limit."""
+    return f"a driver was at its limit in {format_percent(share, 0, signed=False)} of the trials"

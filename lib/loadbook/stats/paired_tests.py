@@ -72,11 +72,8 @@ def permutation_p(differences: FloatArray) -> FloatArray:
 def step_down_max(observed: FloatArray, relabelled: FloatArray, *, exact: bool) -> list[float]:
     """Return p-values adjusted by the largest statistic of those left (Westfall and Young).
 
-    Parameters
-    ----------
-    observed : statistic of each comparison, larger is more.
-    relabelled : comparisons by relabellings: the same, after each relabelling that they share.
-    exact : whether these are all relabellings, or a sample.
+    `observed` has the statistic of each comparison, larger is more; `relabelled` (comparisons by relabellings) the same
+    after each relabelling that they share. `exact` says whether these are all relabellings, or a sample.
     """
     order = np.argsort(-observed, kind="stable")
     largest_of_rest = np.maximum.accumulate(relabelled[order][::-1], axis=0)[::-1]
@@ -96,17 +93,10 @@ def adjust_holm(plain: Sequence[float | None]) -> list[float]:
 def invert_test(
     points: FloatArray, p_at: Callable[[FloatArray], FloatArray], alphas: Sequence[float]
 ) -> list[tuple[float, float] | None]:
-    """Return, per alpha, the interval of shifts that a test does not reject (p > alpha).
+    """Return, per alpha (two-sided), the interval of shifts that a test does not reject (p > alpha).
 
-    Parameters
-    ----------
-    points : every shift at which p can change; it is constant between two neighbours.
-    p_at : p-values of an array of shifts.
-    alphas : two-sided levels of rejection.
-
-    Returns
-    -------
-    The accept/reject boundaries, which are members of `points`; None where even the farthest shift is accepted.
+    `points` are all shifts at which p can change (it is constant between two neighbours), `p_at` gives the p-values of
+    an array of shifts. The ends are members of `points`; None where even the farthest shift is accepted.
     """
     ordered = np.sort(points)
     ordered = ordered[np.diff(ordered, prepend=-np.inf) > LOG_TOLERANCE]
@@ -158,35 +148,27 @@ class PairedLogs:
 
 
 def pair_arms(values: pd.DataFrame, treatment: str, baseline: str) -> PairedLogs:
-    """Pair two arms by block.
+    """Pair two arms by block; DataError where an arm has two rows in one block.
 
-    Parameters
-    ----------
-    values : one row per trial: treatment, block, value and, if there, valid (rows that are not are left out).
-        A value that is missing, not finite, zero or negative drops its block: zero throughput is a failed trial.
-        A block in which any treatment ran was a block of both arms, too.
-
-    Raises
-    ------
-    DataError : an arm has two rows in one block.
+    `values` has one row per trial: treatment, block, value and, if there, valid (rows that are not are left out). A
+    value that is missing, not finite, zero or negative drops its block: zero throughput is a failed trial. A block in
+    which any treatment ran was a block of both arms, too.
     """
     base, other = (_values_by_block(values, name) for name in (baseline, treatment))
     all_blocks = list(dict.fromkeys(values["block"].tolist()))
-    arm_values = np.array([[arm.get(block, math.nan) for arm in (base, other)] for block in all_blocks], float).reshape(
-        -1, 2
-    )
+    arm_values = np.array([[arm.get(block, math.nan) for block in all_blocks] for arm in (base, other)], float)
+    present = np.array([[block in arm for block in all_blocks] for arm in (base, other)], bool)
     usable = np.isfinite(arm_values) & (arm_values > 0)
-    complete = usable.all(axis=1)
-    logs = np.log(arm_values[complete])
-    present = np.array([[block in arm for arm in (base, other)] for block in all_blocks], bool).reshape(-1, 2)
+    complete = usable.all(axis=0)
+    base_logs, other_logs = np.log(arm_values[:, complete])
     return PairedLogs(
         treatment=treatment,
         baseline=baseline,
         blocks=tuple(block for block, counts in zip(all_blocks, complete, strict=True) if counts),
-        base=logs[:, 0],
-        other=logs[:, 1],
+        base=base_logs,
+        other=other_logs,
         incomplete=int((~complete).sum()),
-        unusable=int((present & ~usable).any(axis=1).sum()),
+        unusable=int((present & ~usable).any(axis=0).sum()),
     )
 
 

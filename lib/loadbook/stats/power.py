@@ -1,4 +1,6 @@
-"""Power of studies under recorded noise, by pseudo-studies from trials of one configuration, and the best trial length.
+"""Noise of one configuration, power of studies under it (by pseudo-studies from its trials), the best trial length.
+
+The noise is described on the log scale, but for the mean and the coefficient of variation.
 
 Blocks are pairs of neighbouring trials; labels are drawn, and every pseudo-study is judged by loadbook's own test. The
 scatter within a trial averages out with its length, the scatter between trials only with their number: the cost of a
@@ -8,15 +10,16 @@ trial beyond its measurement decides where the best length lies.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from loadbook.core.errors import UsageError
 from loadbook.stats.compare import MIN_BLOCKS, MIN_RANK_BLOCKS, MIN_SIGNED_BLOCKS
+from loadbook.stats.diagnostics import describe_drift, lag1_correlation
 from loadbook.stats.paired_tests import (
     LOG_DECIMALS,
     FloatArray,
@@ -25,9 +28,16 @@ from loadbook.stats.paired_tests import (
     signed_rank_p,
     variances_differ,
 )
-from loadbook.stats.scatter import sd_interval_factors
+from loadbook.stats.results import Interval
 from loadbook.stats.sequential import best_trial_length_s, blocks_needed, detectable_effect
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+MIN_NOISE_TRIALS = 10
+GAP_SAMPLES, GAP_SEED = 999, 20_170_423
+MIDDLE_SHARE = 0.8  # gaps in the outer tenths are those of outliers, not of two groups
+BIMODAL_ALPHA = 0.01
 ALPHA, POWER = 0.05, 0.8
 BISECTION_STEPS = 12  # of the bisection: to 1/4,000 of the range of the values
 CHUNK_ROWS = 500  # studies that fit into memory together with all of their swaps
@@ -35,6 +45,131 @@ PSEUDO_STUDIES, STUDY_SEED = 400, 20_170_424
 MAX_RESAMPLED_BLOCKS = 40  # beyond, a record of some 60 pairs is too small: the formula takes over
 SD_RANGE_LEVEL = 0.8
 PRECISION_BLOCKS, PRECISION_STUDIES = (5, 6, 7, 8, 10, 12, 16, 24, 40), 200
+
+
+@dataclass(frozen=True)
+class GapTest:
+    """Widest gap (ratio minus 1) among the middle 80 % of the trials, and the number of trials on each side.
+
+    `p` is the share of normal samples of this size and spread that have one as wide.
+    """
+
+    gap: float
+    below: int
+    above: int
+    p: float
+
+    @property
+    def is_bimodal(self) -> bool:
+        """Tell whether the trials lie in two groups."""
+        return self.p < BIMODAL_ALPHA
+
+
+@dataclass(frozen=True)
+class NoiseSummary:
+    """Noise of trials of one configuration.
+
+    Parameters
+    ----------
+    slots, residuals : of each trial in order of execution; log of its value less the median log.
+    mean : of the values, in their unit.
+    cv, cv_interval : coefficient of variation with its 95 % interval.
+    drift, drift_p : change over the record (ratio minus 1), Mann-Kendall; None below 5 blocks.
+    lag1, lag1_error : correlation of neighbouring residuals, and its standard error if there were none.
+    """
+
+    slots: NDArray[np.int64]
+    residuals: NDArray[np.float64]
+    mean: float
+    cv: float
+    cv_interval: Interval
+    drift: float | None
+    drift_p: float | None
+    lag1: float
+    lag1_error: float
+    gap_test: GapTest
+
+    @property
+    def trials(self) -> int:
+        """Number of valid trials."""
+        return len(self.residuals)
+
+
+def trials_of_arms(values: pd.DataFrame, arms: Collection[str]) -> pd.DataFrame:
+    """Return the valid trials with a value of these arms (one configuration), in order of execution."""
+    counted = values[values["treatment"].isin(arms) & values["valid"].astype(bool) & (values["value"] > 0)]
+    return counted.sort_values("slot", ignore_index=True)
+
+
+def summarise_noise(values: pd.DataFrame) -> NoiseSummary | None:
+    """Describe trials of one configuration (see `trials_of_arms`); None below 10 trials, or if all are equal."""
+    if len(values) < MIN_NOISE_TRIALS or values["value"].nunique() < 2:
+        return None
+    logs = np.log(values["value"].to_numpy(float))
+    residuals = logs - np.median(logs)
+    drift = describe_drift(values.assign(treatment="one"))
+    lag1 = lag1_correlation(residuals)
+    cv = float(values["value"].std(ddof=1) / values["value"].mean())
+    low, high = sd_interval_factors(residuals, lag1)
+    return NoiseSummary(
+        slots=values["slot"].to_numpy(np.int64),
+        residuals=residuals,
+        mean=float(values["value"].mean()),
+        cv=cv,
+        cv_interval=(cv * low, cv * high),
+        drift=drift.drift,
+        drift_p=drift.drift_p,
+        lag1=lag1,
+        lag1_error=1 / math.sqrt(len(residuals)),
+        gap_test=widest_gap_test(residuals),
+    )
+
+
+def sd_interval_factors(sample: NDArray[np.float64], lag1: float = 0.0, level: float = 0.95) -> Interval:
+    """Return the interval of the true standard deviation over that of the sample.
+
+    Bonett's interval (2006), which allows for heavy tails, with the effective sample size of an autoregressive series:
+    n (1 - r^2) / (1 + r^2).
+    """
+    from scipy.stats import norm, trim_mean
+
+    z = float(norm.ppf((1 + level) / 2))
+    size = max(len(sample) * (1 - lag1**2) / (1 + lag1**2), z + 3)
+    centre = trim_mean(sample, 1 / (2 * math.sqrt(max(len(sample) - 4, 1))))
+    kurtosis = len(sample) * float(((sample - centre) ** 4).sum()) / float(((sample - sample.mean()) ** 2).sum()) ** 2
+    error = size / (size - z) * math.sqrt(max(kurtosis - (size - 3) / size, 0.0) / (size - 1))
+    centre_factor = math.sqrt(size / (size - z))
+    return centre_factor * math.exp(-z * error / 2), centre_factor * math.exp(z * error / 2)
+
+
+def widest_gap_test(residuals: NDArray[np.float64]) -> GapTest:
+    """Test the widest gap among the middle 80 % of the residuals against normal noise."""
+    ordered = np.sort(residuals)
+    start, gap = _widest_gap(ordered[None, :])
+    simulated = np.sort(np.random.default_rng(GAP_SEED).normal(size=(GAP_SAMPLES, len(ordered))))
+    simulated_gaps = _widest_gap(simulated)[1] / simulated.std(axis=1, ddof=1)
+    wider = int(np.count_nonzero(simulated_gaps >= gap[0] / ordered.std(ddof=1)))
+    below = int(start[0]) + 1
+    return GapTest(math.expm1(gap[0]), below, len(ordered) - below, (wider + 1) / (GAP_SAMPLES + 1))
+
+
+def _widest_gap(ordered: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return, per row, start and width of the widest gap among the middle."""
+    outer = int(ordered.shape[1] * (1 - MIDDLE_SHARE) / 2)
+    gaps = np.diff(ordered, axis=1)[:, outer : ordered.shape[1] - 1 - outer]
+    return np.argmax(gaps, axis=1) + outer, gaps.max(axis=1)
+
+
+def normal_scores(size: int) -> NDArray[np.float64]:
+    """Return normal scores of so many sorted values (Blom)."""
+    return normal_quantiles((np.arange(1, size + 1) - 0.375) / (size + 0.25))
+
+
+def normal_quantiles(shares: ArrayLike) -> NDArray[np.float64]:
+    """Return the normal quantiles of shares."""
+    from scipy.special import ndtri
+
+    return np.asarray(ndtri(np.asarray(shares, float)))
 
 
 class BlocksNeeded(NamedTuple):
@@ -104,28 +239,18 @@ class PairPool:
         base, other = self.draw_studies(blocks)
         return float(np.mean(p_by_row(base, other + math.log1p(effect)) <= alpha))
 
-    def detectable_effect(
-        self, blocks: int, alpha: float = ALPHA, power: float = POWER, number: int = PSEUDO_STUDIES
-    ) -> float:
+    def detectable_effect(self, blocks: int, alpha: float = ALPHA, power: float = POWER) -> float:
         """Return the effect (ratio minus 1) that this share of studies finds; infinite with too few blocks for alpha.
 
         With a power of one half it is the median half-width of their intervals.
         """
-        return self._found_by(smallest_detected(*self.draw_studies(blocks, number), alpha), power)
+        return _effect_found(smallest_detected(*self.draw_studies(blocks), alpha), power)
 
     def precision(self, blocks: int, margin: float) -> DesignPrecision:
         """Return the precision of studies of so many blocks."""
         smallest_effects = smallest_detected(*self.draw_studies(blocks, PRECISION_STUDIES), ALPHA)
-        return DesignPrecision(
-            blocks,
-            self._found_by(smallest_effects, 0.5),
-            self._found_by(smallest_effects, POWER),
-            self.power(blocks, margin),
-        )
-
-    @staticmethod
-    def _found_by(smallest_effects: FloatArray, power: float) -> float:
-        return math.expm1(float(np.quantile(smallest_effects, power, method="higher")))
+        half_width, detectable = (_effect_found(smallest_effects, power) for power in (0.5, POWER))
+        return DesignPrecision(blocks, half_width, detectable, self.power(blocks, margin))
 
     def blocks_needed(self, effect: float, alpha: float = ALPHA) -> BlocksNeeded | None:
         """Return the number of blocks that detect an effect; None above 10,000. Beyond 40 blocks: by the formula."""
@@ -147,10 +272,9 @@ class PairPool:
     def _sd_beyond(self, alpha: float) -> float:
         """Return the scatter with which the formula gives for 40 blocks what pseudo-studies of 40 blocks detect."""
         if alpha not in self._known:
-            ratio = math.log1p(self.detectable_effect(MAX_RESAMPLED_BLOCKS, alpha)) / math.log1p(
-                detectable_effect(MAX_RESAMPLED_BLOCKS, 1.0, alpha=alpha)
-            )
-            self._known[alpha] = ratio
+            found = self.detectable_effect(MAX_RESAMPLED_BLOCKS, alpha)
+            by_formula = detectable_effect(MAX_RESAMPLED_BLOCKS, 1.0, alpha=alpha)
+            self._known[alpha] = math.log1p(found) / math.log1p(by_formula)
         return self._known[alpha]
 
     def _resampled(self, effect: float, alpha: float) -> int | None:
@@ -162,6 +286,10 @@ class PairPool:
             middle = (too_few + enough) // 2
             too_few, enough = (too_few, middle) if self.power(middle, effect, alpha) >= POWER else (middle, enough)
         return enough
+
+
+def _effect_found(smallest_effects: FloatArray, power: float) -> float:
+    return math.expm1(float(np.quantile(smallest_effects, power, method="higher")))
 
 
 def pair_pool(series: NDArray[np.float64]) -> PairPool:
@@ -179,15 +307,9 @@ def relabelling_test(
     rng = np.random.default_rng((STUDY_SEED, blocks))
     drawn = windows[rng.integers(0, len(windows), studies)].reshape(studies, blocks, 2)
     base, other = _with_drawn_labels(drawn, rng)
-    shares = [
-        float(np.mean(p_by_row(*arms) <= ALPHA))
-        for arms in (
-            (base, other),
-            (base, other + math.log1p(effect)),
-            (windows[:, :blocks], windows[:, blocks:]),
-        )
-    ]
-    return RelabellingTest(blocks, len(windows), studies, shares[0], shares[1], effect, shares[2])
+    arms = ((base, other), (base, other + math.log1p(effect)), (windows[:, :blocks], windows[:, blocks:]))
+    false_alarms, detected, fixed_order = (float(np.mean(p_by_row(*pair) <= ALPHA)) for pair in arms)
+    return RelabellingTest(blocks, len(windows), studies, false_alarms, detected, effect, fixed_order)
 
 
 def _with_drawn_labels(pairs: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
@@ -198,7 +320,7 @@ def _with_drawn_labels(pairs: FloatArray, rng: np.random.Generator) -> tuple[Flo
 
 BATCH_S = 10.0  # means over so many seconds count as independent
 MIN_BATCHES = 3
-MIN_TRIALS = 5
+MIN_LENGTH_TRIALS = 5
 
 
 class TrialLength(NamedTuple):
@@ -223,9 +345,10 @@ def estimate_trial_length(
     overhead_s : seconds of a trial beyond its measurement.
     """
     size = max(1, round(BATCH_S / interval_s))
-    batches = [_batch_means(np.asarray(series, float), size) for series in rates]
+    arrays = (np.asarray(series, float) for series in rates)
+    batches = [array[: len(array) // size * size].reshape(-1, size).mean(axis=1) for array in arrays]
     batches = [means for means in batches if len(means) >= MIN_BATCHES and means.mean() > 0]
-    if len(batches) < MIN_TRIALS:
+    if len(batches) < MIN_LENGTH_TRIALS:
         return None
     variances = [float(np.var(means / means.mean(), ddof=1)) for means in batches]
     batch_s = size * interval_s
@@ -234,10 +357,6 @@ def estimate_trial_length(
     between = math.sqrt(max(sd_trial**2 - within**2 / length_s, 0.0))
     best = best_trial_length_s(within, between, overhead_s) if between > 0 else None
     return TrialLength(best, within, between, overhead_s, len(batches))
-
-
-def _batch_means(series: np.ndarray, size: int) -> np.ndarray:
-    return np.asarray(series[: len(series) // size * size].reshape(-1, size).mean(axis=1))
 
 
 def p_by_row(base: FloatArray, other: FloatArray) -> FloatArray:

@@ -157,12 +157,10 @@ class AnalysisRow:
 class Analysis:
     """The answer to a study's question on one metric: rows in display order, checks last.
 
-    `aa_failure` is the sentence that voids every verdict (the A/A arm differs), None when the checks passed. `best` is
-    named only if it beats every other arm; else `tied_with_best` lists, leader first, the arms that cannot be told
-    apart from the leader, and `ties_beat_rest` says whether all of those are ahead of all the rest. `baseline` is the
-    row without a comparison: with contrasts "best" the arm observed best. `driver_saturated_share` and
-    `background_load_share` are the shares of the trials in which a driver was at its limit, or other processes used CPU
-    time; None where that is not known.
+    `best` is named only if it beats every other arm; else `tied_with_best` lists, leader first, the arms that do not
+    differ detectably from the leader, and `ties_beat_rest` says whether all of those are ahead of all the rest.
+    `baseline` is the row without a comparison: with contrasts "best" the arm observed best. `driver_saturated_share` is
+    the share of the trials in which a driver was at its limit; None where that is not known.
     """
 
     baseline: str
@@ -174,13 +172,11 @@ class Analysis:
     best: str | None = None
     tied_with_best: tuple[str, ...] = ()
     ties_beat_rest: bool = False
-    aa_failure: str | None = None
     planned_blocks: int = 0
     stopping_state: StoppingState = StoppingState()
     contrasts: Contrasts = "baseline"
     hypothesis: Hypothesis = "difference"
     driver_saturated_share: float | None = None
-    background_load_share: float | None = None
 
     @property
     def demoting_check(self) -> AnalysisRow | None:
@@ -191,6 +187,13 @@ class Analysis:
         states, order = ("failed", "inconclusive", "unchecked") if self._has_claims else ("failed",), ("aa", "control")
         open_checks = [row for row in self.of_kind("aa", "control") if row.check_state in states]
         return min(open_checks, key=lambda r: (states.index(r.check_state), order.index(r.kind)), default=None)
+
+    @property
+    def is_void(self) -> bool:
+        """Whether the demoting check is an A/A arm that differs, which leaves no treatment a verdict."""
+        check, verdicts = self.demoting_check, [row.verdict for row in self.of_kind("treatment") if row.verdict]
+        failed = check is not None and (check.kind, check.check_state) == ("aa", "failed")
+        return failed and all(verdict.kind == "invalid" for verdict in verdicts)
 
     @property
     def _has_claims(self) -> bool:

@@ -70,14 +70,10 @@ def saturation(
     processes filled the CPU.
     """
     samples = _samples_within_windows(traces, trials, windows_s or {})
-    link_capacities_b_per_s = link_capacities_b_per_s if link_capacities_b_per_s is not None else link_capacities(hosts)
-    rows = [
-        row
-        for (treatment, host), own in samples.groupby(["treatment", "host"], sort=True)
-        for row in _host_rows(
-            own, str(treatment), str(host), hosts.get(str(host), {}), link_capacities_b_per_s, allowances or {}
-        )
-    ]
+    links = link_capacities_b_per_s if link_capacities_b_per_s is not None else link_capacities(hosts)
+    rows: list[dict[str, Any]] = []
+    for (treatment, host), own in samples.groupby(["treatment", "host"], sort=True):
+        rows += _host_rows(own, str(treatment), str(host), hosts.get(str(host), {}), links, allowances or {})
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
@@ -110,11 +106,8 @@ def finest_source_only(traces: pd.DataFrame) -> pd.DataFrame:
     """Return the samples of the finest source of each host and metric; several sources must not be added."""
     if "source" not in traces or traces["source"].nunique() < 2:
         return traces
-    rank = (
-        traces["source"]
-        .map({name: index for index, name in enumerate(SOURCE_PRECEDENCE)})
-        .fillna(len(SOURCE_PRECEDENCE))
-    )
+    ranks = {name: index for index, name in enumerate(SOURCE_PRECEDENCE)}
+    rank = traces["source"].map(ranks).fillna(len(SOURCE_PRECEDENCE))
     finest = rank.groupby([traces["trial"], traces["host"], traces["metric"]]).transform("min")
     return traces[rank == finest]
 
@@ -137,23 +130,11 @@ def cpu_allowances(data: RunData) -> dict[tuple[str, str], CpuAllowance]:
             settings = [data.study.setting(treatment, role) for role in host["roles"] if role in data.study.roles]
             masks = [s.cpus for s in settings if s.is_present]
             quotas = [s.cpu_quota for s in settings if s.is_present and s.cpu_quota]
-            host_cpus = host.get("cpus")
-            cpus = (
-                {n for mask in masks for n in _absolute_cpus(cpu_list(mask), host_cpus)}
-                if masks and "all" not in masks
-                else None
-            )
-            allowances[treatment, alias] = CpuAllowance(tuple(sorted(cpus)) if cpus else None, sum(quotas) or None)
+            cpus = {n for mask in masks for n in cpu_list(mask)} if "all" not in masks else set()
+            if (own := host.get("cpus")) is not None:  # a study numbers CPUs within those of the host
+                cpus = {own[n] for n in cpus if n < len(own)}
+            allowances[treatment, alias] = CpuAllowance(tuple(sorted(cpus)) or None, sum(quotas) or None)
     return allowances
-
-
-def _absolute_cpus(mask: set[int], own: list[int] | None) -> Iterator[int]:
-    """Yield the machine's numbers of CPUs, which a study numbers within those of the host."""
-    for number in mask:
-        if own is None:
-            yield number
-        elif number < len(own):
-            yield own[number]
 
 
 def link_capacities(hosts: HostRecords) -> dict[str, float]:
@@ -189,10 +170,12 @@ def _host_rows(
     """Yield the rows of one treatment on one host."""
     roles = host.get("roles") or [str(own["role"].iloc[0])]
     allowance = allowances.get((treatment, alias), CpuAllowance())
+    flows = own[own["metric"].isin(["net_rx", "net_tx"])]  # the busier direction of the busiest interface counts
+    memory = own.loc[own["metric"] == "memory_total", "value"]
     used = {
         "cpu": (_cpu_usage(own, allowance, host.get("cpus")), 1.0),
-        "network": (_network_bytes_per_s(own), links.get(alias)),
-        "memory": (_metric_sum(own, "memory_used"), _installed_memory(own)),
+        "network": (flows.groupby(["trial", "t_s"])["value"].max(), links.get(alias)),
+        "memory": (_metric_sum(own, "memory_used"), float(memory.max()) if len(memory) else None),
     }
     for resource, (values, capacity) in used.items():
         if len(values):
@@ -209,6 +192,7 @@ def _resource_row(
     full = (shares >= FULL_SHARE).groupby(level="trial").mean() if capacity else pd.Series([np.nan])
     means = shares.groupby(level="trial").mean()
     share_full = float(full.mean())
+    is_bottleneck = share_full >= BOTTLENECK_TIME_SHARE and not own_share < MIN_OWN_CPU_SHARE
     return {
         "share_full": share_full,
         "mean": float(means.mean()),
@@ -219,9 +203,7 @@ def _resource_row(
         "trials": len(means),
         "trials_full": int((full >= BOTTLENECK_TIME_SHARE).sum()),
         "own": own_share,
-        "bottleneck": _bottleneck_code(resource, roles)
-        if share_full >= BOTTLENECK_TIME_SHARE and not own_share < MIN_OWN_CPU_SHARE
-        else None,
+        "bottleneck": _bottleneck_code(resource, roles) if is_bottleneck else None,
     }
 
 
@@ -266,16 +248,5 @@ def _own_cpu_share(own: pd.DataFrame, allowance: CpuAllowance, cpus: list[int] |
     return float(min(1.0, used.mean() / busy)) if len(used) and busy else np.nan
 
 
-def _network_bytes_per_s(own: pd.DataFrame) -> pd.Series:
-    """Return the bytes per second of the busier direction of the busiest interface."""
-    flows = own[own["metric"].isin(["net_rx", "net_tx"])]
-    return flows.groupby(["trial", "t_s"])["value"].max()
-
-
 def _metric_sum(own: pd.DataFrame, metric: str) -> pd.Series:
     return own[own["metric"] == metric].groupby(["trial", "t_s"])["value"].sum()
-
-
-def _installed_memory(own: pd.DataFrame) -> float | None:
-    total = own.loc[own["metric"] == "memory_total", "value"]
-    return float(total.max()) if len(total) else None

@@ -15,7 +15,7 @@ from scipy.special import stdtr
 
 from loadbook.core.errors import UsageError
 from loadbook.stats.paired_tests import LOG_DECIMALS, FloatArray, PairedTestResult
-from loadbook.stats.results import Interval, Method, StoppingState
+from loadbook.stats.results import Method, StoppingState
 from loadbook.study.limits import POCOCK_P, StoppingRule
 
 MAX_BLOCKS = 10_000
@@ -75,23 +75,13 @@ def always_valid_t(differences: FloatArray, alphas: Sequence[float] = (), g: flo
 
     Student's t mixed over normal effects of `g` times the variance (Lai 1976; Wang and Ramdas 2023). With r = (sqrt(1 +
     n g) / alpha)^(2/n) it rejects where t^2 > (n - 1) (r - 1) / (1 - r / (1 + n g)); p is the alpha of equality.
-
-    Parameters
-    ----------
-    differences : one per block, in any unit; at least two.
-    g : variance of the effects of the mixture, in variances of a difference.
-
-    Returns
-    -------
-    Mean, p, and per alpha an interval of the mean, None where so few differences have none.
+    `differences` are one per block, in any unit, at least two. So few that they have no interval have None.
     """
     n, mean = len(differences), float(np.mean(differences))
     error = float(np.std(differences, ddof=1)) / math.sqrt(n)
-    return PairedTestResult(
-        mean,
-        _always_valid_p(mean, error, n, g),
-        [_t_interval(mean, error, _always_valid_critical_t(n, alpha, g)) for alpha in alphas],
-    )
+    bounds = [_always_valid_critical_t(n, alpha, g) for alpha in alphas]
+    intervals = [None if math.isinf(bound) else (mean - bound * error, mean + bound * error) for bound in bounds]
+    return PairedTestResult(mean, _always_valid_p(mean, error, n, g), intervals)
 
 
 def _always_valid_p(mean: float, error: float, n: int, g: float) -> float:
@@ -117,10 +107,6 @@ def _always_valid_critical_t(n: int, alpha: float, g: float = 1.0) -> float:
     variance_ratio = 1 + n * g
     ratio = (math.sqrt(variance_ratio) / alpha) ** (2 / n)
     return math.sqrt((n - 1) * (ratio - 1) / (1 - ratio / variance_ratio)) if ratio < variance_ratio else math.inf
-
-
-def _t_interval(mean: float, error: float, bound: float) -> Interval | None:
-    return None if math.isinf(bound) else (mean - bound * error, mean + bound * error)
 
 
 def compute_stopping_state(
@@ -158,9 +144,5 @@ def compute_stopping_state(
         return StoppingState("looks", look_level, complete, (looks.index(complete) + 1, len(looks)))
     next_look = next((look for look in looks if look > complete), looks[-1])
     complete_text = f"{complete} block{' is' if complete == 1 else 's are'} complete"
-    return StoppingState(
-        "looks",
-        look_level,
-        complete,
-        pending_reason=f"not yet a planned look: {complete_text}, the next look is after {next_look}",
-    )
+    reason = f"not yet a planned look: {complete_text}, the next look is after {next_look}"
+    return StoppingState("looks", look_level, complete, pending_reason=reason)

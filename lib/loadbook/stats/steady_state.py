@@ -59,11 +59,8 @@ def rate_trend(series_by_trial: Sequence[ArrayLike], interval_s: float = 1.0) ->
     """Test whether the rate of one treatment moves after ten seconds; None where its series are too short.
 
     Mann-Kendall at p < 0.01 on means over windows of 5 s (ten of them in trials of 60 s; at most 20, which are longer
-    in longer trials), averaged over all trials: the power in one trial alone is too low.
-
-    Parameters
-    ----------
-    series_by_trial : rates of each trial, one value per `interval_s` seconds, warm-up included; cut to the shortest.
+    in longer trials), averaged over all trials: the power in one trial alone is too low. Each trial has one rate per
+    `interval_s` seconds, warm-up included; all are cut to the shortest.
     """
     from scipy.stats import kendalltau
 
@@ -131,18 +128,13 @@ def rate_series(samples: pd.DataFrame, metric: str = "requests_per_s") -> dict[s
 def rate_trends(samples: pd.DataFrame, treatment_of: Mapping[str, str]) -> dict[str, RateTrend | None]:
     """Return the trend of each treatment's rate after ten seconds; None where rates are not known.
 
-    Parameters
-    ----------
-    treatment_of : treatment of each valid trial.
+    `treatment_of` has the treatment of each valid trial.
     """
     series_by_trial = rate_series(samples)
     result: dict[str, RateTrend | None] = {}
     for name in dict.fromkeys(treatment_of.values()):
-        own = [
-            series_by_trial[trial]
-            for trial, treatment in treatment_of.items()
-            if treatment == name and trial in series_by_trial
-        ]
+        trials = [trial for trial, treatment in treatment_of.items() if treatment == name]
+        own = [series_by_trial[trial] for trial in trials if trial in series_by_trial]
         one_kind = len({series.interval_s for series in own}) == 1
         result[name] = rate_trend([series.values for series in own], own[0].interval_s) if one_kind else None
     return result

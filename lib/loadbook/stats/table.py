@@ -19,12 +19,8 @@ BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "n
 def read_trials(path: Path, *, treatment: str, block: str, value: str, baseline: str) -> pd.DataFrame:
     """Read trials: treatment, block (text), value and valid, one row per trial.
 
-    An empty value is a missing one. A column `valid` is obeyed if there is one.
-
-    Raises
-    ------
-    UsageError : no such file, column or baseline.
-    DataError : no rows, text where a number belongs, two trials of one treatment in one block.
+    An empty value is a missing one. A column `valid` is obeyed if there is one. UsageError: no such file, column or
+    baseline. DataError: no rows, text where a number belongs, two trials of one treatment in one block.
     """
     import pandas as pd
 
@@ -83,13 +79,8 @@ def _checked_row(path: Path, line: int, cells: list[str], header: list[str], col
     for name, cell in (("treatment", treatment), ("block", block)):
         if not cell:
             raise DataError(f"{path}:{line}: no {name}")
-    return (
-        line,
-        treatment,
-        block,
-        _parse_number(path, line, header[columns[2]].strip(), text),
-        _parse_valid(path, line, cells, header),
-    )
+    value = _parse_number(path, line, header[columns[2]].strip(), text)
+    return line, treatment, block, value, _parse_valid(path, line, cells, header)
 
 
 def _parse_number(path: Path, line: int, column: str, text: str) -> float:
@@ -98,10 +89,8 @@ def _parse_number(path: Path, line: int, column: str, text: str) -> float:
     try:
         return float(text.replace("_", " "))  # Python reads 1_000, nobody else does
     except ValueError:
-        raise DataError(
-            f"{path}:{line}: column {column!r} holds {text!r}, which is not a number",
-            "plain numbers, no units or commas",
-        ) from None
+        problem = f"{path}:{line}: column {column!r} holds {text!r}, which is not a number"
+        raise DataError(problem, "plain numbers, no units or commas") from None
 
 
 def _parse_valid(path: Path, line: int, cells: list[str], header: list[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Sentences, words and rounding of comparisons, errors and harness checks.
+"""Sentences, words and rounding of comparisons and errors.
 
 Every view takes its texts from one `ComparisonTexts`, so that numbers are rounded once; digits follow the interval, and
 all rows of an analysis have the same number of decimals. The report states, it does not advise: "no difference" stands
@@ -14,10 +14,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from loadbook.core import units
 from loadbook.core.metrics import METRICS, Direction, MetricKind
-from loadbook.core.units import NBSP, format_duration, format_fixed, format_p_value, format_percent
-from loadbook.stats.results import AnalysisRow, Comparison, ErrorSummary, Forecast, Interval, Verdict
+from loadbook.core.units import (
+    NBSP,
+    decimals_for_half_width,
+    format_duration,
+    format_fixed,
+    format_p_value,
+    format_percent,
+    format_percent_range,
+    format_rounded,
+)
+from loadbook.stats.results import AnalysisRow, Comparison, ErrorSummary, Verdict
 
 METRIC_NOUNS = {"ok_per_s": "rate", "requests_per_s": "rate", "bytes_per_s": "data rate", "ttfb": "time to first byte"}
 
@@ -78,11 +86,8 @@ def direction_word(metric: str, effect: float) -> str:
 
 def predicate(metric: str, effect: float, number: int = 1) -> str:
     """Return "is faster", "has a shorter latency", "have fewer errors", ... for an effect of this sign."""
-    verb, rest = (
-        direction_words(metric)
-        .predicate.format(word=direction_word(metric, effect), name=metric_noun(metric))
-        .split(" ", 1)
-    )
+    pattern = direction_words(metric).predicate
+    verb, _, rest = pattern.format(word=direction_word(metric, effect), name=metric_noun(metric)).partition(" ")
     return f"{verb if number == 1 else _PLURAL_VERBS[verb]} {rest}"
 
 
@@ -104,7 +109,6 @@ class ComparisonTexts:
     interval: str = ABSENT
     interval_number: str = ABSENT
     interval90: str = ABSENT
-    family_interval: str = ABSENT
     size: str = ABSENT
     bounds: str = ABSENT
     worst: str = ABSENT
@@ -119,7 +123,7 @@ class ComparisonTexts:
 def row_texts(row: AnalysisRow) -> ComparisonTexts:
     """Return all texts of a row: baseline, treatment or check."""
     texts = comparison_texts(row.verdict) if row.verdict else ComparisonTexts(blocks=str(row.valid_trials))
-    level = units.format_rounded(row.median, row.mean_half_width) if row.median is not None else ABSENT
+    level = format_rounded(row.median, row.mean_half_width) if row.median is not None else ABSENT
     errors = f"{row.errors.trials_with_errors} of {row.errors.trials}" if row.errors.trials else ABSENT
     return replace(texts, level=level, trials_with_errors=errors)
 
@@ -129,22 +133,27 @@ def comparison_texts(verdict: Verdict) -> ComparisonTexts:
     comparison = verdict.comparison
     if verdict.kind == "invalid" or comparison.effect is None or comparison.ci95 is None:
         return ComparisonTexts(blocks=str(comparison.blocks))
-    digits = verdict_decimals(verdict)
-    number = units.format_percent(comparison.effect, digits).removesuffix(f"{NBSP}%")
+    digits, low, high = verdict_decimals(verdict), *comparison.ci95
+    change, interval = format_percent(comparison.effect, digits), format_percent_range((low, high), digits)
+    distances = sorted((abs(low), abs(high)))
+    worst, best = (
+        (format_percent(bound, digits) for bound in verdict.one_sided_bounds)
+        if verdict.one_sided_bounds
+        else (ABSENT, ABSENT)
+    )
     return ComparisonTexts(
         direction_word=direction_word(comparison.metric, comparison.effect),
-        change=units.format_percent(comparison.effect, digits),
-        change_number=number,
-        interval=_interval_text(comparison.ci95, digits),
-        interval_number=_interval_text(comparison.ci95, digits).removesuffix(f"{NBSP}%"),
-        interval90=_interval_text(comparison.ci90, digits),
-        family_interval=_interval_text(comparison.ci_family, digits),
-        size=units.format_percent(abs(comparison.effect), digits, signed=False),
-        bounds=_unsigned_interval_text(comparison.ci95, digits),
-        worst=units.format_percent(verdict.one_sided_bounds[0], digits) if verdict.one_sided_bounds else ABSENT,
-        best=units.format_percent(verdict.one_sided_bounds[1], digits) if verdict.one_sided_bounds else ABSENT,
-        p=units.format_p_value(comparison.p),
-        p_adjusted=units.format_p_value(comparison.p_adjusted),
+        change=change,
+        change_number=change.removesuffix(f"{NBSP}%"),
+        interval=interval,
+        interval_number=interval.removesuffix(f"{NBSP}%"),
+        interval90=format_percent_range(comparison.ci90, digits) if comparison.ci90 else ABSENT,
+        size=format_percent(abs(comparison.effect), digits, signed=False),
+        bounds=interval if low < 0 < high else format_percent_range(distances, digits, signed=False),
+        worst=worst,
+        best=best,
+        p=format_p_value(comparison.p),
+        p_adjusted=format_p_value(comparison.p_adjusted),
         blocks=str(comparison.blocks),
     )
 
@@ -171,25 +180,13 @@ def verdict_decimals(verdict: Verdict) -> int:
 def interval_decimals(comparison: Comparison) -> int:
     """Return the decimals of percentages that follow from a comparison's interval."""
     low, high = comparison.ci95 or (0.0, 0.0)
-    return min(units.decimals_for_half_width((high - low) / 2 * 100), MAX_DECIMALS)
+    return min(decimals_for_half_width((high - low) / 2 * 100), MAX_DECIMALS)
 
 
 def common_decimals(comparisons: Iterable[Comparison]) -> int | None:
     """Return the most frequent decimals of comparisons, the finest of equally frequent ones; None without any."""
     votes = Counter(interval_decimals(c) for c in comparisons if c.ci95)
     return max(votes, key=lambda digits: (votes[digits], digits), default=None)
-
-
-def _interval_text(interval: Interval | None, digits: int) -> str:
-    if interval is None:
-        return ABSENT
-    return units.format_percent_range(interval, digits)
-
-
-def _unsigned_interval_text(interval: Interval, digits: int) -> str:
-    if interval[0] < 0 < interval[1]:
-        return _interval_text(interval, digits)
-    return units.format_percent_range(sorted(abs(bound) for bound in interval), digits, signed=False)
 
 
 ERROR_ALPHA = 0.05
@@ -208,23 +205,20 @@ ERROR_CLASS_NOUNS = {
 def errors_sentence(errors: ErrorSummary, compared_with: ErrorSummary | None = None, against: str | None = None) -> str:
     """Return the sentence on one treatment's errors.
 
-    Parameters
-    ----------
-    compared_with : errors of the reference; None leaves them out.
-    against : label of the reference, None for the baseline.
+    `compared_with` are the errors of the reference (None leaves them out), `against` its label (None: the baseline).
     """
     if not errors.trials:
         return "errors: not measured."
     name = against or "the baseline"
-    trials = f"{errors.trials_with_errors} of {_trial_count_text(errors.trials)}"
+    trials = _count_text(errors.trials, "trial")
     other_count = f"{compared_with.trials_with_errors} of {compared_with.trials}" if compared_with else ""
     if not errors.trials_with_errors:
-        no_errors_text = f"no errors in {errors.trials} of {_trial_count_text(errors.trials)}"
-        bound = f"(up to {_whole_percent(errors.upper_share or 0)} of trials could still have some)"
+        text = f"no errors in {errors.trials} of {trials}"
+        bound = f"(up to {format_percent(errors.upper_share or 0, 0, signed=False)} of trials could still have some)"
         if errors.kind == "fewer" and other_count:
-            no_errors_text += f", fewer than {name}: 0 against {other_count}{_unconfirmed_text(errors)}"
-        return f"{no_errors_text} {bound}."
-    counts_text = f"{trials} had errors ({_classes_text(errors)})"
+            text += f", fewer than {name}: 0 against {other_count}{_unconfirmed_text(errors)}"
+        return f"{text} {bound}."
+    counts_text = f"{errors.trials_with_errors} of {trials} had errors ({_classes_text(errors)})"
     against_text = f" against {other_count} of {name}" if other_count else ""
     if errors.kind in ("more", "fewer"):
         return f"{errors.kind} errors: {counts_text}{against_text}{rate_ratio_text(errors)}{_unconfirmed_text(errors)}."
@@ -253,51 +247,32 @@ def _unconfirmed_text(errors: ErrorSummary) -> str:
     return f", which the single blocks do not confirm (p {format_p_value(errors.p_blocks)})"
 
 
-def _whole_percent(share: float) -> str:
-    return format_percent(share, 0, signed=False)
-
-
-def _trial_count_text(number: int) -> str:
-    return f"{number} trial{'' if number == 1 else 's'}"
-
-
-NO_VERDICT = "No verdict: "
-MAX_TIED_NAMES = 4  # of treatments that cannot be told apart
-
-
-def verdict_sentence(verdict: Verdict, label: str, *, against: str | None = None, block_s: float | None = None) -> str:
-    """Return the report's sentence; `block_s` (seconds per block) adds the time to a forecast."""
-    return f"{label}{verdict_phrase(verdict, against=against, block_s=block_s)}"
+MAX_TIED_NAMES = 4  # of treatments that do not differ detectably
 
 
 def verdict_phrase(verdict: Verdict, *, against: str | None = None, block_s: float | None = None) -> str:
-    """Return `verdict_sentence` without the treatment's name, which reports set in bold.
+    """Return a verdict as pages print it, with what follows the treatment's name: " is faster by 6.0 % (...).".
 
-    `against` is the label of the reference, None where that is the baseline of the whole report.
+    `against` is the label of the reference, None where that is the baseline of the whole page; `block_s` (seconds per
+    block) adds the time to a forecast.
     """
     comparison, texts = verdict.comparison, comparison_texts(verdict)
     margin, blocks = margin_text(verdict.margin), comparison_evidence(comparison)
     against_text = f" against {against}" if against else ""
     if verdict.kind == "invalid":
         return f"{against_text}: not compared: {verdict.reason}."
+    forecast = f" {forecast_sentence(verdict, block_s)}" if verdict.forecast or verdict.kind == "undecided" else ""
     if verdict.one_sided_bounds:
-        return (
-            f"{_non_inferiority_phrase(verdict, against_text)}, "
-            f"{blocks}.{f' {forecast_sentence(verdict, block_s)}' if verdict.forecast else ''}"
-        )
+        return f"{_non_inferiority_phrase(verdict, against_text)}, {blocks}.{forecast}"
     if verdict.kind == "undecided":
-        return (
-            f"{against_text}: undecided: {texts.interval}, {blocks}.{multiplicity_note(verdict)} "
-            f"{forecast_sentence(verdict, block_s)}"
-        )
+        return f"{against_text}: undecided: {texts.interval}, {blocks}.{multiplicity_note(verdict)}{forecast}"
+    interval_noun = "always-valid interval" if comparison.method == "always-valid-t" else "interval"
     if verdict.kind == "equivalent":
-        interval = (
-            f"{confidence_text(comparison.level, one_sided=True)} {_interval_noun(comparison)} {texts.interval90}"
-        )
+        interval = f"{confidence_text(comparison.level, one_sided=True)} {interval_noun} {texts.interval90}"
         return f": no difference{f' from {against}' if against else ''} larger than {margin} ({interval}), {blocks}."
     than_text = f" than {against}" if against else ""
     effect_text = f" {predicate(comparison.metric, comparison.effect or 0.0)}{than_text} by {texts.size}"
-    effect_text += f" ({confidence_text(comparison.level)} {_interval_noun(comparison)} {texts.bounds})"
+    effect_text += f" ({confidence_text(comparison.level)} {interval_noun} {texts.bounds})"
     if verdict.kind == "small":
         return f"{effect_text}: real, but smaller than the {margin} that matters, {blocks}."
     return f"{effect_text}, {blocks}."
@@ -313,49 +288,41 @@ def _non_inferiority_phrase(verdict: Verdict, against_text: str) -> str:
     return f"{against_text}: {result}: at worst {texts.worst} {confidence}"
 
 
-def verdict_line(verdict: Verdict, against: str | None = None) -> str:
-    """Return the sentence of the command line, in which ".." joins bounds and % follows at once.
+def ascii_verdict(verdict: Verdict, against: str | None = None) -> str:
+    """Return a verdict as `loadbook compare` prints it: plain ASCII, ".." joins bounds, % follows at once.
 
     `against` is the label of the reference where that is not the baseline of the whole table.
     """
-    comparison, margin = verdict.comparison, _without_nbsp(margin_text(verdict.margin))
-    against_text = f" against {against}" if against else ""
+    comparison, texts, margin = verdict.comparison, comparison_texts(verdict), margin_text(verdict.margin)
+    against_text, evidence = f" against {against}" if against else "", comparison_evidence(comparison)
     if verdict.kind == "invalid" or comparison.effect is None or comparison.ci95 is None:
-        return f"invalid{against_text}: {_without_nbsp(verdict.reason or '')}"
-    if verdict.one_sided_bounds:
-        return _non_inferiority_line(verdict, margin, against_text)
-    digits, than_text = verdict_decimals(verdict), f" than {against}" if against else ""
-    size, direction = (
-        _without_nbsp(comparison_texts(verdict).size),
-        direction_word(comparison.metric, comparison.effect) + than_text,
-    )
-    if verdict.kind == "better" or verdict.kind == "worse":
-        interval = (
-            f"{_without_nbsp(confidence_text(comparison.level))} CI "
-            f"{_dotted_range(comparison.ci95, digits, signed=False)}"
-        )
-        return f"{direction} by {size} ({interval}), {comparison_evidence(comparison)}"
-    if verdict.kind == "small":
-        bounds = _dotted_range(comparison.ci95, digits, signed=False)
-        return f"{direction} by {size} ({bounds}): real, but smaller than the {margin} that matters"
-    if verdict.kind == "equivalent":
-        bounds = (
-            f"{_without_nbsp(confidence_text(comparison.level, one_sided=True))} CI "
-            f"{_dotted_range(comparison.ci90 or (0, 0), digits)}"
-        )
-        other = f" from {against}" if against else ""
-        return f"no difference{other} larger than {margin} (equivalent; {bounds}), {comparison_evidence(comparison)}"
-    return f"undecided{against_text}: {_dotted_range(comparison.ci95, digits)}%; {_forecast_words(verdict)}"
+        text = f"invalid{against_text}: {verdict.reason or ''}"
+    elif verdict.one_sided_bounds:
+        text = _ascii_non_inferiority(verdict, margin, against_text)
+    elif verdict.kind == "undecided":
+        text = f"undecided{against_text}: {_dotted_range(verdict, comparison.ci95)}%; {_forecast_words(verdict)}"
+    elif verdict.kind == "equivalent":
+        interval = f"{confidence_text(comparison.level, one_sided=True)} CI {_dotted_range(verdict, comparison.ci90)}"
+        difference = f"no difference{f' from {against}' if against else ''} larger than {margin}"
+        text = f"{difference} (equivalent; {interval}), {evidence}"
+    else:
+        than_text, distances = f" than {against}" if against else "", sorted(map(abs, comparison.ci95))
+        change = f"{direction_word(comparison.metric, comparison.effect)}{than_text} by {texts.size}"
+        if verdict.kind == "small":
+            bounds = _dotted_range(verdict, distances)
+            text = f"{change} ({bounds}): real, but smaller than the {margin} that matters"
+        else:
+            text = f"{change} ({confidence_text(comparison.level)} CI {_dotted_range(verdict, distances)}), {evidence}"
+    return text.replace(f"{NBSP}%", "%").replace("−", "-")
 
 
-def _non_inferiority_line(verdict: Verdict, margin: str, against_text: str) -> str:
+def _ascii_non_inferiority(verdict: Verdict, margin: str, against_text: str) -> str:
     low, _ = verdict.comparison.ci90 or (0.0, 0.0)
     worst, best = (
-        f"{'lower' if end == low else 'upper'} bound {_plain_percent(end, verdict)}%"
+        f"{'lower' if end == low else 'upper'} bound {_dotted_range(verdict, (end,))}%"
         for end in verdict.one_sided_bounds or ()
     )
-    comparison = verdict.comparison
-    blocks = comparison_evidence(comparison)
+    blocks = comparison_evidence(verdict.comparison)
     if verdict.kind == "no-loss":
         return f"no degradation beyond {margin}{against_text} ({worst}), {blocks}"
     if verdict.kind == "worse":
@@ -363,103 +330,29 @@ def _non_inferiority_line(verdict: Verdict, margin: str, against_text: str) -> s
     return f"undecided{against_text}: {worst}; {_forecast_words(verdict)}"
 
 
-def row_phrase(row: AnalysisRow, compared_with: ErrorSummary | None = None) -> str:
-    """Return the sentence after a treatment's name: the verdict on errors first if there is one, then "given that".
+def _dotted_range(verdict: Verdict, bounds: Sequence[float] | None) -> str:
+    digits = verdict_decimals(verdict)
+    return "..".join(format_fixed(round(bound * 100, digits) + 0.0, digits) for bound in bounds or (0.0, 0.0))
 
-    Parameters
-    ----------
-    compared_with : errors of the reference.
+
+def row_phrase(row: AnalysisRow, compared_with: ErrorSummary | None = None) -> str:
+    """Return what pages print after a treatment's name: a verdict on errors first, then `verdict_phrase`, "given that".
+
+    `compared_with` are the errors of the reference.
     """
     if row.verdict is None:
         return ""
     verdict_text = verdict_phrase(row.verdict, against=row.reference_label)
     if row.errors.kind in ("more", "fewer"):
         errors = errors_sentence(row.errors, compared_with, row.reference_label)
-        given = (
-            f"it{verdict_text}"
-            if row.verdict.kind in ("better", "worse", "small")
-            else verdict_text.removeprefix(":").lstrip()
+        has_effect = row.verdict.kind in ("better", "worse", "small")
+        return (
+            f": {errors} Given that, {f'it{verdict_text}' if has_effect else verdict_text.removeprefix(':').lstrip()}"
         )
-        return f": {errors} Given that, {given}"
     if not row.errors.trials_with_errors:
         return verdict_text
     errors = errors_sentence(row.errors)
     return f"{verdict_text} {errors[:1].upper()}{errors[1:]}"
-
-
-def aa_sentence(row: AnalysisRow, baseline_label: str) -> str:
-    """Return the sentence on an A/A arm: passed, failed, too noisy to tell or not checked."""
-    texts = comparison_texts(row.verdict) if row.verdict else None
-    if texts is None or row.check_state in (None, "unchecked"):
-        return f"{row.label}: not checked, {not_checked_reason(row)}."
-    observed = f"{texts.change} ({texts.interval}, p {texts.p})"
-    same = f"Same against same ({baseline_label} under a second name) gives {observed}"
-    if row.check_state == "inconclusive":
-        return f"{row.label}: too noisy to tell. {same}; {_half_width_text(row)}."
-    return f"{row.label}: {row.check_state}. {same}."
-
-
-def _half_width_text(row: AnalysisRow) -> str:
-    """Return how narrow the interval of an A/A arm must be: "a pass needs an interval within ±2 %"."""
-    limit = row.half_width_limit or 0.0
-    return f"a pass needs an interval of less than ±{format_percent(limit, 0 if limit >= 0.1 else 1, signed=False)}"
-
-
-def control_sentence(row: AnalysisRow) -> str:
-    """Return the sentence on a positive control: whether the known effect was found with its sign."""
-    texts = comparison_texts(row.verdict) if row.verdict else None
-    if texts is None or row.check_state in (None, "unchecked"):
-        return f"{row.label}: not checked, {not_checked_reason(row)}."
-    known = f", {format_percent(row.expected_effect)} is known" if row.expected_effect is not None else ""
-    result = {
-        "passed": "passed. The known effect was found",
-        "failed": "failed. The known effect was not found",
-        "inconclusive": "too noisy to tell. The known effect is neither found nor excluded",
-    }[row.check_state or ""]
-    return f"{row.label}: {result}: {texts.change} ({texts.interval}){known}."
-
-
-def demoted_headline(check: AnalysisRow) -> str:
-    """Return the neutral first line of a run one of whose checks did not pass (`Analysis.demoting_check`)."""
-    if check.check_state == "unchecked":
-        arm = "the A/A arm" if check.kind == "aa" else "the known effect"
-        return f"No verdict: {arm} could not be compared."
-    if check.kind == "control":
-        found = "was not found" if check.check_state == "failed" else "is neither found nor excluded"
-        return f"No verdict: the known effect {found}."
-    if check.check_state == "failed":
-        return f"{NO_VERDICT}the laboratory contradicts itself."
-    interval = comparison_texts(check.verdict).interval if check.verdict else ABSENT
-    return f"No verdict, too noisy: the A/A arm gives {interval}."
-
-
-def saturation_text(share: float) -> str:
-    """Return in how many trials a driver was at its limit."""
-    return f"a driver was at its limit in {format_percent(share, 0, signed=False)} of the trials"
-
-
-def demoted_support(check: AnalysisRow) -> str:
-    """Return the sentences below `demoted_headline`: the condition of a pass, and the value of the verdicts below."""
-    below = "The verdicts below may not hold."
-    if check.check_state == "unchecked":
-        return f"Reason: {not_checked_reason(check)}. {below}"
-    if check.kind == "control" and check.check_state == "failed":
-        return f"This laboratory may miss other effects, too. {below}"
-    if check.check_state == "failed":
-        return f"{aa_failure_sentence(check).removeprefix(demoted_headline(check)).strip()} {below}"
-    interval = comparison_texts(check.verdict).interval if check.verdict else ABSENT
-    why = _half_width_text(check) if check.kind == "aa" else f"the control gives {interval}"
-    return f"{why[0].upper()}{why[1:]}. {below}"
-
-
-def aa_failure_sentence(row: AnalysisRow) -> str:
-    """Return the sentence that voids every verdict, from an A/A arm that differs."""
-    texts = comparison_texts(row.verdict) if row.verdict else None
-    observed = f"{texts.change} ({texts.interval}, p {texts.p})" if texts else "a difference"
-    return (
-        f"{NO_VERDICT}the laboratory contradicts itself. {row.label}, the baseline under a second "
-        f"name, shows {observed}."
-    )
 
 
 def best_sentence(labels: list[str], best: str | None, ties_lead: bool = False) -> str | None:
@@ -468,12 +361,9 @@ def best_sentence(labels: list[str], best: str | None, ties_lead: bool = False) 
         return f"{best} is ahead of every other treatment; its own gain is likely a little overstated."
     if len(labels) < 2:
         return None
-    listed = (
-        labels
-        if len(labels) <= MAX_TIED_NAMES
-        else [*labels[: MAX_TIED_NAMES - 1], f"{len(labels) - MAX_TIED_NAMES + 1} others"]
-    )
-    sentence = f"{alternatives_text(listed, capital=True)} may be best"
+    if len(labels) > MAX_TIED_NAMES:
+        labels = [*labels[: MAX_TIED_NAMES - 1], f"{len(labels) - MAX_TIED_NAMES + 1} others"]
+    sentence = f"{alternatives_text(labels, capital=True)} may be best"
     return f"{sentence}; all are ahead of the rest." if ties_lead else f"{sentence}."
 
 
@@ -497,13 +387,9 @@ def forecast_sentence(verdict: Verdict, block_s: float | None = None) -> str:
     if forecast is None or forecast.about is None:
         remedy = "widen the margin or quieten the host" if verdict.margin else "quieten the host"
         return f"Not reachable at this noise (over 60 blocks): {remedy}."
-    takes = "takes" if forecast.about == 1 else "take"
-    time = (
-        f"; {_count_text(forecast.about, 'block')} {takes} {format_duration(forecast.about * block_s)}"
-        if block_s
-        else ""
-    )
-    return f"About {forecast.about} more {_block_noun(forecast.about)} would decide (up to {forecast.high}){time}."
+    about, noun, takes = forecast.about, *(("block", "takes") if forecast.about == 1 else ("blocks", "take"))
+    time = f"; {about} {noun} {takes} {format_duration(about * block_s)}" if block_s else ""
+    return f"About {about} more {noun} would decide (up to {forecast.high}){time}."
 
 
 def margin_text(margin: float) -> str:
@@ -513,11 +399,11 @@ def margin_text(margin: float) -> str:
 
 
 def _forecast_words(verdict: Verdict) -> str:
-    forecast: Forecast | None = verdict.forecast
+    forecast = verdict.forecast
     if forecast is None or forecast.about is None:
         return f"not reachable at this noise; reduce noise{' or widen the margin' if verdict.margin else ''}"
-    blocks = _block_noun(forecast.about)
-    return f"needs about {forecast.about} more {blocks} ({forecast.low}..{forecast.high})"
+    noun = "block" if forecast.about == 1 else "blocks"
+    return f"needs about {forecast.about} more {noun} ({forecast.low}..{forecast.high})"
 
 
 def multiplicity_note(verdict: Verdict, among: str = "comparisons") -> str:
@@ -526,11 +412,6 @@ def multiplicity_note(verdict: Verdict, among: str = "comparisons") -> str:
     if low <= 0 <= high:
         return ""
     return f" That differs if looked at alone, but not among {verdict.comparison.family_size} {among}."
-
-
-def not_checked_reason(row: AnalysisRow) -> str:
-    """Return why a check was not compared."""
-    return (row.verdict.reason if row.verdict else None) or "it has no valid trials"
 
 
 def added_blocks_text(blocks: int) -> str:
@@ -543,31 +424,10 @@ def comparison_evidence(comparison: Comparison) -> str:
     return evidence_text(comparison.blocks, comparison.interim_analysis, comparison.added_blocks)
 
 
-def _interval_noun(comparison: Comparison) -> str:
-    return "always-valid interval" if comparison.method == "always-valid-t" else "interval"
-
-
 def confidence_text(level: float, *, one_sided: bool = False) -> str:
     """Return a level as 95 %; `one_sided`: that of the two-sided interval whose ends are bounds at this level."""
     return f"{(1 - 2 * (1 - level) if one_sided else level) * 100:.4g}{NBSP}%"
 
 
-def _without_nbsp(text: str) -> str:
-    return text.replace(f"{NBSP}%", "%").replace("−", "-")
-
-
-def _plain_percent(effect: float, verdict: Verdict) -> str:
-    return f"{round(effect * 100, verdict_decimals(verdict)) + 0.0:.{verdict_decimals(verdict)}f}"
-
-
-def _dotted_range(interval: Interval, digits: int, *, signed: bool = True) -> str:
-    bounds = interval if signed else sorted(abs(bound) for bound in interval)
-    return "..".join(format_fixed(round(bound * 100, digits) + 0.0, digits) for bound in bounds)
-
-
 def _count_text(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _block_noun(number: int) -> str:
-    return "block" if number == 1 else "blocks"

@@ -1,7 +1,11 @@
-"""Verdict on a comparison, given the margin declared before the run, and the reasons that forbid one.
+"""Verdict on a comparison, given the margin declared before the run; reasons that forbid one; states of harness checks.
 
 In a family "the interval excludes 0" also needs an adjusted p below 1 - level: the interval stays the plain one, with
 `ci_family` beside it, and a difference that only the plain interval shows is undecided, with a flag.
+
+Harness checks are arms whose truth is known. An A/A arm fails where it differs from what it repeats, and passes only
+where its interval is narrow enough to exclude what matters; a control passes where its known effect is found.
+Everything else is inconclusive (too noisy to tell) or unchecked (nothing was compared).
 """
 
 from __future__ import annotations
@@ -15,7 +19,16 @@ from typing import TYPE_CHECKING
 from loadbook.core.metrics import Direction, get_metric
 from loadbook.core.validity_rules import lower_first, rule_title
 from loadbook.stats.compare import insufficient_blocks
-from loadbook.stats.results import Comparison, ErrorSummary, Forecast, Hypothesis, Interval, Verdict
+from loadbook.stats.results import (
+    AnalysisRow,
+    CheckState,
+    Comparison,
+    ErrorSummary,
+    Forecast,
+    Hypothesis,
+    Interval,
+    Verdict,
+)
 from loadbook.stats.sequential import critical_t, smallest_block_count, t_quantile
 
 if TYPE_CHECKING:
@@ -44,11 +57,8 @@ def invalid_reason(
 ) -> str | None:
     """Return the first reason that forbids the comparison, None where there is none.
 
-    Parameters
-    ----------
-    trials : trials table of the run; only rows with status ok and valid are compared.
-    varied : fields of the workload in which the study makes the two arms differ.
-    reference_text : name of the arm that stands for the baseline.
+    Of `trials`, only rows with status ok and valid are compared. `varied` are the fields of the workload in which the
+    study makes the two arms differ, `reference_text` names the arm that stands for the baseline.
     """
     own = trials[trials["treatment"] == comparison.treatment]
     base = trials[trials["treatment"] == comparison.baseline]
@@ -92,15 +102,12 @@ def _most_frequent(counts: Counter[ResponseKey]) -> ResponseKey:
 
 def _response_reason(own: pd.DataFrame, base: pd.DataFrame, sized: bool) -> str | None:
     """Describe how responses differ; sizes may differ (`sized`) if the study gives each arm its own page."""
-    own_keys, base_keys = (
-        [(status, None if sized else size) for status, size in _response_keys(arm)] for arm in (own, base)
-    )
-    return response_difference(own_keys, base_keys)
 
+    def keys(trials: pd.DataFrame) -> list[ResponseKey]:
+        known = trials.reindex(columns=["response_status", "response_bytes"]).dropna()
+        return [(int(status), None if sized else int(size)) for status, size in known.itertuples(index=False)]
 
-def _response_keys(trials: pd.DataFrame) -> list[ResponseKey]:
-    known = trials.reindex(columns=["response_status", "response_bytes"]).dropna()
-    return [(int(status), int(size)) for status, size in known.itertuples(index=False)]
+    return response_difference(keys(own), keys(base))
 
 
 def _load_reason(own: pd.DataFrame, base: pd.DataFrame, varied: Collection[str]) -> str | None:
@@ -144,7 +151,10 @@ def _insufficient_blocks_reason(comparison: Comparison, own: pd.DataFrame, base:
     reason = insufficient_blocks(comparison.blocks, comparison.excluded)
     if reason is None:
         return None
-    cause = _main_exclusion_cause(own) or _main_exclusion_cause(base) or _missing_blocks_text(comparison, own, base)
+    cause = _main_exclusion_cause(own) or _main_exclusion_cause(base)
+    if cause is None:
+        missing = comparison.blocks + comparison.excluded - len({*own["block"], *base["block"]})
+        cause = f"{missing} {'was' if missing == 1 else 'were'} not run" if missing > 0 else None
     return f"{reason} ({cause})" if cause else reason
 
 
@@ -159,12 +169,6 @@ def _main_exclusion_cause(trials: pd.DataFrame) -> str | None:
     )
     cause, number = causes.most_common(1)[0]
     return f"{number} of {len(trials)} trials excluded: {cause}"
-
-
-def _missing_blocks_text(comparison: Comparison, own: pd.DataFrame, base: pd.DataFrame) -> str | None:
-    planned = comparison.blocks + comparison.excluded
-    missing = planned - len({*own["block"], *base["block"]})
-    return f"{missing} {'was' if missing == 1 else 'were'} not run" if missing > 0 else None
 
 
 def _order_reason(own: pd.DataFrame, base: pd.DataFrame) -> str | None:
@@ -188,10 +192,8 @@ def _moving_rate_reason(own: pd.DataFrame, base: pd.DataFrame) -> str | None:
     values = _differing_values("moving", own, base)
     if values is None or any(moving != moving for moving in values):  # not known
         return None
-    return (
-        f"its rate {'moved' if values[0] else 'held still'} within trials, the baseline's "
-        f"did{' not' if values[0] else ''}"
-    )
+    moved, other = ("moved", "did not") if values[0] else ("held still", "did")
+    return f"its rate {moved} within trials, the baseline's {other}"
 
 
 def _error_count_reason(metric: str, errors: ErrorSummary) -> str | None:
@@ -315,10 +317,8 @@ def _blocks_for_one_sided_bound(comparison: Comparison, distance: float) -> int 
     """Return how many blocks have a one-sided bound that lies within `distance` (log) of the estimate."""
     if not comparison.sd_log:
         return None
-    method, alpha = comparison.method, 2 * (1 - comparison.level)
-    return smallest_block_count(
-        lambda n: critical_t(method, n, alpha), distance, comparison.sd_log, MAX_FORECAST_BLOCKS
-    )
+    method, alpha, sd = comparison.method, 2 * (1 - comparison.level), comparison.sd_log
+    return smallest_block_count(lambda n: critical_t(method, n, alpha), distance, sd, MAX_FORECAST_BLOCKS)
 
 
 def _log_effect(effect: float) -> float:
@@ -330,3 +330,47 @@ def _additional_blocks(comparison: Comparison, total: int | None) -> Forecast:
         return Forecast(None, None, None)
     about, low, high = (max(1, math.ceil(factor * total) - comparison.blocks) for factor in (1.0, *FORECAST_RANGE))
     return Forecast(about, low, high)
+
+
+KNOWN_EFFECT_PART = 3  # an A/A interval must be narrower than this part of the known effect, or than the margin
+
+
+def aa_state(verdict: Verdict | None, p_limit: float, half_width_limit: float) -> CheckState:
+    """Return the state of an A/A arm; one that differs fails even where it may not be compared otherwise.
+
+    It differs below the p value `p_limit`, and is too noisy to tell from the half-width `half_width_limit` (ratio) on.
+    """
+    if verdict is None or verdict.comparison.p is None or verdict.comparison.ci95 is None:
+        return "unchecked"
+    if verdict.comparison.p < p_limit:
+        return "failed"
+    if verdict.kind == "invalid":
+        return "unchecked"
+    low, high = verdict.comparison.ci95
+    return "passed" if (high - low) / 2 < half_width_limit else "inconclusive"
+
+
+def control_state(verdict: Verdict | None, expected_sign: int | None, expected_effect: float | None) -> CheckState:
+    """Return the state of a positive control; it is inconclusive where neither 0 nor the known effect is excluded.
+
+    `expected_sign` is 1 or -1 (None: any difference passes), `expected_effect` a ratio minus 1 (None: not known).
+    """
+    if verdict is None or verdict.kind == "invalid" or verdict.comparison.effect is None:
+        return "unchecked"
+    if is_significant(verdict.comparison):
+        has_sign = expected_sign is None or verdict.comparison.effect * expected_sign > 0
+        return "passed" if has_sign else "failed"
+    low, high = verdict.comparison.ci95 or (-1.0, math.inf)
+    return "inconclusive" if expected_effect is not None and low <= expected_effect <= high else "failed"
+
+
+def aa_half_width_limit(margin: float, controls: Collection[AnalysisRow]) -> float:
+    """Return the half-width below which an A/A interval passes: the margin, or a third of the largest known effect.
+
+    The known effect is the one that the study states, else the one that was measured if the control passed. It counts
+    as the share that the slower arm loses, so that it is the same whichever of the two is the baseline.
+    """
+    measured = {r.treatment: r.verdict.comparison.effect for r in controls if r.verdict and r.check_state == "passed"}
+    known = (measured.get(r.treatment) if r.expected_effect is None else r.expected_effect for r in controls)
+    losses = [1 - math.exp(-abs(math.log1p(effect))) for effect in known if effect is not None]
+    return max(margin, max(losses, default=0.0) / KNOWN_EFFECT_PART)

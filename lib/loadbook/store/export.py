@@ -70,15 +70,8 @@ def pack_run(
 ) -> ArchiveManifest:
     """Write the archive of a run to `out`, whole or not at all; equal files give equal bytes.
 
-    Parameters
-    ----------
-    pages : name -> file of the run's HTML pages.
-    version : of loadbook.
-    on_file : called with (files done, files in all).
-
-    Raises
-    ------
-    UsageError : `out` is there already.
+    `pages` has name -> file of the run's HTML pages, `version` is that of loadbook; `on_file` is called with (files
+    done, files in all). UsageError: `out` is there already.
     """
     if out.exists():
         raise UsageError(f"{out} is there already", "name another file: --out")
@@ -122,10 +115,8 @@ def _tar_member(name: str, length: int) -> tarfile.TarInfo:
 def unpack_run(archive: Path, layout: Layout, on_file: FileProgress) -> tuple[ArchiveManifest, bool]:
     """Take the raw files of an archive into data/raw and return its contents, and whether they are new here.
 
-    Raises
-    ------
-    DataError : it is no archive of ours, a file is missing, odd, or not as its manifest says; nothing is kept.
-    UsageError : another run of that name is here already.
+    DataError: it is no archive of ours, a file is missing, odd, or not as its manifest says; nothing is kept.
+    UsageError: another run of that name is here already.
     """
     try:
         with tarfile.open(archive, "r:gz") as tar:
@@ -151,20 +142,17 @@ def unpack_run(archive: Path, layout: Layout, on_file: FileProgress) -> tuple[Ar
 
 def _read_manifest(archive: Path, tar: tarfile.TarFile) -> ArchiveManifest:
     first = tar.next()
-    file = (
-        tar.extractfile(first) if first and first.name == MANIFEST_NAME and first.size <= MAX_MANIFEST_BYTES else None
-    )
+    is_manifest = first and first.name == MANIFEST_NAME and first.size <= MAX_MANIFEST_BYTES
+    file = tar.extractfile(first) if first and is_manifest else None
     if file is None:
-        raise DataError(
-            f"{archive}: does not begin with {MANIFEST_NAME}", f"loadbook export makes archives: *{ARCHIVE_SUFFIX}"
-        )
+        hint = f"loadbook export makes archives: *{ARCHIVE_SUFFIX}"
+        raise DataError(f"{archive}: does not begin with {MANIFEST_NAME}", hint)
     try:
         contents = ArchiveManifest.model_validate_json(file.read())
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
-        raise DataError(
-            f"{archive}: {MANIFEST_NAME}: {'.'.join(map(str, problem['loc']))}: {problem['msg']}"
-        ) from error
+        where = ".".join(map(str, problem["loc"]))
+        raise DataError(f"{archive}: {MANIFEST_NAME}: {where}: {problem['msg']}") from error
     for name in contents.files:
         if not _is_plain_name(name) or name.partition("/")[0] not in ARCHIVE_FOLDERS:
             raise DataError(f"{archive}: {MANIFEST_NAME}: {name!r} lies in no folder of an archive")
@@ -177,19 +165,15 @@ def _check_same_run(contents: ArchiveManifest, paths: RunPaths) -> None:
     differs = [name for name in {*existing, *sent} if name not in existing or name not in sent]
     differs += [name for name in {*existing} & {*sent} if sha256_file(existing[name]) != sent[name].sha256]
     if differs:
-        raise UsageError(
-            f"run {contents.run} of {contents.study} is here already, and {len(differs)} files of it differ: "
-            f"{sorted(differs)[0]}",
-            f"move it away first: {paths.raw}",
-        )
+        problem = f"run {contents.run} of {contents.study} is here already, and {len(differs)} files of it differ"
+        raise UsageError(f"{problem}: {sorted(differs)[0]}", f"move it away first: {paths.raw}")
 
 
 def _check_disk_space(contents: ArchiveManifest, layout: Layout) -> None:
     needed, free = sum(e.size for e in contents.files_below("raw").values()), shutil.disk_usage(layout.root).free
     if free < needed:
-        raise DataError(
-            f"{layout.root}: {format_bytes(free)} free, the archive's raw files take {format_bytes(needed)}"
-        )
+        sizes = f"{format_bytes(free)} free, the archive's raw files take {format_bytes(needed)}"
+        raise DataError(f"{layout.root}: {sizes}")
 
 
 def _extract_raw_files(
@@ -245,7 +229,6 @@ def differing_tables(contents: ArchiveManifest, paths: RunPaths) -> list[str]:
 
 
 FORMULA_START = re.compile(r"[=+\-@\t\r]")  # a spreadsheet takes such a text for a formula
-TOTAL = "*"
 
 
 def tidy_csv(data: RunData) -> str:
@@ -257,9 +240,8 @@ def tidy_csv(data: RunData) -> str:
     of_trial["gates"] = [" ".join(gates) for gates in of_trial["gates"]]
     rows = of_trial.merge(data.measurements.drop(columns="text"), on="trial", how="left", validate="one_to_many")
     first = ["study", "run", "trial", "treatment", "block", "slot", "valid", "metric", "statistic", "value", "unit"]
-    rows = rows.assign(study=data.study.name, run=data.run)[
-        [*first, *(name for name in rows.columns if name not in first)]
-    ]
+    rest = [name for name in rows.columns if name not in first]
+    rows = rows.assign(study=data.study.name, run=data.run)[[*first, *rest]]
     for name in rows.select_dtypes(["object", "string"]).columns:
         rows[name] = rows[name].map(lambda t: f"'{t}" if isinstance(t, str) and FORMULA_START.match(t) else t)
     return str(rows.sort_values(["slot", "driver", "metric", "statistic"]).to_csv(index=False, lineterminator="\n"))

@@ -44,9 +44,7 @@ class TrialState:
 class Ledger:
     """Writer of one ledger file; use it as a context manager.
 
-    Parameters
-    ----------
-    path : the file; it is created, and a torn last line is cut off before anything is appended.
+    The file at `path` is created; a torn last line is cut off before anything is appended.
     """
 
     def __init__(self, path: Path) -> None:
@@ -90,9 +88,7 @@ class Ledger:
 def read_ledger(path: Path) -> list[dict[str, Any]]:
     """Return the ledger's events, oldest first; a missing file has none.
 
-    Raises
-    ------
-    DataError : a line other than a torn last one is damaged, missing or out of order; the message has its number.
+    DataError: a line other than a torn last one is damaged, missing or out of order; the message has its number.
     """
     return _read_valid_entries(path)[0]
 
@@ -154,12 +150,7 @@ LedgerEntries = Iterable[dict[str, Any]]
 
 
 def read_current_plan(paths: RunPaths) -> PlanRecord:
-    """Return the content of plan.json with the changes in the ledger (`current_plan`).
-
-    Raises
-    ------
-    DataError : plan.json cannot be read, or the ledger is damaged.
-    """
+    """Return plan.json with the changes in the ledger (`current_plan`); DataError if either cannot be read."""
     return current_plan(read_json(paths.plan_json), read_ledger(paths.ledger))
 
 

@@ -167,23 +167,16 @@ class Layout:
         return f"studies with a run: {recorded}; loadbook studies has every study"
 
 
-def find_root(start: Path | None = None) -> Path:
-    """Return the project folder: $LOADBOOK_HOME, else the nearest folder above `start` with studies/ and notebooks/."""
+def project_layout() -> Layout:
+    """Return the project's layout: of $LOADBOOK_HOME, else of the nearest folder above with studies/ and notebooks/."""
     home = os.environ.get("LOADBOOK_HOME")
     if home:
         if not Path(home).is_dir():
             raise UsageError(f"LOADBOOK_HOME is {home!r}, which is no folder", "set it to the project's folder")
-        return Path(home).resolve()
-    here = (start or Path.cwd()).resolve()
+        return Layout(Path(home).resolve())
+    here = Path.cwd().resolve()
     for folder in (here, *here.parents):
         if (folder / "studies").is_dir() and (folder / "notebooks").is_dir():
-            return folder
-    raise UsageError(
-        f"no loadbook project at or above {here}",
-        "loadbook init makes one here; or go into one, or set LOADBOOK_HOME to its folder",
-    )
-
-
-def project_layout(start: Path | None = None) -> Layout:
-    """Return the layout of the project that contains `start` (default: the current folder)."""
-    return Layout(find_root(start))
+            return Layout(folder)
+    hint = "loadbook init makes one here; or go into one, or set LOADBOOK_HOME to its folder"
+    raise UsageError(f"no loadbook project at or above {here}", hint)

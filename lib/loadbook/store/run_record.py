@@ -1,16 +1,24 @@
-"""run.json: time, hosts, versions, prices and lab of a run, and how often it was resumed."""
+"""run.json (time, hosts, versions, prices, lab of a run), and recorded conditions in which two runs differ.
+
+Conditions are study, treatments, hosts, versions, facts. A host is named by its role ("web", and "web 2" where there
+are several), so that runs on other hosts can be compared.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from typing_extensions import TypedDict
 
 from loadbook.core.errors import DataError
 from loadbook.store.paths import RunPaths
-from loadbook.store.schema import SCHEMA_VERSION
-from loadbook.store.trial_record import RESTORE_HINT, write_json
+from loadbook.store.trial_record import RESTORE_HINT, SCHEMA_VERSION, write_json
+from loadbook.study.model import Study
+from loadbook.study.plan import PlanRecord
 
 
 class _RecordedHost(TypedDict):
@@ -117,3 +125,221 @@ def read_run_record(paths: RunPaths) -> RunRecord:
 def write_run_record(paths: RunPaths, record: RunRecord) -> None:
     """Write run.json, whole or not at all."""
     write_json(paths.run_json, record.to_json())
+
+
+Fact = Mapping[str, Any]  # "value" and "kind", see hosts/facts
+ChangeCategory = Literal["run", "study", "treatment", "host", "version", "fact", "loadbook"]
+
+FACT_TOLERANCE = 0.02
+BEFORE_SUFFIX, AFTER_SUFFIX = "-before", "-after"  # of files of facts
+# facts that identify a machine: pages do not print them
+BOOT_ID_FACT, MACHINE_FACT = "boot_id", "machine"
+# fields of a study that are texts, or names of treatments, which the plan has, too
+NON_CONDITION_KEYS = frozenset(
+    {"schema_version", "name", "question", "background", "notebooks", "published", "subset", "subsets", "seed"}
+    | {"blocks", "factors", "factorial", "grid", "treatments"}
+)
+# fields of a study that decide the load on the servers; the others decide how a run is judged
+LOAD_KEYS = ("workload", "roles")
+MAX_VALUE_LENGTH = 200  # letters of a value; a longer one is a file
+
+
+class FactDifference(NamedTuple):
+    """A fact that changed; `kind` as in the facts."""
+
+    name: str
+    before: str | float | None
+    after: str | float | None
+    kind: str
+
+
+class ConditionChange(NamedTuple):
+    """One recorded condition of two runs.
+
+    `host_roles` name the hosts, none for the run as a whole. None as a value: not there, or not recorded.
+    `prevents_comparison`: the condition must be the same before rates of the two runs may be compared.
+    """
+
+    category: ChangeCategory
+    name: str
+    before: Any
+    after: Any
+    host_roles: tuple[str, ...] = ()
+    prevents_comparison: bool = True
+
+
+@dataclass(frozen=True)
+class RunConditions:
+    """The recorded conditions of a run without its tables (`store.tables.read_run_conditions`).
+
+    `plan` is plan.json as it stands (see `store.ledger`); `facts` of hosts by file, ``web-before``.
+    """
+
+    study: Study
+    plan: PlanRecord
+    run_record: RunRecord
+    facts: dict[str, dict[str, Any]]
+
+
+def condition_changes(older: RunConditions, newer: RunConditions) -> list[ConditionChange]:
+    """Return the recorded conditions in which the newer run differs.
+
+    A fact that one of the runs has no record of (its loadbook knew no such fact) is no change; facts of kind "info"
+    never are. A reboot does not prevent a comparison: kernel and hardware have facts of their own.
+    """
+    informative = ("replay of", "blocks", "blocks added")
+    return [
+        *_value_changes("run", _run_conditions(older), _run_conditions(newer), informative),
+        *_study_changes(older.study, newer.study),
+        *_treatment_changes(older, newer),
+        *_merged_changes(_hosts_changes(older, newer)),
+        *_value_changes("loadbook", _loadbook_version(older), _loadbook_version(newer), informative=("loadbook",)),
+    ]
+
+
+def treatment_contrast(study: Study, treatment: str, against: str) -> dict[str, tuple[Any, Any]]:
+    """Return the settings in which a treatment differs from another: factor or field of the load -> (other, own)."""
+    loads = (dict(_flattened({"workload": study.workload_of(n).model_dump(mode="json")})) for n in (treatment, against))
+    own_values, other_values = (study.levels_of(n) | load for n, load in zip((treatment, against), loads, strict=True))
+    pairs = {name: (other_values.get(name), own) for name, own in own_values.items()}
+    return {name: (other, own) for name, (other, own) in pairs.items() if own != other}
+
+
+def fact_differences(
+    before: Mapping[str, Fact], after: Mapping[str, Fact], tolerance: float = FACT_TOLERANCE
+) -> list[FactDifference]:
+    """Return the facts of a host that differ by more than their kind allows; "info" facts never do."""
+    differing = []
+    for name in dict.fromkeys([*before, *after]):
+        old, new = before.get(name, {}).get("value"), after.get(name, {}).get("value")
+        kind, within = str((after.get(name) or before[name]).get("kind")), False
+        if kind == "tolerance" and isinstance(old, int | float) and isinstance(new, int | float):
+            within = abs(float(new) - float(old)) <= tolerance * abs(float(old))
+        if kind != "info" and old != new and not within:
+            differing.append(FactDifference(name, old, new, kind))
+    return differing
+
+
+def _run_conditions(record: RunConditions) -> dict[str, Any]:
+    run = record.run_record
+    return {
+        "replay of": run.replay,
+        "imported from": (run.imported or {}).get("folder"),
+        "lab": run.lab_kind or None,
+        "delay": run.delay,
+        "blocks": record.plan["blocks"],
+        "blocks added": record.plan.get("added") or None,
+    }
+
+
+def _loadbook_version(known: RunConditions) -> dict[str, Any]:
+    run = known.run_record
+    revision = (run.git_revision or "")[:12]
+    dirty = " (with changes)" if run.git_dirty else ""
+    return {"loadbook": f"{run.loadbook_version}{f', revision {revision}{dirty}' if revision else ''}"}
+
+
+def _study_changes(older: Study, newer: Study) -> Iterator[ConditionChange]:
+    excluded = set(NON_CONDITION_KEYS)
+    old, new = (dict(_flattened(study.model_dump(mode="json", exclude=excluded))) for study in (older, newer))
+    for change in _value_changes("study", old, new):
+        yield change._replace(prevents_comparison=change.name.startswith(LOAD_KEYS))
+
+
+def _treatment_changes(older: RunConditions, newer: RunConditions) -> Iterator[ConditionChange]:
+    older_arms, newer_arms = older.plan["treatments"], newer.plan["treatments"]
+    for name in dict.fromkeys([*older_arms, *newer_arms]):
+        if name in older_arms and name in newer_arms:
+            old, new = _treatment_settings(older.study, name), _treatment_settings(newer.study, name)
+            yield from (c._replace(name=f"{name}: {c.name}") for c in _value_changes("treatment", old, new))
+        else:
+            before, after = ("there" if name in arms else None for arms in (older_arms, newer_arms))
+            yield ConditionChange("treatment", name, before, after, prevents_comparison=False)
+
+
+def _treatment_settings(study: Study, name: str) -> dict[str, Any]:
+    """Return the settings of a treatment itself."""
+    spec = study.treatments[study.treatments[name].same_as or name]
+    return dict(spec.set) | {f"workload.{key}": value for key, value in spec.workload.items()}
+
+
+def _hosts_changes(older: RunConditions, newer: RunConditions) -> Iterator[ConditionChange]:
+    older_hosts, newer_hosts = _host_by_role(older.run_record), _host_by_role(newer.run_record)
+    for host_role in dict.fromkeys([*older_hosts, *newer_hosts]):
+        if host_role in older_hosts and host_role in newer_hosts:
+            for change in _host_changes(older, older_hosts[host_role], newer, newer_hosts[host_role]):
+                yield change._replace(host_roles=(host_role,))
+        else:
+            yield ConditionChange("host", "host", older_hosts.get(host_role), newer_hosts.get(host_role), (host_role,))
+
+
+def _host_by_role(run: RunRecord) -> dict[str, str]:
+    """Return role ("web 2" for the second host of one) -> host of a run, in the order in which its roles appear."""
+    by_role: dict[str, list[str]] = {}
+    for alias, host in run.hosts.items():
+        for role in host["roles"]:
+            by_role.setdefault(role, []).append(alias)
+    return {
+        role if number == 1 else f"{role} {number}": alias
+        for role, aliases in by_role.items()
+        for number, alias in enumerate(sorted(aliases), 1)
+    }
+
+
+def _host_changes(
+    older: RunConditions, older_host: str, newer: RunConditions, newer_host: str
+) -> Iterator[ConditionChange]:
+    older_run, newer_run = older.run_record, newer.run_record
+    yield from _value_changes("host", {"host": older_host}, {"host": newer_host}, informative=("host",))
+    cpus = [run.hosts[host].get("cpus") for run, host in ((older_run, older_host), (newer_run, newer_host))]
+    old_cpus, new_cpus = ({"CPUs in use": None if c is None else ", ".join(map(str, c))} for c in cpus)
+    yield from _value_changes("host", old_cpus, new_cpus)
+    yield from _value_changes("version", _versions(older_run, older_host), _versions(newer_run, newer_host))
+    old, new = older.facts.get(older_host + BEFORE_SUFFIX), newer.facts.get(newer_host + BEFORE_SUFFIX)
+    if old and new:
+        yield from _fact_changes(old, new)
+    elif old or new:
+        yield ConditionChange("fact", "facts of the host", "recorded" if old else None, "recorded" if new else None)
+
+
+def _versions(run: RunRecord, alias: str) -> dict[str, str]:
+    """Return tool or service -> version on a host."""
+    kinds = (run.tool_versions, run.service_versions)
+    parts = [text.partition(" ") for versions in kinds for text in (versions.get(alias) or "").split(", ") if text]
+    return {name: version for name, _, version in parts}
+
+
+def _fact_changes(old: Mapping[str, Fact], new: Mapping[str, Fact]) -> Iterator[ConditionChange]:
+    names = [name for name in old if isinstance(old[name], dict) and isinstance(new.get(name), dict)]
+    for name, before, after, _ in fact_differences({n: old[n] for n in names}, {n: new[n] for n in names}):
+        yield ConditionChange("fact", name, before, after, (), name != BOOT_ID_FACT)
+
+
+def _value_changes(
+    category: ChangeCategory, old: Mapping[str, Any], new: Mapping[str, Any], informative: tuple[str, ...] = ()
+) -> Iterator[ConditionChange]:
+    for name in dict.fromkeys([*old, *new]):
+        if old.get(name) != new.get(name):
+            yield ConditionChange(category, name, old.get(name), new.get(name), (), name not in informative)
+
+
+def _merged_changes(changes: Iterator[ConditionChange]) -> list[ConditionChange]:
+    """Return the changes, one for all hosts where several have the same."""
+    merged: dict[str, ConditionChange] = {}
+    for change in changes:
+        key = repr(change._replace(host_roles=()))
+        merged[key] = change._replace(host_roles=(merged[key].host_roles if key in merged else ()) + change.host_roles)
+    return sorted(merged.values(), key=lambda c: ("host", "version", "fact").index(c.category))
+
+
+def _flattened(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield each value below nested tables with its path, a list as text, a whole file as its sha256."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _flattened(inner, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list):
+        yield path, ", ".join(map(str, value)) or None
+    elif isinstance(value, str) and len(value) > MAX_VALUE_LENGTH:
+        yield path, f"sha256 {hashlib.sha256(value.encode()).hexdigest()[:12]}"
+    else:
+        yield path, value

@@ -1,23 +1,124 @@
-"""One run, loaded: its study, plan, facts and the five tables as pandas frames."""
+"""The tables (docs/data-format.md) with their arrow schemas, and one run, loaded: study, plan, facts, tables as frames.
+
+Parquet is written whole or not at all. A trials table has one more column `factor_<name>` (text) per factor of its
+study. Units are base units.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from loadbook.core.errors import DataError, UsageError
 from loadbook.core.metrics import get_metric
-from loadbook.store.conditions import RunConditions
+from loadbook.store.atomic import atomic_path
 from loadbook.store.ledger import read_current_plan
 from loadbook.store.paths import Layout, RunPaths
-from loadbook.store.run_record import read_run_record
-from loadbook.store.schema import TABLES, read_table
-from loadbook.store.trial_record import read_json, sha256_file
+from loadbook.store.run_record import RunConditions, RunRecord, read_run_record
+from loadbook.store.trial_record import SCHEMA_VERSION, read_json, sha256_file
 from loadbook.study.model import Study
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
+
+ROWS_PER_GROUP = 1 << 20  # rows
+
+# name -> arrow type, in column order; "?" marks columns that may be null
+TABLES: dict[str, dict[str, str]] = {
+    "trials": {
+        "study": "string", "run": "string", "trial": "string", "treatment": "string",
+        "block": "int32", "slot": "int32", "status": "string", "attempt": "int32",
+        "started": "float64?", "duration_s": "float64?",
+        "tool": "string", "tool_version": "string?", "load_model": "string",
+        "offered_per_s": "float64?", "concurrency": "int32?", "drivers": "int32",
+        "valid": "bool", "gates": "list<string>", "reason": "string?",
+        "response_status": "int32?", "response_bytes": "int64?", "response_sha256": "string?",
+        "config_live": "bool?",
+    },
+    "measurements": {
+        "study": "string", "run": "string", "trial": "string", "driver": "string",
+        "metric": "string", "statistic": "string", "value": "float64", "unit": "string", "text": "string?",
+    },
+    "samples": {
+        "study": "string", "run": "string", "trial": "string", "driver": "string", "series": "string",
+        "metric": "string", "x": "float64", "x_unit": "string", "value": "float64", "unit": "string",
+    },
+    "traces": {
+        "study": "string", "run": "string", "trial": "string", "host": "string", "role": "string",
+        "t_s": "float64", "metric": "string", "item": "string", "value": "float64", "unit": "string",
+        "source": "string",
+    },
+    "problems": {
+        "study": "string", "run": "string", "trial": "string?", "host": "string?", "file": "string?",
+        "line": "int32?", "name": "string", "level": "string", "message": "string",
+    },
+}  # fmt: skip
+
+
+def arrow_schema(table: str, factors: tuple[str, ...] = ()) -> pa.Schema:
+    """Return the arrow schema of `table`; `factors` adds the trials table's factor columns."""
+    import pyarrow as pa
+
+    types = {
+        "string": pa.string(), "int32": pa.int32(), "int64": pa.int64(), "float64": pa.float64(),
+        "bool": pa.bool_(), "list<string>": pa.list_(pa.string()),
+    }  # fmt: skip
+    fields = [pa.field(n, types[t.rstrip("?")], nullable=t.endswith("?")) for n, t in TABLES[table].items()]
+    if table == "trials":
+        fields += [pa.field(f"factor_{name}", pa.string(), nullable=True) for name in factors]
+    return pa.schema(fields, metadata={"loadbook_schema": str(SCHEMA_VERSION)})
+
+
+def to_arrow(table: str, rows: Sequence[Mapping[str, Any]], factors: tuple[str, ...] = ()) -> pa.Table:
+    """Return `rows` as an arrow table; DataError where one lacks a required value or has one of another type."""
+    import pyarrow as pa
+
+    schema = arrow_schema(table, factors)
+    try:
+        columns = [[row.get(f.name) if f.nullable else row[f.name] for row in rows] for f in schema]
+        data = pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
+        data.validate(full=True)
+        for field in data.schema:
+            if not field.nullable and data[field.name].null_count:
+                raise ValueError(f"column {field.name} holds {data[field.name].null_count} nulls")
+    except KeyError as error:
+        raise DataError(f"table {table}: a row lacks the column {error}") from error
+    except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as error:
+        raise DataError(f"table {table}: {error}") from error
+    return data
+
+
+def write_arrow(path: Path, data: pa.Table) -> None:
+    """Write an arrow table as the parquet file `path`, whole or not at all.
+
+    The bytes depend on the rows and their order only, not on the chunks that the table was put together from.
+    """
+    import pyarrow.parquet as pq
+
+    with atomic_path(path, data.nbytes) as part, pq.ParquetWriter(part, data.schema, compression="zstd") as writer:
+        for start in range(0, max(data.num_rows, 1), ROWS_PER_GROUP):
+            writer.write_table(data.slice(start, ROWS_PER_GROUP).combine_chunks(), row_group_size=ROWS_PER_GROUP)
+
+
+def read_table(path: Path, table: str) -> pd.DataFrame:
+    """Read a table as a pandas frame; a missing or foreign file raises DataError."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not path.is_file():
+        raise DataError(f"{path} is not there", "loadbook ingest STUDY")
+    try:
+        data = pq.read_table(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(f"{path} is not a readable table: {error}", "loadbook ingest STUDY rebuilds it") from error
+    missing = [name for name in TABLES[table] if name not in data.schema.names]
+    if missing:
+        raise DataError(f"{path} lacks the columns {', '.join(missing)}", "loadbook ingest STUDY rebuilds it")
+    return data.to_pandas()
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,16 +149,45 @@ class RunData(RunConditions):
         return trial_values(self.trials, self.measurements, metric, statistic)
 
 
+class RunTables(Protocol):
+    """Parts of a run that an analysis reads; `store.tables.RunData` has them all, None is a table that is missing."""
+
+    @property
+    def study(self) -> Study:
+        """The question, its treatments and margin."""
+
+    @property
+    def plan(self) -> Mapping[str, Any]:
+        """plan.json with added blocks; empty where there is none."""
+
+    @property
+    def run_record(self) -> RunRecord | None:
+        """The content of run.json."""
+
+    @property
+    def trials(self) -> pd.DataFrame:
+        """One row per trial."""
+
+    @property
+    def measurements(self) -> pd.DataFrame:
+        """One row per trial, metric, statistic and driver."""
+
+    @property
+    def samples(self) -> pd.DataFrame | None:
+        """Rates within trials."""
+
+    @property
+    def problems(self) -> pd.DataFrame | None:
+        """Messages of validity rules."""
+
+
 def trial_values(
     trials: pd.DataFrame, measurements: pd.DataFrame, metric: str, statistic: str | None = None
 ) -> pd.DataFrame:
     """Join one metric's total (driver "*") to the trials; see `RunData.values`."""
     statistic_name = statistic or get_metric(metric).default_statistic
-    rows = measurements[
-        (measurements["metric"] == metric)
-        & (measurements["statistic"] == statistic_name)
-        & (measurements["driver"] == "*")
-    ]
+    is_total = (measurements["statistic"] == statistic_name) & (measurements["driver"] == "*")
+    rows = measurements[is_total & (measurements["metric"] == metric)]
     columns = ["trial", "treatment", "block", "slot", "status", "valid"]
     joined = trials[columns].merge(rows[["trial", "value"]], on="trial", how="left", validate="one_to_one")
     return joined.sort_values("slot", ignore_index=True)
@@ -87,10 +217,7 @@ def load_run(layout: Layout, study: str, run: str = "latest") -> RunData:
 def read_run_conditions(paths: RunPaths) -> RunConditions:
     """Read the record of a run, its tables left alone.
 
-    Raises
-    ------
-    DataError : a file of the record is missing or torn.
-    UsageError : its study is no study to this loadbook.
+    DataError: a file of the record is missing or torn. UsageError: its study is no study to this loadbook.
     """
     facts = {p.stem: read_json(p) for p in sorted(paths.facts.glob("*.json"))} if paths.facts.is_dir() else {}
     return RunConditions(_recorded_study(paths), read_current_plan(paths), read_run_record(paths), facts)
@@ -105,3 +232,57 @@ def _recorded_study(paths: RunPaths) -> Study:
         return Study.model_validate_json(json.dumps(recorded))
     except ValueError as error:
         raise UsageError(f"{paths.plan_json}: the study in it cannot be read: {error}") from error
+
+
+def treatments_of(data: RunTables) -> list[str]:
+    """Return the treatments of the run in the order of its subset or, without a plan, of the study's file."""
+    planned = data.plan.get("treatments")
+    names = planned or set(data.trials["treatment"])
+    return [name for name in planned or data.study.treatments if name in names and name in data.study.treatments]
+
+
+def strata_of(data: RunData) -> dict[str, RunData]:
+    """Return level of `Study.stratify_by` -> the part of the run under it; one part "" without strata.
+
+    The prefix "near: " of a label is left out in the stratum "near".
+    """
+    study, levels = data.study, dict[str, list[str]]()
+    if study.stratify_by is None:
+        return {"": data}
+    for name in treatments_of(data):
+        levels.setdefault(str(study.levels_of(name)[study.stratify_by]), []).append(name)
+    strata = {}
+    for level, names in levels.items():
+        labels = {name: study.label(name).removeprefix(f"{level}: ") for name in study.treatments}
+        specs = {name: spec.model_copy(update={"label": labels[name]}) for name, spec in study.treatments.items()}
+        relabelled = replace(data, study=study.model_copy(update={"treatments": specs}))
+        strata[level] = restrict_to(relabelled, names, baseline=study.baseline_of(names[0]), stratify_by=None)
+    return strata
+
+
+def restrict_to(data: RunData, treatments: Collection[str], **changes: Any) -> RunData:
+    """Return the run as if it had these treatments alone, in a study with `changes`."""
+    study, kept_names = data.study, [name for name in treatments_of(data) if name in treatments]
+    specs = {name: study.treatments[name] for name in kept_names}
+    published = study.published and study.published.model_copy(
+        update={"claims": tuple(claim for claim in study.published.claims if set(claim.treatments) <= set(specs))}
+    )
+    trials = data.trials[data.trials["treatment"].isin(kept_names)].reset_index(drop=True)
+    return replace(
+        data,
+        study=study.model_copy(update={"treatments": specs, "published": published} | changes),
+        plan=data.plan | {"treatments": kept_names},
+        trials=trials,
+        measurements=_rows_of_trials(data.measurements, trials),
+        samples=_rows_of_trials(data.samples, trials),
+        traces=_rows_of_trials(data.traces, trials),
+        problems=_rows_of_trials(data.problems, trials, keep_run_rows=True),
+    )
+
+
+def _rows_of_trials(frame: Any, trials: pd.DataFrame, *, keep_run_rows: bool = False) -> Any:
+    """Return the rows of these trials, None of a missing table; with `keep_run_rows` those of the run as such, too."""
+    if frame is None:
+        return None
+    selected = frame["trial"].isin(trials["trial"])
+    return frame[selected | frame["trial"].isna()] if keep_run_rows else frame[selected]

@@ -16,8 +16,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from loadbook.core.errors import DataError
 from loadbook.store.atomic import move_folder, write_atomic
-from loadbook.store.schema import SCHEMA_VERSION
 
+SCHEMA_VERSION = 1  # of records and tables
 Status = Literal["ok", "partial", "invalid", "tool_failed", "timeout", "lost", "cancelled"]
 RECORD_NAME = "trial.json"
 RESTORE_HINT = "restore it from a copy of the run; loadbook verify STUDY names every file that is missing or changed"
@@ -113,6 +113,8 @@ class ServiceRecord(_Record):
     cpus: list[int] = Field(default_factory=list)
     counters_before: dict[str, float] = Field(default_factory=dict, description="counted since its start, by name")
     counters_after: dict[str, float] = Field(default_factory=dict, description="the same when the load was over")
+    cpu_s: float | None = Field(None, description="CPU seconds of its processes during the load, warm-up not included")
+    idle_cpu_share: float | None = Field(None, description="CPUs' worth that it used just before the load, unasked")
 
 
 class ResponseRecord(_Record):
@@ -122,6 +124,22 @@ class ResponseRecord(_Record):
     bytes: int
     sha256: str
     server: str | None = Field(None, description="its Server header")
+
+
+class InterleavedRecord(_Record):
+    """How an arm of an interleaved block took turns: slice and gap as planned, active time as measured, seconds.
+
+    `slices` is the file with start and end of every slice (seconds by the driver's monotonic clock); `beside` are the
+    treatments that were up at the same time, in the order of their arms.
+    """
+
+    arm: int
+    beside: list[str]
+    slice_s: float
+    gap_s: float
+    slices: RelativeFile
+    active_s: float | None = None
+    latency_s: float | None = Field(None, description="mean latency of the slowest arm, where measured in this block")
 
 
 class TrialRecord(_Record):
@@ -159,6 +177,7 @@ class TrialRecord(_Record):
     )
     reset: dict[str, dict[str, float]] = Field(default_factory=dict, description="host -> state before the trial")
     reconnects: int = 0
+    interleaved: InterleavedRecord | None = Field(None, description="None: a plain trial, alone on its hosts")
     files: dict[RelativeFile, FileRecord] = Field(default_factory=dict)
 
 
@@ -197,12 +216,11 @@ def read_trial(folder: Path) -> TrialRecord:
 
 def changed_files(folder: Path, record: TrialRecord) -> list[str]:
     """Return the names of files of the trial that are missing or no longer match their sha256."""
-    paths = {name: folder / name for name in record.files}
-    return [
-        name
-        for name, file in record.files.items()
-        if not (path := paths[name]).is_file() or path.stat().st_size != file.size or sha256_file(path) != file.sha256
-    ]
+
+    def is_changed(path: Path, file: FileRecord) -> bool:
+        return not path.is_file() or path.stat().st_size != file.size or sha256_file(path) != file.sha256
+
+    return [name for name, file in record.files.items() if is_changed(folder / name, file)]
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -128,9 +128,8 @@ def verify_run(paths: RunPaths, on_attempt: Callable[[int, int], None] = lambda 
         seen_attempts.add(_check_attempt(folder, checksums, checked))
         on_attempt(done, len(folders))
     for trial, attempt in sorted(set(checksums.attempts if checksums else ()) - seen_attempts):
-        checked.add_finding(
-            "missing", paths.trial(trial), f"attempt {attempt} ended, says the ledger, and has no folder"
-        )
+        message = f"attempt {attempt} ended, says the ledger, and has no folder"
+        checked.add_finding("missing", paths.trial(trial), message)
     _check_run_files(paths, checksums, checked)
     return checked
 

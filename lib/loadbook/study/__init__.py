@@ -2,13 +2,11 @@
 
 - `workload`: the load, and how several drivers share it
 - `treatments`: roles, factors and treatments
-- `limits`: stopping rule, monitors, rest between trials, thresholds of the validity rules
+- `limits`: stopping rule, monitors, rest between trials, thresholds of the validity rules, verdicts that fail a build
 - `problems`: mistakes in a file, by key path
-- `claims`: claims of an article
-- `ci_policy`: verdicts that fail a build
-- `model`: the whole study
-- `factorial`: designs of factors at two levels, and their aliases
-- `generated_treatments`: treatments made by rule: grids and factorials
+- `model`: the whole study, and claims of an article
+- `interleaving`: whether treatments can take turns, and the lengths of slice and gap
+- `designs`: treatments made by rule: grids and factorials, and effects that are confounded
 - `reader`: reading and checking a study file
 - `plan`: every trial of a run, in order
 """

@@ -1,4 +1,4 @@
-"""Stopping rule and limits of a study: `[stopping]`, `[monitors]`, `[reset]` and `[validity]`.
+"""Stopping rule and limits of a study: `[stopping]`, `[monitors]`, `[reset]`, `[validity]` and `[ci]` (docs/ci.md).
 
 A rule that allows interim analyses pays for them with a smaller threshold at each; stopping as soon as the result
 pleases finds differences where there are none (docs/comparisons.md).
@@ -6,13 +6,14 @@ pleases finds differences where there are none (docs/comparisons.md).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from loadbook.core.renamed_keys import renamed_field
-from loadbook.study.treatments import StrictModel
+from loadbook.core.toml import renamed_field
+from loadbook.study.treatments import Name, one_or_more
+from loadbook.study.workload import StrictModel
 
 StoppingRuleName = Literal["fixed", "looks", "always-valid"]
 
@@ -69,14 +70,6 @@ class StoppingRule(StrictModel):
         if self.rule == "always-valid":
             return f"always-valid: a look after every block from {MIN_ANALYSIS_BLOCKS} on"
         return "a fixed number of blocks"
-
-
-def last_declared_look(raw: Mapping[str, Any]) -> int | None:
-    """Return the last look in the tables of a study file, None where there is none or no number."""
-    stopping = raw.get("stopping")
-    looks = stopping.get("looks") if isinstance(stopping, Mapping) else None
-    last = looks[-1] if isinstance(looks, (list, tuple)) and looks else None
-    return last if isinstance(last, int) else None
 
 
 class MonitorSettings(StrictModel):
@@ -165,3 +158,110 @@ class ResetSettings(StrictModel):
     wait_s: Annotated[float, Field(ge=0, le=600)] = 10.0
     settle_s: Annotated[float, Field(ge=0, le=60)] = 0.1
     time_wait_sockets: Annotated[int, Field(ge=0)] = renamed_field("time_wait_sockets", "max_time_wait", 5000)
+
+
+# "small" is a real loss smaller than the margin; the only gain that can be unacceptable is "faster"
+FailureVerdict = Literal["faster", "slower", "small", "more-errors"]
+UndecidedPolicy = Literal["fail", "pass"]
+DEFAULT_FAIL_ON: tuple[FailureVerdict, ...] = ("slower", "more-errors")
+ALL_RULES = "all"
+WORD_HINTS = {
+    "undecided": 'is a choice of its own: undecided = "fail" or "pass"',
+    "invalid": "goes without saying: a comparison that may not be made never passes",
+    "worse": 'is called "slower", whatever the metric',
+    "better": 'is called "faster", whatever the metric',
+    "equivalent": "is never unacceptable",
+    "no-loss": "is never unacceptable",
+}
+MetricName = Annotated[str, Field(pattern=r"^[a-z_]+( (value|mean|sd|min|max|p[0-9]{1,2}(\.[0-9]+)?))?$")]
+EffectLimit = Annotated[float, Field(gt=-1, lt=1000)]
+
+
+def _reject_other_words(value: Any) -> Any:
+    for word in value if isinstance(value, (list, tuple)) else ():
+        if isinstance(word, str) and word in WORD_HINTS:
+            raise ValueError(f'"{word}" {WORD_HINTS[word]}')
+    return value
+
+
+OneOrMoreNames = Annotated[tuple[str, ...], BeforeValidator(one_or_more)]
+FailureVerdicts = Annotated[
+    tuple[FailureVerdict, ...], BeforeValidator(lambda value: _reject_other_words(one_or_more(value)))
+]
+
+
+class CiLimits(StrictModel):
+    """Limits for one treatment; keys that it leaves out are those of `[ci]`.
+
+    The interval decides, not the estimate: beyond a limit it fails, within it passes, across it is undecided.
+
+    Attributes
+    ----------
+    fail_on : verdicts that fail; default: slower (unless a limit says how much of a loss is accepted) and more-errors.
+    undecided : "fail" or "pass" a build whose comparison shows neither.
+    min_effect : least change that is acceptable, a ratio minus 1 to what the treatment is compared with, -0.02 for
+        2 % less.
+    max_effect : largest change that is acceptable, where growing is what must not be (a time, say).
+    """
+
+    fail_on: FailureVerdicts | None = None
+    undecided: UndecidedPolicy | None = None
+    min_effect: EffectLimit | None = None
+    max_effect: EffectLimit | None = None
+
+    @model_validator(mode="after")
+    def _check_effect_range(self) -> CiLimits:
+        if self.min_effect is not None and self.max_effect is not None and self.min_effect >= self.max_effect:
+            raise ValueError(f"min_effect {self.min_effect:g} is not below max_effect {self.max_effect:g}")
+        return self
+
+
+class CiPolicy(CiLimits):
+    """The table `[ci]`: results that fail a build.
+
+    `undecided` has no default: the study decides whether a build passes that shows neither.
+
+    Attributes
+    ----------
+    only : the treatments that are judged; default: all.
+    doubts : validity rules (docs/validity-rules.md) whose doubt fails a build; "all" is any of them.
+    metrics : other metrics that are judged, too, each by limits of its own: "latency p99", say.
+    treatments : what differs for some of them.
+    """
+
+    undecided: UndecidedPolicy = Field(description='"fail" or "pass" a build whose comparison shows neither')
+    only: OneOrMoreNames = ()
+    doubts: OneOrMoreNames = ()
+    metrics: dict[MetricName, CiLimits] = Field(default_factory=dict)
+    treatments: dict[Name, CiLimits] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _check_treatment_limits(self) -> CiPolicy:
+        for name in self.treatments:
+            try:
+                self.limits_for(name)
+            except ValidationError as error:
+                raise ValueError(
+                    f"treatments.{name}: {error.errors()[0]['msg'].removeprefix('Value error, ')}"
+                ) from error
+        return self
+
+    def limits_for(self, treatment: str) -> CiLimits:
+        """Return the limits for a treatment, its own keys before those of `[ci]`."""
+        common = {key: getattr(self, key) for key in CiLimits.model_fields}
+        own = self.treatments.get(treatment, CiLimits()).model_dump(exclude_none=True)
+        return CiLimits.model_validate(common | own)
+
+    def metric_limits(self, metric: str, treatment: str) -> CiLimits:
+        """Return the limits for a treatment on one of `metrics`."""
+        own = self.metrics[metric]
+        return own if own.undecided else own.model_copy(update={"undecided": self.limits_for(treatment).undecided})
+
+    def restricted_to(self, treatments: Iterable[str]) -> CiPolicy | None:
+        """Return the policy for a study with these treatments only; None if it is about others only."""
+        known = set(treatments)
+        only = tuple(name for name in self.only if name in known)
+        if self.only and not only:
+            return None
+        own_limits = {name: limits for name, limits in self.treatments.items() if name in known}
+        return self.model_copy(update={"only": only, "treatments": own_limits})

@@ -1,51 +1,134 @@
-"""The model of a whole study: question, roles, factors, treatments, load, margin (`reader` reads it from TOML)."""
+"""The model of a whole study (`reader` reads it from TOML), and the claims of an article that it checks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    PlainSerializer,
-    SerializationInfo,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from loadbook.core.errors import UsageError
-from loadbook.core.renamed_keys import OLD_HYPOTHESES, renamed_field
-from loadbook.study.ci_policy import CiPolicy
-from loadbook.study.claims import Published
-from loadbook.study.limits import MonitorSettings, ResetSettings, StoppingRule, ValidityLimits, last_declared_look
-from loadbook.study.treatments import (
-    Factor,
-    Factorial,
-    FactorLevel,
-    Grid,
-    Ident,
-    Name,
-    Role,
-    Setting,
-    StrictModel,
-    Treatment,
-)
-from loadbook.study.workload import Workload
+from loadbook.core.toml import OLD_HYPOTHESES, renamed_field
+from loadbook.study.limits import CiPolicy, MonitorSettings, ResetSettings, StoppingRule, ValidityLimits
+from loadbook.study.problems import last_declared_look
+from loadbook.study.treatments import Factor, Factorial, FactorLevel, Grid, Ident, Name, Role, Setting, Treatment
+from loadbook.study.workload import StrictModel, Workload
+
+ClaimKind = Literal["better", "worse", "best", "no-loss", "equivalent", "fewer-errors", "more-errors", "interaction",
+                    "slope", "resource"]  # fmt: skip
+ERROR_CLAIM_KINDS: tuple[ClaimKind, ...] = ("fewer-errors", "more-errors", "interaction")
+
+
+class Claim(StrictModel):
+    """One sentence of an article about `treatment` against another, with the article's numbers for both.
+
+    Attributes
+    ----------
+    claim : our short form.
+    quote : the article's own words, where we have them.
+    kind : the check (docs/claims.md); without one better or worse, as the two numbers say.
+    treatment, against : the two treatments of the study; of a resource only the first counts.
+    among : of "best" the rivals besides `against`; of "slope" the points between the two; of "interaction" the arms
+        that complete the four cells (default: all that ran).
+    further : more pairs of the same comparison (other page sizes, say): the geometric mean of the ratios is judged.
+    factors : of "interaction" the cause and the remedy, `treatment` having both, `against` the cause; of "slope" the
+        one with the numbers of x.
+    slope : range of the log-log slope that the sentence means.
+    resource : of the hosts of `role`.
+    role : whose hosts' resource is meant.
+    used : range of what `treatment` used of it in every trial: a share of the capacity, of memory the highest use in
+        bytes.
+    margin : instead of the study's; of errors the share of trials that matters.
+    value, against_value : the article's numbers for both treatments, in the metric's unit.
+    metric : what they are (docs/data-format.md).
+    statistic : p99, say, of a time.
+    errors, against_errors : requests that failed, by the article.
+    offered_per_s : requests per second that its tool offered, of an open load.
+    """
+
+    claim: str
+    quote: str | None = None
+    kind: ClaimKind | None = None
+    treatment: str
+    against: str
+    among: tuple[str, ...] = ()
+    further: tuple[tuple[str, str], ...] = ()
+    factors: tuple[str, ...] = ()
+    slope: tuple[float, float] | None = None
+    resource: Literal["cpu", "network", "memory"] | None = None
+    role: str | None = None
+    used: tuple[float, float] | None = None
+    margin: Annotated[float, Field(gt=0, lt=1)] | None = None
+    value: float | None = None
+    against_value: float | None = None
+    metric: str = "requests_per_s"
+    statistic: str | None = None
+    errors: int | None = None
+    against_errors: int | None = None
+    offered_per_s: float | None = None
+
+    @model_validator(mode="after")
+    def _check_kind_fields(self) -> Claim:
+        required: dict[str, dict[str, object]] = {
+            "best": {"among": self.among},
+            "interaction": {"two factors": len(self.factors) == 2},
+            "slope": {"one of factors": len(self.factors) == 1, "slope": self.slope},
+            "resource": {"resource": self.resource, "role": self.role, "used": self.used},
+        }
+        for key, present in required.get(self.kind or "", {}).items():
+            if not present:
+                raise ValueError(f"kind = {self.kind!r} needs {key}")
+        for key, bounds in (("slope", self.slope), ("used", self.used)):
+            if bounds and bounds[0] >= bounds[1]:
+                raise ValueError(f"{key} is a range, the lower number first")
+        if self.kind is None and (self.value is None or self.against_value is None):
+            raise ValueError("needs a kind, or value and against_value, which say whether better or worse is meant")
+        return self
+
+    @property
+    def effective_kind(self) -> ClaimKind:
+        """The kind of check: stated in the study, else inferred from the two numbers of the article."""
+        if self.kind:
+            return self.kind
+        return "better" if (self.value or 0.0) > (self.against_value or 0.0) else "worse"
+
+    @property
+    def claimed_effect(self) -> float | None:
+        """The article's change, a ratio minus 1; None without two positive numbers."""
+        value, against_value = self.value or 0.0, self.against_value or 0.0
+        return value / against_value - 1 if value > 0 and against_value > 0 else None
+
+    @property
+    def treatments(self) -> tuple[str, ...]:
+        """Every treatment that the claim is about, each once."""
+        pairs = [name for pair in self.further for name in pair]
+        return tuple(dict.fromkeys((self.treatment, self.against, *self.among, *pairs)))
+
+
+class Published(StrictModel):
+    """Values that an article measured.
+
+    Attributes
+    ----------
+    source : who, what, where, when.
+    file : its output or table, one file or several beside the study.
+    claims : its sentences.
+    """
+
+    source: str
+    file: str | tuple[str, ...] | None = None
+    claims: tuple[Claim, ...] = ()
+
 
 # records write the name of schema 1
 _RECORDED_HYPOTHESES = {present: old for old, present in OLD_HYPOTHESES.items()}
 
 
-def _serialize_hypothesis(value: str, info: SerializationInfo) -> str:
-    return _RECORDED_HYPOTHESES.get(value, value) if info.by_alias else value
-
-
 Hypothesis = Annotated[
     Literal["difference", "non-inferiority"],
     BeforeValidator(lambda value: OLD_HYPOTHESES.get(value, value) if isinstance(value, str) else value),
-    PlainSerializer(_serialize_hypothesis),
+    PlainSerializer(lambda value, info: _RECORDED_HYPOTHESES.get(value, value) if info.by_alias else value),
 ]
-PAGE_SIZE_VAR = "page_bytes"  # the variable of services for the size of their page
 
 
 class Study(StrictModel):
@@ -65,6 +148,8 @@ class Study(StrictModel):
         that is accepted, and needed.
     blocks : how often every treatment runs.
     stopping : when a run ends (docs/comparisons.md).
+    execution : "plain", one trial after the other, or "interleaved", all treatments of a block up at once, their load
+        generators taking turns in slices (docs/interleaving.md).
     contrasts : what each treatment is compared with: the baseline, the one before it, the best (docs/comparisons.md).
     hypothesis : whether they differ, or only whether a loss beyond the margin is excluded.
     seed : what the order within blocks is drawn from.
@@ -93,6 +178,7 @@ class Study(StrictModel):
     margin: Annotated[float, Field(gt=0, lt=1)] = 0.02
     blocks: Annotated[int, Field(ge=1, le=1000)] = 10
     stopping: StoppingRule = StoppingRule()
+    execution: Literal["plain", "interleaved"] = "plain"
     contrasts: Literal["baseline", "adjacent", "best"] = "baseline"
     hypothesis: Hypothesis = renamed_field("hypothesis", "asks", "difference")
     seed: int = 1
@@ -161,9 +247,13 @@ class Study(StrictModel):
         setting = self.roles[role].variant_setting(variants[0]) if variants else self.roles[role].base_setting
         if not setting.is_present and variants:
             return setting
-        return setting.with_changes(
-            _role_changes({n: f for n, f in role_factors.items() if f.of not in ("variant", "workload")}, levels)
-        )
+        changes: dict[str, Any] = {}
+        for name, factor in role_factors.items():
+            if factor.of in ("vars", "sysctls"):
+                changes.setdefault(factor.of, {})[factor.var or name] = levels[name]
+            elif factor.of not in ("variant", "workload"):
+                changes[factor.of] = levels[name]
+        return setting.with_changes(changes)
 
     def vars_of(self, treatment: str, role: str) -> dict[str, FactorLevel]:
         """Return the service variables of `role` under `treatment`."""
@@ -181,15 +271,26 @@ class Study(StrictModel):
         """Return the workload of `treatment`: the study's workload with the treatment's changes."""
         spec, levels = self.treatments[treatment], self.levels_of(treatment)
         by_factor = {f.var or n: levels[n] for n, f in self.factors.items() if f.of == "workload"}
-        by_factor |= self._page_expectation(levels)
+        if (page_bytes := self.page_bytes(treatment)) is not None:
+            by_factor["expect_bytes"] = page_bytes
         by_hand = self.treatments[spec.same_as].workload if spec.same_as else spec.workload
         changed = by_factor | by_hand
         return Workload.model_validate(self.workload.model_dump() | changed) if changed else self.workload
 
-    def _page_expectation(self, levels: Mapping[str, FactorLevel]) -> dict[str, FactorLevel]:
-        """Return the expected bytes of a response where a factor sets the size of the page."""
-        sizes = [levels[n] for n, f in self.factors.items() if f.of == "vars" and (f.var or n) == PAGE_SIZE_VAR]
-        return {"expect_bytes": sizes[0]} if sizes and type(sizes[0]) is int else {}
+    @property
+    def page_size_factor(self) -> str | None:
+        """The factor that sets the size of the page, a variable of its service; None where all have one size."""
+        return next((n for n, f in self.factors.items() if f.of == "vars" and (f.var or n) == "page_bytes"), None)
+
+    def page_bytes(self, treatment: str) -> int | None:
+        """Return how many bytes the page of a treatment has by a factor; None where no factor sets it."""
+        level = self.levels_of(treatment)[self.page_size_factor] if self.page_size_factor else None
+        return level if type(level) is int else None
+
+    def first_same_page(self, treatment: str) -> str:
+        """Return the first arm (the baseline before all) whose page has the same size, and so the same response."""
+        arms, size = [self.baseline, *self.treatments], self.page_bytes(treatment)
+        return next(name for name in arms if self.page_bytes(name) == size)
 
     def tools_of(self, treatments: Iterable[str]) -> tuple[str, ...]:
         """Return the names of the tools that these treatments are measured with, each once, in their order."""
@@ -208,14 +309,3 @@ class Study(StrictModel):
             hint = f"subsets: {', '.join([*self.subsets, 'all'])}"
             raise UsageError(f"study {self.name!r} has no subset {name!r}", hint)
         return self.subsets[name]
-
-
-def _role_changes(factors: Mapping[str, Factor], levels: Mapping[str, FactorLevel]) -> dict[str, Any]:
-    """Return the keys of a role that factors set, with their levels."""
-    parts: dict[str, Any] = {}
-    for name, factor in factors.items():
-        if factor.of in ("vars", "sysctls"):
-            parts.setdefault(factor.of, {})[factor.var or name] = levels[name]
-        else:
-            parts[factor.of] = levels[name]
-    return parts

@@ -15,6 +15,7 @@ from statistics import fmean
 from typing import Any, NotRequired, TypedDict
 
 from loadbook.core.errors import DataError, UsageError
+from loadbook.study.interleaving import plain_reasons
 from loadbook.study.model import Study
 
 # measured in the lab by benchmarks/overhead.py, rounded up; only the estimate of hours and disk uses them
@@ -70,6 +71,11 @@ class Plan:
     trials: tuple[PlannedTrial, ...]
 
     @property
+    def interleaved(self) -> bool:
+        """Whether the treatments of a block are up at once and take turns."""
+        return self.study.execution == "interleaved"
+
+    @property
     def trial_s(self) -> float:
         """Expected seconds of one trial, on average: reset, warm-up, measurement and everything around them."""
         loads = [self.study.workload_of(name) for name in self.treatments]
@@ -114,6 +120,11 @@ def make_plan(study: Study, subset: str | None = None, blocks: int | None = None
     seed = study.seed if seed is None else seed
     if blocks < 1:
         raise UsageError(f"a plan needs at least one block, not {blocks}")
+    if study.execution == "interleaved" and (reasons := plain_reasons(study, treatments)):
+        raise UsageError(
+            f"study {study.name!r} cannot be run in interleaved blocks: {'; '.join(reasons)}",
+            'set execution = "plain", or choose another subset',
+        )
     looks = study.stopping.looks
     if looks and blocks != looks[-1]:
         hint = "declare other looks in the study, or leave the number of blocks to it"
@@ -159,7 +170,10 @@ def parse_plan(raw: Mapping[str, Any], source: str) -> Plan:
 
 def study_spec(study: Study) -> dict[str, Any]:
     """Return the whole spec as JSON values, includes resolved."""
-    return study.model_dump(mode="json", by_alias=True, exclude=None if study.ci else {"ci"})
+    left_out = {"ci"} if study.ci is None else set()
+    if study.execution == "plain":  # the spec of earlier versions, which resumed runs are compared with
+        left_out.add("execution")
+    return study.model_dump(mode="json", by_alias=True, exclude=left_out)
 
 
 def study_sha256(study: Study) -> str:

@@ -12,7 +12,9 @@ from pydantic import BaseModel, ValidationError
 from loadbook.core.errors import SpecProblem
 from loadbook.core.metrics import METRICS
 from loadbook.core.text import closest_name
-from loadbook.study.limits import last_declared_look
+from loadbook.core.validity_rules import RULE_INFO
+from loadbook.study.limits import ALL_RULES
+from loadbook.study.treatments import one_or_more
 from loadbook.study.workload import Workload
 
 _PLAIN_NAME = re.compile(r"[\w.-]{1,80}\Z", re.ASCII)
@@ -91,28 +93,23 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
 
 def consistency_problems(raw: dict[str, Any]) -> list[SpecProblem]:
     """Return contradictions between the tables of a study; wrong types are left to `validation_problems`."""
-    return [
-        SpecProblem(path, message)
-        for check in (
-            _reference_problems,
-            _stopping_problems,
-            _hypothesis_problems,
-            _role_problems,
-            _factor_problems,
-            _treatment_problems,
-            _load_problems,
-            _subset_problems,
-            _claim_problems,
-            _length_problems,
-        )
-        for path, message in check(raw)
-    ]
+    checks = (_reference_problems, _rule_problems, _role_problems, _factor_problems, _treatment_problems,
+              _load_problems, _subset_problems, _claim_problems, _length_problems, _ci_problems)  # fmt: skip
+    return [SpecProblem(path, message) for check in checks for path, message in check(raw)]
 
 
 PathMessages = Iterator[tuple[str, str]]
 
 
-def _table(raw: object, key: str) -> dict[str, Any]:
+def last_declared_look(raw: dict[str, Any]) -> int | None:
+    """Return the last look in the tables of a study file, None where there is none or no number."""
+    looks = table_in(raw, "stopping").get("looks")
+    last = looks[-1] if isinstance(looks, (list, tuple)) and looks else None
+    return last if isinstance(last, int) else None
+
+
+def table_in(raw: object, key: str) -> dict[str, Any]:
+    """Return the table of this name, an empty one where there is none."""
     value = raw.get(key) if isinstance(raw, dict) else None
     return value if isinstance(value, dict) else {}
 
@@ -130,11 +127,11 @@ def _unknown_message(kind: str, name: object, known: Iterable[str]) -> str | Non
 
 
 def _reference_problems(raw: dict[str, Any]) -> PathMessages:
-    workload, roles = _table(raw, "workload"), _table(raw, "roles")
+    workload, roles = table_in(raw, "workload"), table_in(raw, "roles")
     references = (
-        ("baseline", "treatment", raw.get("baseline"), _table(raw, "treatments")),
+        ("baseline", "treatment", raw.get("baseline"), table_in(raw, "treatments")),
         ("metric", "metric", raw.get("metric"), METRICS),
-        ("subset", "subset", raw.get("subset"), {"default": 0, "all": 0, **_table(raw, "subsets")}),
+        ("subset", "subset", raw.get("subset"), {"default": 0, "all": 0, **table_in(raw, "subsets")}),
         ("workload.role", "role", workload.get("role", "driver"), roles),
         ("workload.target", "role", workload.get("target", "web"), roles),
     )
@@ -143,15 +140,12 @@ def _reference_problems(raw: dict[str, Any]) -> PathMessages:
             yield path, message
 
 
-def _stopping_problems(raw: dict[str, Any]) -> PathMessages:
-    if raw.get("factorial") and _table(raw, "stopping").get("rule", "fixed") != "fixed":
+def _rule_problems(raw: dict[str, Any]) -> PathMessages:
+    if raw.get("factorial") and table_in(raw, "stopping").get("rule", "fixed") != "fixed":
         yield "stopping.rule", "a factorial has a fixed number of blocks: its effects are not judged at looks"
     last = last_declared_look(raw)
     if last is not None and raw.get("blocks", last) != last:
         yield "blocks", f"must be {last}, the last of stopping.looks, or be left out (is {short_repr(raw['blocks'])})"
-
-
-def _hypothesis_problems(raw: dict[str, Any]) -> PathMessages:
     if raw.get("factorial") and raw.get("stratify_by"):
         yield "stratify_by", "a factorial has its conditions among its factors: leave stratify_by out"
     if raw.get("hypothesis") == "non-inferiority" and "margin" not in raw:
@@ -162,19 +156,19 @@ def _hypothesis_problems(raw: dict[str, Any]) -> PathMessages:
 
 
 def _role_problems(raw: dict[str, Any]) -> PathMessages:
-    roles = _table(raw, "roles")
+    roles = table_in(raw, "roles")
     for name, role in roles.items():
         if isinstance(role, dict) and "external" in role and ("service" in role or "vars" in role):
             yield key_path(("roles", name)), "an external address is measured, not configured: no service, no vars"
-    target = _table(raw, "workload").get("target", "web")
+    target = table_in(raw, "workload").get("target", "web")
     role = roles.get(target) if isinstance(target, str) else None
     if isinstance(role, dict) and not any(map(role.get, ("service", "external", "variants", "backends"))):
         yield key_path(("roles", target)), "gets the load, so it needs a service or an external address"
 
 
 def _factor_problems(raw: dict[str, Any]) -> PathMessages:
-    roles = _table(raw, "roles")
-    for name, factor in _table(raw, "factors").items():
+    roles = table_in(raw, "roles")
+    for name, factor in table_in(raw, "factors").items():
         role = factor.get("role", "web") if isinstance(factor, dict) else None
         of_load = isinstance(factor, dict) and factor.get("of") == "workload" and "role" not in factor
         if not of_load and (message := _unknown_message("role", role, roles)):
@@ -190,52 +184,45 @@ def _factor_problems(raw: dict[str, Any]) -> PathMessages:
 def _usual_level(raw: dict[str, Any], role: str, factor: dict[str, Any], name: str) -> tuple[str, object]:
     """Return the key path and the value of a factor's default level; None if there is none."""
     of, var = factor.get("of", "vars"), factor.get("var", name)
-    table = raw if of == "workload" else _table(_table(raw, "roles"), role)
+    table = raw if of == "workload" else table_in(table_in(raw, "roles"), role)
     if of in ("vars", "sysctls", "workload"):
         path = ("workload",) if of == "workload" else ("roles", role, of)
-        return key_path(path), _table(table, of).get(var) if isinstance(var, str) else None
+        return key_path(path), table_in(table, of).get(var) if isinstance(var, str) else None
     return key_path(("roles", role)), table.get(of) if isinstance(of, str) and of != "variant" else None
 
 
 def _treatment_problems(raw: dict[str, Any]) -> PathMessages:
-    treatments, factors = _table(raw, "treatments"), _table(raw, "factors")
+    treatments, factors = table_in(raw, "treatments"), table_in(raw, "factors")
     # of several strata each has a baseline of its own
     baseline = None if raw.get("stratify_by") else raw.get("baseline")
     for name, treatment in treatments.items():
-        path = ("treatments", name)
-        for factor, level in _table(treatment, "set").items():
-            levels = _list(factors.get(factor), "levels")
+        path = key_path(("treatments", name))
+        for factor, level in table_in(treatment, "set").items():
+            levels, where = _list(factors.get(factor), "levels"), key_path(("treatments", name, "set", factor))
             if message := _unknown_message("factor", factor, factors):
-                yield key_path((*path, "set", factor)), message
+                yield where, message
             elif levels and level not in levels:
-                message = f"{short_repr(level)} is not one of its levels {short_repr(levels)}"
-                yield key_path((*path, "set", factor)), message
-        if isinstance(treatment, dict):
-            for key, message in _treatment_rules(name, treatment, treatments, baseline):
-                yield key_path((*path, key)), message
-
-
-def _treatment_rules(
-    name: str, treatment: dict[str, Any], treatments: dict[str, Any], baseline: object
-) -> PathMessages:
-    same_as = treatment.get("same_as")
-    if isinstance(same_as, str):
-        other = treatments.get(same_as)
-        if same_as == name or not isinstance(other, dict) or "same_as" in other:
-            yield "same_as", f"{short_repr(same_as)} is no other treatment with levels of its own"
-    if same_as is not None and treatment.get("workload"):
-        yield "workload", "goes without same_as, which repeats the other treatment's load, too"
-    if treatment.get("check") == "aa" and (baseline not in (None, same_as) or treatment.get("set")):
-        yield "check", "an A/A arm repeats the baseline: same_as = the baseline, and nothing set"
-    if treatment.get("check") == "control" and "expect" not in treatment:
-        yield "expect", 'a control needs the sign that is known: expect = "worse" or "better"'
+                yield where, f"{short_repr(level)} is not one of its levels {short_repr(levels)}"
+        if not isinstance(treatment, dict):
+            continue
+        same_as, check = treatment.get("same_as"), treatment.get("check")
+        if isinstance(same_as, str):
+            other = treatments.get(same_as)
+            if same_as == name or not isinstance(other, dict) or "same_as" in other:
+                yield f"{path}.same_as", f"{short_repr(same_as)} is no other treatment with levels of its own"
+        if same_as is not None and treatment.get("workload"):
+            yield f"{path}.workload", "goes without same_as, which repeats the other treatment's load, too"
+        if check == "aa" and (baseline not in (None, same_as) or treatment.get("set")):
+            yield f"{path}.check", "an A/A arm repeats the baseline: same_as = the baseline, and nothing set"
+        if check == "control" and "expect" not in treatment:
+            yield f"{path}.expect", 'a control needs the sign that is known: expect = "worse" or "better"'
 
 
 def _load_problems(raw: dict[str, Any]) -> PathMessages:
     """Check the loads that treatments change; a load that is wrong already is left to `validation_problems`."""
-    common = _table(raw, "workload")
-    for name, treatment in _table(raw, "treatments").items():
-        changed, path = _table(treatment, "workload"), ("treatments", name, "workload")
+    common = table_in(raw, "workload")
+    for name, treatment in table_in(raw, "treatments").items():
+        changed, path = table_in(treatment, "workload"), ("treatments", name, "workload")
         for key in STUDY_WIDE_LOAD_KEYS & set(changed):
             yield key_path((*path, key)), "is the same for every treatment: set it in [workload]"
         for problem in _workload_problems(common | changed) if changed and not _workload_problems(common) else []:
@@ -252,8 +239,8 @@ def _workload_problems(raw: dict[str, Any]) -> list[SpecProblem]:
 
 
 def _subset_problems(raw: dict[str, Any]) -> PathMessages:
-    treatments, baseline = _table(raw, "treatments"), raw.get("baseline")
-    for name, listed in _table(raw, "subsets").items():
+    treatments, baseline = table_in(raw, "treatments"), raw.get("baseline")
+    for name, listed in table_in(raw, "subsets").items():
         members, path = _list(raw["subsets"], name), key_path(("subsets", name))
         if name == "all":
             yield path, "the name 'all' means every treatment"
@@ -267,9 +254,9 @@ def _subset_problems(raw: dict[str, Any]) -> PathMessages:
 
 
 def _claim_problems(raw: dict[str, Any]) -> PathMessages:
-    treatments, factors = _table(raw, "treatments"), _table(raw, "factors")
+    treatments, factors = table_in(raw, "treatments"), table_in(raw, "factors")
     kinds = {"metric": ("metric", METRICS), "factors": ("factor", factors)}
-    for number, claim in enumerate(_list(_table(raw, "published"), "claims")):
+    for number, claim in enumerate(_list(table_in(raw, "published"), "claims")):
         for key in [k for k in claim if k in CLAIM_NAME_KEYS] if isinstance(claim, dict) else []:
             for path, name in _nested_names(f"published.claims.{number}.{key}", claim[key]):
                 kind, known = kinds.get(key, ("treatment", treatments))
@@ -280,13 +267,13 @@ def _claim_problems(raw: dict[str, Any]) -> PathMessages:
 def _length_problems(raw: dict[str, Any]) -> PathMessages:
     """Check the lengths of labels and other texts."""
     texts: list[tuple[tuple[str, ...], object, int]] = [(("background",), raw.get("background"), MAX_TEXT_CHARS)]
-    texts.append((("grid", "label"), _table(raw, "grid").get("label"), MAX_LABEL_CHARS))
+    texts.append((("grid", "label"), table_in(raw, "grid").get("label"), MAX_LABEL_CHARS))
     texts += [
         (("factorial", "labels", name), label, MAX_LABEL_CHARS)
-        for name, label in _table(_table(raw, "factorial"), "labels").items()
+        for name, label in table_in(table_in(raw, "factorial"), "labels").items()
     ]
-    for name in _table(raw, "treatments"):
-        treatment = _table(raw["treatments"], name)
+    for name in table_in(raw, "treatments"):
+        treatment = table_in(raw["treatments"], name)
         texts.append((("treatments", name, "label"), treatment.get("label"), MAX_LABEL_CHARS))
         texts.append((("treatments", name, "note"), treatment.get("note"), MAX_TEXT_CHARS))
     for path, text, limit in texts:
@@ -300,3 +287,32 @@ def _nested_names(path: str, value: object) -> Iterator[tuple[str, object]]:
         yield from _nested_names(f"{path}.{number}", part)
     if not isinstance(value, list):
         yield path, value
+
+
+def _ci_problems(raw: dict[str, Any]) -> PathMessages:
+    policy, treatments = table_in(raw, "ci"), table_in(raw, "treatments")
+    only, doubts = (_list({key: one_or_more(policy.get(key))}, key) for key in ("only", "doubts"))
+    if isinstance(raw.get("ci"), dict) and raw.get("contrasts") == "best":
+        yield "ci", 'goes without contrasts = "best": against the best, everything loses'
+    named = [(f"ci.only.{k}", name) for k, name in enumerate(only)]
+    named += [(key_path(("ci", "treatments", name)), name) for name in table_in(policy, "treatments")]
+    for path, name in named:
+        if message := _unknown_message("treatment", name, treatments):
+            yield path, message
+        elif isinstance(name, str) and name == raw.get("baseline"):
+            yield path, "is the baseline: the others are compared with it"
+        elif isinstance(name, str) and table_in(treatments, name).get("check"):
+            yield path, "is a check of the laboratory, which must pass in any case"
+    for name in table_in(policy, "metrics"):
+        metric, path = name.partition(" ")[0], key_path(("ci", "metrics", name))
+        if message := _unknown_message("metric", metric, METRICS):
+            yield path, message
+        elif name == raw.get("metric", "ok_per_s"):
+            yield path, "is the study's own: what is said in [ci] is of it"
+        elif METRICS[metric].better is None:
+            yield path, "neither more nor less of it is better"
+    for number, name in enumerate(doubts):
+        if isinstance(name, str) and name not in (ALL_RULES, *RULE_INFO):
+            nearest = suggestion(name, (ALL_RULES, *RULE_INFO))
+            where = nearest if "did you mean" in nearest else '; docs/validity-rules.md has their names, "all" is any of them'
+            yield f"ci.doubts.{number}", f"no validity rule {short_repr(name)}{where}"

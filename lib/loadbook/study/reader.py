@@ -10,13 +10,19 @@ from typing import Any
 from pydantic import ValidationError
 
 from loadbook.core.errors import SpecProblem, StudyError, UsageError
-from loadbook.core.renamed_keys import STUDY_KEYS, to_present_keys
-from loadbook.core.toml import read_text, read_toml
-from loadbook.study import ci_policy, generated_treatments, problems
+from loadbook.core.toml import STUDY_KEYS, read_text, read_toml, to_present_keys
+from loadbook.study import designs, problems
 from loadbook.study.limits import StoppingRule
-from loadbook.study.model import PAGE_SIZE_VAR, Study
-from loadbook.study.problems import STUDY_WIDE_LOAD_KEYS, key_path, short_repr, suggestion, validation_problems
-from loadbook.study.treatments import ABSENT_VARIANT, RESERVED_ROLE_NAMES, Setting, Treatment
+from loadbook.study.model import Study
+from loadbook.study.problems import (
+    STUDY_WIDE_LOAD_KEYS,
+    key_path,
+    short_repr,
+    suggestion,
+    table_in,
+    validation_problems,
+)
+from loadbook.study.treatments import ABSENT_VARIANT, RESERVED_ROLE_NAMES, Role, Setting, Treatment
 
 MAX_PROBLEMS = 20
 # keys on processes that loadbook starts itself, and on those of a service in any mode
@@ -30,51 +36,18 @@ NO_SERVICE_MESSAGE = "is of a service's processes, and this role has no service"
 DRIVER_CPUS_MESSAGE = "of a driver stand in the hosts file, where they keep its load from the servers of a lab"
 
 
-def read_configs(folder: Path, raw: dict[str, Any]) -> Iterator[SpecProblem]:
-    """Store the text of files named by `config` beside their names, for the run record; yield missing files."""
-    roles = raw.get("roles")
-    for name, role in roles.items() if isinstance(roles, dict) else ():
-        yield from _read_config(folder, role, ("roles", name))
-        variants = role.get("variants") if isinstance(role, dict) else None
-        for variant, setting in variants.items() if isinstance(variants, dict) else ():
-            yield from _read_config(folder, setting, ("roles", name, "variants", variant))
-
-
-def _read_config(folder: Path, owner: object, where: tuple[str, ...]) -> Iterator[SpecProblem]:
-    file = owner.get("config") if isinstance(owner, dict) else None
-    if not isinstance(owner, dict) or not isinstance(file, str) or Path(file).name != file:
-        return
-    try:
-        owner["config_text"] = read_text(folder / file)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        yield SpecProblem(key_path((*where, "config")), f"{short_repr(file)} beside the study cannot be read: {reason}")
-
-
 def setting_problems(study: Study) -> list[SpecProblem]:
     """Return problems in the roles of a study under each treatment; the tables themselves are valid."""
+    checks = (_role_problems, _factor_problems, _process_problems, _network_problems, _stratum_problems)
     by_path: dict[str, SpecProblem] = {}
-    for problem in [
-        *_reserved_name_problems(study),
-        *_backend_problems(study),
-        *_factor_setting_problems(study),
-        *_process_problems(study),
-        *_network_problems(study),
-        *_condition_problems(study),
-    ]:
+    for problem in [p for check in checks for p in check(study)] or _treatment_problems(study):
         by_path.setdefault(problem.path, problem)
-    if not by_path:
-        for problem in _treatment_setting_problems(study):
-            by_path.setdefault(problem.path, problem)
     return list(by_path.values())[:MAX_PROBLEMS]
 
 
-def _reserved_name_problems(study: Study) -> Iterator[SpecProblem]:
+def _role_problems(study: Study) -> Iterator[SpecProblem]:
     for name in RESERVED_ROLE_NAMES & set(study.roles):
         yield SpecProblem(f"roles.{name}", "is loadbook's own name for one of its jobs: call the role something else")
-
-
-def _backend_problems(study: Study) -> Iterator[SpecProblem]:
     for name in study.roles:
         for number, other in enumerate(study.roles[name].backends):
             where = f"roles.{name}.backends.{number}"
@@ -91,7 +64,7 @@ def _reachable_roles(study: Study, role: str, visited: frozenset[str] = frozense
     return {role}.union(*(_reachable_roles(study, other, visited | {role}) for other in study.roles[role].backends))
 
 
-def _factor_setting_problems(study: Study) -> Iterator[SpecProblem]:
+def _factor_problems(study: Study) -> Iterator[SpecProblem]:
     for name, factor in study.factors.items():
         if factor.of == "workload" and (factor.var or name) in STUDY_WIDE_LOAD_KEYS:
             yield SpecProblem(f"factors.{name}.var", "is the same for every treatment: set it in [workload]")
@@ -106,38 +79,34 @@ def _factor_setting_problems(study: Study) -> Iterator[SpecProblem]:
             yield SpecProblem(f"factors.{name}.var", f'goes with of = "vars", "sysctls" or "workload", not {factor.of}')
 
 
+def _settings_by_path(name: str, role: Role) -> dict[str, Setting]:
+    """Return the settings of a role and of its variants by key path."""
+    variants = {f"roles.{name}.variants.{v}": role.variant_setting(v) for v in role.variants}
+    return {f"roles.{name}": role.base_setting, **variants}
+
+
 def _process_problems(study: Study) -> Iterator[SpecProblem]:
     """Check that keys on processes belong to a role with a service that loadbook starts itself."""
     for name, role in study.roles.items():
-        settings = {f"roles.{name}": role.base_setting}
-        settings |= {f"roles.{name}.variants.{v}": role.variant_setting(v) for v in role.variants}
-        has_service = any(setting.service for setting in settings.values())
+        settings, drives = _settings_by_path(name, role), name == study.workload.role
         by_factor = {str(f.of): f"factors.{n}.of" for n, f in study.factors.items() if f.role == name}
+        has_service = any(setting.service for setting in settings.values())
+        refused, message = PROCESS_LIMIT_KEYS, SYSTEM_MODE_MESSAGE
+        if not has_service:
+            refused, message = SERVICE_KEYS - DRIVER_KEYS if drives else SERVICE_KEYS, NO_SERVICE_MESSAGE
         for where, setting in settings.items():
-            stated = {key for key in SERVICE_KEYS if getattr(setting, key) not in (None, "all", "managed")}
-            if not has_service:
-                drives = name == study.workload.role
-                for key in sorted(stated - DRIVER_KEYS if drives else stated):
-                    yield SpecProblem(
-                        f"{where}.{key}", DRIVER_CPUS_MESSAGE if drives and key == "cpus" else NO_SERVICE_MESSAGE
-                    )
-                yield from (
-                    SpecProblem(by_factor[key], NO_SERVICE_MESSAGE) for key in PROCESS_LIMIT_KEYS & set(by_factor)
-                )
-            elif setting.mode == "system":
-                yield from (
-                    SpecProblem(f"{where}.{key}", SYSTEM_MODE_MESSAGE) for key in sorted(PROCESS_LIMIT_KEYS & stated)
-                )
-                yield from (
-                    SpecProblem(by_factor[key], SYSTEM_MODE_MESSAGE) for key in PROCESS_LIMIT_KEYS & set(by_factor)
-                )
+            if has_service and setting.mode != "system":
+                continue
+            for key in sorted(key for key in refused if getattr(setting, key) not in (None, "all", "managed")):
+                of_driver = drives and not has_service and key == "cpus"
+                yield SpecProblem(f"{where}.{key}", DRIVER_CPUS_MESSAGE if of_driver else message)
+            yield from (SpecProblem(by_factor[key], message) for key in PROCESS_LIMIT_KEYS & set(by_factor))
 
 
 def _network_problems(study: Study) -> Iterator[SpecProblem]:
     """Check that keys on network and kernel belong to a role whose hosts a trial changes."""
     for name, role in study.roles.items():
-        variants = {f"roles.{name}.variants.{v}": role.variant_setting(v) for v in role.variants}
-        settings = {f"roles.{name}": role.base_setting, **variants}
+        settings = _settings_by_path(name, role)
         refused = {} if name == study.workload.role else dict.fromkeys(("delay_ms", "loss"), NETWORK_PATH_MESSAGE)
         if name != study.workload.role and not any(setting.service for setting in settings.values()):
             refused |= dict.fromkeys(("sysctls", "rate_mbit"), IDLE_HOSTS_MESSAGE)
@@ -148,7 +117,7 @@ def _network_problems(study: Study) -> Iterator[SpecProblem]:
         yield from (SpecProblem(path, refused[key]) for path, key in stated.items())
 
 
-def _condition_problems(study: Study) -> Iterator[SpecProblem]:
+def _stratum_problems(study: Study) -> Iterator[SpecProblem]:
     """Check that a stratified study has a baseline in each stratum, which its A/A arms repeat."""
     if study.stratify_by is None:
         return
@@ -165,7 +134,7 @@ def _condition_problems(study: Study) -> Iterator[SpecProblem]:
             yield SpecProblem(f"treatments.{name}.check", message)
 
 
-def _treatment_setting_problems(study: Study) -> Iterator[SpecProblem]:
+def _treatment_problems(study: Study) -> Iterator[SpecProblem]:
     for treatment in study.treatments:
         where = f"treatments.{treatment}"
         try:
@@ -177,24 +146,6 @@ def _treatment_setting_problems(study: Study) -> Iterator[SpecProblem]:
         target = study.target_of(treatment)
         if not settings[target].is_present:
             yield SpecProblem(where, f"leaves nothing that gets the load: role {target} has no service")
-
-
-def page_size_factor(study: Study) -> str | None:
-    """Return the name of the factor that sets the size of the page; None where all treatments have one size."""
-    return next((n for n, f in study.factors.items() if f.of == "vars" and (f.var or n) == PAGE_SIZE_VAR), None)
-
-
-def page_bytes(study: Study, treatment: str) -> int | None:
-    """Return how many bytes the page of a treatment has by a factor; None where no factor sets it."""
-    factor = page_size_factor(study)
-    level = study.levels_of(treatment)[factor] if factor else None
-    return level if type(level) is int else None
-
-
-def first_same_page(study: Study, treatment: str) -> str:
-    """Return the first arm (the baseline before all) whose page has the same size, and so the same response."""
-    arms, size = [study.baseline, *study.treatments], page_bytes(study, treatment)
-    return next(name for name in arms if page_bytes(study, name) == size)
 
 
 ARTICLE_SUFFIX = "-article"  # the end of the name of a study at its article's own scale, for real hosts
@@ -226,14 +177,12 @@ INCLUDE_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.toml\Z")
 def read_study(path: Path) -> Study:
     """Read, merge and check a study file; StudyError names every mistake with its key path."""
     raw, study = read_study_tables(path), None
-    mistakes = [*generated_treatments.expand_factorial(raw), *generated_treatments.expand_grid(raw)]
-    mistakes += [*_read_plan_files(path.parent, raw), *read_configs(path.parent, raw)]
+    mistakes = [*designs.expand_factorial(raw), *designs.expand_grid(raw), *_read_named_files(path.parent, raw)]
     try:
         study = Study.model_validate(raw)
     except ValidationError as error:
         mistakes += problems.validation_problems(error, Study)
-    consistency = [*problems.consistency_problems(raw), *ci_policy.ci_policy_problems(raw)]
-    mistakes += [p for p in consistency if p.path not in {q.path for q in mistakes}]
+    mistakes += [p for p in problems.consistency_problems(raw) if p.path not in {q.path for q in mistakes}]
     if study is not None and not mistakes:
         mistakes = setting_problems(study)
     if study is None or mistakes:
@@ -241,21 +190,25 @@ def read_study(path: Path) -> Study:
     return study
 
 
-def _read_plan_files(folder: Path, raw: dict[str, Any]) -> Iterator[SpecProblem]:
-    """Store the text of JMeter plan files beside their names, for the run record; yield missing files."""
-    treatments = raw.get("treatments")
-    tables = treatments.items() if isinstance(treatments, dict) else ()
-    owners: list[tuple[tuple[str, ...], Any]] = [((), raw), *((("treatments", name), t) for name, t in tables)]
-    for where, owner in owners:
-        load = owner.get("workload") if isinstance(owner, dict) else None
-        name = load.get("plan") if isinstance(load, dict) else None
-        if isinstance(load, dict) and isinstance(name, str) and FILE_NAME_PATTERN.match(name):
+def _read_named_files(folder: Path, raw: dict[str, Any]) -> Iterator[SpecProblem]:
+    """Store the text of JMeter plans and configurations beside their names, for the run record; yield missing files."""
+    treatments, roles = table_in(raw, "treatments"), table_in(raw, "roles")
+    owners = [("plan", "workload", table_in(raw, "workload"))]
+    for name, treatment in treatments.items():
+        owners.append(("plan", key_path(("treatments", name, "workload")), table_in(treatment, "workload")))
+    for name, role in roles.items():
+        variants, where = table_in(role, "variants"), ("roles", name)
+        owners.append(("config", key_path(where), table_in(roles, name)))
+        owners += [("config", key_path((*where, "variants", v)), table_in(variants, v)) for v in variants]
+    for key, path, owner in owners:
+        file = owner.get(key)
+        if isinstance(file, str) and FILE_NAME_PATTERN.match(file):
             try:
-                load["plan_text"] = read_text(folder / name)
+                owner[f"{key}_text"] = read_text(folder / file)
             except (OSError, ValueError) as error:
                 reason = error.strerror if isinstance(error, OSError) else error
-                path = problems.key_path((*where, "workload", "plan"))
-                yield SpecProblem(path, f"{name!r} beside the study cannot be read: {reason}")
+                message = f"{short_repr(file)} beside the study cannot be read: {reason}"
+                yield SpecProblem(f"{path}.{key}", message)
 
 
 def find_study(studies: Path, name: str) -> Study:
@@ -263,11 +216,11 @@ def find_study(studies: Path, name: str) -> Study:
     direct = Path(name)
     if direct.suffix == ".toml":
         return read_study(direct)
-    path = studies / f"{name}.toml"
+    path, base = studies / f"{name}.toml", studies / f"{name.removesuffix(SMOKE_SUFFIX)}.toml"
     if path.is_file():
         return read_study(path)
-    if name.endswith(SMOKE_SUFFIX) and (studies / f"{name.removesuffix(SMOKE_SUFFIX)}.toml").is_file():
-        return smoke_variant(read_study(studies / f"{name.removesuffix(SMOKE_SUFFIX)}.toml"))
+    if base.is_file():
+        return smoke_variant(read_study(base))
     known = sorted(p.stem for p in studies.glob("*.toml"))
     raise UsageError(f"no study {problems.short_repr(name)} in {studies}{problems.suggestion(name, known)}")
 
@@ -281,7 +234,7 @@ def smoke_variant(study: Study) -> Study:
     treatments = study.treatments_in()
     checks = [t for t in treatments if study.treatments[t].check]
     others = [t for t in treatments if t not in checks and t != study.baseline]
-    factorial, generated = generated_treatments.smoke_factorial(study) or (None, {})
+    factorial, generated = designs.smoke_factorial(study) or (None, {})
     subset = study.subsets.get("smoke") or (*(generated or (study.baseline, *others[:1])), *checks)
     names = {*subset, *(study.treatments[t].same_as for t in subset if t in study.treatments)}
     published = study.published and study.published.model_copy(
@@ -323,9 +276,8 @@ def read_study_tables(path: Path, depth: int = 0) -> dict[str, Any]:
     if include is None:
         return raw
     if depth > 3 or not isinstance(include, str) or not INCLUDE_PATTERN.match(include):
-        raise StudyError(
-            str(path), [SpecProblem("include", "must name a .toml file beside this one, four deep at most")]
-        )
+        message = "must name a .toml file beside this one, four deep at most"
+        raise StudyError(str(path), [SpecProblem("include", message)])
     return _merge_tables(read_study_tables(path.parent / include, depth + 1), raw)
 
 

@@ -10,29 +10,13 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_serializer
+from pydantic import AfterValidator, BeforeValidator, Field, field_serializer
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
-Ident = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
-HostPort = Annotated[
-    str,
-    Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]{0,253}:[0-9]{1,5}$"),
-    AfterValidator(lambda value: _check_port(value)),
-]
-FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200)]
-SysctlName = Annotated[str, Field(pattern=r"^[a-z0-9_]+(\.[a-z0-9_-]+)+$", max_length=100)]
-_CPUS = r"[0-9]{1,4}(-[0-9]{1,4})?"
-CpuList = Annotated[
-    str,
-    BeforeValidator(lambda value: str(value) if type(value) is int else value),
-    Field(pattern=rf"^(all|{_CPUS}(,{_CPUS})*)$"),
-    AfterValidator(lambda value: _check_cpu_ranges(value)),
-]
-SysctlValue = Annotated[int | str, AfterValidator(lambda value: _check_sysctl_value(value))]
+from loadbook.study.workload import FileName, StrictModel
+
 ABSENT_VARIANT = "none"  # the level of a factor of variants that leaves the role out
 # names of the jobs of a trial: no role can have these names
 RESERVED_ROLE_NAMES = frozenset({"guard", "line", "load", "monitor"})
-
 # what a factor may change of its role beside its service's variables ("vars") and the load ("workload")
 FactorTarget = Literal[
     "vars", "variant", "hosts", "cpus", "cpu_quota", "nofile", "sysctls", "delay_ms", "loss", "rate_mbit", "workload"
@@ -45,9 +29,6 @@ def _check_level(level: str | int | float | bool) -> str | int | float | bool:
     if not isinstance(level, str) and not (math.isfinite(level) and abs(level) < 2**63):
         raise ValueError("a finite number of at most 64 bits")
     return level
-
-
-FactorLevel = Annotated[str | int | float | bool, AfterValidator(_check_level)]
 
 
 def _check_sysctl_value(value: int | str) -> int | str:
@@ -74,10 +55,19 @@ def one_or_more(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-class StrictModel(BaseModel):
-    """Base of all tables of a study file: no unknown keys, immutable, finite numbers only."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
+Ident = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
+HostPort = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]{0,253}:[0-9]{1,5}$"), AfterValidator(_check_port)]
+SysctlName = Annotated[str, Field(pattern=r"^[a-z0-9_]+(\.[a-z0-9_-]+)+$", max_length=100)]
+SysctlValue = Annotated[int | str, AfterValidator(_check_sysctl_value)]
+_CPUS = r"[0-9]{1,4}(-[0-9]{1,4})?"
+CpuList = Annotated[
+    str,
+    BeforeValidator(lambda value: str(value) if type(value) is int else value),
+    Field(pattern=rf"^(all|{_CPUS}(,{_CPUS})*)$"),
+    AfterValidator(_check_cpu_ranges),
+]
+FactorLevel = Annotated[str | int | float | bool, AfterValidator(_check_level)]
 
 
 class Setting(StrictModel):
@@ -160,14 +150,8 @@ class Role(Setting):
         overrides = self.variants[name].model_dump(exclude_unset=True)
         same_service = overrides.get("service", base.service) == base.service and "external" not in overrides
         if not same_service:  # another service knows nothing of this one's variables or file
-            cleared: dict[str, Any] = {
-                "service": None,
-                "external": None,
-                "vars": {},
-                "config": None,
-                "config_text": None,
-            }
-            base = base.model_copy(update=cleared)
+            own_keys = {"service", "external", "vars", "config", "config_text"}
+            base = Setting.model_validate(base.model_dump(exclude=own_keys))
         return base.with_changes(overrides)
 
 
@@ -191,7 +175,7 @@ class Factor(StrictModel):
 
 
 class Factorial(StrictModel):
-    """Treatments made by rule (study.factorial): every combination of `factors`, or a fraction of them.
+    """Treatments made by rule (docs/factorial.md): every combination of `factors`, or a fraction of them.
 
     Attributes
     ----------

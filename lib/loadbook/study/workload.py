@@ -15,7 +15,13 @@ FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_len
 UrlPath = Annotated[str, Field(pattern=r"^/[!-~]*$", max_length=2000)]
 
 
-class Workload(BaseModel):
+class StrictModel(BaseModel):
+    """Base of all tables of a study file: no unknown keys, immutable, finite numbers only."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Workload(StrictModel):
     """The workload of a study; settings that a tool does not support are refused, never ignored (docs/tools.md).
 
     Attributes
@@ -46,8 +52,6 @@ class Workload(BaseModel):
     plan_text : what it holds; filled in when the study is read.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
     tool: str
     model: Literal["closed", "open"] = "closed"
     role: str = "driver"
@@ -72,15 +76,11 @@ class Workload(BaseModel):
     plan_text: Annotated[str, Field(max_length=1_000_000)] | None = None
 
     @model_validator(mode="after")
-    def _check_rate(self) -> Workload:
+    def _check_combinations(self) -> Workload:
         if self.model == "open" and self.rate_per_s is None:
             raise ValueError("an open load needs rate_per_s (requests started per second)")
         if self.model == "closed" and self.rate_per_s is not None:
             raise ValueError("rate_per_s goes with model = 'open'")
-        return self
-
-    @model_validator(mode="after")
-    def _check_requests(self) -> Workload:
         if self.think_time_s and self.model == "open":
             raise ValueError("think_time_s goes with model = 'closed': an open load waits for nothing")
         if self.requests is not None and self.model == "closed" and self.requests < self.connections:
@@ -116,41 +116,25 @@ def split_load(workload: Workload, drivers: Sequence[str]) -> dict[str, Workload
     UsageError : there are fewer connections or requests than drivers.
     """
     count = len(drivers)
-    connections = _split_total("connections", workload.connections, count)
-    requests = None if workload.requests is None else _split_total("requests", workload.requests, count)
-    rates = (
-        None if workload.rate_per_s is None else _split_rate(workload.rate_per_s, workload.calls_per_connection, count)
-    )
+    shares: dict[str, Sequence[float]] = {}
+    for key, total in (("connections", workload.connections), ("requests", workload.requests)):
+        if total is not None and total < count:
+            raise UsageError(
+                f"workload.{key} = {total} cannot be shared among {count} drivers",
+                f"raise workload.{key}, or give fewer hosts the role",
+            )
+        shares |= {} if total is None else {key: _split_evenly(total, count)}
+    if (rate := workload.rate_per_s) is not None:
+        shares["rate_per_s"] = [rate / count] * count
+        for unit in (1, workload.calls_per_connection):  # whole connections per second before whole requests
+            if (rate / unit).is_integer() and rate / unit >= count:
+                shares["rate_per_s"] = [float(part * unit) for part in _split_evenly(int(rate / unit), count)]
     return {
-        driver: workload.model_copy(
-            update={
-                "connections": connections[k],
-                "requests": requests and requests[k],
-                "rate_per_s": rates and rates[k],
-            }
-        )
+        driver: workload.model_copy(update={key: parts[k] for key, parts in shares.items()})
         for k, driver in enumerate(drivers)
     }
-
-
-def _split_total(key: str, total: int, count: int) -> list[int]:
-    if total < count:
-        raise UsageError(
-            f"workload.{key} = {total} cannot be shared among {count} drivers",
-            f"raise workload.{key}, or give fewer hosts the role",
-        )
-    return _split_evenly(total, count)
 
 
 def _split_evenly(total: int, count: int) -> list[int]:
     least, more = divmod(total, count)
     return [least + (k < more) for k in range(count)]
-
-
-def _split_rate(total: float, calls: int, count: int) -> list[float]:
-    """Share a rate in whole connections per second, else in whole requests per second, else evenly."""
-    for unit in (calls, 1):
-        whole = total / unit
-        if whole == int(whole) and whole >= count:
-            return [float(part * unit) for part in _split_evenly(int(whole), count)]
-    return [total / count] * count

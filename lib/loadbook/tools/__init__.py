@@ -5,8 +5,7 @@
 - `ab`: Apache ab 2.3
 - `h2load`: nghttp2's h2load
 - `httperf`: httperf 0.9
-- `jmeter_plan`: JMeter's test plan for a workload
-- `jmeter`: Apache JMeter 5
+- `jmeter`: Apache JMeter 5 and its test plan
 - `weighttp`: weighttp 0.3 to 0.5
 - `wrk`: wrk 4
 - `wrk2`: wrk2, which prints wrk's lines and an HdrHistogram

@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import getopt
 import io
-import itertools
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,11 +21,11 @@ from loadbook.core.errors import ParseError, ToolError
 from loadbook.core.units import BYTE_UNITS, COUNT_UNITS, TIME_UNITS_S
 from loadbook.study.workload import Workload
 from loadbook.tools import base, line_patterns
-from loadbook.tools import line_patterns as text
 from loadbook.tools.base import Measurement, ParsedReport, Sample, Target, ToolOutput
 from loadbook.tools.line_patterns import LinePattern, TextReport
 
-ERROR_CLASSES = {"connect": "connect", "receive": "read", "length": "length", "exceptions": "other"}  # ab's -> ours
+# ab's -> ours
+ERROR_CLASSES = {"connect": "connect", "receive": "read", "length": "length", "exceptions": "other", "write": "write"}
 PERCENTILES = (50, 66, 75, 80, 90, 95, 98, 99)
 TIME_METRICS = {"connect": "connect_time", "waiting": "ttfb", "total": "latency"}  # row of Connection Times -> metric
 PLAIN_HEADING = "              min   avg   max"  # the heading with -S
@@ -35,6 +33,20 @@ PLAIN_HEADING = "              min   avg   max"  # the heading with -S
 _N = r"\d{1,20}"
 _REAL = r"\d{1,20}\.\d+"
 _FIVE = r" {4}\d| {3}\d{2}| {2}\d{3}| \d{4}|\d{5}"  # %5d
+CSV_HEAD, CSV_LINE = "Percentage served,Time in ms", re.compile(r"(\d{1,3}),(\d{1,12}\.\d{3})")
+TSV_HEAD = "starttime\tseconds\tctime\tdtime\tttime\twait"
+MAX_SPAN_S = 7 * 86400
+MAX_CSV_BYTES = 10_000  # of 101 lines
+FileSources = Mapping[str, bytes | Path]
+TIMED_REQUESTS = 50_000  # what -t makes of -n
+GETOPT_STRING = "n:c:t:s:b:T:p:u:v:lrkVhwiIx:y:z:C:H:P:A:g:X:de:SqB:m:Z:f:E:W:R:"  # ab.c, 2.4.x and trunk
+PROGRESS_PREFIXES = (b"Completed ", b"Finished ", b"\n", b"\r\n")  # on stderr
+PERCENTILES_FILE = "pct.csv"
+MAX_CONNECTIONS = 20_000  # ab.c MAX_CONCURRENCY
+REQUESTS_PER_S, MAX_REQUESTS = 200_000, 100_000_000  # room for more than one thread can do; 32 B of memory each
+RESERVED_OPTIONS = ("-n", "-c", "-t", "-s", "-k", "-e", "-r", "-q", "-w", "-h", "-V", "-X")
+LOGIN_OPTIONS = ("-A", "-P", "-C")
+COARSE_S = 0.010  # under this, a rounding of half a millisecond is more than the margin of 5 % for times
 
 
 def _labelled_line(name: str, label: str, value: str, example: str, optional: bool = False) -> LinePattern:
@@ -49,24 +61,16 @@ def _real_line(name: str, label: str, unit: str, optional: bool = False) -> Line
     return _labelled_line(name, label, rf"(?P<{name}>{_REAL}){re.escape(unit)}", f"1.234{unit}", optional)
 
 
-def _times_line(row: str) -> LinePattern:
-    """Return the pattern of a row with mean, deviation and median."""
+def _times_line(row: str, plain: bool) -> LinePattern:
+    """Return the pattern of a row with mean, deviation and median; `plain` (-S): ``%5d %5d%5d``, which may touch."""
     example = f"{row.capitalize()}:        0    1   1.6      1      22"
     rest = (
         rf" +(?P<{row}_min>{_N}) +(?P<{row}_mean>{_N}) +(?P<{row}_sd>{_REAL}) +(?P<{row}_p50>{_N}) +(?P<{row}_max>{_N})"
     )
+    if plain:
+        example = f"{row.capitalize() + ':':12}    0     0    1"
+        rest = rf" *(?P<{row}_min>\d{{1,6}}) (?P<{row}_mean>{_FIVE})(?P<{row}_max> *\d{{1,6}})"
     return LinePattern(f"{row}_times", example, f"{row.capitalize()}: ", rest)
-
-
-def _plain_times_line(row: str) -> LinePattern:
-    """Return the pattern of a row printed with -S: ``%5d %5d%5d``, so that mean and maximum may touch."""
-    example = f"{row.capitalize() + ':':12}    0     0    1"
-    rest = rf" *(?P<{row}_min>\d{{1,6}}) (?P<{row}_mean>{_FIVE})(?P<{row}_max> *\d{{1,6}})"
-    return LinePattern(f"{row}_times", example, f"{row.capitalize()}: ", rest)
-
-
-def _percentile_line(percent: int) -> LinePattern:
-    return LinePattern(f"row{percent}", f"  {percent}%      1", f"  {percent}% ", rf" *(?P<p{percent}>{_N})", True)
 
 
 HEAD_PATTERNS = (
@@ -77,23 +81,13 @@ HEAD_PATTERNS = (
     _count_line("concurrency", "Concurrency Level"),
     _count_line("achieved", "Concurrency achieved", optional=True),  # trunk
     _real_line("duration", "Time taken for tests", " seconds"),
-    LinePattern(
-        "window",
-        "Number of requests:     50000 (window)",
-        "Number of requests:",
-        rf" +(?P<window>{_N})(?: \(window\))?",
-        True,
-    ),  # trunk
+    LinePattern("window", "Number of requests:     50000 (window)",
+                "Number of requests:", rf" +(?P<window>{_N})(?: \(window\))?", True),  # trunk
     _count_line("complete", "Complete requests"),
     _count_line("failed", "Failed requests"),
-    LinePattern(
-        "classes",
-        "   (Connect: 0, Receive: 0, Length: 299, Exceptions: 0)",
-        r" +\(Connect: ",
-        rf"(?P<connect>{_N}), (?:Receive: (?P<receive>{_N}), )?"
-        rf"Length: (?P<length>{_N}), Exceptions: (?P<exceptions>{_N})\)",
-        True,
-    ),
+    LinePattern("classes", "   (Connect: 0, Receive: 0, Length: 299, Exceptions: 0)", r" +\(Connect: ",
+                rf"(?P<connect>{_N}), (?:Receive: (?P<receive>{_N}), )?"
+                rf"Length: (?P<length>{_N}), Exceptions: (?P<exceptions>{_N})\)", True),
     _count_line("write", "Write errors", optional=True),
     _count_line("non2xx", "Non-2xx responses", optional=True),
     _count_line("kept", "Keep-Alive requests", optional=True),
@@ -101,35 +95,23 @@ HEAD_PATTERNS = (
     _count_line("sent", "Total body sent", optional=True),
     _count_line("html", "HTML transferred", " bytes"),
     _real_line("rate", "Requests per second", " [#/sec] (mean)", True),
-    LinePattern(
-        "computed",
-        "Time per request:       1.456 [ms] (mean)",
-        rf"Time per request: +{_REAL} \[ms\] \(mean\)$",
-        optional=True,
-    ),
-    LinePattern(
-        "across",
-        "Time per request:       0.029 [ms] (mean, across all concurrent requests)",
-        r"Time per request: +\S+ \[ms\] \(mean, ",
-        r"across all concurrent requests\)",
-        True,
-    ),
+    LinePattern("computed", "Time per request:       1.456 [ms] (mean)",
+                rf"Time per request: +{_REAL} \[ms\] \(mean\)$", optional=True),
+    LinePattern("across", "Time per request:       0.029 [ms] (mean, across all concurrent requests)",
+                r"Time per request: +\S+ \[ms\] \(mean, ", r"across all concurrent requests\)", True),
     _real_line("transfer", "Transfer rate", " [Kbytes/sec] received", True),
-)
+)  # fmt: skip
 RATE_LINES = ("rate", "computed", "across", "transfer")
-TIMES_HEADING = LinePattern("heading", "Connection Times (ms)", r"Connection Times \(ms\)$")
-TIMES_COLUMNS = LinePattern("columns", "              min  mean[+/-sd] median   max", r" +min +(?:mean|avg)", r".* max")
-PERCENTILE_TABLE = (
-    LinePattern(
-        "table",
-        "Percentage of the requests served within a certain time (ms)",
-        "Percentage of the requests served",
-        r" within a certain time \(ms\)",
-        True,
-    ),
-    *map(_percentile_line, PERCENTILES),
-    LinePattern("row100", " 100%     22 (longest request)", " 100% ", rf" *(?P<p100>{_N}) \(longest request\)", True),
+TIMES_HEADING = (
+    LinePattern("heading", "Connection Times (ms)", r"Connection Times \(ms\)$"),
+    LinePattern("columns", "              min  mean[+/-sd] median   max", r" +min +(?:mean|avg)", r".* max"),
 )
+PERCENTILE_TABLE = (
+    LinePattern("table", "Percentage of the requests served within a certain time (ms)",
+                "Percentage of the requests served", r" within a certain time \(ms\)", True),
+    *(LinePattern(f"row{p}", f"  {p}%      1", f"  {p}% ", rf" *(?P<p{p}>{_N})", True) for p in PERCENTILES),
+    LinePattern("row100", " 100%     22 (longest request)", " 100% ", rf" *(?P<p100>{_N}) \(longest request\)", True),
+)  # fmt: skip
 
 
 def report_patterns(lines: Sequence[str]) -> tuple[LinePattern, ...]:
@@ -137,35 +119,21 @@ def report_patterns(lines: Sequence[str]) -> tuple[LinePattern, ...]:
     rows = ("connect", "processing", "waiting", "total")
     if any(re.match(r"Complete requests: +0$", line) for line in lines):
         return HEAD_PATTERNS
-    times = map(_plain_times_line if PLAIN_HEADING in lines else _times_line, rows)
-    return (*HEAD_PATTERNS, TIMES_HEADING, TIMES_COLUMNS, *times, *PERCENTILE_TABLE)
+    times = (_times_line(row, PLAIN_HEADING in lines) for row in rows)
+    return (*HEAD_PATTERNS, *TIMES_HEADING, *times, *PERCENTILE_TABLE)
 
 
-CSV_HEAD = "Percentage served,Time in ms"
-TSV_HEAD = "starttime\tseconds\tctime\tdtime\tttime\twait"
-MAX_SPAN_S = 7 * 86400
-MAX_LINE, MAX_PERCENTILES = 10_000, 1_000
-CSV_LINE = re.compile(r"(\d{1,3}),(\d{1,12}\.\d{3})")
-TSV_LINE = re.compile(r"[^\t]+\t(\d{1,12})\t\d+\t\d+\t(\d{1,12})\t\d+")
-
-
-FileSource = bytes | Path
-FileSources = Mapping[str, FileSource]
-
-
-def _file_lines(source: FileSource) -> Iterator[str]:
-    """Yield the lines of a file with their ends."""
+def _head(source: bytes | Path) -> bytes:
     with source.open("rb") if isinstance(source, Path) else io.BytesIO(source) as file:
-        while line := file.readline(MAX_LINE):
-            yield line.decode(errors="replace")
+        return file.read(MAX_CSV_BYTES)
 
 
 def _matching_file(files: FileSources, head: str, option_value: str | None) -> str | None:
     """Return the name of the one file that begins with this line, None if there is none.
 
-    `option_value` is the option's.
+    `option_value` is the value of the option that asks for it.
     """
-    matching = [name for name, data in files.items() if next(_file_lines(data), "").startswith(head)]
+    matching = [name for name, data in files.items() if _head(data).startswith(head.encode())]
     expected_name = (option_value or "").rpartition("/")[2]
     if expected_name in files and expected_name not in matching:
         raise ParseError("ab", expected_name, 1, f"does not begin {head!r}: empty, cut, or another file")
@@ -174,16 +142,18 @@ def _matching_file(files: FileSources, head: str, option_value: str | None) -> s
     return matching[0] if matching else None
 
 
-def percentiles(files: FileSources, count: int, option_value: str | None) -> dict[int, str]:
-    """Return percentile -> milliseconds as printed, with 0 the minimum and 100 the maximum; {} without such a file.
+def read_percentiles(run: AbReport) -> dict[int, str]:
+    """Return percentile -> milliseconds as printed by -e, with 0 the minimum and 100 the maximum; {} without its file.
 
     ab reads element ``0.5 + count * p / 100`` of the sorted times, which for small counts and high percentiles is one
     past the last: there it prints what lies behind them in memory, and the last, which the table shows, is returned.
+    The table reads element ``count * p / 100``, rounded down where the file's index is rounded to nearest: so the file
+    may be one element ahead, unless both are whole.
     """
-    name = _matching_file(files, CSV_HEAD, option_value)
+    name, count = _matching_file(run.files, CSV_HEAD, run.options.get("-e")), run.timed_requests
     if name is None:
         return {}
-    data = b"".join(line.encode() for line in itertools.islice(_file_lines(files[name]), MAX_PERCENTILES))
+    data = _head(run.files[name])
     lines = [line for line in line_patterns.clean_lines(data)[1:] if line]
     for number, line in enumerate(lines, 2):
         match = CSV_LINE.fullmatch(line)
@@ -195,61 +165,41 @@ def percentiles(files: FileSources, count: int, option_value: str | None) -> dic
     times |= {p: times[100] for p in times if p and count * (100 - p) <= 50}
     if list(times.values()) != sorted(times.values(), key=float):
         raise ParseError("ab", name, 0, "percentiles do not ascend")
+    whole_ms = run.percentiles_ms
+    for p in (p for p in whole_ms if p in times):
+        rounded = (int(times[p].replace(".", "")) + 500) // 1000  # three decimals
+        next_ms = next((whole_ms[q] for q in sorted(whole_ms) if q > p), whole_ms[p])
+        same_element = p in (0, 100) or count * p % 100 < 50
+        if rounded != whole_ms[p] if same_element else not whole_ms[p] <= rounded <= next_ms:
+            raise ParseError("ab", name, p + 2, f"{times[p]} ms is not the {whole_ms[p]} ms of the report")
     return times
 
 
-def to_microseconds(milliseconds: str) -> int:
-    """Return a time printed as milliseconds with three decimals exactly."""
-    return int(milliseconds.replace(".", ""))
-
-
-def check_percentiles(name: str, exact: Mapping[int, str], whole_ms: Mapping[int, int], count: int) -> None:
-    """Raise ParseError unless the percentiles of the file, rounded to whole milliseconds, equal those of the report.
-
-    The table reads element ``count * p / 100``, rounded down where the file's index is rounded to nearest: so the file
-    may be one element ahead, unless both are whole.
-    """
-    for p, printed_ms in whole_ms.items():
-        if p not in exact:
-            continue
-        rounded = (to_microseconds(exact[p]) + 500) // 1000
-        next_ms = next((whole_ms[q] for q in sorted(whole_ms) if q > p), printed_ms)
-        same_element = p in (0, 100) or count * p % 100 < 50
-        if rounded != printed_ms if same_element else not printed_ms <= rounded <= next_ms:
-            raise ParseError("ab", name, p + 2, f"{exact[p]} ms is not the {printed_ms} ms of the report")
-
-
-def started_per_second(
-    files: FileSources, count: int, whole_ms: Mapping[int, int], option_value: str | None
-) -> list[tuple[int, int]]:
-    """Return (second since the first start, requests started in it) from the rows of -g; [] without such a file."""
-    name = _matching_file(files, TSV_HEAD, option_value)
+def started_per_second(run: AbReport) -> Iterator[Sample]:
+    """Yield the requests started in each second, from -g; x is the second's start; nothing without its file."""
+    name, count = _matching_file(run.files, TSV_HEAD, run.options.get("-g")), run.timed_requests
     if name is None:
-        return []
-    seconds, ranks = Counter[int](), {min(count * p // 100, count - 1) for p in (*PERCENTILES, 100)}
-    times: dict[int, int] = {}
-    number, ended = 0, True
-    for number, line in enumerate(itertools.islice(_file_lines(files[name]), 1, None), 1):
-        match, ended = TSV_LINE.fullmatch(line.rstrip("\r\n")), line.endswith("\n")
-        if match is None:
-            raise ParseError("ab", name, number + 1, f"not a row of six columns: {line.rstrip()[:60]!r}")
-        seconds[int(match[1])] += 1
-        if number - 1 in ranks:
-            times[number - 1] = int(match[2])
-    if number != count or not ended:
-        raise ParseError("ab", name, 0, f"not complete: {number} rows for {count} requests")
-    for p in (*PERCENTILES, 100):
-        if p in whole_ms and times[min(count * p // 100, count - 1)] != whole_ms[p]:
-            raise ParseError("ab", name, 0, f"its percentile {p} is not the {whole_ms[p]} ms of the report")
-    first = min(seconds)
-    if max(seconds) - first > MAX_SPAN_S:
-        raise ParseError("ab", name, 0, f"its rows start over {max(seconds) - first} s")
-    return [(second - first, seconds[second]) for second in range(first, max(seconds) + 1)]
+        return
+    import numpy as np
 
+    from loadbook.request_logs.read import read_batches
 
-TIMED_REQUESTS = 50_000  # what -t makes of -n
-GETOPT_STRING = "n:c:t:s:b:T:p:u:v:lrkVhwiIx:y:z:C:H:P:A:g:X:de:SqB:m:Z:f:E:W:R:"  # ab.c, 2.4.x and trunk
-PROGRESS_PREFIXES = (b"Completed ", b"Finished ", b"\n", b"\r\n")  # on stderr
+    batches = list(read_batches(run.files[name], "ab", file=name))
+    rows = sum(len(batch) + len(batch.damage) for batch in batches)
+    if rows != count or any(batch.damage for batch in batches):
+        raise ParseError("ab", name, 0, f"not complete: {rows} rows for {count} requests")
+    if not rows:
+        return
+    times_ms = np.concatenate([batch.elapsed for batch in batches])
+    for p, printed_ms in run.percentiles_ms.items():
+        if p and times_ms[min(count * p // 100, count - 1)] != printed_ms:
+            raise ParseError("ab", name, 0, f"its percentile {p} is not the {printed_ms} ms of the report")
+    seconds = np.concatenate([batch.start_us for batch in batches if batch.start_us is not None]) // 1_000_000
+    first, last = int(seconds.min()), int(seconds.max())
+    if last - first > MAX_SPAN_S:
+        raise ParseError("ab", name, 0, f"its rows start over {last - first} s")
+    for second, started in enumerate(np.bincount(seconds - first).tolist()):
+        yield Sample("started", "requests_per_s", second, "s", started, "1/s")
 
 
 def command_options(argv: Sequence[str]) -> list[tuple[str, str]]:
@@ -269,8 +219,8 @@ class AbReport:
     lines: Sequence[str]
 
     @property
-    def files(self) -> dict[str, FileSource]:
-        """The files beside the report: their content, or where those lie that are too big to be held."""
+    def files(self) -> FileSources:
+        """The files beside the report: their content, or the path of one too large for memory."""
         return {**self.output.files, **self.output.paths}
 
     @property
@@ -283,51 +233,48 @@ class AbReport:
                 values["-n"] = str(TIMED_REQUESTS)
         return values
 
-    def count(self, field: str) -> int:
-        """Return a counter of the report."""
-        return self.report.count(field)
+    @property
+    def duration_s(self) -> float:
+        """Duration of the test as printed, to 0.5 ms."""
+        return self.report.value("duration", TIME_UNITS_S, "s")
 
     @property
     def complete(self) -> int:
         """Requests that ab calls complete: answered, and failed ones too."""
-        return self.count("complete")
+        return self.report.count("complete")
 
     @property
     def answered(self) -> int:
         """Requests that may have been answered: 0 if no byte came back, although ab calls them complete."""
-        return self.complete if self.count("bytes") else 0
+        return self.complete if self.report.count("bytes") else 0
 
     @property
     def timed_requests(self) -> int:
         """How many times the statistics are made of: all, or in trunk a window of them."""
-        return min(self.complete, self.count("window") or self.complete)
+        return min(self.complete, self.report.count("window") or self.complete)
 
     @property
     def failures(self) -> dict[str, int]:
         """Failures by loadbook's error classes."""
-        return {error_class: self.count(field) for field, error_class in ERROR_CLASSES.items()} | {
-            "write": self.count("write")
-        }
+        return {error_class: self.report.count(field) for field, error_class in ERROR_CLASSES.items()}
 
     @property
     def percentiles_ms(self) -> dict[int, int]:
         """Percentiles in whole milliseconds, 0 the minimum and 100 the maximum, as far as they are printed."""
         rows = {0: "total_min", **{p: f"p{p}" for p in PERCENTILES}, 100: "total_max"}
-        return {p: self.count(field) for p, field in rows.items() if field in self.report}
-
-    @property
-    def status_classes(self) -> Counter[str]:
-        """Classes of the answers that were not 2xx, which ab prints from -v 2 on; empty unless all were printed."""
-        matches = (re.fullmatch(r"WARNING: Response code not 2xx \((.)..\)", line) for line in self.lines)
-        classes = Counter(match[1] for match in matches if match)
-        return classes if sum(classes.values()) == self.count("non2xx") else Counter()
+        return {p: self.report.count(field) for p, field in rows.items() if field in self.report}
 
     @property
     def status_errors(self) -> int | None:
-        """Number of responses of status 400 and above; None if ab does not separate them from redirects."""
-        if not self.count("non2xx"):
-            return 0
-        return sum(n for code, n in self.status_classes.items() if code not in "123") if self.status_classes else None
+        """Number of responses of status 400 and above; None if ab does not separate them from redirects.
+
+        From -v 2 on, ab prints the code of each answer that was not 2xx.
+        """
+        matches = (re.fullmatch(r"WARNING: Response code not 2xx \((.)..\)", line) for line in self.lines)
+        first_digits = [match[1] for match in matches if match]
+        if len(first_digits) != self.report.count("non2xx"):
+            return None if self.report.count("non2xx") else 0
+        return sum(digit not in "123" for digit in first_digits)
 
     @property
     def ok(self) -> int | None:
@@ -345,13 +292,10 @@ def require_ab_report(output: ToolOutput, lines: Sequence[str]) -> None:
     """Raise a ParseError that names the reason if there is no report; progress on stderr is not a reason."""
     if any(re.match(r" *This is ApacheBench, Version \S+ <i>", line) for line in lines):
         raise ParseError("ab", "stdout", 0, "this is the HTML of ab -w, which lacks the percentiles: run without -w")
-    stderr = b"".join(
-        line for line in output.stderr[:100_000].splitlines(True) if not line.startswith(PROGRESS_PREFIXES)
-    )
+    stderr = [line for line in output.stderr[:100_000].splitlines(True) if not line.startswith(PROGRESS_PREFIXES)]
+    without_progress = replace(output, stderr=b"".join(stderr).lstrip())
     try:
-        line_patterns.require_report(
-            "ab", replace(output, stderr=stderr.lstrip()), lines, "This is ApacheBench", "HTML transferred:"
-        )
+        line_patterns.require_report("ab", without_progress, lines, "This is ApacheBench", "HTML transferred:")
     except ParseError as error:
         for line in lines:
             if match := re.fullmatch(r"Total of (\d+) requests completed", line):
@@ -362,36 +306,27 @@ def require_ab_report(output: ToolOutput, lines: Sequence[str]) -> None:
 
 def check_report(run: AbReport) -> None:
     """Raise ParseError where the report is not whole or contradicts itself (formats.md 6.5)."""
-    report, complete = run.report, run.complete
-    if run.count("failed") and "classes" not in report:
+    report, complete, lasted = run.report, run.complete, (run.duration_s, 0.0005)
+    if report.count("failed") and "classes" not in report:
         raise report.error_at("failed", "report is not complete: the line with the classes of failures is missing")
-    overlapping = run.count("failed") != sum(run.count(field) for field in ERROR_CLASSES)
+    overlapping = report.count("failed") != sum(run.failures.values()) - report.count("write")
     if overlapping and "workers" not in report:  # trunk counts requests, 2.4 the sum
         raise report.error_at("classes", "the classes of failures do not add up to their total")
-    if run.count("non2xx") > complete + run.count("concurrency"):  # the last ones may have been left half read
+    if report.count("non2xx") > complete + report.count("concurrency"):  # the last ones may have been left half read
         raise report.error_at("non2xx", "more answers that are not 2xx than requests")
     present = [line_name in report for line_name in RATE_LINES]
-    if any(present) != all(present) or (
-        not present[0] and complete and report.value("duration", TIME_UNITS_S, "s") > 0
-    ):
+    if any(present) != all(present) or (not present[0] and complete and run.duration_s > 0):
         raise report.error_at("complete", "report is not complete: the lines with rates are missing")
     if present[0]:
-        _check_rates(report)
+        line_patterns.check_rate(report, (complete, 0), lasted, "rate")
+        line_patterns.check_rate(report, (report.count("bytes") / 1024, 0), lasted, "transfer")
+        per_request = report.count("bytes") / 1024 / complete  # known better than by the duration
+        rate, transfer = report.value("rate", COUNT_UNITS), report.value("transfer", COUNT_UNITS)
+        if abs(rate * per_request - transfer) > 0.00501 * (1 + per_request) + 1e-9 * transfer:
+            text = f"{report.text('transfer')} does not follow from {per_request:g} KB a request"
+            raise report.error_at("transfer", text)
     if complete:
         _check_times(run)
-
-
-def _check_rates(report: TextReport) -> None:
-    """Raise ParseError unless rates follow from counts and duration."""
-    lasted = (report.value("duration", TIME_UNITS_S, "s"), 0.0005)
-    line_patterns.check_rate(report, (report.count("complete"), 0), lasted, "rate")
-    line_patterns.check_rate(report, (report.count("bytes") / 1024, 0), lasted, "transfer")
-    per_request = report.count("bytes") / 1024 / report.count("complete")  # known better than by the duration
-    rate, transfer = report.value("rate", COUNT_UNITS), report.value("transfer", COUNT_UNITS)
-    if abs(rate * per_request - transfer) > 0.00501 * (1 + per_request) + 1e-9 * transfer:
-        raise report.error_at(
-            "transfer", f"{report.text('transfer')} does not follow from {per_request:g} KB a request"
-        )
 
 
 def _check_times(run: AbReport) -> None:
@@ -413,14 +348,6 @@ def _check_times(run: AbReport) -> None:
         raise report.error_at("total_times", "the median is below the table's 50 %")
 
 
-PERCENTILES_FILE = "pct.csv"
-MAX_CONNECTIONS = 20_000  # ab.c MAX_CONCURRENCY
-REQUESTS_PER_S, MAX_REQUESTS = 200_000, 100_000_000  # room for more than one thread can do; 32 B of memory each
-RESERVED_OPTIONS = ("-n", "-c", "-t", "-s", "-k", "-e", "-r", "-q", "-w", "-h", "-V", "-X")
-LOGIN_OPTIONS = ("-A", "-P", "-C")
-COARSE_S = 0.010  # under this, a rounding of half a millisecond is more than the margin of 5 % for times
-
-
 class Ab(base.Tool):
     """Apache ab (``ab``); the module docstring defines its metrics."""
 
@@ -431,13 +358,13 @@ class Ab(base.Tool):
     load_models = frozenset({"closed"})
     known_versions = ("2.3",)
     version_argv: tuple[str, ...] = ("ab", "-V")
+    version_pattern = rb"ApacheBench, Version (\d[\w.-]*)"
 
     def version(self, stdout: bytes, stderr: bytes) -> str:
         """Return the version, ``2.3``, with the revision if the build prints it."""
-        match = re.search(rb"ApacheBench, Version (\d[\w.-]*)(?: <\$Revision: (\d+))?", stdout + stderr)
-        if not match:
-            raise ToolError(f"ab: no version in {(stdout + stderr)[:80]!r}", "install ab (apt install apache2-utils)")
-        return match[1].decode() + (f" r{match[2].decode()}" if match[2] else "")
+        version = super().version(stdout, stderr)
+        revision = re.search(rb"ApacheBench, Version \S+ <\$Revision: (\d+)", stdout + stderr)
+        return version + (f" r{revision[1].decode()}" if revision else "")
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
         """Return ab's argument list: -n after -t lifts -t's cap of 50,000; -r, since a reset would end ab unreported.
@@ -451,19 +378,15 @@ class Ab(base.Tool):
             raise ToolError("ab has one thread only", "set threads = 1, or use the tool wrk")
         if workload.connections > MAX_CONNECTIONS:
             raise ToolError(f"ab opens {MAX_CONNECTIONS} connections at most", "lower connections, or use more drivers")
-        argv = ["ab", "-q", "-r", *self._length(workload, duration_s), "-c", str(workload.connections)]
+        seconds = base.whole_seconds(self, "duration", duration_s) if workload.requests is None else 0
+        most = max(min(seconds * REQUESTS_PER_S, MAX_REQUESTS), workload.connections)
+        argv = ["ab", "-q", "-r", *(["-t", str(seconds)] if seconds else []), "-n", str(workload.requests or most)]
+        argv += ["-c", str(workload.connections)]
         argv += ["-s", str(base.whole_seconds(self, "timeout_s", workload.timeout_s)), "-e", PERCENTILES_FILE]
         argv += ["-k"] if workload.keepalive else []
         for name, value in base.request_headers(workload).items():
             argv += ["-H", f"{name}: {value}"]
         return [*argv, *workload.extra, base.target_url(target, workload.path)]
-
-    def _length(self, workload: Workload, duration_s: float) -> list[str]:
-        """Return the options that end the run."""
-        if workload.requests is not None:
-            return ["-n", str(workload.requests)]
-        seconds = base.whole_seconds(self, "duration", duration_s)
-        return ["-t", str(seconds), "-n", str(max(min(seconds * REQUESTS_PER_S, MAX_REQUESTS), workload.connections))]
 
     def expected_files(self, workload: Workload) -> Sequence[str]:
         """Return the file of percentiles, and that of -g if `extra` asks for one."""
@@ -471,15 +394,14 @@ class Ab(base.Tool):
 
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one report, with the percentiles of -e where that file is there."""
-        lines = text.clean_lines(output.stdout)
+        lines = line_patterns.clean_lines(output.stdout)
         require_ab_report(output, lines)
-        report = text.read_report(self.name, lines, report_patterns(lines))
+        report = line_patterns.read_report(self.name, lines, report_patterns(lines))
         run = AbReport(report, output, lines)
         check_report(run)
-        exact = percentiles(run.files, run.timed_requests, run.options.get("-e"))
-        check_percentiles(PERCENTILES_FILE, exact, run.percentiles_ms, run.timed_requests)
+        exact = read_percentiles(run)
         rows = (*_count_rows(run), *_time_rows(run, exact))
-        return ParsedReport(rows, tuple(_samples(run)), tuple(_doubts(run, exact)))
+        return ParsedReport(rows, tuple(started_per_second(run)), tuple(_doubts(run, exact)))
 
 
 TOOL = Ab()
@@ -487,10 +409,8 @@ TOOL = Ab()
 
 def _count_rows(run: AbReport) -> Iterator[Measurement]:
     """Yield counts and rates; texts are ab's own."""
-    report, ok = run.report, run.ok
-    duration = report.value("duration", TIME_UNITS_S, "s")
-    answered = run.answered
-    yield Measurement("requests", "count", answered, "1", report.text("complete") if answered == run.complete else None)
+    report, ok, answered = run.report, run.ok, run.answered
+    yield Measurement("requests", "count", answered, "1", report.text_if("complete", answered))
     if ok is not None:
         yield Measurement("ok", "count", ok, "1", None)
     if not answered:
@@ -498,45 +418,30 @@ def _count_rows(run: AbReport) -> Iterator[Measurement]:
     elif "rate" in report:
         yield Measurement("requests_per_s", "value", report.value("rate", COUNT_UNITS), "1/s", report.text("rate"))
     if ok is not None and ("rate" in report or not answered):
-        yield Measurement("ok_per_s", "value", _ok_per_s(report, ok), "1/s", None)
-    yield Measurement("duration", "value", duration, "s", report.text("duration"))
+        ok_per_s = line_patterns.part_per_s(report, ok, run.complete, (run.duration_s, 0.0005)) if ok else 0.0
+        yield Measurement("ok_per_s", "value", ok_per_s, "1/s", None)
+    yield Measurement("duration", "value", run.duration_s, "s", report.text("duration"))
     yield from _error_rows(run)
-    yield Measurement("bytes_read", "count", run.count("bytes"), "B", report.text("bytes"))
+    yield Measurement("bytes_read", "count", report.count("bytes"), "B", report.text("bytes"))
     if "transfer" in report:
-        yield Measurement(
-            "bytes_per_s", "value", report.value("transfer", BYTE_UNITS, "KB"), "B/s", report.text("transfer")
-        )
-
-
-def _ok_per_s(report: TextReport, ok: int) -> float:
-    """Return ok / duration, with the duration from whichever of text and rate shows more digits of it."""
-    if not ok:
-        return 0.0
-    rate, duration = report.value("rate", COUNT_UNITS), report.value("duration", TIME_UNITS_S, "s")
-    if rate > 0 and (duration == 0 or 0.005 / rate < 0.0005 / duration):
-        return rate * (ok / report.count("complete"))
-    return ok / duration
+        bytes_per_s = report.value("transfer", BYTE_UNITS, "KB")
+        yield Measurement("bytes_per_s", "value", bytes_per_s, "B/s", report.text("transfer"))
 
 
 def _error_rows(run: AbReport) -> Iterator[Measurement]:
     """Yield errors by class, and their total where only one class occurred: then nothing overlaps."""
     classes, status = run.failures, run.status_errors
     occurred = [n for n in (*classes.values(), status) if n != 0]
-    unnoticed_failures = (
-        run.complete > 0 and run.count("bytes") == 0 and not occurred
-    )  # failures that ab did not notice
-    if None not in occurred and len(occurred) < 2 and not unnoticed_failures:
+    unnoticed = run.complete > 0 and run.report.count("bytes") == 0 and not occurred  # failures that ab did not notice
+    if None not in occurred and len(occurred) < 2 and not unnoticed:
         n = (occurred[0] if occurred else 0) or 0
-        printed = run.report.text("failed") if n == run.count("failed") else None
-        yield Measurement("errors", "count", n, "1", printed)
-    fields = {error_class: field for field, error_class in ERROR_CLASSES.items()} | {"write": "write"}
-    for name, n in classes.items():
-        is_printed = fields[name] in run.report
-        yield Measurement(f"errors_{name}", "count", n, "1", run.report.text(fields[name]) if is_printed else None)
+        yield Measurement("errors", "count", n, "1", run.report.text_if("failed", n))
+    for field, name in ERROR_CLASSES.items():
+        yield Measurement(f"errors_{name}", "count", classes[name], "1", run.report.text_if(field, classes[name]))
     if status is not None:
         yield Measurement("errors_status", "count", status, "1", None)
     elif not any(classes.values()):  # ab tells how many were 2xx, not what the others were
-        yield Measurement("status_2xx", "count", max(0, run.complete - run.count("non2xx")), "1", None)
+        yield Measurement("status_2xx", "count", max(0, run.complete - run.report.count("non2xx")), "1", None)
 
 
 def _time_rows(run: AbReport, exact: Mapping[int, str]) -> Iterator[Measurement]:
@@ -545,7 +450,7 @@ def _time_rows(run: AbReport, exact: Mapping[int, str]) -> Iterator[Measurement]
     table = {names[p]: run.report.text(f"p{p}") for p in PERCENTILES if f"p{p}" in run.report}
     table |= {names[p]: milliseconds for p, milliseconds in exact.items() if p in names}
     for row, metric in TIME_METRICS.items():
-        if not run.answered or (metric == "connect_time" and run.count("kept")):
+        if not run.answered or (metric == "connect_time" and run.report.count("kept")):
             continue
         statistics = ("mean", "sd", "min", "max", "p50")
         printed_values = {s: run.report.text(f"{row}_{s}").strip() for s in statistics if f"{row}_{s}" in run.report}
@@ -553,50 +458,33 @@ def _time_rows(run: AbReport, exact: Mapping[int, str]) -> Iterator[Measurement]
             yield Measurement(metric, statistic, float(f"{printed}e-3"), "s", printed)
 
 
-def _samples(run: AbReport) -> Iterator[Sample]:
-    """Yield requests started in each second, from -g; x is the second's start."""
-    for second, n in started_per_second(run.files, run.timed_requests, run.percentiles_ms, run.options.get("-g")):
-        yield Sample("started", "requests_per_s", second, "s", n, "1/s")
-
-
 def _doubts(run: AbReport, exact: Mapping[int, str]) -> Iterator[tuple[str, str]]:
     """Yield the doubts about the numbers, as (name, sentence)."""
     report, complete, options = run.report, run.complete, run.options
-    if complete and run.count("bytes") == 0:
+    if complete and report.count("bytes") == 0:
         yield "zero_bytes", f"ab calls {complete} requests complete, but not a byte came back: none was answered"
     elif sum(n > 0 for n in run.failures.values()) > 1:
         yield "errors_overlap", "one failure counts in several of ab's classes: total and good answers cannot be told"
     if run.status_errors is None:
-        yield (
-            "non_2xx",
-            (
-                f"{report.text('non2xx')} of {complete} answers were not 2xx; ab does not tell redirects from errors, "
-                "so neither good answers nor error responses are counted"
-            ),
-        )
+        text = f"{report.text('non2xx')} of {complete} answers were not 2xx; ab does not tell redirects from errors"
+        yield "non_2xx", f"{text}, so neither good answers nor error responses are counted"
     limit = int(options.get("-n", "0") if options.get("-n", "").isdecimal() else 0)
-    early = report.value("duration", TIME_UNITS_S, "s") < _min_duration_s(options.get("-t", "0"))
+    requested_s = options.get("-t", "0")
+    early = run.duration_s < (float(requested_s) * 0.98 if requested_s.isdecimal() else 0.0)  # 2 %: ab's resolution
     if early and complete >= limit > 0:
-        yield "request_cap", f"ab stopped at {complete} requests after {report.text('duration')} s of {options['-t']} s"
+        yield "request_cap", f"ab stopped at {complete} requests after {report.text('duration')} s of {requested_s} s"
     elif complete < limit and (early or "-t" not in options):
         yield "stopped_early", f"{complete} of {limit} requests were done when ab was stopped"
-    if "-k" in options and run.count("kept") < complete / 2:
-        yield "keepalive", f"{run.count('kept')} of {complete} requests were kept alive by the server"
-    if "achieved" in report and run.count("achieved") < run.count("concurrency"):
+    if "-k" in options and report.count("kept") < complete / 2:
+        yield "keepalive", f"{report.count('kept')} of {complete} requests were kept alive by the server"
+    if "achieved" in report and report.count("achieved") < report.count("concurrency"):
         yield "connections", f"{report.text('achieved')} of {report.text('concurrency')} connections were opened"
     if run.timed_requests < complete:
-        yield (
-            "latency_averaged",
-            f"times are means over a window of {run.timed_requests} requests: percentiles are too narrow",
-        )
+        text = f"times are means over a window of {run.timed_requests} requests: percentiles are too narrow"
+        yield "latency_averaged", text
     if run.answered and not exact and report.count("total_mean") * 1e-3 < COARSE_S:
         yield "whole_ms", "times are whole milliseconds, too coarse for times this short; ab -e writes finer ones"
     if b"illegal option" in run.output.stderr or b"invalid option" in run.output.stderr:
         yield "options", "ab did not know an option, ignored the rest of its command line, and ran all the same"
     if run.output.exit_code:
         yield "exit_code", f"ab ended with exit code {run.output.exit_code} although its report is complete"
-
-
-def _min_duration_s(printed: str) -> float:
-    """Return the value of -t, less the resolution with which ab keeps to it."""
-    return float(printed) * 0.98 if printed.isdecimal() else 0.0

@@ -25,6 +25,22 @@ if TYPE_CHECKING:
 
 # largest stdout that is collected and parsed, bytes: reports are below 1 MB, and parsing takes ten times the memory
 MAX_REPORT_BYTES = 8 << 20
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")  # a header field name, RFC 9110 section 5.1
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+# headers that carry a login
+_SECRET_HEADER = re.compile(
+    r"(?:proxy-)?authorization|(?:set-)?cookie|x-(?:api-key|auth-token|csrf-token)", re.IGNORECASE
+)
+_SECRET_PARAMETER = re.compile(
+    r"[?&;]((?:[a-z0-9]+[_-])*(?:token|secret|password|passwd|pwd|signature|sig|api[_-]?key|auth))=", re.IGNORECASE
+)
+# field of the workload -> value of a study that does not set it, text for a tool that has no option for it
+_OPTIONAL_FIELDS = {
+    "requests": (None, "cannot end after a number of requests"),
+    "think_time_s": (0.0, "cannot make its connections wait between requests (think_time_s)"),
+    "calls_per_connection": (1, "cannot limit calls_per_connection"),
+    "plan": (None, "has no plans"),
+}
 
 
 class Target(NamedTuple):
@@ -102,6 +118,7 @@ class Tool(Protocol):
     install_hint : a command or a sentence that explains how to install it on a host.
     load_models : "closed", "open" or both.
     version_argv : the command that prints the version and puts no load on anything.
+    version_pattern : regular expression whose first group is the version in what that command prints.
     known_versions : prefixes of the versions whose reports the parser was written for; others are used with a note.
     streamed_inputs : "files" and "stdout", where the parser reads them as streams of any size.
     extra_timeout_s : seconds that the tool needs to start and to end, added to the time after which it has hung.
@@ -113,6 +130,7 @@ class Tool(Protocol):
     install_hint: str
     load_models: frozenset[str]
     version_argv: tuple[str, ...]
+    version_pattern: bytes = b""
     known_versions: tuple[str, ...] = ()
     streamed_inputs: tuple[str, ...] = ()
     extra_timeout_s: float = 0.0
@@ -120,7 +138,11 @@ class Tool(Protocol):
 
     def version(self, stdout: bytes, stderr: bytes) -> str:
         """Return the version printed by `version_argv`, else ToolError; its exit code is not reliable."""
-        ...
+        match = re.search(self.version_pattern, stdout + stderr, re.MULTILINE)
+        if not match:
+            hint = f"install {self.binary} ({self.install_hint.replace('apt-get', 'apt')})"
+            raise ToolError(f"{self.name}: no version in {(stdout + stderr)[:80]!r}", hint)
+        return match[1].decode()
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
         """Return the argument list that puts this load on the target for about `duration_s` seconds, or `requests`.
@@ -164,24 +186,23 @@ def tool_names(load_model: str | None = None) -> list[str]:
 
 
 def capable_tools(workload: Workload, target: Target) -> list[str]:
-    """Return the names of the tools that can make this load; `extra` is ignored.
-
-    It belongs to the tool that the study names, and means something else, or nothing, to another.
-    """
-    return [name for name, tool in _discover_tools().items() if _can_make(tool, workload, target)]
+    """Return the names of the tools that can make this load; `extra`, which belongs to the study's tool, is ignored."""
+    names = []
+    for name, tool in _discover_tools().items():
+        try:
+            tool.command(workload.model_copy(update={"tool": name, "extra": ()}), target, workload.duration_s)
+        except ToolError:
+            continue
+        names.append(name)
+    return names
 
 
 def parse_output(tool: Tool, output: ToolOutput) -> ParsedReport:
     """Parse the output of a tool; ParseError also for an output too large for memory and not readable as a stream."""
     for name, path in output.paths.items():
         if (name if name == "stdout" else "files") not in tool.streamed_inputs:
-            raise ParseError(
-                tool.name,
-                name,
-                0,
-                f"{path.stat().st_size:,} bytes are no report: at most {MAX_REPORT_BYTES:,} are read, "
-                f"nothing from byte {MAX_REPORT_BYTES + 1:,} on would be",
-            )
+            problem = f"{path.stat().st_size:,} bytes are no report: at most {MAX_REPORT_BYTES:,} are read"
+            raise ParseError(tool.name, name, 0, f"{problem}, nothing from byte {MAX_REPORT_BYTES + 1:,} on would be")
     return tool.parse(output)
 
 
@@ -189,14 +210,6 @@ def is_known_version(tool: Tool, version: str) -> bool:
     """Tell whether a tool's reports are known of this version; a tool that names no versions knows all of its own."""
     number = version.partition(" ")[0] + "."
     return not tool.known_versions or any(number.startswith(f"{prefix}.") for prefix in tool.known_versions)
-
-
-def _can_make(tool: Tool, workload: Workload, target: Target) -> bool:
-    try:
-        tool.command(workload.model_copy(update={"tool": tool.name, "extra": ()}), target, workload.duration_s)
-    except ToolError:
-        return False
-    return True
 
 
 def _discover_tools() -> dict[str, Tool]:
@@ -219,11 +232,6 @@ def _import_tools(folders: tuple[tuple[str, int], ...]) -> dict[str, Tool]:
     return dict(sorted(tools.items()))
 
 
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")  # a header field name, RFC 9110 section 5.1
-
-_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
-
-
 def check_model(tool: Tool, workload: Workload) -> None:
     """Raise ToolError if the tool cannot make loads of this model, naming the tools that can."""
     if workload.model not in tool.load_models:
@@ -238,34 +246,28 @@ def check_workload(
     supported_fields: Sequence[str] = (),
     secret_options: Sequence[str] = (),
 ) -> None:
-    """Raise ToolError unless the tool supports the workload: its load model, its fields and the options in `extra`."""
-    check_model(tool, workload)
-    check_fields(tool, workload, supported_fields)
-    check_secrets(workload, secret_options)  # first: the next one quotes what it refuses
-    check_extra(tool, workload, reserved_options)
+    """Raise ToolError unless the tool supports the workload: its load model, its fields and the options in `extra`.
 
-
-# headers that carry a login
-_SECRET_HEADER = re.compile(
-    r"(?:proxy-)?authorization|(?:set-)?cookie|x-(?:api-key|auth-token|csrf-token)", re.IGNORECASE
-)
-
-
-_SECRET_PARAMETER = re.compile(
-    r"[?&;]((?:[a-z0-9]+[_-])*(?:token|secret|password|passwd|pwd|signature|sig|api[_-]?key|auth))=", re.IGNORECASE
-)
-
-
-def check_secrets(workload: Workload, options: Sequence[str] = ()) -> None:
-    """Raise ToolError if the load would send credentials: studies are recorded, and options appear in process lists.
-
-    `options` are those by which the tool itself takes one, as typed.
+    Parameters
+    ----------
+    reserved_options : options as typed that `extra` must not repeat, because fields of the workload decide them.
+    supported_fields : those of `requests`, `think_time_s`, `calls_per_connection` and `plan` that the tool can do.
+    secret_options : options as typed by which the tool takes credentials.
     """
+    check_model(tool, workload)
+    for name, (unset, problem) in _OPTIONAL_FIELDS.items():
+        if name not in supported_fields and getattr(workload, name) != unset:
+            raise ToolError(f"{tool.name} {problem}", f"leave workload.{name} out")
+    _check_secrets(workload, secret_options)  # first: the next one quotes what it refuses
+    _check_extra(tool, workload, reserved_options)
+
+
+def _check_secrets(workload: Workload, options: Sequence[str]) -> None:
+    """Raise ToolError if the load would send credentials: studies are recorded, and options appear in process lists."""
+    in_words = re.compile(rf"({_SECRET_HEADER.pattern})\s*:", re.IGNORECASE)
     logins = [name for name in workload.headers if _SECRET_HEADER.fullmatch(name)]
     logins += [f"path: {name}" for name in _SECRET_PARAMETER.findall(workload.path)]
-    logins += [
-        word.split(":")[0] for word in workload.extra if re.search(rf"({_SECRET_HEADER.pattern})\s*:", word, re.I)
-    ]
+    logins += [word.split(":")[0] for word in workload.extra if in_words.search(word)]
     logins += [option for option in options for word in workload.extra if word.startswith(option)]
     if logins:
         raise ToolError(
@@ -274,38 +276,17 @@ def check_secrets(workload: Workload, options: Sequence[str] = ()) -> None:
         )
 
 
-# fields of the workload -> not asked for
-_FIELD_DEFAULTS = {"requests": None, "think_time_s": 0.0, "calls_per_connection": 1, "plan": None}
-_UNSUPPORTED_TEXTS = {
-    "requests": "cannot end after a number of requests",
-    "think_time_s": "cannot make its connections wait between requests (think_time_s)",
-    "calls_per_connection": "cannot limit calls_per_connection",
-    "plan": "has no plans",
-}
-
-
-def check_fields(tool: Tool, workload: Workload, supported_fields: Sequence[str] = ()) -> None:
-    """Raise ToolError for the first field that the workload sets and the tool has no option for.
-
-    `supported_fields` names those of ``requests``, ``think_time_s``, ``calls_per_connection`` and ``plan`` that the
-    tool can do.
-    """
-    for name, unset in _FIELD_DEFAULTS.items():
-        if name not in supported_fields and getattr(workload, name) != unset:
-            raise ToolError(f"{tool.name} {_UNSUPPORTED_TEXTS[name]}", f"leave workload.{name} out")
-
-
 def check_no_timeout(tool: Tool, workload: Workload) -> None:
     """Raise ToolError if the workload sets a time-out, for a tool that has none."""
     if workload.timeout_s != Workload.model_fields["timeout_s"].default:
         raise ToolError(f"{tool.name} has no time-out for requests", "leave workload.timeout_s out")
 
 
-def check_extra(tool: Tool, workload: Workload, reserved_options: Sequence[str]) -> None:
-    """Raise ToolError if `extra` repeats an option that the workload's own fields decide.
+def _check_extra(tool: Tool, workload: Workload, reserved_options: Sequence[str]) -> None:
+    """Raise ToolError if `extra` has an address or repeats an option that the workload's own fields decide.
 
-    `reserved_options` holds option names as typed; an attached value (``-d5``, ``--rate=5``) and, for long options, the
-    unambiguous prefixes that getopt accepts (``--num-conn``) are recognised too.
+    An attached value (``-d5``, ``--rate=5``) and, for long options, the unambiguous prefixes that getopt accepts
+    (``--num-conn``) are recognised too.
     """
     for word in workload.extra:
         if _ADDRESS.match(word):
@@ -328,10 +309,8 @@ def check_extra(tool: Tool, workload: Workload, reserved_options: Sequence[str])
 def whole_seconds(tool: Tool, field: str, value_s: float) -> int:
     """Return `value_s` as an integer of at least 1; ToolError for anything that is not whole seconds."""
     if value_s != int(value_s) or value_s < 1:
-        raise ToolError(
-            f"{tool.name} takes whole seconds only: {field} = {value_s:g} s cannot be done",
-            f"use {math.ceil(value_s)} s",
-        )
+        problem = f"{tool.name} takes whole seconds only: {field} = {value_s:g} s cannot be done"
+        raise ToolError(problem, f"use {math.ceil(value_s)} s")
     return int(value_s)
 
 

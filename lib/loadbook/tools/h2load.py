@@ -14,35 +14,35 @@ from __future__ import annotations
 import io
 import itertools
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from loadbook.core.errors import ParseError, ToolError
 from loadbook.core.units import BYTE_UNITS, COUNT_UNITS, TIME_UNITS_S
 from loadbook.study.workload import Workload
 from loadbook.tools import base, line_patterns
-from loadbook.tools.base import Measurement, ParsedReport, Sample, Target, ToolOutput
+from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
 from loadbook.tools.line_patterns import LinePattern, TextReport
 
 if TYPE_CHECKING:
-    from loadbook.request_logs.summary import Histogram
+    from loadbook.request_logs.summary import Histogram, Summary
 
 _TIME = r"\d{1,20}(?:\.\d\d)?(?:us|ms|s)"
 _SIZE = r"\d{1,20}(?:\.\d\d)?[KMGT]?B"
 _INT = r"\d{1,20}"
 _REAL = r"\d{1,20}\.\d\d"
-COLUMN_STATISTICS = {
-    "min": "min",
-    "max": "max",
-    "median": "p50",
-    "p95": "p95",
-    "p99": "p99",
-    "mean": "mean",
-    "sd": "sd",
-}
+COLUMN_STATISTICS = {s: s for s in ("min", "max", "p95", "p99", "mean", "sd")} | {"median": "p50"}
 TIME_ROWS = {"request": "latency", "connect": "connect_time", "ttfb": "ttfb"}
+BLOCK_BYTES = 8 << 20
+PERCENTILES = (50.0, 75.0, 90.0, 95.0, 99.0, 99.9)
+MAX_SAMPLES = 1_000_000  # h2load.cc: of more requests, shared by the threads, its statistics are of a sample
+RESERVED_OPTIONS = (
+    *("-n", "--requests", "-c", "--clients", "-t", "--threads", "-D", "--duration", "--warm-up-time"),
+    *("-i", "--input-file", "-B", "--base-uri", "--connect-to", "-h", "--help", "--version"),
+)
+REPORT_START = r"spawning thread #\d+: \d+ total client|finished in \d+(\.\d\d)?(us|ms|s),"
+LOST_CONNECTION_RATIO = 1.1  # rates of the clients over the whole's rate: above it, clients ended before the test did
 
 
 def _row_pattern(name: str, start: str, cell: str) -> LinePattern:
@@ -52,50 +52,32 @@ def _row_pattern(name: str, start: str, cell: str) -> LinePattern:
 
 LINE_PATTERNS = (
     # printed before any worker starts, so nothing can interleave with it
-    LinePattern(
-        "plan",
-        "spawning thread #0: 10 total client(s). 10000 total requests",
-        "spawning thread #0: ",
-        rf"{_INT} total client\(s\)\. (?:.*{_INT} total requests|"
-        r"Timing-based test with \S+ of warm-up time and (?P<main>\d\S*s) of main duration for measurements\.)",
-    ),
-    LinePattern(
-        "finished",
-        "finished in 270.64ms, 73899.73 req/s, 16.77MB/s",
-        "finished in ",
-        rf"(?P<finished>{_TIME}), (?P<rate>{_REAL}) req/s, (?P<transfer>{_SIZE})/s",
-    ),
-    LinePattern(
-        "requests",
-        "requests: 20000 total, 20000 started, 20000 done, 20000 succeeded, 0 failed, 0 errored, 0 timeout",
-        "requests: ",
-        rf"(?P<total>{_INT}) total, (?P<started>{_INT}) started, (?P<done>{_INT}) done, (?P<ok>{_INT}) succeeded, "
-        rf"(?P<failed>{_INT}) failed, (?P<errored>{_INT}) errored, (?P<timeout>{_INT}) timeout",
-    ),
-    LinePattern(
-        "status",
-        "status codes: 20000 2xx, 0 3xx, 0 4xx, 0 5xx",
-        "status codes: ",
-        rf"(?P<s2>{_INT}) 2xx, (?P<s3>{_INT}) 3xx, (?P<s4>{_INT}) 4xx, (?P<s5>{_INT}) 5xx",
-    ),
-    LinePattern(
-        "traffic",
-        "traffic: 4.54MB (4760000) total, 3.49MB (3660000) headers (space savings 0.00%), 78.13KB (80000) data",
-        "traffic: ",
-        rf"(?P<size>{_SIZE}) \((?P<bytes>{_INT})\) total, {_SIZE} \({_INT}\) headers \(space savings -?{_REAL}%\), "
-        rf"{_SIZE} \({_INT}\) data",
-    ),
-    LinePattern(
-        "table",
-        "                     min         max         mean         sd        +/- sd",
-        " +min +max ",
-        r" *(?P<columns>\S.*) +\+/- sd",
-    ),
+    LinePattern("plan", "spawning thread #0: 10 total client(s). 10000 total requests", "spawning thread #0: ",
+                rf"{_INT} total client\(s\)\. (?:.*{_INT} total requests|"
+                r"Timing-based test with \S+ of warm-up time and (?P<main>\d\S*s) of main duration "
+                r"for measurements\.)"),
+    LinePattern("finished", "finished in 270.64ms, 73899.73 req/s, 16.77MB/s", "finished in ",
+                rf"(?P<finished>{_TIME}), (?P<rate>{_REAL}) req/s, (?P<transfer>{_SIZE})/s"),
+    LinePattern("requests",
+                "requests: 20000 total, 20000 started, 20000 done, 20000 succeeded, 0 failed, 0 errored, 0 timeout",
+                "requests: ",
+                rf"(?P<total>{_INT}) total, (?P<started>{_INT}) started, (?P<done>{_INT}) done, "
+                rf"(?P<ok>{_INT}) succeeded, (?P<failed>{_INT}) failed, (?P<errored>{_INT}) errored, "
+                rf"(?P<timeout>{_INT}) timeout"),
+    LinePattern("status", "status codes: 20000 2xx, 0 3xx, 0 4xx, 0 5xx", "status codes: ",
+                rf"(?P<s2>{_INT}) 2xx, (?P<s3>{_INT}) 3xx, (?P<s4>{_INT}) 4xx, (?P<s5>{_INT}) 5xx"),
+    LinePattern("traffic",
+                "traffic: 4.54MB (4760000) total, 3.49MB (3660000) headers (space savings 0.00%), 78.13KB (80000) data",
+                "traffic: ",
+                rf"(?P<size>{_SIZE}) \((?P<bytes>{_INT})\) total, {_SIZE} \({_INT}\) headers "
+                rf"\(space savings -?{_REAL}%\), {_SIZE} \({_INT}\) data"),
+    LinePattern("table", "                     min         max         mean         sd        +/- sd", " +min +max ",
+                r" *(?P<columns>\S.*) +\+/- sd"),
     _row_pattern("request", r"(?:time for request:|request +:)", _TIME),
     _row_pattern("connect", r"(?:time for connect:|connect +:)", _TIME),
     _row_pattern("ttfb", r"(?:time to 1st byte:|TTFB +:)", _TIME),
     _row_pattern("clients", r"req/s +:", _REAL),
-)
+)  # fmt: skip
 
 
 def table_row(report: TextReport, row: str) -> dict[str, tuple[float, str]]:
@@ -107,36 +89,14 @@ def table_row(report: TextReport, row: str) -> dict[str, tuple[float, str]]:
     if len(names) != len(texts) or not set(names) <= set(COLUMN_STATISTICS) or len(set(names)) != len(names):
         raise report.error_at(row, f"{len(texts)} values under the columns {' '.join(names)}")
     table = COUNT_UNITS if row == "clients" else TIME_UNITS_S
-    values = {COLUMN_STATISTICS[n]: (_parse_cell(t, table), t) for n, t in zip(names, texts, strict=True)}
+    numbers = [text.rstrip("mus") for text in texts]
+    cells = [(float(n) * table[text[len(n) :]], text) for n, text in zip(numbers, texts, strict=True)]
+    values = {COLUMN_STATISTICS[name]: cell for name, cell in zip(names, cells, strict=True)}
     measured = report.text(f"{row}_within") != "0.00" or any(value for value, _ in values.values())
     order = [values[s][0] for s in ("min", "p50", "p95", "p99", "max") if s in values]
     if order != sorted(order) or not values["min"][0] <= values.get("mean", values["min"])[0] <= values["max"][0]:
         raise report.error_at(row, "minimum, mean, percentiles and maximum do not ascend")
     return values if measured else {}
-
-
-def _parse_cell(text: str, table: dict[str, float]) -> float:
-    number = text.rstrip("mus")
-    return float(number) * table[text[len(number) :]]
-
-
-BLOCK_BYTES = 8 << 20
-PERCENTILES = (50.0, 75.0, 90.0, 95.0, 99.0, 99.9)
-
-
-class RequestLog(NamedTuple):
-    """The request log of one run: responses, responses by status class, exact times, and rates per second."""
-
-    answered: int
-    classes: Mapping[int, int]
-    times: Histogram
-    samples: tuple[Sample, ...] = ()
-
-    @property
-    def times_us(self) -> Counter[int]:
-        """Times in us, and how often each occurred."""
-        values, counts = self.times.cells
-        return Counter(dict(zip(values.tolist(), counts.tolist(), strict=True)))
 
 
 def log_file_name(argv: Sequence[str]) -> str | None:
@@ -148,36 +108,26 @@ def log_file_name(argv: Sequence[str]) -> str | None:
     return None
 
 
-def read_log(file: str, source: bytes | Path, last: int) -> RequestLog:
+def read_log(file: str, source: bytes | Path, last: int) -> Summary:
     """Return the `last` requests of a log; raise ParseError for a log with fewer lines, or a line that is not one."""
     from loadbook.request_logs.read import summarise
-    from loadbook.request_logs.summary import Histogram
+    from loadbook.request_logs.summary import Summary
 
-    lines, is_complete = _count_lines(source)
-    if lines < last or not is_complete:
+    lines, end = 0, b"\n"
+    for block in _read_blocks(source):
+        lines, end = lines + block.count(b"\n"), block[-1:]
+    if lines < last or end != b"\n":
         raise ParseError("h2load", file, lines, f"{lines} whole lines for the {last} requests of the summary")
-    if not last:
-        return RequestLog(0, {}, Histogram())
     try:
-        figures = summarise(source, "h2load", file=file, start=_offset_after(source, lines - last))
+        return summarise(source, "h2load", file=file, start=_offset_after(source, lines - last)) if last else Summary()
     except ParseError as error:
         raise ParseError("h2load", file, error.line and error.line + lines - last, error.reason) from None
-    total = figures.total()
-    return RequestLog(total.answered, total.classes, total.latency, tuple(base.per_second_samples(figures)))
 
 
 def _read_blocks(source: bytes | Path) -> Iterator[bytes]:
     with source.open("rb") if isinstance(source, Path) else io.BytesIO(source) as file:
         while block := file.read(BLOCK_BYTES):
             yield block
-
-
-def _count_lines(source: bytes | Path) -> tuple[int, bool]:
-    """Return the number of line ends, and whether the last byte is one of them."""
-    lines, last = 0, b"\n"
-    for block in _read_blocks(source):
-        lines, last = lines + block.count(b"\n"), block[-1:]
-    return lines, last == b"\n"
 
 
 def _offset_after(source: bytes | Path, lines: int) -> int:
@@ -194,9 +144,6 @@ def _offset_after(source: bytes | Path, lines: int) -> int:
     return start
 
 
-MAX_SAMPLES = 1_000_000  # h2load.cc: of more requests, shared by the threads, its statistics are of a sample
-
-
 def answered_count(report: TextReport) -> int:
     """Return the answers of any status: "done" has streams that the server reset, too, which are errored."""
     return report.count("total") - report.count("errored")
@@ -206,9 +153,7 @@ def duration_with_error(report: TextReport) -> tuple[float, float]:
     """Return the seconds that h2load divides by, and how far they may be off: as asked for, if a duration was."""
     if "main" in report:
         return report.value("main", TIME_UNITS_S), 0.0
-    return report.value("finished", TIME_UNITS_S), 2 * line_patterns.rounding_half_width(
-        report.text("finished"), TIME_UNITS_S
-    )
+    return report.value("finished", TIME_UNITS_S), 2 * report.half_width("finished", TIME_UNITS_S)
 
 
 def check_report(report: TextReport) -> None:
@@ -220,67 +165,46 @@ def check_report(report: TextReport) -> None:
     if seconds[0] <= 0:
         raise report.error_at("finished", "impossible: no time passed")
     line_patterns.check_rate(report, (answered_count(report), 0), seconds, "rate")
-    line_patterns.check_rate(
-        report, (report.count("bytes"), seconds[0]), seconds, "transfer"
-    )  # bytes/s are cut, not rounded
+    bytes_of_cut_rate = (report.count("bytes"), seconds[0])  # the rate is cut, not rounded
+    line_patterns.check_rate(report, bytes_of_cut_rate, seconds, "transfer")
     size, exact = report.value("size", BYTE_UNITS), report.count("bytes")
-    if abs(size - exact) > line_patterns.rounding_half_width(report.text("size"), BYTE_UNITS) * (1 + 1e-6):
+    if abs(size - exact) > report.half_width("size", BYTE_UNITS) * (1 + 1e-6):
         raise report.error_at("traffic", f"{exact} bytes are not {report.text('size')}")
     if answered_count(report) == 0 and table_row(report, "request"):
         raise report.error_at("request", "times of requests without a single answer")
 
 
-def read_request_log(report: TextReport, output: ToolOutput) -> RequestLog | None:
+def read_request_log(report: TextReport, output: ToolOutput) -> Summary | None:
     """Return the log of the requests, held against the report; None where there is none."""
     name = log_file_name(output.argv)
     source = output.files.get(name, output.paths.get(name)) if name else None
     if name is None or source is None:
         return None
-    log = read_log(name, source, report.count("done"))
+    figures = read_log(name, source, report.count("done"))
+    log = figures.total()
     if log.answered != answered_count(report):
         raise ParseError("h2load", name, 0, f"{log.answered} answers, but {answered_count(report)} in the report")
     status_counts = {c: log.classes.get(c, 0) for c in (2, 3, 4, 5)}
     if any(n > report.count(f"s{c}") for c, n in status_counts.items()):
         raise ParseError("h2load", name, 0, f"statuses {status_counts} are not those of the report")
-    table_times = table_row(report, "request")
-    threads = max(1, output.stdout.count(b"spawning thread #"))
-    if log.answered and report.count("done") <= MAX_SAMPLES // threads:
-        _check_log_times(name, log, table_times)
-    return log
-
-
-def _check_log_times(name: str, log: RequestLog, table_times: Mapping[str, tuple[float, str]]) -> None:
-    """Raise ParseError unless extremes and mean of a log are those of the table, within 1 us and its rounding."""
-    log_times = {"min": log.times.percentile_s(0), "max": log.times.percentile_s(100), "mean": log.times.mean_s()}
+    table_times, threads = table_row(report, "request"), max(1, output.stdout.count(b"spawning thread #"))
+    if not log.answered or report.count("done") > MAX_SAMPLES // threads:
+        return figures
+    # extremes and mean of the log are those of the table, within 1 us and its rounding
+    times = log.latency
+    log_times = {"min": times.percentile_s(0), "max": times.percentile_s(100), "mean": times.mean_s()}
     for statistic, exact in log_times.items():
         value, printed = table_times.get(statistic, (-1.0, "nothing"))
-        if abs(value - exact) > 2e-6 + 2 * line_patterns.rounding_half_width(
-            printed.replace("nothing", "0s"), TIME_UNITS_S
-        ):
+        half_width = line_patterns.rounding_half_width(printed.replace("nothing", "0s"), TIME_UNITS_S)
+        if abs(value - exact) > 2e-6 + 2 * half_width:
             raise ParseError("h2load", name, 0, f"{statistic} {exact * 1e6:g} us is not the {printed} of the report")
-
-
-def ok_per_s(report: TextReport) -> float:
-    """Return ok / duration; through the rate where that shows more digits of the duration."""
-    duration, slack = duration_with_error(report)
-    rate = report.value("rate", COUNT_UNITS)
-    if rate > 0 and 0.005 / rate < slack / duration:
-        return rate * (report.count("ok") / answered_count(report))
-    return report.count("ok") / duration
+    return figures
 
 
 def client_count(lines: Sequence[str]) -> int:
     """Return the number of clients over all threads, from the lines that h2load prints when it creates them."""
     matches = (re.match(r"spawning thread #\d+: (\d{1,9}) total client", line) for line in lines)
     return sum(int(match[1]) for match in matches if match)
-
-
-RESERVED_OPTIONS = (
-    *("-n", "--requests", "-c", "--clients", "-t", "--threads", "-D", "--duration", "--warm-up-time"),
-    *("-i", "--input-file", "-B", "--base-uri", "--connect-to", "-h", "--help", "--version"),
-)
-REPORT_START = r"spawning thread #\d+: \d+ total client|finished in \d+(\.\d\d)?(us|ms|s),"
-LOST_CONNECTION_RATIO = 1.1  # rates of the clients over the whole's rate: above it, clients ended before the test did
 
 
 class H2load(base.Tool):
@@ -296,15 +220,7 @@ class H2load(base.Tool):
     load_models = frozenset({"closed"})
     known_versions = ("1",)
     version_argv: tuple[str, ...] = ("h2load", "--version")
-
-    def version(self, stdout: bytes, stderr: bytes) -> str:
-        """Return the version, ``1.52.0``."""
-        match = re.search(rb"^h2load nghttp2/(\d\S*)", stdout + stderr, re.MULTILINE)
-        if not match:
-            raise ToolError(
-                f"h2load: no version in {(stdout + stderr)[:80]!r}", "install h2load (apt install nghttp2-client)"
-            )
-        return match[1].decode()
+    version_pattern = rb"^h2load nghttp2/(\d\S*)"
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
         """Return h2load's argument list, for HTTP/1.1; ``-m 10`` or ``--npn-list=h2`` in `extra` come after that.
@@ -317,16 +233,23 @@ class H2load(base.Tool):
             # asked with Connection: close, h2load 1.52 opens connection after connection and never ends
             raise ToolError("h2load cannot close connections after each request", "use the tool wrk or ab")
         if workload.connections < workload.threads:
-            raise ToolError(
-                f"h2load needs a connection for each of {workload.threads} threads, not {workload.connections}",
-                "raise connections or lower threads",
-            )
+            problem = f"h2load needs a connection for each of {workload.threads} threads, not {workload.connections}"
+            raise ToolError(problem, "raise connections or lower threads")
         if any(word.startswith("--log-file") and "/" in word for word in workload.extra):
             raise ToolError("h2load's log must be in the working folder, from where it is collected", "drop the folder")
         argv = ["h2load", "--h1", f"-c{workload.connections}", f"-t{workload.threads}"]
-        argv += ["-D", _duration(duration_s)] if workload.requests is None else ["-n", str(workload.requests)]
+        if workload.requests is None:
+            ms = round(duration_s * 1000)
+            if ms < 1 or abs(ms - duration_s * 1000) > 1e-6:
+                raise ToolError(f"h2load takes whole milliseconds only: {duration_s:g} s cannot be done", "round it")
+            argv += ["-D", f"{ms}ms" if ms % 1000 else f"{ms // 1000}s"]
+        else:
+            argv += ["-n", str(workload.requests)]
         for name, value in base.request_headers(workload).items():
-            argv += ["-H", _header(name, value)]
+            if not value.strip():
+                raise ToolError(f"h2load cannot send the header {name} without a value", "drop it, or use the tool wrk")
+            # h2load writes Host itself, from :authority
+            argv += ["-H", f"{':authority' if name.lower() == 'host' else name}: {value}"]
         return [*argv, *workload.extra, base.target_url(target, workload.path)]
 
     def expected_files(self, workload: Workload) -> Sequence[str]:
@@ -340,37 +263,24 @@ class H2load(base.Tool):
         line_patterns.require_report(self.name, output, lines, REPORT_START, r"req/s +:")
         report = line_patterns.read_report(self.name, lines, LINE_PATTERNS)
         check_report(report)
-        log = read_request_log(report, output)
-        times_us = {"latency": log.times_us} if log and log.answered else {}
-        doubts = tuple(_doubts(report, output, lines))
-        return ParsedReport(tuple(_rows(report, log)), log.samples if log else (), doubts, times_us)
+        figures, doubts = read_request_log(report, output), tuple(_doubts(report, output, lines))
+        times = figures.total().latency if figures and answered_count(report) else None
+        samples = tuple(base.per_second_samples(figures)) if figures else ()
+        times_us = {"latency": times.times_us()} if times else {}
+        return ParsedReport(tuple(_rows(report, times)), samples, doubts, times_us)
 
 
 TOOL = H2load()
 
 
-def _duration(value_s: float) -> str:
-    """Return a time as h2load takes it: a whole number of s or ms."""
-    ms = round(value_s * 1000)
-    if ms < 1 or abs(ms - value_s * 1000) > 1e-6:
-        raise ToolError(f"h2load takes whole milliseconds only: {value_s:g} s cannot be done", "round it")
-    return f"{ms}ms" if ms % 1000 else f"{ms // 1000}s"
-
-
-def _header(name: str, value: str) -> str:
-    """Return one request header; h2load writes Host itself, from :authority."""
-    if not value.strip():
-        raise ToolError(f"h2load cannot send the header {name} without a value", "drop it, or use the tool wrk")
-    return f":authority: {value}" if name.lower() == "host" else f"{name}: {value}"
-
-
-def _rows(report: TextReport, log: RequestLog | None) -> Iterator[Measurement]:
+def _rows(report: TextReport, log_times: Histogram | None) -> Iterator[Measurement]:
     """Yield the measurements; percentiles of a log are derived, so that they have no text."""
     requests, ok = answered_count(report), report.count("ok")
-    yield Measurement("requests", "count", requests, "1", _text_if_equal(report, "done", requests))
+    yield Measurement("requests", "count", requests, "1", report.text_if("done", requests))
     yield Measurement("ok", "count", ok, "1", report.text("ok"))
     yield Measurement("requests_per_s", "value", report.value("rate", COUNT_UNITS), "1/s", report.text("rate"))
-    yield Measurement("ok_per_s", "value", ok_per_s(report), "1/s", None)
+    ok_per_s = line_patterns.part_per_s(report, ok, requests, duration_with_error(report))
+    yield Measurement("ok_per_s", "value", ok_per_s, "1/s", None)
     lasted = "main" if "main" in report else "finished"
     yield Measurement("duration", "value", report.value(lasted, TIME_UNITS_S), "s", report.text(lasted))
     yield from _error_rows(report)
@@ -380,13 +290,12 @@ def _rows(report: TextReport, log: RequestLog | None) -> Iterator[Measurement]:
     yield Measurement("bytes_per_s", "value", report.value("transfer", BYTE_UNITS), "B/s", report.text("transfer"))
     for row, metric in TIME_ROWS.items() if requests else ():
         cells = table_row(report, row)
-        exact = log is not None and log.answered and row == "request"
+        exact = log_times if row == "request" else None
         for statistic, (value, printed) in cells.items():
             if not (exact and statistic.startswith("p")):
                 yield Measurement(metric, statistic, value, "s", printed)
-        if exact and log is not None:
-            for percent in PERCENTILES:
-                yield Measurement(metric, f"p{percent:g}", log.times.percentile_s(percent), "s", None)
+        if exact:
+            yield from (Measurement(metric, f"p{p:g}", exact.percentile_s(p), "s", None) for p in PERCENTILES)
 
 
 def _error_rows(report: TextReport) -> Iterator[Measurement]:
@@ -396,16 +305,11 @@ def _error_rows(report: TextReport) -> Iterator[Measurement]:
     unseen = timeout if timeout > lost else 0  # with -D, h2load leaves time-outs out of errored
     if status == report.count("failed") - report.count("errored"):
         total = report.count("failed") + unseen
-        yield Measurement("errors", "count", total, "1", _text_if_equal(report, "failed", total))
+        yield Measurement("errors", "count", total, "1", report.text_if("failed", total))
     yield Measurement("errors_timeout", "count", timeout, "1", report.text("timeout"))
     yield Measurement("errors_status", "count", status, "1", None)
     other = report.count("errored") - timeout + unseen
-    yield Measurement("errors_other", "count", other, "1", _text_if_equal(report, "errored", other))
-
-
-def _text_if_equal(report: TextReport, field: str, value: int) -> str | None:
-    """Return a field's text if it is this value."""
-    return report.text(field) if report.count(field) == value else None
+    yield Measurement("errors_other", "count", other, "1", report.text_if("errored", other))
 
 
 def _doubts(report: TextReport, output: ToolOutput, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -417,29 +321,19 @@ def _doubts(report: TextReport, output: ToolOutput, lines: Sequence[str]) -> Ite
     if "main" in report and not started and client_count(lines):
         yield "connections", "no client started a request: with -D, h2load counts connections that fail nowhere"
     if "main" not in report and started < total:
-        yield (
-            "stopped_early",
-            f"{started} of {total} requests were started: h2load gives a client up when its connection fails, "
-            "so its rate is of fewer connections and a shorter time",
-        )
-    rate, summed = (
-        report.value("rate", COUNT_UNITS),
-        client_count(lines) * table_row(report, "clients").get("mean", (0.0, ""))[0],
-    )
+        text = f"{started} of {total} requests were started: h2load gives a client up when its connection fails"
+        yield "stopped_early", f"{text}, so its rate is of fewer connections and a shorter time"
+    rate = report.value("rate", COUNT_UNITS)
+    summed = client_count(lines) * table_row(report, "clients").get("mean", (0.0, ""))[0]
     if "main" in report and (summed > LOST_CONNECTION_RATIO * rate or report.count("timeout")):
-        yield (
-            "connections_lost",
-            f"connections were lost, which h2load does not count as errors with -D: its clients' own rates add up to "
-            f"{summed:.0f} 1/s, its rate over the whole time is {rate:.0f} 1/s",
-        )
+        text = "connections were lost, which h2load does not count as errors with -D: its clients' own rates add up to"
+        yield "connections_lost", f"{text} {summed:.0f} 1/s, its rate over the whole time is {rate:.0f} 1/s"
     if answered_count(report) > MAX_SAMPLES:
         yield "sampled", f"times are of at most {MAX_SAMPLES} requests, drawn by h2load from {answered_count(report)}"
     statuses = sum(report.count(f"s{c}") for c in range(2, 6))
     if "main" in report and not report.count("failed") and statuses > answered_count(report):
-        yield (
-            "counts_differ",
-            f"{statuses} status codes for {answered_count(report)} responses: h2load counts those of the warm-up, too",
-        )
+        text = f"{statuses} status codes for {answered_count(report)} responses"
+        yield "counts_differ", f"{text}: h2load counts those of the warm-up, too"
     log = log_file_name(output.argv)
     if log and log not in output.files and log not in output.paths:
         yield "log_missing", f"the command asks for {log}, which was not collected: no percentiles from it"

@@ -18,126 +18,74 @@ from loadbook.tools.base import Measurement, ParsedReport, Sample, Target, ToolO
 from loadbook.tools.line_patterns import LinePattern, TextReport
 
 SESSION_LINES = ("session_rate", "session", "lifetime", "failtime", "lengths")
-ERROR_FIELDS = {  # ours -> httperf's
-    "connect": ("connrefused",),
-    "timeout": ("client_timo", "socket_timo"),
-    "read": ("connreset",),
-    "driver": ("fd_unavail", "addrunavail", "ftab_full"),
-    "other": ("other",),
-}
+# ours -> httperf's
+ERROR_FIELDS = {
+    "connect": ("connrefused",), "timeout": ("client_timo", "socket_timo"), "read": ("connreset",),
+    "driver": ("fd_unavail", "addrunavail", "ftab_full"), "other": ("other",),
+}  # fmt: skip
 
 _REAL = r"(?:\d{1,20}\.\d+|-?nan|-?inf)"
+RATE_INTERVAL_S = 5.0  # httperf.c: one reply-rate sample every 5 s
+RESERVED_OPTIONS = (
+    *("--server", "--port", "--uri", "--rate", "--period", "--num-conns", "--num-calls", "--timeout", "--client"),
+    *("--wsess", "--wsesslog", "--wsesspage", "--add-header", "--runtime", "--help", "--version", "-h", "-V"),
+)
+HISTOGRAM_HEADING = "Connection lifetime histogram (time in ms):"
 
 
-def _template_regex(template: str) -> str:
-    """Return a regular expression for a printf-like template: ``{name:d}`` an integer, ``{name}`` a real."""
-    parts = re.split(r"\{(\w*)(:d)?\}", template)
+def _line(name: str, example: str, template: str, optional: bool = False) -> LinePattern:
+    """Return the pattern of a template: ``{name:d}`` is an integer, ``{name}`` a real; ``|`` ends the line's start."""
+    start, rest = template.split("|")
+    parts = re.split(r"\{(\w*)(:d)?\}", rest)
     regex = re.escape(parts[0])
-    for name, integer, literal in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
+    for field, integer, literal in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
         number = r"\d{1,20}" if integer else _REAL
-        regex += (f"(?P<{name}>{number})" if name else number) + re.escape(literal)
-    return regex
-
-
-def _template_line(name: str, example: str, start: str, template: str, optional: bool = False) -> LinePattern:
-    return LinePattern(name, example, re.escape(start), _template_regex(template), optional)
+        regex += (f"(?P<{field}>{number})" if field else number) + re.escape(literal)
+    return LinePattern(name, example, re.escape(start), regex, optional)
 
 
 LINE_PATTERNS = (
     # the effective command with defaults expanded
-    LinePattern(
-        "echo",
-        "httperf --client=0/1 --server=... ",
-        "httperf(?= --)",
-        r"(?P<echo> .*--client=(?P<id>\d{1,20})/(?P<clients>\d{1,20}) .*)",
-    ),
-    _template_line(
-        "total",
-        "Total: connections 300 requests 449 replies 222 test-duration 7.733 s",
-        "Total: connections",
-        " {connections:d} requests {sent:d} replies {replies:d} test-duration {duration} s",
-    ),
-    _template_line(
-        "connections",
-        "Connection rate: 38.8 conn/s (25.8 ms/conn, <=74 concurrent connections)",
-        "Connection rate:",
-        " {connection_rate} conn/s ({} ms/conn, <={:d} concurrent connections)",
-    ),
-    _template_line(
-        "life",
-        "Connection time [ms]: min 1054.5 avg 1654.3 max 1998.9 median 1683.5 stddev 208.5",
-        "Connection time [ms]: min",
-        " {min} avg {mean} max {max} median {p50} stddev {sd}",
-    ),
-    _template_line("connect", "Connection time [ms]: connect 0.0", "Connection time [ms]: connect", " {connect_time}"),
-    _template_line(
-        "length", "Connection length [replies/conn]: 1.490", "Connection length [replies/conn]:", " {length}"
-    ),
-    _template_line(
-        "request_rate", "Request rate: 58.1 req/s (17.2 ms/req)", "Request rate:", " {sent_rate} req/s ({} ms/req)"
-    ),
-    _template_line("request_size", "Request size [B]: 86.0", "Request size [B]:", " {}"),
-    _template_line(
-        "reply_rate",
-        "Reply rate [replies/s]: min 30.6 avg 30.6 max 30.6 stddev 0.0 (1 samples)",
-        "Reply rate [replies/s]:",
-        " min {rate_min} avg {rate_mean} max {rate_max} stddev {rate_sd} ({samples:d} samples)",
-    ),
-    _template_line(
-        "reply_time", "Reply time [ms]: response 767.8 transfer 0.0", "Reply time [ms]:", " response {ttfb} transfer {}"
-    ),
-    _template_line(
-        "reply_size",
-        "Reply size [B]: header 116.0 content 5.0 footer 0.0 (total 121.0)",
-        "Reply size [B]:",
-        " header {header} content {content} footer {footer} (total {size})",
-    ),
-    _template_line(
-        "status",
-        "Reply status: 1xx=0 2xx=222 3xx=0 4xx=0 5xx=0",
-        "Reply status:",
-        " 1xx={s1:d} 2xx={s2:d} 3xx={s3:d} 4xx={s4:d} 5xx={s5:d}",
-    ),
-    _template_line(
-        "cpu",
-        "CPU time [s]: user 0.25 system 7.48 (user 3.2% system 96.7% total 99.9%)",
-        "CPU time [s]:",
-        " user {} system {} (user {cpu_user}% system {cpu_system}% total {cpu}%)",
-    ),
-    _template_line("net", "Net I/O: 8.3 KB/s (0.1*10^6 bps)", "Net I/O:", " {net} KB/s ({}*10^6 bps)"),
-    _template_line(
-        "errors",
-        "Errors: total 227 client-timo 227 socket-timo 0 connrefused 0 connreset 0",
-        "Errors: total",
-        " {errors:d} client-timo {client_timo:d} socket-timo {socket_timo:d} connrefused {connrefused:d}"
-        " connreset {connreset:d}",
-    ),
-    _template_line(
-        "errors_2",
-        "Errors: fd-unavail 0 addrunavail 0 ftab-full 0 other 0",
-        "Errors: fd-unavail",
-        " {fd_unavail:d} addrunavail {addrunavail:d} ftab-full {ftab_full:d} other {other:d}",
-    ),
-    _template_line(
-        "session_rate",
-        "Session rate [sess/s]: min 0.00 avg 41.57 max 0.00 stddev 0.00 (143/150)",
-        "Session rate [sess/s]:",
-        " min {} avg {} max {} stddev {} ({sessions_done:d}/{sessions:d})",
-        optional=True,
-    ),
-    _template_line(
-        "session", "Session: avg 1.48 connections/session", "Session: avg", " {} connections/session", optional=True
-    ),
-    _template_line("lifetime", "Session lifetime [s]: 0.5", "Session lifetime [s]:", " {}", optional=True),
-    _template_line("failtime", "Session failtime [s]: 0.1", "Session failtime [s]:", " {}", optional=True),
-    LinePattern(
-        "lengths",
-        "Session length histogram: 5 0 1 143",
-        "Session length histogram:",
-        r"(?P<lengths>(?: \d{1,20})+)",
-        optional=True,
-    ),
-)
+    LinePattern("echo", "httperf --client=0/1 --server=... ", "httperf(?= --)",
+                r"(?P<echo> .*--client=(?P<id>\d{1,20})/(?P<clients>\d{1,20}) .*)"),
+    _line("total", "Total: connections 300 requests 449 replies 222 test-duration 7.733 s",
+          "Total: connections| {connections:d} requests {sent:d} replies {replies:d} test-duration {duration} s"),
+    _line("connections", "Connection rate: 38.8 conn/s (25.8 ms/conn, <=74 concurrent connections)",
+          "Connection rate:| {connection_rate} conn/s ({} ms/conn, <={:d} concurrent connections)"),
+    _line("life", "Connection time [ms]: min 1054.5 avg 1654.3 max 1998.9 median 1683.5 stddev 208.5",
+          "Connection time [ms]: min| {min} avg {mean} max {max} median {p50} stddev {sd}"),
+    _line("connect", "Connection time [ms]: connect 0.0", "Connection time [ms]: connect| {connect_time}"),
+    _line("length", "Connection length [replies/conn]: 1.490", "Connection length [replies/conn]:| {length}"),
+    _line("request_rate", "Request rate: 58.1 req/s (17.2 ms/req)",
+          "Request rate:| {sent_rate} req/s ({} ms/req)"),
+    _line("request_size", "Request size [B]: 86.0", "Request size [B]:| {}"),
+    _line("reply_rate", "Reply rate [replies/s]: min 30.6 avg 30.6 max 30.6 stddev 0.0 (1 samples)",
+          "Reply rate [replies/s]:| min {rate_min} avg {rate_mean} max {rate_max} stddev {rate_sd}"
+          " ({samples:d} samples)"),
+    _line("reply_time", "Reply time [ms]: response 767.8 transfer 0.0",
+          "Reply time [ms]:| response {ttfb} transfer {}"),
+    _line("reply_size", "Reply size [B]: header 116.0 content 5.0 footer 0.0 (total 121.0)",
+          "Reply size [B]:| header {header} content {content} footer {footer} (total {size})"),
+    _line("status", "Reply status: 1xx=0 2xx=222 3xx=0 4xx=0 5xx=0",
+          "Reply status:| 1xx={s1:d} 2xx={s2:d} 3xx={s3:d} 4xx={s4:d} 5xx={s5:d}"),
+    _line("cpu", "CPU time [s]: user 0.25 system 7.48 (user 3.2% system 96.7% total 99.9%)",
+          "CPU time [s]:| user {} system {} (user {cpu_user}% system {cpu_system}% total {cpu}%)"),
+    _line("net", "Net I/O: 8.3 KB/s (0.1*10^6 bps)", "Net I/O:| {net} KB/s ({}*10^6 bps)"),
+    _line("errors", "Errors: total 227 client-timo 227 socket-timo 0 connrefused 0 connreset 0",
+          "Errors: total| {errors:d} client-timo {client_timo:d} socket-timo {socket_timo:d} "
+          "connrefused {connrefused:d} connreset {connreset:d}"),
+    _line("errors_2", "Errors: fd-unavail 0 addrunavail 0 ftab-full 0 other 0",
+          "Errors: fd-unavail| {fd_unavail:d} addrunavail {addrunavail:d} ftab-full {ftab_full:d} other {other:d}"),
+    _line("session_rate", "Session rate [sess/s]: min 0.00 avg 41.57 max 0.00 stddev 0.00 (143/150)",
+          "Session rate [sess/s]:| min {} avg {} max {} stddev {} ({sessions_done:d}/{sessions:d})",
+          optional=True),
+    _line("session", "Session: avg 1.48 connections/session", "Session: avg| {} connections/session",
+          optional=True),
+    _line("lifetime", "Session lifetime [s]: 0.5", "Session lifetime [s]:| {}", optional=True),
+    _line("failtime", "Session failtime [s]: 0.1", "Session failtime [s]:| {}", optional=True),
+    LinePattern("lengths", "Session length histogram: 5 0 1 143", "Session length histogram:",
+                r"(?P<lengths>(?: \d{1,20})+)", optional=True),
+)  # fmt: skip
 
 
 def echoed_options(report: TextReport) -> dict[str, str]:
@@ -156,9 +104,8 @@ def offered_rate(report: TextReport) -> tuple[float, str | None] | None:
     if "wsesslog" in options or "wsesspage" in options or calls == [""] or not {"rate", "period"} & set(options):
         return None
     if "rate" in options:
-        return parse_option_number(report, options["rate"]) * parse_option_number(report, *calls), options[
-            "rate"
-        ] if calls == ["1"] else None
+        rate = parse_option_number(report, options["rate"]) * parse_option_number(report, *calls)
+        return rate, options["rate"] if calls == ["1"] else None
     if options["period"][:1] not in ("u", "e"):  # v: a rate that varies
         return None
     periods = [parse_option_number(report, text) for text in options["period"][1:].split(",")]
@@ -168,18 +115,9 @@ def offered_rate(report: TextReport) -> tuple[float, str | None] | None:
 def parse_option_number(report: TextReport, *text: str) -> float:
     """Return an option's number as printf %g writes it; ParseError for anything else."""
     if len(text) != 1 or not re.fullmatch(r"\d{1,20}(?:\.\d+)?(?:e[+-]\d\d)?", text[0]):
-        raise report.error_at(
-            "echo", f"{' '.join(text) or 'nothing'!r} is not a number in the command that httperf echoes"
-        )
+        printed = repr(" ".join(text) or "nothing")
+        raise report.error_at("echo", f"{printed} is not a number in the command that httperf echoes")
     return float(text[0])
-
-
-RATE_INTERVAL_S = 5.0  # httperf.c: one reply-rate sample every 5 s
-RESERVED_OPTIONS = (
-    *("--server", "--port", "--uri", "--rate", "--period", "--num-conns", "--num-calls", "--timeout", "--client"),
-    *("--wsess", "--wsesslog", "--wsesspage", "--add-header", "--runtime", "--help", "--version", "-h", "-V"),
-)
-HISTOGRAM_HEADING = "Connection lifetime histogram (time in ms):"
 
 
 class Httperf(base.Tool):
@@ -195,20 +133,9 @@ class Httperf(base.Tool):
     opens_connections_at_rate = True  # whatever was answered by then
     load_models = frozenset({"open"})
     known_versions = ("0.9",)
-    version_argv: tuple[str, ...] = (
-        "httperf",
-        "-V",
-        "-h",
-    )  # -V alone runs a test against localhost:80 in 0.9.0; -h ends it first
-
-    def version(self, stdout: bytes, stderr: bytes) -> str:
-        """Return the version, ``0.9.0``."""
-        match = re.search(rb"httperf-(\d[\w.]*) compiled", stdout + stderr)
-        if not match:
-            raise ToolError(
-                f"httperf: no version in {(stdout + stderr)[:80]!r}", "install httperf (apt install httperf)"
-            )
-        return match[1].decode()
+    # in 0.9.0, -V alone runs a test against localhost:80; -h ends it first
+    version_argv: tuple[str, ...] = ("httperf", "-V", "-h")
+    version_pattern = rb"httperf-(\d[\w.]*) compiled"
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
         """Return httperf's argument list: rate_per_s / calls_per_connection connections start every second."""
@@ -219,11 +146,17 @@ class Httperf(base.Tool):
             raise ToolError("keepalive = false contradicts calls_per_connection > 1", "drop one of the two")
         if ":" in target.address:
             raise ToolError(f"httperf speaks IPv4 only, not {target.address}", "use an IPv4 address, or the tool wrk")
-        rate = (workload.rate_per_s or 0) / workload.calls_per_connection
-        connections = _connection_count(workload, rate * duration_s)
+        calls, requests = workload.calls_per_connection, workload.requests
+        if requests is not None and requests % calls:
+            raise ToolError(f"httperf cannot make {requests} requests, {calls} on each connection", "use a multiple")
+        rate = (workload.rate_per_s or 0) / calls
+        connections = round(rate * duration_s) if requests is None else requests // calls
+        if connections < 1:
+            hint = "raise rate_per_s or duration_s, or lower calls_per_connection"
+            raise ToolError(f"httperf would start no connection in {workload.duration_s:g} s", hint)
         argv = ["httperf", "--server", target.address, "--port", str(target.port), "--uri", workload.path]
         argv += ["--rate", f"{rate:.10g}", "--num-conns", str(connections)]
-        argv += ["--num-calls", str(workload.calls_per_connection), "--timeout", f"{workload.timeout_s:g}"]
+        argv += ["--num-calls", str(calls), "--timeout", f"{workload.timeout_s:g}"]
         argv += ["--ssl"] if target.scheme == "https" else []
         return [*argv, *_header_options(workload), *workload.extra]
 
@@ -233,23 +166,11 @@ class Httperf(base.Tool):
         line_patterns.require_report(self.name, output, lines, "httperf --", "Errors: fd-unavail")
         report = line_patterns.read_report(self.name, lines, LINE_PATTERNS)
         _check_report(report)
-        samples = (*_rate_samples(report, lines), *_lifetime_samples(report, lines))
+        samples = tuple(_samples(report, lines))
         return ParsedReport(tuple(_rows(report)), samples, tuple(_doubts(report, output, lines)))
 
 
 TOOL = Httperf()
-
-
-def _connection_count(workload: Workload, in_time: float) -> int:
-    """Return how many connections to start: for a number of requests, or as many as there is time for."""
-    calls, requests = workload.calls_per_connection, workload.requests
-    if requests is not None and requests % calls:
-        raise ToolError(f"httperf cannot make {requests} requests, {calls} on each connection", "use a multiple")
-    connections = round(in_time) if requests is None else requests // calls
-    if connections < 1:
-        hint = "raise rate_per_s or duration_s, or lower calls_per_connection"
-        raise ToolError(f"httperf would start no connection in {workload.duration_s:g} s", hint)
-    return connections
 
 
 def _header_options(workload: Workload) -> list[str]:
@@ -278,14 +199,9 @@ def _check_report(report: TextReport) -> None:
     size = [report.optional_value(f, COUNT_UNITS) for f in ("header", "content", "footer", "size")]
     if None not in size and sum(size[:3]) != size[3]:  # type: ignore[arg-type]
         raise report.error_at("reply_size", "header, content and footer do not add up to the total")
-    _check_sessions(report)
-
-
-def _check_sessions(report: TextReport) -> None:
-    """Raise ParseError unless the session block is whole where the command asked for sessions."""
     has_sessions = any(name.startswith("wsess") for name in echoed_options(report))
-    for line_name in SESSION_LINES:
-        if has_sessions and line_name not in report:
+    for line_name in SESSION_LINES if has_sessions else ():
+        if line_name not in report:
             raise report.error_at("total", f"report is not complete: no session block ({line_name})")
     if has_sessions and sum(int(n) for n in report.text("lengths").split()) != report.count("sessions"):
         raise report.error_at("lengths", "the histogram does not add up to the number of sessions")
@@ -304,7 +220,14 @@ def _rows(report: TextReport) -> Iterator[Measurement]:
     if rate is not None:
         yield Measurement("offered_per_s", "value", rate[0], "1/s", rate[1])
     yield Measurement("duration", "value", duration, "s", report.text("duration"))
-    yield from _error_rows(report)
+    # the classes are failed connections, so that they do not overlap with replies of status >= 400
+    status = report.count("s4") + report.count("s5")
+    total = report.count("errors") + status
+    yield Measurement("errors", "count", total, "1", report.text_if("errors", total))
+    for name, fields in ERROR_FIELDS.items():
+        n = sum(report.count(field) for field in fields)
+        yield Measurement(f"errors_{name}", "count", n, "1", report.text(fields[0]) if len(fields) == 1 else None)
+    yield Measurement("errors_status", "count", status, "1", None)
     for c in range(1, 6):
         yield Measurement(f"status_{c}xx", "count", report.count(f"s{c}"), "1", report.text(f"s{c}"))
     net, cpu = report.optional_value("net", BYTE_UNITS, "KB"), report.optional_value("cpu", COUNT_UNITS)
@@ -313,26 +236,17 @@ def _rows(report: TextReport) -> Iterator[Measurement]:
     if cpu is not None:
         yield Measurement("driver_cpu", "value", cpu / 100, "1", report.text("cpu") + "%")
     yield from _time_rows(report)
-    yield from _reply_rate_rows(report)
-
-
-def _error_rows(report: TextReport) -> Iterator[Measurement]:
-    """Yield errors by class. httperf's classes are failed connections, so they do not overlap with replies >= 400."""
-    status = report.count("s4") + report.count("s5")
-    total = report.count("errors") + status
-    yield Measurement("errors", "count", total, "1", None if status else report.text("errors"))
-    for name, fields in ERROR_FIELDS.items():
-        n = sum(report.count(field) for field in fields)
-        yield Measurement(f"errors_{name}", "count", n, "1", report.text(fields[0]) if len(fields) == 1 else None)
-    yield Measurement("errors_status", "count", status, "1", None)
+    samples = report.count("samples")  # reply rates of 5 s each; of no sample there is no mean, of one no deviation
+    for statistic in ("mean", "sd", "min", "max"):
+        value = report.optional_value(f"rate_{statistic}", COUNT_UNITS)
+        if value is not None and samples > (statistic == "sd"):
+            yield Measurement("requests_per_s", statistic, value, "1/s", report.text(f"rate_{statistic}"))
 
 
 def _time_rows(report: TextReport) -> Iterator[Measurement]:
     """Yield times, which httperf prints as 0.0 where nothing was answered: then there are none."""
     fields = [("connect_time", "mean", "connect_time"), ("ttfb", "mean", "ttfb")] if report.count("replies") else []
-    if fields and report.optional_value(
-        "length", COUNT_UNITS
-    ):  # replies per connection that ended after at least one reply
+    if fields and report.optional_value("length", COUNT_UNITS):  # replies per connection that ended after a reply
         fields += [("connection_time", statistic, statistic) for statistic in ("mean", "sd", "min", "max", "p50")]
     for metric, statistic, field in fields:
         value = report.optional_value(field, TIME_UNITS_S, "ms")
@@ -342,35 +256,20 @@ def _time_rows(report: TextReport) -> Iterator[Measurement]:
             yield Measurement(metric, statistic, value, "s", report.text(field))
 
 
-def _reply_rate_rows(report: TextReport) -> Iterator[Measurement]:
-    """Yield the statistics of the 5 s reply-rate samples; of no sample there is none, of one no deviation."""
-    samples = report.count("samples")
-    for statistic in ("mean", "sd", "min", "max"):
-        value = report.optional_value(f"rate_{statistic}", COUNT_UNITS)
-        if value is not None and samples > (statistic == "sd"):
-            yield Measurement("requests_per_s", statistic, value, "1/s", report.text(f"rate_{statistic}"))
+def _samples(report: TextReport, lines: Sequence[str]) -> Iterator[Sample]:
+    """Yield the reply rates that --verbose prints, and the histogram of connection times that a doubled one prints.
 
-
-def _rate_samples(report: TextReport, lines: Sequence[str]) -> Iterator[Sample]:
-    """Yield the reply rates that --verbose prints; x is the end of the sample in s from the start.
-
-    Of n clients, client i takes its first sample after (i + 1) * 5 / n seconds.
+    x is the end of a rate's 5 s from the start (of n clients, client i takes its first sample after (i + 1) * 5 / n
+    seconds), and the middle of a histogram's bin of 1 ms.
     """
+    lines = lines[: report.line_numbers["total"]]
     first = (report.count("id") + 1) * RATE_INTERVAL_S / max(1, report.count("clients"))
-    rates = [
-        m[1] for line in lines[: report.line_numbers["total"]] if (m := re.fullmatch(r"reply-rate = (\d+\.\d)", line))
-    ]
+    rates = [match[1] for line in lines if (match := re.fullmatch(r"reply-rate = (\d+\.\d)", line))]
     if rates and len(rates) != report.count("samples"):
         raise report.error_at("reply_rate", f"{len(rates)} reply-rate lines, {report.count('samples')} samples")
     for i, rate in enumerate(rates):
         yield Sample("reply_rate", "requests_per_s", first + i * RATE_INTERVAL_S, "s", float(rate), "1/s")
-
-
-def _lifetime_samples(report: TextReport, lines: Sequence[str]) -> Iterator[Sample]:
-    """Yield the histogram of connection times that a doubled --verbose prints: middle of a 1 ms bin, connections."""
-    if HISTOGRAM_HEADING not in lines:
-        return
-    for line in lines[lines.index(HISTOGRAM_HEADING) : report.line_numbers["total"]]:
+    for line in lines[lines.index(HISTOGRAM_HEADING) :] if HISTOGRAM_HEADING in lines else ():
         if match := re.fullmatch(r" +(\d+\.\d) (\d+)", line):
             yield Sample("lifetime", "connection_time", float(f"{match[1]}e-3"), "s", float(match[2]), "1")
 
@@ -381,18 +280,11 @@ def _doubts(report: TextReport, output: ToolOutput, lines: Sequence[str]) -> Ite
     if report.count("samples") == 0 and report.count("replies"):
         yield "too_short", "no reply-rate sample: httperf takes one every 5 s; its manual wants 30 (150 s)"
     if limits := sum(report.count(field) for field in ERROR_FIELDS["driver"]):
-        yield (
-            "driver_limits",
-            (
-                f"{limits} connections could not be started for want of file descriptors or ports on the driver: "
-                "by httperf's manual the results are meaningless"
-            ),
-        )
+        text = f"{limits} connections could not be started for want of file descriptors or ports on the driver"
+        yield "driver_limits", f"{text}: by httperf's manual the results are meaningless"
     if line_patterns.find_port_exhaustion(all_lines):
-        yield (
-            "ports_exhausted",
-            f"the driver ran out of local ports (error 99), counted as other: {report.text('other')}",
-        )
+        text = f"the driver ran out of local ports (error 99), counted as other: {report.text('other')}"
+        yield "ports_exhausted", text
     if any("parse_status_line: " in line for line in all_lines):
         yield "not_http", "answers were not HTTP: httperf counts them as replies of some status"
     cpu = report.optional_value("cpu", COUNT_UNITS)

@@ -5,6 +5,9 @@
 failed ones included, in whole milliseconds; `ttfb` is its Latency. `duration` is first start to last end of the
 samples, so that the start of the JVM is not part of it. Transaction rows and sub-results are in no total.
 
+Target and load are passed on the command line as properties (``-Jhost=...``), which the plan reads as ``${__P(host)}``:
+the user's own, or jmeter.jmx.j2, in which only headers, timers and keep-alive, which properties cannot express, vary.
+
 The samples are read by `loadbook.request_logs` and compared with the summary on the console, which is JMeter's own
 count of the last run: results of several runs in one file do not agree with it.
 """
@@ -13,13 +16,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+from xml.sax.saxutils import escape
 
 from loadbook.core.errors import ParseError, ToolError
-from loadbook.request_logs.jtl_layout import COLUMN_PROPERTIES
 from loadbook.study.workload import Workload
-from loadbook.tools import base, jmeter_plan, line_patterns
+from loadbook.tools import base, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
 
 if TYPE_CHECKING:
@@ -36,6 +41,39 @@ _END_OF_RUN = re.compile(r"\.\.\. end of run")
 _TOTALS = re.compile(r"summary = +(\d+) in .*Avg: +(\d+) Min: +(\d+) Max: +(\d+) Err: +(\d+) ")
 _BANNER = re.compile(r"_ \\|^Version \d+\.\d|^To (?:list|run) .*JMeter|^Usage")
 _FAILED = re.compile(r"An error occurred: |Error in NonGUIDriver ")
+PLAN_FILE, LOG_FILE = "plan.jmx", "jmeter.log"
+RESERVED_OPTIONS = (
+    *("-n", "--nongui", "-t", "--testfile", "-l", "--logfile", "-j", "--jmeterlogfile"),
+    *("-f", "--forceDeleteResultFile", "-v", "--version", "-h", "--help", "-?"),
+    *("-e", "--reportatendofloadtests", "-o", "--reportoutputfolder", "-g", "--reportonly"),
+    *("-H", "--proxyHost", "-P", "--proxyPort", "-E", "--proxyScheme"),
+    *("-Dhttp.proxy", "-Dhttps.proxy", "-DsocksProxy"),
+    *("-r", "--runremote", "-R", "--remotestart", "-s", "--server"),
+)
+# of jmeter.save.saveservice: what every results file of ours has, whatever user.properties of a host says
+SAVED_COLUMNS = (
+    *("time", "label", "response_code", "response_message", "thread_name", "successful", "bytes", "thread_counts"),
+    *("latency", "connect_time", "assertion_results_failure_message", "subresults"),
+)
+UNSAVED_COLUMNS = ("data_type", "sent_bytes", "url", "filename", "hostname", "encoding", "idle_time", "sample_count")
+SAVE_SETTINGS = {
+    "output_format": "csv", "default_delimiter": ",", "print_field_names": "true", "timestamp_format": "ms",
+    "autoflush": "false", **dict.fromkeys(SAVED_COLUMNS, "true"), **dict.fromkeys(UNSAVED_COLUMNS, "false"),
+}  # fmt: skip
+PINNED_PROPERTIES = {
+    **{f"jmeter.save.saveservice.{name}": value for name, value in SAVE_SETTINGS.items()},
+    "sampleresult.timestamp.start": "true",
+    "summariser.name": "summary",
+    "httpclient.reset_state_on_thread_group_iteration": "false",
+}
+OLDEST_MAJOR_VERSION = 5  # of older ones, the plans' timers and -f are not known to work
+DEBIAN_NOTE = (
+    "Debian's package jmeter 2.13 cannot load any plan (its xstream forbids JMeter's own classes), and ends with 0"
+)
+# RFC 3986: java.net.URI refuses anything else; a fragment would not be sent
+_PATH = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})+\Z")
+_DOCTYPE = re.compile(rb"<!(DOCTYPE|ENTITY)", re.IGNORECASE)
+MAX_STARTS = 10_000_000  # of an open load: 8 bytes each of JMeter's heap
 
 
 def find_results(output: ToolOutput) -> tuple[str, bytes | Path]:
@@ -46,9 +84,8 @@ def find_results(output: ToolOutput) -> tuple[str, bytes | Path]:
         name = RESULTS_FILE if RESULTS_FILE in jtl_files else next(iter(jtl_files))
         return name, jtl_files[name]
     if jtl_files:
-        raise ParseError(
-            "jmeter", "stdout", 0, f"several files of results: {', '.join(jtl_files)}; name the one to read"
-        )
+        names = ", ".join(jtl_files)
+        raise ParseError("jmeter", "stdout", 0, f"several files of results: {names}; name the one to read")
     if "stdout" in output.paths:
         return "stdout", output.paths["stdout"]
     if _JTL_START.match(output.stdout.removeprefix(b"\xef\xbb\xbf").lstrip(b"\0")):
@@ -89,16 +126,17 @@ def check_against_summary(file: str, figures: Summary, summary: dict[str, int] |
         totals |= {"min": round(times.percentile_s(0) * 1000), "max": round(times.percentile_s(100) * 1000)}
     if different := [name for name, value in totals.items() if value != summary[name]]:
         differences = ", ".join(f"{name} {totals[name]} (summary: {summary[name]})" for name in different)
-        raise ParseError(
-            "jmeter", file, 0, f"not the samples of JMeter's own summary: {differences}; several runs in one file?"
-        )
+        text = f"not the samples of JMeter's own summary: {differences}; several runs in one file?"
+        raise ParseError("jmeter", file, 0, text)
 
 
 def measurements(figures: Summary, offered_per_s: float | None) -> Iterator[Measurement]:
     """Yield counts, rates and times; all are derived from samples, so that none has a text."""
+    from loadbook.request_logs.stream import OUTCOMES
+
     total, duration_s = figures.total(), figures.duration_s
-    yield _count_row("requests", total.answered)
-    yield _count_row("ok", total.ok)
+    yield Measurement("requests", "count", total.answered, "1", None)
+    yield Measurement("ok", "count", total.ok, "1", None)
     if duration_s or not total.attempts:
         for metric, n in (("requests_per_s", total.answered), ("ok_per_s", total.ok)):
             yield Measurement(metric, "value", n / duration_s if duration_s else 0.0, "1/s", None)
@@ -106,30 +144,22 @@ def measurements(figures: Summary, offered_per_s: float | None) -> Iterator[Meas
         yield Measurement("offered_per_s", "value", offered_per_s, "1/s", None)
     if duration_s is not None:
         yield Measurement("duration", "value", duration_s, "s", None)
-    yield from _outcome_rows(total)
+    counts = {"errors": total.errors}
+    # a length JMeter checks only by assertions
+    counts |= {name: total.outcomes[name] for name in OUTCOMES if name not in ("ok", "errors_length")}
+    if total.classes[0] < total.answered:  # samples have a status
+        counts |= {f"status_{digit}xx": total.classes[digit] for digit in range(1, 6)}
+    yield from (Measurement(metric, "count", n, "1", None) for metric, n in counts.items())
     if total.received is not None:
         yield Measurement("bytes_read", "count", total.received, "B", None)
         if duration_s:
             yield Measurement("bytes_per_s", "value", total.received / duration_s, "B/s", None)
     for metric, times in _time_histograms(total).items():
-        yield from (Measurement(metric, s, v, "s", None) for s, v in _time_statistics(times))
-
-
-def _count_row(metric: str, value: int) -> Measurement:
-    return Measurement(metric, "count", value, "1", None)
-
-
-def _outcome_rows(total: Tally) -> Iterator[Measurement]:
-    """Yield errors by class, and answers by class of status where the samples have any."""
-    from loadbook.request_logs.stream import OUTCOMES
-
-    yield _count_row("errors", total.errors)
-    for name in OUTCOMES:
-        if name not in ("ok", "errors_length"):  # a length JMeter checks only by assertions
-            yield _count_row(name, total.outcomes[name])
-    if total.classes[0] < total.answered:
-        for digit in range(1, 6):
-            yield _count_row(f"status_{digit}xx", total.classes[digit])
+        statistics = {"mean": times.mean_s(), "sd": times.sd_s()}
+        statistics |= {name: times.percentile_s(percent) for name, percent in STATISTIC_PERCENTS.items()}
+        for name, value in statistics.items():
+            if value is not None:
+                yield Measurement(metric, name, value, "s", None)
 
 
 def _time_histograms(total: Tally) -> dict[str, Histogram]:
@@ -145,18 +175,9 @@ def _time_histograms(total: Tally) -> dict[str, Histogram]:
     return {metric: times for metric, times in histograms.items() if times.count}
 
 
-def _time_statistics(times: Histogram) -> Iterator[tuple[str, float]]:
-    yield "mean", times.mean_s()
-    if (deviation := times.sd_s()) is not None:
-        yield "sd", deviation
-    for statistic, percent in STATISTIC_PERCENTS.items():
-        yield statistic, times.percentile_s(percent)
-
-
 def times_us(figures: Summary) -> dict[str, dict[int, int]]:
     """Return how often each time occurred, by metric, so that drivers can be put together."""
-    cells = {metric: times.cells for metric, times in _time_histograms(figures.total()).items()}
-    return {metric: dict(zip(v.tolist(), n.tolist(), strict=True)) for metric, (v, n) in cells.items()}
+    return {metric: times.times_us() for metric, times in _time_histograms(figures.total()).items()}
 
 
 def sample_span(figures: Summary) -> tuple[float, float] | None:
@@ -179,10 +200,8 @@ def result_doubts(file: str, figures: Summary, output: ToolOutput) -> Iterator[t
         unanswered = total.attempts - total.answered
         yield "unanswered", f"times are also of {unanswered} samples that had no answer, as JMeter counts them"
     if figures.rows[LogRowKind.AGGREGATE]:
-        yield (
-            "aggregated",
-            f"{figures.rows[LogRowKind.AGGREGATE]} rows stand for several requests each: they have no times",
-        )
+        rows = figures.rows[LogRowKind.AGGREGATE]
+        yield "aggregated", f"{rows} rows stand for several requests each: they have no times"
     if not total.attempts:
         transactions = figures.rows[LogRowKind.TRANSACTION]
         what = f"all {transactions} rows are transactions" if transactions else "the file has no rows"
@@ -191,23 +210,12 @@ def result_doubts(file: str, figures: Summary, output: ToolOutput) -> Iterator[t
         yield "no_times", f"{file} has no time stamps: neither duration nor rates are known"
     if total.answered and total.latency.count and total.latency.mean_s() < COARSE_S:
         yield "whole_ms", "JMeter has whole milliseconds only, too coarse for times this short"
-    yield from _ending_doubts(file, total, output)
-
-
-def _ending_doubts(file: str, total: Tally, output: ToolOutput) -> Iterator[tuple[str, str]]:
-    """Yield doubts about how the run ended, where that is known."""
     properties = command_properties(output) or {}
-    threads_and_loops = [properties.get(name, "") for name in ("threads", "loops")]
-    expected = (
-        int(threads_and_loops[0]) * int(threads_and_loops[1])
-        if all(re.fullmatch(r"\d{1,9}", word) for word in threads_and_loops)
-        else 0
-    )
-    if (
-        file != "stdout"
-        and output.stdout
-        and not _END_OF_RUN.search("\n".join(line_patterns.clean_lines(output.stdout)))
-    ):
+    threads, loops = (properties.get(name, "") for name in ("threads", "loops"))
+    is_counted = all(re.fullmatch(r"\d{1,9}", number) for number in (threads, loops))
+    expected = int(threads) * int(loops) if is_counted else 0
+    console = "\n".join(line_patterns.clean_lines(output.stdout)) if file != "stdout" else ""
+    if console and not _END_OF_RUN.search(console):
         yield "stopped_early", "JMeter did not come to the end of its run: samples that it had not written yet are lost"
     elif total.attempts < expected:
         yield "stopped_early", f"{total.attempts} samples, fewer than the {expected} requests that were asked for"
@@ -217,6 +225,8 @@ def _ending_doubts(file: str, total: Tally, output: ToolOutput) -> Iterator[tupl
 
 def _missing_results_reason(output: ToolOutput) -> str:
     """Return why there are no results, from the console output of JMeter or of another program."""
+    from loadbook.request_logs.jtl_rows import COLUMN_PROPERTIES
+
     lines = [line for line in line_patterns.clean_lines(output.stdout) if line and "StatusConsoleListener" not in line]
     code = f" (exit code {output.exit_code})" if output.exit_code else ""
     if not lines:
@@ -235,50 +245,78 @@ def _missing_results_reason(output: ToolOutput) -> str:
     return f"no report of jmeter in it{encoding}{code}; it begins {lines[0][:60]!r}"
 
 
-PLAN_FILE, LOG_FILE = "plan.jmx", "jmeter.log"
-RESERVED_OPTIONS = (
-    *(
-        "-n",
-        "--nongui",
-        "-t",
-        "--testfile",
-        "-l",
-        "--logfile",
-        "-j",
-        "--jmeterlogfile",
-        "-f",
-        "--forceDeleteResultFile",
-    ),
-    *("-e", "--reportatendofloadtests", "-o", "--reportoutputfolder", "-g", "--reportonly", "-v", "--version"),
-    *("-H", "--proxyHost", "-P", "--proxyPort", "-E", "--proxyScheme"),
-    *("-Dhttp.proxy", "-Dhttps.proxy", "-DsocksProxy"),
-    *("-h", "--help", "-?", "-r", "--runremote", "-R", "--remotestart", "-s", "--server"),
-)
-# of jmeter.save.saveservice: what every results file of ours has, whatever user.properties of a host says
-SAVED_COLUMNS = (
-    *("time", "label", "response_code", "response_message", "thread_name", "successful", "bytes", "thread_counts"),
-    *("latency", "connect_time", "assertion_results_failure_message", "subresults"),
-)
-UNSAVED_COLUMNS = ("data_type", "sent_bytes", "url", "filename", "hostname", "encoding", "idle_time", "sample_count")
-SAVE_SETTINGS = {
-    "output_format": "csv",
-    "default_delimiter": ",",
-    "print_field_names": "true",
-    "timestamp_format": "ms",
-    "autoflush": "false",
-    **dict.fromkeys(SAVED_COLUMNS, "true"),
-    **dict.fromkeys(UNSAVED_COLUMNS, "false"),
-}
-PINNED_PROPERTIES = {
-    **{f"jmeter.save.saveservice.{name}": value for name, value in SAVE_SETTINGS.items()},
-    "sampleresult.timestamp.start": "true",
-    "summariser.name": "summary",
-    "httpclient.reset_state_on_thread_group_iteration": "false",
-}
-OLDEST_MAJOR_VERSION = 5  # of older ones, the plans' timers and -f are not known to work
-DEBIAN_NOTE = (
-    "Debian's package jmeter 2.13 cannot load any plan (its xstream forbids JMeter's own classes), and ends with 0"
-)
+def _load_properties(workload: Workload, target: Target, seconds: int) -> dict[str, str]:
+    """Return the workload as JMeter properties (texts and whole numbers); ToolError for other values."""
+    if not _PATH.match(workload.path):
+        raise ToolError(f"JMeter cannot request the path {workload.path!r}", "write it percent-encoded, without '#'")
+    properties = {
+        "host": target.address, "port": str(target.port), "scheme": target.scheme, "path": workload.path,
+        "threads": str(workload.connections), "duration": str(seconds),
+        "timeout_ms": _whole_ms("timeout_s", workload.timeout_s),
+    }  # fmt: skip
+    if workload.requests is not None:
+        loops, rest = divmod(workload.requests, workload.connections)
+        if rest:
+            shared = f"jmeter shares {workload.requests} requests evenly among {workload.connections} connections"
+            hint = f"use requests = {loops * workload.connections} or {(loops + 1) * workload.connections}"
+            raise ToolError(f"{shared}, which cannot be done", hint)
+        properties["loops"] = str(loops)
+    if workload.rate_per_s is not None:
+        starts = workload.rate_per_s * seconds
+        if starts > MAX_STARTS:
+            problem = f"jmeter draws all {starts:g} starts of an open load beforehand, which takes its memory"
+            raise ToolError(problem, f"at most {MAX_STARTS} of them: lower duration_s or rate_per_s")
+        properties["rate"] = f"{workload.rate_per_s:.15g}"
+    if workload.think_time_s:
+        properties["think_ms"] = _whole_ms("think_time_s", workload.think_time_s)
+    return properties
+
+
+def _whole_ms(field: str, value_s: float) -> str:
+    ms = round(value_s * 1000)
+    if ms < 1 or abs(ms - value_s * 1000) > 1e-6:
+        raise ToolError(f"jmeter takes whole milliseconds only: {field} = {value_s:g} s cannot be done", "round it")
+    return str(ms)
+
+
+def _plan_xml(workload: Workload) -> bytes:
+    """Return the plan of a workload: the user's own where it names one, else one request that every thread repeats."""
+    if workload.plan or workload.plan_text:
+        return _user_plan(workload)
+    import jinja2
+
+    if any(name.lower() == "connection" for name in workload.headers):
+        raise ToolError("jmeter sends the header Connection itself", "drop it, and set workload.keepalive")
+    headers = {name: value for name, value in base.request_headers(workload).items() if name != "Connection"}
+    for name, value in headers.items():
+        if "${" in name + value:
+            raise ToolError(f"JMeter reads ${{...}} in the header {name} as an expression", "use the tool wrk")
+    source = (resources.files(__package__) / "jmeter.jmx.j2").read_text(encoding="utf-8")
+    template = jinja2.Template(source, trim_blocks=True, undefined=jinja2.StrictUndefined)
+    return template.render(workload=workload, headers={escape(n): escape(v) for n, v in headers.items()}).encode()
+
+
+def _user_plan(workload: Workload) -> bytes:
+    """Return the user's own plan; ToolError unless it is a test plan that takes the load from the study."""
+    data, name = (workload.plan_text or "").encode(), f"workload.plan: {workload.plan}"
+    try:
+        root = None if _DOCTYPE.search(data) else ET.fromstring(data)  # noqa: S314 - no DTD, so no entities
+    except ET.ParseError as error:
+        raise ToolError(f"{name} is not XML: {error}", "save it again in JMeter") from None
+    if root is None or root.tag != "jmeterTestPlan":
+        raise ToolError(f"{name} is no JMeter test plan", "name the .jmx that JMeter saved")
+    if workload.headers or not workload.keepalive:
+        raise ToolError(f"{name} decides on headers and keep-alive itself", "drop both from the workload")
+    required = ["host", "port", "threads", "duration" if workload.requests is None else "loops"]
+    required += ["rate"] if workload.rate_per_s is not None else []
+    required += ["think_ms"] if workload.think_time_s else []
+    missing = [p for p in required if not re.search(rf"\$\{{__(P|property)\({p}[,)]".encode(), data)]
+    if missing:
+        raise ToolError(
+            f"{name} does not read {', '.join(missing)}: its load would not be the study's",
+            f"write {', '.join(f'${{__P({p})}}' for p in missing)} where the plan has values of its own",
+        )
+    return data
 
 
 class JMeter(base.Tool):
@@ -313,23 +351,20 @@ class JMeter(base.Tool):
         base.check_workload(self, workload, RESERVED_OPTIONS, supported_fields=("requests", "think_time_s", "plan"))
         if workload.threads not in (1, workload.connections):
             raise ToolError("jmeter has a thread for each connection", "leave threads out")
-        jmeter_plan.plan_xml(workload)
+        _plan_xml(workload)
         seconds = base.whole_seconds(self, "duration", duration_s)
-        properties = jmeter_plan.load_properties(workload, target, seconds)
+        properties = _load_properties(workload, target, seconds)
         for word in workload.extra:
             name = word.removeprefix("-J").partition("=")[0]
             if word.startswith("-J") and name in properties.keys() | PINNED_PROPERTIES.keys():
                 raise ToolError(f"workload.extra has {word!r}, but {name} is set by loadbook", "drop it")
         argv = ["jmeter", "-n", "-f", "-t", PLAN_FILE, "-l", RESULTS_FILE, "-j", LOG_FILE]
-        return [
-            *argv,
-            *(f"-J{name}={value}" for name, value in (PINNED_PROPERTIES | properties).items()),
-            *workload.extra,
-        ]
+        argv += [f"-J{name}={value}" for name, value in (PINNED_PROPERTIES | properties).items()]
+        return [*argv, *workload.extra]
 
     def extra_files(self, workload: Workload) -> Mapping[str, bytes]:
         """Return the plan: the user's own, or one of a single request."""
-        return {PLAN_FILE: jmeter_plan.plan_xml(workload)}
+        return {PLAN_FILE: _plan_xml(workload)}
 
     def expected_files(self, workload: Workload) -> Sequence[str]:
         """Return the results and JMeter's own log."""

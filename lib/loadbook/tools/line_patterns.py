@@ -20,7 +20,6 @@ from loadbook.tools.base import ToolOutput
 _NO_PORTS = re.compile(r"Cannot assign requested address|unexpected error 99$")
 _TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\A(?:\^[A-Z\\])+")  # colours and modes; ^C as a pty echoes it
 _BINARY = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f]")
-LINE_END = b"\n"
 
 
 def clean_lines(data: bytes) -> list[str]:
@@ -33,12 +32,6 @@ def clean_lines(data: bytes) -> list[str]:
 def find_port_exhaustion(output: Iterable[str]) -> str | None:
     """Return the first line that reports that no local port was left for another connection; None if there is none."""
     return next((line for line in output if _NO_PORTS.search(line)), None)
-
-
-def parse_count(text: str) -> int:
-    """Return a printed counter; a negative one is a 32-bit counter that passed 2^31 (wrk prints with %d)."""
-    value = int(text)
-    return value + 2**32 if value < 0 else value
 
 
 def rounding_half_width(text: str, table: dict[str, float]) -> float:
@@ -93,9 +86,14 @@ class TextReport:
         """Return a field as printed."""
         return self.fields[field][1]
 
+    def text_if(self, field: str, value: float) -> str | None:
+        """Return a counter as printed where it is there and equals `value`, else None."""
+        return self.text(field) if field in self.fields and self.count(field) == value else None
+
     def count(self, field: str) -> int:
         """Return a counter; 0 where its optional line is absent."""
-        return parse_count(self.text(field)) if field in self.fields else 0
+        value = int(self.text(field)) if field in self.fields else 0
+        return value + 2**32 if value < 0 else value  # a 32-bit counter that passed 2^31: wrk prints with %d
 
     def optional_value(self, field: str, table: dict[str, float], unit: str = "") -> float | None:
         """Return a value in base units; None where the tool printed nan or inf.
@@ -109,6 +107,10 @@ class TextReport:
             return units.parse_quantity(text + unit, table)
         except ValueError as error:
             raise self.error_at(field, str(error)) from None
+
+    def half_width(self, field: str, table: dict[str, float]) -> float:
+        """Return half a unit of a field's last printed digit, in base units."""
+        return rounding_half_width(self.text(field), table)
 
     def value(self, field: str, table: dict[str, float], unit: str = "") -> float:
         """Return a value in base units that must be a number."""
@@ -129,9 +131,7 @@ def read_report(
     """Return the report in `text`, whose lines are numbered from `first`; raise ParseError unless it is complete."""
     matches: dict[str, tuple[int, Mapping[str, str]]] = {}
     broken: dict[str, int] = {}
-    possible = re.compile(
-        "|".join(f"(?:{pattern.start})" for pattern in patterns)
-    )  # most lines of a long output are of none
+    possible = re.compile("|".join(f"(?:{pattern.start})" for pattern in patterns))  # most lines of a long output: none
     for number, line in enumerate(text, first):
         for pattern in patterns if possible.match(line) else ():
             if not pattern.start_regex.match(line):
@@ -140,36 +140,21 @@ def read_report(
             if match is None:
                 broken.setdefault(pattern.name, number)
             elif pattern.name in matches:
-                raise ParseError(
-                    tool, file, number, f"a second line like {pattern.example.strip()!r}: two reports in one"
-                )
+                message = f"a second line like {pattern.example.strip()!r}: two reports in one"
+                raise ParseError(tool, file, number, message)
             else:
                 matches[pattern.name] = (number, match.groupdict())
-    _check_complete(tool, file, patterns, matches, broken)
-    return TextReport(tool, file, matches)
-
-
-def _check_complete(
-    tool: str,
-    file: str,
-    patterns: Sequence[LinePattern],
-    matches: Mapping[str, tuple[int, Mapping[str, str]]],
-    broken: Mapping[str, int],
-) -> None:
-    """Raise ParseError for the first line that is missing, cut or out of order."""
     last = 0
     for pattern in patterns:
-        if pattern.name in broken and (pattern.optional or pattern.name not in matches):
-            raise ParseError(
-                tool, file, broken[pattern.name], f"line cut or changed; expected {pattern.example.strip()!r}"
-            )
-        if pattern.name in matches:
-            number = matches[pattern.name][0]
-            if number < last:
-                raise ParseError(tool, file, number, f"line out of order: {pattern.example.strip()!r}")
-            last = number
-        elif not pattern.optional:
-            raise ParseError(tool, file, 0, f"report is not complete: no line like {pattern.example.strip()!r}")
+        example, number = repr(pattern.example.strip()), matches.get(pattern.name, (0, {}))[0]
+        if pattern.name in broken and (pattern.optional or not number):
+            raise ParseError(tool, file, broken[pattern.name], f"line cut or changed; expected {example}")
+        if number and number < last:
+            raise ParseError(tool, file, number, f"line out of order: {example}")
+        if not number and not pattern.optional:
+            raise ParseError(tool, file, 0, f"report is not complete: no line like {example}")
+        last = number or last
+    return TextReport(tool, file, matches)
 
 
 def require_report(tool: str, output: ToolOutput, text: Sequence[str], begins: str, ends: str) -> None:
@@ -183,27 +168,16 @@ def require_report(tool: str, output: ToolOutput, text: Sequence[str], begins: s
     elif any(re.match(r" +" + begins, line) for line in text):
         problem = "the report is indented: remove the blanks before its lines"
     elif any(re.match(ends, line) for line in text):
-        problem = f"no report of {tool} in it, or its first lines are missing: none begins {_first_words(begins)!r}"
+        first_words = re.split(r"[\\(\[|]|\.\*", begins, maxsplit=1)[0]
+        problem = f"no report of {tool} in it, or its first lines are missing: none begins {first_words!r}"
     elif any(line.startswith("Usage:") for line in text):
         problem = "the tool printed its usage: an argument was wrong"
     else:
         problem = f"no report of {tool} in it; it begins {next(line for line in text if line)[:60]!r}"
     stderr_lines = [line for line in clean_lines(output.stderr[:10_000]) if line and "FD_SETSIZE" not in line]
     code = f" (exit code {output.exit_code})" if output.exit_code else ""
-    raise ParseError(
-        tool,
-        "stdout",
-        0,
-        problem
-        + _binary_garbage_text(output.stdout)
-        + code
-        + (f"; stderr: {stderr_lines[0][:200]}" if stderr_lines else ""),
-    )
-
-
-def _first_words(pattern: str) -> str:
-    """Return the plain text that a pattern begins with."""
-    return re.split(r"[\\(\[|]|\.\*", pattern, maxsplit=1)[0]
+    stderr = f"; stderr: {stderr_lines[0][:200]}" if stderr_lines else ""
+    raise ParseError(tool, "stdout", 0, problem + _binary_garbage_text(output.stdout) + code + stderr)
 
 
 def utf_16_text(data: bytes) -> str:
@@ -220,13 +194,10 @@ def _binary_garbage_text(data: bytes) -> str:
         end = len(data)
     except UnicodeDecodeError as error:
         end = error.start
-    binary = _BINARY.search(data, 0, end)
-    end_of_text = binary.start() if binary else end
-    return (
-        ""
-        if end_of_text == len(data)
-        else f"; from byte {end_of_text + 1:,} (line {data.count(LINE_END, 0, end_of_text) + 1}) on it is no text"
-    )
+    if binary := _BINARY.search(data, 0, end):
+        end = binary.start()
+    line = data.count(b"\n", 0, end) + 1
+    return f"; from byte {end + 1:,} (line {line}) on it is no text" if end < len(data) else ""
 
 
 def check_rate(report: TextReport, total: tuple[float, float], duration: tuple[float, float], rate: str) -> None:
@@ -243,3 +214,16 @@ def check_rate(report: TextReport, total: tuple[float, float], duration: tuple[f
     high = (total[0] + total[1]) / (duration[0] - duration[1]) if duration[0] > duration[1] else math.inf
     if not low - slack <= printed <= high + slack:
         raise report.error_at(rate, f"{report.text(rate)} does not follow from {total[0]:g} in {duration[0]:g} s")
+
+
+def part_per_s(report: TextReport, part: int, total: int, duration: tuple[float, float]) -> float:
+    """Return part / duration, where the report's `rate` is total / duration: from whichever has more digits.
+
+    `duration` is (value, half-width) in s.
+    """
+    rate, (seconds, half_width) = report.value("rate", units.COUNT_UNITS), duration
+    if not part:
+        return 0.0
+    if rate > 0 and (seconds == 0 or 0.005 / rate < half_width / seconds):
+        return rate * (part / total)
+    return part / seconds

@@ -23,70 +23,38 @@ from loadbook.tools.line_patterns import LinePattern, TextReport
 _N = r"\d{1,18}"
 
 TEXT_PATTERNS = (
-    LinePattern(
-        "finished",
-        "finished in 0 sec, 424 millisec and 448 microsec, 47120 req/s, 10721 kbyte/s",
-        "finished in ",
-        rf"(?P<duration>(?P<sec>{_N}) sec, (?P<ms>\d{{1,3}}) millisec and (?P<us>\d{{1,3}}) microsec), "
-        rf"(?P<rate>{_N}) req/s, (?P<kbytes>{_N}) kbyte/s",
-    ),
-    LinePattern(
-        "requests",
-        "requests: 1000 total, 1000 started, 1000 done, 0 succeeded, 1000 failed, 0 errored",
-        "requests: ",
-        rf"(?P<asked>{_N}) total, (?P<started>{_N}) started, (?P<done>{_N}) done, "
-        rf"(?P<ok>{_N}) succeeded, (?P<failed>{_N}) failed, (?P<errored>{_N}) errored",
-    ),
-    LinePattern(
-        "status",
-        "status codes: 20000 2xx, 0 3xx, 0 4xx, 0 5xx",
-        "status codes: ",
-        rf"(?P<s2>{_N}) 2xx, (?P<s3>{_N}) 3xx, (?P<s4>{_N}) 4xx, (?P<s5>{_N}) 5xx",
-    ),
-    LinePattern(
-        "traffic",
-        "traffic: 4660000 bytes total, 4580000 bytes http, 80000 bytes data",
-        "traffic: ",
-        rf"(?P<bytes>{_N}) bytes total, (?P<http>{_N}) bytes http, (?P<data>{_N}) bytes data",
-    ),
-)
+    LinePattern("finished", "finished in 0 sec, 424 millisec and 448 microsec, 47120 req/s, 10721 kbyte/s",
+                "finished in ",
+                rf"(?P<duration>(?P<sec>{_N}) sec, (?P<ms>\d{{1,3}}) millisec and (?P<us>\d{{1,3}}) microsec), "
+                rf"(?P<rate>{_N}) req/s, (?P<kbytes>{_N}) kbyte/s"),
+    LinePattern("requests", "requests: 1000 total, 1000 started, 1000 done, 0 succeeded, 1000 failed, 0 errored",
+                "requests: ", rf"(?P<asked>{_N}) total, (?P<started>{_N}) started, (?P<done>{_N}) done, "
+                rf"(?P<ok>{_N}) succeeded, (?P<failed>{_N}) failed, (?P<errored>{_N}) errored"),
+    LinePattern("status", "status codes: 20000 2xx, 0 3xx, 0 4xx, 0 5xx", "status codes: ",
+                rf"(?P<s2>{_N}) 2xx, (?P<s3>{_N}) 3xx, (?P<s4>{_N}) 4xx, (?P<s5>{_N}) 5xx"),
+    LinePattern("traffic", "traffic: 4660000 bytes total, 4580000 bytes http, 80000 bytes data", "traffic: ",
+                rf"(?P<bytes>{_N}) bytes total, (?P<http>{_N}) bytes http, (?P<data>{_N}) bytes data"),
+)  # fmt: skip
 
-JSON_KEYS = {  # field -> key of the JSON
-    "rate": "reqs_per_sec",
-    "kbytes": "kBps_per_sec",
-    "duration": "secs_elapsed",
-    "started": "request_counts.started",
-    "done": "request_counts.retired",
-    "ok": "response_counts.pass",
-    "failed": "response_counts.fail",
-    "errored": "response_counts.errs",
-    "s2": "status_codes.2xx",
-    "s3": "status_codes.3xx",
-    "s4": "status_codes.4xx",
-    "s5": "status_codes.5xx",
-    "bytes": "traffic.bytes_total",
-    "http": "traffic.bytes_headers",
-    "data": "traffic.bytes_body",
-}
-TIME_SECTIONS = {  # section of the JSON -> metric
-    "connect_times": "connect_time",
-    "time_to_first_byte": "ttfb",
-    "response_times": None,  # total_times without the time to connect
-    "total_times": "latency",
-}
+# field -> key of the JSON
+JSON_KEYS = {
+    "rate": "reqs_per_sec", "kbytes": "kBps_per_sec", "duration": "secs_elapsed",
+    "started": "request_counts.started", "done": "request_counts.retired",
+    "ok": "response_counts.pass", "failed": "response_counts.fail", "errored": "response_counts.errs",
+    "s2": "status_codes.2xx", "s3": "status_codes.3xx", "s4": "status_codes.4xx", "s5": "status_codes.5xx",
+    "bytes": "traffic.bytes_total", "http": "traffic.bytes_headers", "data": "traffic.bytes_body",
+}  # fmt: skip
+# section of the JSON -> metric; response_times are total_times without the time to connect
+TIME_SECTIONS = {
+    "connect_times": "connect_time", "time_to_first_byte": "ttfb", "response_times": None, "total_times": "latency",
+}  # fmt: skip
 BASIC_STATISTICS = {"0%": "min", "50%": "p50", "100%": "max"}  # all that is left with -d
-STATISTICS = {
-    "avg": "mean",
-    "stddev": "sd",
-    **BASIC_STATISTICS,
-    **{f"{p}%": f"p{p}" for p in (66, 75, 80, 90, 95, 98, 99)},
-}
+PERCENTILES = {f"{p}%": f"p{p}" for p in (66, 75, 80, 90, 95, 98, 99)}
+STATISTICS = {"avg": "mean", "stddev": "sd"} | BASIC_STATISTICS | PERCENTILES
 _JSON_LINE = re.compile(r'\{|\}|  \},?| *"[^"]+": *(?:\{|"[^"]*",?|-?[\d.]+,?|-?nan,?)')
-
-
-def read_text(lines: Sequence[str]) -> TextReport:
-    """Return the report of 0.3 and 0.4."""
-    return line_patterns.read_report("weighttp", lines, TEXT_PATTERNS)
+RESERVED_OPTIONS = ("-n", "-c", "-t", "-k", "-6", "-h", "-v", "-V")
+REPORT_START = r"weighttp .*lightweight and simple webserver benchmarking tool|\{$|finished in \d+ sec, "
+USAGE_LINE = "weighttp <options> <"
 
 
 def read_json(lines: Sequence[str]) -> TextReport:
@@ -101,7 +69,8 @@ def read_json(lines: Sequence[str]) -> TextReport:
         raise ParseError("weighttp", "stdout", number, f"the JSON is not whole: {error.msg}") from None
     except ValueError as error:
         raise ParseError("weighttp", "stdout", first + 1, str(error)) from None
-    return _build_report(dict(_flatten(read)), {key: n for n, line in block for key in re.findall(r'"([^"]+)":', line)})
+    numbers = {key: n for n, line in block for key in re.findall(r'"([^"]+)":', line)}
+    return _build_report(dict(_flatten(read)), numbers)
 
 
 def _object_with_unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -139,21 +108,10 @@ def _build_report(values: Mapping[str, str], numbers: Mapping[str, int]) -> Text
             problem = f"unexpected {values[key]!r} as" if key in values else "report is not complete: no"
             raise ParseError("weighttp", "stdout", number if key in values else 0, f"{problem} {key}")
         matches[field] = (number, {field: values[key]})
-    _check_percentiles(values)
-    return TextReport("weighttp", "stdout", matches)
-
-
-def _check_percentiles(values: Mapping[str, str]) -> None:
-    """Raise ParseError unless every section has the same percentiles: a dropped line leaves no gap in JSON."""
-    keys_of_sections = {
-        frozenset(key.partition(".")[2] for key in values if key.startswith(f"{name}.")) for name in TIME_SECTIONS
-    }
-    if len(keys_of_sections) != 1:
+    # a dropped line leaves no gap in JSON
+    if len({frozenset(k.partition(".")[2] for k in values if k.startswith(f"{name}.")) for name in TIME_SECTIONS}) != 1:
         raise ParseError("weighttp", "stdout", 0, "report is not complete: its times have different percentiles")
-
-
-RESERVED_OPTIONS = ("-n", "-c", "-t", "-k", "-6", "-h", "-v", "-V")
-USAGE_LINE = "weighttp <options> <"
+    return TextReport("weighttp", "stdout", matches)
 
 
 class Weighttp(base.Tool):
@@ -172,10 +130,9 @@ class Weighttp(base.Tool):
         match = re.search(rb"^weighttp +(\d[\w.-]*) - ", output, re.MULTILINE)
         if match:
             return match[1].decode()
-        if b"weighttp <options> <" not in output:
-            raise ToolError(
-                f"weighttp: no version in {output[:80]!r}", "build it from source, or use the tools wrk, ab or h2load"
-            )
+        if USAGE_LINE.encode() not in output:
+            hint = "build it from source, or use the tools wrk, ab or h2load"
+            raise ToolError(f"weighttp: no version in {output[:80]!r}", hint)
         return "0.5 or newer" if b"weighttp <options> <URI>" in output else "0.3 or older"
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
@@ -186,9 +143,15 @@ class Weighttp(base.Tool):
         """
         base.check_workload(self, workload, RESERVED_OPTIONS, supported_fields=("requests",))
         base.check_no_timeout(self, workload)
-        for is_unsupported, problem, hint in _unsupported(workload, target):
-            if is_unsupported:
-                raise ToolError(problem, hint)
+        if workload.requests is None:
+            problem = "weighttp ends after a number of requests, not after a time"
+            raise ToolError(problem, "set requests, such as 200000")
+        if workload.connections < workload.threads:
+            raise ToolError(f"weighttp needs a connection for each of {workload.threads} threads", "raise connections")
+        if target.scheme != "http":
+            raise ToolError(f"weighttp does not speak {target.scheme}", "use the tools wrk, ab or h2load")
+        if ":" in target.address:
+            raise ToolError("loadbook does not drive weighttp over IPv6", "use an IPv4 address, or the tool wrk")
         argv = ["weighttp", "-n", str(workload.requests), "-c", str(workload.connections), "-t", str(workload.threads)]
         argv += ["-k"] if workload.keepalive else []
         for name, value in base.request_headers(workload).items():
@@ -200,44 +163,22 @@ class Weighttp(base.Tool):
         """Return the rows of one report, text or JSON."""
         lines = line_patterns.clean_lines(output.stdout)
         if any(line.startswith(USAGE_LINE) for line in lines):
-            raise ParseError(self.name, "stdout", 0, f"the tool printed its usage{_stderr_text(output)}")
+            stderr_lines = [line for line in line_patterns.clean_lines(output.stderr[:10_000]) if line]
+            stderr = f"; stderr: {stderr_lines[0][:200]}" if stderr_lines else ""
+            raise ParseError(self.name, "stdout", 0, f"the tool printed its usage{stderr}")
         line_patterns.require_report(self.name, output, lines, REPORT_START, r"traffic: |\}$")
-        report = _read_report(lines)
+        if "{" not in lines:
+            report = line_patterns.read_report(self.name, lines, TEXT_PATTERNS)
+        elif any(line.startswith(("finished in ", "requests: ")) for line in lines):
+            number = lines.index("{") + 1
+            raise ParseError(self.name, "stdout", number, "two reports in one: text and JSON")
+        else:
+            report = read_json(lines)
         _check_report(report)
         return ParsedReport((*_count_rows(report), *_time_rows(report)), (), tuple(_doubts(report, output)))
 
 
 TOOL = Weighttp()
-REPORT_START = r"weighttp .*lightweight and simple webserver benchmarking tool|\{$|finished in \d+ sec, "
-
-
-def _unsupported(workload: Workload, target: Target) -> Iterator[tuple[bool, str, str]]:
-    """Yield, for each setting that weighttp does not support, whether it is requested, its name and the alternative."""
-    no_request_count = workload.requests is None
-    yield no_request_count, "weighttp ends after a number of requests, not after a time", "set requests, such as 200000"
-    too_few_connections = workload.connections < workload.threads
-    yield (
-        too_few_connections,
-        f"weighttp needs a connection for each of {workload.threads} threads",
-        "raise connections",
-    )
-    yield target.scheme != "http", f"weighttp does not speak {target.scheme}", "use the tools wrk, ab or h2load"
-    yield ":" in target.address, "loadbook does not drive weighttp over IPv6", "use an IPv4 address, or the tool wrk"
-
-
-def _stderr_text(output: ToolOutput) -> str:
-    """Return the stderr of weighttp for an error message."""
-    stderr_lines = [line for line in line_patterns.clean_lines(output.stderr[:10_000]) if line]
-    return f"; stderr: {stderr_lines[0][:200]}" if stderr_lines else ""
-
-
-def _read_report(lines: Sequence[str]) -> TextReport:
-    """Return the report in whichever of the two forms it has."""
-    if "{" not in lines:
-        return read_text(lines)
-    if any(line.startswith(("finished in ", "requests: ")) for line in lines):
-        raise ParseError("weighttp", "stdout", lines.index("{") + 1, "two reports in one: text and JSON")
-    return read_json(lines)
 
 
 def _duration_us(report: TextReport) -> int:
@@ -270,7 +211,12 @@ def _check_report(report: TextReport) -> None:
     _check_rate(report, "rate", done, 0)
     _check_rate(report, "kbytes", report.count("bytes") / 1024, 1)
     for section in _time_sections(report):
-        _check_section_times(report, section)
+        ordered = ("min", *(s for s in STATISTICS.values() if s[0] == "p"), "max")
+        present = [s for s in ordered if f"{section}.{s}" in report]
+        for order in (present, ["min", "mean", "max"]):
+            values = [report.count(f"{section}.{s}") for s in order]
+            if values != sorted(values):
+                raise report.error_at(f"{section}.mean", f"{section} do not ascend to their maximum")
 
 
 def _check_rate(report: TextReport, field: str, total: float, below: int) -> None:
@@ -287,22 +233,11 @@ def _time_sections(report: TextReport) -> list[str]:
     return [s for s in TIME_SECTIONS if f"{s}.num" in report and not (again and s == "connect_times")]
 
 
-def _check_section_times(report: TextReport, section: str) -> None:
-    """Raise ParseError unless times ascend."""
-    present = [
-        s for s in ("min", *(s for s in STATISTICS.values() if s[0] == "p"), "max") if f"{section}.{s}" in report
-    ]
-    for order in (present, ["min", "mean", "max"]):
-        values = [report.count(f"{section}.{s}") for s in order]
-        if values != sorted(values):
-            raise report.error_at(f"{section}.mean", f"{section} do not ascend to their maximum")
-
-
 def _count_rows(report: TextReport) -> Iterator[Measurement]:
     """Yield counts and rates; texts are weighttp's own."""
     requests, ok, duration = _answer_count(report), report.count("ok"), _duration_us(report) / 1e6
     all_ = requests == report.count("done")
-    yield Measurement("requests", "count", requests, "1", report.text("done") if all_ else None)
+    yield Measurement("requests", "count", requests, "1", report.text_if("done", requests))
     yield Measurement("ok", "count", ok, "1", report.text("ok"))
     if all_:
         yield Measurement("requests_per_s", "value", report.count("rate"), "1/s", report.text("rate"))
@@ -311,20 +246,16 @@ def _count_rows(report: TextReport) -> Iterator[Measurement]:
     if duration or not ok:
         yield Measurement("ok_per_s", "value", ok / duration if ok else 0.0, "1/s", None)
     yield Measurement("duration", "value", duration, "s", report.text("duration"))
-    yield from _error_rows(report)
+    # errors by status, and all other failures in one class, which weighttp does not separate
+    failed = report.count("done") - ok
+    status = min(report.count("s4") + report.count("s5"), failed)
+    yield Measurement("errors", "count", failed, "1", report.text_if("failed", failed))
+    yield Measurement("errors_status", "count", status, "1", None)
+    yield Measurement("errors_other", "count", failed - status, "1", None)
     for c in range(2, 6):
         yield Measurement(f"status_{c}xx", "count", report.count(f"s{c}"), "1", report.text(f"s{c}"))
     yield Measurement("bytes_read", "count", report.count("bytes"), "B", report.text("bytes"))
     yield Measurement("bytes_per_s", "value", report.count("kbytes") * 1024, "B/s", report.text("kbytes"))
-
-
-def _error_rows(report: TextReport) -> Iterator[Measurement]:
-    """Yield errors by status, and all other failures in one class, which weighttp does not separate."""
-    failed, status = report.count("done") - report.count("ok"), report.count("s4") + report.count("s5")
-    printed = report.text("failed") if failed == report.count("failed") else None
-    yield Measurement("errors", "count", failed, "1", printed)
-    yield Measurement("errors_status", "count", min(status, failed), "1", None)
-    yield Measurement("errors_other", "count", failed - min(status, failed), "1", None)
 
 
 def _time_rows(report: TextReport) -> Iterator[Measurement]:
@@ -349,14 +280,11 @@ def _doubts(report: TextReport, output: ToolOutput) -> Iterator[tuple[str, str]]
         yield "unanswered", f"{done - answers} of {done} attempts got no answer; {counted}"
     elif report.count("failed") > report.count("s4") + report.count("s5"):
         yield "cut_answers", "some answers failed although their status was good: their bodies were cut short"
-    requested = report.count("asked") or _spawned_requests(output)
+    # 0.5 prints the requests of each thread above its JSON, but not with -q
+    spawned = re.compile(r"spawning thread #\d+: \d+ concurrent requests, (\d{1,18}) total requests")
+    threads = map(spawned.fullmatch, line_patterns.clean_lines(output.stdout))
+    requested = report.count("asked") or sum(int(match[1]) for match in threads if match)
     if done < requested:
         yield "stopped_early", f"{done} of {requested} requests were done when weighttp was stopped"
     if output.exit_code:
         yield "exit_code", f"weighttp ended with exit code {output.exit_code} although its report is complete"
-
-
-def _spawned_requests(output: ToolOutput) -> int:
-    """Return the requests that the threads were given, as 0.5 prints it above its JSON; 0 with -q."""
-    line = re.compile(r"spawning thread #\d+: \d+ concurrent requests, (\d{1,18}) total requests")
-    return sum(int(m[1]) for m in map(line.fullmatch, line_patterns.clean_lines(output.stdout)) if m)

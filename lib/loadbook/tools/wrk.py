@@ -34,74 +34,37 @@ _RATE = r"(?:\d+\.\d\d[kMGT]?|-?nan)"
 _INT = r"-?\d{1,20}"
 
 
-def _percentile_line(p: int, example: str) -> LinePattern:
-    return LinePattern(f"p{p}", example, rf" {{5}}{p}%", rf" +(?P<p{p}>{TIME_PATTERN})", optional=True)
-
-
 HEAD_PATTERNS = (
-    LinePattern(
-        "head",
-        "Running 3s test @ http://127.0.0.1:18090/",
-        "Running ",
-        r"(?P<asked>\d{1,20}[smh]) test @ (?P<url>\S.*)",
-    ),
-    LinePattern(
-        "load",
-        "  2 threads and 50 connections",
-        r"  (?P<threads>\d{1,20}) threads",
-        r" and (?P<connections>\d{1,20}) connections",
-    ),
-    LinePattern(
-        "columns",
-        "  Thread Stats   Avg      Stdev     Max   +/- Stdev",
-        "  Thread Stats",
-        r" +Avg +Stdev +Max +\+/- Stdev",
-    ),
-    LinePattern(
-        "latency",
-        "    Latency     3.21ms    6.27ms  75.31ms   90.55%",
-        "    Latency ",
-        rf" *(?P<mean>{_SPREAD}) +(?P<sd>{_SPREAD}) +(?P<max>{TIME_PATTERN}) +(?P<within>\d+\.\d\d|-?nan)%",
-    ),
+    LinePattern("head", "Running 3s test @ http://127.0.0.1:18090/", "Running ",
+                r"(?P<asked>\d{1,20}[smh]) test @ (?P<url>\S.*)"),
+    LinePattern("load", "  2 threads and 50 connections", r"  (?P<threads>\d{1,20}) threads",
+                r" and (?P<connections>\d{1,20}) connections"),
+    LinePattern("columns", "  Thread Stats   Avg      Stdev     Max   +/- Stdev", "  Thread Stats",
+                r" +Avg +Stdev +Max +\+/- Stdev"),
+    LinePattern("latency", "    Latency     3.21ms    6.27ms  75.31ms   90.55%", "    Latency ",
+                rf" *(?P<mean>{_SPREAD}) +(?P<sd>{_SPREAD}) +(?P<max>{TIME_PATTERN}) +(?P<within>\d+\.\d\d|-?nan)%"),
     # per thread and 100 ms: not the total throughput, so nothing is taken from it
-    LinePattern(
-        "rates",
-        "    Req/Sec    21.24k     6.53k   31.50k    52.46%",
-        "    Req/Sec ",
-        rf"( *{_RATE}){{3}} +(?:\d+\.\d\d|-?nan)%",
-    ),
-)
+    LinePattern("rates", "    Req/Sec    21.24k     6.53k   31.50k    52.46%", "    Req/Sec ",
+                rf"( *{_RATE}){{3}} +(?:\d+\.\d\d|-?nan)%"),
+)  # fmt: skip
 TAIL_PATTERNS = (
-    LinePattern(
-        "total",
-        "  129242 requests in 3.10s, 28.23MB read",
-        r"  (?P<requests>\d{1,20}) requests in",
-        rf" (?P<duration>{TIME_PATTERN}), (?P<bytes>{_SIZE}) read",
-    ),
-    LinePattern(
-        "sockets",
-        "  Socket errors: connect 0, read 12490, write 0, timeout 0",
-        "  Socket errors:",
-        rf" connect (?P<connect>{_INT}), read (?P<read>{_INT}), write (?P<write>{_INT}), timeout (?P<timeout>{_INT})",
-        optional=True,
-    ),
-    LinePattern(
-        "non2xx",
-        "  Non-2xx or 3xx responses: 57434",
-        "  Non-2xx",
-        rf" or 3xx responses: (?P<status>{_INT})",
-        optional=True,
-    ),
+    LinePattern("total", "  129242 requests in 3.10s, 28.23MB read", r"  (?P<requests>\d{1,20}) requests in",
+                rf" (?P<duration>{TIME_PATTERN}), (?P<bytes>{_SIZE}) read"),
+    LinePattern("sockets", "  Socket errors: connect 0, read 12490, write 0, timeout 0", "  Socket errors:",
+                rf" connect (?P<connect>{_INT}), read (?P<read>{_INT}), write (?P<write>{_INT}), "
+                rf"timeout (?P<timeout>{_INT})", optional=True),
+    LinePattern("non2xx", "  Non-2xx or 3xx responses: 57434", "  Non-2xx",
+                rf" or 3xx responses: (?P<status>{_INT})", optional=True),
     LinePattern("rate", "Requests/sec:  41695.86", "Requests/sec:", r" +(?P<rate>\d{1,20}\.\d\d)"),
     LinePattern("transfer", "Transfer/sec:      9.11MB", "Transfer/sec:", rf" +(?P<transfer>{_SIZE})"),
-)
+)  # fmt: skip
 LINE_PATTERNS = (
     *HEAD_PATTERNS,
     LinePattern("percentiles", "  Latency Distribution", "  Latency Distribution", optional=True),
-    _percentile_line(50, "     50%  830.00us"),
-    _percentile_line(75, "     75%    3.02ms"),
-    _percentile_line(90, "     90%    9.04ms"),
-    _percentile_line(99, "     99%   30.00ms"),
+    *(
+        LinePattern(f"p{p}", f"     {p}%  {time}", rf" {{5}}{p}%", rf" +(?P<p{p}>{TIME_PATTERN})", optional=True)
+        for p, time in ((50, "830.00us"), (75, "  3.02ms"), (90, "  9.04ms"), (99, " 30.00ms"))
+    ),
     *TAIL_PATTERNS,
 )
 EXACT_PATTERNS = (
@@ -110,14 +73,14 @@ EXACT_PATTERNS = (
     LinePattern("requests", "requests 129242", "requests ", r"(?P<requests>\d{1,20})"),
     LinePattern("bytes", "bytes 29601300B", "bytes ", r"(?P<bytes>\d{1,20}B)"),
     *(LinePattern(name, f"{name} 0", f"{name} ", rf"(?P<{name}>\d{{1,20}})") for name in ERROR_FIELDS),
-    *(
-        LinePattern(
-            field, f"{name} 830us", rf"{re.escape(name)} ", rf"(?P<{field}>\d{{1,20}}(?:\.\d+)?us)", optional=True
-        )
-        for field, name in STATISTICS.items()
-    ),
+    *(LinePattern(field, f"{name} 830us", re.escape(name) + " ", rf"(?P<{field}>\d{{1,20}}(?:\.\d+)?us)", optional=True)
+      for field, name in STATISTICS.items()),
     LinePattern("end", BLOCK_END, re.escape(BLOCK_END)),
-)
+)  # fmt: skip
+SCRIPT_NAME = "loadbook.lua"
+DELAY_FUNCTION = b"\nfunction delay() return %d end -- think time: ms before each request, not part of its latency\n"
+SCRIPT_ERROR = re.compile(r"(\S+): (?:cannot open \1|\1:\d+: )")  # wrk goes on without a script that Lua refuses
+RESERVED_OPTIONS = ("-t", "--threads", "-c", "--connections", "-d", "--duration", "-T", "--timeout", "-v", "--version")
 
 
 def is_wrk2(lines: list[str]) -> bool:
@@ -153,18 +116,35 @@ def check_totals(report: TextReport) -> None:
         raise report.error_at("total", "impossible: no time passed, or more error responses than responses")
     if requests == 0 and has_latency(report):
         raise report.error_at("latency", "latency without a single request")
-    lasted = (duration, line_patterns.rounding_half_width(report.text("duration"), TIME_UNITS_S))
+    lasted = (duration, report.half_width("duration", TIME_UNITS_S))
     line_patterns.check_rate(report, (requests, 0), lasted, "rate")
-    size = (report.value("bytes", BYTE_UNITS), line_patterns.rounding_half_width(report.text("bytes"), BYTE_UNITS))
+    size = (report.value("bytes", BYTE_UNITS), report.half_width("bytes", BYTE_UNITS))
     line_patterns.check_rate(report, size, lasted, "transfer")
 
 
-def ok_per_s(report: TextReport, ok: int) -> float:
-    """Return ok / duration, with the duration from whichever of text and rate shows more digits of it."""
-    rate, duration = report.value("rate", COUNT_UNITS), report.value("duration", TIME_UNITS_S)
-    if rate > 0 and 0.005 / rate < line_patterns.rounding_half_width(report.text("duration"), TIME_UNITS_S) / duration:
-        return rate * (ok / report.count("requests"))
-    return ok / duration
+def count_rows(
+    report: TextReport, exact: TextReport | None = None, offered: tuple[float, str] | None = None
+) -> Iterator[Measurement]:
+    """Yield counts and rates; texts are those of the source that the value was read from."""
+    most_exact = exact or report
+    requests, errors = report.count("requests"), {name: report.count(name) for name in ERROR_FIELDS}
+    ok, duration = requests - errors["status"], most_exact.value("duration", TIME_UNITS_S)
+    lasted = (duration, report.half_width("duration", TIME_UNITS_S))
+    ok_per_s = ok / duration if exact else line_patterns.part_per_s(report, ok, requests, lasted)
+    yield Measurement("requests", "count", requests, "1", report.text("requests"))
+    yield Measurement("ok", "count", ok, "1", None)
+    yield Measurement("requests_per_s", "value", report.value("rate", COUNT_UNITS), "1/s", report.text("rate"))
+    yield Measurement("ok_per_s", "value", ok_per_s, "1/s", None)
+    if offered:
+        yield Measurement("offered_per_s", "value", offered[0], "1/s", offered[1])
+    yield Measurement("duration", "value", duration, "s", most_exact.text("duration"))
+    # wrk counts a late error response as both; wrk2 counts an overdue connection again and again
+    if not (errors["timeout"] and (errors["status"] or report.tool == "wrk2")):
+        yield Measurement("errors", "count", sum(errors.values()), "1", None)
+    for name, n in errors.items():
+        yield Measurement(f"errors_{name}", "count", n, "1", report.text_if(name, n))
+    yield Measurement("bytes_read", "count", most_exact.value("bytes", BYTE_UNITS), "B", most_exact.text("bytes"))
+    yield Measurement("bytes_per_s", "value", report.value("transfer", BYTE_UNITS), "B/s", report.text("transfer"))
 
 
 def connection_doubts(report: TextReport) -> Iterator[tuple[str, str]]:
@@ -174,10 +154,8 @@ def connection_doubts(report: TextReport) -> Iterator[tuple[str, str]]:
         opened = requested // threads * threads
         yield "connections", f"{opened} of {requested} connections were opened: each thread gets the same whole number"
     if failed:
-        yield (
-            "connections",
-            f"{failed} connects failed; {report.tool} does not retry those at the start, so fewer were open",
-        )
+        text = f"{failed} connects failed; {report.tool} does not retry those at the start, so fewer were open"
+        yield "connections", text
 
 
 def run_doubts(report: TextReport, rc: int | None) -> Iterator[tuple[str, str]]:
@@ -190,18 +168,10 @@ def run_doubts(report: TextReport, rc: int | None) -> Iterator[tuple[str, str]]:
     if duration < (requested - 0.5) * scale:
         yield "stopped_early", f"{tool} ran {report.text('duration')} of the {report.text('asked')} asked for"
     if duration > (requested + 0.5) * scale * 1.5 + 5:
-        yield (
-            "clock",
-            f"{tool} says it ran {report.text('duration')} instead of {report.text('asked')}: it trusts the wall clock",
-        )
+        text = f"{tool} says it ran {report.text('duration')} instead of {report.text('asked')}"
+        yield "clock", f"{text}: it trusts the wall clock"
     if rc:
         yield "exit_code", f"{tool} ended with exit code {rc} although its report is complete"
-
-
-SCRIPT_NAME = "loadbook.lua"
-DELAY_FUNCTION = b"\nfunction delay() return %d end -- think time: ms before each request, not part of its latency\n"
-SCRIPT_ERROR = re.compile(r"(\S+): (?:cannot open \1|\1:\d+: )")  # wrk goes on without a script that Lua refuses
-RESERVED_OPTIONS = ("-t", "--threads", "-c", "--connections", "-d", "--duration", "-T", "--timeout", "-v", "--version")
 
 
 class Wrk(base.Tool):
@@ -232,8 +202,11 @@ class Wrk(base.Tool):
                 f"{workload.connections} connections: each of {workload.threads} threads gets the same whole number",
                 "make connections a multiple of threads",
             )
+        if workload.think_time_s and _has_user_script(workload):
+            problem = "think_time_s is made by loadbook's own script, and wrk runs one only"
+            raise ToolError(problem, "define delay() in yours")
         if workload.think_time_s:
-            _check_think_time(workload)
+            _think_ms(workload)
         argv = ["wrk", f"-t{workload.threads}", f"-c{workload.connections}"]
         argv += [f"-d{base.whole_seconds(self, 'duration', duration_s)}s"]
         argv += ["--timeout", f"{base.whole_seconds(self, 'timeout_s', workload.timeout_s)}s"]
@@ -256,7 +229,10 @@ class Wrk(base.Tool):
         if is_wrk2(lines):
             raise ParseError(self.name, "stdout", 0, "no report of wrk but one of wrk2, another tool")
         report = line_patterns.read_report(self.name, lines, LINE_PATTERNS)
-        exact = _read_exact_block(lines, SCRIPT_NAME in output.argv)
+        exact = None
+        if SCRIPT_NAME in output.argv or BLOCK_BEGIN in lines or BLOCK_END in lines:
+            first = lines.index(BLOCK_BEGIN) if BLOCK_BEGIN in lines else len(lines)
+            exact = line_patterns.read_report(self.name, lines[first:], EXACT_PATTERNS, first=first + 1)
         _check_report(report, output.argv)
         if exact is not None:
             _check_exact_block(report, exact)
@@ -271,29 +247,12 @@ def _has_user_script(workload: Workload) -> bool:
     return any(word.startswith(("-s", "--s")) for word in workload.extra)
 
 
-def _check_think_time(workload: Workload) -> None:
-    """Raise ToolError unless loadbook's script can make the think time."""
-    if _has_user_script(workload):
-        raise ToolError(
-            "think_time_s is made by loadbook's own script, and wrk runs one only", "define delay() in yours"
-        )
-    _think_ms(workload)
-
-
 def _think_ms(workload: Workload) -> int:
     """Return the think time as wrk's delay() must: whole milliseconds."""
     ms = round(workload.think_time_s * 1000)
     if ms < 1 or abs(ms - workload.think_time_s * 1000) > 1e-6:
         raise ToolError(f"wrk waits whole milliseconds only: {workload.think_time_s:g} s cannot be done", "round it")
     return ms
-
-
-def _read_exact_block(lines: Sequence[str], is_expected: bool) -> TextReport | None:
-    """Return the block printed by loadbook's Lua script; None if it was not used."""
-    if not is_expected and BLOCK_BEGIN not in lines and BLOCK_END not in lines:
-        return None
-    first = lines.index(BLOCK_BEGIN) if BLOCK_BEGIN in lines else len(lines)
-    return line_patterns.read_report("wrk", lines[first:], EXACT_PATTERNS, first=first + 1)
 
 
 def _check_report(report: TextReport, argv: Sequence[str]) -> None:
@@ -323,38 +282,23 @@ def _check_exact_block(report: TextReport, exact: TextReport) -> None:
         printed = mean_latency_s(report) if field == "mean" else report.optional_value(field, table)
         if printed is None:
             continue
-        slack = line_patterns.rounding_half_width(report.text(field), table) + 0.51e-6
+        slack = report.half_width(field, table) + 0.51e-6
         if abs(exact.value(field, table) - printed) > slack * (1 + 1e-9):
             raise exact.error_at(field, f"{exact.text(field)} is not the {report.text(field)} of the text above")
 
 
 def _rows(report: TextReport, exact: TextReport | None) -> Iterator[Measurement]:
-    """Yield the measurements; texts are those of the source that the value was read from."""
+    """Yield the measurements; percentiles that the text lost are left out."""
+    yield from count_rows(report, exact)
     most_exact = exact or report
-    requests, errors = report.count("requests"), {name: report.count(name) for name in ERROR_FIELDS}
-    ok = requests - errors["status"]
-    rate = ok_per_s(report, ok) if exact is None else ok / exact.value("duration", TIME_UNITS_S)
-    yield Measurement("requests", "count", requests, "1", report.text("requests"))
-    yield Measurement("ok", "count", ok, "1", None)
-    yield Measurement("requests_per_s", "value", report.value("rate", COUNT_UNITS), "1/s", report.text("rate"))
-    yield Measurement("ok_per_s", "value", rate, "1/s", None)
-    yield Measurement("duration", "value", most_exact.value("duration", TIME_UNITS_S), "s", most_exact.text("duration"))
-    if not (errors["timeout"] and errors["status"]):  # a late error response is counted in both
-        yield Measurement("errors", "count", sum(errors.values()), "1", None)
-    for name, n in errors.items():
-        yield Measurement(f"errors_{name}", "count", n, "1", report.text(name) if name in report else None)
-    yield Measurement("bytes_read", "count", most_exact.value("bytes", BYTE_UNITS), "B", most_exact.text("bytes"))
-    yield Measurement("bytes_per_s", "value", report.value("transfer", BYTE_UNITS), "B/s", report.text("transfer"))
     if has_latency(report):
         lost = lost_percentiles(report) if exact is None else []
         for field, statistic in STATISTICS.items():
-            value = (
-                mean_latency_s(most_exact)
-                if field == "mean"
-                else most_exact.optional_value(field, TIME_UNITS_S)
-                if field in most_exact and field not in lost
-                else None
-            )
+            value = None
+            if field == "mean":
+                value = mean_latency_s(most_exact)
+            elif field in most_exact and field not in lost:
+                value = most_exact.optional_value(field, TIME_UNITS_S)
             if value is not None:
                 yield Measurement("latency", statistic, value, "s", most_exact.text(field))
 
@@ -365,20 +309,14 @@ def _doubts(report: TextReport, output: ToolOutput) -> Iterator[tuple[str, str]]
     if lost := lost_percentiles(report):
         yield "percentiles_lost", f"wrk printed 0.00us for {', '.join(lost)}: those percentiles are left out"
     if report.count("timeout") > report.count("requests"):
-        yield (
-            "timeouts_weighted",
-            f"{report.text('timeout')} time-outs of {report.text('requests')} requests: wrk 2 and 3 count an overdue "
-            "connection again every 2 s, so they are not a number of requests",
-        )
+        text = f"{report.text('timeout')} time-outs of {report.text('requests')} requests: wrk 2 and 3 count an overdue"
+        yield "timeouts_weighted", f"{text} connection again every 2 s, so they are not a number of requests"
     elif report.count("timeout"):
-        yield (
-            "latency_censored",
-            f"{report.text('timeout')} time-outs: wrk 4 counts late responses as requests and leaves them out of its "
-            "latencies (wrk 2 and 3 count overdue connections); requests never answered are in neither",
-        )
-    all_lines = line_patterns.clean_lines(output.stderr[:10_000]) + line_patterns.clean_lines(
-        output.stdout[:10_000]
-    )  # over a pty, both are one
+        text = f"{report.text('timeout')} time-outs: wrk 4 counts late responses as requests and leaves them out of its"
+        more = "latencies (wrk 2 and 3 count overdue connections); requests never answered are in neither"
+        yield "latency_censored", f"{text} {more}"
+    # over a pty, both are one
+    all_lines = line_patterns.clean_lines(output.stderr[:10_000]) + line_patterns.clean_lines(output.stdout[:10_000])
     if script_error := next((line for line in all_lines if SCRIPT_ERROR.match(line)), None):
         yield "script", f"wrk ran without its script, or without a part of it: {script_error[:200]}"
     yield from run_doubts(report, output.exit_code)

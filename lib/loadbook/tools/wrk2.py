@@ -14,80 +14,62 @@ from __future__ import annotations
 import getopt
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from loadbook.core.errors import ParseError, ToolError
-from loadbook.core.units import BYTE_UNITS, COUNT_UNITS, TIME_UNITS_S
+from loadbook.core.units import COUNT_UNITS, TIME_UNITS_S
 from loadbook.study.workload import Workload
 from loadbook.tools import base, line_patterns, wrk
 from loadbook.tools.base import Measurement, ParsedReport, Sample, Target, ToolOutput
 from loadbook.tools.line_patterns import LinePattern, TextReport
-from loadbook.tools.wrk import ERROR_FIELDS, HEAD_PATTERNS, TAIL_PATTERNS, TIME_PATTERN, has_latency, mean_latency_s
+from loadbook.tools.wrk import HEAD_PATTERNS, TAIL_PATTERNS, TIME_PATTERN, has_latency, mean_latency_s
 
 # field in the patterns below -> percent, as the short list prints it
 PERCENT_FIELDS = {
-    "p50": "50.000",
-    "p75": "75.000",
-    "p90": "90.000",
-    "p99": "99.000",
-    "p999": "99.900",
-    "p9999": "99.990",
-    "p99999": "99.999",
-    "p100": "100.000",
-}
+    "p50": "50.000", "p75": "75.000", "p90": "90.000", "p99": "99.000",
+    "p999": "99.900", "p9999": "99.990", "p99999": "99.999", "p100": "100.000",
+}  # fmt: skip
 LONG_OPTIONS = (
     "connections= duration= threads= script= header= latency u_latency batch_latency timeout= help version rate="
 )
 _MS = r"\d{1,20}\.\d{3}"
-
-
-def _heading_pattern(name: str, kind: str) -> LinePattern:
-    example = f"  Latency Distribution (HdrHistogram - {kind})"
-    return LinePattern(name, example, re.escape(example[:-1]), r".*\)", optional=True)
-
+_HEADING = "  Latency Distribution (HdrHistogram - "
 
 LINE_PATTERNS = (
     *HEAD_PATTERNS,
-    _heading_pattern("recorded", "Recorded Latency"),
-    _heading_pattern("uncorrected", "Uncorrected Latency"),
+    *(
+        LinePattern(
+            kind.lower(), f"{_HEADING}{kind} Latency)", re.escape(f"{_HEADING}{kind} Latency"), r".*\)", optional=True
+        )
+        for kind in ("Recorded", "Uncorrected")
+    ),
     *TAIL_PATTERNS,
 )
 BLOCK_PATTERNS = (
-    *(
-        LinePattern(
-            field, f"{percent:>7}%  836.00us", rf" {{0,2}}{re.escape(percent)}%", rf" +(?P<{field}>{TIME_PATTERN})"
-        )
-        for field, percent in PERCENT_FIELDS.items()
-    ),
+    *(LinePattern(field, f"{percent:>7}%  836.00us",
+                  rf" {{0,2}}{re.escape(percent)}%", rf" +(?P<{field}>{TIME_PATTERN})")
+      for field, percent in PERCENT_FIELDS.items()),
     LinePattern("spectrum", "  Detailed Percentile spectrum:", "  Detailed Percentile spectrum:"),
-    LinePattern(
-        "columns",
-        "       Value   Percentile   TotalCount 1/(1-Percentile)",
-        " +Value ",
-        r" +Percentile +TotalCount +1/\(1-Percentile\)",
-    ),
-    LinePattern(
-        "moments",
-        "#[Mean    =        0.876, StdDeviation   =        0.458]",
-        r"#\[Mean ",
-        rf" +=  *(?P<mean>{_MS}|-?nan), StdDeviation +=  *(?P<sd>{_MS}|-?nan)\]",
-    ),
-    LinePattern(
-        "max",
-        "#[Max     =        4.876, Total count    =         2948]",
-        r"#\[Max ",
-        rf" +=  *(?P<max>{_MS}), Total count +=  *(?P<count>\d{{1,20}})\]",
-    ),
-    LinePattern(
-        "buckets",
-        "#[Buckets =           27, SubBuckets     =         2048]",
-        r"#\[Buckets ",
-        r"= *\d+, SubBuckets += *\d+\]",
-    ),
-)
+    LinePattern("columns", "       Value   Percentile   TotalCount 1/(1-Percentile)", " +Value ",
+                r" +Percentile +TotalCount +1/\(1-Percentile\)"),
+    LinePattern("moments", "#[Mean    =        0.876, StdDeviation   =        0.458]", r"#\[Mean ",
+                rf" +=  *(?P<mean>{_MS}|-?nan), StdDeviation +=  *(?P<sd>{_MS}|-?nan)\]"),
+    LinePattern("max", "#[Max     =        4.876, Total count    =         2948]", r"#\[Max ",
+                rf" +=  *(?P<max>{_MS}), Total count +=  *(?P<count>\d{{1,20}})\]"),
+    LinePattern("buckets", "#[Buckets =           27, SubBuckets     =         2048]", r"#\[Buckets ",
+                r"= *\d+, SubBuckets += *\d+\]"),
+)  # fmt: skip
 _SPECTRUM_ROW = re.compile(
     rf" *(?P<ms>{_MS}) +(?P<share>[01]\.\d{{6}}) +(?P<count>\d{{1,20}}) +(?P<inverse>\d{{1,20}}\.\d\d|inf)"
 )
+RESERVED_OPTIONS = (
+    *("-t", "--threads", "-c", "--connections", "-d", "--duration", "-T", "--timeout", "-v", "--version"),
+    *("-R", "--rate", "-L", "--latency", "-U", "--u_latency"),
+)
+BLOCK_METRICS = {"recorded": "latency_intended", "uncorrected": "service_time"}
+MIN_ACHIEVED_SHARE = 0.97  # wrk2 itself stays about 1 % below on runs of a few seconds
+INSTALL_HINT = "in no package registry: build github.com/giltene/wrk2, and put its binary on the PATH as wrk2"
 
 
 class SpectrumRow(NamedTuple):
@@ -149,20 +131,11 @@ def check_block(report: TextReport, edges: Sequence[SpectrumRow]) -> None:
         rank = max(1, int(float(percent) / 100 * total + 0.5))  # hdr_value_at_percentile
         low = max((e.upper_s for e in edges if e.requests < rank), default=0.0)
         high = min(e.upper_s for e in edges if e.requests >= rank)
-        slack = line_patterns.rounding_half_width(report.text(field), TIME_UNITS_S) * (1 + 1e-9) + 1e-9
+        slack = report.half_width(field, TIME_UNITS_S) * (1 + 1e-9) + 1e-9
         if not low - slack <= report.value(field, TIME_UNITS_S) <= high + slack:
             raise report.error_at(field, f"{report.text(field)} for {percent} % is not what the spectrum below it says")
     if report.value("max", TIME_UNITS_S, "ms") > edges[-1].upper_s + 1e-9:
         raise report.error_at("max", "the maximum is above the spectrum")
-
-
-RESERVED_OPTIONS = (
-    *("-t", "--threads", "-c", "--connections", "-d", "--duration", "-T", "--timeout", "-v", "--version"),
-    *("-R", "--rate", "-L", "--latency", "-U", "--u_latency"),
-)
-BLOCK_METRICS = {"recorded": "latency_intended", "uncorrected": "service_time"}
-MIN_ACHIEVED_SHARE = 0.97  # wrk2 itself stays about 1 % below on runs of a few seconds
-INSTALL_HINT = "in no package registry: build github.com/giltene/wrk2, and put its binary on the PATH as wrk2"
 
 
 class Wrk2(base.Tool):
@@ -191,11 +164,9 @@ class Wrk2(base.Tool):
         if rate != int(rate):
             raise ToolError(f"wrk2 takes whole requests per second only, not {rate:g}", "round rate_per_s")
         if workload.connections % workload.threads:
-            raise ToolError(
-                f"wrk2 gives each of {workload.threads} threads the same whole number of connections, "
-                f"which {workload.connections} is not a multiple of",
-                "make connections a multiple of threads",
-            )
+            problem = f"wrk2 gives each of {workload.threads} threads the same whole number of connections"
+            hint = "make connections a multiple of threads"
+            raise ToolError(f"{problem}, which {workload.connections} is not a multiple of", hint)
         argv = ["wrk2", f"-t{workload.threads}", f"-c{workload.connections}", f"-R{int(rate)}"]
         argv += [f"-d{base.whole_seconds(self, 'duration', duration_s)}s"]
         argv += ["--timeout", f"{base.whole_seconds(self, 'timeout_s', workload.timeout_s)}s", "-L", "-U"]
@@ -212,9 +183,8 @@ class Wrk2(base.Tool):
         report = line_patterns.read_report(self.name, lines, LINE_PATTERNS)
         blocks = _read_blocks(report, lines)
         _check_report(report, blocks, output)
-        samples = (s for name, (_, edges) in blocks.items() for s in _spectrum_samples(BLOCK_METRICS[name], edges))
         doubts = _doubts(report, output, sum(line.startswith("  Thread calibration:") for line in lines))
-        return ParsedReport(tuple(_rows(report, blocks, output)), tuple(samples), tuple(doubts))
+        return ParsedReport(tuple(_rows(report, blocks, output)), tuple(_samples(blocks)), tuple(doubts))
 
 
 TOOL = Wrk2()
@@ -223,12 +193,11 @@ LatencyBlocks = Mapping[str, tuple[TextReport, Sequence[SpectrumRow]]]
 
 def _read_blocks(report: TextReport, lines: Sequence[str]) -> LatencyBlocks:
     """Return the latency blocks by their headings."""
-    starts = [report.line_numbers[name] for name in (*BLOCK_METRICS, "total") if name in report.line_numbers]
+    names = [name for name in (*BLOCK_METRICS, "total") if name in report.line_numbers]
     blocks_by_name: dict[str, tuple[TextReport, Sequence[SpectrumRow]]] = {}
-    for name, start, end in zip(
-        [name for name in BLOCK_METRICS if name in report.line_numbers], starts, starts[1:], strict=False
-    ):
-        inside = lines[start : end - 1]
+    for name, following in pairwise(names):
+        start = report.line_numbers[name]
+        inside = lines[start : report.line_numbers[following] - 1]
         block = line_patterns.read_report(report.tool, inside, BLOCK_PATTERNS, first=start + 1)
         blocks_by_name[name] = block, read_spectrum(block, inside, start + 1)
     return blocks_by_name
@@ -237,27 +206,22 @@ def _read_blocks(report: TextReport, lines: Sequence[str]) -> LatencyBlocks:
 def _check_report(report: TextReport, blocks: LatencyBlocks, output: ToolOutput) -> None:
     """Raise ParseError if the report contradicts itself or lacks a part that the command requested."""
     wrk.check_totals(report)
-    options = command_options(output.argv)
-    if (
-        ("-U" in options and set(blocks) != set(BLOCK_METRICS))
-        or ("-L" in options and not blocks)
-        or set(blocks) == {"uncorrected"}
-    ):
+    options, names = command_options(output.argv), set(blocks)
+    missing = ("-U" in options and names != set(BLOCK_METRICS)) or ("-L" in options and not blocks)
+    if missing or names == {"uncorrected"}:
         raise report.error_at("rates", "the latency distribution is not complete")
     for block, edges in blocks.values():
         check_block(block, edges)
     counts = {block.count("count") for block, _ in blocks.values()}
     if len(counts) > 1 or max(counts, default=0) > report.count("requests"):
-        raise report.error_at(
-            "total", f"latencies of {sorted(counts)} requests do not go with {report.text('requests')}"
-        )
+        text = f"latencies of {sorted(counts)} requests do not go with {report.text('requests')}"
+        raise report.error_at("total", text)
     if has_latency(report) and mean_latency_s(report) > report.value("max", TIME_UNITS_S):
         raise report.error_at("latency", "the mean is above the maximum")
     if has_latency(report) and mean_latency_s(report) > 1.1 * report.value("duration", TIME_UNITS_S) + 0.1:
         # giltene/wrk2 issue 138: a duration of milliseconds, and a rate of hundreds of millions made of it
-        raise report.error_at(
-            "total", f"impossible: a mean latency of {report.text('mean')} in {report.text('duration')}"
-        )
+        text = f"impossible: a mean latency of {report.text('mean')} in {report.text('duration')}"
+        raise report.error_at("total", text)
     if "recorded" in blocks:
         _check_summary(report, blocks["recorded"][0])
 
@@ -269,81 +233,54 @@ def _check_summary(report: TextReport, block: TextReport) -> None:
     if not has_latency(report):
         return
     for field, value in (("mean", mean_latency_s(report)), ("max", report.value("max", TIME_UNITS_S))):
-        slack = (
-            line_patterns.rounding_half_width(report.text(field).replace("1000.00m", "1000.00ms"), TIME_UNITS_S)
-            + 0.51e-6
-        )
+        printed = report.text(field).replace("1000.00m", "1000.00ms")
+        slack = line_patterns.rounding_half_width(printed, TIME_UNITS_S) + 0.51e-6
         if abs(block.value(field, TIME_UNITS_S, "ms") - value) > slack * (1 + 1e-9):
             raise block.error_at(field, f"{block.text(field)} ms is not the {report.text(field)} of the text above")
 
 
 def _rows(report: TextReport, blocks: LatencyBlocks, output: ToolOutput) -> Iterator[Measurement]:
     """Yield the measurements; mean, sd and maximum from under the spectrum where it is there, in milliseconds."""
-    requests, errors = report.count("requests"), {name: report.count(name) for name in ERROR_FIELDS}
-    ok = requests - errors["status"]
-    yield Measurement("requests", "count", requests, "1", report.text("requests"))
-    yield Measurement("ok", "count", ok, "1", None)
-    yield Measurement("requests_per_s", "value", report.value("rate", COUNT_UNITS), "1/s", report.text("rate"))
-    yield Measurement("ok_per_s", "value", wrk.ok_per_s(report, ok), "1/s", None)
-    if offered := offered_rate(output.argv):
-        yield Measurement("offered_per_s", "value", offered[0], "1/s", offered[1])
-    yield Measurement("duration", "value", report.value("duration", TIME_UNITS_S), "s", report.text("duration"))
-    if not errors["timeout"]:
-        yield Measurement("errors", "count", sum(errors.values()), "1", None)
-    for name, n in errors.items():
-        yield Measurement(f"errors_{name}", "count", n, "1", report.text(name) if name in report else None)
-    yield Measurement("bytes_read", "count", report.value("bytes", BYTE_UNITS), "B", report.text("bytes"))
-    yield Measurement("bytes_per_s", "value", report.value("transfer", BYTE_UNITS), "B/s", report.text("transfer"))
+    yield from wrk.count_rows(report, offered=offered_rate(output.argv))
     if not blocks and has_latency(report):
         yield Measurement("latency_intended", "mean", mean_latency_s(report), "s", report.text("mean"))
         for field in ("sd", "max"):
             yield Measurement("latency_intended", field, report.value(field, TIME_UNITS_S), "s", report.text(field))
     for name, (block, _) in blocks.items():
-        yield from _latency_rows(BLOCK_METRICS[name], block)
+        metric = BLOCK_METRICS[name]
+        if block.count("count") == 0:
+            continue
+        for field in ("mean", "sd", "max"):
+            yield Measurement(metric, field, block.value(field, TIME_UNITS_S, "ms"), "s", block.text(field))
+        for field, percent in PERCENT_FIELDS.items():
+            if field != "p100":  # the upper edge of the maximum's bin: the maximum itself is above
+                statistic = "p" + percent.rstrip("0").rstrip(".")
+                yield Measurement(metric, statistic, block.value(field, TIME_UNITS_S), "s", block.text(field))
 
 
-def _latency_rows(metric: str, block: TextReport) -> Iterator[Measurement]:
-    """Yield the statistics of one block; of no request there are none."""
-    if block.count("count") == 0:
-        return
-    for field in ("mean", "sd", "max"):
-        yield Measurement(metric, field, block.value(field, TIME_UNITS_S, "ms"), "s", block.text(field))
-    for field, percent in PERCENT_FIELDS.items():
-        if field != "p100":  # the upper edge of the maximum's bin: the maximum itself is above
-            statistic = "p" + percent.rstrip("0").rstrip(".")
-            yield Measurement(metric, statistic, block.value(field, TIME_UNITS_S), "s", block.text(field))
-
-
-def _spectrum_samples(metric: str, edges: Sequence[SpectrumRow]) -> Iterator[Sample]:
+def _samples(blocks: LatencyBlocks) -> Iterator[Sample]:
     """Yield how many requests took at most x seconds; of rows for the same bin, one."""
-    for edge, following in zip(edges, (*edges[1:], None), strict=True):
-        if following is None or following.upper_s != edge.upper_s:
-            yield Sample("spectrum", metric, edge.upper_s, "s", float(edge.requests), "1")
+    for name, (_, edges) in blocks.items():
+        for edge, following in zip(edges, (*edges[1:], None), strict=True):
+            if following is None or following.upper_s != edge.upper_s:
+                yield Sample("spectrum", BLOCK_METRICS[name], edge.upper_s, "s", float(edge.requests), "1")
 
 
 def _doubts(report: TextReport, output: ToolOutput, calibrated: int) -> Iterator[tuple[str, str]]:
     """Yield the doubts about the numbers, as (name, sentence)."""
     yield from wrk.connection_doubts(report)
     if calibrated < report.count("threads"):
-        yield (
-            "too_short",
-            (
-                f"{calibrated} of {report.text('threads')} threads finished their calibration of 10 s + 5 ms per "
-                "connection: latencies hold the start of the run, and there are no rates per thread"
-            ),
+        text = (
+            f"{calibrated} of {report.text('threads')} threads finished their calibration of 10 s + 5 ms per connection"
         )
+        yield "too_short", f"{text}: latencies hold the start of the run, and there are no rates per thread"
     offered, achieved = offered_rate(output.argv), report.value("rate", COUNT_UNITS)
     if offered and achieved < MIN_ACHIEVED_SHARE * offered[0]:
-        yield (
-            "offered_shortfall",
-            f"{achieved:g} requests a second were answered of {offered[0]:g} asked for: intended latency only grows",
-        )
+        text = f"{achieved:g} requests a second were answered of {offered[0]:g} asked for: intended latency only grows"
+        yield "offered_shortfall", text
     if report.count("timeout"):
-        yield (
-            "timeouts_weighted",
-            (
-                f"time-outs are {report.text('timeout')}, but wrk2 counts every connection whose last request is "
-                "older than the time-out, again every 2 s: a sign of trouble, not a number of requests"
-            ),
+        text = (
+            f"time-outs are {report.text('timeout')}, but wrk2 counts every connection whose last request is older than"
         )
+        yield "timeouts_weighted", f"{text} the time-out, again every 2 s: a sign of trouble, not a number of requests"
     yield from wrk.run_doubts(report, output.exit_code)

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any
 
 from loadbook.core.units import format_percent
-from loadbook.store.conditions import fact_differences
+from loadbook.store.run_record import AFTER_SUFFIX, BEFORE_SUFFIX, fact_differences
 from loadbook.store.trial_record import TrialRecord
 from loadbook.study.model import Study
 from loadbook.validity.base import Evidence, RuleHit, not_checked, rule_hit
@@ -47,10 +47,8 @@ def foreign_cpu(evidence: Evidence) -> Iterator[RuleHit]:
         stolen = evidence.cpu_means(monitor, "cpu_steal")
         foreign = sum(busy.values()) - sum(stolen.values()) - sum(sum(means.values()) for means in watched)
         if foreign > evidence.thresholds.foreign_cpu:
-            observation = (
-                f"processes that are neither driver nor service used {format_percent(foreign, 0, signed=False)} "
-                "of a CPU"
-            )
+            used = format_percent(foreign, 0, signed=False)
+            observation = f"processes that are neither driver nor service used {used} of a CPU"
             yield evidence.hit("foreign_cpu", "doubt", observation, monitor.host)
 
 
@@ -60,9 +58,8 @@ def not_at_rest(evidence: Evidence) -> Iterator[RuleHit]:
         yield evidence.unchecked("not_at_rest", "the hosts' state before the trial was not recorded")
     for host, state in evidence.record.reset.items():
         if not state.get("at_rest", 1.0):
-            observation = (
-                f"{state.get('time_wait', 0):,.0f} sockets in TIME-WAIT after {state.get('waited_s', 0):.0f} s of rest"
-            )
+            sockets, waited_s = state.get("time_wait", 0), state.get("waited_s", 0)
+            observation = f"{sockets:,.0f} sockets in TIME-WAIT after {waited_s:.0f} s of rest"
             yield evidence.hit("not_at_rest", "doubt", observation, host)
 
 
@@ -104,7 +101,6 @@ def clock(evidence: Evidence) -> Iterator[RuleHit]:
 
 # host, what else the value belongs to (its tool, its treatment) -> value
 ConditionValues = Mapping[tuple[str | None, str], str | None]
-BEFORE_SUFFIX, AFTER_SUFFIX = "-before", "-after"
 # state of a host (trials/reset) -> words, threshold
 HOST_STATE_LIMITS = {
     "time_wait": ("sockets in TIME-WAIT", "time_wait_increase"),
@@ -117,9 +113,7 @@ HOST_STATE_LIMITS = {
 def facts_differ(study: Study, records: Sequence[TrialRecord], facts: Mapping[str, Any]) -> Iterator[RuleHit]:
     """Find recorded conditions that no factor declares and that differ between trials, or before and after the run.
 
-    Parameters
-    ----------
-    facts : facts of the hosts (hosts/facts) under ``<host>-before`` and ``<host>-after``.
+    `facts` are those of the hosts (hosts/monitors) under ``<host>-before`` and ``<host>-after``.
     """
     for kind, values in _conditions_by_kind(records).items():
         yield from _differing_trials(kind, values)
@@ -165,8 +159,8 @@ def _differing_trials(kind: str, values: Sequence[tuple[TrialRecord, ConditionVa
         usual = Counter(value for _, value in trials).most_common(1)[0][0]
         for record, value in trials:
             if value != usual:
-                own_text, usual_text = _differing_fields(value, usual)
-                observation = f"{host} {kind} ({_shorten(own_text)}, {_shorten(usual_text)} in most trials)"
+                own_text, usual_text = map(_shorten, _differing_fields(value, usual))
+                observation = f"{host} {kind} ({own_text}, {usual_text} in most trials)"
                 yield rule_hit("facts_differ", "doubt", observation, record, host=host)
 
 
@@ -180,7 +174,7 @@ def _differing_fields(value: str, usual: str) -> tuple[str, str]:
     return own_fields, usual_fields
 
 
-def _shorten(value: str | None) -> str:
+def _shorten(value: object) -> str:
     text = str(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
@@ -193,7 +187,7 @@ def _changed_facts(study: Study, host: str, before: Any, after: Any) -> Iterator
     declared = {factor.var or name for name, factor in study.factors.items()} | {"boot_id"}
     for name, old, new, _ in fact_differences(before, after, study.validity.facts_tolerance):
         if name.rpartition(".")[2] not in declared:
-            observation = f"{name} of {host} was {_shorten(str(old))} before the run and {_shorten(str(new))} after it"
+            observation = f"{name} of {host} was {_shorten(old)} before the run and {_shorten(new)} after it"
             yield rule_hit("facts_differ", "doubt", observation, host=host)
 
 
@@ -202,20 +196,19 @@ def state_grew_within_block(study: Study, records: Sequence[TrialRecord]) -> Ite
     for _, block in groupby(sorted(records, key=attrgetter("block", "slot")), key=attrgetter("block")):
         first, *others = block
         for record in others:
-            for host, state in record.reset.items():
-                yield from _exceeded_limits(study, record, host, first.reset.get(host, {}), state)
+            for host in record.reset:
+                yield from _exceeded_limits(study, record, host, first.reset.get(host, {}))
 
 
 def _exceeded_limits(
-    study: Study, record: TrialRecord, host: str, block_start: Mapping[str, float], state: Mapping[str, float]
+    study: Study, record: TrialRecord, host: str, block_start: Mapping[str, float]
 ) -> Iterator[RuleHit]:
+    state = record.reset[host]
     for name, (description, key) in HOST_STATE_LIMITS.items():
         allowed = getattr(study.validity, key) * (_machine_cpu_count(record, host) if name == "load1" else 1)
         if name in block_start and state.get(name, 0.0) - block_start[name] > allowed:
-            observation = (
-                f"{state[name]:,.6g} {description} before the trial, {block_start[name]:,.6g} at the start of "
-                f"block {record.block}"
-            )
+            observation = f"{state[name]:,.6g} {description} before the trial"
+            observation += f", {block_start[name]:,.6g} at the start of block {record.block}"
             yield rule_hit("not_at_rest", "doubt", observation, record, host=host)
 
 

@@ -100,12 +100,10 @@ def too_short(evidence: Evidence) -> Iterator[RuleHit]:
     for driver in [TOTAL] if TOTAL in highest else sorted(highest):
         requests, p = evidence.value(driver, "requests", "count"), highest[driver]
         tail_requests = (requests or 0.0) * (1 - p / 100)
-        if requests is not None and tail_requests < evidence.thresholds.min_tail_requests - 1e-9:
-            min_tail_requests = evidence.thresholds.min_tail_requests
-            observation = (
-                f"p{p:g} is that of {requests:,.0f} requests: {tail_requests:.2g} lie beyond it, "
-                f"{min_tail_requests:g} are needed"
-            )
+        needed = evidence.thresholds.min_tail_requests
+        if requests is not None and tail_requests < needed - 1e-9:
+            observation = f"p{p:g} is that of {requests:,.0f} requests: {tail_requests:.2g} lie beyond it"
+            observation += f", {needed:g} are needed"
             yield evidence.hit("too_short", "doubt", observation, None if driver == TOTAL else driver)
 
 
@@ -155,13 +153,10 @@ def _mean_latency(evidence: Evidence) -> float | None:
 
 
 def _concurrency_hit(evidence: Evidence, rate: float, cycle_s: float, connections: float) -> Iterator[RuleHit]:
-    busy_connections = rate * cycle_s
-    if abs(busy_connections / connections - 1) > evidence.thresholds.little_tolerance:
-        share = format_percent(busy_connections / connections, 0, signed=False)
-        observation = (
-            f"{rate:,.0f} requests/s of {format_duration(cycle_s)} each keep {busy_connections:,.1f} "
-            "connections at work"
-        )
+    busy = rate * cycle_s
+    if abs(busy / connections - 1) > evidence.thresholds.little_tolerance:
+        share = format_percent(busy / connections, 0, signed=False)
+        observation = f"{rate:,.0f} requests/s of {format_duration(cycle_s)} each keep {busy:,.1f} connections at work"
         yield evidence.hit("little_law", "doubt", f"{observation}, {share} of the {connections:,.0f} asked for")
 
 

@@ -17,10 +17,8 @@ from loadbook.stats.verdict import BASELINE_TEXT, response_difference
 from loadbook.store.trial_record import TrialRecord
 from loadbook.study.limits import ValidityLimits
 from loadbook.study.model import Study
-from loadbook.study.reader import first_same_page
 from loadbook.validity import load, machine, responses
 from loadbook.validity.base import TOTAL, Evidence, Row, RuleHit, Severity, not_checked, rule_hit
-from loadbook.validity.stall import stall
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,13 +27,7 @@ UNSTEADY = "unsteady"
 
 
 def unsteady(records: Sequence[TrialRecord], samples: pd.DataFrame) -> Iterator[RuleHit]:
-    """Judge each treatment by the rates per second of all its trials together.
-
-    Parameters
-    ----------
-    records : trials that count.
-    samples : the samples table (trial, driver, series, metric, x, value).
-    """
+    """Judge each treatment by the rates per second (table samples) of all its trials that count together."""
     from loadbook.stats.steady_state import MIN_SERIES_S, rate_series, rate_trends
 
     if not records:
@@ -53,9 +45,8 @@ def unsteady(records: Sequence[TrialRecord], samples: pd.DataFrame) -> Iterator[
         return
     for treatment, trend in trends_by_treatment.items():
         if trend is None:
-            yield not_checked(
-                UNSTEADY, f"{treatment}: no rates per second over {MIN_SERIES_S:g} s", treatment=treatment
-            )
+            reason = f"{treatment}: no rates per second over {MIN_SERIES_S:g} s"
+            yield not_checked(UNSTEADY, reason, treatment=treatment)
         elif trend.moving:
             moved = f"moved by {format_percent(trend.change)} after the first ten seconds of its trials"
             observation = f"{treatment}: the rate {moved} (p {format_p_value(trend.p)})"
@@ -84,7 +75,7 @@ TRIAL_RULES: tuple[Callable[[Evidence], Iterator[RuleHit]], ...] = (
     machine.foreign_cpu,
     machine.monitor_gaps,
     machine.clock,
-    stall,
+    load.stall,
 )
 
 
@@ -164,7 +155,7 @@ def arms_answer_differently(study: Study, records: Sequence[TrialRecord]) -> Ite
     own size is asked of every trial (`responses.wrong_response`).
     """
     for treatment in study.treatments:
-        first = first_same_page(study, treatment)
+        first = study.first_same_page(treatment)
         own_records, base_records = ([r for r in records if r.treatment == name] for name in (treatment, first))
         if not own_records or treatment == first:
             continue
@@ -191,9 +182,8 @@ def _contents_differ(own_records: Sequence[TrialRecord], base_records: Sequence[
         [r.response_before.sha256 for r in arm if r.response_before] for arm in (own_records, base_records)
     )
     constant = len(set(own_digests)) == len(set(base_digests)) == 1
-    return (
-        constant and min(len(own_digests), len(base_digests)) >= MIN_DIGEST_TRIALS and own_digests[0] != base_digests[0]
-    )
+    trials = min(len(own_digests), len(base_digests))
+    return constant and trials >= MIN_DIGEST_TRIALS and own_digests[0] != base_digests[0]
 
 
 def bytes_differ(study: Study, records: Sequence[TrialRecord], measurements: Sequence[Row]) -> Iterator[RuleHit]:
@@ -204,7 +194,7 @@ def bytes_differ(study: Study, records: Sequence[TrialRecord], measurements: Seq
     tolerance, sizes_by_arm = study.validity.bytes_tolerance, _bytes_per_response(records, measurements)
     medians = {key: median(sizes.values()) for key, sizes in sizes_by_arm.items()}
     for (treatment, tool), sizes in sizes_by_arm.items():
-        first = first_same_page(study, treatment)
+        first = study.first_same_page(treatment)
         own_median, base_median = medians[treatment, tool], medians.get((first, tool))
         for trial, size in sizes.items():
             if abs(size - own_median) > tolerance * own_median:
@@ -239,22 +229,16 @@ def treatment_not_exercised(
             yield not_checked("treatment_not_exercised", reason, treatment=treatment)
         elif own_base := [(own, base) for own, base in pairs if own and base and abs(own / base - 1) < SAME_BYTES]:
             own, base = own_base[0]
-            observation = (
-                f"{', '.join(settings)} should change the bytes of a response: {own:,.1f} came per response, "
-                f"{_arm_name(study, reference)} {base:,.1f}"
-            )
+            came = f"{own:,.1f} came per response, {_arm_name(study, reference)} {base:,.1f}"
+            observation = f"{', '.join(settings)} should change the bytes of a response: {came}"
             yield _treatment_hit("treatment_not_exercised", "doubt", treatment, observation)
 
 
 def _settings_that_change_bytes(study: Study, treatment: str, reference: str, changes: Changes) -> list[str]:
     own, base = study.levels_of(treatment), study.levels_of(reference)
     factors = {name: f for name, f in study.factors.items() if f.of == "vars" and own[name] != base[name]}
-    return [
-        f"{name} = {own[name]}"
-        for name, factor in factors.items()
-        if "response_bytes"
-        in changes.get((study.setting(treatment, factor.role).service or "", factor.var or name), ())
-    ]
+    keys = {n: (study.setting(treatment, f.role).service or "", f.var or n) for n, f in factors.items()}
+    return [f"{name} = {own[name]}" for name, key in keys.items() if "response_bytes" in changes.get(key, ())]
 
 
 def _bytes_per_response(
@@ -284,9 +268,8 @@ def aa_differs(study: Study, records: Sequence[TrialRecord], measurements: Seque
         if p is None:
             yield not_checked("aa_differs", f"{blocks} complete blocks, 5 are needed", treatment=name)
         elif p < study.validity.aa_p:
-            observation = (
-                f"it differs from {reference} by {format_percent(effect)} (p {format_p_value(p)}, {blocks} blocks)"
-            )
+            evidence = f"p {format_p_value(p)}, {blocks} blocks"
+            observation = f"it differs from {reference} by {format_percent(effect)} ({evidence})"
             yield _treatment_hit("aa_differs", "invalid", name, observation)
 
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from loadbook.study.model import Study
 
 NODE_COUNTERS = ("served_requests", "accepted_connections")
-COUNTER_NOUNS = {"served_requests": "requests", "accepted_connections": "connections"}
 MAX_EVEN_DEVIATION = 0.05  # a larger deviation in any trial is called uneven
 IDLE_SHARE = 1e-3  # of all requests: reading the counter alone makes that many
 
@@ -77,14 +76,10 @@ def node_shares(
     nodes: Mapping[str, Sequence[str]],
     counter: str = "served_requests",
 ) -> list[NodeShares]:
-    """Return the nodes' parts of each treatment's requests, from their own counters.
+    """Return the nodes' parts of each treatment's requests in valid trials, from their own counters.
 
-    Parameters
-    ----------
-    traces : the run's traces; `counter` has a row per host with the count so far, before and after the load.
-    trials : the run's trials; those that are valid count.
-    role : the role of the nodes.
-    nodes : treatment -> hosts over which its requests should be spread.
+    In `traces`, `counter` has a row per host (of `role`) with the count so far, before and after the load; `nodes` is
+    treatment -> hosts over which its requests should be spread.
     """
     counts = counter_increases(traces[traces["role"] == role], counter)
     valid, shares = trials[trials["valid"]], []
@@ -112,32 +107,30 @@ def counter_increases(traces: pd.DataFrame, counter: str) -> dict[tuple[str, str
     return dict(zip(keys, increases.to_numpy(float).tolist(), strict=True))
 
 
-def evenness_sentence(shares: Sequence[NodeShares], labels: Mapping[str, str], counter: str = "served_requests") -> str:
-    """Return whether the nodes of every treatment had equal parts, in one sentence."""
-    multi_node, noun = [s for s in shares if len(s.shares) > 1 or not s.is_counted], COUNTER_NOUNS.get(counter, counter)
+def evenness_sentence(shares: Sequence[NodeShares], labels: Mapping[str, str]) -> str:
+    """Return whether the nodes of every treatment had equal parts of the requests, in one sentence."""
+    multi_node = [s for s in shares if len(s.shares) > 1 or not s.is_counted]
     counted = [s for s in multi_node if s.is_counted]
     if not multi_node:
         return "One node only: no spread."
     if not counted:
-        return f"Not counted: no service reported how many {noun} it answered."
+        return "Not counted: no service reported how many requests it answered."
     idle = next((s for s in counted if s.idle_nodes), None)
     if idle:
         return f"Not spread: in {labels[idle.treatment]}, {idle.text} in at least one trial."
     uneven = [s for s in counted if not s.is_even]
     worst = max(uneven or counted, key=lambda s: s.max_deviation)
     if not uneven:
-        return (
-            f"All nodes had equal parts of the {noun}, {worst.text} in each of {sum(s.trials for s in counted)} trials."
-        )
+        trials = sum(s.trials for s in counted)
+        return f"All nodes had equal parts of the requests, {worst.text} in each of {trials} trials."
     even, rest = len(counted) - len(uneven), ""
     if even:
         rest = f"; {even} of {len(counted)} treatments even to within {MAX_EVEN_DEVIATION * 100:g}{NBSP}%"
-    return f"In {labels[worst.treatment]} a node’s part of the {noun} is {worst.text}{rest}."
+    return f"In {labels[worst.treatment]} a node’s part of the requests is {worst.text}{rest}."
 
 
 REUSE_LIMIT = 0.9  # connections per request: below it, requests reused connections
 MIN_DECIMAL_RATE = 0.5  # below it, the text is "1 for 2,300 requests"
-SIGNIFICANT_DIGITS = 2
 
 
 def connections_per_request(traces: pd.DataFrame, trials: pd.DataFrame, roles: Sequence[str]) -> pd.DataFrame:
@@ -159,20 +152,14 @@ def connections_per_request(traces: pd.DataFrame, trials: pd.DataFrame, roles: S
     return per_trial.assign(value=per_trial["connections"] / per_trial["requests"])
 
 
-def median_per_request(per_trial: pd.DataFrame, treatments: Sequence[str]) -> dict[str, float]:
-    """Return treatment -> median of connections per request over its valid trials; without any, it is left out."""
-    medians = per_trial[per_trial["valid"]].groupby("treatment")["value"].median()
-    return {name: float(medians[name]) for name in treatments if name in medians}
-
-
 def per_request_text(per_request: float) -> str:
     """Return "1.00 per request", or "1 for 2,300 requests" if connections are reused."""
     if per_request <= 0:
         return "none opened"
     if per_request >= MIN_DECIMAL_RATE:
-        return f"{per_request:.{SIGNIFICANT_DIGITS}f} per request"
+        return f"{per_request:.2f} per request"
     requests = 1 / per_request
-    return f"1 for {round(requests, SIGNIFICANT_DIGITS - 1 - math.floor(math.log10(requests))):,.0f} requests"
+    return f"1 for {round(requests, 1 - math.floor(math.log10(requests))):,.0f} requests"  # two significant digits
 
 
 def pooling_sentence(medians: dict[str, float], names: dict[str, str]) -> str:
@@ -183,7 +170,7 @@ def pooling_sentence(medians: dict[str, float], names: dict[str, str]) -> str:
     opening, rest = [value for value in medians.values() if value >= REUSE_LIMIT], ""
     if opening:
         least, most = per_request_text(min(opening)), per_request_text(max(opening))
-        rest = most if least == most else f"{min(opening):.{SIGNIFICANT_DIGITS}f} to {most}"
+        rest = most if least == most else f"{min(opening):.2f} to {most}"
     if not reusing:
         return f"No connection is used again: {rest}."
     others = f"; every other way opens {rest}" if opening else ""
@@ -270,11 +257,8 @@ class Prices:
 def compute_prices(data: RunData, analysis: Analysis, unsaturated: Sequence[str] = ()) -> Prices:
     """Return the price of every treatment with a rate and a price for each of its hosts.
 
-    Prices are those of the hosts file, recorded in run.json; drivers cost nothing.
-
-    Parameters
-    ----------
-    unsaturated : treatments that served all of the offered load: they could have served more.
+    Prices are those of the hosts file, recorded in run.json; drivers cost nothing. `unsaturated` treatments served all
+    of the offered load: they could have served more.
     """
     recorded, study = data.run_record.prices or {}, data.study
     given = recorded.get("hosts", {}) | {f"external {role}": p for role, p in recorded.get("external", {}).items()}

@@ -1,43 +1,35 @@
-"""The page of a balancer study: the loss of each balancer, the gain from more nodes, their shares, and prices."""
+"""The page of a balancer study (losses, the gain from more nodes, their shares, prices) and that of ways to a backend.
+
+The page of ways to a backend has, for each regime, the fastest way and connections per request.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from loadbook.analyses.balancers import compute
-from loadbook.analyses.balancers.compute import (
-    NodeShares,
-    Prices,
-    compute_prices,
-    node_role,
-    nodes_by_treatment,
-    price_sentence,
-    series_by_treatment,
-)
-from loadbook.analyses.effects.page import EffectsPage
-from loadbook.core.units import NBSP
-from loadbook.report import sections, verdicts
+from loadbook.analyses.balancers.compute import NODE_COUNTERS, NodeShares, Prices
+from loadbook.analyses.effects.page import EffectsPage, capitalise_first
+from loadbook.core.errors import UsageError
+from loadbook.core.units import NBSP, join_words
+from loadbook.report import palette, sections, verdicts
 from loadbook.report.blocks import Block, empty_section, note, note_block
 from loadbook.report.nodes import DASH, Column, Picture, Table, VerdictCell
 from loadbook.report.page import load_run_data
-from loadbook.stats.results import Analysis
+from loadbook.stats.analyse import analyse
+from loadbook.stats.headline import NO_VERDICT, neutral_caption
+from loadbook.stats.results import Analysis, AnalysisRow
+from loadbook.stats.text import alternatives_text, comparison_texts, verdict_phrase
+from loadbook.store.tables import restrict_to
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from loadbook.analyses.balancers.figure import ScalingFigure
-
-
-def price_table(prices: Prices, analysis: Analysis, labels: Mapping[str, str]) -> Table:
-    """Return the price of each treatment a month and for every 1,000 requests/s, the cheapest rate first."""
-    columns = [Column("Treatment"), Column(f"Hosts, {prices.currency or 'price'} a month", True),
-               Column(prices.header, True), Column(f"Times {labels[analysis.baseline]}", True)]  # fmt: skip
-    rows = []
-    for name, price in sorted(prices.by_treatment.items(), key=lambda item: item[1].per_1000):
-        times = compute.value_with_interval(*price.ratio) if price.ratio else DASH
-        rows.append([labels[name], f"{price.per_month:,.6g}", price.text, times])
-    return Table("Prices", columns, rows)
+    from loadbook.stats.results import VerdictKind
+    from loadbook.store.tables import RunData
 
 
 EVEN_STYLE, UNEVEN_STYLE = ("v-equivalent", "■"), ("v-undecided", "!")
@@ -63,7 +55,7 @@ class BalancersPage(EffectsPage):
     @cached_property
     def prices(self) -> Prices:
         """The price of every treatment for each 1,000 requests/s."""
-        return compute_prices(self.data, self.analysis, self.unsaturated)
+        return compute.compute_prices(self.data, self.analysis, self.unsaturated)
 
     def effects_table(self) -> Table:
         """Return the numbers behind the effect plot, with the price of the rate if prices are known."""
@@ -77,11 +69,17 @@ class BalancersPage(EffectsPage):
         return replace(table, columns=[*table.columns, Column(self.prices.header, True)], rows=rows)
 
     def value(self) -> Block:
-        """Show the price of a rate with each balancer, or the prices that are not known."""
-        text = price_sentence(self.prices, self.analysis, self.labels)
-        if not self.prices.by_treatment:
+        """Show the price of a month and of a rate with each balancer, the cheapest first, or the unknown prices."""
+        prices, labels, text = self.prices, self.labels, compute.price_sentence(self.prices, self.analysis, self.labels)
+        if not prices.by_treatment:
             return note_block(text)
-        return Block(note(text), price_table(self.prices, self.analysis, self.labels))
+        columns = [Column("Treatment"), Column(f"Hosts, {prices.currency or 'price'} a month", True),
+                   Column(prices.header, True), Column(f"Times {labels[self.analysis.baseline]}", True)]  # fmt: skip
+        rows = []
+        for name, price in sorted(prices.by_treatment.items(), key=lambda item: item[1].per_1000):
+            times = compute.value_with_interval(*price.ratio) if price.ratio else DASH
+            rows.append([labels[name], f"{price.per_month:,.6g}", price.text, times])
+        return Block(note(text), Table("Prices", columns, rows))
 
     def extra_support(self) -> str | None:
         """Return the rate of the most nodes if their number varies."""
@@ -97,31 +95,28 @@ class BalancersPage(EffectsPage):
         """The figure of the rate over the number of nodes."""
         from loadbook.analyses.balancers.figure import ScalingFigure
 
-        nodes = {name: len(hosts) for name, hosts in nodes_by_treatment(self.data).items()}
-        return ScalingFigure(self.analysis, nodes, series_by_treatment(self.data.study), self.unsaturated)
+        nodes = {name: len(hosts) for name, hosts in compute.nodes_by_treatment(self.data).items()}
+        return ScalingFigure(self.analysis, nodes, compute.series_by_treatment(self.data.study), self.unsaturated)
 
     @cached_property
     def node_shares(self) -> dict[str, list[NodeShares]]:
         """Counter -> the shares of each treatment with several nodes; requests first."""
-        role, data = node_role(self.data.study), self.data
-        nodes = {name: hosts for name, hosts in nodes_by_treatment(data).items() if len(hosts) > 1}
+        role, data = compute.node_role(self.data.study), self.data
+        nodes = {name: hosts for name, hosts in compute.nodes_by_treatment(data).items() if len(hosts) > 1}
         if role is None or not nodes:
             return {}
-        shares = {c: compute.node_shares(data.traces, data.trials, role, nodes, c) for c in compute.NODE_COUNTERS}
-        return {c: own for c, own in shares.items() if c == compute.NODE_COUNTERS[0] or any(s.is_counted for s in own)}
+        shares = {c: compute.node_shares(data.traces, data.trials, role, nodes, c) for c in NODE_COUNTERS}
+        return {c: own for c, own in shares.items() if c == NODE_COUNTERS[0] or any(s.is_counted for s in own)}
 
     def spread(self) -> Block:
         """Show each node's share of the requests, counted by the nodes, and whether the shares are equal."""
         if not self.node_shares:
             return empty_section("No treatment has more than one node.")
-        requests = self.node_shares[compute.NODE_COUNTERS[0]]
+        requests = self.node_shares[NODE_COUNTERS[0]]
         text = compute.evenness_sentence(requests, self.labels)
-        return Block(note(text), self._node_shares_table(), note(NODE_SHARES_NOTE))
-
-    def _node_shares_table(self) -> Table:
         columns = [Column("Treatment"), Column("Requests"), Column("Apart, %", True), Column("Trials", True),
                    Column("Each node’s share", wrap=True), Column("Connections")]  # fmt: skip
-        others = {s.treatment: s for s in self.node_shares.get(compute.NODE_COUNTERS[1], [])}
+        others = {s.treatment: s for s in self.node_shares.get(NODE_COUNTERS[1], [])}
         rows = [
             [
                 self.labels[s.treatment],
@@ -131,14 +126,14 @@ class BalancersPage(EffectsPage):
                 ", ".join(f"{node} {share * 100:.1f}{NBSP}%" for node, share in s.shares.items()) or DASH,
                 _evenness_cell(others[s.treatment]) if s.treatment in others else DASH,
             ]
-            for s in self.node_shares[compute.NODE_COUNTERS[0]]
+            for s in requests
         ]
-        return Table("Spread over the nodes", columns, rows)
+        return Block(note(text), Table("Spread over the nodes", columns, rows), note(NODE_SHARES_NOTE))
 
     @cached_property
     def notes(self) -> list[sections.ValidityMessage]:
         """Doubts about the order of trials, and every node without requests: its treatment has fewer than declared."""
-        requests = self.node_shares.get(compute.NODE_COUNTERS[0], [])
+        requests = self.node_shares.get(NODE_COUNTERS[0], [])
         messages = []
         for shares in (shares for shares in requests if shares.idle_nodes):
             text = f"{self.labels[shares.treatment]}: {shares.text}; fewer nodes were measured than the treatment says"
@@ -151,9 +146,9 @@ class BalancersPage(EffectsPage):
 
     def sentences(self, answer: verdicts.AnswerSummary) -> list[str]:
         """Return the lines of the command line, with the sentences on shares and prices."""
-        requests = self.node_shares.get(compute.NODE_COUNTERS[0], [])
+        requests = self.node_shares.get(NODE_COUNTERS[0], [])
         more = [compute.evenness_sentence(requests, self.labels)] if requests else []
-        more += [price_sentence(self.prices, self.analysis, self.labels)] if self.prices.by_treatment else []
+        more += [compute.price_sentence(self.prices, self.analysis, self.labels)] if self.prices.by_treatment else []
         return [*super().sentences(answer), *more]
 
 
@@ -165,17 +160,146 @@ def _evenness_cell(shares: NodeShares) -> VerdictCell | str:
 def balancers_page(
     study: str, run: str = "latest", baseline: str = "", metric: str = "", level: float = 0.95
 ) -> BalancersPage:
-    """Return the page on the cost of balancers, from one recorded run.
-
-    Parameters
-    ----------
-    study, run : names; "latest" is the newest run.
-    baseline, metric : names; empty for the study's own.
-    level : of the intervals, 0.95 for 95 %.
-
-    Raises
-    ------
-    UsageError : an unknown name, or a level that is not between 0.5 and 1.
-    DataError : the run was not ingested, or its tables cannot be read.
-    """
+    """Return the page on the cost of balancers, from one recorded run; see `effects_page` for parameters and errors."""
     return BalancersPage(load_run_data(study, run), baseline, metric, level)
+
+
+@dataclass(frozen=True)
+class RegimeResult:
+    """One regime: its ways to the backend against the one observed best, and that one against no backend.
+
+    `void_reason` is the sentence that there is no verdict, because the A/A arm differs; None if it passed.
+    """
+
+    modes: Analysis
+    no_backend_rows: tuple[AnalysisRow, ...]
+    void_reason: str | None = None
+
+    @property
+    def best_labels(self) -> list[str]:
+        """Labels of the fastest way, or of those tied with it; none without a verdict."""
+        if self.void_reason:
+            return []
+        names = (self.modes.best,) if self.modes.best else self.modes.tied_with_best
+        return [self.modes.row(name).label for name in names]
+
+
+class BackendsPage(EffectsPage):
+    """The fastest way to the backend, regime by regime; see `backends_page`."""
+
+    notebook = "backend_modes"
+
+    def __init__(self, data: RunData, metric: str = "", level: float = 0.95) -> None:
+        super().__init__(data, "", metric, level)
+
+    @cached_property
+    def regimes(self) -> dict[str, RegimeResult]:
+        """Regime -> its analysis of the ways to the backend."""
+        return {name: self._analyse_regime(page) for name, page in self.strata.items()}
+
+    def _analyse_regime(self, page: EffectsPage) -> RegimeResult:
+        study, rows = page.data.study, page.analysis.of_kind("baseline", "treatment")
+        reaching = [r.treatment for r in rows if study.setting(r.treatment, study.target_of(r.treatment)).backends]
+        if not reaching:
+            message = f"no treatment of study {self.data.study.name!r} hands requests on to a backend"
+            raise UsageError(message, f"its notebook is {self.data.study.notebooks[0]}")
+        others = [row.treatment for row in rows if row.treatment not in reaching]
+        modes = self._analyse_subset(page, reaching, baseline=reaching[0], contrasts="best")
+        leader = modes.best or next(iter(modes.tied_with_best), None)
+        against = [
+            self._analyse_subset(page, [leader, name], baseline=leader, contrasts="baseline")
+            for name in others
+            if leader
+        ]
+        without = tuple(row for one in against for row in one.of_kind("treatment"))
+        return RegimeResult(modes, without, neutral_caption(page.analysis) if page.analysis.is_void else None)
+
+    def _analyse_subset(self, page: EffectsPage, treatments: list[str], **changes: Any) -> Analysis:
+        return analyse(restrict_to(page.data, treatments, **changes), metric=self.metric, level=self.level)
+
+    def customise_answer(self, default: verdicts.AnswerSummary) -> verdicts.AnswerSummary:
+        """Return the answer of every regime: the fastest way, the next one, and the rate without a backend."""
+        kind: VerdictKind = "better" if all(one.modes.best for one in self.regimes.values()) else "undecided"
+        kind = kind if all(one.best_labels for one in self.regimes.values()) else "invalid"
+        return replace(
+            default,
+            kind=kind,
+            glyph=palette.VERDICTS[kind].glyph,
+            word={"better": "fastest found", "undecided": "undecided"}.get(kind, "no verdict"),
+            headline=regimes_headline(self.regimes),
+            support=" ".join(filter(None, (regime_support(name, found) for name, found in self.regimes.items()))),
+        )
+
+    def connections(self) -> Block:
+        """Show the connections that the application accepted for each request that it answered."""
+        from loadbook.analyses.balancers.figure import ConnectionsFigure
+
+        if self.connections_per_request.empty:
+            return note_block("Not known: no application counted its connections.")
+        return Block(Picture(ConnectionsFigure(self.analysis, self.connections_per_request)))
+
+    @cached_property
+    def connections_per_request(self) -> pd.DataFrame:
+        """Connections that the application accepted for each request, a row per trial."""
+        data, study = self.data, self.data.study
+        roles = {role for t in data.plan["treatments"] for role in study.setting(t, study.target_of(t)).backends}
+        return compute.connections_per_request(data.traces, data.trials, sorted(roles))
+
+    def sentences(self, answer: verdicts.AnswerSummary) -> list[str]:
+        """Return the lines of the command line: the headline, its support, and a line per row."""
+        lines = [f"{line.glyph} {line.name}{line.text}" for line in verdicts.verdict_lines(self.analysis)]
+        return [answer.headline, answer.support, *lines]
+
+
+def regimes_headline(regimes: dict[str, RegimeResult]) -> str:
+    """Return the fastest way to the backend in each regime, in one sentence."""
+    best = {name: tuple(one.best_labels) for name, one in regimes.items()}
+    if len(set(best.values())) == 1 and len(next(iter(best.values()))) == 1:
+        (label,) = next(iter(best.values()))
+        where = join_words(list(best)) if all(best) else ""
+        if not where:
+            return f"{label} is fastest."
+        return f"{capitalise_first(where)}: {label} is the fastest way to the application."
+    phrases = []
+    for name, labels in best.items():
+        text = "no verdict"
+        if labels:
+            text = f"{labels[0] if len(labels) == 1 else alternatives_text(labels, capital=not name)} "
+            text += "is fastest" if len(labels) == 1 else "may be fastest"
+        phrases.append(f"{name}: {text}" if name else text)
+    text = "; ".join(phrases)
+    return f"{text if best.get('') else capitalise_first(text)}."
+
+
+def regime_support(name: str, result: RegimeResult) -> str:
+    """Return the next way after the fastest one, and the fastest against an answer without a backend.
+
+    Without a fastest way: the reason, if the A/A arm differs.
+    """
+    if not result.best_labels:
+        reason = (result.void_reason or "").removeprefix(NO_VERDICT)
+        return f"{capitalise_first(name)}: {reason}" if reason else ""
+    slower = [row for row in result.modes.of_kind("treatment") if row.verdict and row.verdict.kind == "worse"]
+    phrases = [f"next is {slower[-1].label}, {_difference_text(slower[-1])}"] if slower else []
+    for row in result.no_backend_rows:
+        if row.verdict and row.verdict.kind in ("better", "worse", "small"):
+            phrases.append(f"{row.label} {_difference_text(row)}")
+        elif row.verdict:
+            phrase = verdict_phrase(row.verdict, against=result.best_labels[0]).rstrip(".")
+            phrases.append(f"{row.label}{phrase}")
+        else:
+            phrases.append(row.label)
+    if not phrases:
+        return ""
+    return f"{capitalise_first(name)}: {'; '.join(phrases)}." if name else f"{capitalise_first('; '.join(phrases))}."
+
+
+def _difference_text(row: AnalysisRow) -> str:
+    """Return "slower by 52 % (50 to 54 %)"."""
+    texts = comparison_texts(row.verdict) if row.verdict else None
+    return f"{texts.direction_word} by {texts.size} ({texts.bounds})" if texts else ""
+
+
+def backends_page(study: str, run: str = "latest", metric: str = "", level: float = 0.95) -> BackendsPage:
+    """Return the page of a study of ways to a backend; see `effects_page` for parameters and errors."""
+    return BackendsPage(load_run_data(study, run), metric, level)

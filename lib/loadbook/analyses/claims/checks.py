@@ -1,42 +1,43 @@
 """Checks of claims, one function per kind: a claim and a run in, a finding out; and the check of a whole study.
 
 Direction is checked first, size after it. A claim is contradicted only by evidence against it; a claim that is merely
-not shown is undecided.
+not shown is undecided. Sentences state, they never advise.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from loadbook.analyses.claims import text
-from loadbook.analyses.claims.compute import ClaimFinding, ClaimResult, ClaimRun, assess_article
-from loadbook.stats.analyse import RunTables, strata_of
+from loadbook.analyses.claims import compute
+from loadbook.analyses.claims.compute import ClaimFinding, ClaimResult, ClaimRun, number_text
+from loadbook.core.units import NBSP, format_p_value, format_percent, shorten_list
 from loadbook.stats.compare import MIN_BLOCKS, MIN_SIGNED_BLOCKS
-from loadbook.stats.errors import ALPHA
-from loadbook.stats.headline import neutral_headline
+from loadbook.stats.errors import ALPHA, errors_by_block
+from loadbook.stats.headline import neutral_caption
 from loadbook.stats.paired_tests import complete_blocks, paired_t, permutation_p, signed_rank
-from loadbook.stats.results import Verdict
+from loadbook.stats.results import ErrorSummary, Forecast, Interval, Verdict
 from loadbook.stats.saturation import saturation_of_run
-from loadbook.stats.text import direction
+from loadbook.stats.text import direction, forecast_sentence, margin_text, rate_ratio_text
 from loadbook.stats.verdict import MAX_FORECAST_BLOCKS, decide_verdict, forecast_one_sided, loss_at_margin
-from loadbook.store.tables import RunData
-from loadbook.study.claims import ERROR_CLAIM_KINDS, Claim
+from loadbook.store.tables import RunData, RunTables, strata_of
+from loadbook.study.model import ERROR_CLAIM_KINDS, Claim
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from loadbook.stats.results import Analysis
-    from loadbook.study.claims import ClaimKind
-    from loadbook.study.model import Study
+    from loadbook.study.model import ClaimKind, Study
 
 # share of trials with errors that a claim of errors means at least; the error rates of the checks hold at this share
 MIN_FAILING_SHARE = 0.3
+MAX_NAMES = 3
 
 
 def check_claims(
@@ -59,9 +60,9 @@ def check_claims(
         arms = set(required_arms(claim))
         run = next((run for run in runs if arms <= run.treatments_run), runs[-1] if runs else None)
         finding = _check_claim(study, run, claim)
-        article = assess_article(claim, study.validity.offered_ceiling, _pair_sd_log(claim, finding, run))
+        article = compute.assess_article(claim, study.validity.offered_ceiling, _pair_sd_log(claim, finding, run))
         margin = run.margin(claim) if run else claim.margin or study.margin
-        results.append(ClaimResult(claim, text.criterion_text(claim, margin), finding, article))
+        results.append(ClaimResult(claim, compute.criterion_text(claim, margin), finding, article))
     return results
 
 
@@ -71,20 +72,20 @@ def required_arms(claim: Claim) -> tuple[str, ...]:
 
 
 def _check_claim(study: Study, run: ClaimRun | None, claim: Claim) -> ClaimFinding:
-    missing = [n for n in required_arms(claim) if run and n not in run.treatments_run]
-    if run is None:
-        return ClaimFinding("not-run", text.no_run_sentence(study.name, _smallest_subset(study, claim)))
-    if missing:
-        labels = list(map(study.label, missing))
-        return ClaimFinding("not-run", text.not_run_sentence(labels, study.name, _smallest_subset(study, claim)))
+    missing = [study.label(n) for n in required_arms(claim) if run and n not in run.treatments_run]
+    if run is None or missing:
+        subset = _smallest_subset(study, claim)
+        what = not_run_sentence(missing) if missing else "The study has no run."
+        option = f" --subset {subset}" if subset else ""
+        return ClaimFinding("not-run", f"{what} To run: loadbook run {study.name}{option}.")
     if claim.effective_kind == "resource":  # it rests on traces, not on a comparison
         return check_resource(claim, run)
     if claim.effective_kind not in ERROR_CLAIM_KINDS and run.values(claim)["value"].isna().all():
         tools = study.tools_of(run.treatments_run)
-        return ClaimFinding("unchecked", text.not_measured_sentence(*run.metric(claim), tools))
+        return ClaimFinding("unchecked", not_measured_sentence(*run.metric(claim), tools))
     analysis = run.analysis(claim)
     if not analysis.allows_headline and claim.effective_kind not in ERROR_CLAIM_KINDS:
-        return ClaimFinding("unchecked", analysis.aa_failure or neutral_headline(analysis))
+        return ClaimFinding("unchecked", neutral_caption(analysis))
     if reason := analysis.stopping_state.pending_reason:
         return ClaimFinding("unchecked", f"{reason[0].upper()}{reason[1:]}.")
     return CHECKS[claim.effective_kind](claim, run)
@@ -118,14 +119,17 @@ def check_direction(claim: Claim, run: ClaimRun) -> ClaimFinding:
     if verdict.kind == "small":
         direction_shown = "better" if _is_better(verdict) else "worse"
     if direction_shown == claim.effective_kind:
-        size = f" {text.size_sentence(claimed, verdict.comparison.ci95 or (0.0, 0.0))}" if claimed is not None else ""
-        return ClaimFinding("holds", sentence + size, verdict, _size_met(claim, run, verdict))
+        low, high = verdict.comparison.ci95 or (0.0, 0.0)
+        if claimed is not None:
+            position = "inside" if low <= claimed <= high else "above" if claimed > high else "below"
+            sentence += f" The article’s {format_percent(claimed)} lies {position} that interval."
+        return ClaimFinding("holds", sentence, verdict, _size_met(claim, run, verdict))
     if direction_shown in ("better", "worse"):
         return ClaimFinding("contradicted", sentence, verdict)
     if verdict.kind == "equivalent" and (claimed is None or abs(claimed) > verdict.margin):
         return ClaimFinding("contradicted", sentence, verdict)
     if verdict.kind == "equivalent" and claimed is not None:
-        sentence += f" {text.small_claim_sentence(claimed)}"
+        sentence += f" The article’s {format_percent(claimed)} is not larger."
     return ClaimFinding("undecided", sentence, verdict)
 
 
@@ -139,8 +143,9 @@ def _size_met(claim: Claim, run: ClaimRun, verdict: Verdict) -> bool | None:
     claimed, comparison = claim.claimed_effect, verdict.comparison
     if claimed is None or comparison.ci95 is None:
         return None
-    larger = abs(comparison.effect or 0.0) > abs(claimed)
-    return comparison.ci95[0] <= claimed <= comparison.ci95[1] or (larger and run.at_ceiling(claim, claim.value))
+    larger, value, offered = abs(comparison.effect or 0.0) > abs(claimed), claim.value, claim.offered_per_s
+    at_ceiling = bool(value and offered and value >= run.study.validity.offered_ceiling * offered)
+    return comparison.ci95[0] <= claimed <= comparison.ci95[1] or (larger and at_ceiling)
 
 
 def check_best(claim: Claim, run: ClaimRun) -> ClaimFinding:
@@ -161,24 +166,25 @@ def check_best(claim: Claim, run: ClaimRun) -> ClaimFinding:
     ]
     if ahead:
         rival = min(ahead, key=lambda name: _p_or_one(verdicts[name]))
-        sentence = text.rival_ahead_sentence(run.sentence(claim, verdicts[rival], rival))
+        sentence = f"A rival is ahead of it: {run.sentence(claim, verdicts[rival], rival)}"
         return ClaimFinding("contradicted", sentence, main)
     if main and main.kind == "equivalent":
         return ClaimFinding("contradicted", main_sentence, main)
     tied = [n for n, v in verdicts.items() if not (_is_better(v) and _p_or_one(v) < 1 - v.comparison.level)]
+    label, number = run.label(claim.treatment), len(verdicts)
     if tied:
-        forecast = text.joint_forecast_sentence([forecast for n in tied if (forecast := verdicts[n].forecast)])
-        names = [run.label(n) for n in tied]
-        sentence = text.tied_sentence(run.label(claim.treatment), names, len(verdicts), forecast)
+        forecast = joint_forecast_sentence([forecast for n in tied if (forecast := verdicts[n].forecast)])
+        of = f", {len(tied)} of its {number} rivals" if number > 1 else ""
+        sentence = f"{label} is not shown to be ahead of {joined_names(map(run.label, tied))}{of}. {forecast}".strip()
     else:
-        sentence = text.ahead_sentence(
-            run.label(claim.treatment), len(verdicts), max(map(_p_or_one, verdicts.values()))
-        )
+        rivals_text = "the other one" if number == 1 else f"each of the other {number}"
+        p = format_p_value(max(map(_p_or_one, verdicts.values())))
+        sentence = f"{label} is ahead of {rivals_text} (largest p {p}); its lead is likely a little overstated."
     missing = [name for name in rivals if name not in verdicts]
     if not_run := [run.label(n) for n in missing if n not in run.treatments_run]:
-        sentence += f" {text.missing_arms_sentence(not_run)}"
+        sentence += f" {not_run_sentence(not_run)}"
     if not_compared := [run.label(n) for n in missing if n in run.treatments_run]:
-        sentence += f" Not compared: {text.joined_names(not_compared)}."
+        sentence += f" Not compared: {joined_names(not_compared)}."
     if tied or missing:
         return ClaimFinding("undecided", sentence, main)
     return ClaimFinding("holds", sentence, main, _size_met(claim, run, main) if main else None)
@@ -196,7 +202,7 @@ def check_non_inferiority(claim: Claim, run: ClaimRun) -> ClaimFinding:
         two_sided.comparison, run.margin(claim), better, reason=two_sided.reason, hypothesis="non-inferiority"
     )
     outcomes = {"no-loss": "holds", "worse": "contradicted", "invalid": "unchecked"}
-    outcome: text.ClaimOutcome = outcomes.get(verdict.kind, "undecided")  # type: ignore[assignment]
+    outcome: compute.ClaimOutcome = outcomes.get(verdict.kind, "undecided")  # type: ignore[assignment]
     return ClaimFinding(outcome, run.sentence(claim, verdict), verdict)
 
 
@@ -217,50 +223,44 @@ def check_equivalence(claim: Claim, run: ClaimRun) -> ClaimFinding:
     if kind in ("better", "worse"):
         distance = abs(math.log1p(verdict.margin) - abs(math.log1p(verdict.comparison.effect or 0.0)))
         forecast = forecast_one_sided(verdict.comparison, distance)
-        sentence += f" {text.maybe_small_sentence(replace(verdict, forecast=forecast))}"
+        sentence += f" It may be smaller than the {margin_text(verdict.margin)} that matters."
+        sentence += f" {forecast_sentence(replace(verdict, forecast=forecast))}"
     return ClaimFinding("undecided", sentence, verdict)
 
 
 def check_slope(claim: Claim, run: ClaimRun) -> ClaimFinding:
     """Check "the rate falls with size by this power": holds if the 90 % interval of the slope lies in the range.
 
-    One slope per block (Theil-Sen over the sizes), then an interval over the blocks: the block is the unit, not the
-    trial. Contradicted if the interval lies outside the range.
+    One slope per block (Theil-Sen over the logs), then an interval over the blocks (t below 10, else signed ranks): the
+    block is the unit, not the trial. Contradicted if the interval lies outside the range.
     """
+    from scipy.stats import theilslopes
+
     sizes = {name: run.study.levels_of(name)[claim.factors[0]] for name in claim.treatments}
     not_positive = [f"{run.label(n)} ({x})" for n, x in sizes.items() if not isinstance(x, int | float) or not x > 0]
     if not_positive or len(set(sizes.values())) < 2:
-        return ClaimFinding("unchecked", text.no_slope_sentence(claim.factors[0], not_positive))
+        sentence = f"A slope needs at least two values of {claim.factors[0]}."
+        if not_positive:
+            sentence = f"{claim.factors[0]} is not a positive number for {joined_names(not_positive)}."
+        return ClaimFinding("unchecked", sentence)
     if full := [run.label(name) for name in sizes if run.mostly_at_ceiling(name)]:
-        return ClaimFinding("unchecked", text.all_served_sentence(full))
-    slopes = block_slopes(claim, run, {name: float(x) for name, x in sizes.items()})
+        served = f"All of the offered load was served by {joined_names(full)}"
+        return ClaimFinding("unchecked", f"{served}: that rate is the generator’s setting; offer more.")
+    table, x = complete_blocks(run.values(claim), list(sizes)), np.log([float(size) for size in sizes.values()])
+    slopes = np.array([theilslopes(np.log(row), x).slope for row in table.to_numpy(float)])
     if len(slopes) < MIN_BLOCKS:
-        return ClaimFinding("unchecked", text.too_few_blocks_sentence(len(slopes), MIN_BLOCKS))
-    slope, (low, high) = slope_interval(slopes)
-    sentence = text.slope_sentence(slope, (low, high), len(slopes), len(sizes))
-    short = text.slope_text(slope, (low, high))
+        return ClaimFinding("unchecked", too_few_blocks_sentence(len(slopes)))
+    test = signed_rank if len(slopes) >= MIN_SIGNED_BLOCKS else paired_t
+    result = test(np.zeros_like(slopes), slopes, [0.10])
+    slope, interval = result.estimate, result.intervals[0]
+    assert interval is not None  # 5 blocks have a 90 % interval by t, 10 by signed ranks
+    low, high = interval
+    sentence = slope_sentence(slope, interval, len(slopes), len(sizes))
+    short = f"slope {number_text(slope)} ({number_text(low)} to {number_text(high)})"
     least, most = claim.slope or (0.0, 0.0)
     if least <= low and high <= most:
         return ClaimFinding("holds", sentence, short_evidence=short)
     return ClaimFinding("contradicted" if high < least or low > most else "undecided", sentence, short_evidence=short)
-
-
-def block_slopes(claim: Claim, run: ClaimRun, sizes: dict[str, float]) -> np.ndarray:
-    """Return the Theil-Sen slope of log value over log size of each block that has every size."""
-    from scipy.stats import theilslopes
-
-    table = complete_blocks(run.values(claim), list(sizes))
-    x = np.log(list(sizes.values()))
-    return np.array([theilslopes(np.log(row), x).slope for row in table.to_numpy(float)])
-
-
-def slope_interval(slopes: np.ndarray) -> tuple[float, tuple[float, float]]:
-    """Return the estimate of a slope and its 90 % interval over blocks: t below 10 blocks, else signed ranks."""
-    test = signed_rank if len(slopes) >= MIN_SIGNED_BLOCKS else paired_t
-    result = test(np.zeros_like(slopes), slopes, [0.10])
-    bounds = result.intervals[0]
-    assert bounds is not None  # 5 blocks have a 90 % interval by t, 10 by signed ranks
-    return result.estimate, bounds
 
 
 def check_resource(claim: Claim, run: ClaimRun) -> ClaimFinding:
@@ -269,13 +269,17 @@ def check_resource(claim: Claim, run: ClaimRun) -> ClaimFinding:
     Contradicted if it lies outside in every trial, on the same side; for memory the highest use of all trials counts.
     """
     rows, label = _usage_rows(claim, run), run.label(claim.treatment)
+    noun = compute.RESOURCE_NOUNS[claim.resource or ""]
     if rows is None or rows.empty or claim.used is None:
-        return ClaimFinding("unchecked", text.not_monitored_sentence(claim, label))
+        lacks = ", or its link’s rate is not known" if claim.resource == "network" else ""
+        return ClaimFinding("unchecked", f"No monitor recorded the {noun} of the {claim.role} under {label}{lacks}.")
     low, high = float(rows["least"].min()), float(rows["most"].max())
     if claim.resource == "memory":
         low = high = float(rows["peak"].max())
-    sentence = text.usage_sentence(claim, label, low, high, int(rows["trials"].max()))
-    short = text.usage_value_text(claim, float(rows["mean"].mean()) if claim.resource != "memory" else high)
+    bounds = " to ".join(dict.fromkeys(compute.usage_value_text(claim, bound) for bound in (low, high)))
+    at_most, trials = "at most " if claim.resource == "memory" else "", int(rows["trials"].max())
+    sentence = f"{label}: the {claim.role} used {at_most}{bounds} of its {noun}, {trials} trials."
+    short = compute.usage_value_text(claim, float(rows["mean"].mean()) if claim.resource != "memory" else high)
     if claim.used[0] <= low and high <= claim.used[1]:
         return ClaimFinding("holds", sentence, short_evidence=short)
     outside = high < claim.used[0] or low > claim.used[1]
@@ -292,42 +296,43 @@ def _usage_rows(claim: Claim, run: ClaimRun) -> pd.DataFrame | None:
     return rows if claim.resource == "memory" else rows.dropna(subset=["mean"])
 
 
-def check_more_errors(claim: Claim, run: ClaimRun) -> ClaimFinding:
-    """Check "X brings errors": holds if errors occur in more trials (or more per attempt) than in the other arm.
+def check_errors(claim: Claim, run: ClaimRun, expected: str) -> ClaimFinding:
+    """Check "X brings errors" or "X removes errors" (`expected` is "more" or "fewer").
 
-    Contradicted if they occur in fewer, or if their share of trials is certainly below the margin.
+    "More" holds if errors occur in more trials (or more per attempt) than in the other arm; it is contradicted if they
+    occur in fewer, or if their share of trials is certainly below the margin. "Fewer" cannot be checked if the other
+    arm had none, or certainly has next to none.
     """
-    return _check_errors(claim, run, "more")
+    from scipy.stats import fisher_exact
 
-
-def check_fewer_errors(claim: Claim, run: ClaimRun) -> ClaimFinding:
-    """Check "X removes errors". Cannot be checked if the other arm had none, or certainly has next to none."""
-    return _check_errors(claim, run, "fewer")
-
-
-def _check_errors(claim: Claim, run: ClaimRun, expected: str) -> ClaimFinding:
     own, other = run.errors(claim.treatment, claim.against)
     if not own.trials or not other.trials:
-        return ClaimFinding("unchecked", text.NO_ERRORS_COUNTED)
+        return ClaimFinding("unchecked", "Errors were not counted in any trial of these treatments.")
     label, against = run.label(claim.treatment), run.label(claim.against)
-    sentence = text.error_trials_sentence(own, other, label, against)
-    short = text.two_arms_text((own.trials_with_errors, own.trials), (other.trials_with_errors, other.trials))
+    sentence = error_trials_sentence(own, other, label, against)
+    short = two_arms_text((own.trials_with_errors, own.trials), (other.trials_with_errors, other.trials))
     if own.rate_ratio is not None and (own.p or 0.0) >= ALPHA:
-        short = text.per_request_text(own.rate_ratio)
+        short = f"{own.rate_ratio:.2g} times as many errors per request"
     if own.kind in ("more", "fewer"):
         return ClaimFinding("holds" if own.kind == expected else "contradicted", sentence, short_evidence=short)
     margin = claim.margin or MIN_FAILING_SHARE
     if expected == "fewer":
         bound = failing_share_bound(other.trials_with_errors, other.trials)
         if not other.trials_with_errors or bound < margin:
-            nothing = text.nothing_to_remove_sentence(against, bound)
-            return ClaimFinding("unchecked", f"{sentence} {nothing}", short_evidence=short)
+            sentence += f" There was nothing to remove: at most {_share_text(bound)} of {against}’s trials have errors."
+            return ClaimFinding("unchecked", sentence, short_evidence=short)
     elif (bound := failing_share_bound(own.trials_with_errors, own.trials)) < margin:
-        few = text.few_errors_sentence(label, bound, margin)
+        few = few_errors_sentence(label, bound, margin)
         return ClaimFinding("contradicted", f"{sentence} {few}", short_evidence=short)
     shares = own.trials_with_errors / own.trials, other.trials_with_errors / other.trials
-    forecast = _error_forecast(shares, min(own.trials, other.trials), margin if expected == "more" else 0.0)
-    return ClaimFinding("undecided", f"{sentence} {text.error_forecast_sentence(forecast)}", short_evidence=short)
+
+    def decides(blocks: int) -> bool:
+        failing = [round(share * blocks) for share in shares]
+        differ = fisher_exact([[k, blocks - k] for k in failing]).pvalue < ALPHA
+        return bool(differ) or (expected == "more" and failing_share_bound(failing[0], blocks) < margin)
+
+    forecast = error_forecast_sentence(min(own.trials, other.trials), decides)
+    return ClaimFinding("undecided", f"{sentence} {forecast}", short_evidence=short)
 
 
 def failing_share_bound(failing: int, trials: int) -> float:
@@ -335,21 +340,6 @@ def failing_share_bound(failing: int, trials: int) -> float:
     from scipy.stats import binomtest
 
     return float(binomtest(failing, trials, alternative="less").proportion_ci(1 - ALPHA).high)
-
-
-def _error_forecast(shares: tuple[float, float], blocks_run: int, margin: float) -> int | None:
-    """Return how many more blocks decide if the shares of trials with errors stay; None if more than 60 in all.
-
-    They decide if the arms differ, or if the first arm's share is certainly below the margin.
-    """
-    from scipy.stats import fisher_exact
-
-    for blocks in range(blocks_run + 1, MAX_FORECAST_BLOCKS + 1):
-        failing = [round(share * blocks) for share in shares]
-        differ = fisher_exact([[k, blocks - k] for k in failing]).pvalue < ALPHA
-        if differ or failing_share_bound(failing[0], blocks) < margin:
-            return blocks - blocks_run
-    return None
 
 
 FactorCell = tuple[bool, bool]  # whether the cause and whether the remedy is on
@@ -368,15 +358,19 @@ def check_interaction(claim: Claim, run: ClaimRun) -> ClaimFinding:
     cells = _arms_by_cell(claim, run)
     empty = [names[cell] for cell, arms in cells.items() if not arms]
     if empty:
-        return ClaimFinding("not-run", text.missing_arms_sentence(empty))
-    table = run.failing_trials([arm for arms in cells.values() for arm in arms])
+        return ClaimFinding("not-run", not_run_sentence(empty))
+    table = errors_by_block(run.data.trials, run.data.measurements, [arm for arms in cells.values() for arm in arms])
     if len(table) < MIN_BLOCKS:
-        return ClaimFinding("unchecked", text.too_few_blocks_sentence(len(table), MIN_BLOCKS))
-    contrast = _interaction_contrast(cells, table)
+        return ClaimFinding("unchecked", too_few_blocks_sentence(len(table)))
+    # per block, the remedy's change with the cause minus its change without, in whole numbers
+    multiple = math.lcm(*(len(arms) for arms in cells.values()))
+    counts = {c: table[arms].sum(axis=1).to_numpy(float) * (multiple / len(arms)) for c, arms in cells.items()}
+    contrast = np.asarray(counts[BOTH] - counts[CAUSE] - counts[REMEDY] + counts[NEITHER])
     p = float(permutation_p(contrast[None, :])[0])
     failing = {cell: (int(table[arms].to_numpy().sum()), int(table[arms].size)) for cell, arms in cells.items()}
-    sentence = text.cells_sentence([(names[cell], *count) for cell, count in failing.items()], p)
-    finding = ClaimFinding("undecided", sentence, short_evidence=text.two_arms_text(failing[BOTH], failing[CAUSE]))
+    cells_text = "; ".join(f"{names[cell]}: {count} of {trials}" for cell, (count, trials) in failing.items())
+    sentence = f"Trials with errors: {cells_text} (interaction by block, p {format_p_value(p)})."
+    finding = ClaimFinding("undecided", sentence, short_evidence=two_arms_text(failing[BOTH], failing[CAUSE]))
     if p < ALPHA and contrast.sum() > 0:
         return replace(finding, outcome="contradicted")
     share = {cell: count / trials for cell, (count, trials) in failing.items()}
@@ -384,10 +378,15 @@ def check_interaction(claim: Claim, run: ClaimRun) -> ClaimFinding:
         return replace(finding, outcome="holds")
     bound, margin = failing_share_bound(*failing[CAUSE]), claim.margin or MIN_FAILING_SHARE
     if bound < margin:
-        few = text.few_errors_sentence(names[CAUSE], bound, margin)
+        few = few_errors_sentence(names[CAUSE], bound, margin)
         return replace(finding, outcome="contradicted", evidence=f"{sentence} {few}")
-    forecast = _interaction_forecast(contrast, share[CAUSE], len(cells[CAUSE]), margin)
-    return replace(finding, evidence=f"{sentence} {text.error_forecast_sentence(forecast)}")
+
+    def decides(blocks: int) -> bool:
+        trials = blocks * len(cells[CAUSE])
+        differ = permutation_p(np.resize(contrast, blocks)[None, :])[0] < ALPHA
+        return bool(differ) or failing_share_bound(round(share[CAUSE] * trials), trials) < margin
+
+    return replace(finding, evidence=f"{sentence} {error_forecast_sentence(len(contrast), decides)}")
 
 
 def _arms_by_cell(claim: Claim, run: ClaimRun) -> dict[FactorCell, list[str]]:
@@ -401,38 +400,88 @@ def _arms_by_cell(claim: Claim, run: ClaimRun) -> dict[FactorCell, list[str]]:
     return cells
 
 
-def _interaction_contrast(cells: dict[FactorCell, list[str]], table: pd.DataFrame) -> np.ndarray:
-    """Return, per block, the remedy's change with the cause minus its change without, in whole numbers."""
-    common_multiple = math.lcm(*(len(arms) for arms in cells.values()))
-    shares = {
-        cell: table[arms].sum(axis=1).to_numpy(float) * (common_multiple / len(arms)) for cell, arms in cells.items()
-    }
-    return np.asarray(shares[BOTH] - shares[CAUSE] - shares[REMEDY] + shares[NEITHER])
-
-
-def _interaction_forecast(contrast: np.ndarray, cause_share: float, cause_arms: int, margin: float) -> int | None:
-    """Return how many more blocks like these decide, None if more than 60 in all.
-
-    They decide if the contrast is shown, or if the cause alone certainly brings errors in fewer trials than the margin.
-    """
-    for blocks in range(len(contrast) + 1, MAX_FORECAST_BLOCKS + 1):
-        trials = blocks * cause_arms
-        if permutation_p(np.resize(contrast, blocks)[None, :])[0] < ALPHA:
-            return blocks - len(contrast)
-        if failing_share_bound(round(cause_share * trials), trials) < margin:
-            return blocks - len(contrast)
-    return None
-
-
 CHECKS: dict[ClaimKind, Callable[[Claim, ClaimRun], ClaimFinding]] = {
     "better": check_direction,
     "worse": check_direction,
     "best": check_best,
     "no-loss": check_non_inferiority,
     "equivalent": check_equivalence,
-    "fewer-errors": check_fewer_errors,
-    "more-errors": check_more_errors,
+    "fewer-errors": partial(check_errors, expected="fewer"),
+    "more-errors": partial(check_errors, expected="more"),
     "interaction": check_interaction,
     "slope": check_slope,
     "resource": check_resource,
 }
+
+
+def not_run_sentence(labels: Sequence[str]) -> str:
+    """Return the arms of a claim that were not run."""
+    return f"Not run: {joined_names(labels)}."
+
+
+def not_measured_sentence(metric: str, statistic: str, tools: Sequence[str]) -> str:
+    """Return that no trial has a value of the claim's metric."""
+    metric_text = metric if statistic == "value" else f"{metric} {statistic}"
+    return f"No trial has a value of {metric_text}: {' and '.join(tools)} did not print it."
+
+
+def joint_forecast_sentence(forecasts: Sequence[Forecast]) -> str:
+    """Return how many more blocks would decide the last of several comparisons."""
+    about = [f.about for f in forecasts if f.about is not None]
+    if len(about) < len(forecasts):
+        return "Not reachable at this noise (over 60 blocks): widen the margin or quieten the host."
+    most = max(about, default=0)
+    return f"About {most} more block{'' if most == 1 else 's'} would decide." if most else ""
+
+
+def slope_sentence(slope: float, interval: Interval, blocks: int, points: int) -> str:
+    """Return the log-log slope of rate over size with its interval, and the cost that it shows to rule."""
+    low, high = map(number_text, interval)
+    cost = "the cost per byte rules, bytes per second hardly change" if slope < -0.9 else "both costs count"
+    if slope > -0.1:
+        cost = "the cost per request rules, the size hardly matters"
+    text = f"log-log slope {number_text(slope)} (90{NBSP}% interval {low} to {high}), {points} sizes, {blocks} blocks"
+    return f"{text}: {cost}."
+
+
+def too_few_blocks_sentence(blocks: int) -> str:
+    """Return that there are too few complete blocks."""
+    return f"Only {blocks} complete block{'' if blocks == 1 else 's'}, {MIN_BLOCKS} are needed."
+
+
+def error_trials_sentence(
+    treatment_errors: ErrorSummary, against_errors: ErrorSummary, label: str, against: str
+) -> str:
+    """Return the number of trials with errors of two arms."""
+    counts = [f"{e.trials_with_errors} of {e.trials} trials" for e in (treatment_errors, against_errors)]
+    p = f"p {format_p_value(treatment_errors.p)}"
+    return f"{label}: errors in {counts[0]}; {against}: in {counts[1]} ({p}){rate_ratio_text(treatment_errors)}."
+
+
+def two_arms_text(treatment: tuple[int, int], against: tuple[int, int]) -> str:
+    """Return trials with errors and trials of two arms in few characters."""
+    return f"errors in {treatment[0]} of {treatment[1]} against {against[0]} of {against[1]} trials"
+
+
+def few_errors_sentence(label: str, share: float, margin: float) -> str:
+    """Return the upper bound of an arm's share of trials with errors."""
+    least = _share_text(margin)
+    return f"At most {_share_text(share)} of {label}’s trials have errors, less than the {least} that matters."
+
+
+def error_forecast_sentence(blocks_run: int, decides: Callable[[int], bool]) -> str:
+    """Return how many more blocks would decide, by `decides` of a number of blocks, if shares stay as they are."""
+    numbers = range(blocks_run + 1, MAX_FORECAST_BLOCKS + 1)
+    more = next((blocks - blocks_run for blocks in numbers if decides(blocks)), None)
+    if more is None:
+        return "At these shares more blocks would not decide (over 60)."
+    return f"At these shares about {more} more block{'' if more == 1 else 's'} would decide."
+
+
+def joined_names(labels: Iterable[str]) -> str:
+    """Return names as a list, a long one shortened; names may have commas."""
+    return "; ".join(shorten_list(list(labels), MAX_NAMES))
+
+
+def _share_text(share: float) -> str:
+    return format_percent(share, 0, signed=False)

@@ -1,26 +1,23 @@
-"""A run as checks of claims need it, the result of a check, and the worth of an article's own numbers."""
+"""A run as checks of claims need it, the result of a check in words, and the worth of an article's own numbers."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from loadbook.analyses.claims import text
-from loadbook.analyses.claims.text import OUTCOMES, ClaimOutcome, CouldShow
 from loadbook.core.metrics import get_metric
-from loadbook.core.units import format_quantity, format_rounded
+from loadbook.core.units import NBSP, format_bytes, format_percent, format_quantity, format_rounded
 from loadbook.stats import errors as error_counts
-from loadbook.stats.analyse import RunTables, analyse, treatments_of
+from loadbook.stats.analyse import analyse
 from loadbook.stats.compare import compare
-from loadbook.stats.text import direction
+from loadbook.stats.text import direction, margin_text, verdict_phrase
 from loadbook.stats.verdict import decide_verdict, usable_mask
-from loadbook.store.run_record import RunRecord
-from loadbook.store.tables import trial_values
-from loadbook.study.claims import ERROR_CLAIM_KINDS, Claim
+from loadbook.store.tables import RunData, RunTables, treatments_of, trial_values
+from loadbook.study.model import ERROR_CLAIM_KINDS, Claim
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +26,17 @@ if TYPE_CHECKING:
     from loadbook.study.model import Study
 
 MAX_CHANCE = 0.05
+RESOURCE_NOUNS = {"cpu": "CPU", "network": "network", "memory": "memory"}
+ClaimOutcome = Literal["holds", "contradicted", "undecided", "unchecked", "not-run"]
+CouldShow = Literal["yes", "in part", "no", "not known"]
+
+OUTCOMES: dict[ClaimOutcome, tuple[str, str]] = {
+    "holds": ("✓", "holds here"),
+    "contradicted": ("✗", "does not hold here"),
+    "undecided": ("?", "undecided here"),
+    "unchecked": ("–", "cannot be checked here"),
+    "not-run": ("·", "not yet run here"),
+}
 
 
 @dataclass(frozen=True)
@@ -71,31 +79,13 @@ class ClaimResult:
     article: ArticleEvidence
 
 
-@dataclass(frozen=True)
-class ClaimTables:
-    """Some arms of a run as tables of their own, each compared with a baseline, two-sided."""
-
-    study: Study
-    trials: pd.DataFrame
-    measurements: pd.DataFrame
-    plan: dict[str, Any]
-    problems: pd.DataFrame | None
-    samples: pd.DataFrame | None
-    run_record: RunRecord | None = None
-
-
 class ClaimRun:
     """One run with the comparisons, errors and values that checks of claims need.
 
     Verdicts against the run's baseline are those of the whole analysis, so that a claim never contradicts the rest of
     the page. Verdicts against another treatment are comparisons of their own, as each claim names them beforehand.
-
-    Parameters
-    ----------
-    data : the tables of the run.
-    analysis : an analysis of `data` at `level` that was made already; its metric and baseline are used.
-    level : confidence of the intervals.
-    current_study : treatments that this version of the study has changed since count as not run.
+    `analysis` is one of `data` at `level` that was made already: its metric and baseline are used. Treatments that
+    `current_study` has changed since count as not run.
     """
 
     def __init__(
@@ -124,9 +114,9 @@ class ClaimRun:
         """Return the run's analysis on the claim's metric."""
         metric, statistic = key = self.metric(claim)
         if key not in self._analyses:
-            tables = self._tables_of()
+            tables, baseline = self._tables_of(), self._baseline
             self._analyses[key] = analyse(
-                tables, baseline=self._baseline, metric=metric, statistic=statistic, level=self.level
+                tables, baseline=baseline, metric=metric, statistic=statistic, level=self.level
             )
         return self._analyses[key]
 
@@ -147,12 +137,7 @@ class ClaimRun:
         """Return the sentence on a comparison of the claim's treatment with `against`, by default its own."""
         other = against or claim.against
         against_label = None if other == self._baseline else self.label(other)
-        return text.comparison_sentence(verdict, self.label(claim.treatment), against_label)
-
-    def at_ceiling(self, claim: Claim, value: float | None) -> bool:
-        """Return whether a published value equals the rate that the article offered."""
-        offered = claim.offered_per_s
-        return bool(offered and value and value >= self.study.validity.offered_ceiling * offered)
+        return f"{self.label(claim.treatment)}{verdict_phrase(verdict, against=against_label)}"
 
     def mostly_at_ceiling(self, treatment: str) -> bool:
         """Return whether most trials of a treatment served all of an open load, so that their rate is a setting."""
@@ -201,13 +186,9 @@ class ClaimRun:
         compared = error_counts.summarise_errors(treatment, own, other)
         return compared, error_counts.summarise_errors(against, other, None)
 
-    def failing_trials(self, arms: list[str]) -> pd.DataFrame:
-        """Return `errors.errors_by_block` of these arms."""
-        return error_counts.errors_by_block(self.data.trials, self.data.measurements, arms)
-
-    def _tables_of(self, *arms: str) -> ClaimTables:
-        """Return these arms without their checks, or the whole run with them."""
-        trials, measurements, plan = self.data.trials, self.data.measurements, dict(getattr(self.data, "plan", {}))
+    def _tables_of(self, *arms: str) -> RunTables:
+        """Return these arms without their checks, or the whole run with them, compared with a baseline, two-sided."""
+        trials, measurements, plan = self.data.trials, self.data.measurements, cast("Any", dict(self.data.plan))
         updates: dict[str, Any] = {"contrasts": "baseline", "hypothesis": "difference"}
         if arms:
             trials, plan["treatments"] = trials[trials["treatment"].isin(arms)], list(arms)
@@ -215,7 +196,8 @@ class ClaimRun:
             study_treatments = self.study.treatments.items()
             updates["treatments"] = {name: t.model_copy(update={"check": None}) for name, t in study_treatments}
         study = self.study.model_copy(update=updates)
-        return ClaimTables(study, trials, measurements, plan, self.data.problems, self.data.samples)
+        data = cast("RunData", self.data)
+        return replace(data, study=study, plan=plan, trials=trials, measurements=measurements)
 
 
 def _same_treatment(treatment: str, then: Study, now: Study) -> bool:
@@ -241,10 +223,8 @@ def _geometric_means(values: pd.DataFrame, pairs: list[tuple[str, str]]) -> pd.D
 def assess_article(claim: Claim, ceiling: float, sd_log: float | None) -> ArticleEvidence:
     """Return whether the article's own numbers, one run each, could have shown the claim.
 
-    Parameters
-    ----------
-    ceiling : share of the offered rate from which on a rate is the tool's setting.
-    sd_log : standard deviation of the log ratio of two single trials, as observed here; None if not known.
+    From `ceiling`, a share of the offered rate, on a rate is the tool's setting. `sd_log` is the standard deviation of
+    the log ratio of two single trials, as observed here (None: not known).
     """
     value, other, effect = claim.value or 0.0, claim.against_value or 0.0, claim.claimed_effect
     limit = ceiling * claim.offered_per_s if claim.offered_per_s else math.inf
@@ -253,27 +233,66 @@ def assess_article(claim: Claim, ceiling: float, sd_log: float | None) -> Articl
     could: CouldShow = "no"
     if claim.effective_kind in ERROR_CLAIM_KINDS:
         has_counts = claim.errors is not None and claim.against_errors is not None
-        could, sentence = ("no", text.ONE_RUN_ERRORS) if has_counts else ("not known", text.NO_COUNTS)
+        sentence = "One run each, and errors come in bursts: two equal treatments can differ like that."
+        if not has_counts:
+            could, sentence = "not known", "The article gives no counts of errors for both."
     elif effect is None:
-        could, sentence = "not known", text.NO_NUMBERS
+        could, sentence = "not known", "The article gives no two numbers for it."
     elif both_at_ceiling:
-        sentence = text.BOTH_OFFERED
+        sentence = "Both values lie at the offered rate, which is the tool’s setting: no evidence either way."
     elif claim.effective_kind in ("equivalent", "no-loss"):
-        sentence = text.ONE_RUN_EXCLUDES_NOTHING
+        sentence = "One run each: without an interval no difference is excluded."
     elif claim.effective_kind == "slope":
-        sentence = text.ONE_RUN_SLOPE
+        sentence = "One run for each size: a slope without an interval."
     elif (effect > 0) == ((claim.effective_kind == "worse") != lower_is_better):
-        sentence = text.OPPOSITE
+        sentence = "Its own two numbers point the other way."
     elif not sd_log:
-        could, sentence = "not known", text.SCATTER_UNKNOWN
+        could, sentence = "not known", "One run each; how much runs scatter is not known."
     else:
         chance = math.erfc(abs(math.log1p(effect)) / sd_log / math.sqrt(2))  # of equal arms, normal scatter
-        sentence = text.chance_sentence(chance)
-        if chance < MAX_CHANCE and claim.effective_kind == "best":
-            could, sentence = "in part", f"{sentence} {text.LARGEST_OF_SEVERAL}"
-        elif chance < MAX_CHANCE:
-            could, sentence = ("in part", f"{sentence} {text.LOWER_BOUND}") if at_ceiling else ("yes", sentence)
+        often = format_percent(chance, 0, signed=False) if chance >= 0.01 else f"less than 1{NBSP}%"
+        sentence = f"One run each: with the scatter seen here, equal treatments differ by as much in {often} of pairs."
+        could = "yes" if chance < MAX_CHANCE else "no"
+        if could == "yes" and claim.effective_kind == "best":
+            could = "in part"
+            sentence += " That it leads is the largest of several single runs, and in part luck."
+        elif could == "yes" and at_ceiling:
+            could = "in part"
+            sentence += " Its value lies at the offered rate, so that the size is a lower bound."
     return ArticleEvidence(effect, at_ceiling, both_at_ceiling, could, sentence)
+
+
+def criterion_text(claim: Claim, margin: float) -> str:
+    """Return the criterion under which a claim holds."""
+    least = margin_text(margin)
+    texts = {
+        "better": "it is shown to be better",
+        "worse": "it is shown to be worse",
+        "best": "it is shown to be ahead of every rival",
+        "no-loss": f"a loss beyond {least} is excluded",
+        "equivalent": f"a difference larger than {least} is excluded",
+        "fewer-errors": "it has errors in fewer trials",
+        "more-errors": "it has errors in more trials",
+        "interaction": "the one removes errors that the other brings",
+    }
+    if claim.used:
+        low, high = (usage_value_text(claim, bound) for bound in claim.used)
+        noun = RESOURCE_NOUNS[claim.resource or ""]
+        return f"holds if the {claim.role} uses {low} to {high} of its {noun} in every trial"
+    if claim.slope:
+        return f"holds if the log-log slope lies in {' to '.join(map(number_text, claim.slope))}"
+    joint = f" (geometric mean of {len(claim.further) + 1} ratios)" if claim.further else ""
+    return f"holds if {texts[claim.effective_kind]}{joint}"
+
+
+def usage_value_text(claim: Claim, value: float) -> str:
+    """Return the use of a claim's resource in few characters."""
+    return format_bytes(value) if claim.resource == "memory" else f"{100 * value:.0f}{NBSP}%"
+
+
+def number_text(value: float) -> str:
+    """Return a number with two decimals and U+2212 for minus."""
+    return f"{value:.2f}".replace("-", "−")
 
 
 _PLURAL_OUTCOMES: dict[ClaimOutcome, str] = {"holds": "hold here", "contradicted": "do not hold here"}

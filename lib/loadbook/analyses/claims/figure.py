@@ -7,29 +7,15 @@ from dataclasses import dataclass, replace
 
 from matplotlib.axes import Axes
 
-from loadbook.analyses.claims.compute import ClaimResult, article_numbers_text, claim_title, claims_summary
-from loadbook.analyses.claims.text import OUTCOMES
+from loadbook.analyses.claims.compute import OUTCOMES, ClaimResult, article_numbers_text, claim_title, claims_summary
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import format_percent
 from loadbook.report import palette
-from loadbook.report.figures import axes
-from loadbook.report.figures.base import (
-    LETTER_PT,
-    WIDTH_IN,
-    ReportFigure,
-    Sheet,
-    blocks_text,
-    drawable,
-    level_text,
-    line_count,
-    marker_props,
-    max_text_width,
-    text_height,
-    wrap,
-)
-from loadbook.stats.results import Analysis, AnalysisRow, ErrorSummary, Verdict
+from loadbook.report.figures import axes, base
+from loadbook.report.figures.base import LETTER_PT, ReportFigure, Sheet, max_text_width, text_height, wrap
+from loadbook.stats.results import Analysis, AnalysisRow, ErrorSummary
 from loadbook.stats.text import comparison_texts
-from loadbook.study.claims import ERROR_CLAIM_KINDS
+from loadbook.study.model import ERROR_CLAIM_KINDS
 
 HEAD_IN, FOOT_IN, ROW_IN, NAME_IN, RESULT_IN = 0.34, 0.66, 0.46, 3.0, 2.2
 SMALL_PT = LETTER_PT - 0.8
@@ -37,16 +23,10 @@ SMALL_PT = LETTER_PT - 0.8
 
 @dataclass(frozen=True)
 class ClaimLine:
-    """One claim as the figure draws it.
+    """One claim as the figure draws it: the claim, the article's numbers, our outcome and numbers in their colour.
 
-    Parameters
-    ----------
-    title, numbers : the claim and the article's numbers.
-    effect : the article's ratio minus 1 where the claim is about it.
-    at_ceiling, inconclusive : whether the article's value, or both of them, are the rate that its tool offered.
-    here : our comparison.
-    outcome : how the claim fares here.
-    result, colour : our numbers, in the colour of their verdict.
+    `effect` is the article's ratio minus 1 where the claim is about it, `here` our comparison; `at_ceiling` and
+    `inconclusive`: the article's value, or both of them, are the rate that its tool offered.
     """
 
     title: str
@@ -59,11 +39,6 @@ class ClaimLine:
     result: str
     colour: str
 
-    @property
-    def is_drawn(self) -> bool:
-        """Whether there is any ratio to draw."""
-        return self.effect is not None or self.here is not None
-
 
 def claim_line(one: ClaimResult) -> ClaimLine:
     """Return how a claim is drawn."""
@@ -71,23 +46,16 @@ def claim_line(one: ClaimResult) -> ClaimLine:
     about_ratio = claim.effective_kind not in (*ERROR_CLAIM_KINDS, "slope")
     here, result, colour = None, one.finding.short_evidence, palette.SOFT
     if verdict and verdict.kind != "invalid" and verdict.comparison.effect is not None:
-        here, texts = _verdict_row(verdict), comparison_texts(verdict)
+        name, texts = verdict.comparison.treatment, comparison_texts(verdict)
+        no_errors = ErrorSummary(name, 0, 0, 0, 0, {})
+        here = AnalysisRow(name, name, "treatment", None, None, 0, 0, verdict, no_errors)  # as intervals are drawn of
         word = palette.row_word(here, get_metric(verdict.comparison.metric))
         result = f"{palette.row_glyph(here)} {word} {texts.change} ({texts.interval_number})"
         colour = palette.VERDICTS[verdict.kind].text
-    title = drawable(claim_title(claim), claim.treatment)
-    effect = article.effect if about_ratio else None
-    outcome = " ".join(OUTCOMES[one.finding.outcome])
-    return ClaimLine(
-        title, article_numbers_text(claim), effect, article.at_ceiling, article.both_at_ceiling, here, outcome, result,
-        colour,
-    )  # fmt: skip
-
-
-def _verdict_row(verdict: Verdict) -> AnalysisRow:
-    """Return a comparison as the row that intervals are drawn of."""
-    name = verdict.comparison.treatment
-    return AnalysisRow(name, name, "treatment", None, None, 0, 0, verdict, ErrorSummary(name, 0, 0, 0, 0, {}))
+    title, numbers = base.drawable(claim_title(claim), claim.treatment), article_numbers_text(claim)
+    effect, outcome = article.effect if about_ratio else None, " ".join(OUTCOMES[one.finding.outcome])
+    limits = article.at_ceiling, article.both_at_ceiling
+    return ClaimLine(title, numbers, effect, *limits, here, outcome, result, colour)
 
 
 class ClaimsFigure(ReportFigure):
@@ -104,22 +72,26 @@ class ClaimsFigure(ReportFigure):
     @property
     def has_data(self) -> bool:
         """Whether there is any ratio to draw."""
-        return any(line.is_drawn for line in self.lines)
+        return any(line.effect is not None or line.here is not None for line in self.lines)
 
     def _draw(self) -> Sheet:
         titles = [wrap(line.title, NAME_IN, LETTER_PT, True) for line in self.lines]
         numbers = [wrap(line.numbers, NAME_IN, SMALL_PT) for line in self.lines]
         results = [wrap(line.result, RESULT_IN, SMALL_PT) for line in self.lines]
         texts = list(zip(titles, numbers, results, strict=True))
-        counts = [[line_count(part) for part in parts] for parts in texts]
+        counts = [[base.line_count(part) for part in parts] for parts in texts]
         heights = [max(ROW_IN, text_height(LETTER_PT, max(t + n, 1 + r)) + 0.14) for t, n, r in counts]
         bottom = HEAD_IN + sum(heights)
         sheet = Sheet(bottom + FOOT_IN)
-        here = f"here ({blocks_text(self.analysis)})"
+        here = f"here ({base.blocks_text(self.analysis)})"
         left = max(max_text_width(titles, LETTER_PT, True), max_text_width(numbers, SMALL_PT), 1.6) + 0.25
         outcomes = max_text_width([*(line.outcome for line in self.lines), here], LETTER_PT, True)
-        right = WIDTH_IN - max(outcomes, max_text_width(results, SMALL_PT)) - 0.2
-        panel, scale, margin = sheet.rows_panel(left, HEAD_IN, right, bottom), self._scale(), self.analysis.margin
+        right = base.WIDTH_IN - max(outcomes, max_text_width(results, SMALL_PT)) - 0.2
+        comparisons = [line.here.verdict.comparison for line in self.lines if line.here and line.here.verdict]
+        published = [line.effect for line in self.lines if line.effect is not None]
+        decided = [*published, *(c.effect for c in comparisons if c.effect is not None)]
+        panel, margin = sheet.rows_panel(left, HEAD_IN, right, bottom), self.analysis.margin
+        scale = axes.ratio_scale([c.ci95 for c in comparisons if c.ci95], published, decided, margin)
         ticks = axes.set_ratio_axis(panel, scale, right - left, sheet.size, margin)
         axes.draw_ratio_background(panel, margin, ticks, HEAD_IN, bottom)
         top = HEAD_IN
@@ -129,7 +101,7 @@ class ClaimsFigure(ReportFigure):
             half = text_height(sheet.size, title.count("\n") + 1 + number.count("\n") + 1) / 2
             sheet.text(0.05, middle - half, title, bold=True, va="top")
             sheet.text(0.05, middle + half, number, size=SMALL_PT, colour=palette.SOFT, va="bottom")
-            half = text_height(sheet.size, 1 + line_count(result)) / 2
+            half = text_height(sheet.size, 1 + base.line_count(result)) / 2
             sheet.text(right + 0.12, middle - half, line.outcome, bold=True, va="top")
             sheet.text(right + 0.12, middle + half, result, size=SMALL_PT, colour=line.colour, va="bottom")
             top += height
@@ -139,13 +111,6 @@ class ClaimsFigure(ReportFigure):
         title = wrap("change against the claim’s other value (log scale)", max(right - left, 3.5), sheet.size)
         sheet.text((left + right) / 2, bottom + 0.28, title, colour=palette.SOFT, align="center", va="top")
         return sheet
-
-    def _scale(self) -> axes.RatioScale:
-        comparisons = [line.here.verdict.comparison for line in self.lines if line.here and line.here.verdict]
-        intervals = [c.ci95 for c in comparisons if c.ci95]
-        published = [line.effect for line in self.lines if line.effect is not None]
-        decided = [*published, *(c.effect for c in comparisons if c.effect is not None)]
-        return axes.ratio_scale(intervals, published, decided, self.analysis.margin)
 
     @property
     def caption(self) -> str:
@@ -157,7 +122,7 @@ class ClaimsFigure(ReportFigure):
         """How the figure is read, naming only the marks that it has."""
         ratios = [line for line in self.lines if line.effect is not None]
         text = "◇: the article’s single value, so without an interval; "
-        text += f"below it ours with its {level_text(self.analysis)} interval."
+        text += f"below it ours with its {base.level_text(self.analysis)} interval."
         if any(line.at_ceiling and not line.inconclusive for line in ratios):
             text += " An arrow: the value lies within 2\u00a0% of the rate that the tool offered, hence “at least”."
         if any(line.inconclusive for line in ratios):
@@ -181,7 +146,7 @@ def _draw_ratios(panel: Axes, scale: axes.RatioScale, line: ClaimLine, y: float)
     above, below = (y - 0.09, y + 0.09) if line.here else (y, y)
     if line.effect is not None:
         x = axes.log_ratio(line.effect)
-        panel.plot([x], [above], zorder=4, **marker_props(palette.PUBLISHED, 9))
+        panel.plot([x], [above], zorder=4, **base.marker_props(palette.PUBLISHED, 9))
         if line.inconclusive:
             panel.plot([x], [above], "x", color=palette.INK, markersize=4.2, markeredgewidth=1.1, zorder=5)
         elif line.at_ceiling:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from loadbook.analyses.claims.checks import check_claims
-from loadbook.analyses.claims.compute import ClaimResult, article_numbers_text, claim_title
+from loadbook.analyses.claims.compute import OUTCOMES, ClaimResult, article_numbers_text, claim_title
 from loadbook.analyses.claims.figure import ClaimsFigure
-from loadbook.analyses.claims.text import OUTCOMES
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.core.errors import LoadbookError
 from loadbook.report.blocks import Block, empty_section, note
@@ -64,47 +63,28 @@ def assess_claims(data: RunData, analysis: Analysis, level: float) -> list[Claim
 
 
 def section(page: EffectsPage) -> Block:
-    """Show the claims of the article beside the measured results, as a section of the effects page."""
+    """Show the claims of the article beside the measured results, as a section of the effects page.
+
+    The figure if it has data, a row per claim (its sentence and numbers, outcome and check, evidence, worth of the
+    article's numbers), and the source.
+    """
     published = page.data.study.published
     results = [
         result for part in page.strata.values() for result in assess_claims(part.data, part.analysis, page.level)
     ]
     if published is None or not results:
         return empty_section("Nothing published stands beside this study.")
-    return claims_block(published.source, results, page.analysis)
-
-
-def claims_block(source: str, results: Sequence[ClaimResult], analysis: Analysis) -> Block:
-    """Show the article's claims beside the findings of this run: the figure if it has data, rows, the source."""
-    figure = ClaimsFigure(results, analysis)
+    figure = ClaimsFigure(results, page.analysis)
     head = Group(HtmlOnly(Picture(figure)), TextOnly(note(figure.caption))) if figure.has_data else note(figure.caption)
-    return Block(head, claims_table(results), note(f"Source: {source}."))
-
-
-def claims_table(results: Sequence[ClaimResult]) -> Table:
-    """Return a row per claim: its sentence and numbers, outcome and check, evidence, worth of the numbers."""
+    rows = [
+        [
+            Group(Strong(claim_title(one.claim)), Break(), Span(article_numbers_text(one.claim), css="soft")),
+            Group(Span(" ".join(OUTCOMES[one.finding.outcome]), css="v"), Break(), Span(one.check, css="soft")),
+            one.finding.evidence,
+            Group(Strong(f"{one.article.could_show.capitalize()}."), f" {one.article.sentence}"),
+        ]
+        for one in results
+    ]
     heads = ("The article says", "Verdict", "Evidence here", "Could its own numbers show it?")
-    rows = []
-    for row in map(claim_row, results):
-        rows.append([
-            Group(Strong(row["title"]), Break(), Span(row["numbers"], css="soft")),
-            Group(Span(f"{row['glyph']} {row['word']}", css="v"), Break(), Span(row["check"], css="soft")),
-            row["evidence"],
-            Group(Strong(f"{row['could']}."), f" {row['worth']}"),
-        ])  # fmt: skip
-    return Table("Claims", [Column(head, wrap=True) for head in heads], rows, css="claims")
-
-
-def claim_row(one: ClaimResult) -> dict[str, str]:
-    """Return the texts of one claim: sentence and numbers, outcome, check and evidence, worth of the numbers."""
-    glyph, word = OUTCOMES[one.finding.outcome]
-    return {
-        "title": claim_title(one.claim),
-        "numbers": article_numbers_text(one.claim),
-        "glyph": glyph,
-        "word": word,
-        "check": one.check,
-        "evidence": one.finding.evidence,
-        "could": one.article.could_show.capitalize(),
-        "worth": one.article.sentence,
-    }
+    table = Table("Claims", [Column(text, wrap=True) for text in heads], rows, css="claims")
+    return Block(head, table, note(f"Source: {published.source}."))

@@ -1,7 +1,6 @@
 """Two runs of one study: how far each effect moved.
 
-- `compute`: whether two runs can be compared, and the change of each effect
-- `text`: sentences and numbers about two runs
+- `compute`: whether two runs can be compared, the change of each effect, sentences about it
 - `figure`: both runs' intervals side by side
 - `page`: the page, and the report made from its notebook
 """

@@ -1,4 +1,4 @@
-"""Two runs of one study: whether they can be compared, and how far each effect moved, with an interval.
+"""Two runs of one study: whether they can be compared, how far each effect moved, with an interval, and sentences.
 
 The two effects are compared, never two verdicts and never whether two intervals overlap. Each run has its own estimate
 and interval: half of the interval over Student's t is a standard error, one per side if it is lopsided, and
@@ -10,29 +10,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from scipy.special import stdtr, stdtrit
 
+from loadbook.core import units
 from loadbook.core.errors import UsageError
-from loadbook.core.units import shorten_list
+from loadbook.core.units import NBSP, format_percent, format_percent_range, join_words, shorten_list
+from loadbook.stats import text as words
 from loadbook.stats.headline import neutral_headline
 from loadbook.stats.paired_tests import adjust_holm, effect_from_log
 from loadbook.stats.results import Analysis, AnalysisRow, Comparison, Interval
 from loadbook.stats.sequential import smallest_block_count, t_quantile
-from loadbook.stats.text import added_blocks_text, margin_text
+from loadbook.stats.text import ABSENT, MAX_DECIMALS, comparison_texts, confidence_text, margin_text
 from loadbook.stats.verdict import FORECAST_POWER, MAX_FORECAST_BLOCKS, excludes_zero, is_within_margin
-from loadbook.store.conditions import LOAD_KEYS, ConditionChange, RunConditions, treatment_contrast
+from loadbook.store.run_record import LOAD_KEYS, ConditionChange, RunConditions, treatment_contrast
 from loadbook.store.tables import RunData
 
-MAX_LISTED = 3
-
-
-class Caveat(NamedTuple):
-    """A reason why a comparison of two runs may mislead."""
-
-    title: str
-    text: str
+MAX_NAMES = 3
 
 
 def check_comparable(older: RunConditions, newer: RunConditions, metric: str = "", baseline: str = "") -> None:
@@ -49,23 +44,14 @@ def check_comparable(older: RunConditions, newer: RunConditions, metric: str = "
     measured = [run.run_record.replay or run.run_record.run for run in (older, newer)]
     if measured[0] == measured[1]:
         raise _same_measurements_error(older, newer, f"those of run {measured[0]}")
-    declared = {
-        "metric": (metric, older.study.metric, newer.study.metric),
-        "baseline": (baseline, older.study.baseline, newer.study.baseline),
-    }
-    for name, (chosen, before, after) in declared.items():
+    for name, chosen in (("metric", metric), ("baseline", baseline)):
+        before, after = (getattr(run.study, name) for run in (older, newer))
         if not chosen and before != after:
-            raise UsageError(
-                f"the study's {name} was {before} in run {one} and is {after} in run {other}",
-                f"say which one is meant: -p {name}={after}",
-            )
-    before_names, after_names = older.plan["treatments"], newer.plan["treatments"]
-    if not set(before_names) & set(after_names):
-        raise UsageError(
-            f"runs {one} and {other} have no treatment in common",
-            f"{', '.join(shorten_list(before_names, MAX_LISTED))} there, "
-            f"{', '.join(shorten_list(after_names, MAX_LISTED))} here",
-        )
+            problem = f"the study's {name} was {before} in run {one} and is {after} in run {other}"
+            raise UsageError(problem, f"say which one is meant: -p {name}={after}")
+    if not set(older.plan["treatments"]) & set(newer.plan["treatments"]):
+        there, here = (", ".join(shorten_list(run.plan["treatments"], MAX_NAMES)) for run in (older, newer))
+        raise UsageError(f"runs {one} and {other} have no treatment in common", f"{there} there, {here} here")
 
 
 def _same_measurements_error(older: RunConditions, newer: RunConditions, evidence: str) -> UsageError:
@@ -88,16 +74,15 @@ def changed_treatments(older: RunConditions, newer: RunConditions, baseline: str
     """Return treatment -> the settings by which it differs from its baseline in one run only; {} if there are none."""
     reasons = {}
     for name in (name for name in newer.plan["treatments"] if name in older.plan["treatments"]):
-        before, after = (
-            treatment_contrast(run.study, name, baseline or run.study.baseline_of(name)) for run in (older, newer)
-        )
+        studies = (older.study, newer.study)
+        before, after = (treatment_contrast(s, name, baseline or s.baseline_of(name)) for s in studies)
         differences = [
             f"{key} {_change_text(before.get(key))} in the older run, {_change_text(after.get(key))} in the newer"
             for key in dict.fromkeys([*before, *after])
             if before.get(key) != after.get(key)
         ]
         if differences:
-            reasons[name] = f"it is another treatment: {'; '.join(shorten_list(differences, MAX_LISTED))}"
+            reasons[name] = f"it is another treatment: {'; '.join(shorten_list(differences, MAX_NAMES))}"
     return reasons
 
 
@@ -105,44 +90,40 @@ def _change_text(values: tuple[Any, Any] | None) -> str:
     return f"{values[0]} → {values[1]}" if values else "as the baseline"
 
 
-def comparison_caveats(older: RunConditions, newer: RunConditions, changes: Sequence[ConditionChange]) -> list[Caveat]:
-    """Return the reasons for doubt about any change; last, that two runs do not show a cause."""
-    caveats = [*_run_caveats("The older run", older), *_run_caveats("The newer run", newer)]
-    margins = [run.study.margin for run in (older, newer)]
-    if margins[0] != margins[1]:
-        declared = f"the older run declared {margin_text(margins[0])}, the newer {margin_text(margins[1])}"
-        caveats.append(Caveat("Other margin", f"{declared}; judged by the smaller"))
+def comparison_caveats(
+    older: RunConditions, newer: RunConditions, changes: Sequence[ConditionChange]
+) -> Iterator[tuple[str, str]]:
+    """Yield titles and texts of reasons for doubt about any change; last, that two runs do not show a cause."""
+    for subject, run in (("The older run", older), ("The newer run", newer)):
+        record = run.run_record
+        if record.replay:
+            yield f"{subject} is a replay", f"of run {record.replay}: nothing was measured anew"
+        if record.imported:
+            text = "loadbook measured nothing, and what nobody recorded cannot have changed"
+            yield f"{subject} was imported", text
+        elif record.ended is None:
+            yield f"{subject} did not end", "its last blocks are missing, and its hosts were not checked again"
+        if run.plan.get("added"):
+            added = words.added_blocks_text(run.plan["added"])
+            yield f"{subject} is exploratory", f"{added}, which favours differences"
+    if older.study.margin != newer.study.margin:
+        before, after = (margin_text(run.study.margin) for run in (older, newer))
+        yield "Other margin", f"the older run declared {before}, the newer {after}; judged by the smaller"
     load_changes = [change for change in changes if change.category == "study" and change.name.startswith(LOAD_KEYS)]
     if load_changes:
-        names = ", ".join(shorten_list([change.name for change in load_changes], MAX_LISTED))
-        caveats.append(Caveat("Other load or set-up", f"{names}: an effect may be another one there"))
-    return [*caveats, Caveat("Two runs tell that, not why", CAUSE_UNKNOWN)]
-
-
-CAUSE_UNKNOWN = (
-    "an interval knows how blocks scatter within each run, not how effects scatter from run to run; whatever changed "
-    "between the runs, recorded or not, moved with them. Going back and measuring once more would tell"
-)
-
-
-def _run_caveats(subject: str, run: RunConditions) -> Iterator[Caveat]:
-    run_record = run.run_record
-    if run_record.replay:
-        yield Caveat(f"{subject} is a replay", f"of run {run_record.replay}: nothing was measured anew")
-    if run_record.imported:
-        yield Caveat(
-            f"{subject} was imported", "loadbook measured nothing, and what nobody recorded cannot have changed"
-        )
-    elif run_record.ended is None:
-        yield Caveat(f"{subject} did not end", "its last blocks are missing, and its hosts were not checked again")
-    if run.plan.get("added"):
-        yield Caveat(f"{subject} is exploratory", f"{added_blocks_text(run.plan['added'])}, which favours differences")
+        names = ", ".join(shorten_list([change.name for change in load_changes], MAX_NAMES))
+        yield "Other load or set-up", f"{names}: an effect may be another one there"
+    yield (
+        "Two runs tell that, not why",
+        (
+            "an interval knows how blocks scatter within each run, not how effects scatter from run to run; whatever "
+            "changed between the runs, recorded or not, moved with them. Going back and measuring once more would tell"
+        ),
+    )
 
 
 ChangeKind = Literal["changed", "undecided", "agrees", "not compared"]
-CHANGE_KINDS: tuple[ChangeKind, ...] = ("changed", "undecided", "agrees", "not compared")  # in the order of rows
-OLDER_TEXT, NEWER_TEXT = "the older run", "the newer run"
-TOO_FEW_BLOCKS = "a run has too few blocks for an interval"
+CHANGE_KINDS: tuple[ChangeKind, ...] = get_args(ChangeKind)  # in the order of rows
 
 
 @dataclass(frozen=True)
@@ -234,7 +215,19 @@ def compare_analyses(
     older_rows, newer_rows = ({r.treatment: r for r in a.rows if r.kind != "baseline"} for a in (older, newer))
     names = dict.fromkeys([*newer_rows, *older_rows])
     pairs = [_effect_pair(older_rows.get(n), newer_rows.get(n), changed_treatments, level) for n in names]
-    pairs = [_with_kind(pair, margin) for pair in _with_adjusted_p(pairs)]
+    # p-values of treatments are adjusted for each other (Holm); the A/A arm and the known effect stand alone
+    family = [pair.change for pair in pairs if pair.change and pair.row.kind == "treatment"]
+    adjusted = iter(adjust_holm([change.p for change in family]) if len(family) > 1 else ())
+    for k, pair in enumerate(pairs):
+        change = pair.change
+        if change is None:
+            continue
+        if len(family) > 1 and pair.row.kind == "treatment":
+            change = replace(change, p_adjusted=next(adjusted), family_size=len(family))
+        kind: ChangeKind = "agrees" if is_within_margin(change.ci90, margin) else "undecided"
+        kind = "changed" if is_changed(change) else kind
+        needed = blocks_needed_per_run(change, margin) if kind == "undecided" else None
+        pairs[k] = replace(pair, change=change, kind=kind, blocks_needed=needed)
 
     def order(pair: EffectPair) -> tuple[int, int, float]:
         kind = ("treatment", "aa", "control").index(pair.row.kind)
@@ -250,20 +243,22 @@ def _effect_pair(
     older: AnalysisRow | None, newer: AnalysisRow | None, changed_treatments: Mapping[str, str], level: float
 ) -> EffectPair:
     if older is None or newer is None:
-        return EffectPair(older, newer, reason=f"only {NEWER_TEXT if older is None else OLDER_TEXT} has it")
+        return EffectPair(older, newer, reason=f"only the {'newer' if older is None else 'older'} run has it")
     reason = changed_treatments.get(newer.treatment)
     baselines = [row.verdict.comparison.baseline for row in (older, newer) if row.verdict]
     if not reason and len(set(baselines)) > 1:
-        reason = f"its baseline was {baselines[0]} in {OLDER_TEXT}, {baselines[1]} in {NEWER_TEXT}"
-    for row, run in ((older, OLDER_TEXT), (newer, NEWER_TEXT)):
+        reason = f"its baseline was {baselines[0]} in the older run, {baselines[1]} in the newer run"
+    for row, which in ((older, "older"), (newer, "newer")):
         if not reason and row.verdict is None:
-            reason = f"{run} has no value of it"
+            reason = f"the {which} run has no value of it"
         if not reason and row.verdict and row.verdict.kind == "invalid":
-            reason = f"{run}: {row.verdict.reason}"
+            reason = f"the {which} run: {row.verdict.reason}"
     if reason or older.verdict is None or newer.verdict is None:
         return EffectPair(older, newer, reason=reason)
     change = effect_change(older.verdict.comparison, newer.verdict.comparison, level)
-    return EffectPair(older, newer, change=change, reason=None if change else TOO_FEW_BLOCKS)
+    return EffectPair(
+        older, newer, change=change, reason=None if change else "a run has too few blocks for an interval"
+    )
 
 
 def effect_change(older: Comparison, newer: Comparison, level: float = 0.95) -> EffectChange | None:
@@ -275,7 +270,9 @@ def effect_change(older: Comparison, newer: Comparison, level: float = 0.95) -> 
     blocks, log_change = (older.blocks, newer.blocks), other - one
     below, above = math.hypot(low_2, high_1), math.hypot(high_2, low_1)
     errors = ((low_1 + high_1) / 2, (low_2 + high_2) / 2)
-    df = _welch_df(errors, blocks)
+    squares = [error**2 for error in errors]
+    denominator = sum(s**2 / (n - 1) for s, n in zip(squares, blocks, strict=True))
+    df = sum(squares) ** 2 / denominator if denominator > 0 else float(sum(blocks) - 2)  # Welch-Satterthwaite
 
     def interval(quantile: float) -> Interval:
         t = float(stdtrit(df, quantile))
@@ -301,38 +298,6 @@ def _log_effect_and_errors(comparison: Comparison, level: float) -> tuple[float,
     estimate, low, high = (math.log1p(max(value, -1 + 1e-15)) for value in (comparison.effect, *comparison.ci95))
     t = t_quantile((1 + level) / 2, comparison.blocks)
     return estimate, (estimate - low) / t, (high - estimate) / t
-
-
-def _welch_df(errors: tuple[float, float], blocks: tuple[int, int]) -> float:
-    """Return the degrees of freedom of a difference (Welch-Satterthwaite)."""
-    squares = [error**2 for error in errors]
-    denominator = sum(s**2 / (n - 1) for s, n in zip(squares, blocks, strict=True))
-    return sum(squares) ** 2 / denominator if denominator > 0 else float(sum(blocks) - 2)
-
-
-def _with_adjusted_p(pairs: Sequence[EffectPair]) -> list[EffectPair]:
-    """Adjust the p-values of the treatments for each other (Holm); the A/A arm and the known effect stand alone."""
-    family = [k for k, pair in enumerate(pairs) if pair.change and pair.row.kind == "treatment"]
-    changes = {k: change for k in family if (change := pairs[k].change)}
-    if len(changes) < 2:
-        return list(pairs)
-    adjusted = dict(zip(changes, adjust_holm([change.p for change in changes.values()]), strict=True))
-    return [
-        replace(pair, change=replace(changes[k], p_adjusted=adjusted[k], family_size=len(changes)))
-        if k in changes
-        else pair
-        for k, pair in enumerate(pairs)
-    ]
-
-
-def _with_kind(row: EffectPair, margin: float) -> EffectPair:
-    if row.change is None:
-        return row
-    if is_changed(row.change):
-        return replace(row, kind="changed")
-    if is_within_margin(row.change.ci90, margin):
-        return replace(row, kind="agrees")
-    return replace(row, kind="undecided", blocks_needed=blocks_needed_per_run(row.change, margin))
 
 
 def is_changed(change: EffectChange) -> bool:
@@ -364,3 +329,113 @@ def blocks_needed_per_run(change: EffectChange, margin: float) -> int | None:
     )
     needed = min((n for n in (detect, exclude) if n is not None), default=None)
     return None if needed is None else max(needed, min(change.blocks) + 1)
+
+
+class EffectChangeTexts(NamedTuple):
+    """Numbers of one comparison of two runs; an en dash where something does not apply, no percent signs."""
+
+    older: str
+    newer: str
+    change: str
+    interval: str
+    blocks: str
+    p: str
+
+
+def effect_change_texts(row: EffectPair) -> EffectChangeTexts:
+    """Return the numbers of a row, each run's change with its interval."""
+    older, newer = (_effect_with_interval(side) for side in row.sides)
+    blocks = " / ".join(str(s.verdict.comparison.blocks) if s and s.verdict else ABSENT for s in row.sides)
+    if row.change is None:
+        return EffectChangeTexts(older, newer, ABSENT, ABSENT, blocks, ABSENT)
+    digits, change = change_decimals(row.change), row.change
+    p = change.p if change.p_adjusted is None else change.p_adjusted
+    moved, interval = format_percent(change.effect, digits), format_percent_range(change.ci95, digits)
+    percent = f"{NBSP}%"
+    return EffectChangeTexts(
+        older, newer, moved.removesuffix(percent), interval.removesuffix(percent), blocks, units.format_p_value(p)
+    )
+
+
+def effect_text(side: AnalysisRow | None) -> str:
+    """Return the effect of one run with its sign; an en dash if it has none."""
+    return comparison_texts(side.verdict).change if side and side.verdict else ABSENT
+
+
+def _effect_with_interval(side: AnalysisRow | None) -> str:
+    if side is None or side.verdict is None:
+        return ABSENT
+    texts = comparison_texts(side.verdict)
+    return texts.change if texts.change == ABSENT else f"{texts.change_number} ({texts.interval_number})"
+
+
+def change_decimals(change: EffectChange) -> int:
+    """Return the decimals that the interval of a difference deserves; one that excludes 0 never ends at 0."""
+    low, high = change.ci95
+    digits = min(units.decimals_for_half_width((high - low) / 2 * 100), MAX_DECIMALS)
+    while excludes_zero(change.ci95) and digits < MAX_DECIMALS and round(min(abs(low), abs(high)) * 100, digits) == 0:
+        digits += 1
+    return digits
+
+
+def effect_change_phrase(row: EffectPair, margin: float) -> str:
+    """Return the text after the treatment's name: the kind of change, its size, both effects."""
+    if row.change is None:
+        return f": not compared: {row.reason}."
+    change, digits = row.change, change_decimals(row.change)
+    effects_text = (
+        f"{effect_text(row.older)} in the older run, {effect_text(row.newer)} in the newer, "
+        f"{change.blocks[0]} and {change.blocks[1]} blocks"
+    )
+    range_text = format_percent_range(change.ci95, digits)
+    if row.kind == "agrees":
+        level = confidence_text(change.level, one_sided=True)
+        interval = f"{level} interval {format_percent_range(change.ci90, digits)}"
+        return f": agrees: it moved by no more than {margin_text(margin)} ({interval}): {effects_text}."
+    if row.kind == "undecided":
+        alone = f" That differs if looked at alone, but not among {change.family_size} comparisons."
+        note = alone if excludes_zero(change.ci95) else ""
+        needed = f"About {row.blocks_needed} blocks in each of two such runs would decide."
+        if row.blocks_needed is None:
+            needed = f"Not reachable at this noise (over {MAX_FORECAST_BLOCKS} blocks in each run)."
+        return f": undecided: it moved by {range_text}: {effects_text}.{note} {needed}"
+    size, bounds = format_percent(abs(change.effect), digits, signed=False), sorted(map(abs, change.ci95))
+    interval = f"{confidence_text(change.level)} interval {format_percent_range(bounds, digits, signed=False)}"
+    is_small = is_within_margin(change.ci90, margin)
+    note = f" That is less than the {margin_text(margin)} that matters." if is_small else ""
+    does = words.predicate(row.row.verdict.comparison.metric if row.row.verdict else "", change.effect)
+    return f": changed: it {does} than it was, by {size} ({interval}): {effects_text}.{note}"
+
+
+def headline(comparison: RunComparison) -> str:
+    """Return the answer in one sentence: the comparisons that changed, or how many agree."""
+    if comparison.neutral_headline:
+        return comparison.neutral_headline
+    compared = [row for row in comparison.treatments if row.change is not None]
+    changed = [row.row.label for row in compared if row.kind == "changed"]
+    number, margin = len(compared), margin_text(comparison.margin)
+    if not compared:
+        return "Nothing could be compared between the two runs."
+    if changed and number == 1:
+        return f"The effect of {changed[0]} changed."
+    if changed:
+        return f"{len(changed)} of {number} comparisons changed: {join_words(shorten_list(changed, MAX_NAMES))}."
+    agree = sum(row.kind == "agrees" for row in compared)
+    if agree == number:
+        return f"The two runs agree within {margin}" + (f" in all {number} comparisons." if number > 1 else ".")
+    if not agree:
+        subject = f"{number} comparisons are" if number > 1 else f"the effect of {compared[0].row.label} is"
+        return f"Neither a change nor agreement within {margin} is shown: {subject} undecided."
+    undecided_text = f"{number - agree} {'is' if number - agree == 1 else 'are'} undecided"
+    return f"No change is shown; {agree} of {number} comparisons agree within {margin}, {undecided_text}."
+
+
+def supporting_text(comparison: RunComparison) -> str:
+    """Return the treatments that were not compared, by reason, the most frequent reason first."""
+    reasons: dict[str, list[str]] = {}
+    for row in comparison.treatments:
+        if row.change is None:
+            reasons.setdefault(row.reason or "", []).append(row.row.label)
+    by_frequency = sorted(reasons.items(), key=lambda item: -len(item[1]))
+    parts = [f"{join_words(shorten_list(names, MAX_NAMES))} ({reason})" for reason, names in by_frequency]
+    return f"Not compared: {'; '.join(parts)}." if parts else ""

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 from loadbook.analyses.compare_runs import compute
-from loadbook.analyses.compare_runs import text as wording
 from loadbook.analyses.compare_runs.compute import RunComparison, compare_analyses
 from loadbook.core.errors import LoadbookError, UsageError
 from loadbook.core.units import join_words, shorten_list
-from loadbook.report import checks, html, links, notebooks, palette, sections
-from loadbook.report import notebooks as parameters
+from loadbook.report import checks, html, notebooks, palette, sections
 from loadbook.report.blocks import Block, answer_box, note, note_block, provenance_line, scope_nodes, verdict_cell
 from loadbook.report.build import BuiltReport, OutputPaths, ensure_ingested, notebook_parameters, page_breadcrumbs
 from loadbook.report.checks import HarnessCheck
-from loadbook.report.nodes import DASH, Break, Column, Group, HtmlOnly, Node, Picture, Strong, Table, VerdictCell
+from loadbook.report.nodes import DASH, Break, Column, Group, HtmlOnly, Node, Picture, Strong, Table
 from loadbook.report.notebooks import DONE_MIME
 from loadbook.report.verdicts import LEVEL_HEADERS, VerdictLine, verdict_list
 from loadbook.stats.analyse import analyse_strata
 from loadbook.stats.results import Analysis, VerdictKind
 from loadbook.stats.text import confidence_text, margin_text, row_texts
-from loadbook.store.conditions import ConditionChange, condition_changes
 from loadbook.store.ledger import read_current_plan
 from loadbook.store.paths import Layout, project_layout
+from loadbook.store.run_record import ConditionChange, condition_changes
 from loadbook.store.tables import RunData, load_run, read_run_conditions
 from loadbook.store.trial_record import read_json
 from loadbook.study.plan import parse_plan
@@ -37,13 +35,13 @@ def pair_lines(comparison: RunComparison) -> list[VerdictLine]:
     for pair in comparison.rows:
         row = pair.row
         kind = row.verdict.kind if row.verdict and row.kind == "treatment" else "check"
-        text = wording.effect_change_phrase(pair, comparison.margin)
+        text = compute.effect_change_phrase(pair, comparison.margin)
         lines.append(VerdictLine(kind, palette.row_glyph(row), row.label, text))
     return lines
 
 
 def verdict_pairs_table(comparison: RunComparison) -> Table:
-    """Return the verdicts of both runs side by side, changed effects in bold."""
+    """Return the verdicts of both runs side by side, each with its effect and interval; changed effects in bold."""
     family = max((pair.change.family_size for pair in comparison.rows if pair.change), default=1)
     columns = [
         Column("Treatment"), Column("The effect"), Column("Older run, %"), Column("Newer run, %"),
@@ -51,11 +49,11 @@ def verdict_pairs_table(comparison: RunComparison) -> Table:
     ]  # fmt: skip
     rows = []
     for pair in comparison.rows:
-        texts = wording.effect_change_texts(pair)
-        cells = [
-            _effect_cell(verdict_cell(row, comparison.newer.metric) if row else DASH, effect)
-            for row, effect in zip(pair.sides, (texts.older, texts.newer), strict=True)
-        ]
+        texts = compute.effect_change_texts(pair)
+        cells: list[Node | str] = []
+        for row, effect in zip(pair.sides, (texts.older, texts.newer), strict=True):
+            verdict = verdict_cell(row, comparison.newer.metric) if row else DASH
+            cells.append(verdict if effect == DASH else Group(verdict, Break(), effect))
         kind = Strong(pair.kind) if pair.kind == "changed" else pair.kind
         moved = f"{texts.change} ({texts.interval})" if pair.change else DASH
         rows.append([pair.row.label, kind, *cells, moved, texts.p, texts.blocks])
@@ -64,29 +62,8 @@ def verdict_pairs_table(comparison: RunComparison) -> Table:
     return Table("Two runs", columns, rows, frozenset(checks[:1]), caption)
 
 
-def _effect_cell(verdict: VerdictCell | str, effect: str) -> Node | str:
-    """Return the cell of one run: its verdict, below it the effect with its interval."""
-    return verdict if effect == DASH else Group(verdict, Break(), effect)
-
-
-def level_pairs_table(comparison: RunComparison, changed_treatments: Collection[str]) -> Table:
-    """Return the median of every arm in both runs, without `changed_treatments`."""
-    older, newer = ({row.treatment: row for row in a.rows} for a in (comparison.older, comparison.newer))
-    head = LEVEL_HEADERS.get(comparison.newer.metric, comparison.newer.metric)
-    columns = [Column("Treatment"), Column(f"Older run, {head}", True), Column(f"Newer run, {head}", True)]
-    rows = []
-    for name in (name for name in dict.fromkeys([*newer, *older]) if name not in changed_treatments):
-        levels = [row_texts(side[name]).level if name in side else DASH for side in (older, newer)]
-        rows.append([(newer.get(name) or older[name]).label, *levels])
-    return Table("Levels", columns, rows)
-
-
-def combine_harness_checks(older: Sequence[HarnessCheck], newer: Sequence[HarnessCheck]) -> list[HarnessCheck]:
-    """Return the checks of both runs as one strip; each cell has the style and the title of the worse check."""
-    return [_combine_checks(one, other) for one, other in zip(older, newer, strict=True)]
-
-
-def _combine_checks(older: HarnessCheck, newer: HarnessCheck) -> HarnessCheck:
+def combine_harness_checks(older: HarnessCheck, newer: HarnessCheck) -> HarnessCheck:
+    """Return one check of both runs as one cell, with the style and the title of the worse one."""
     ranks = {"failed": 0, "doubt": 1}
     worse, which = min((newer, "newer"), (older, "older"), key=lambda entry: ranks.get(entry[0].css_class, 2))
     if older.title == newer.title:
@@ -161,22 +138,15 @@ class ComparePage:
     def scope(self) -> Block:
         """Show the question and, in one line, the study and its two runs."""
         runs = [f"{which}: {data.run}, {sections.started_text(data)}" for which, data in self._runs_by_name()]
-        line = " · ".join(
-            [
-                self.newer.study.question,
-                *runs,
-                f"{self.metric} {self.statistic}".strip(),
-                f"margin ±{margin_text(self.result.margin)}",
-            ]
-        )
-        return Block(scope_nodes(QUESTION, line))
+        metric, margin = f"{self.metric} {self.statistic}".strip(), f"margin ±{margin_text(self.result.margin)}"
+        return Block(scope_nodes(QUESTION, " · ".join([self.newer.study.question, *runs, metric, margin])))
 
     def answer(self) -> Block:
         """Show in one sentence whether an effect changed, and which recorded conditions did."""
         kinds = [row.kind for row in self.result.treatments]
         worst = next((kind for kind in ("changed", "undecided", "agrees") if kind in kinds), "not compared")
         box = answer_box(
-            wording.headline(self.result), self._conditions_sentence(), wording.supporting_text(self.result),
+            compute.headline(self.result), self._conditions_sentence(), compute.supporting_text(self.result),
             kind="invalid" if self.result.neutral_headline else ANSWER_KINDS.get(worst, "invalid"),
             counts=[(kinds.count(kind), kind) for kind in dict.fromkeys(kinds)],
         )  # fmt: skip
@@ -192,18 +162,15 @@ class ComparePage:
 
     def trust(self) -> Block:
         """Show the checks of both runs: A/A arm, known effect, trials that count, doubts."""
-        older, newer = (
-            checks.harness_checks(self.older, self.result.older),
-            checks.harness_checks(self.newer, self.result.newer),
-        )
-        return Block(checks.check_strip(combine_harness_checks(older, newer)))
+        older = checks.harness_checks(self.older, self.result.older)
+        newer = checks.harness_checks(self.newer, self.result.newer)
+        return Block(checks.check_strip(list(map(combine_harness_checks, older, newer))))
 
     def conditions(self) -> Block:
         """Show every recorded condition that changed."""
         if not self.changes:
-            return note_block(
-                "Nothing that was recorded: hosts, versions, facts, study and treatments are as they were."
-            )
+            text = "Nothing that was recorded: hosts, versions, facts, study and treatments are as they were."
+            return note_block(text)
         return Block(checks.changes_table(self.changes, self.labels))
 
     def effects(self) -> Block:
@@ -218,11 +185,18 @@ class ComparePage:
         return Block(verdict_pairs_table(self.result))
 
     def levels(self) -> Block:
-        """Show the levels of both runs side by side if all conditions that a level depends on agree."""
+        """Show the median of every arm in both runs if all conditions that a level depends on agree."""
         if reason := self.levels_refusal():
             return note_block(reason)
+        older, newer = ({row.treatment: row for row in a.rows} for a in (self.result.older, self.result.newer))
+        head = LEVEL_HEADERS.get(self.result.newer.metric, self.result.newer.metric)
+        columns = [Column("Treatment"), Column(f"Older run, {head}", True), Column(f"Newer run, {head}", True)]
+        rows = []
+        for name in (name for name in dict.fromkeys([*newer, *older]) if name not in self.changed_treatments):
+            levels = [row_texts(side[name]).level if name in side else DASH for side in (older, newer)]
+            rows.append([(newer.get(name) or older[name]).label, *levels])
         text = "All recorded conditions agree. Levels drift from run to run: what is compared are the effects above."
-        return Block(level_pairs_table(self.result, self.changed_treatments), note(text))
+        return Block(Table("Levels", columns, rows), note(text))
 
     def levels_refusal(self) -> str | None:
         """Return why the levels of the two runs are not comparable; None if they are."""
@@ -238,17 +212,18 @@ class ComparePage:
         return f"Not shown, as conditions differ on which a level depends: {names}."
 
     @cached_property
-    def notes(self) -> list[compute.Caveat]:
+    def notes(self) -> list[sections.ValidityMessage]:
         """Reasons for doubt about any change."""
         analyses = (("older", self.result.older), ("newer", self.result.newer))
-        void = [which for which, analysis in analyses if analysis.aa_failure]
+        void = [which for which, analysis in analyses if analysis.is_void]
         text = "its A/A arm differs from the baseline that it repeats, so none of its effects is compared"
-        more = compute.comparison_caveats(self.older, self.newer, self.changes)
-        return [*(compute.Caveat(f"The {which} run contradicts itself", text) for which in void), *more]
+        caveats = [(f"The {which} run contradicts itself", text) for which in void]
+        caveats += compute.comparison_caveats(self.older, self.newer, self.changes)
+        return [sections.ValidityMessage("two-runs", title, "doubt", 0, text) for title, text in caveats]
 
     def doubts(self) -> Block:
         """Show every doubt about both runs, one line each."""
-        lines = [sections.ValidityMessage("two-runs", doubt.title, "doubt", 0, doubt.text) for doubt in self.notes]
+        lines = [*self.notes]
         for which, data in self._runs_by_name():
             lines += [replace(one, title=f"{one.title}, {which} run") for one in sections.doubt_messages(data)]
         return Block(sections.doubts_list(lines))
@@ -270,7 +245,7 @@ class ComparePage:
             "study": self.newer.study.name,
             "run": self.newer.run,
             "against": self.older.run,
-            "sentences": [wording.headline(self.result), self._conditions_sentence(), *lines],
+            "sentences": [compute.headline(self.result), self._conditions_sentence(), *lines],
         }
 
 
@@ -293,12 +268,6 @@ def resolve_run_pair(home: Layout, study: str, run: str, against: str) -> tuple[
     if one == other:
         raise UsageError(f"run {one} cannot be compared with itself", f"runs of {study!r}: {', '.join(runs)}")
     return min(one, other), max(one, other)
-
-
-def check_comparable_early(home: Layout, study: str, older: str, newer: str, given: Mapping[str, Any]) -> None:
-    """Raise UsageError, before anything is executed, if two runs cannot be compared; `given` are parameters."""
-    one, other = (read_run_conditions(home.run(study, name)) for name in (older, newer))
-    compute.check_comparable(one, other, str(given.get("metric", "")), str(given.get("baseline", "")))
 
 
 def compare_runs_page(
@@ -340,50 +309,39 @@ def build_comparison(
     DataError : raw data of a run cannot be ingested.
     """
     older, newer = resolve_run_pair(layout, study, run, against)
-    given = _comparison_parameters(layout, study, newer, older, pairs)
-    check_comparable_early(layout, study, older, newer, given)
-    for one in (older, newer):
-        ensure_ingested(layout.run(study, one), on_message)
-    built = BuiltReport(study, newer, {"study": study, "run": newer, "against": older})
+    values = notebooks.parse_pairs(notebooks.declared_parameters(notebooks.find_notebook(layout, NOTEBOOK)), pairs)
+    own = {"study": study, "run": newer, "against": older}
+    given = notebook_parameters(layout, [NOTEBOOK], own, values)[NOTEBOOK]
+    one, other = (read_run_conditions(layout.run(study, name)) for name in (older, newer))
+    compute.check_comparable(one, other, str(given.get("metric", "")), str(given.get("baseline", "")))
+    for name in (older, newer):
+        ensure_ingested(layout.run(study, name), on_message)
+    built = BuiltReport(study, newer, own)
     page = layout.reports / f"{study}-{newer}-against-{older}.html"
     out = layout.run(study, newer).processed / "notebooks" / f"{NOTEBOOK}-{older}.ipynb"
     on_message(f"{study}: notebook {NOTEBOOK}")
     try:
-        executed = notebooks.execute_notebook(layout, NOTEBOOK, given, out, timeout_s)
-        html.export_html(
-            executed.path,
-            page,
-            f"{newer} against {older} · {study}",
-            _comparison_breadcrumbs(layout, study, newer, older),
-        )
+        summary = notebooks.execute_notebook(layout, NOTEBOOK, given, out, timeout_s)
+        first = layout.reports / f"{study}.html"
+        breadcrumbs: html.Breadcrumbs = [
+            ("All studies", "index.html"), (study, first.name if first.is_file() else None),
+            (f"run {newer} against {older}", None),
+        ]  # fmt: skip
+        html.export_html(out, page, f"{newer} against {older} · {study}", breadcrumbs)
     except LoadbookError as error:
         built.failed.append(error.message)
         on_message(f"{study}: {error.message}" + (f" ({error.hint})" if error.hint else ""))
         return built
     built.pages.append(page)
-    built.summary |= executed.summary
-    links.write_comparison(page, study, newer, older)
+    built.summary |= summary
+    html.write_comparison(page, study, newer, older)
     _refresh_study_page(layout, study, on_message)
     return built
 
 
-def _comparison_parameters(layout: Layout, study: str, newer: str, older: str, pairs: Sequence[str]) -> dict[str, Any]:
-    values = parameters.parse_pairs(notebooks.declared_parameters(notebooks.find_notebook(layout, NOTEBOOK)), pairs)
-    return notebook_parameters(layout, [NOTEBOOK], {"study": study, "run": newer, "against": older}, values)[NOTEBOOK]
-
-
-def _comparison_breadcrumbs(layout: Layout, study: str, newer: str, older: str) -> html.Breadcrumbs:
-    page = layout.reports / f"{study}.html"
-    return [
-        ("All studies", "index.html"),
-        (study, page.name if page.is_file() else None),
-        (f"run {newer} against {older}", None),
-    ]
-
-
 def _refresh_study_page(layout: Layout, study: str, on_message: Callable[[str], None]) -> None:
     """Export the study's first page again, if there is one, so that it has a link to the comparison."""
-    summary = layout.reports / f"{study}{links.SUMMARY_SUFFIX}"
+    summary = layout.reports / f"{study}{html.SUMMARY_SUFFIX}"
     if not summary.is_file():
         return
     try:

@@ -1,41 +1,247 @@
-"""The effect plot: which treatments matter, which way, and whether the checks of the laboratory passed."""
+"""The effect plot and the non-inferiority plot: rows of intervals on one axis of ratios.
+
+A row has the treatment's name, its interval over the margin band, its verdict and its change; the harness checks are
+below the treatments. `RowsFigure` lays out such rows, also those of two runs.
+"""
 
 from __future__ import annotations
 
-from loadbook.analyses.effects.effect_rows import (
-    EffectRowsFigure,
-    change_text,
-    interval_help,
-    is_compared,
-    reference_text,
-)
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+
+from loadbook.core.metrics import get_metric
+from loadbook.core.units import format_p_value
 from loadbook.report import palette
-from loadbook.report.figures.base import join_first, level_text, metric_label
-from loadbook.stats.headline import headline, neutral_headline, no_change_sentence
+from loadbook.report.figures import axes, base
+from loadbook.report.figures.base import (
+    LETTER_PT,
+    WIDTH_IN,
+    ReportFigure,
+    Sheet,
+    level_text,
+    max_text_width,
+    text_width,
+    wrap,
+)
+from loadbook.stats import text as words
+from loadbook.stats.headline import headline, neutral_caption, no_change_sentence, non_inferiority_headline
 from loadbook.stats.results import Analysis, AnalysisRow, VerdictKind
-from loadbook.stats.text import margin_text, predicate, row_texts
+from loadbook.stats.text import direction, margin_text, row_texts
+from loadbook.stats.verdict import loss_at_margin
+
+HEAD_IN, FOOT_IN, CHECKS_IN, EDGE_IN = 0.4, 0.68, 0.28, 0.05
+ROW_IN, NAME_IN, REASON_IN = 0.34, 2.35, 2.05
+DIRECTION_WORDS_IN, GAP_IN = 0.9, 0.15  # of the direction words: how far from the margin's words they go, and how near
+NOT_COMPARED = "no interval: not compared"
+DECIDED = ("better", "worse", "small")
+Edges = tuple[float, float]  # left and right of the plot in inches
 
 
-class EffectsFigure(EffectRowsFigure):
+@dataclass(frozen=True)
+class FigureRow:
+    """The texts of one row, wrapped, their looks, and the row's height in inches; `hover` is shown on hover."""
+
+    name: str
+    verdict: str
+    change: str
+    height: float
+    is_check: bool
+    change_pt: float
+    bold: bool = True
+    colour: str = palette.INK
+    change_colour: str = palette.INK
+    hover: str = ""
+
+
+class RowsFigure(ReportFigure):
+    """One row per comparison, an interval over the margin band; a subclass provides texts, marks and background.
+
+    `margin_label` and `change_head` stand above the band, which lies at the effect `margin_at`, and above the changes.
+    `reference` is what the change of `metric_label` is against.
+    """
+
+    metric_name: str
+    metric_label: str
+    reference: str
+    margin: float
+    margin_label: str
+    margin_at = 0.0
+    verdict_head, change_head = "verdict", ""
+    top_in = HEAD_IN
+
+    @abstractmethod
+    def figure_rows(self) -> list[FigureRow]:
+        """Return the texts of all rows."""
+
+    @abstractmethod
+    def draw_marks(self, sheet: Sheet, panel: Axes, number: int, y: float, edges: Edges) -> None:
+        """Draw what the plot shows of row `number`, whose middle is at `y` inches."""
+
+    @property
+    @abstractmethod
+    def scale(self) -> axes.RatioScale:
+        """The axis of the plot."""
+
+    def draw_background(self, sheet: Sheet, panel: Axes, ticks: Sequence[float], bottom: float) -> None:
+        """Draw the background of all rows: grid, margin band, and the line of no difference."""
+        axes.draw_ratio_background(panel, self.margin, ticks, self.top_in, bottom)
+
+    def _draw(self) -> Sheet:
+        rows = self.figure_rows()
+        height = self.top_in + sum(row.height for row in rows) + CHECKS_IN * any(row.is_check for row in rows)
+        sheet = Sheet(height + FOOT_IN)
+        bottom = sheet.height - FOOT_IN
+        names = max((max_text_width([row.name], LETTER_PT, not row.is_check) for row in rows), default=1.0)
+        changes = [max_text_width([row.change], row.change_pt) for row in rows]
+        verdicts = max([max_text_width([row.verdict], LETTER_PT, True) for row in rows] + [0.6])
+        columns = verdicts + 0.2 + max([*changes, text_width(self.change_head, LETTER_PT - 0.6)])
+        left, right = edges = max(names, 1.0) + 0.22, WIDTH_IN - EDGE_IN - columns - 0.12
+        panel = sheet.rows_panel(left, self.top_in, right, bottom)
+        ticks = axes.set_ratio_axis(panel, self.scale, right - left, sheet.size, self.margin)
+        self.draw_background(sheet, panel, ticks, bottom)
+        self._write_directions(sheet, edges)
+        size, y = sheet.size - 0.6, self.top_in
+        sheet.text(right + 0.12, y - 0.1, self.verdict_head, size=size, colour=palette.SOFT, va="baseline")
+        change_at = WIDTH_IN - EDGE_IN
+        sheet.text(change_at, y - 0.1, self.change_head, size=size, colour=palette.SOFT, align="right", va="baseline")
+        for number, row in enumerate(rows):
+            if row.is_check and not (number and rows[number - 1].is_check):
+                y += CHECKS_IN
+                sheet.text(EDGE_IN, y - 0.12, "checks of the laboratory", size=size, colour=palette.SOFT)
+                sheet.rule(EDGE_IN, sheet.width - EDGE_IN, y - 0.01)
+            middle = y + row.height / 2
+            self.draw_marks(sheet, panel, number, middle, edges)
+            sheet.text(left - 0.14, middle, row.name, bold=not row.is_check, align="right")
+            sheet.text(right + 0.12, middle, row.verdict, bold=row.bold, colour=row.colour)
+            sheet.text(change_at, middle, row.change, size=row.change_pt, align="right", colour=row.change_colour)
+            if row.hover:
+                sheet.hover(left, y, right, y + row.height, row.hover)
+            y += row.height
+        half = max((right - left) / 2, 1.4)
+        middle = min((left + right) / 2, sheet.width - half)
+        title = f"change in {self.metric_label} against {self.reference} (ratio, log scale)"
+        title = wrap(title, 2 * half, sheet.size)
+        sheet.text(middle, sheet.height - FOOT_IN + 0.27, title, colour=palette.SOFT, align="center", va="top")
+        return sheet
+
+    def _write_directions(self, sheet: Sheet, edges: Edges) -> None:
+        """Write the words of the margin above its band, and on both sides which way the metric goes."""
+        size, y, (left, right) = sheet.size - 0.6, self.top_in - 0.1, edges
+        half = text_width(self.margin_label, size) / 2
+        at = self.scale.to_inches(axes.log_ratio(self.margin_at), left, right)
+        middle = min(max(at, half + EDGE_IN), right - half)
+        sheet.text(middle, y, self.margin_label, size=size, colour=palette.SOFT, align="center", va="baseline")
+        above, below, _ = words.direction_words(self.metric_name)
+        slower, faster = f"← {below}", f"{above} →"
+        starts = max(left, middle - half - DIRECTION_WORDS_IN)
+        ends = min(right, middle + half + DIRECTION_WORDS_IN)
+        tight = starts + text_width(slower, size) > middle - half - GAP_IN
+        tight |= ends - text_width(faster, size) < middle + half + GAP_IN
+        line = y - base.text_height(size) if tight else y
+        sheet.text(starts, line, slower, size=size, colour=palette.SOFT, va="baseline")
+        sheet.text(ends, line, faster, size=size, colour=palette.SOFT, align="right", va="baseline")
+
+    def scale_of(self, rows: Iterable[AnalysisRow], expected: Sequence[float] = ()) -> axes.RatioScale:
+        """Return the axis that holds every compared row's interval, unless it is far wider than decided effects."""
+        compared = [(row, row.verdict) for row in rows if row.verdict and is_compared(row)]
+        intervals = [bounds for _, v in compared if (bounds := v.comparison.ci_family or v.comparison.ci95)]
+        decided = [v.comparison.effect or 0.0 for r, v in compared if r.kind != "treatment" or v.kind in DECIDED]
+        return axes.ratio_scale(intervals, expected, [*decided, *expected], self.margin)
+
+
+class EffectsFigure(RowsFigure):
     """Each comparison's interval on a log axis of ratios, with its verdict, change and blocks."""
 
     def __init__(self, analysis: Analysis) -> None:
-        super().__init__(analysis)
+        self.analysis, self.metric_name, self.margin = analysis, analysis.metric, analysis.margin
+        self.metric, self.names = get_metric(analysis.metric), base.treatment_names(analysis)
+        self.metric_label = base.metric_label(self.metric, analysis.statistic)
+        self.reference = reference_text(analysis)
+        self.rows = [*analysis.of_kind("treatment"), *analysis.of_kind("aa", "control")]
         self.change_head = f"change ({level_text(analysis)} interval), blocks"
         self.margin_label = f"margin ±{margin_text(analysis.margin)}"
+
+    def words_of(self, row: AnalysisRow) -> tuple[str, str, str]:
+        """Return a row's verdict, its change with its interval and blocks (or why there is none), and a second line."""
+        return f"{palette.row_glyph(row)} {palette.row_word(row, self.metric)}", change_text(row), ""
+
+    def draw_row(self, panel: Axes, y: float, row: AnalysisRow) -> None:
+        """Draw the interval of one row."""
+        if row.verdict:
+            axes.draw_interval(panel, self.scale, y, row, row.verdict.comparison, tick=0.075)
+
+    @cached_property
+    def scale(self) -> axes.RatioScale:
+        """The axis that holds every compared row's interval, unless it is far wider than the decided effects."""
+        expected = [r.expected_effect for r in self.rows if is_compared(r) and r.expected_effect is not None]
+        return self.scale_of(self.rows, expected)
+
+    def figure_rows(self) -> list[FigureRow]:
+        """Return the texts of all rows."""
+        rows = []
+        for row in self.rows:
+            compared, is_check = is_compared(row), row.kind != "treatment"
+            change_pt = LETTER_PT if compared else LETTER_PT - 0.8
+            verdict, change, second_line = self.words_of(row)
+            change = change if compared else wrap(change, REASON_IN, change_pt)
+            change = "\n".join(filter(None, (change, second_line)))
+            name = wrap(self.names[row.treatment], NAME_IN, LETTER_PT, not is_check)
+            height = ROW_IN + 0.07 * ("\n" in name or "\n" in change)
+            colour, hover = palette.row_text_colour(row), self._hover_text(row) if compared else ""
+            rows.append(FigureRow(name, verdict, change, height, is_check, change_pt, colour=colour, hover=hover))
+        return rows
+
+    def _hover_text(self, row: AnalysisRow) -> str:
+        """Return a row in words: name, verdict, change, interval, blocks and p-value."""
+        comparison = row.verdict.comparison if row.verdict else None
+        p = f", p {format_p_value(comparison.p)}" if comparison and comparison.p is not None else ""
+        return f"{self.names[row.treatment]}: {palette.row_word(row, self.metric)}, {change_text(row)} blocks{p}"
+
+    def draw_marks(self, sheet: Sheet, panel: Axes, number: int, y: float, edges: Edges) -> None:
+        """Draw a row's interval, with the true size of a known effect, or write that it has none."""
+        row = self.rows[number]
+        if is_compared(row):
+            self.draw_row(panel, y, row)
+            if row.expected_effect is not None and self.scale.contains(axes.log_ratio(row.expected_effect)):
+                expected = axes.log_ratio(row.expected_effect)
+                panel.plot([expected] * 2, [y - 0.11, y + 0.11], color=palette.INK, linewidth=1.1)
+            return
+        size, (left, right) = sheet.size - 0.6, edges
+        need = text_width(NOT_COMPARED, size) + 0.06
+        before, after = (self.scale.to_inches(axes.log_ratio(m), left, right) for m in (-self.margin, self.margin))
+        if before - left > need:  # beside the band, on the side that has room
+            sheet.text(before - 0.06, y, NOT_COMPARED, size=size, italic=True, colour=palette.SOFT, align="right")
+        elif right - after > need:
+            sheet.text(after + 0.06, y, NOT_COMPARED, size=size, italic=True, colour=palette.SOFT)
+
+    @property
+    def reference_note(self) -> str:
+        """The reference of the rows, with the name of the arm that has no row; empty for a plain baseline."""
+        name = self.names.get(self.analysis.baseline, self.analysis.baseline)
+        if self.analysis.contrasts == "adjacent":
+            return f"each treatment against the one above it, the first and the checks against {name}; "
+        if not self.analysis.best_is_reference:
+            return ""
+        return f"each treatment against {name}, the one observed best, the checks against the study’s baseline; "
 
     @property
     def caption(self) -> str:
         """Which treatments are better or worse, in one sentence."""
         analysis = self.analysis
-        if text := neutral_headline(analysis):
-            return analysis.aa_failure or text
+        if text := neutral_caption(analysis):
+            return text
         if analysis.contrasts != "baseline":
             return headline(analysis, self.names)
         treatments = analysis.of_kind("treatment")
         if treatments and not any(map(is_compared, treatments)):
             return "No treatment could be compared."
-        decided = {kind: [r for r in treatments if r.verdict and r.verdict.kind == kind] for kind in _DECIDED}
+        kinds: tuple[VerdictKind, ...] = ("better", "worse")
+        decided = {kind: [r for r in treatments if r.verdict and r.verdict.kind == kind] for kind in kinds}
         phrases = [self._decided_phrase(rows) for rows in decided.values() if rows]
         if not phrases:
             return no_change_sentence(analysis)
@@ -46,11 +252,11 @@ class EffectsFigure(EffectRowsFigure):
     def _decided_phrase(self, rows: list[AnalysisRow]) -> str:
         """Return "x, y and z serve fewer requests per second", of a single treatment with its size."""
         effect = (rows[0].verdict.comparison.effect if rows[0].verdict else None) or 0.0
-        verb_phrase = predicate(self.analysis.metric, effect, len(rows))
+        verb_phrase = words.predicate(self.analysis.metric, effect, len(rows))
         if len(rows) == 1:
             texts = row_texts(rows[0])
             return f"{self.names[rows[0].treatment]} {verb_phrase} by {texts.size} ({texts.bounds})"
-        return f"{join_first([self.names[r.treatment] for r in rows], 3, 'treatments')} {verb_phrase}"
+        return f"{base.join_first([self.names[r.treatment] for r in rows], 3, 'treatments')} {verb_phrase}"
 
     @property
     def help(self) -> str:
@@ -64,7 +270,8 @@ class EffectsFigure(EffectRowsFigure):
             parts.append(interval_help(self.analysis))
         if any(r.expected_effect is not None for r, _ in compared):
             parts.append("long tick: the true size of the known effect")
-        if self.is_clipped:
+        bounds = [bound for _, v in compared for bound in (v.comparison.ci_family or v.comparison.ci95 or ())]
+        if not all(self.scale.contains(axes.log_ratio(bound)) for bound in bounds):
             parts.append("arrow head: the interval goes on beyond the axis")
         margin = margin_text(self.analysis.margin)
         parts.append(f"shaded: differences below ±{margin}, declared as too small to matter")
@@ -78,8 +285,8 @@ class EffectsFigure(EffectRowsFigure):
         baselines = {row.verdict.comparison.baseline for row in analysis.rows if row.verdict}
         # conditions that are judged apart have a baseline each
         one_baseline = analysis.contrasts == "baseline" and len(baselines) < 2
-        reference = self.names.get(analysis.baseline, analysis.baseline) if one_baseline else reference_text(analysis)
-        head = f"Effect of each treatment on {metric_label(self.metric, analysis.statistic)} against {reference}."
+        reference = self.names.get(analysis.baseline, analysis.baseline) if one_baseline else self.reference
+        head = f"Effect of each treatment on {self.metric_label} against {reference}."
         rows = [
             f"{self.names[r.treatment]}: {palette.row_word(r, self.metric)}, {change_text(r)}"
             f"{' blocks' if is_compared(r) else ''}"
@@ -88,4 +295,116 @@ class EffectsFigure(EffectRowsFigure):
         return " ".join([head, self.caption, "; ".join(rows) + "."])
 
 
-_DECIDED: tuple[VerdictKind, ...] = ("better", "worse")
+class NonInferiorityFigure(EffectsFigure):
+    """Each treatment's one-sided bounds against the largest loss that is accepted."""
+
+    def __init__(self, analysis: Analysis) -> None:
+        super().__init__(analysis)
+        self.change_head = f"one-sided {level_text(analysis)} bound, blocks"
+        self.margin_label = f"largest loss accepted, {margin_text(analysis.margin)}, declared before"
+        self.margin_at = loss_at_margin(analysis.margin, direction(analysis.metric))
+
+    def words_of(self, row: AnalysisRow) -> tuple[str, str, str]:
+        """Return the loss that a verdict excludes or finds, the bound that decides (or not yet) with blocks, errors."""
+        verdict, change, second_line = super().words_of(row)
+        if row.verdict and row.verdict.one_sided_bounds:
+            texts, margin = words.comparison_texts(row.verdict), margin_text(row.verdict.margin)
+            losses = {"no-loss": f"no loss beyond {margin}", "worse": f"loses more than {margin}"}
+            verdict = f"{palette.row_glyph(row)} {losses.get(row.verdict.kind, 'undecided')}"
+            bound = f"at best {texts.best}" if row.verdict.kind == "worse" else f"at worst {texts.worst}"
+            change = f"{bound}, {texts.blocks}"
+        errors = row.errors
+        if row.kind == "treatment" and (errors.trials_with_errors or errors.kind == "fewer"):
+            word = f"{errors.kind} errors" if errors.kind in ("more", "fewer") else "errors undecided"
+            second_line = f"{word}: {errors.trials_with_errors} of {base.pluralize(errors.trials, 'trial')}"
+        return verdict, change, second_line
+
+    def draw_background(self, sheet: Sheet, panel: Axes, ticks: Sequence[float], bottom: float) -> None:
+        """Draw the grid, no difference as a thin line, and the accepted losses up to the solid edge of their band."""
+        top = self.top_in
+        axes.draw_ratio_grid(panel, ticks, top, bottom)
+        edge = axes.log_ratio(self.margin_at)
+        band = Rectangle((min(edge, 0), top), abs(edge), bottom - top, facecolor=palette.BAND, linewidth=0, zorder=-3)
+        panel.add_patch(band)
+        for position, width in ((0.0, 0.8), (edge, 1.8)):
+            panel.plot([position] * 2, [top, bottom], color=palette.INK, linewidth=width, zorder=-2,
+                       solid_capstyle="butt")  # fmt: skip
+
+    def draw_row(self, panel: Axes, y: float, row: AnalysisRow) -> None:
+        """Draw the interval thin and the bound that decides as a thick tick; checks as in the effect plot."""
+        verdict, scale = row.verdict, self.scale
+        if verdict is None or not verdict.one_sided_bounds:
+            return super().draw_row(panel, y, row)
+        style, bounds = palette.row_style(row), [axes.log_ratio(end) for end in verdict.one_sided_bounds]
+        ends = [min(max(bound, scale.low + scale.padding), scale.high - scale.padding) for bound in bounds]
+        panel.plot(ends, [y, y], color=style.edge, linewidth=1.3, solid_capstyle="butt", zorder=3)
+        decides = verdict.kind == "worse"
+        if scale.contains(bounds[decides]):
+            panel.plot([ends[decides]] * 2, [y - 0.1, y + 0.1], color=style.edge, linewidth=3.4, zorder=3)
+        interval = (min(verdict.one_sided_bounds), max(verdict.one_sided_bounds))
+        axes.draw_arrow_heads(panel, scale, y, interval, style.edge)
+        estimate = axes.log_ratio(verdict.comparison.effect or 0.0)
+        if scale.contains(estimate):
+            panel.plot([estimate], [y], zorder=4, **base.marker_props(style, 7.4))
+
+    @property
+    def caption(self) -> str:
+        """Whether any treatment loses more than is accepted, in one sentence."""
+        rows = self.analysis.of_kind("treatment")
+        if text := neutral_caption(self.analysis):
+            return text
+        if not any(map(is_compared, rows)):
+            return "No treatment could be compared."
+        return non_inferiority_headline(rows, self.analysis.margin)
+
+    @property
+    def help(self) -> str:
+        """How the figure is read."""
+        text = self.reference_note + (
+            f"thick tick: the one-sided {level_text(self.analysis)} bound that decides; thin line: from the bound at "
+            f"worst to the bound at best; solid line: the largest loss accepted, {margin_text(self.analysis.margin)}, "
+            "declared before the run; shaded: losses smaller than that"
+        )
+        verdicts = [row.verdict for row in self.analysis.of_kind("treatment") if row.verdict]
+        bounds = [bound for verdict in verdicts for bound in verdict.one_sided_bounds or ()]
+        if not all(self.scale.contains(axes.log_ratio(bound)) for bound in bounds):
+            text += "; arrow head: it goes on beyond the axis"
+        has_known_effect = any(row.expected_effect is not None for row in self.rows if is_compared(row))
+        text += "; long tick: the true size of the known effect." if has_known_effect else "."
+        return f"{text[0].upper()}{text[1:]}"
+
+    @property
+    def alt_text(self) -> str:
+        """The caption and every row's bound in words."""
+        head = f"Loss of each treatment in {self.metric_label} against {self.reference}."
+        rows = [
+            f"{self.names[row.treatment]}{words.verdict_phrase(row.verdict, against=row.reference_label)}"
+            for row in self.analysis.of_kind("treatment")
+            if row.verdict
+        ]
+        return " ".join([head, self.caption, *rows])
+
+
+def is_compared(row: AnalysisRow) -> bool:
+    """Return whether the row has an effect that may be reported."""
+    return row.verdict is not None and row.verdict.kind != "invalid" and row.verdict.comparison.effect is not None
+
+
+def change_text(row: AnalysisRow, blocks: bool = True) -> str:
+    """Return change and interval, or why there is none."""
+    if is_compared(row) and row.verdict:
+        texts = row_texts(row)
+        return f"{texts.change} ({texts.interval_number})" + (f", {texts.blocks}" if blocks else "")
+    return base.drawable((row.verdict.reason if row.verdict else None) or "", "") or "not compared"
+
+
+def reference_text(analysis: Analysis) -> str:
+    """Return the reference of the rows' changes, in the few words that an axis has room for."""
+    if analysis.contrasts == "adjacent":
+        return "the treatment above it"
+    return "the one observed best" if analysis.best_is_reference else "the baseline"
+
+
+def interval_help(analysis: Analysis) -> str:
+    """Return the meaning of the short ticks of an interval."""
+    return f"short ticks: {level_text(analysis, one_sided=True)} interval, which decides equivalence"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,14 +15,15 @@ from loadbook.report import sections, verdicts
 from loadbook.report.blocks import CHECK_SHORT_NAMES, CHECK_STATES, Block, empty_section, note
 from loadbook.report.nodes import Content, Details, Group, Heading, HtmlOnly, Picture, Table
 from loadbook.report.page import Page, load_run_data
-from loadbook.stats.analyse import combine_strata, strata_of
+from loadbook.stats.analyse import combine_strata
 from loadbook.stats.headline import neutral_headline
+from loadbook.store.tables import strata_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from loadbook.report.figures.latency import LatencyFigure
-    from loadbook.stats.results import Analysis, AnalysisRow
+    from loadbook.stats.results import Analysis
 
 PERCENTILES = ("p50", "p75", "p90", "p95", "p99", "p99.9")
 MAX_OTHER_FIGURES = 3  # drawn in details; a page stays below 2 MB
@@ -36,13 +37,6 @@ PERCENTILE_DEFINITIONS = {
     "h2load": "h2load’s time for request",
     "weighttp": "weighttp’s total time",
 }
-
-
-def percentile_definition(tools: Sequence[str]) -> str:
-    """Return the definition of a percentile by these tools."""
-    if len(tools) > 1:
-        return f"as its tool defines it ({', '.join(tools)}), so that two tools are not compared"
-    return PERCENTILE_DEFINITIONS.get(tools[0], f"as {tools[0]} prints it")
 
 
 class EffectsPage(Page):
@@ -106,8 +100,7 @@ class EffectsPage(Page):
         return self._each_stratum(EffectsPage._effects_block)
 
     def _effects_block(self) -> Block:
-        from loadbook.analyses.effects.figure import EffectsFigure
-        from loadbook.analyses.effects.non_inferiority import NonInferiorityFigure
+        from loadbook.analyses.effects.figure import EffectsFigure, NonInferiorityFigure
 
         figure = NonInferiorityFigure if self.analysis.hypothesis == "non-inferiority" else EffectsFigure
         lines = verdicts.verdict_list(verdicts.verdict_lines(self.analysis))
@@ -122,12 +115,13 @@ class EffectsPage(Page):
         return self._each_stratum(EffectsPage._single_blocks_block)
 
     def _single_blocks_block(self) -> Block:
+        from loadbook.analyses.effects.figure import is_compared
         from loadbook.analyses.effects.pairs import PairedBlocksFigure, default_treatment
 
         chosen = default_treatment(self.analysis)
-        if chosen is None or not _has_effect(self.analysis.row(chosen)):
+        if chosen is None or not is_compared(self.analysis.row(chosen)):
             return empty_section("No comparison has complete blocks.")
-        others = [r.treatment for r in self.analysis.of_kind("treatment") if r.treatment != chosen and _has_effect(r)]
+        others = [r.treatment for r in self.analysis.of_kind("treatment") if r.treatment != chosen and is_compared(r)]
         pictures = [
             Picture(PairedBlocksFigure(self.analysis, name, self.values))
             for name in [chosen, *others[:MAX_OTHER_FIGURES]]
@@ -141,7 +135,8 @@ class EffectsPage(Page):
         return self._each_stratum(EffectsPage._latency_block)
 
     def _latency_block(self) -> Block:
-        own = self._driver_latency()
+        table = sections.driver_latency_table(self.data, self.labels, LATENCY_METRICS, PERCENTILES)
+        own: list[Content] = [note(sections.driver_latency_note(self.data)), table] if table.rows else []
         if not self.panels:
             none = f"{' and '.join(self.data.tools)}: no percentiles. {self._tail_note()}"
             return Block(*own) if own else empty_section(none.strip())
@@ -154,17 +149,17 @@ class EffectsPage(Page):
             *own,
         )
 
-    def _driver_latency(self) -> list[Content]:
-        """Return the percentiles of each driver where several cannot be put together."""
-        table = sections.driver_latency_table(self.data, self.labels, LATENCY_METRICS, PERCENTILES)
-        return [note(sections.driver_latency_note(self.data)), table] if table.rows else []
-
     @cached_property
     def latency_figure(self) -> LatencyFigure:
         """The figure of the latency percentiles."""
         from loadbook.report.figures.latency import LatencyFigure
 
-        return LatencyFigure(self.analysis, self.panels, self.percentile_text())
+        tools, closed = self.data.tools, "closed" in set(self.data.trials["load_model"])
+        definition = f"as its tool defines it ({', '.join(tools)}), so that two tools are not compared"
+        if len(tools) == 1:
+            definition = PERCENTILE_DEFINITIONS.get(tools[0], f"as {tools[0]} prints it")
+        definition += ", at fixed concurrency" if closed else ""
+        return LatencyFigure(self.analysis, self.panels, definition)
 
     @cached_property
     def panels(self) -> dict[str, tuple[pd.DataFrame, Analysis]]:
@@ -172,11 +167,6 @@ class EffectsPage(Page):
         name, statistics = self._available_percentiles()
         values = {statistic: tails.measurable_values(self.data, name, statistic) for statistic in statistics}
         return {s: (own, self.analyse(name, s)) for s, own in values.items() if own["value"].notna().any()}
-
-    def percentile_text(self) -> str:
-        """Return the definition of a percentile, with the tool and the load."""
-        closed = "closed" in set(self.data.trials["load_model"])
-        return percentile_definition(self.data.tools) + (", at fixed concurrency" if closed else "")
 
     def _tail_note(self) -> str:
         name, printed = self._available_percentiles()
@@ -193,29 +183,27 @@ class EffectsPage(Page):
 
     def published(self) -> Block:
         """Show the article's claims beside the measured results."""
-        return self._section("published")
-
-    def _section(self, name: str) -> Block:
-        """Return a section that another analysis adds (`analyses.SECTIONS`)."""
-        if name not in SECTIONS:
+        if "published" not in SECTIONS:
             return empty_section("This section is not installed.")
-        block: Block = importlib.import_module(SECTIONS[name]).section(self)
+        block: Block = importlib.import_module(SECTIONS["published"]).section(self)
         return block
 
     def summary(self) -> dict[str, Any]:
         """Return headline, sentences and checks for the index and the command line."""
         answer = self.answer_summary()
-        verdict = {"kind": answer.kind, "glyph": answer.glyph, "word": answer.word, "sentence": answer.headline}
-        return (
-            super().summary()
-            | {
-                "verdict": verdict,
-                "sentences": self.sentences(answer),
-                "doubts": len(sections.doubt_messages(self.data)),
-                "metric": get_metric(self.metric).name,
-            }
-            | _check_states(self.analysis)
-        )
+        # the worst state of the A/A arms and of the controls; "aa" and "control" are true only where all passed
+        arms = {kind: [row.check_state for row in self.analysis.of_kind(kind)] for kind in CHECK_SHORT_NAMES}
+        states = {kind: next(s for s in CHECK_STATES if s in own) for kind, own in arms.items() if own}
+        passed = {"passed": True, "failed": False}
+        checks: dict[str, Any] = {kind: passed.get(states.get(kind, "")) for kind in CHECK_SHORT_NAMES}
+        return super().summary() | {
+            "verdict": {"kind": answer.kind, "glyph": answer.glyph, "word": answer.word, "sentence": answer.headline},
+            "sentences": self.sentences(answer),
+            "doubts": len(sections.doubt_messages(self.data)),
+            "metric": get_metric(self.metric).name,
+            **checks,
+            "check_states": states,
+        }
 
     def sentences(self, answer: verdicts.AnswerSummary) -> list[str]:
         """Return the lines for the command line: the headline, unless a line below repeats it, and a line per row."""
@@ -223,14 +211,6 @@ class EffectsPage(Page):
         first = [] if any(answer.headline.rstrip(".") in line for line in lines) else [answer.headline]
         first += [] if self.analysis.allows_headline else [answer.support]
         return [*first, *lines]
-
-
-def _check_states(analysis: Analysis) -> dict[str, Any]:
-    """Return the worst state of the A/A arms and of the controls; `aa` and `control` are true only where all passed."""
-    arms = {kind: [row.check_state for row in analysis.of_kind(kind)] for kind in CHECK_SHORT_NAMES}
-    states = {kind: next(s for s in CHECK_STATES if s in own) for kind, own in arms.items() if own}
-    passed = {"passed": True, "failed": False}
-    return {kind: passed.get(states.get(kind, "")) for kind in CHECK_SHORT_NAMES} | {"check_states": states}
 
 
 def capitalise_first(name: str) -> str:
@@ -255,7 +235,3 @@ def effects_page(
     DataError : the run was not ingested, or its tables cannot be read.
     """
     return EffectsPage(load_run_data(study, run), baseline, metric, level)
-
-
-def _has_effect(row: AnalysisRow) -> bool:
-    return row.verdict is not None and row.verdict.kind != "invalid" and row.verdict.comparison.effect is not None

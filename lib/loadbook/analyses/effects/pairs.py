@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Self
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from loadbook.analyses.effects.effect_rows import is_compared
+from loadbook.analyses.effects.figure import is_compared
 from loadbook.core.errors import unknown_name_error
 from loadbook.core.metrics import get_metric
 from loadbook.report import palette
-from loadbook.report.figures import axes
-from loadbook.report.figures.base import (
-    WIDTH_IN,
-    ReportFigure,
-    Sheet,
-    cross_props,
-    level_text,
-    marker_props,
-    pluralize,
-    text_width,
-    treatment_names,
-    wrap,
-)
+from loadbook.report.figures import axes, base
+from loadbook.report.figures.base import ReportFigure, Sheet, cross_props, marker_props, pluralize, wrap
 from loadbook.stats.results import Analysis
 from loadbook.stats.text import margin_text, predicate, row_texts
 from loadbook.store.tables import RunData
 
 TITLE_IN, FOOT_IN, HEIGHT_IN = 0.62, 0.62, 2.1
-VALUES_EDGES, CHANGES_EDGES = (0.62, 3.55), (4.65, WIDTH_IN - 0.1)  # left and right of both panels in inches
+VALUES_EDGES, CHANGES_EDGES = (0.62, 3.55), (4.65, base.WIDTH_IN - 0.1)  # left and right of both panels in inches
 BOTTOM_IN = TITLE_IN + HEIGHT_IN
 NO_VERDICT = palette.VerdictStyle(palette.INK, palette.INK, "", "p", hollow=True)
 
@@ -45,20 +33,28 @@ def default_treatment(analysis: Analysis) -> str | None:
 class PairedBlocksFigure(ReportFigure):
     """The values of a treatment and its baseline joined by block, and each block's change with the interval.
 
-    Parameters
-    ----------
-    analysis : the analysis that has the comparison.
-    treatment : its treatment.
-    values : `RunData.values` of the analysis' metric.
+    `values` are the `RunData.values` of the analysis' metric. `pairs` has a row per block: base and own (counted values
+    above 0, NaN where a side is missing) and change, their log ratio; `changes` are those of complete blocks, `agrees`
+    tells which of them have the direction of the estimate.
     """
 
     def __init__(self, analysis: Analysis, treatment: str, values: pd.DataFrame) -> None:
         self.analysis, self.treatment, self.values = analysis, treatment, values
-        self.metric, self.names = get_metric(analysis.metric), treatment_names(analysis)
+        self.metric, self.names = get_metric(analysis.metric), base.treatment_names(analysis)
         self.row = analysis.row(treatment)
         self.baseline = self.row.verdict.comparison.baseline if self.row.verdict else analysis.baseline
         style = palette.row_style(self.row)
         self.style = style if style.marker else NO_VERDICT
+        usable = values[values["valid"] & (values["value"] > 0)]
+        pivoted = usable.pivot_table(index="block", columns="treatment", values="value")
+        pairs = pivoted.reindex(index=sorted(values["block"].unique()), columns=[self.baseline, treatment])
+        pairs.columns = pd.Index(["base", "own"])
+        self.pairs = pairs.assign(change=np.log(pairs["own"] / pairs["base"]))
+        self.changes = self.pairs["change"].dropna()
+        comparison = self.row.verdict.comparison if self.row.verdict else None
+        # without an estimate, the direction of the median block
+        self.goes_up = bool((comparison.effect if comparison and comparison.effect else self.changes.median()) > 0)
+        self.agrees = (self.changes > 0) if self.goes_up else (self.changes < 0)
 
     @classmethod
     def from_run(cls, run: RunData, analysis: Analysis, treatment: str = "") -> Self:
@@ -68,33 +64,6 @@ class PairedBlocksFigure(ReportFigure):
             raise unknown_name_error("comparison with complete blocks", treatment, compared, plural="treatments")
         values = run.values(analysis.metric, analysis.statistic)
         return cls(analysis, treatment or default_treatment(analysis) or compared[0], values)
-
-    @cached_property
-    def pairs(self) -> pd.DataFrame:
-        """Blocks x (base, own, change): counted values > 0, NaN where a side is missing; change is a log ratio."""
-        usable = self.values[self.values["valid"] & (self.values["value"] > 0)]
-        pivoted = usable.pivot_table(index="block", columns="treatment", values="value")
-        blocks = sorted(self.values["block"].unique())
-        pairs = pivoted.reindex(index=blocks, columns=[self.baseline, self.treatment])
-        pairs.columns = pd.Index(["base", "own"])
-        return pairs.assign(change=np.log(pairs["own"] / pairs["base"]))
-
-    @cached_property
-    def changes(self) -> pd.Series:
-        """The log ratio of each complete block."""
-        return self.pairs["change"].dropna()
-
-    @cached_property
-    def goes_up(self) -> bool:
-        """Whether the estimate, or without one the median block, is above the baseline."""
-        verdict = self.row.verdict
-        estimate = verdict.comparison.effect if verdict and verdict.comparison.effect else self.changes.median()
-        return bool(estimate > 0)
-
-    @cached_property
-    def agrees(self) -> pd.Series:
-        """Which complete blocks have the direction of the estimate."""
-        return (self.changes > 0) if self.goes_up else (self.changes < 0)
 
     def _draw(self) -> Sheet:
         sheet = Sheet(BOTTOM_IN + FOOT_IN)
@@ -162,7 +131,7 @@ class PairedBlocksFigure(ReportFigure):
         panel.tick_params(axis="x", length=0)
         size = sheet.size - 0.6
         word = f"{palette.row_glyph(row)} {palette.row_word(row, self.metric)}"
-        change, beside = self._change_text or "no interval: not compared", text_width(word, sheet.size, True) + 0.1
+        change, beside = self._change_text or "no interval: not compared", base.text_width(word, sheet.size, True) + 0.1
         sheet.text(left, 0.13, word, bold=True, colour=palette.row_text_colour(row))
         sheet.text(left + beside, 0.13, change)
         title = f"change in each block; band: margin ±{margin_text(self.analysis.margin)}"
@@ -189,7 +158,7 @@ class PairedBlocksFigure(ReportFigure):
     def help(self) -> str:
         """How the figure is read."""
         text = "Each line joins the two trials of one block; ink: a block that goes the other way."
-        text += f" Coloured line and tint: estimate and {level_text(self.analysis)} interval."
+        text += f" Coloured line and tint: estimate and {base.level_text(self.analysis)} interval."
         text += " The axes are logarithmic and do not start at zero."
         incomplete = int(self.pairs["change"].isna().sum())
         if incomplete:

@@ -1,7 +1,6 @@
 """Factorial studies: the effect of every factor and every pair.
 
-- `contrasts`: block contrasts, their tests, and the pooled least-squares fit
-- `compute`: the analysis of a run, and errors by factor
+- `compute`: contrasts of blocks and their tests, the pooled fit, the analysis of a run, errors by factor
 - `text`: sentences about factors and pairs
 - `figure`: effects, and interaction plots
 - `page`: the page, and the follow-up study

@@ -1,37 +1,153 @@
-"""The analysis of a factorial run: the effect of every factor and pair, and trials with errors by factor and pair."""
+"""The analysis of a factorial run: the effect of every factor and pair, and trials with errors by factor and pair.
+
+Each effect is one contrast per block: the mean of the combinations with + less the mean of those with -. Its blocks are
+tested like any paired difference: Student's t for 5 to 7 blocks, signed ranks from 8. A main effect is the change from
+low to high with all else averaged; the effect of a pair is the change of one factor's effect when the other is high.
+
+The pooled fit is the textbook's analysis with one scatter for all effects. It is sharper than contrasts per block if
+every combination scatters alike, and wrong if they do not.
+"""
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
+from scipy.stats import binomtest, t
 
-from loadbook.analyses.factorial.contrasts import (
-    PooledEffect,
-    block_contrasts,
-    cell_means,
-    compare_effects,
-    fit_pooled_effects,
-    significant_higher_order,
-)
-from loadbook.stats.analyse import AnalysisSpec, RunTables, analyse, resolve_spec
+from loadbook.stats import paired_tests
+from loadbook.stats.analyse import AnalysisSpec, analyse, resolve_spec
 from loadbook.stats.compare import MIN_BLOCKS, MIN_RANK_BLOCKS
 from loadbook.stats.errors import ALPHA, zero_error_upper_bound
 from loadbook.stats.errors import errors_by_block as failing_trials
-from loadbook.stats.paired_tests import FloatArray, adjust_holm, complete_blocks, effect_from_log
+from loadbook.stats.paired_tests import FloatArray, adjust_holm, effect_from_log, effect_interval_from_logs
 from loadbook.stats.results import VERDICT_ORDER, Analysis, AnalysisRow, Comparison, ErrorSummary, Interval, Verdict
 from loadbook.stats.text import common_decimals
 from loadbook.stats.verdict import decide_verdict, excludes_zero
-from loadbook.study.factorial import FactorialDesign, factorial_design, level_labels, switch_label
+from loadbook.store.tables import RunTables
+from loadbook.study.designs import FactorialDesign, effect_sign, factorial_design, level_labels, switch_label
 
-MISSING_COMBINATIONS = "the run holds {there} of the {all} combinations, and a factorial needs all of them"
-POOLED_DISAGREES = (
-    "with the scatter pooled over all effects its interval {does} 0; combinations may scatter differently"
-)
-INCOMPLETE_BLOCKS = "blocks left out, in which not all {cells} combinations count: {blocks}"
+
+def block_contrasts(design: FactorialDesign, logs: FloatArray, effects: Sequence[int] | None = None) -> FloatArray:
+    """Return the contrast of effects (default: main effects and pairs) in every block, on the log scale."""
+    effects = design.effects if effects is None else effects
+    signs = np.array([[effect_sign(effect, cell) for cell in design.cells] for effect in effects], float)
+    scale = np.array([2.0 ** effect.bit_count() / len(design.cells) for effect in effects])
+    return np.asarray(signs @ logs.T * scale[:, None])
+
+
+def significant_higher_order(design: FactorialDesign, logs: FloatArray, level: float = 0.95) -> tuple[str, ...]:
+    """Return the effects of three and more factors that are shown, although the design takes them to be negligible."""
+    effects = design.higher_order_effects
+    if not effects or len(logs) < MIN_BLOCKS:
+        return ()
+    contrasts = block_contrasts(design, logs, effects)
+    adjusted = _adjusted_effect_p(design, contrasts, [one_sample_test(row, []).p for row in contrasts], effects)
+    return tuple(design.shortest_alias_names(e) for e, p in zip(effects, adjusted, strict=True) if p < 1 - level)
+
+
+def compare_effects(design: FactorialDesign, logs: FloatArray, level: float = 0.95, **common: Any) -> list[Comparison]:
+    """Test every effect of a design.
+
+    `logs` has complete blocks by combinations, in the design's order; `common` are fields that all comparisons share.
+    """
+    contrasts, effects = block_contrasts(design, logs), design.effects
+    comparisons = [
+        _effect_comparison(row, level, len(contrasts), treatment=design.effect_name(effect), **common)
+        for effect, row in zip(effects, contrasts, strict=True)
+    ]
+    if len(logs) < MIN_BLOCKS:
+        return comparisons
+    adjusted = _adjusted_effect_p(design, contrasts, [c.p or 0.0 for c in comparisons], effects)
+    return [replace(c, p_adjusted=max(p, c.p or 0.0)) for c, p in zip(comparisons, adjusted, strict=True)]
+
+
+def _effect_comparison(differences: FloatArray, level: float, family: int, **common: Any) -> Comparison:
+    """Return an effect as a comparison: its contrasts are treated as paired differences."""
+    blocks, alpha = len(differences), 1 - level
+    results: dict[str, Any] = {"method": None, "effect": None, "ci95": None, "ci90": None, "p": None}
+    if blocks:
+        results["effect"] = effect_from_log(float(np.median(differences)))
+    if blocks >= MIN_BLOCKS:
+        test = one_sample_test(differences, [alpha, 2 * alpha, alpha / family])
+        ci95, ci90, family_interval = (effect_interval_from_logs(interval) for interval in test.intervals)
+        method = "signed-rank" if blocks >= MIN_RANK_BLOCKS else "paired-t"
+        results = {"method": method, "effect": effect_from_log(test.estimate), "ci95": ci95, "ci90": ci90, "p": test.p}
+        results["ci_family"] = family_interval
+    sd = float(differences.std(ddof=1)) if blocks > 1 else None
+    return Comparison(blocks=blocks, level=level, family_size=family, sd_log=sd, **common, **results)
+
+
+def one_sample_test(differences: FloatArray, alphas: Sequence[float]) -> paired_tests.PairedTestResult:
+    """Test contrasts of blocks against 0: Student's t for 5 to 7 blocks, signed ranks from 8."""
+    test = paired_tests.signed_rank if len(differences) >= MIN_RANK_BLOCKS else paired_tests.paired_t
+    return test(np.zeros(len(differences)), differences, alphas)
+
+
+def _adjusted_effect_p(
+    design: FactorialDesign, contrasts: FloatArray, plain: Sequence[float], effects: Sequence[int]
+) -> list[float]:
+    if contrasts.shape[1] >= MIN_RANK_BLOCKS:
+        return step_down_effects_p(design, contrasts, effects)
+    return adjust_holm(plain)
+
+
+def step_down_effects_p(design: FactorialDesign, contrasts: FloatArray, effects: Sequence[int]) -> list[float]:
+    """Return p-values adjusted for all effects by the largest statistic of those left (Westfall and Young).
+
+    The order within a block was drawn, so exchanging every combination c for c + m changes nothing if nothing matters;
+    it turns the signs of those effects that share an odd number of factors with m. The statistic is Student's, which,
+    unlike ranks, still tells a large effect from a small one where all blocks agree. Sampled, with the +1 rule.
+    """
+    lengths = np.sqrt((contrasts**2).sum(axis=1, keepdims=True))
+    # rows of length 1: their sums order sign changes as Student's t does
+    z = np.divide(contrasts, lengths, out=np.zeros_like(contrasts), where=lengths > 10.0**-paired_tests.LOG_DECIMALS)
+    drawn = np.random.default_rng(paired_tests.SEED).integers(
+        len(design.cells), size=(paired_tests.RESAMPLES, contrasts.shape[1])
+    )
+    odd = np.array([[(effect & cell).bit_count() % 2 for cell in design.cells] for effect in effects])
+    relabelled = np.abs(np.stack([(1 - 2 * signs)[drawn] @ row for signs, row in zip(odd, z, strict=True)]))
+    return paired_tests.step_down_max(np.abs(z.sum(axis=1)), relabelled, exact=False)
+
+
+@dataclass(frozen=True)
+class PooledEffect:
+    """One effect by least squares: a ratio minus 1, its interval, and p of the analysis of variance (type 2)."""
+
+    estimate: float
+    interval: Interval
+    p: float | None
+
+
+def fit_pooled_effects(design: FactorialDesign, logs: FloatArray, level: float = 0.95) -> list[PooledEffect]:
+    """Fit log values by blocks and effects, `logy ~ C(block) + a + b + a:b + ...`.
+
+    `logs` has blocks by combinations, all present. Main effects are high against low, interactions the change of one
+    factor's effect by the other.
+    """
+    from statsmodels.formula.api import ols
+    from statsmodels.stats.anova import anova_lm
+
+    blocks, factors = len(logs), range(len(design.names))
+    levels = [[1.0 if cell >> k & 1 else -1.0 for k in factors] for cell in design.cells]
+    frame = pd.DataFrame(np.tile(levels, (blocks, 1)), columns=[f"x{k}" for k in factors])
+    frame = frame.assign(logy=logs.ravel(), block=np.repeat(np.arange(blocks), len(levels)))
+    terms = [":".join(f"x{k}" for k in factors if effect >> k & 1) for effect in design.effects]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about a perfect fit, whose intervals are points
+        fit = ols(f"logy ~ C(block) + {' + '.join(terms)}", frame).fit()
+        tested, bounds = anova_lm(fit, typ=2), fit.conf_int(1 - level)
+    pooled = []
+    for term, effect in zip(terms, design.effects, strict=True):
+        scale, p = 2.0 ** effect.bit_count(), float(tested.loc[term, "PR(>F)"])
+        estimate, low, high = (effect_from_log(scale * float(v)) for v in (fit.params[term], *bounds.loc[term]))
+        pooled.append(PooledEffect(estimate, (low, high), p if math.isfinite(p) else None))
+    return pooled
 
 
 @dataclass(frozen=True)
@@ -46,6 +162,11 @@ class FactorialEffect:
     aliases: tuple[str, ...]
     verdict: Verdict
     pooled: PooledEffect | None = None
+
+    @property
+    def log_size(self) -> float:
+        """The size of the effect, the log of its ratio without sign; 0 without an effect."""
+        return abs(math.log1p(self.verdict.comparison.effect or 0.0))
 
     @property
     def pooled_agrees(self) -> bool:
@@ -115,9 +236,7 @@ def one_factor_at_a_time_trials(design: FactorialDesign, trials: int) -> int:
     return math.ceil(trials / 2) * (len(design.names) + 1)
 
 
-def analyse_factorial(
-    data: RunTables, *, metric: str | None = None, level: float = 0.95, margin: float | None = None
-) -> FactorialAnalysis | None:
+def analyse_factorial(data: RunTables, metric: str | None = None, level: float = 0.95) -> FactorialAnalysis | None:
     """Answer a factorial study on one metric; None for a study without [factorial].
 
     Only blocks count in which every combination has a valid value. p is adjusted for all effects together: from 8
@@ -126,20 +245,22 @@ def analyse_factorial(
     study = data.study
     if study.factorial is None:
         return None
-    base = analyse(data, metric=metric, level=level, margin=margin)
-    spec, design = resolve_spec(data, None, metric, None, margin, level), factorial_design(study.factorial)
+    base = analyse(data, metric=metric, level=level)
+    spec, design = resolve_spec(data, None, metric, None, None, level), factorial_design(study.factorial)
     cells = design.cell_by_treatment(study.baseline)
     rows = spec.values[spec.values["treatment"].isin(list(cells))]
-    table = complete_blocks(rows, list(cells))
+    table = paired_tests.complete_blocks(rows, list(cells))
     logs = np.log(table.to_numpy(float))
     excluded = max(spec.planned_blocks or 0, rows["block"].nunique()) - len(table)
-    flags = (INCOMPLETE_BLOCKS.format(blocks=excluded, cells=len(cells)),) if excluded else ()
+    flags = (f"blocks left out, in which not all {len(cells)} combinations count: {excluded}",) if excluded else ()
     comparisons = compare_effects(
         design, logs, spec.level, baseline=spec.baseline, metric=spec.metric, statistic=spec.statistic,
         excluded=excluded, flags=flags, added_blocks=base.stopping_state.added_blocks,
     )  # fmt: skip
     reason = _no_analysis_reason(base, cells)
-    effects = _factorial_effects(spec, design, comparisons, _pooled_ratios(design, logs, spec.level), reason)
+    enough = len(logs) >= MIN_BLOCKS
+    pooled = fit_pooled_effects(design, logs, spec.level) if enough else [None] * len(comparisons)
+    effects = _factorial_effects(spec, design, comparisons, pooled, reason)
     main_effects, interactions = (tuple(e for e in effects if len(e.names) == n) for n in (1, 2))
     main_rows = (*base.of_kind("baseline"), *map(effect_row, main_effects), *base.of_kind("aa", "control"))
     return FactorialAnalysis(
@@ -149,7 +270,7 @@ def analyse_factorial(
         main_effects=main_effects,
         interactions=interactions,
         interaction_plots=tuple(
-            InteractionPlot(e, *cell_means(design, logs, e.names, spec.level))
+            _interaction_plot(design, logs, e, spec.level)
             for e in interactions
             if e.verdict.kind != "invalid" and e.verdict.comparison.ci95 and excludes_zero(e.verdict.comparison.ci95)
         ),
@@ -159,17 +280,27 @@ def analyse_factorial(
     )
 
 
-def _pooled_ratios(design: FactorialDesign, logs: FloatArray, level: float) -> list[PooledEffect | None]:
-    """Return the pooled analysis of every effect as ratios minus 1; None below 5 blocks."""
-    if len(logs) < MIN_BLOCKS:
-        return [None] * len(design.alias_sets)
-    factors = range(len(design.names))
-    levels = np.array([[1.0 if cell >> k & 1 else -1.0 for k in factors] for cell in design.cells])
-    terms = [[k for k in factors if alias_set[0] >> k & 1] for alias_set in design.alias_sets]
-    return [
-        PooledEffect(effect_from_log(p.estimate), (effect_from_log(p.interval[0]), effect_from_log(p.interval[1])), p.p)
-        for p in fit_pooled_effects(logs, levels, terms, level)
-    ]
+def _interaction_plot(
+    design: FactorialDesign, logs: FloatArray, effect: FactorialEffect, level: float
+) -> InteractionPlot:
+    """Return the means of two crossed factors; all other factors are averaged over.
+
+    Intervals of the means are t intervals of the deviations from each block's mean, on the level of the whole run.
+    """
+    first, second = (design.names.index(name) for name in effect.names)
+    levels = [(bool(cell >> first & 1), bool(cell >> second & 1)) for cell in design.cells]
+    within_blocks = logs - logs.mean(axis=1, keepdims=True)
+    means = {both: within_blocks[:, [own == both for own in levels]].mean(axis=1) for both in set(levels)}
+    centre, values = float(logs.mean()), {}
+    for both, own in means.items():
+        log_mean = float(own.mean()) + centre
+        half = float(t.ppf((1 + level) / 2, len(own) - 1) * own.std(ddof=1) / math.sqrt(len(own)))
+        values[both] = math.exp(log_mean), (math.exp(log_mean - half), math.exp(log_mean + half))
+    conditional_effects: dict[bool, tuple[float, Interval | None]] = {}
+    for high in (False, True):
+        test = one_sample_test(means[True, high] - means[False, high], [1 - level])
+        conditional_effects[high] = effect_from_log(test.estimate), effect_interval_from_logs(test.intervals[0])
+    return InteractionPlot(effect, values, conditional_effects)
 
 
 def _no_analysis_reason(base: Analysis, cells: Mapping[str, int]) -> str | None:
@@ -177,11 +308,12 @@ def _no_analysis_reason(base: Analysis, cells: Mapping[str, int]) -> str | None:
     rows = {row.treatment: row for row in base.rows}
     missing = [name for name in cells if name not in rows]
     if missing:
-        return MISSING_COMBINATIONS.format(there=len(cells) - len(missing), all=len(cells))
-    own = (rows[name] for name in cells)
-    invalid = (row for row in own if row.verdict and row.verdict.kind == "invalid")
-    return next((row.verdict.reason if base.aa_failure else f"{row.label}: {row.verdict.reason}"
-                 for row in invalid if row.verdict), None)  # fmt: skip
+        present = f"{len(cells) - len(missing)} of the {len(cells)} combinations"
+        return f"the run holds {present}, and a factorial needs all of them"
+    for row in (rows[name] for name in cells):
+        if row.verdict and row.verdict.kind == "invalid":
+            return row.verdict.reason if base.is_void else f"{row.label}: {row.verdict.reason}"
+    return None
 
 
 def _factorial_effects(
@@ -191,6 +323,7 @@ def _factorial_effects(
     pooled: Sequence[PooledEffect | None],
     reason: str | None,
 ) -> list[FactorialEffect]:
+    """Return main effects before pairs, each by verdict and by the size of the effect."""
     effects, decimals = [], common_decimals(comparisons)
     for alias_set, comparison, pooled_effect in zip(design.alias_sets, comparisons, pooled, strict=True):
         names = design.switch_names(alias_set[0])
@@ -200,27 +333,19 @@ def _factorial_effects(
         effect = FactorialEffect(names, label, aliases, verdict, pooled_effect)
         if not effect.pooled_agrees:
             does = "excludes" if pooled_effect and excludes_zero(pooled_effect.interval) else "does not exclude"
-            flags = (*comparison.flags, POOLED_DISAGREES.format(does=does))
+            pooled_text = f"with the scatter pooled over all effects its interval {does} 0"
+            flags = (*comparison.flags, f"{pooled_text}; combinations may scatter differently")
             verdict = replace(verdict, comparison=replace(verdict.comparison, flags=flags))
             effect = replace(effect, verdict=verdict)
         effects.append(effect)
-    return sorted(effects, key=_effect_sort_key)
-
-
-def _effect_sort_key(effect: FactorialEffect) -> tuple[int, int, float]:
-    verdict = effect.verdict
-    return len(effect.names), VERDICT_ORDER.index(verdict.kind), -abs(math.log1p(verdict.comparison.effect or 0.0))
+    return sorted(effects, key=lambda e: (len(e.names), VERDICT_ORDER.index(e.verdict.kind), -e.log_size))
 
 
 def effect_row(effect: FactorialEffect) -> AnalysisRow:
     """Return an effect as a row of an analysis; its errors are counted by `count_factorial_errors`."""
     name = effect.verdict.comparison.treatment
-    return AnalysisRow(
-        name, effect.label, "treatment", None, None, 0, 0, effect.verdict, ErrorSummary(name, 0, 0, 0, 0, {})
-    )
-
-
-Levels = tuple[bool, ...]
+    none = ErrorSummary(name, 0, 0, 0, 0, {})
+    return AnalysisRow(name, effect.label, "treatment", None, None, 0, 0, effect.verdict, none)
 
 
 @dataclass(frozen=True)
@@ -231,7 +356,7 @@ class ErrorEffect:
     """
 
     names: tuple[str, ...]
-    trials_with_errors: Mapping[Levels, tuple[int, int]]
+    trials_with_errors: Mapping[tuple[bool, ...], tuple[int, int]]
     p: float
     kind: Literal["more", "fewer", "undecided"]
 
@@ -272,22 +397,19 @@ def count_factorial_errors(data: RunTables) -> FactorialErrors | None:
 
 
 def _error_effects(design: FactorialDesign, failed: FloatArray) -> list[ErrorEffect]:
-    from scipy.stats import binomtest
-
     contrasts = block_contrasts(design, failed)
     signs = [(int((row > 1e-9).sum()), int((row < -1e-9).sum())) for row in contrasts]
     adjusted = adjust_holm([float(binomtest(up, up + down).pvalue) if up + down else 1.0 for up, down in signs])
     effects = []
-    for alias_set, (up, down), p in zip(design.alias_sets, signs, adjusted, strict=True):
+    for effect, (up, down), p in zip(design.effects, signs, adjusted, strict=True):
         kind: Literal["more", "fewer", "undecided"] = "undecided"
         if p < ALPHA:
             kind = "more" if up > down else "fewer"
-        names = design.switch_names(alias_set[0])
-        columns = [design.names.index(name) for name in names]
+        columns = [k for k in range(len(design.names)) if effect >> k & 1]
         levels = [tuple(bool(cell >> k & 1) for k in columns) for cell in design.cells]
         counts = {}
         for level in dict.fromkeys(levels):
             own = failed[:, [cell_levels == level for cell_levels in levels]]
             counts[level] = (int(own.sum()), own.size)
-        effects.append(ErrorEffect(names, counts, p, kind))
+        effects.append(ErrorEffect(design.switch_names(effect), counts, p, kind))
     return effects

@@ -6,10 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from loadbook.analyses.effects.effect_rows import DECIDED, EDGE_IN, change_text, interval_help, is_compared
+from loadbook.analyses.effects.figure import DECIDED, EDGE_IN, change_text, interval_help, is_compared
 from loadbook.analyses.factorial.compute import FactorialAnalysis, FactorialEffect, InteractionPlot, effect_row
 from loadbook.analyses.factorial.text import (
     INTERACTION_TEXTS,
@@ -38,7 +39,7 @@ from loadbook.report.figures.base import (
     text_width,
     wrap,
 )
-from loadbook.stats.results import AnalysisRow, Interval
+from loadbook.stats.results import AnalysisRow
 from loadbook.stats.text import direction_words, margin_text
 
 HEAD_IN, FOOT_IN, TITLE_IN, ROW_IN = 0.4, 0.72, 0.3, 0.42
@@ -157,8 +158,8 @@ class FactorialFigure(ReportFigure):
         bottom, right, size = top + PANEL_IN - 0.56, left + PANEL_WIDTH_IN - LABEL_IN, SMALL_PT
         first, second = (self.result.factor_labels[name] for name in plot.effect.names)
         first_name, second_name = (drawable(name, "?") for name in plot.effect.names)
-        ends = [bound for p in self.result.interaction_plots for _, ci in p.cell_means.values() for bound in ci]
-        limits = axes.value_range(pd.Series(ends), pad=0.12)  # all panels share their y axis
+        bounds = [bound for p in self.result.interaction_plots for _, ci in p.cell_means.values() for bound in ci]
+        limits = axes.value_range(pd.Series(bounds), pad=0.12)  # all panels share their y axis
         unit, title_pt = axes.axis_unit(self.metric, limits[1]), LETTER_PT - 1.4
         title = wrap(drawable(plot.effect.label, "?"), PANEL_WIDTH_IN, size, True)
         sheet.text(left, top + 0.06, title, size=size, bold=True, va="top")
@@ -171,8 +172,8 @@ class FactorialFigure(ReportFigure):
         axes.set_value_y_axis(panel, limits, unit, bottom - top)
         panel.set_xlim(-0.25, 1.35)
         axes.set_ticks(panel.xaxis, [0, 1], [drawable(level, "?") for level in (first.low, first.high)])
-        heights = [_height_share(_draw_level(panel, plot, high), limits) for high in (False, True)]
-        wanted = [bottom - (bottom - top) * height for height in heights]
+        ends = [math.log(_draw_level(panel, plot, high)) for high in (False, True)]
+        wanted = [float(np.interp(end, np.log(limits), (bottom, top))) for end in ends]
         places = avoid_overlap(wanted, [text_height(size) + 0.02] * 2, top + 0.1, bottom + 0.05)
         head = shorten(second_name, LABEL_IN + 0.05, size)
         sheet.text(right - 0.06, min(places) - text_height(size) - 0.03, head, size=size, colour=palette.SOFT)
@@ -228,11 +229,6 @@ def _write_line(sheet: Sheet, line: FactorialLine, middle: float, edges: tuple[f
     colour = palette.row_text_colour(line.row)
     sheet.text(right, middle - half, line.verdict, bold=True, colour=colour, va="top")
     sheet.text(right, middle + half, line.change, size=line.change_pt, va="bottom")
-
-
-def _height_share(value: float, limits: Interval) -> float:
-    low, high = map(math.log, limits)
-    return (math.log(value) - low) / (high - low)
 
 
 def _draw_level(panel: Axes, plot: InteractionPlot, high: bool) -> float:

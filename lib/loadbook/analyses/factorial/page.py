@@ -1,4 +1,4 @@
-"""The page of a factorial study: every factor and pair, effects that cannot be told apart, and the follow-up study."""
+"""The page of a factorial study: every factor and pair, effects that are confounded, and the follow-up study."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
 
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.analyses.factorial import text as sentences
 from loadbook.analyses.factorial.compute import (
     FactorialAnalysis,
-    FactorialEffect,
     analyse_factorial,
     count_factorial_errors,
     effect_row,
@@ -35,15 +33,12 @@ from loadbook.report.nodes import (
     VerdictCell,
 )
 from loadbook.report.page import load_run_data
+from loadbook.stats.results import Analysis
 from loadbook.stats.text import comparison_texts
-from loadbook.study.factorial import MAX_FACTORS, alias_sentences, switched_factors
+from loadbook.study.designs import MAX_FACTORS, alias_sentences, switched_factors
 from loadbook.study.model import Study
 
-if TYPE_CHECKING:
-    from loadbook.stats.results import Analysis
-
 RELEVANT_KINDS = ("better", "worse")
-MORE_BLOCKS_HINT = "more blocks decide what is undecided, at the numbers that its sentence gives"
 
 
 def follow_up_study(study: Study, result: FactorialAnalysis) -> tuple[list[str], tuple[str, str] | None]:
@@ -62,7 +57,8 @@ def follow_up_study(study: Study, result: FactorialAnalysis) -> tuple[list[str],
         lines.append(f"{effect.label} may be {names} as well: run a larger fraction, or only the factors in question.")
     undecided = sum(e.verdict.kind == "undecided" for e in result.effects)
     if undecided:
-        lines.append(f"{undecided} of {len(result.effects)} effects are undecided: {MORE_BLOCKS_HINT}.")
+        hint = "more blocks decide what is undecided, at the numbers that its sentence gives"
+        lines.append(f"{undecided} of {len(result.effects)} effects are undecided: {hint}.")
     if not lines:
         lines = ["Nothing has to be taken apart: every effect that matters belongs to one factor or one pair."]
     return lines, _follow_up_file(study, {name: factors[name] for name in groups}) if groups else None
@@ -128,31 +124,20 @@ class FactorialPage(EffectsPage):
 
     def _effect_lines(self) -> list[verdicts.VerdictLine]:
         """Return a line per factor and per pair that acts together, the other pairs by number, and the checks."""
-        effects = [
-            *self.result.main_effects,
-            *(e for e in self.result.interactions if e.verdict.kind in sentences.SIGNIFICANT_KINDS),
-        ]
-        labels = self.result.factor_labels
-        lines = [
-            verdicts.VerdictLine(
-                e.verdict.kind, palette.row_glyph(effect_row(e)), e.label, sentences.factorial_effect_phrase(e, labels)
-            )
-            for e in effects
-        ]
-        lines += [
-            verdicts.VerdictLine(kind, palette.VERDICTS[kind].glyph, name, text)
-            for kind, name, text in sentences.unlisted_interactions(self.result)
-        ]
+        acting = (e for e in self.result.interactions if e.verdict.kind in sentences.SIGNIFICANT_KINDS)
+        effects, labels = [*self.result.main_effects, *acting], self.result.factor_labels
+        lines = []
+        for e in effects:
+            glyph, text = palette.row_glyph(effect_row(e)), sentences.factorial_effect_phrase(e, labels)
+            lines.append(verdicts.VerdictLine(e.verdict.kind, glyph, e.label, text))
+        for kind, name, text in sentences.unlisted_interactions(self.result):
+            lines.append(verdicts.VerdictLine(kind, palette.VERDICTS[kind].glyph, name, text))
         return lines + [line for line in verdicts.verdict_lines(self.result.analysis) if line.kind == "check"]
 
     def design(self) -> Block:
         """Show the effects that this design cannot tell apart, and the trials that it saved."""
-        lines = [
-            *alias_sentences(self.result.design),
-            sentences.higher_order_sentence(self.result),
-            sentences.cost_sentence(self.result),
-        ]
-        return Block(lines_list(lines))
+        lines = [sentences.higher_order_sentence(self.result), sentences.cost_sentence(self.result)]
+        return Block(lines_list([*alias_sentences(self.result.design), *lines]))
 
     def errors(self) -> Block:
         """Show which factor or pair brings errors, above the errors of every combination."""
@@ -198,24 +183,21 @@ def effect_table(result: FactorialAnalysis) -> Table:
         Column("Effect"), Column("Verdict"), Column("Change, %", True), Column(f"{level} interval, %", True),
         Column("p, adj.", True), Column("Pooled, %", True), Column("its p", True),
     ]  # fmt: skip
-    rows = [_effect_cells(result, effect) for effect in result.effects]
+    rows = []
+    for effect in result.effects:
+        row, texts, kind = effect_row(effect), comparison_texts(effect.verdict), effect.verdict.kind
+        word = palette.row_word(row, get_metric(result.analysis.metric))
+        if len(effect.names) == 2:
+            word = sentences.INTERACTION_TEXTS.get(kind, word)
+        verdict, pooled = VerdictCell(f"v-{kind}", palette.row_glyph(row), word), [DASH, DASH]
+        if effect.pooled is not None and kind != "invalid":
+            digits = effect.verdict.decimals if effect.verdict.decimals is not None else 1
+            numbers = (effect.pooled.estimate, *effect.pooled.interval)
+            change, low, high = (format_percent(v, digits).removesuffix(f"{NBSP}%") for v in numbers)
+            pooled = [f"{change} ({low} to {high})", format_p_value(effect.pooled.p)]
+        cells = [effect.label, verdict, texts.change_number, texts.interval_number, texts.p_adjusted]
+        rows.append([*cells, *pooled])
     return Table("Effects", columns, rows, frozenset({len(result.main_effects)} if result.interactions else ()))
-
-
-def _effect_cells(result: FactorialAnalysis, effect: FactorialEffect) -> Sequence[Any]:
-    row, texts, kind = effect_row(effect), comparison_texts(effect.verdict), effect.verdict.kind
-    word = palette.row_word(row, get_metric(result.analysis.metric))
-    if len(effect.names) == 2:
-        word = sentences.INTERACTION_TEXTS.get(kind, word)
-    verdict = VerdictCell(f"v-{kind}", palette.row_glyph(row), word)
-    cells = [effect.label, verdict, texts.change_number, texts.interval_number, texts.p_adjusted]
-    if effect.pooled is None or kind == "invalid":
-        return [*cells, DASH, DASH]
-    digits = effect.verdict.decimals if effect.verdict.decimals is not None else 1
-    change, *bounds = (
-        format_percent(v, digits).removesuffix(f"{NBSP}%") for v in (effect.pooled.estimate, *effect.pooled.interval)
-    )
-    return [*cells, f"{change} ({' to '.join(bounds)})", format_p_value(effect.pooled.p)]
 
 
 def factorial_page(study: str, run: str = "latest", metric: str = "", level: float = 0.95) -> FactorialPage:

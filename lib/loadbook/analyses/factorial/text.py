@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 from loadbook.analyses.factorial.compute import (
@@ -15,7 +14,7 @@ from loadbook.analyses.factorial.compute import (
 )
 from loadbook.core.units import NBSP, format_percent, format_percent_range, shorten_list
 from loadbook.stats.headline import headline as first_line
-from loadbook.stats.headline import mark_exploratory, neutral_headline
+from loadbook.stats.headline import mark_exploratory, neutral_caption, neutral_headline
 from loadbook.stats.results import VerdictKind
 from loadbook.stats.text import (
     comparison_evidence,
@@ -40,18 +39,14 @@ def factorial_headline(result: FactorialAnalysis) -> str:
     """
     if neutral := neutral_headline(result.analysis):
         return neutral
-    sizes = {e.names[0]: _log_size(e) for e in result.main_effects}
+    sizes = {e.names[0]: e.log_size for e in result.main_effects}
     for pair in result.interactions:
         decided = pair.verdict.kind in INTERACTION_TEXTS and not pair.aliases
-        if decided and any(_log_size(pair) >= sizes[name] for name in pair.names):
+        if decided and any(pair.log_size >= sizes[name] for name in pair.names):
             one, other = (result.factor_labels[name].label for name in pair.names)
             text = f"{one} and {other} act together: what one does depends on the other."
             return mark_exploratory(text, result.analysis.stopping_state)
     return first_line(result.analysis).replace("treatment", "factor")
-
-
-def _log_size(effect: FactorialEffect) -> float:
-    return abs(math.log1p(effect.verdict.comparison.effect or 0.0))
 
 
 def supporting_text(result: FactorialAnalysis) -> str:
@@ -60,8 +55,8 @@ def supporting_text(result: FactorialAnalysis) -> str:
     If the A/A arm differs, the text is the reason.
     """
     headline = factorial_headline(result)
-    if result.analysis.aa_failure:
-        return result.analysis.aa_failure.removeprefix(headline).strip()
+    if result.analysis.is_void:
+        return neutral_caption(result.analysis).removeprefix(headline).strip()
     others = [e for e in result.main_effects if e.verdict.kind in INTERACTION_TEXTS and e.label not in headline]
     sentences = [factorial_effect_sentence(e, result.factor_labels) for e in others[:MAX_NAMED]]
     return " ".join([*sentences, *interaction_sentences(result)])

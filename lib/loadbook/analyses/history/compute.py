@@ -136,10 +136,6 @@ class EffectSeries:
         """The segments that begin with a change, oldest first."""
         return tuple(sorted((s for s in self.segments if s.start_kind == "changed"), key=lambda s: s.indices[0]))
 
-    def previous_segment(self, segment: Segment) -> Segment:
-        """Return the segment before one that begins with a change."""
-        return self.segments[self.segments.index(segment) - 1]
-
 
 @dataclass(frozen=True)
 class StudyHistory:
@@ -184,11 +180,8 @@ def effect_series(
 ) -> tuple[EffectSeries, ...]:
     """Return every comparison of these runs, treatments before checks, in the order of the newest run that has them.
 
-    Parameters
-    ----------
-    runs : oldest first.
-    margin : ratio minus 1, as the study declares it.
-    rate, change_rate : shares of false alarms and of false changes of all comparisons together.
+    `runs` are oldest first; `rate` and `change_rate` are shares of false alarms and of false changes of all comparisons
+    together.
     """
     newest_first = [effect for run in reversed(runs) for effect in run.effects]
     kinds: tuple[RowKind, ...] = ("treatment", "aa", "control")
@@ -203,9 +196,8 @@ def effect_series(
             s for indices in groups[name] for s in _segments(points[name], indices, change_rate / max(searchable, 1))
         ]
         last = points[name][-1].effect
-        one = EffectSeries(
-            name, last.label, last.kind, points[name], tuple(segments), _question_changes(points[name])
-        )  # fmt: skip
+        changes = _question_changes(points[name])
+        one = EffectSeries(name, last.label, last.kind, points[name], tuple(segments), changes)
         if last.kind == "treatment":
             one = _with_alarm(one, runs, better, margin, rate / max(assessable, 1))
         series.append(one)

@@ -208,16 +208,12 @@ class SeriesPanel:
             sheet.text(right + 0.08, y, words.host_set_letter(hosts), bold=True, size=sheet.size - 0.6)
 
 
-def _point_style(point: EffectPoint) -> palette.VerdictStyle:
-    if not point.is_included:
-        return palette.VerdictStyle(palette.OTHERS, palette.SOFT, "○", "o", hollow=True)
-    checks = {"aa": palette.AA, "control": palette.CONTROL}
-    return checks.get(point.effect.kind) or palette.VERDICTS[point.effect.verdict]
-
-
 def _draw_point(panel: Axes, scale: axes.RatioScale, x: float, point: EffectPoint, size: float) -> None:
     """Draw one run: mark and interval, or a cross at the foot of the panel where there is no effect."""
-    log, style = point.effect.log, _point_style(point)
+    log, checks = point.effect.log, {"aa": palette.AA, "control": palette.CONTROL}
+    style = checks.get(point.effect.kind) or palette.VERDICTS[point.effect.verdict]
+    if not point.is_included:
+        style = palette.VerdictStyle(palette.OTHERS, palette.SOFT, "○", "o", hollow=True)
     if log is None or point.effect.interval is None or point.effect.verdict == "invalid":
         foot = scale.low + 0.06 * (scale.high - scale.low)
         panel.plot([x], [foot], marker="x", color=palette.INK, markersize=5, markeredgewidth=1.2, zorder=6)

@@ -26,7 +26,7 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import fdtrc
+from scipy.special import fdtrc, stdtr, stdtrit
 
 from loadbook.core.metrics import Direction
 from loadbook.stats.paired_tests import FloatArray
@@ -48,8 +48,6 @@ class EffectLevel:
 
     def interval(self, level: float = 0.95) -> Interval:
         """Return the interval of the mean of two or more runs (Student's t)."""
-        from scipy.special import stdtrit
-
         half = float(stdtrit(self.runs - 1, (1 + level) / 2)) * self.error
         return self.mean - half, self.mean + half
 
@@ -99,18 +97,19 @@ def _segment_edges(y: FloatArray, errors: FloatArray, rate: float) -> list[int]:
     """Return the edges of the arc that stands out, and those in each of the pieces that it leaves."""
     if len(y) < 2 * MIN_SEGMENT_RUNS:
         return []
-    arcs = _arcs(len(y))
+    starts, ends = np.triu_indices(len(y) + 1, MIN_SEGMENT_RUNS)
+    # the runs left on either side of an arc are none, or enough for a level
+    sides = [(side == 0) | (side >= MIN_SEGMENT_RUNS) for side in (starts, len(y) - ends)]
+    arcs = np.column_stack([starts, ends])[sides[0] & sides[1] & (ends - starts < len(y))]
     p = _arc_p(y, errors, arcs)
     best = int(np.argmin(p))
     if p[best] * len(arcs) > rate:
         return []
     edges = [0, *(int(edge) for edge in arcs[best] if 0 < edge < len(y)), len(y)]
-    inner = [
-        start + inner_edge
-        for start, end in pairwise(edges)
-        for inner_edge in _segment_edges(y[start:end], errors[start:end], rate)
-    ]
-    return edges[1:-1] + inner
+    found = edges[1:-1]
+    for start, end in pairwise(edges):
+        found += [start + edge for edge in _segment_edges(y[start:end], errors[start:end], rate)]
+    return found
 
 
 def _prune_edges(y: FloatArray, errors: FloatArray, inner: list[int], rate: float) -> list[int]:
@@ -128,13 +127,6 @@ def _prune_edges(y: FloatArray, errors: FloatArray, inner: list[int], rate: floa
     return inner
 
 
-def _arcs(runs: int) -> NDArray[np.integer]:
-    """Return start and end of every arc; the runs left on either side are none, or enough for a level."""
-    starts, ends = np.triu_indices(runs + 1, MIN_SEGMENT_RUNS)
-    sides = [(side == 0) | (side >= MIN_SEGMENT_RUNS) for side in (starts, runs - ends)]
-    return np.column_stack([starts, ends])[sides[0] & sides[1] & (ends - starts < runs)]
-
-
 def _arc_p(y: FloatArray, errors: FloatArray, arcs: NDArray[np.integer]) -> FloatArray:
     """Return the p-value of each arc against the rest, of an F test with 1 and n - 2 degrees of freedom."""
     weights = 1 / (errors**2 + sd_between_runs(y, errors) ** 2)
@@ -149,7 +141,6 @@ def _arc_p(y: FloatArray, errors: FloatArray, arcs: NDArray[np.integer]) -> Floa
 
 LogEffect = tuple[float, float, int]  # log of the ratio, its standard error, blocks
 MIN_PAST_RUNS = 4  # earlier runs: with fewer, hardly anything could be found
-NIGHTS_PER_YEAR = 365
 
 
 @dataclass(frozen=True)
@@ -175,16 +166,10 @@ def assess_newest(
 ) -> Alarm | None:
     """Compare the newest run with its past; None if that is too short.
 
-    Parameters
-    ----------
-    past, newest : the effect of each run.
-    rate : the share of false alarms of this one comparison.
-    margin : ratio minus 1, as the study declares it.
+    `rate` is the share of false alarms of this one comparison, `margin` a ratio minus 1, as the study declares it.
     """
     if len(past) < MIN_PAST_RUNS:
         return None
-    from scipy.special import stdtr, stdtrit
-
     past_level = estimate_level([(log, error) for log, error, _ in past])
     usual_error = math.sqrt(sum(error**2 * blocks for _, error, blocks in past) / len(past) / newest[2])
     error = past_level.prediction_error(max(newest[1], usual_error))
@@ -201,8 +186,3 @@ def assess_newest(
         margin=margin,
         power=float(stdtr(degrees_of_freedom, math.log1p(margin) / error - quantile)),
     )
-
-
-def false_alarms_per_year(rate: float) -> float:
-    """Return how many false alarms a year of nightly runs has at this rate per run."""
-    return NIGHTS_PER_YEAR * rate

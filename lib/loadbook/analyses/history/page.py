@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from loadbook.analyses.history import text as words
-from loadbook.analyses.history.compute import ALARM_RATE, EffectPoint, EffectSeries, RunSummary
+from loadbook.analyses.history.compute import ALARM_RATE, RunSummary
 from loadbook.analyses.history.runs import IMPORTED_HOSTS_TEXT, HistoryRuns, OnProgress, read_history
 from loadbook.core.metrics import get_metric
-from loadbook.core.units import NBSP, format_percent, format_percent_range
+from loadbook.core.units import NBSP, format_percent, format_percent_range, join_words
 from loadbook.report import checks, palette
 from loadbook.report.blocks import Block, answer_box, lines_list, note_block, provenance_line, scope_nodes
 from loadbook.report.nodes import DASH, Column, Details, Picture, Table, VerdictCell
 from loadbook.report.notebooks import DONE_MIME
 from loadbook.report.verdicts import VerdictLine, verdict_list
 from loadbook.stats.text import margin_text
-from loadbook.store.conditions import ConditionChange
 from loadbook.store.paths import project_layout
+from loadbook.store.run_record import ConditionChange
 
 NOTEBOOK = "history"
 
@@ -40,12 +41,8 @@ class HistoryPage:
         return marks
 
     def _describe_changes(self, changes: list[ConditionChange]) -> tuple[str, ...]:
-        return tuple(checks.describe_change(change, self.labels) for change in changes)
-
-    @property
-    def labels(self) -> dict[str, str]:
-        """The name of each comparison for readers."""
-        return {series.treatment: series.label for series in self.history.series}
+        labels = {series.treatment: series.label for series in self.history.series}
+        return tuple(checks.describe_change(change, labels) for change in changes)
 
     def scope(self) -> Block:
         """Show the question and, in one line, the runs of the history."""
@@ -77,25 +74,34 @@ class HistoryPage:
 
     def comparisons(self) -> Block:
         """Show a sentence for each comparison, then every effect of every run, which is one click away."""
-        lines = verdict_list([_history_line(series) for series in self.history.series])
-        return Block(lines, Details("The numbers behind this figure", self.effects_table()))
+        lines = []
+        for series in self.history.series:
+            alarm = bool(series.alarm and series.alarm.raised)
+            glyph = palette.VERDICTS["worse"].glyph if alarm else {"aa": "○", "control": "□"}.get(series.kind, "●")
+            sentence = f" {words.series_sentence(series)}"
+            lines.append(VerdictLine("worse" if alarm else "check", glyph, series.label, sentence))
+        return Block(verdict_list(lines), Details("The numbers behind this figure", self.effects_table()))
 
     def effects_table(self) -> Table:
         """Return every effect of every run, the newest first."""
+        metric = get_metric(self.history.metric)
         points = [(series, point) for series in self.history.series for point in series.points]
         points.sort(key=lambda entry: -entry[1].started)
         columns = [Column("Run"), Column("Comparison"), Column("Verdict"), Column("Change, %", True),
                    Column("Interval, %", True), Column("Blocks", True), Column("Counts", wrap=True)]  # fmt: skip
-        rows = [
-            [
-                point.run,
-                series.label,
-                _point_verdict_cell(point, self.history.metric),
-                *_point_numbers(point),
-                "yes" if point.is_included else f"no: {point.excluded_reason}",
-            ]
-            for series, point in points
-        ]
+        rows = []
+        for series, point in points:
+            effect = point.effect
+            style, word = palette.VERDICTS[effect.verdict], palette.verdict_word(effect.verdict, metric)
+            verdict: VerdictCell | str = VerdictCell(f"v-{effect.verdict}", style.glyph, word)
+            if effect.kind != "treatment":
+                verdict = {True: "passed", False: "failed", None: "not judged"}[effect.passed]
+            numbers = [DASH, DASH]
+            if effect.effect is not None and effect.interval is not None and effect.verdict != "invalid":
+                texts = (format_percent(effect.effect, 1), format_percent_range(effect.interval, 1))
+                numbers = [text.removesuffix(f"{NBSP}%") for text in texts]
+            counts = "yes" if point.is_included else f"no: {point.excluded_reason}"
+            rows.append([point.run, series.label, verdict, *numbers, str(effect.blocks), counts])
         return Table("Every effect of every run", columns, rows)
 
     def which_count(self) -> Block:
@@ -107,7 +113,7 @@ class HistoryPage:
         several = len(self.runs.hosts) > 1
         columns = [Column("Run"), Column("Began (UTC)"), *([Column("Hosts")] if several else []), Column("Counts"),
                    Column(REMARKS_HEADER, wrap=True)]  # fmt: skip
-        rows = [[run.run, words.datetime_text(run.started) if run.started else DASH,
+        rows = [[run.run, f"{datetime.fromtimestamp(run.started, UTC):%Y-%m-%d %H:%M}" if run.started else DASH,
                  *([words.host_set_letter(run.hosts) if run.hosts >= 0 else DASH] if several else []),
                  self._counting_text(run), self._remarks(run)]
                 for run in reversed(self.history.runs)]  # fmt: skip
@@ -121,15 +127,15 @@ class HistoryPage:
 
     def _remarks(self, run: RunSummary) -> str:
         """Return why a run does not count, the parts of its question that are new, and every changed condition."""
-        points = [
-            (series, k) for series in self.history.series for k, p in enumerate(series.points) if p.run == run.run
-        ]
-        reasons = (
-            [] if run.excluded_reason else [words.exclusion_text(series, series.points[k]) for series, k in points]
-        )
-        questions = {words.changed_question_text(one, k) for one, k in points if k in one.question_changes}
+        reasons, questions = [run.excluded_reason], set[str]()
+        points = ((s, k, p) for s in self.history.series for k, p in enumerate(s.points) if p.run == run.run)
+        for series, k, point in points:
+            if point.excluded_reason and not run.excluded_reason:
+                reasons.append(f"{series.label}: {point.excluded_reason}")
+            if changed := series.question_changes.get(k):
+                questions.add(f"another question: {join_words(changed)}")
         changes = self._describe_changes(self.runs.changes_by_run.get(run.run, []))
-        remarks = "; ".join(filter(None, [run.excluded_reason, *reasons, *sorted(questions), *changes]))
+        remarks = "; ".join(filter(None, [*reasons, *sorted(questions), *changes]))
         first = run.hosts >= 0 and run.run not in self.runs.changes_by_run and not run.excluded_reason
         return remarks or ("the first run on these hosts" if first else "nothing recorded")
 
@@ -170,28 +176,6 @@ HISTORY_DOUBTS = (
     "The rate of false alarms holds for runs that scatter normally around one level; with heavy tails there are more "
     "(docs/history.md has the counts).",
 )
-
-
-def _history_line(series: EffectSeries) -> VerdictLine:
-    alarm = bool(series.alarm and series.alarm.raised)
-    glyph = palette.VERDICTS["worse"].glyph if alarm else {"aa": "○", "control": "□"}.get(series.kind, "●")
-    return VerdictLine("worse" if alarm else "check", glyph, series.label, f" {words.series_sentence(series)}")
-
-
-def _point_verdict_cell(point: EffectPoint, metric: str) -> VerdictCell | str:
-    effect = point.effect
-    if effect.kind != "treatment":
-        return {True: "passed", False: "failed", None: "not judged"}[effect.passed]
-    style, word = palette.VERDICTS[effect.verdict], palette.verdict_word(effect.verdict, get_metric(metric))
-    return VerdictCell(f"v-{effect.verdict}", style.glyph, word)
-
-
-def _point_numbers(point: EffectPoint) -> list[str]:
-    effect = point.effect
-    if effect.effect is None or effect.interval is None or effect.verdict == "invalid":
-        return [DASH, DASH, str(effect.blocks)]
-    texts = (format_percent(effect.effect, 1), format_percent_range(effect.interval, 1))
-    return [*(text.removesuffix(f"{NBSP}%") for text in texts), str(effect.blocks)]
 
 
 def history_page(

@@ -12,10 +12,12 @@ import hashlib
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 import loadbook.stats
 from loadbook.analyses.history.compute import ALARM_RATE, RunEffect, RunSummary, StudyHistory, effect_series
@@ -23,8 +25,11 @@ from loadbook.core.errors import DataError, LoadbookError, UsageError
 from loadbook.core.metrics import METRICS, get_metric
 from loadbook.core.text import one_line
 from loadbook.report.build import ensure_ingested
+from loadbook.stats.analyse import analyse_strata
 from loadbook.stats.text import added_blocks_text, direction
-from loadbook.store.conditions import (
+from loadbook.store.ledger import is_run_complete
+from loadbook.store.paths import Layout, RunPaths
+from loadbook.store.run_record import (
     BEFORE_SUFFIX,
     BOOT_ID_FACT,
     MACHINE_FACT,
@@ -33,10 +38,7 @@ from loadbook.store.conditions import (
     condition_changes,
     treatment_contrast,
 )
-from loadbook.store.ledger import is_run_complete
-from loadbook.store.paths import Layout, RunPaths
-from loadbook.store.schema import TABLES, read_table
-from loadbook.store.tables import RunData, read_run_conditions
+from loadbook.store.tables import TABLES, RunData, read_run_conditions, read_table
 from loadbook.store.trial_record import read_json, write_json
 
 EFFECT_TABLES = ("trials", "measurements", "samples", "problems")  # traces are large, and no effect depends on them
@@ -80,17 +82,12 @@ def _short_digest(value: Any) -> str:
 
 
 def _compute_effects(paths: RunPaths, record: RunConditions, metric: str) -> list[RunEffect]:
-    import pandas as pd
-
-    from loadbook.stats.analyse import analyse_strata
-
     frames = {name: read_table(paths.table(name), name) for name in EFFECT_TABLES}
     traces = pd.DataFrame(columns=list(TABLES["traces"]))
     data = RunData(record.study, record.plan, record.run_record, record.facts, paths.raw.name, paths,
                    traces=traces, **frames)  # fmt: skip
-    analysis, effects = analyse_strata(data, metric=metric, fixed=True), []
-    study = record.study
-    declared = study.model_dump(mode="json", include={"workload", "roles"})
+    study, analysis = record.study, analyse_strata(data, metric=metric, fixed=True)
+    declared, effects = study.model_dump(mode="json", include={"workload", "roles"}), []
     for row in (row for row in analysis.rows if row.kind != "baseline"):
         verdict, comparison = row.verdict, row.verdict.comparison if row.verdict else None
         baseline = comparison.baseline if comparison else analysis.baseline
@@ -102,20 +99,12 @@ def _compute_effects(paths: RunPaths, record: RunConditions, metric: str) -> lis
             "the load": _short_digest(declared["workload"]),
             "the set-up of the roles": _short_digest(declared["roles"]),
         }
-        invalid_reason = (verdict.reason if verdict else None) or "it has no values"
-        effect = RunEffect(
-            treatment=row.treatment,
-            label=row.label,
-            kind=row.kind,
-            verdict=verdict.kind if verdict else "invalid",
-            effect=comparison.effect if comparison else None,
-            interval=comparison.ci95 if comparison else None,
-            level=comparison.level if comparison else analysis.level,
-            blocks=comparison.blocks if comparison else 0,
-            reason=invalid_reason if verdict is None or verdict.kind == "invalid" else None,
-            passed=row.passed,
-            question=question,
-        )
+        effect = RunEffect(row.treatment, row.label, row.kind, "invalid", None, None, analysis.level, 0,
+                           "it has no values", row.passed, question)  # fmt: skip
+        if verdict and comparison:
+            reason = (verdict.reason or "it has no values") if verdict.kind == "invalid" else None
+            effect = replace(effect, verdict=verdict.kind, effect=comparison.effect, interval=comparison.ci95,
+                             level=comparison.level, blocks=comparison.blocks, reason=reason)  # fmt: skip
         effects.append(effect)
     return effects
 
@@ -165,19 +154,7 @@ def read_history(
     rate: float = ALARM_RATE,
     by_name: bool = False,
 ) -> HistoryRuns:
-    """Read every run of a study, ingesting those that lack tables.
-
-    Parameters
-    ----------
-    on_progress : called with the number of runs read and of all runs.
-    metric : default: that of the newest run's study.
-    rate : of false alarms per run, in all comparisons together.
-    by_name : hosts with one name count as the same machine (fresh machines every night, say).
-
-    Raises
-    ------
-    UsageError : no such study, run or metric, or a rate out of bounds.
-    """
+    """Read every run of a study, ingesting those that lack tables; for parameters and errors see `history_page`."""
     layout.resolve_run(study)
     if not 0 < rate <= MAX_FALSE_ALARM_RATE:
         raise UsageError(
@@ -194,17 +171,14 @@ def read_history(
     newest = [*records.values()][-1].study if records else None
     chosen = get_metric(metric or (newest.metric if newest else "ok_per_s")).name
     started = {run: _start_time_s(records.get(run), run) for run in names}
-    host_sets: dict[HostSet, int] = {}
-    host_names: list[str] = []
+    host_sets: dict[HostSet, str] = {}
     runs = []
     for done, run in enumerate(sorted(names, key=lambda run: (started[run], run)), 1):
         if run in records:
-            hosts = _host_set(records[run], by_name)
-            if hosts not in host_sets:
-                host_sets[hosts] = len(host_sets)
-                aliases = ", ".join(records[run].run_record.hosts)
-                host_names.append(IMPORTED_HOSTS_TEXT if hosts == IMPORTED_HOST_SET else aliases)
-            runs.append(_summarise_run(layout.run(study, run), records[run], run, host_sets[hosts], chosen))
+            hosts, aliases = _host_set(records[run], by_name), ", ".join(records[run].run_record.hosts)
+            host_sets.setdefault(hosts, IMPORTED_HOSTS_TEXT if hosts == IMPORTED_HOST_SET else aliases)
+            number = list(host_sets).index(hosts)
+            runs.append(_summarise_run(layout.run(study, run), records[run], run, number, chosen))
         else:
             runs.append(RunSummary(run, started[run], -1, excluded_reason=unread[run]))
         on_progress(done, len(names))
@@ -212,7 +186,7 @@ def read_history(
     better = direction(chosen)
     history = StudyHistory(study, chosen, better, margin, tuple(runs), effect_series(runs, better, margin, rate), rate)
     changes = _changes_by_run(runs, records)
-    return HistoryRuns(history, newest.question if newest else study, changes, host_names, records)
+    return HistoryRuns(history, newest.question if newest else study, changes, list(host_sets.values()), records)
 
 
 def _start_time_s(record: RunConditions | None, run: str) -> float:

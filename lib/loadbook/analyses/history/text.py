@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from loadbook.analyses.history.compute import EffectPoint, EffectSeries, Segment, StudyHistory
-from loadbook.analyses.history.levels import MIN_PAST_RUNS, MIN_SEGMENT_RUNS, false_alarms_per_year
+from loadbook.analyses.history.compute import EffectSeries, Segment, StudyHistory
+from loadbook.analyses.history.levels import MIN_PAST_RUNS, MIN_SEGMENT_RUNS
 from loadbook.core.units import (
     NBSP,
     decimals_for_half_width,
@@ -23,11 +23,6 @@ MAX_NAMES = 2
 def date_text(epoch_s: float) -> str:
     """Return the day of a time (epoch seconds), UTC."""
     return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%d")
-
-
-def datetime_text(epoch_s: float) -> str:
-    """Return day and minute of a time, UTC."""
-    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def headline(history: StudyHistory) -> str:
@@ -54,7 +49,7 @@ def supporting_text(history: StudyHistory) -> str:
     comparisons = "its comparison" if number == 1 else f"any of its {number} comparisons"
     return (
         f"Of runs in which nothing changed, 1 in {1 / history.alarm_rate:,.3g} raises a false alarm "
-        f"in {comparisons}: about {false_alarms_per_year(history.alarm_rate):.2g} in a year of nightly runs."
+        f"in {comparisons}: about {365 * history.alarm_rate:.2g} in a year of nightly runs."
     )
 
 
@@ -100,7 +95,7 @@ def change_sentences(series: EffectSeries) -> list[str]:
     """Return a sentence for each change, the newest first."""
     sentences = []
     for segment in reversed(series.changed_segments):
-        before = series.previous_segment(segment)
+        before = series.segments[series.segments.index(segment) - 1]
         change = (1 + segment.effect) / (1 + before.effect) - 1
         sentences.append(
             f"Changed by {format_percent(change, 1)}{_hosts_text(series, segment)} with the run of "
@@ -132,16 +127,6 @@ def host_set_letter(hosts: int) -> str:
     """Return the name of a set of hosts: A, B, ... Z, AA, ..."""
     head, tail = divmod(hosts, 26)
     return (host_set_letter(head - 1) if head else "") + chr(ord("A") + tail)
-
-
-def changed_question_text(series: EffectSeries, index: int) -> str:
-    """Return the parts of the question that changed with the run at this index."""
-    return f"another question: {join_words(series.question_changes[index])}"
-
-
-def exclusion_text(series: EffectSeries, point: EffectPoint) -> str:
-    """Return why a point does not count, or nothing."""
-    return "" if point.is_included else f"{series.label}: {point.excluded_reason}"
 
 
 def method_sentence(history: StudyHistory) -> str:

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from loadbook.analyses.noise.compute import NoiseRecord, compute_noise_record, noise_headline, relabelling_sentence
+from loadbook.analyses.noise.record import (
+    NoiseFigure,
+    NoiseRecord,
+    compute_noise_record,
+    noise_headline,
+    relabelling_sentence,
+)
 from loadbook.core.errors import LoadbookError
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import MINUS, format_duration, format_percent, format_percent_range, format_quantity
@@ -20,18 +27,14 @@ from loadbook.report.blocks import Block, answer_box, empty_section, note_block
 from loadbook.report.nodes import DASH, Column, Details, Picture, Table
 from loadbook.report.page import Page, load_run_data
 from loadbook.stats.diagnostics import lag1_correlation
-from loadbook.stats.power import POWER
-from loadbook.stats.scatter import sd_interval_factors, trials_of_arms
+from loadbook.stats.headline import neutral_caption
+from loadbook.stats.power import POWER, sd_interval_factors, trials_of_arms
 from loadbook.stats.text import margin_text
 from loadbook.store.paths import Layout, RunPaths
-from loadbook.store.schema import read_table
-from loadbook.store.tables import RunData, trial_values
+from loadbook.store.tables import RunData, read_table, trial_values
 from loadbook.store.trial_record import read_json
 from loadbook.study.plan import parse_plan
 from loadbook.study.workload import Workload
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Floats = NDArray[np.float64]
 MIN_TRIALS, MIN_TRIALS_IN_RUN = 10, 5
@@ -45,17 +48,6 @@ class RunNoise:
     metric: str
     values: Floats
     p99_deviations: Floats
-
-    @property
-    def relative_deviations(self) -> Floats:
-        """By how much each value differs from the run's mean, as a ratio minus 1."""
-        return np.asarray(self.values / self.values.mean() - 1)
-
-    @property
-    def residuals(self) -> Floats:
-        """The residuals that the figure draws, too: logs against their median."""
-        logs = np.log(self.values)
-        return np.asarray(logs - np.median(logs))
 
 
 def noise_by_load_table(data: RunData) -> Table:
@@ -92,9 +84,8 @@ def _collect_run_noise(layout: Layout, paths: RunPaths) -> dict[tuple[str, str],
         if len(values_of_arm) >= MIN_TRIALS_IN_RUN:
             values = values_of_arm["value"].to_numpy(float)
             load = load_text(study.workload_of(study.baseline))
-            found[(study.name, load)].append(
-                RunNoise(study.metric, values, _p99_deviations(trials, measured, values_of_arm))
-            )
+            p99_deviations = _p99_deviations(trials, measured, values_of_arm)
+            found[(study.name, load)].append(RunNoise(study.metric, values, p99_deviations))
     return found
 
 
@@ -110,35 +101,21 @@ def _p99_deviations(trials: pd.DataFrame, measured: pd.DataFrame, values_of_arm:
 
 
 def _noise_cells(parts: list[RunNoise]) -> list[str]:
-    deviations, p99_deviations = (
-        np.concatenate([getattr(part, name) for part in parts]) for name in ("relative_deviations", "p99_deviations")
-    )
-    sizes = [len(part.values) for part in parts]
-    mean = float(np.mean(np.concatenate([part.values for part in parts])))
-    tail = (
-        format_percent(float(p99_deviations.std(ddof=1)), 1, signed=False)
-        if len(p99_deviations) >= MIN_TRIALS
-        else DASH
-    )
-    return [
-        format_quantity(mean, get_metric(parts[0].metric).unit),
-        *_cv_cells(parts, deviations),
-        tail,
-        f"{sum(sizes):,}",
-        str(len(parts)),
-    ]
-
-
-def _cv_cells(parts: list[RunNoise], deviations: Floats) -> list[str]:
-    """Return the cells of the CV, of its interval, and of the correlation of neighbours."""
-    if not np.ptp(deviations):
-        return ["0", DASH, DASH]
-    lags = [lag1_correlation(part.residuals) if np.ptp(part.values) else 0.0 for part in parts]
-    lag1 = float(np.average(lags, weights=[len(part.values) for part in parts]))
-    sd = float(deviations.std(ddof=1))
-    factors = sd_interval_factors(np.concatenate([part.residuals for part in parts]), lag1)
-    bounds = format_percent_range((sd * factor for factor in factors), 1, signed=False)
-    return [format_percent(sd, 1, signed=False), bounds, f"{lag1:+.2f}".replace("-", MINUS)]
+    """Return mean, CV, its interval, correlation of neighbours, CV of p99, and the numbers of trials and runs."""
+    values, sizes = np.concatenate([part.values for part in parts]), [len(part.values) for part in parts]
+    deviations = np.concatenate([part.values / part.values.mean() - 1 for part in parts])
+    cv_cells = ["0", DASH, DASH]
+    if np.ptp(deviations):
+        residuals = [np.log(part.values) - np.median(np.log(part.values)) for part in parts]  # as in the figure
+        lags = [lag1_correlation(own) if np.ptp(own) else 0.0 for own in residuals]
+        lag1, sd = float(np.average(lags, weights=sizes)), float(deviations.std(ddof=1))
+        factors = sd_interval_factors(np.concatenate(residuals), lag1)
+        bounds = format_percent_range((sd * factor for factor in factors), 1, signed=False)
+        cv_cells = [format_percent(sd, 1, signed=False), bounds, f"{lag1:+.2f}".replace("-", MINUS)]
+    p99 = np.concatenate([part.p99_deviations for part in parts])
+    tail = format_percent(float(p99.std(ddof=1)), 1, signed=False) if len(p99) >= MIN_TRIALS else DASH
+    mean = format_quantity(float(values.mean()), get_metric(parts[0].metric).unit)
+    return [mean, *cv_cells, tail, f"{sum(sizes):,}", str(len(parts))]
 
 
 class NoisePage(Page):
@@ -164,29 +141,23 @@ class NoisePage(Page):
     @cached_property
     def sentences(self) -> list[str]:
         """The answer: that the laboratory contradicts itself if it does, blocks for the margin, false alarms."""
-        broken = [self.analysis.aa_failure] if self.analysis.aa_failure else []
-        return [*broken, self.headline, *([] if self.record is None else self._support_sentences(self.record))]
+        lines = [neutral_caption(self.analysis)] if self.analysis.is_void else []
+        lines.append(self.headline)
+        if self.record is None:
+            return lines
+        if needed := self.record.blocks_needed:
+            hours, power = format_duration(2 * needed.blocks * self.trial_s), format_percent(POWER, 0, signed=False)
+            how = "by pseudo-studies of recorded trials" if needed.resampled else "by the formula"
+            lines.append(f"For a baseline and one treatment that takes {hours} ({how}, power {power}).")
+        return [*lines, relabelling_sentence(self.record.relabelling)]
 
     @property
     def headline(self) -> str:
         """The answer in one sentence."""
         return noise_headline(self.record, self.analysis.margin)
 
-    def _support_sentences(self, found: NoiseRecord) -> list[str]:
-        lines = []
-        if found.blocks_needed:
-            hours = format_duration(2 * found.blocks_needed.blocks * self.trial_s)
-            how = "by pseudo-studies of recorded trials" if found.blocks_needed.resampled else "by the formula"
-            lines.append(
-                f"For a baseline and one treatment that takes {hours} ({how}, power "
-                f"{format_percent(POWER, 0, signed=False)})."
-            )
-        return [*lines, relabelling_sentence(found.relabelling)]
-
     def noise_record(self) -> Block:
         """Show the record: drift, correlation of neighbours, groups, and the detectable difference by blocks."""
-        from loadbook.analyses.noise.figure import NoiseFigure
-
         if self.record is None:
             return empty_section(self.headline)
         table = ability_table(self.record)
@@ -200,25 +171,18 @@ class NoisePage(Page):
     def summary(self) -> dict[str, Any]:
         """Return the headline and the result of redrawn labels for the index and the command line."""
         verdict = {"kind": "undecided", "glyph": "○", "word": "noise", "sentence": self.sentences[0]}
-        return super().summary() | {
-            "verdict": verdict,
-            "sentences": self.sentences,
-            "doubts": len(sections.doubt_messages(self.data)),
-        }
+        doubts = len(sections.doubt_messages(self.data))
+        return super().summary() | {"verdict": verdict, "sentences": self.sentences, "doubts": doubts}
 
 
 def ability_table(found: NoiseRecord) -> Table:
     """Return the table of detectable differences by number of blocks."""
     heads = ("Blocks", "Half-width of the interval", "Found with 80 %", f"Power for {margin_text(found.margin)}")
     rows = [
-        [
-            str(a.blocks),
-            format_percent(a.half_width, 1, False),
-            format_percent(a.detectable_effect, 1, False),
-            format_percent(a.power, 0, False),
-        ]
+        [str(a.blocks), *(format_percent(v, 1, False) for v in (a.half_width, a.detectable_effect)),
+         format_percent(a.power, 0, False)]
         for a in found.precisions
-    ]
+    ]  # fmt: skip
     return Table("What blocks can do", [Column(head, True) for head in heads], rows)
 
 

@@ -1,27 +1,189 @@
-"""Series of page sizes, their bottlenecks by the traces, and two web tiers compared at every size."""
+"""Series of page sizes, their curves, their bottlenecks by the traces, and two web tiers compared at every size.
+
+The two-regime curve of a series is 1 / rate = cost per request + size x cost per byte.
+
+The cost per request (handshake, headers, scheduling) rules small pages, the cost per byte (copying, encryption, the
+wire) large ones: the linear model of transfer time as latency plus size over bandwidth (Hockney, Parallel Computing 20,
+1994), in the words of articles that draw TPS against page size. At the *knee* both costs are equal; beyond it the curve
+approaches a ceiling of 1 / (cost per byte) bytes per second.
+
+Method: least-squares means of the log rates by size, with blocks as the other factor (every trial counts; a block that
+lost one trial keeps the rest), then least squares of log(rate) over the logs of both costs. Intervals: the
+delete-one-block jackknife (Tukey 1958; Miller, Biometrika 61, 1974) on the log of each quantity with Student's t, so
+that the block is the unit. tests/analyses/test_page_size_compute.py checks the coverage.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from itertools import takewhile
 
-from loadbook.analyses.page_size.curve import TwoRegimeCurve, fit_curve
-from loadbook.stats import errors
-from loadbook.stats.compare import MIN_BLOCKS
-from loadbook.stats.family import compare_contrasts
-from loadbook.stats.results import ErrorSummary, Verdict
-from loadbook.stats.saturation import BYTES_PER_S_PER_MBIT, BottleneckCode, bottleneck_by_treatment, saturation_of_run
+import numpy as np
+import pandas as pd
+from scipy.optimize import least_squares
+from scipy.stats import t
+
+from loadbook.stats import errors, saturation
+from loadbook.stats.compare import MIN_BLOCKS, compare_contrasts
+from loadbook.stats.paired_tests import FloatArray
+from loadbook.stats.results import ErrorSummary, Interval, Verdict
+from loadbook.stats.saturation import BottleneckCode, bottleneck_by_treatment, saturation_of_run
 from loadbook.stats.verdict import decide_verdict, usable_mask
+from loadbook.store.tables import RunData
 from loadbook.study.model import Study
-from loadbook.study.reader import page_bytes, page_size_factor
 from loadbook.study.treatments import FactorLevel
 
-if TYPE_CHECKING:
-    import pandas as pd
+MIN_SIZES = 3  # two costs and one size that can contradict them
+MIN_COST_SHARE = 1e-4  # a cost that is a smaller part of every request than this cannot be seen at all
 
-    from loadbook.store.tables import RunData
+
+@dataclass(frozen=True)
+class Estimate:
+    """A quantity above zero with its interval at the curve's level."""
+
+    value: float
+    interval: Interval
+
+
+@dataclass(frozen=True)
+class TwoRegimeCurve:
+    """The fit of one series.
+
+    `sizes_b` (bytes, rising) and `means_per_s`, the rates by size that were fitted; `log_costs`, the logs of both costs
+    (seconds, seconds per byte). `log_costs_without` and `means_without` are those of the fits without one block each.
+    """
+
+    sizes_b: FloatArray
+    means_per_s: FloatArray
+    log_costs: FloatArray
+    log_costs_without: FloatArray
+    means_without: FloatArray
+    level: float = 0.95
+
+    @property
+    def blocks(self) -> int:
+        """Blocks that the intervals rest on."""
+        return len(self.log_costs_without)
+
+    @cached_property
+    def per_request_s(self) -> Estimate:
+        """Seconds per request without its bytes, over all requests that are in progress at one time."""
+        return self._estimate(lambda logs: logs[..., 0])
+
+    @cached_property
+    def per_byte_s(self) -> Estimate:
+        """Seconds per byte of the page."""
+        return self._estimate(lambda logs: logs[..., 1])
+
+    @cached_property
+    def ceiling_bytes_per_s(self) -> Estimate:
+        """Bytes per second that the curve approaches with size."""
+        return self._estimate(lambda logs: -logs[..., 1])
+
+    @cached_property
+    def knee_b(self) -> Estimate:
+        """The size in bytes at which a request costs as much as its bytes."""
+        return self._estimate(lambda logs: logs[..., 0] - logs[..., 1])
+
+    def rate_at(self, size_b: float) -> Estimate:
+        """Return the curve's rate per second at a size, with its interval (of the curve, not of a trial)."""
+        return self._estimate(lambda logs: _log_rate(logs, size_b))
+
+    @cached_property
+    def misfits(self) -> dict[float, Estimate]:
+        """Size -> measured rate over that of the curve; if the interval excludes 1, the curve is too simple."""
+        misfits = {}
+        for k, size in enumerate(self.sizes_b):
+            log_ratio = math.log(self.means_per_s[k]) - _log_rate(self.log_costs, size)
+            without = np.log(self.means_without[:, k]) - _log_rate(self.log_costs_without, size)
+            misfits[float(size)] = jackknife_estimate(float(log_ratio), without, self.level)
+        return misfits
+
+    @property
+    def visible_regime(self) -> str:
+        """The side of the knee that the sizes cover: "both", "request" (the knee may lie beyond them) or "byte"."""
+        low, high = self.knee_b.interval
+        if high > self.sizes_b[-1]:
+            return "request"
+        return "byte" if low < self.sizes_b[0] else "both"
+
+    def _estimate(self, log_of: Callable[[FloatArray], FloatArray]) -> Estimate:
+        return jackknife_estimate(float(log_of(self.log_costs)), log_of(self.log_costs_without), self.level)
+
+
+def jackknife_estimate(log_whole: float, logs_without: FloatArray, level: float) -> Estimate:
+    """Return exp of an estimate with its interval, from the estimates that each leave out one block."""
+    blocks = len(logs_without)
+    spread = float(np.sum((logs_without - logs_without.mean()) ** 2)) * (blocks - 1) / blocks
+    half = float(t.ppf(0.5 + level / 2, blocks - 1)) * math.sqrt(spread)
+    value, low, high = (
+        math.exp(max(min(log, 700.0), -700.0)) for log in (log_whole, log_whole - half, log_whole + half)
+    )
+    return Estimate(value, (low, high))
+
+
+def fit_curve(values: Mapping[float, Mapping[object, float]], level: float = 0.95) -> TwoRegimeCurve | str:
+    """Fit one series; return the reason in words if it cannot be fitted.
+
+    `values` has size in bytes -> block -> rate per second, of the trials that count (all above zero).
+    """
+    usable = {size: values[size] for size in sorted(values) if len(values[size]) >= MIN_BLOCKS}
+    if len(usable) < MIN_SIZES:
+        return f"{len(usable)} of {len(values)} sizes have {MIN_BLOCKS} trials that count, {MIN_SIZES} must for a curve"
+    blocks = sorted({block for by_block in usable.values() for block in by_block}, key=str)
+    table = np.array(
+        [[math.log(by_block[b]) if b in by_block else math.nan for by_block in usable.values()] for b in blocks]
+    )
+    table = table[np.isfinite(table).sum(axis=1) > 1]  # a block with one size compares nothing
+    if len(table) < MIN_BLOCKS:
+        return f"only {len(table)} blocks have two sizes, {MIN_BLOCKS} are needed"
+    sizes = np.array(list(usable), float)
+    means, parts = _size_means(table), np.array([_size_means(np.delete(table, k, axis=0)) for k in range(len(table))])
+    logs = _fit_costs(sizes, means)
+    without = np.array([_fit_costs(sizes, part, logs) for part in parts])
+    return TwoRegimeCurve(sizes, np.exp(means), logs, without, np.exp(parts), level)
+
+
+def _size_means(table: FloatArray) -> FloatArray:
+    """Return the least-squares mean of each column of a table of logs (blocks down, sizes across) with gaps."""
+    present = np.isfinite(table)
+    if present.all():
+        return np.asarray(table.mean(axis=0))
+    rows, columns = np.nonzero(present)
+    design = np.zeros((len(rows), table.shape[1] + table.shape[0]))
+    design[np.arange(len(rows)), columns] = 1.0
+    design[np.arange(len(rows)), table.shape[1] + rows] = 1.0
+    # block effects add up to 0
+    closing = np.r_[np.zeros(table.shape[1]), np.ones(table.shape[0])]
+    solved = np.linalg.lstsq(np.vstack([design, closing]), np.r_[table[present], 0.0], rcond=None)[0]
+    return np.asarray(solved[: table.shape[1]])
+
+
+def _fit_costs(sizes: FloatArray, log_rates: FloatArray, start: FloatArray | None = None) -> FloatArray:
+    """Return the logs of both costs by least squares on log rates, each within bounds of a visible share."""
+    seconds = np.exp(-log_rates)
+    low = np.log([seconds.min() * MIN_COST_SHARE, seconds.min() / sizes[-1] * MIN_COST_SHARE])
+    high = np.log([seconds.max() * 2, (seconds / sizes).max() * 2])
+    first = np.log([seconds[0], seconds[-1] / sizes[-1]]) if start is None else start
+    log_sizes = np.log(sizes)
+
+    def slopes(logs: FloatArray) -> FloatArray:
+        of_bytes = 1 / (1 + np.exp(logs[0] - logs[1] - log_sizes))
+        return np.column_stack([1 - of_bytes, of_bytes])
+
+    def residuals(logs: FloatArray) -> FloatArray:
+        return np.asarray(log_rates + np.logaddexp(logs[0], logs[1] + log_sizes))
+
+    start = np.clip(first, low + 1e-6, high - 1e-6)
+    return np.asarray(least_squares(residuals, start, jac=slopes, bounds=(low, high), xtol=1e-10).x)
+
+
+def _log_rate(logs: FloatArray, size_b: float) -> FloatArray:
+    """Return the log of the curve's rate at a size; costs along the last axis."""
+    return np.asarray(-np.logaddexp(logs[..., 0], logs[..., 1] + math.log(size_b)))
 
 
 @dataclass(frozen=True)
@@ -33,31 +195,12 @@ class PageSizeSeries:
     arms: Mapping[int, str]
 
 
-@dataclass(frozen=True)
-class PageSizeCurves:
-    """The curves of a run: `fits` by the name of a series, a text instead of a curve if none can be fitted."""
-
-    series: tuple[PageSizeSeries, ...]
-    fits: Mapping[str, TwoRegimeCurve | str]
-    level: float
-
-    @cached_property
-    def curves(self) -> dict[str, TwoRegimeCurve]:
-        """The curves that could be fitted, by the name of their series."""
-        return {name: fit for name, fit in self.fits.items() if isinstance(fit, TwoRegimeCurve)}
-
-    @property
-    def sizes_b(self) -> list[int]:
-        """Every size of the run in bytes, rising."""
-        return sorted({size for series in self.series for size in series.arms})
-
-
 def page_size_series(study: Study, treatments: Iterable[str]) -> tuple[PageSizeSeries, ...]:
     """Return the series among these treatments in file order, without checks and repeated arms."""
-    others = [name for name in study.factors if name != page_size_factor(study)]
+    others = [name for name in study.factors if name != study.page_size_factor]
     arms_by_levels: dict[tuple[FactorLevel, ...], dict[int, str]] = {}
     for name in treatments:
-        size, spec = page_bytes(study, name), study.treatments[name]
+        size, spec = study.page_bytes(name), study.treatments[name]
         if size and not spec.check and not spec.same_as:
             levels = study.levels_of(name)
             arms_by_levels.setdefault(tuple(levels[n] for n in others), {})[size] = name
@@ -77,25 +220,6 @@ def level_text(study: Study, factor: str, level: FactorLevel) -> str:
     return f"{level:g} {noun}" if isinstance(level, float) else f"{level} {noun}"
 
 
-def fit_page_sizes(
-    study: Study, values: pd.DataFrame, treatments: Iterable[str], level: float = 0.95
-) -> PageSizeCurves:
-    """Fit the curve of every series of a run.
-
-    Parameters
-    ----------
-    values : a rate by trial, as `RunData.values` returns it.
-    """
-    series = page_size_series(study, treatments)
-    usable = values[usable_mask(values) & (values["value"] > 0)]
-    rates = {name: dict(zip(own["block"], own["value"], strict=True)) for name, own in usable.groupby("treatment")}
-    fits = {
-        one.name: fit_curve({float(size): rates.get(arm, {}) for size, arm in one.arms.items()}, level)
-        for one in series
-    }
-    return PageSizeCurves(series, fits, level)
-
-
 @dataclass(frozen=True)
 class TierPair:
     """Two tiers behind one front: the name of the front, and verdicts of the second tier by size in bytes."""
@@ -110,12 +234,8 @@ class TierPair:
         A statement of several parts needs no correction, as each part must hold (the intersection-union test of
         Berger, Technometrics 24, 1982).
         """
-        least = None
-        for size in sorted(self.verdicts, reverse=True):
-            if self.verdicts[size].kind not in ("equivalent", "small"):
-                break
-            least = size
-        return least
+        falling = sorted(self.verdicts, reverse=True)
+        return min(takewhile(lambda size: self.verdicts[size].kind in ("equivalent", "small"), falling), default=None)
 
 
 @dataclass(frozen=True)
@@ -127,27 +247,18 @@ class TierComparison:
     pairs: tuple[TierPair, ...]
 
 
-def tier_factor(study: Study, series: Sequence[PageSizeSeries]) -> str | None:
-    """Return the factor, not the size, of the role that serves the page with two levels in the series."""
-    sized = page_size_factor(study)
-    role = study.factors[sized].role if sized else None
-    factors = [n for n, f in study.factors.items() if f.role == role and n != sized and f.of != "workload"]
-    return next((n for n in factors if len({page_series.levels.get(n) for page_series in series}) == 2), None)
-
-
 def compare_tiers(
-    study: Study,
-    values: pd.DataFrame,
-    series: Sequence[PageSizeSeries],
-    margin: float,
-    metric: str,
-    level: float = 0.95,
+    study: Study, values: pd.DataFrame, series: Sequence[PageSizeSeries], metric: str, level: float
 ) -> TierComparison | None:
-    """Compare the two tiers of a study at every size; None if no factor has two of them.
+    """Compare the two tiers of a study at every size; None without them.
 
+    Tiers are the levels of a factor, not the size, of the role that serves the page, with two levels in the series.
     Every size is a comparison of its own; the p of differences is adjusted among all sizes.
     """
-    factor = tier_factor(study, series)
+    sized = study.page_size_factor
+    role = study.factors[sized].role if sized else None
+    factors = [n for n, f in study.factors.items() if f.role == role and n != sized and f.of != "workload"]
+    factor = next((n for n in factors if len({one.levels.get(n) for one in series}) == 2), None)
     if factor is None:
         return None
     first, second = dict.fromkeys(page_series.levels[factor] for page_series in series)
@@ -164,7 +275,7 @@ def compare_tiers(
         if size in after.arms
     }
     comparisons = compare_contrasts(valid, list(contrasts.values()), metric=metric, level=level) if contrasts else []
-    verdicts = {key: decide_verdict(comparison, margin) for key, comparison in zip(contrasts, comparisons, strict=True)}
+    verdicts = {key: decide_verdict(found, study.margin) for key, found in zip(contrasts, comparisons, strict=True)}
     pairs = []
     for front, (before, after) in enumerate(both_tiers):
         name = ", ".join(part for part in before.name.split(", ") if part in after.name.split(", "))
@@ -173,27 +284,24 @@ def compare_tiers(
 
 
 def tier_errors(
-    study: Study, trials: pd.DataFrame, measurements: pd.DataFrame, series: Sequence[PageSizeSeries]
+    data: RunData, series: Sequence[PageSizeSeries], tiers: TierComparison | None
 ) -> dict[str, ErrorSummary]:
     """Return tier -> its errors over all sizes and fronts, those of the second compared with the first.
 
     The verdict is that of two arms (`stats.errors`): the trial is the unit, and both tiers have the same sizes.
     """
-    factor = tier_factor(study, series)
-    if factor is None:
+    if tiers is None:
         return {}
-    tier_of_arm = {arm: level_text(study, factor, one.levels[factor]) for one in series for arm in one.arms.values()}
-    by_tier = trials.assign(treatment=trials["treatment"].map(tier_of_arm))
-    first, second = dict.fromkeys(tier_of_arm.values())
+    tier_of_series = [(one, level_text(data.study, tiers.factor, one.levels[tiers.factor])) for one in series]
+    tier_of_arm = {arm: tier for one, tier in tier_of_series for arm in one.arms.values()}
+    by_tier = data.trials.assign(treatment=data.trials["treatment"].map(tier_of_arm))
+    first, second = tiers.names
     # a block has many trials of a tier: the check by blocks, which takes one of each arm, does not apply
-    counts = {name: errors.count_errors(by_tier, measurements, name)._replace(blocks=()) for name in (first, second)}
+    counts = {name: errors.count_errors(by_tier, data.measurements, name)._replace(blocks=()) for name in tiers.names}
     return {
         first: errors.summarise_errors(first, counts[first], None),
         second: errors.summarise_errors(second, counts[second], counts[first]),
     }
-
-
-NETWORK: BottleneckCode = "N"
 
 
 @dataclass(frozen=True)
@@ -202,14 +310,18 @@ class PageSizeResult:
 
     Attributes
     ----------
+    fits : curves by the name of their series, a text instead of a curve if none can be fitted.
+    level : of the intervals of the curves.
     values : the rate by trial (`RunData.values`), of which the curves are made.
     bottlenecks : treatment -> its bottleneck by the traces; None: nothing that was monitored was full; absent: not
         monitored.
-    link_bytes_per_s : capacity of the path to the driver, if the hosts file or the study declares it.
+    link_bytes_per_s : the narrowest link known on the way from the load's target to the driver.
     errors : tier -> its errors over all sizes, those of the second compared with the first.
     """
 
-    curves: PageSizeCurves
+    series: tuple[PageSizeSeries, ...]
+    fits: Mapping[str, TwoRegimeCurve | str]
+    level: float
     values: pd.DataFrame
     bottlenecks: Mapping[str, BottleneckCode | None]
     tiers: TierComparison | None
@@ -218,9 +330,24 @@ class PageSizeResult:
     errors: Mapping[str, ErrorSummary]
 
     @cached_property
+    def curves(self) -> dict[str, TwoRegimeCurve]:
+        """The curves that could be fitted, by the name of their series."""
+        return {name: fit for name, fit in self.fits.items() if isinstance(fit, TwoRegimeCurve)}
+
+    @cached_property
+    def size_by_arm(self) -> dict[str, int]:
+        """The size (bytes) of the page of every arm of the series."""
+        return {arm: size for series in self.series for size, arm in series.arms.items()}
+
+    @property
+    def sizes_b(self) -> list[int]:
+        """Every size of the run in bytes, rising."""
+        return sorted(set(self.size_by_arm.values()))
+
+    @cached_property
     def measured_sizes_b(self) -> list[int]:
         """The sizes (bytes, rising) at which some arm has enough trials that count to know its limit."""
-        return sorted({size for series in self.curves.series for size in self._measured_sizes_of(series)})
+        return sorted({size for series in self.series for size in self._measured_sizes_of(series)})
 
     def _measured_sizes_of(self, series: PageSizeSeries) -> list[int]:
         usable = self.values.loc[usable_mask(self.values), "treatment"].value_counts()
@@ -231,24 +358,26 @@ class PageSizeResult:
 
         Sizes with too few trials that count are passed over.
         """
-        least = None
-        for size in sorted(self._measured_sizes_of(series), reverse=True):
-            if self.bottlenecks.get(series.arms[size]) != NETWORK:
-                break
-            least = size
-        return least
+        falling = sorted(self._measured_sizes_of(series), reverse=True)
+        return min(takewhile(lambda size: self.bottlenecks.get(series.arms[size]) == "N", falling), default=None)
 
 
 def analyse_page_sizes(data: RunData, metric: str, level: float = 0.95) -> PageSizeResult:
     """Analyse the page sizes of a run on a rate, with its own treatments."""
     study, values = data.study, data.values(metric)
-    regimes = fit_page_sizes(study, values, data.plan["treatments"], level)
-    tiers = compare_tiers(study, values, regimes.series, study.margin, metric, level)
+    series = page_size_series(study, data.plan["treatments"])
+    usable = values[usable_mask(values) & (values["value"] > 0)]
+    rates = {name: dict(zip(own["block"], own["value"], strict=True)) for name, own in usable.groupby("treatment")}
+    fits = {s.name: fit_curve({float(size): rates.get(arm, {}) for size, arm in s.arms.items()}, level) for s in series}
+    tiers = compare_tiers(study, values, series, metric, level)
     links = link_capacities(data)
     full = saturation_of_run(data, links)
     letters = separate_shared_cpus(data, full, bottleneck_by_treatment(full))
-    errors = tier_errors(study, data.trials, data.measurements, regimes.series)
-    return PageSizeResult(regimes, values, letters, tiers, _narrowest_link(data, links), study.margin, errors)
+    ends = {study.workload.role, *(study.target_of(name) for name in data.plan["treatments"])}
+    on_path = [links[a] for a, host in data.run_record.hosts.items() if a in links and ends & set(host["roles"])]
+    errors = tier_errors(data, series, tiers)
+    link = min(on_path, default=None)
+    return PageSizeResult(series, fits, level, values, letters, tiers, link, study.margin, errors)
 
 
 def separate_shared_cpus(
@@ -285,22 +414,9 @@ def _process_cpu(data: RunData) -> dict[tuple[str, str], float]:
 def link_capacities(data: RunData) -> dict[str, float]:
     """Return host -> capacity of its link in bytes per second: of the hosts file, or the study's lower `rate_mbit`."""
     study, hosts = data.study, data.run_record.hosts
-    link_mbit = {alias: host["link_mbit"] for alias, host in hosts.items() if host.get("link_mbit")}
+    links = saturation.link_capacities(hosts)
     for role in (name for name in study.roles if name != study.workload.role):
         rates = {study.setting(name, role).rate_mbit for name in data.plan["treatments"]}
-        shaped = rates.pop() if len(rates) == 1 else None
-        if shaped:
-            link_mbit |= {
-                a: min(shaped, link_mbit.get(a, shaped)) for a, host in hosts.items() if role in host["roles"]
-            }
-    return {alias: mbit * BYTES_PER_S_PER_MBIT for alias, mbit in link_mbit.items()}
-
-
-def _narrowest_link(data: RunData, links: Mapping[str, float]) -> float | None:
-    """Return the narrowest link known on the way from the load's target to the driver, in bytes per second."""
-    study = data.study
-    ends = {study.workload.role, *(study.target_of(name) for name in data.plan["treatments"])}
-    capacities = [
-        links[alias] for alias, host in data.run_record.hosts.items() if alias in links and ends & set(host["roles"])
-    ]
-    return min(capacities, default=None)
+        if len(rates) == 1 and (shaped := (rates.pop() or 0.0) * saturation.BYTES_PER_S_PER_MBIT):
+            links |= {a: min(shaped, links.get(a, shaped)) for a, host in hosts.items() if role in host["roles"]}
+    return links

@@ -6,14 +6,16 @@ answer; elapsed times in ms; Transactions/s counts failed samples, too. Percenti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.analyses.page_size import text as words
-from loadbook.analyses.page_size.compute import PageSizeResult, TwoRegimeCurve, analyse_page_sizes
+from loadbook.analyses.page_size.compute import PageSizeResult, analyse_page_sizes
 from loadbook.core.errors import UsageError
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP
@@ -22,107 +24,61 @@ from loadbook.report.blocks import Block, empty_section, note
 from loadbook.report.nodes import DASH, BulletList, Column, Details, HtmlOnly, Picture, Table, TextOnly, VerdictCell
 from loadbook.report.page import load_run_data
 from loadbook.stats.saturation import BOTTLENECK_NAMES
-from loadbook.stats.text import errors_sentence
-from loadbook.study.reader import page_size_factor
+from loadbook.stats.text import comparison_texts, errors_sentence
+from loadbook.store.tables import RunData
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from loadbook.store.tables import RunData
-
-JMETER = "jmeter"
 JMETER_NOTE = (
     "Column names and meanings as in JMeter’s dashboard; times in ms, Received in KB/sec (KB = 1,024 B). Percentiles "
     "come from all samples of a trial, while JMeter’s own dashboard takes the last 20,000 of a label. FAIL is "
     "JMeter’s; the verdicts on errors above are loadbook’s. Sent is not kept."
 )
-TrialNumbers = Mapping[tuple[str, str], float]
 
 
-def _metric_reader(metric: str, statistic: str, factor: float = 1.0) -> Callable[[TrialNumbers], float | None]:
-    def value(numbers: TrialNumbers) -> float | None:
-        number = numbers.get((metric, statistic))
-        return None if number is None or number != number else number * factor
-
-    return value
-
-
-def _sample_count(numbers: TrialNumbers) -> float | None:
-    ok, errors = (numbers.get((metric, "count")) for metric in ("ok", "errors"))
-    return None if ok is None or errors is None else ok + errors
-
-
-def _error_percent(numbers: TrialNumbers) -> float | None:
-    samples, errors = _sample_count(numbers), numbers.get(("errors", "count"))
-    return None if not samples or errors is None else 100 * errors / samples
-
-
-def _transaction_rate(numbers: TrialNumbers) -> float | None:
-    samples, duration = _sample_count(numbers), numbers.get(("duration", "value"))
-    return None if samples is None or not duration else samples / duration
-
-
-JMETER_COLUMNS: Mapping[str, tuple[Callable[[TrialNumbers], float | None], int]] = {
-    "#Samples": (_sample_count, 0),
-    "FAIL": (_metric_reader("errors", "count"), 0),
-    f"Error{NBSP}%": (_error_percent, 2),
-    "Average": (_metric_reader("latency", "mean", 1e3), 1),
-    "Min": (_metric_reader("latency", "min", 1e3), 0),
-    "Max": (_metric_reader("latency", "max", 1e3), 0),
-    "Median": (_metric_reader("latency", "p50", 1e3), 0),
-    "90th pct": (_metric_reader("latency", "p90", 1e3), 0),
-    "95th pct": (_metric_reader("latency", "p95", 1e3), 0),
-    "99th pct": (_metric_reader("latency", "p99", 1e3), 0),
-    "Transactions/s": (_transaction_rate, 1),
-    "Received": (_metric_reader("bytes_per_s", "value", 1 / 1024), 1),
-}
+def _jmeter_columns(numbers: pd.DataFrame) -> dict[str, tuple[pd.Series, int]]:
+    """Return JMeter's columns with their decimals; `numbers` has trials down, (metric, statistic) across."""
+    unknown = pd.Series(math.nan, index=numbers.index)
+    ok, errors = (numbers.get((metric, "count"), unknown) for metric in ("ok", "errors"))
+    samples, duration = ok + errors, numbers.get(("duration", "value"), unknown)
+    statistics = {"Average": "mean", "Min": "min", "Max": "max", "Median": "p50", "90th pct": "p90", "95th pct": "p95",
+                  "99th pct": "p99"}  # fmt: skip
+    latency = {head: numbers.get(("latency", statistic), unknown) * 1e3 for head, statistic in statistics.items()}
+    return {
+        "#Samples": (samples, 0),
+        "FAIL": (errors, 0),
+        f"Error{NBSP}%": (100 * errors / samples, 2),
+        **{head: (values, 1 if head == "Average" else 0) for head, values in latency.items()},
+        "Transactions/s": (samples / duration.where(duration != 0), 1),
+        "Received": (numbers.get(("bytes_per_s", "value"), unknown) / 1024, 1),
+    }
 
 
 def jmeter_tables(data: RunData, labels: Mapping[str, str]) -> tuple[Table, Table] | None:
     """Return a row per treatment (median, minimum, maximum over its trials) and one per trial; None without JMeter."""
-    own = data.trials[(data.trials["tool"] == JMETER) & data.trials["valid"]].sort_values("slot")
+    own = data.trials[(data.trials["tool"] == "jmeter") & data.trials["valid"]].sort_values("slot")
     if own.empty:
         return None
-    numbers = _numbers_by_trial(data.measurements, list(own["trial"]))
-    by_arm = {arm: [numbers.get(t, {}) for t in trials] for arm, trials in own.groupby("treatment")["trial"]}
-    arms = [arm for arm in data.plan["treatments"] if arm in by_arm]
-    middle = [[labels.get(arm, arm), str(len(by_arm[arm])), *_median_cells(by_arm[arm])] for arm in arms]
-    each = [
-        [labels.get(arm, arm), str(block), *_trial_cells(numbers.get(trial, {}))]
-        for arm, block, trial in zip(own["treatment"], own["block"], own["trial"], strict=True)
-    ]
-    heads = [Column(head, True) for head in JMETER_COLUMNS]
-    first = Table("JMeter, by label", [Column("Label"), Column("Trials", True), *heads], middle)
-    return first, Table("JMeter, by trial", [Column("Label"), Column("Block", True), *heads], each)
+    rows = data.measurements[data.measurements["trial"].isin(own["trial"]) & (data.measurements["driver"] == "*")]
+    by_number = rows.groupby(["trial", "metric", "statistic"])["value"].last()
+    columns = _jmeter_columns(by_number.unstack(["metric", "statistic"]).reindex(own["trial"]))
+    by_label, by_trial = [], []
+    for arm in data.plan["treatments"]:
+        trials = own.loc[own["treatment"] == arm, "trial"]
+        cells = [labels.get(arm, arm), str(len(trials))]
+        for values, digits in columns.values():
+            of_arm = values[trials]
+            low, middle, high = (_number_text(v, digits) for v in (of_arm.min(), of_arm.median(), of_arm.max()))
+            cells.append(middle if low == high else f"{middle} ({low} to {high})")
+        by_label += [cells] if len(trials) else []
+    for arm, block, trial in zip(own["treatment"], own["block"], own["trial"], strict=True):
+        cells = [_number_text(values[trial], digits) for values, digits in columns.values()]
+        by_trial.append([labels.get(arm, arm), str(block), *cells])
+    heads = [Column(head, True) for head in columns]
+    first = Table("JMeter, by label", [Column("Label"), Column("Trials", True), *heads], by_label)
+    return first, Table("JMeter, by trial", [Column("Label"), Column("Block", True), *heads], by_trial)
 
 
-def _numbers_by_trial(measurements: pd.DataFrame, trials: Sequence[str]) -> dict[str, dict[tuple[str, str], float]]:
-    rows = measurements[measurements["trial"].isin(trials) & (measurements["driver"] == "*")]
-    numbers: dict[str, dict[tuple[str, str], float]] = {}
-    columns = (rows[name] for name in ("trial", "metric", "statistic", "value"))
-    for trial, metric, statistic, value in zip(*columns, strict=True):
-        numbers.setdefault(str(trial), {})[str(metric), str(statistic)] = float(value)
-    return numbers
-
-
-def _trial_cells(numbers: TrialNumbers) -> list[str]:
-    return [_number_text(value(numbers), digits) for value, digits in JMETER_COLUMNS.values()]
-
-
-def _median_cells(trials: Sequence[TrialNumbers]) -> list[str]:
-    """Return each column's median over trials with minimum and maximum."""
-    from statistics import median
-
-    cells = []
-    for value, digits in JMETER_COLUMNS.values():
-        values = [number for numbers in trials if (number := value(numbers)) is not None]
-        low, middle, high = (_number_text(f(values) if values else None, digits) for f in (min, median, max))
-        cells.append(middle if low == high else f"{middle} ({low} to {high})")
-    return cells
-
-
-def _number_text(value: float | None, digits: int) -> str:
-    return DASH if value is None else f"{value:,.{digits}f}"
+def _number_text(value: float, digits: int) -> str:
+    return DASH if math.isnan(value) else f"{value:,.{digits}f}"
 
 
 COSTS_NOTE = (
@@ -141,7 +97,7 @@ class PageSizePage(EffectsPage):
     @cached_property
     def result(self) -> PageSizeResult:
         """Curves, bottlenecks and tiers of the run, on the page's metric."""
-        if page_size_factor(self.data.study) is None:
+        if self.data.study.page_size_factor is None:
             study = self.data.study
             raise UsageError(
                 f"no factor of study {study.name!r} sets page_bytes", f"its notebook is {study.notebooks[0]}"
@@ -163,11 +119,10 @@ class PageSizePage(EffectsPage):
         """Show the curves over page size, a sentence per curve, and the tables of costs and of points."""
         from loadbook.analyses.page_size.figure import PageSizeFigure
 
-        lines = [f"{name}{words.curve_sentence(fit)}" for name, fit in self.result.curves.fits.items()]
         return Block(
             HtmlOnly(Picture(PageSizeFigure(self.result))),
             TextOnly(words.headline(self.result)),
-            BulletList(lines, css="doubts", bullet=""),
+            BulletList(words.curve_sentences(self.result), css="doubts", bullet=""),
             cost_table(self.result),
             note(COSTS_NOTE),
             Details("Every point of the figure", point_table(self.result)),
@@ -179,11 +134,9 @@ class PageSizePage(EffectsPage):
 
     def tiers(self) -> Block:
         """Show whether the web tiers converge: a sentence per front, a table with a verdict per size."""
-        from loadbook.analyses.page_size import tier_ratios
-
         if self.result.tiers is None:
             return empty_section("This study has one web tier.")
-        lines = BulletList(tier_ratios.sentences(self.result), css="doubts", bullet="")
+        lines = BulletList(words.tier_sentences(self.result), css="doubts", bullet="")
         return Block(lines, tier_table(self.result))
 
     def errors(self) -> Block:
@@ -211,30 +164,28 @@ class PageSizePage(EffectsPage):
 
     def sentences(self, answer: verdicts.AnswerSummary) -> list[str]:
         """Return the lines of the command line: the headline, errors, and a line per curve."""
-        lines = [f"{name}{words.curve_sentence(fit)}" for name, fit in self.result.curves.fits.items()]
-        return [answer.headline, *answer.errors, *lines]
+        return [answer.headline, *answer.errors, *words.curve_sentences(self.result)]
 
 
 def cost_table(result: PageSizeResult) -> Table:
     """Return the costs of every curve with their intervals."""
     heads = ("Per request, ms", "Per byte, ns", "Knee", "Ceiling, Mbit/s", "Misses", "Blocks")
     columns = [Column("Series"), *(Column(head, True) for head in heads)]
-    return Table("Costs", columns, [_cost_cells(name, fit) for name, fit in result.curves.fits.items()])
-
-
-def _cost_cells(name: str, fit: TwoRegimeCurve | str) -> list[str]:
-    if isinstance(fit, str):
-        return [name, *[DASH] * 6]
-    has_byte_regime = fit.visible_regime != "request"
-    return [
-        name,
-        words.cost_text(fit.per_request_s, 1e-3) if fit.visible_regime != "byte" else DASH,
-        words.cost_text(fit.per_byte_s, 1e-9) if has_byte_regime else DASH,
-        words.knee_text(fit),
-        words.cost_text(fit.ceiling_bytes_per_s, 125e3) if has_byte_regime else DASH,
-        words.largest_misfit_text(fit),
-        str(fit.blocks),
-    ]
+    rows = []
+    for name, fit in result.fits.items():
+        cells = [DASH] * len(heads)
+        if not isinstance(fit, str):
+            request, byte = fit.visible_regime != "byte", fit.visible_regime != "request"
+            cells = [
+                words.cost_text(fit.per_request_s, 1e-3) if request else DASH,
+                words.cost_text(fit.per_byte_s, 1e-9) if byte else DASH,
+                words.knee_text(fit),
+                words.cost_text(fit.ceiling_bytes_per_s, 125e3) if byte else DASH,
+                words.largest_misfit_text(fit),
+                str(fit.blocks),
+            ]
+        rows.append([name, *cells])
+    return Table("Costs", columns, rows)
 
 
 def point_table(result: PageSizeResult) -> Table:
@@ -244,7 +195,7 @@ def point_table(result: PageSizeResult) -> Table:
         Column("Full by the traces"),
     ]  # fmt: skip
     valid, rows = result.values[result.values["valid"]], []
-    for series in result.curves.series:
+    for series in result.series:
         for size, arm in series.arms.items():
             own = valid.loc[valid["treatment"] == arm, "value"].dropna()
             rate, bits = f"not measured ({len(own)})", DASH
@@ -268,9 +219,10 @@ def tier_table(result: PageSizeResult) -> Table:
     rows = []
     for pair in result.tiers.pairs:
         for size, verdict in pair.verdicts.items():
-            word = palette.verdict_word(verdict.kind, get_metric("ok_per_s"))
+            word, texts = palette.verdict_word(verdict.kind, get_metric("ok_per_s")), comparison_texts(verdict)
             cell = VerdictCell(f"v-{verdict.kind}", palette.VERDICTS[verdict.kind].glyph, word)
-            rows.append([words.size_text(size), cell, pair.name or DASH, *words.pair_cells(verdict)])
+            numbers = [texts.change, texts.interval, texts.interval90, texts.blocks]
+            rows.append([words.size_text(size), cell, pair.name or DASH, *numbers])
     return Table("Tiers", columns, rows, caption=" over ".join(result.tiers.names[::-1]))
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from loadbook.analyses.page_size.compute import PageSizeResult, TierPair
-from loadbook.analyses.page_size.curve import Estimate, TwoRegimeCurve
+from loadbook.analyses.page_size.compute import Estimate, PageSizeResult, TwoRegimeCurve
 from loadbook.core.units import NBSP, decimals_for_half_width, format_percent
 from loadbook.stats.compare import MIN_BLOCKS
-from loadbook.stats.results import Verdict
 from loadbook.stats.saturation import BOTTLENECK_NAMES
-from loadbook.stats.text import comparison_texts, margin_text
+from loadbook.stats.text import margin_text
 
 NOT_KNOWN = "not known"
 MISFIT = 0.10  # share beyond which the curve is called too simple
@@ -83,6 +81,11 @@ def curve_sentence(curve: TwoRegimeCurve | str) -> str:
     return f": {knee} bytes cost more than the request; {approach}"
 
 
+def curve_sentences(result: PageSizeResult) -> list[str]:
+    """Return the regimes of every curve, a sentence per series."""
+    return [f"{name}{curve_sentence(fit)}" for name, fit in result.fits.items()]
+
+
 def misfit_sentence(curve: TwoRegimeCurve) -> str:
     """Return the largest significant misfit beyond `MISFIT`; the curve is then a summary, not the mechanism."""
     off = {
@@ -105,7 +108,7 @@ def largest_misfit_text(curve: TwoRegimeCurve) -> str:
 
 def headline(result: PageSizeResult) -> str:
     """Return the answer to "from which page size on is the network the limit?", in one sentence."""
-    series = result.curves.series
+    series = result.series
     if not result.bottlenecks:
         return "Not known what limits: no monitor recorded anything."
     if not result.measured_sizes_b:
@@ -131,8 +134,7 @@ def headline(result: PageSizeResult) -> str:
 def bandwidth_headline(result: PageSizeResult) -> str:
     """Return the bandwidth reached, and its share of the link if the link is known."""
     median_rate = result.values[result.values["valid"]].groupby("treatment")["value"].median()
-    arms = {arm: size for series in result.curves.series for size, arm in series.arms.items()}
-    flows = [median_rate[arm] * size for arm, size in arms.items() if arm in median_rate.index]
+    flows = [median_rate[arm] * size for arm, size in result.size_by_arm.items() if arm in median_rate.index]
     if not flows:
         return "Not known: no trial counts."
     most = max(flows)
@@ -145,14 +147,14 @@ def network_limit_text(result: PageSizeResult) -> str:
     """Return the answer in the few words that the index has room for."""
     if not result.bottlenecks or not result.measured_sizes_b:
         return NOT_KNOWN
-    limited = any(result.network_limited_from(series) for series in result.curves.series)
+    limited = any(result.network_limited_from(series) for series in result.series)
     return "network" if limited else "not the network"
 
 
 def _common_name(result: PageSizeResult, names: set[str]) -> str:
     """Return the part of the name that only these series have, else their number."""
     names_by_part: dict[str, set[str]] = {}
-    for series in result.curves.series:
+    for series in result.series:
         for part in series.name.split(", "):
             names_by_part.setdefault(part, set()).add(series.name)
     shared = next((part for part, own in names_by_part.items() if own == names), None)
@@ -161,7 +163,7 @@ def _common_name(result: PageSizeResult, names: set[str]) -> str:
 
 def _other_limit_text(result: PageSizeResult) -> str:
     """Return the resource that limits most points in place of the network."""
-    arms = [arm for series in result.curves.series for arm in series.arms.values() if arm in result.bottlenecks]
+    arms = [arm for arm in result.size_by_arm if arm in result.bottlenecks]
     counts = Counter(letter for arm in arms if (letter := result.bottlenecks[arm]))
     if not counts:
         return ": nothing watched was full"
@@ -171,30 +173,27 @@ def _other_limit_text(result: PageSizeResult) -> str:
 
 def supporting_text(result: PageSizeResult) -> str:
     """Return the knees of all curves in one sentence."""
-    both = [curve for curve in result.curves.curves.values() if curve.visible_regime == "both"]
+    both = [curve for curve in result.curves.values() if curve.visible_regime == "both"]
     if not both:
         return "No curve shows both costs within the sizes measured."
     knees = sorted(both, key=lambda curve: curve.knee_b.value)
     low, high = size_text(knees[0].knee_b.interval[0]), size_text(knees[-1].knee_b.interval[1])
-    of = "" if len(both) == len(result.curves.series) else f" on {len(both)} of {len(result.curves.series)} curves"
+    of = "" if len(both) == len(result.series) else f" on {len(both)} of {len(result.series)} curves"
     return f"A request costs as much as its bytes at {low} to {high}{of} (95{NBSP}% intervals)."
 
 
-def pair_cells(verdict: Verdict) -> list[str]:
-    """Return the cells of a comparison of two tiers: change, intervals, blocks."""
-    texts = comparison_texts(verdict)
-    return [texts.change, texts.interval, texts.interval90, texts.blocks]
-
-
-def pair_sentence(result: PageSizeResult, pair: TierPair) -> str:
-    """Return the size from which on two tiers are equivalent, to follow the front's name."""
-    assert result.tiers is not None
-    size, margin = pair.converge_from_b, margin_text(result.margin)
-    first, second = result.tiers.names
-    if size is None:
-        largest = size_text(max(pair.verdicts)) if pair.verdicts else "any size"
-        return f": {second} and {first} are not shown to be within {margin} at {largest}."
-    return f": from {size_text(size)} on no difference between {second} and {first} larger than {margin}."
+def tier_sentences(result: PageSizeResult) -> list[str]:
+    """Return from which size on the tiers are equivalent, a sentence per front."""
+    if result.tiers is None:
+        return []
+    (first, second), margin, sentences = result.tiers.names, margin_text(result.margin), []
+    for pair in result.tiers.pairs:
+        size, largest = pair.converge_from_b, size_text(max(pair.verdicts)) if pair.verdicts else "any size"
+        text = f"{second} and {first} are not shown to be within {margin} at {largest}."
+        if size is not None:
+            text = f"from {size_text(size)} on no difference between {second} and {first} larger than {margin}."
+        sentences.append(f"{pair.name or 'both tiers'}: {text}")
+    return sentences
 
 
 def _in_unit(bytes_per_s: float, unit: tuple[float, str]) -> str:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from loadbook.core.units import format_duration, format_percent
 from loadbook.core.validity_rules import rule_title
-from loadbook.report import checks as trust
-from loadbook.report import checks as within
-from loadbook.report import sections
+from loadbook.report import checks, sections
 from loadbook.report.blocks import Block, answer_box, empty_section, note_block
 from loadbook.report.nodes import DASH, Column, Details, Paragraph, Table
 from loadbook.report.page import Page, load_run_data
@@ -25,23 +22,6 @@ if TYPE_CHECKING:
 MIN_NOISE_TRIALS = 3
 
 
-def noise_table(values: pd.DataFrame, labels: Mapping[str, str]) -> Table:
-    """Return per treatment: valid trials, coefficient of variation, and that which blocks do not explain."""
-    rows = []
-    residual_rows = block_residuals(values)
-    ran = set(values["treatment"])
-    for name in filter(ran.__contains__, labels):
-        own = values[values["treatment"] == name]
-        valid = own.loc[own["valid"], "value"].dropna()
-        inside = residual_rows.loc[residual_rows["treatment"] == name, "residual"]
-        rows.append([labels[name], f"{len(valid)} of {len(own)}", _cv_text(valid), _sd_text(inside)])
-    columns = [
-        Column("Treatment"), Column("Valid trials", True), Column("Scatter of trials (CV)", True),
-        Column("Scatter within blocks", True),
-    ]  # fmt: skip
-    return Table("Noise", columns, rows)
-
-
 def block_residuals(values: pd.DataFrame) -> pd.DataFrame:
     """Return log values of valid trials less their treatment's median and their block's median (`residual`)."""
     import numpy as np
@@ -53,11 +33,10 @@ def block_residuals(values: pd.DataFrame) -> pd.DataFrame:
     return valid
 
 
-def noise_sentence(values: pd.DataFrame, analysis: Analysis) -> str:
+def noise_sentence(analysis: Analysis) -> str:
     """Return the smallest difference that this run's blocks find with a probability of 80 %."""
-    spreads = [
-        c.sd_log for r in analysis.of_kind("treatment", "aa") if r.verdict and (c := r.verdict.comparison).sd_log
-    ]
+    verdicts = [row.verdict for row in analysis.of_kind("treatment", "aa") if row.verdict]
+    spreads = [sd_log for verdict in verdicts if (sd_log := verdict.comparison.sd_log)]
     blocks = analysis.planned_blocks
     if not spreads or blocks < 2:
         return "Too few valid trials to measure the noise."
@@ -67,15 +46,6 @@ def noise_sentence(values: pd.DataFrame, analysis: Analysis) -> str:
         f"At this noise {blocks} blocks find a difference of {found} with a probability of 80 % "
         f"(standard deviation of a block’s ratio: {format_percent(math.expm1(middle), 1, signed=False)})."
     )
-
-
-def _cv_text(values: pd.Series) -> str:
-    enough = len(values) >= MIN_NOISE_TRIALS and values.mean() > 0
-    return format_percent(float(values.std() / values.mean()), 1, signed=False) if enough else DASH
-
-
-def _sd_text(logs: pd.Series) -> str:
-    return format_percent(math.expm1(float(logs.std())), 1, signed=False) if len(logs) >= MIN_NOISE_TRIALS else DASH
 
 
 class QualityPage(Page):
@@ -91,71 +61,67 @@ class QualityPage(Page):
 
     def answer(self) -> Block:
         """Show the number of valid trials, the harness checks, and the number of doubts."""
-        number, cells = sections.trial_counts(self.data), trust.harness_checks(self.data, self.analysis, self.notes)
-        checks = {"✓": "passed", "✕": "failed", "!": "not judged"}
-        checks_text = ", ".join(
-            f"{name} {checks[cell.glyph]}" for name, cell in zip(("A/A arm", "control"), cells, strict=False)
-        )
-        headline = f"{number['valid']} of {number['planned']} trials count; {checks_text}."
-        return Block(answer_box(headline), trust.check_strip(cells))
+        number, cells = sections.trial_counts(self.data), checks.harness_checks(self.data, self.analysis, self.notes)
+        words = {"✓": "passed", "✕": "failed", "!": "not judged"}
+        aa_arm, control = (words[cell.glyph] for cell in cells[:2])
+        counts = f"{number['valid']} of {number['planned']} trials count"
+        headline = f"{counts}; A/A arm {aa_arm}, control {control}."
+        return Block(answer_box(headline), checks.check_strip(cells))
 
     def noise(self) -> Block:
-        """Show, per treatment, the scatter of its trials and the detectable difference by blocks."""
-        text = noise_sentence(self.values, self.analysis)
-        return Block(Paragraph(text), noise_table(self.values, self.labels))
+        """Show the detectable difference and, per treatment, the scatter of its trials and within their blocks."""
+
+        def text(scatter: float, logs: pd.Series) -> str:
+            return format_percent(scatter, 1, signed=False) if len(logs) >= MIN_NOISE_TRIALS else DASH
+
+        values, residuals, rows = self.values, block_residuals(self.values), []
+        for name, own in ((name, values[values["treatment"] == name]) for name in self.labels):
+            valid = own.loc[own["valid"], "value"].dropna()
+            inside = residuals.loc[residuals["treatment"] == name, "residual"]
+            cv = text(float(valid.std() / valid.mean()), valid) if valid.mean() > 0 else DASH
+            cells = [f"{len(valid)} of {len(own)}", cv, text(math.expm1(float(inside.std())), inside)]
+            rows += [[self.labels[name], *cells]] if len(own) else []
+        heads = ("Valid trials", "Scatter of trials (CV)", "Scatter within blocks")
+        table = Table("Noise", [Column("Treatment"), *(Column(head, True) for head in heads)], rows)
+        return Block(Paragraph(noise_sentence(self.analysis)), table)
 
     def within(self) -> Block:
         """Show whether rates were steady within trials, and the settled rates without the warm-up."""
-        text = within.stationarity_note(self.data)
-        if not (set(self.data.samples["metric"]) & {within.STATIONARITY_METRIC}):
+        text = checks.stationarity_note(self.data)
+        if checks.STATIONARITY_METRIC not in set(self.data.samples["metric"]):
             return note_block(text)
-        return Block(Paragraph(text), within.stationarity_table(self.data, self.labels))
+        return Block(Paragraph(text), checks.stationarity_table(self.data, self.labels))
 
     def unread(self) -> Block:
         """Show every problem with its place: trial, host, file and line."""
         problems = self.data.problems
         if problems.empty:
             return empty_section("Everything was read, and no validity rule has a hit.")
-        rows = [
-            [
-                p.trial if isinstance(p.trial, str) else "whole run",
-                p.level,
-                rule_title(p.name),
-                _problem_place(p),
-                p.message,
-            ]
-            for p in sections.row_tuples(problems)
-        ]
+        rows = []
+        for p in sections.row_tuples(problems):
+            place = " ".join(part for part in (p.host, p.file) if isinstance(part, str))
+            place = (f"{place}:{p.line:.0f}" if p.line and p.line == p.line else place) or DASH
+            trial = p.trial if isinstance(p.trial, str) else "whole run"
+            rows.append([trial, p.level, rule_title(p.name), place, p.message])
         columns = [Column("Trial"), Column("Level"), Column("Gate"), Column("Where"), Column("What", wrap=True)]
         return Block(Details(f"{len(rows)} lines", Table("Problems", columns, rows)))
 
     def phases(self) -> Block:
-        """Show how long each phase of a trial took, and the clocks of the hosts."""
-        table = phase_table(self.data.paths.trials)
-        return Block(table) if table.rows else empty_section("No trial recorded its phases.")
+        """Show the shortest, median and longest time of each phase over all recorded trials."""
+        took: dict[str, list[float]] = {}
+        for path in sorted(self.data.paths.trials.glob("*/trial.json")):
+            for phase, time_s in trial_record.read_trial(path.parent).phases_s.items():
+                took.setdefault(phase, []).append(time_s)
+        if not took:
+            return empty_section("No trial recorded its phases.")
+        rows = [
+            [phase.replace("_", " "), str(len(t)), *map(format_duration, (min(t), sorted(t)[len(t) // 2], max(t)))]
+            for phase, t in took.items()
+        ]
+        heads = ("Trials", "Shortest", "Median", "Longest")
+        return Block(Table("Phases of a trial", [Column("Phase"), *(Column(h, True) for h in heads)], rows))
 
 
 def quality_page(study: str, run: str = "latest", metric: str = "") -> QualityPage:
     """Return the page on one run's data; see `effects_page` for parameters and errors."""
     return QualityPage(load_run_data(study, run), metric=metric)
-
-
-def _problem_place(problem: Any) -> str:
-    place = " ".join(part for part in (problem.host, problem.file) if isinstance(part, str))
-    return (f"{place}:{problem.line:.0f}" if problem.line and problem.line == problem.line else place) or DASH
-
-
-def phase_table(folder: object) -> Table:
-    """Return the shortest, median and longest time of each phase over all recorded trials."""
-    from pathlib import Path
-
-    took: dict[str, list[float]] = {}
-    for path in sorted(Path(str(folder)).glob("*/trial.json")):
-        for phase, time_s in trial_record.read_trial(path.parent).phases_s.items():
-            took.setdefault(phase, []).append(time_s)
-    rows = [
-        [phase.replace("_", " "), str(len(t)), *map(format_duration, (min(t), sorted(t)[len(t) // 2], max(t)))]
-        for phase, t in took.items()
-    ]
-    heads = ("Trials", "Shortest", "Median", "Longest")
-    return Table("Phases of a trial", [Column("Phase"), *(Column(h, True) for h in heads)], rows)

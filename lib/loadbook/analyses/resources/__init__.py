@@ -1,6 +1,5 @@
 """Resources of the hosts: what was full, and who recorded it.
 
-- `text`: sentences about full resources and memory
 - `peers`: the figure of one trial beside the others of its treatment
 - `page`: the page of resources
 """

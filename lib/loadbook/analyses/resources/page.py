@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from loadbook.analyses.resources import text as words
 from loadbook.core.units import NBSP, format_bytes, format_duration, join_words
 from loadbook.report.blocks import Block, answer_box, empty_section, note, note_block
 from loadbook.report.nodes import DASH, BulletList, Column, Details, HtmlOnly, Paragraph, Picture, Table
 from loadbook.report.page import Page, load_run_data
 from loadbook.stats import saturation
+from loadbook.stats.saturation import (
+    BOTTLENECK_NAMES,
+    BOTTLENECK_TIME_SHARE,
+    FULL_SHARE,
+    MIN_OWN_CPU_SHARE,
+    bottleneck_by_treatment,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,63 +34,21 @@ METRIC_GROUPS = {
     "network": ("net_rx", "net_tx"), "load": ("load1",), "sockets": ("sockets_tcp_inuse", "sockets_tcp_tw"),
     "processes": ("process_cpu", "process_rss"),
 }  # fmt: skip
-GROUPED_METRICS = frozenset(metric for metrics in METRIC_GROUPS.values() for metric in metrics)
 # problems of a source (docs/traces.md)
 SOURCE_PROBLEMS = (
     "gap", "torn_sample", "unreadable_sample", "unreadable_line", "counter_went_back", "too_few_samples", "outside",
     "monitor_ended", "no_timestamps", "local_times", "memory_not_told", "munin_says", "changed-file", "clock_not_known",
 )  # fmt: skip
-
-
-def memory_table(full: pd.DataFrame, traces: pd.DataFrame, hosts: Mapping[str, Any]) -> tuple[Table, list[str]]:
-    """Return a row per host with the highest use of memory, and a sentence for each role."""
-    used = full[full["resource"] == "memory"]
-    together = traces[traces["metric"] == "process_rss"].groupby(["host", "trial", "t_s"])["value"].sum()
-    watched = {str(host): float(value) for host, value in together.groupby(level="host").max().items()}
-    columns = [Column("Host"), Column("Installed", True), Column("In use, at most", True),
-               Column("Of it watched processes", True), Column("Smallest size that would hold it")]  # fmt: skip
-    rows, lines = [], []
-    for key, group in used.groupby(["role", "host"], sort=False):
-        role, host = map(str, key)
-        peak, installed = float(group["peak"].max()), float(group["capacity"].max())
-        text = words.memory_size_text(peak, installed if np.isfinite(installed) else None)
-        name = str(role) if role == host else f"{role} ({host})"
-        rows.append(
-            [
-                name,
-                format_bytes(installed) if np.isfinite(installed) else DASH,
-                format_bytes(peak),
-                format_bytes(watched[host]) if host in watched else DASH,
-                text.partition(": ")[2],
-            ]
-        )
-        lines.append(f"{name}: {text}.")
-    sizes = used.groupby("host")["capacity"].max()
-    if len(sizes) > 1 and sizes.nunique() == 1:  # exactly the same memory: likely one machine
-        lines.append("Hosts of a lab are one machine: each of them sees the memory of all.")
-    return Table("Memory", columns, rows), lines
-
-
-def sources_table(traces: pd.DataFrame, problems: pd.DataFrame) -> Table:
-    """Return a row per host and source: interval of its samples, metrics, problems."""
-    columns = [Column("Host"), Column("Source"), Column("A sample every", True), Column("Trials", True),
-               Column("Samples", True), Column("Notes", True), Column("What it told", wrap=True)]  # fmt: skip
-    noted = problems[problems["name"].isin(SOURCE_PROBLEMS)]
-    rows = []
-    for (host, source), own in traces.groupby(["host", "source"], sort=True):
-        times = own[["trial", "t_s"]].drop_duplicates().sort_values(["trial", "t_s"])
-        steps = times.groupby("trial")["t_s"].diff().dropna()
-        about = noted[
-            (noted["host"] == host) & noted["file"].fillna("").str.contains(FILE_PATTERNS.get(str(source), "^traces/"))
-        ]
-        metrics = set(own["metric"])
-        groups = [name for name, known in METRIC_GROUPS.items() if metrics & set(known)] + sorted(
-            metrics - GROUPED_METRICS
-        )
-        step = format_duration(float(steps.median())) if len(steps) else DASH
-        name = SOURCE_NAMES.get(str(source), str(source))
-        rows.append([host, name, step, own["trial"].nunique(), f"{len(times):,}", len(about), ", ".join(groups)])
-    return Table("Sources", columns, [[*map(str, row)] for row in rows])
+NO_TRACES = "Not known: no monitor recorded anything of this run."
+SATURATION_NOTE = (
+    f"CPU: the busiest core that the processes may use, or their share of what they may use if that is more. "
+    f"Full: at or above 90{NBSP}% of its capacity, in share of the measured time. Every trial weighs alike; "
+    "bottleneck: of what was full at least half of the time, and mostly of the role’s own work, what was used most."
+)
+RESOURCE_NOUNS = {"cpu": "CPU", "network": "network", "memory": "memory"}
+HEADROOM = 1 / FULL_SHARE  # what is used must not fill the host
+GIB = 1024**3
+MEMORY_SIZES_B = tuple(GIB * n for n in (0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512))
 
 
 def source_agreement(traces: pd.DataFrame, trials: pd.DataFrame, windows: Mapping[str, float]) -> str:
@@ -101,9 +65,6 @@ def source_agreement(traces: pd.DataFrame, trials: pd.DataFrame, windows: Mappin
     if not texts:
         return "One source for each host."
     return f"CPU of all cores while measured, as each source saw it: {'; '.join(texts)}."
-
-
-NO_TRACES = "Not known: no monitor recorded anything of this run."
 
 
 class ResourcesPage(Page):
@@ -128,28 +89,45 @@ class ResourcesPage(Page):
 
     def answer(self) -> Block:
         """Show the full resources and whether the driver was full, a line per resource."""
-        lines = words.host_sentences(self.resource_usage, self.labels)
+        lines = host_sentences(self.resource_usage, self.labels)
         return Block(answer_box(self._headline(), BulletList(lines, bullet="") if lines else None))
 
     def _headline(self) -> str:
-        return (
-            words.headline(self.resource_usage)
-            if len(self.data.traces)
-            else f"{NO_TRACES} {self._missing_traces_reason()}"
-        )
+        return headline(self.resource_usage) if len(self.data.traces) else self._no_traces_text()
 
-    def _missing_traces_reason(self) -> str:
+    def _no_traces_text(self) -> str:
         if not self.data.study.monitors.sources:
-            return "The study asks for none (monitors.sources)."
-        if self.data.run_record.imported:
-            return "It was imported; files of sysstat, munin or Prometheus can be added: loadbook traces."
-        return "Files of sysstat, munin or Prometheus can be added: loadbook traces."
+            return f"{NO_TRACES} The study asks for none (monitors.sources)."
+        files = "It was imported; files" if self.data.run_record.imported else "Files"
+        return f"{NO_TRACES} {files} of sysstat, munin or Prometheus can be added: loadbook traces."
 
     def saturation(self) -> Block:
-        """Show the use of each resource and the bottleneck by treatment and host."""
-        if self.resource_usage.empty:
+        """Show the use of each resource by treatment and host; the bottleneck is in the row of its host."""
+        usage = self.resource_usage
+        if usage.empty:
             return empty_section(NO_TRACES)
-        return Block(note(SATURATION_NOTE), saturation_table(self.resource_usage, self.labels))
+        heads = ("CPU, mean", "CPU full", "Network, at most", "full", "Memory, at most", "Trials")
+        columns = [*map(Column, ("Treatment", "Host", "Bottleneck")), *(Column(head, True) for head in heads)]
+        found, last = bottleneck_by_treatment(usage), ""
+        rows: list[list[str]] = []
+        rules: set[int] = set()
+        for key, own in usage.groupby(["treatment", "role", "host"], sort=False):
+            treatment, role, host = map(str, key)
+            of: dict[str, Any] = {str(row.resource): row for row in own.itertuples()}
+            letter = found[treatment]
+            limit = BOTTLENECK_NAMES[letter] if letter and letter in set(own["bottleneck"].dropna()) else DASH
+            shares = (("cpu", "mean"), ("cpu", "share_full"), ("network", "share_full"))
+            cpu, cpu_full, network_full = (_percent(getattr(of.get(name), column, np.nan)) for name, column in shares)
+            network, memory = (format_bytes(of[name].peak) if name in of else "" for name in ("network", "memory"))
+            cells = [cpu, cpu_full, f"{network}/s" if network else DASH, network_full, memory or DASH]
+            first = treatment != last
+            if first and rows:
+                rules.add(len(rows))
+            name = role if role == host else f"{role} ({host})"
+            label, trials = self.labels.get(treatment, treatment) if first else "", str(own["trials"].max())
+            rows.append([label, name, limit, *cells, trials])
+            last = treatment
+        return Block(note(SATURATION_NOTE), Table("What was used", columns, rows, frozenset(rules)))
 
     def blocks(self) -> Block:
         """Show the block in the middle of the run on one time axis; the first and the last are one click away."""
@@ -184,71 +162,148 @@ class ResourcesPage(Page):
 
     def memory(self) -> Block:
         """Show the highest use of memory, and the smallest usual size that would hold it."""
-        table, lines = memory_table(self.resource_usage, self.data.traces, self.hosts)
-        if not table.rows:
+        used, traces = self.resource_usage[self.resource_usage["resource"] == "memory"], self.data.traces
+        together = traces[traces["metric"] == "process_rss"].groupby(["host", "trial", "t_s"])["value"].sum()
+        watched = {str(host): float(value) for host, value in together.groupby(level="host").max().items()}
+        columns = [Column("Host"), Column("Installed", True), Column("In use, at most", True),
+                   Column("Of it watched processes", True), Column("Smallest size that would hold it")]  # fmt: skip
+        rows, lines = [], []
+        for key, group in used.groupby(["role", "host"], sort=False):
+            role, host = map(str, key)
+            peak, installed = float(group["peak"].max()), float(group["capacity"].max())
+            text = memory_size_text(peak, installed if np.isfinite(installed) else None)
+            name = str(role) if role == host else f"{role} ({host})"
+            sizes = (installed, peak, watched.get(host, np.nan))
+            rows.append([name, *(format_bytes(b) if np.isfinite(b) else DASH for b in sizes), text.partition(": ")[2]])
+            lines.append(f"{name}: {text}.")
+        capacities = used.groupby("host")["capacity"].max()
+        if len(capacities) > 1 and capacities.nunique() == 1:  # exactly the same memory: likely one machine
+            lines.append("Hosts of a lab are one machine: each of them sees the memory of all.")
+        if not rows:
             return empty_section("No monitor reported the memory in use.")
-        return Block(Paragraph(" ".join(lines)), table)
+        return Block(Paragraph(" ".join(lines)), Table("Memory", columns, rows))
 
     def sources(self) -> Block:
         """Show every source with its metrics, its interval and its problems, and how far several sources agree."""
-        table = sources_table(self.data.traces, self.data.problems)
-        if not table.rows:
-            return note_block(f"{NO_TRACES} {self._missing_traces_reason()}")
         from loadbook.report.figures.host_metrics import values_by_trial
 
-        windows = values_by_trial(self.data, "duration")
-        return Block(Paragraph(source_agreement(self.data.traces, self.data.trials, windows)), table)
+        columns = [Column("Host"), Column("Source"), Column("A sample every", True), Column("Trials", True),
+                   Column("Samples", True), Column("Notes", True), Column("What it told", wrap=True)]  # fmt: skip
+        traces, problems = self.data.traces, self.data.problems
+        noted = problems[problems["name"].isin(SOURCE_PROBLEMS)]
+        rows = []
+        for (host, source), own in traces.groupby(["host", "source"], sort=True):
+            times = own[["trial", "t_s"]].drop_duplicates().sort_values(["trial", "t_s"])
+            steps = times.groupby("trial")["t_s"].diff().dropna()
+            pattern = FILE_PATTERNS.get(str(source), "^traces/")
+            about = noted[(noted["host"] == host) & noted["file"].fillna("").str.contains(pattern)]
+            metrics = set(own["metric"])
+            groups = [name for name, known in METRIC_GROUPS.items() if metrics & set(known)]
+            groups += sorted(metrics.difference(*METRIC_GROUPS.values()))
+            step = format_duration(float(steps.median())) if len(steps) else DASH
+            name = SOURCE_NAMES.get(str(source), str(source))
+            rows.append([host, name, step, own["trial"].nunique(), f"{len(times):,}", len(about), ", ".join(groups)])
+        if not rows:
+            return note_block(self._no_traces_text())
+        agreement = source_agreement(traces, self.data.trials, values_by_trial(self.data, "duration"))
+        return Block(Paragraph(agreement), Table("Sources", columns, [[*map(str, row)] for row in rows]))
 
     def summary(self) -> dict[str, Any]:
         """Return the summary for the index and the command line."""
-        lines = words.host_sentences(self.resource_usage, self.labels)
+        lines = host_sentences(self.resource_usage, self.labels)
         verdict = {"kind": "undecided", "glyph": "▣", "word": "resources", "sentence": self._headline()}
         return super().summary() | {"verdict": verdict, "sentences": [self._headline(), *lines]}
 
 
-SATURATION_NOTE = (
-    f"CPU: the busiest core that the processes may use, or their share of what they may use if that is more. "
-    f"Full: at or above 90{NBSP}% of its capacity, in share of the measured time. Every trial weighs alike; "
-    "bottleneck: of what was full at least half of the time, and mostly of the role’s own work, what was used most."
-)
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f}{NBSP}%" if share == share else DASH
 
 
-def saturation_table(usage: pd.DataFrame, labels: dict[str, str]) -> Table:
-    """Return a row per treatment and host; the bottleneck is in the row of its host."""
-    columns = [
-        Column("Treatment"), Column("Host"), Column("Bottleneck"), Column("CPU, mean", True), Column("CPU full", True),
-        Column("Network, at most", True), Column("full", True), Column("Memory, at most", True), Column("Trials", True),
-    ]  # fmt: skip
-    found, last = saturation.bottleneck_by_treatment(usage), ""
-    rows: list[list[str]] = []
-    rules: set[int] = set()
-    for key, own in usage.groupby(["treatment", "role", "host"], sort=False):
-        treatment, role, host = map(str, key)
-        of = {str(row.resource): row for row in own.itertuples()}
-        letter = found[treatment]
-        limit = saturation.BOTTLENECK_NAMES[letter] if letter and letter in set(own["bottleneck"].dropna()) else DASH
-        cells = [
-            _share_text(of.get("cpu"), "mean"),
-            _share_text(of.get("cpu"), "share_full"),
-            _peak_text(of.get("network"), "/s"),
-        ]
-        cells += [_share_text(of.get("network"), "share_full"), _peak_text(of.get("memory"), "")]
-        first = treatment != last
-        if first and rows:
-            rules.add(len(rows))
-        name = role if role == host else f"{role} ({host})"
-        rows.append([labels.get(treatment, treatment) if first else "", name, limit, *cells, str(own["trials"].max())])
-        last = treatment
-    return Table("What was used", columns, rows, frozenset(rules))
+def headline(usage: pd.DataFrame) -> str:
+    """Return the answer: the full resources, in how many treatments, and whether the driver was full."""
+    if usage.empty:
+        return "Not known: no monitor recorded anything while trials that count were measured."
+    bottlenecks, parts = bottleneck_by_treatment(usage), []
+    for letter in BOTTLENECK_NAMES:
+        number = sum(own == letter for own in bottlenecks.values())
+        roles = join_words(sorted(set(usage.loc[usage["bottleneck"] == letter, "role"])))
+        resource = "the network" if letter == "N" else f"the CPU of the {roles}"
+        parts += [f"{resource} in {_treatment_count_text(number, len(bottlenecks))}"] if number else []
+    foreign = usage[(usage["share_full"] >= BOTTLENECK_TIME_SHARE) & (usage["own"] < MIN_OWN_CPU_SHARE)]
+    if parts:
+        start = f"At its limit: {join_words(parts)}"
+    elif len(foreign):
+        start = f"The CPU of the {join_words(sorted(set(foreign['role'])))} was full, mostly of other processes’ work"
+    else:
+        start = "Nothing that was watched was at its limit"
+    return f"{start}; {_driver_phrase(usage)}."
 
 
-def _share_text(row: Any, column: str) -> str:
-    value = getattr(row, column, float("nan"))
-    return words.share_text(value) if value == value else DASH
+def _treatment_count_text(number: int, total: int) -> str:
+    if total == 1:
+        return "the one treatment"
+    return f"all {total} treatments" if number == total else f"{number} of {total} treatments"
 
 
-def _peak_text(row: Any, per: str) -> str:
-    return format_bytes(row.peak) + per if row is not None else DASH
+def _driver_phrase(usage: pd.DataFrame) -> str:
+    rows = usage[usage["role"].str.contains("driver") & (usage["resource"] == "cpu")]
+    shares = rows["share_full"].dropna()
+    if shares.empty:
+        return "the driver was not watched"
+    full = shares.max() >= BOTTLENECK_TIME_SHARE
+    if full and (rows["own"] < MIN_OWN_CPU_SHARE).any() and not rows["bottleneck"].notna().any():
+        return "nobody’s own limit was seen there"
+    if full:
+        return "so the tool, not only the server, may have set the numbers"
+    seldom = f" except in {max(1, round(100 * shares.max()))}{NBSP}% of the time at most" if shares.max() else ""
+    return f"the driver had room{seldom}"
+
+
+def host_sentences(usage: pd.DataFrame, labels: Mapping[str, str]) -> list[str]:
+    """Return a sentence per host that was full: "balancer: 98 % of its CPU in every trial of small8"."""
+    full = usage[(usage["share_full"] >= BOTTLENECK_TIME_SHARE) & usage["resource"].isin(list(RESOURCE_NOUNS))]
+    total = usage["treatment"].nunique()
+    order = ["role", "host", "resource", "mean"]
+    texts_by_host: dict[tuple[str, str], list[str]] = {}
+    for (role, host), rows in full.sort_values(order, ascending=[True, True, True, False]).groupby(["role", "host"]):
+        is_foreign = rows["own"] < MIN_OWN_CPU_SHARE
+        treatments_by_use: dict[str, list[str]] = {}
+        for _, row in rows[~is_foreign].iterrows():
+            trials = f"{row['trials_full']} of {row['trials']} trials"
+            when = "every trial" if row["trials_full"] == row["trials"] else trials
+            use = f"{_percent(row['mean'])} of its {RESOURCE_NOUNS[str(row['resource'])]} in {when}"
+            treatments_by_use.setdefault(use, []).append(labels.get(str(row["treatment"]), str(row["treatment"])))
+        texts = [_use_with_treatments(use, names, total) for use, names in treatments_by_use.items()]
+        if is_foreign.any():
+            means, own = (_range_text(rows.loc[is_foreign, column]) for column in ("mean", "own"))
+            treatments = _treatment_count_text(int(is_foreign.sum()), total)
+            texts.append(f"{means} of its CPU in {treatments}, but only {own} of that by its own processes")
+        texts_by_host[str(role), str(host)] = texts
+    roles = [role for role, _ in texts_by_host]
+    return [
+        f"{role if roles.count(role) == 1 else f'{role} ({host})'}: {join_words(texts)}."
+        for (role, host), texts in texts_by_host.items()
+    ]
+
+
+def _range_text(shares: pd.Series) -> str:
+    low, high = (_percent(share) for share in (shares.min(), shares.max()))
+    return low if low == high else f"{low.removesuffix(f'{NBSP}%')} to {high}"
+
+
+def _use_with_treatments(use: str, treatments: list[str], total: int) -> str:
+    if len(treatments) == total > 1:
+        return f"{use} of all {total} treatments" if "every trial" not in use else use
+    return f"{use} of {join_words([f'“{name}”' if ',' in name else name for name in treatments])}"
+
+
+def memory_size_text(used: float, installed: float | None) -> str:
+    """Return the smallest usual size that would hold the highest use, with some memory left free (both in bytes)."""
+    enough = next((s for s in MEMORY_SIZES_B if used * HEADROOM <= s), None)
+    text = f"a host of {enough / GIB:g}{NBSP}GiB would have held it" if enough else "no usual size would have held it"
+    if installed and enough and enough > installed:
+        text = "nearly all that is installed"
+    return f"{format_bytes(used)}: {text}"
 
 
 def resources_page(study: str, run: str = "latest", metric: str = "") -> ResourcesPage:

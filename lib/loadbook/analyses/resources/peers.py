@@ -10,24 +10,11 @@ import pandas as pd
 from loadbook.core.errors import unknown_name_error
 from loadbook.core.units import format_quantity, join_words
 from loadbook.report import palette
+from loadbook.report.figures import host_metrics
 from loadbook.report.figures.base import ReportFigure, Sheet, pluralize, shorten
-from loadbook.report.figures.host_metrics import (
-    FOOT_IN,
-    GAP_IN,
-    HEAD_IN,
-    LEFT_IN,
-    PANEL_WIDTH_IN,
-    STEP_IN,
-    monitored_hosts,
-    round_ticks,
-    set_time_axis,
-    set_value_ticks,
-    time_unit,
-    track_panel,
-    values_by_trial,
-    write_time_title,
-)
+from loadbook.report.figures.host_metrics import FOOT_IN, GAP_IN, HEAD_IN, LEFT_IN, STEP_IN, values_by_trial
 from loadbook.report.figures.tracks import Hosts
+from loadbook.report.sections import row_tuples
 from loadbook.stats.diagnostics import OTHER_PROCESSES, host_resources, peer_comparison
 from loadbook.store.tables import RunData
 
@@ -39,12 +26,7 @@ ALWAYS_DRAWN = ("CPUs busy", OTHER_PROCESSES)
 class PeersFigure(ReportFigure):
     """A panel per resource: grey lines for the other trials of the treatment, one in ink for this one.
 
-    Parameters
-    ----------
-    traces, trials : the run's tables.
-    hosts : run.json's "hosts".
-    trial : the trial in ink.
-    windows : trial -> seconds of its measurement.
+    `hosts` are run.json's "hosts"; `windows` is trial -> seconds of its measurement.
     """
 
     def __init__(
@@ -58,8 +40,8 @@ class PeersFigure(ReportFigure):
         usual = table[table["apart"].isna() & table["resource"].isin(ALWAYS_DRAWN)]
         treatment = trials.set_index("trial")["treatment"].to_dict()[trial]
         peers = trials[(trials["treatment"] == treatment) & (trials["valid"] | (trials["trial"] == trial))]
-        self.unusual = _row_tuples(unusual)
-        self.rows = _row_tuples(pd.concat([unusual, usual])[:MOST_PANELS])
+        self.unusual = row_tuples(unusual)
+        self.rows = row_tuples(pd.concat([unusual, usual])[:MOST_PANELS])
         self.samples = samples[samples["trial"].isin(list(peers["trial"]))]
 
     @classmethod
@@ -67,7 +49,7 @@ class PeersFigure(ReportFigure):
         """Return the figure of one trial of a run."""
         if trial not in set(run.trials["trial"]):
             raise unknown_name_error("trial", trial, map(str, run.trials["trial"]), f"in run {run.run}")
-        return cls(run.traces, run.trials, monitored_hosts(run), trial, values_by_trial(run, "duration"))
+        return cls(run.traces, run.trials, host_metrics.monitored_hosts(run), trial, values_by_trial(run, "duration"))
 
     def _draw(self) -> Sheet:
         samples, number = self.samples, len(self.rows)
@@ -78,7 +60,7 @@ class PeersFigure(ReportFigure):
         window = self.windows.get(self.trial, end)
         for k, row in enumerate(self.rows):
             top = HEAD_IN + k * STEP_IN
-            panel = track_panel(sheet, top)
+            panel = host_metrics.track_panel(sheet, top)
             own = samples[(samples["host"] == row.host) & (samples["resource"] == row.resource)]
             divisor = MIB if str(row.unit).startswith("B") else 1.0
             panel.axvspan(-start, window - start, color=palette.WINDOW_TINT, linewidth=0, zorder=-3)
@@ -88,13 +70,14 @@ class PeersFigure(ReportFigure):
                 line.set(color=colour, linewidth=width)
             highest = max(float(own["value"].max()) / divisor, 1e-9)
             panel.set_ylim(0, 1.08 * highest)
-            set_value_ticks(panel, round_ticks(highest))
+            host_metrics.set_value_ticks(panel, host_metrics.round_ticks(highest))
             unit = f" ({'MiB/s' if row.unit == 'B/s' else 'MiB'})" if divisor == MIB else ""
-            title = shorten(f"{row.host}: {_row_text(row)}{unit}", PANEL_WIDTH_IN, sheet.size - 0.4)
+            title = shorten(f"{row.host}: {_row_text(row)}{unit}", host_metrics.PANEL_WIDTH_IN, sheet.size - 0.4)
             colour = palette.INK if row.apart == row.apart else palette.SOFT
             sheet.text(LEFT_IN, top - 0.12, title, size=sheet.size - 0.4, colour=colour)
-            set_time_axis(panel, end - start, sheet.size, labelled=k == number - 1, zero=-start)
-        write_time_title(sheet, f"{time_unit(end)[1]} since the measurement began; shaded = measured")
+            host_metrics.set_time_axis(panel, end - start, sheet.size, labelled=k == number - 1, zero=-start)
+        unit = host_metrics.time_unit(end)[1]
+        host_metrics.write_time_title(sheet, f"{unit} since the measurement began; shaded = measured")
         return sheet
 
     @property
@@ -121,10 +104,6 @@ class PeersFigure(ReportFigure):
         """The caption and the number of every panel."""
         rows = "; ".join(f"{row.host}, {_row_text(row)}" for row in self.rows)
         return f"Resources of one trial beside the others of its treatment. {self.caption} {rows}."
-
-
-def _row_tuples(table: pd.DataFrame) -> list[Any]:
-    return list(table.itertuples(index=False))
 
 
 def _row_text(row: Any) -> str:

@@ -1,12 +1,11 @@
 """Figures of the reports; the figure of an analysis is in the folder of that analysis.
 
-- `base`: base class `ReportFigure`, the sheet, measured text, names that the font can draw
+- `base`: base class `ReportFigure`, the sheet, compact SVG, measured text, names that the font can draw
 - `axes`: log axes of ratios and values, ticks, intervals
 - `tracks`: host metrics laid out over time
 - `order`: every trial in order of execution, and the drift of the host
 - `errors`: errors per trial
-- `latency`: latency percentiles per trial
-- `distribution`: latency of all requests together
+- `latency`: latency percentiles per trial; latency of all requests together
 - `validity`: the validity rules' results by trial
 - `host_metrics`: host metrics of one block, of one host's cores, of all trials
 
@@ -16,7 +15,7 @@ A figure is an object of a `ReportFigure`: its constructor (or `from_run`) reads
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 from typing import TYPE_CHECKING
 
 from loadbook.core.errors import unknown_name_error
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 FIGURES = {
     "claims": "loadbook.analyses.claims.figure:ClaimsFigure",
-    "connections": "loadbook.analyses.balancers.connections:ConnectionsFigure",
+    "connections": "loadbook.analyses.balancers.figure:ConnectionsFigure",
     "cores": "loadbook.report.figures.host_metrics:CoresFigure",
     "effects": "loadbook.analyses.effects.figure:EffectsFigure",
     "errors": "loadbook.report.figures.errors:ErrorsFigure",
@@ -34,9 +33,9 @@ FIGURES = {
     "history": "loadbook.analyses.history.figure:HistoryFigure",
     "host_metrics": "loadbook.report.figures.host_metrics:HostMetricsFigure",
     "latency": "loadbook.report.figures.latency:LatencyFigure",
-    "latency_distribution": "loadbook.report.figures.distribution:LatencyDistributionFigure",
-    "noise": "loadbook.analyses.noise.figure:NoiseFigure",
-    "non_inferiority": "loadbook.analyses.effects.non_inferiority:NonInferiorityFigure",
+    "latency_distribution": "loadbook.report.figures.latency:LatencyDistributionFigure",
+    "noise": "loadbook.analyses.noise.record:NoiseFigure",
+    "non_inferiority": "loadbook.analyses.effects.figure:NonInferiorityFigure",
     "order": "loadbook.report.figures.order:OrderFigure",
     "page_size": "loadbook.analyses.page_size.figure:PageSizeFigure",
     "paired_blocks": "loadbook.analyses.effects.pairs:PairedBlocksFigure",
@@ -52,6 +51,5 @@ def figure_class(name: str) -> type[ReportFigure]:
     """Return the class of a figure (`FIGURES`); UsageError for any other name."""
     if name not in FIGURES:
         raise unknown_name_error("figure", name, sorted(FIGURES))
-    module, _, class_name = FIGURES[name].partition(":")
-    figure: type[ReportFigure] = getattr(importlib.import_module(module), class_name)
+    figure: type[ReportFigure] = pkgutil.resolve_name(FIGURES[name])
     return figure

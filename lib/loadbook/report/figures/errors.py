@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -33,10 +33,8 @@ PER, LIMIT_PER = 100_000.0, 100.0  # errors per 100,000 requests; the line beyon
 DRIVER_CLASS = "errors_driver"
 HEAD_IN, FOOT_IN, ROW_IN, NAME_IN, SUMMARY_IN = 0.4, 0.62, 0.32, 2.0, 2.6
 _STYLES = {
-    "more": palette.VERDICTS["worse"],
-    "fewer": palette.VERDICTS["better"],
-    "undecided": palette.VERDICTS["undecided"],
-}
+    "more": palette.VERDICTS["worse"], "fewer": palette.VERDICTS["better"], "undecided": palette.VERDICTS["undecided"],
+}  # fmt: skip
 
 
 class ErrorsFigure(ReportFigure):
@@ -75,15 +73,15 @@ class ErrorsFigure(ReportFigure):
         top = HEAD_IN
         for row, name, summary, height in zip(self.rows, names, summaries, heights, strict=True):
             middle, bold = top + height / 2, row.kind == "treatment"
-            _draw_background(zero, axis, top, top + height)
+            zero.add_patch(Rectangle((-0.06, top), 1.12, height, facecolor=palette.BLOCK_TINT, linewidth=0, zorder=-3))
+            axis.plot([np.log(LIMIT_PER)] * 2, [top, top + height], color=palette.DOUBT, linewidth=1.2,
+                      linestyle=axes.DASHED, zorder=-1)  # fmt: skip
             self._draw_trials(zero, axis, row, middle, limits)
             if not bold:
                 name = wrap(self.names[row.treatment], NAME_IN, sheet.size)
             sheet.text(left - 0.12, middle, name, bold=bold, align="right")
-            style = _STYLES.get(row.errors.kind)
-            colour = style.text if style else palette.INK
-            if row.errors.by_class.get(DRIVER_CLASS):
-                colour = palette.DOUBT_TEXT
+            at_fault = row.errors.by_class.get(DRIVER_CLASS)
+            colour = palette.DOUBT_TEXT if at_fault else _STYLES.get(row.errors.kind, palette.BASELINE).text
             sheet.text(right + 0.15, middle, summary, size=size, colour=colour)
             if row is not self.rows[-1]:
                 sheet.rule(0.05, sheet.width - 0.05, top + height, palette.GRID, 0.6)
@@ -127,19 +125,12 @@ class ErrorsFigure(ReportFigure):
     @property
     def caption(self) -> str:
         """Which treatments have more errors than the baseline, and in how many trials."""
-        more = [
-            f"{self.names[r.treatment]} ({r.errors.trials_with_errors} of {r.errors.trials} trials)"
-            for r in self.analysis.rows
-            if r.errors.kind == "more"
-        ]
+        rows = [(r, f"{r.errors.trials_with_errors} of {r.errors.trials} trials") for r in self.analysis.rows]
+        more = [f"{self.names[r.treatment]} ({share})" for r, share in rows if r.errors.kind == "more"]
         if more:
             verb = "has" if len(more) == 1 else "have"
             return f"{join_first(more, 3, 'treatments')} {verb} more errors than the baseline."
-        failing = [
-            f"{self.names[r.treatment]} in {r.errors.trials_with_errors} of {r.errors.trials} trials"
-            for r in self.analysis.rows
-            if r.errors.trials_with_errors
-        ]
+        failing = [f"{self.names[r.treatment]} in {share}" for r, share in rows if r.errors.trials_with_errors]
         if not failing:
             return f"No errors in any of {pluralize(sum(r.errors.trials for r in self.analysis.rows), 'trial')}."
         treatments = join_first(failing, 3, "treatments")
@@ -174,22 +165,13 @@ def _error_rates(errors: pd.DataFrame, requests: pd.DataFrame) -> pd.DataFrame:
     return trials.assign(rate=rate.clip(upper=PER), place=rank / max(1.0, rank.max() + 0.5))
 
 
-def _draw_background(zero: Axes, axis: Axes, top: float, bottom: float) -> None:
-    """Shade the lane of zeros and draw the 0.1 % line between two heights."""
-    zero.add_patch(Rectangle((-0.06, top), 1.12, bottom - top, facecolor=palette.BLOCK_TINT, linewidth=0, zorder=-3))
-    dashed: dict[str, Any] = {"color": palette.DOUBT, "linewidth": 1.2, "linestyle": axes.DASHED, "zorder": -1}
-    axis.plot([np.log(LIMIT_PER)] * 2, [top, bottom], **dashed)
-
-
 def _summary_text(errors: ErrorSummary) -> str:
     """Return the verdict of a row, its trials with errors, and their classes by number."""
-    verdict = ""
+    text = f"{errors.trials_with_errors} of {errors.trials}"
     if errors.kind in _STYLES:
         word = errors.kind if errors.kind == "undecided" else f"{errors.kind} errors"
-        verdict = f"{_STYLES[errors.kind].glyph} {word}: "
-    return "; ".join(filter(None, [
-        f"{verdict}{errors.trials_with_errors} of {errors.trials}", ", ".join(_class_counts(errors)),
-    ]))  # fmt: skip
+        text = f"{_STYLES[errors.kind].glyph} {word}: {text}"
+    return "; ".join(filter(None, [text, ", ".join(_class_counts(errors))]))
 
 
 def _class_counts(errors: ErrorSummary) -> list[str]:

@@ -5,7 +5,9 @@ They show which resource was full, whether it was the driver's, and whether a tr
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Self
 
@@ -33,7 +35,7 @@ from loadbook.report.figures.base import (
     wrap,
 )
 from loadbook.report.figures.tracks import Hosts, Timeline, Track, draw_lines, host_name, numbered
-from loadbook.stats.saturation import hosts_with_traces, link_capacities
+from loadbook.stats.saturation import finest_source_only, hosts_with_traces, link_capacities
 from loadbook.store.tables import RunData
 
 LEFT_IN, RIGHT_IN, PANEL_IN, STEP_IN, HEAD_IN, FOOT_IN, GAP_IN = 0.62, 0.1, 0.62, 1.0, 0.3, 0.52, 0.3
@@ -58,11 +60,47 @@ def monitored_hosts(run: RunData) -> Hosts:
     return hosts_with_traces(run.traces, run.run_record.hosts)
 
 
-def _labels(run: RunData) -> dict[str, str]:
-    return {name: run.study.label(name) for name in run.study.treatments}
+class _TimelineFigure(ReportFigure):
+    """A panel per track of a timeline; `subject` begins the alternative text."""
+
+    timeline: Timeline
+    subject: str
+
+    @abstractmethod
+    def _draw_track(self, panel: Axes, track: Track) -> None:
+        """Draw what a panel holds."""
+
+    def _draw_panels(self, sheet: Sheet, head: float, zero: float = 0.0) -> None:
+        """Draw every track below `head` inches; the ticks of time count from `zero` seconds."""
+        last, size = len(self.timeline.tracks) - 1, sheet.size - 0.4
+        for k, track in enumerate(self.timeline.tracks):
+            top = head + k * STEP_IN
+            panel = track_panel(sheet, top)
+            highest = float(track.samples["value"].max()) if len(track.samples) else 0.0
+            limit = max(track.capacity or 0.0, highest) or 1.0
+            panel.set_ylim(0, 1.06 * limit)
+            set_value_ticks(panel, [0.0, limit / 2, limit] if track.capacity else round_ticks(limit))
+            self._draw_track(panel, track)
+            sheet.text(LEFT_IN, top - 0.12, track.title, size=size)
+            x = LEFT_IN + text_width(track.title, size) + 0.12
+            number = wrap(self.timeline.number_text(track), sheet.width - x - 0.04, size - 0.4, lines=1)
+            colour = palette.DOUBT_TEXT if self.timeline.full_share(track) else palette.SOFT
+            sheet.text(x, top - 0.12, number, size=size - 0.4, colour=colour)
+            set_time_axis(panel, self.timeline.end, sheet.size, labelled=k == last, zero=zero)
+
+    def _draw_limit(self, panel: Axes, track: Track, width: float, slices: int | None = None) -> None:
+        """Draw the limit of a track, and `width` points wide the time at which the resource was full."""
+        if track.limit is not None:
+            panel.axhline(track.limit, color=palette.DOUBT, linewidth=1.1, linestyle=axes.DASHED, zorder=0)
+            draw_lines(panel, track.full_samples, self.timeline, palette.DOUBT, width, slices)
+
+    @property
+    def alt_text(self) -> str:
+        """The caption and the number of every panel."""
+        return f"{self.subject}. {self.caption} {self.timeline.numbers_text}."
 
 
-class HostMetricsFigure(ReportFigure):
+class HostMetricsFigure(_TimelineFigure):
     """Small multiples over the time of one block, each resource from 0 to its capacity.
 
     Parameters
@@ -76,13 +114,19 @@ class HostMetricsFigure(ReportFigure):
     block : default: the block in the middle of the run.
     """
 
+    subject = "Resource traces of one block"
+
     def __init__(
         self, traces: pd.DataFrame, trials: pd.DataFrame, hosts: Hosts, labels: Mapping[str, str],
         links: Mapping[str, float] | None = None, windows: Mapping[str, float] | None = None,
         rates: Mapping[str, float] | None = None, block: int | None = None,
     ) -> None:  # fmt: skip
         self.labels = labels
-        self.timeline = tracks.block_timeline(traces, trials, hosts, links or {}, windows or {}, rates or {}, block)
+        number, samples, spans = tracks.block_samples(traces, trials, windows or {}, block)
+        resources = tracks.resource_tracks(samples, numbered(hosts), links or {})
+        rate = tracks.rate_track(spans, rates or {})
+        shown = [rate, *resources] if rate and resources else resources
+        self.timeline = Timeline(number, spans, tuple(shown))
         self.blocks = int(trials["block"].nunique())
         unmonitored = sorted(set(hosts) - set(traces["host"]))
         self.unmonitored = [host_name(numbered(hosts)[alias], alias) for alias in unmonitored]
@@ -94,8 +138,9 @@ class HostMetricsFigure(ReportFigure):
         blocks = sorted({int(b) for b in run.trials["block"]})
         if block is not None and block not in blocks:
             raise unknown_name_error("block", block, map(str, blocks))
+        labels = {name: run.study.label(name) for name in run.study.treatments}
         windows, rates = (values_by_trial(run, metric) for metric in ("duration", "ok_per_s"))
-        return cls(run.traces, run.trials, hosts, _labels(run), link_capacities(hosts), windows, rates, block)
+        return cls(run.traces, run.trials, hosts, labels, link_capacities(hosts), windows, rates, block)
 
     @staticmethod
     def has_data(traces: pd.DataFrame) -> bool:
@@ -105,17 +150,13 @@ class HostMetricsFigure(ReportFigure):
     def _draw(self) -> Sheet:
         timeline, names = self.timeline, self._names()
         number = len(timeline.tracks)
-        lines = max((line_count(name) for name in names), default=1)
-        upright = max_text_width(names, NAME_PT, True) > _name_width(len(names)) + 0.2
-        head = 0.38 + (max_text_width(names, NAME_PT, True) if upright else text_height(NAME_PT, lines))
+        lines, widest = max(map(line_count, names), default=1), max_text_width(names, NAME_PT, True)
+        upright = widest > _name_width(len(names)) + 0.2
+        head = 0.38 + (widest if upright else text_height(NAME_PT, lines))
         sheet = Sheet(head + max(1, number) * STEP_IN - GAP_IN + FOOT_IN)
         if not number:
             sheet.text(0.1, 0.2, "no monitor recorded anything in this block", colour=palette.SOFT)
-        for k, track in enumerate(timeline.tracks):
-            panel = track_panel(sheet, head + k * STEP_IN)
-            self._draw_track(panel, track)
-            write_track_title(sheet, track, timeline, head + k * STEP_IN)
-            set_time_axis(panel, timeline.end, sheet.size, labelled=k == number - 1)
+        self._draw_panels(sheet, head)
         if number:
             self._write_names(sheet, names, head, upright)
         title = f"{time_unit(timeline.end)[1]} since the start of block {timeline.block}; shaded = measured"
@@ -123,7 +164,6 @@ class HostMetricsFigure(ReportFigure):
         return sheet
 
     def _draw_track(self, panel: Axes, track: Track) -> None:
-        set_track_limits(panel, track)
         for span in self.timeline.trials:
             tint = palette.WINDOW_TINT if span.valid else palette.DOUBT_BOX
             panel.axvspan(span.opens, span.opens + span.window, color=tint, linewidth=0, zorder=-3)
@@ -131,9 +171,7 @@ class HostMetricsFigure(ReportFigure):
         if track.mean is not None:
             draw_lines(panel, track.mean, self.timeline, palette.OTHERS, 0.8)
         draw_lines(panel, track.samples, self.timeline, palette.INK, 1.0)
-        if track.limit is not None:
-            panel.axhline(track.limit, color=palette.DOUBT, linewidth=1.1, linestyle=axes.DASHED, zorder=0)
-            draw_lines(panel, track.full_samples, self.timeline, palette.DOUBT, 2.6)
+        self._draw_limit(panel, track, 2.6)
 
     def _names(self) -> list[str]:
         """Return each trial's treatment as it stands above its window: in up to three lines, or in one upright line."""
@@ -173,8 +211,8 @@ class HostMetricsFigure(ReportFigure):
             driver = "so the tool, not only the server, may have set the numbers"
         elif driver_shares:
             moments = max(driver_shares)
-            driver = "the driver had room"
-            driver += f" except in {max(1, round(100 * moments))}{NBSP}% of the time" if moments else ""
+            driver = f"the driver had room except in {max(1, round(100 * moments))}{NBSP}% of the time"
+            driver = driver if moments else "the driver had room"
         full = _full_resources(shares)
         return f"At its limit: {full}; {driver}." if full else f"Nothing that was watched was full; {driver}."
 
@@ -192,11 +230,6 @@ class HostMetricsFigure(ReportFigure):
             parts.append(f"No monitor on: {join_words(self.unmonitored)}.")
         return " ".join(parts)
 
-    @property
-    def alt_text(self) -> str:
-        """The caption and the number of every panel."""
-        return f"Resource traces of one block. {self.caption} {self.timeline.numbers_text}."
-
 
 class CoresFigure(HostMetricsFigure):
     """A panel per core and process of one host over one block, each from 0 to one whole CPU.
@@ -204,13 +237,18 @@ class CoresFigure(HostMetricsFigure):
     Parameters as of `HostMetricsFigure`; `host` is the alias of the host.
     """
 
+    subject = "Cores and processes of one host"
+
     def __init__(
         self, traces: pd.DataFrame, trials: pd.DataFrame, hosts: Hosts, labels: Mapping[str, str], host: str,
         windows: Mapping[str, float] | None = None, block: int | None = None,
     ) -> None:  # fmt: skip
         self.labels, self.cpus = labels, hosts[host].get("cpus")
-        self.timeline = tracks.cores_timeline(traces, trials, hosts, host, windows or {}, block)
         self.host = host_name(numbered(hosts)[host], host)
+        number, samples, spans = tracks.block_samples(traces, trials, windows or {}, block)
+        cores = tracks.core_tracks(samples, host, self.host, self.cpus)
+        processes = tracks.process_tracks(samples, host, self.host)
+        self.timeline = Timeline(number, spans, (*cores, *processes))
 
     @classmethod
     def from_run(cls, run: RunData, block: int | None = None, host: str = "") -> Self:
@@ -220,8 +258,9 @@ class CoresFigure(HostMetricsFigure):
         if host not in monitored and (host or not monitored):
             raise unknown_name_error("host whose cores were watched", host, monitored, plural="hosts")
         servers = [alias for alias in monitored if "driver" not in hosts[alias].get("roles", [])]
-        chosen = host or [*servers, *monitored][0]
-        return cls(run.traces, run.trials, hosts, _labels(run), chosen, values_by_trial(run, "duration"), block)
+        labels = {name: run.study.label(name) for name in run.study.treatments}
+        chosen, windows = host or [*servers, *monitored][0], values_by_trial(run, "duration")
+        return cls(run.traces, run.trials, hosts, labels, chosen, windows, block)
 
     @staticmethod
     def hosts_with_cores(traces: pd.DataFrame, hosts: Hosts) -> list[str]:
@@ -246,23 +285,24 @@ class CoresFigure(HostMetricsFigure):
             text += f" Only the CPUs that the host is given: {join_words([str(n) for n in self.cpus])}."
         return f"{text} Processes by how much they used, those that hardly ran left out."
 
-    @property
-    def alt_text(self) -> str:
-        """The caption and the number of every panel."""
-        return f"Cores and processes of one host. {self.caption} {self.timeline.numbers_text}."
 
-
-class TrialOverlayFigure(ReportFigure):
+class TrialOverlayFigure(_TimelineFigure):
     """A panel per resource with a line for every trial, by the time since its measurement began.
 
     Parameters as of `HostMetricsFigure`.
     """
 
+    subject = "Resource traces of all trials"
+
     def __init__(
         self, traces: pd.DataFrame, trials: pd.DataFrame, hosts: Hosts, links: Mapping[str, float] | None = None,
         windows: Mapping[str, float] | None = None,
     ) -> None:  # fmt: skip
-        self.timeline = tracks.overlay_timeline(traces, trials, hosts, links or {}, windows or {})
+        samples = finest_source_only(traces)
+        spans = tracks.trial_spans(samples, trials.sort_values("slot"), windows or {})
+        first = min(0.0, float(samples["t_s"].min())) if len(samples) else 0.0
+        aligned = tuple(replace(span, start=first, opens=-first) for span in spans)  # 0: the measurement begins
+        self.timeline = Timeline(0, aligned, tuple(tracks.resource_tracks(samples, numbered(hosts), links or {})))
 
     @classmethod
     def from_run(cls, run: RunData, treatment: str = "") -> Self:
@@ -278,40 +318,26 @@ class TrialOverlayFigure(ReportFigure):
     @cached_property
     def unlike_trials(self) -> dict[str, set[str]]:
         """Title of a track -> the trials whose mean is far from that of their treatment's others."""
-        return {track.title: self._unlike(track) for track in self.timeline.tracks}
-
-    def _unlike(self, track: Track) -> set[str]:
-        if track.capacity is None:
-            return set()
-        windows = {span.trial: span.window for span in self.timeline.trials}
-        ends = track.samples["trial"].map(windows).astype(float)
-        measured = track.samples[(track.samples["t_s"] >= 0) & (track.samples["t_s"] <= ends)]
-        means = measured.groupby("trial")["value"].mean()
-        treatments = pd.Series({s.trial: s.treatment for s in self.timeline.trials}).reindex(means.index)
-        usual = means.groupby(treatments).transform("median")
-        return {str(name) for name in means.index[(means - usual).abs() > UNLIKE_SHARE * track.capacity]}
+        treatments, found = pd.Series({s.trial: s.treatment for s in self.timeline.trials}), {}
+        for track in self.timeline.tracks:
+            means = self.timeline.measured(track, self.timeline.trials).groupby("trial")["value"].mean()
+            distances = (means - means.groupby(treatments).transform("median")).abs()
+            found[track.title] = set(means.index[distances > UNLIKE_SHARE * (track.capacity or np.inf)])
+        return found
 
     def _draw(self) -> Sheet:
         timeline = self.timeline
-        number, slices = len(timeline.tracks), max(FEWEST_SLICES, LINES_SLICES // len(timeline.trials))
-        sheet = Sheet(HEAD_IN + max(1, number) * STEP_IN - GAP_IN + FOOT_IN)
-        for k, track in enumerate(timeline.tracks):
-            panel = track_panel(sheet, HEAD_IN + k * STEP_IN)
-            self._draw_track(panel, track, slices)
-            write_track_title(sheet, track, timeline, HEAD_IN + k * STEP_IN)
-            zero = timeline.trials[0].opens
-            set_time_axis(panel, timeline.end, sheet.size, labelled=k == number - 1, zero=zero)
+        sheet = Sheet(HEAD_IN + max(1, len(timeline.tracks)) * STEP_IN - GAP_IN + FOOT_IN)
+        self._draw_panels(sheet, HEAD_IN, timeline.trials[0].opens)
         write_time_title(sheet, f"{time_unit(timeline.end)[1]} since the measurement began; shaded = measured")
         return sheet
 
-    def _draw_track(self, panel: Axes, track: Track, slices: int) -> None:
-        set_track_limits(panel, track)
+    def _draw_track(self, panel: Axes, track: Track) -> None:
+        slices = max(FEWEST_SLICES, LINES_SLICES // len(self.timeline.trials))
         longest = max(self.timeline.trials, key=lambda span: span.window)
         panel.axvspan(longest.opens, longest.opens + longest.window, color=palette.WINDOW_TINT, linewidth=0, zorder=-3)
         draw_lines(panel, track.samples, self.timeline, palette.OTHERS, 0.7, slices)
-        if track.limit is not None:
-            panel.axhline(track.limit, color=palette.DOUBT, linewidth=1.1, linestyle=axes.DASHED, zorder=0)
-            draw_lines(panel, track.full_samples, self.timeline, palette.DOUBT, 1.2, slices)
+        self._draw_limit(panel, track, 1.2, slices)
         unlike = track.samples[track.samples["trial"].isin(self.unlike_trials[track.title])]
         draw_lines(panel, unlike, self.timeline, palette.INK, 1.3, slices)
 
@@ -332,11 +358,6 @@ class TrialOverlayFigure(ReportFigure):
             f"10{NBSP}% of the capacity from the median of its treatment’s trials."
         )
 
-    @property
-    def alt_text(self) -> str:
-        """The caption and the number of every panel."""
-        return f"Resource traces of all trials. {self.caption} {self.timeline.numbers_text}."
-
 
 def _full_resources(shares: list[tuple[Track, float]]) -> str:
     full = [(track, share) for track, share in shares if share > FULL_TIME_SHARE]
@@ -352,14 +373,6 @@ def track_panel(sheet: Sheet, top: float) -> Axes:
     return sheet.panel(LEFT_IN, top, sheet.width - RIGHT_IN, top + PANEL_IN)
 
 
-def set_track_limits(panel: Axes, track: Track) -> None:
-    """Let a panel's axis begin at 0 and end at the track's capacity, or at the largest sample where that is more."""
-    highest = float(track.samples["value"].max()) if len(track.samples) else 0.0
-    limit = max(track.capacity or 0.0, highest) or 1.0
-    panel.set_ylim(0, 1.06 * limit)
-    set_value_ticks(panel, [0.0, limit / 2, limit] if track.capacity else round_ticks(limit))
-
-
 def set_value_ticks(panel: Axes, ticks: Sequence[float]) -> None:
     """Write these values beside a panel."""
     axes.set_ticks(panel.yaxis, ticks, [f"{t:,.0f}" if t >= 1000 else f"{t:,.3g}" for t in ticks])
@@ -369,16 +382,6 @@ def round_ticks(limit: float) -> list[float]:
     """Return 0 and the largest round value up to `limit`."""
     step = 10 ** np.floor(np.log10(limit))
     return [0.0, float(next(m * step for m in (8, 6, 5, 4, 3, 2, 1, 0.5) if m * step <= limit))]
-
-
-def write_track_title(sheet: Sheet, track: Track, timeline: Timeline, top: float) -> None:
-    """Write a panel's title above it, and how full the resource was."""
-    size = sheet.size - 0.4
-    sheet.text(LEFT_IN, top - 0.12, track.title, size=size)
-    x = LEFT_IN + text_width(track.title, size) + 0.12
-    number = wrap(timeline.number_text(track), sheet.width - x - 0.04, size - 0.4, lines=1)
-    colour = palette.DOUBT_TEXT if timeline.full_share(track) else palette.SOFT
-    sheet.text(x, top - 0.12, number, size=size - 0.4, colour=colour)
 
 
 def write_time_title(sheet: Sheet, title: str) -> None:

@@ -1,4 +1,7 @@
-"""Latency percentiles per trial: whether the tail moves by more than the scatter between trials."""
+"""Latency percentiles per trial: whether the tail moves by more than the scatter between trials.
+
+Below them is the latency of all requests of each treatment together, a picture on which nothing is tested.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from loadbook.core.metrics import get_metric
-from loadbook.core.units import format_duration, join_words
+from loadbook.core.units import NBSP, format_duration, join_words
 from loadbook.report import palette
 from loadbook.report.figures import axes
 from loadbook.report.figures.base import (
@@ -22,17 +25,39 @@ from loadbook.report.figures.base import (
     max_text_width,
     pluralize,
     rows_in_reading_order,
+    shorten,
     treatment_names,
     wrap,
 )
+from loadbook.request_logs.summary import ExceedanceCurve
 from loadbook.stats.headline import neutral_headline
 from loadbook.stats.results import Analysis, AnalysisRow
 from loadbook.stats.text import direction_word, margin_text, row_texts
 
+CURVES_LEFT_IN, CURVE_IN, MOST_CURVES_IN_A_ROW = 0.62, 1.15, 4
+ALT_SHARES = (0.5, 0.1, 0.01, 0.001)  # shares of slower requests that the alternative text gives
 Percentiles = Mapping[str, tuple[pd.DataFrame, Analysis]]
-MOST_IN_A_ROW, NAME_IN = 6, 1.6
-HEAD_IN, FOOT_IN, ROW_IN, GAP_IN = 0.28, 0.54, 0.31, 0.18
+MOST_IN_A_ROW, NAME_IN, ROW_IN = 6, 1.6, 0.31
 PLAIN_STYLE = palette.VerdictStyle(palette.INK, palette.INK, "", "o", hollow=True)
+
+
+def _small_multiples(
+    number: int, most_in_a_row: int, each: tuple[float, float, float], sides: tuple[float, float], gap: float
+) -> tuple[Sheet, float, list[tuple[float, float]]]:
+    """Return a sheet for panels side by side, the width of each panel, and the left and top edge of each.
+
+    Parameters
+    ----------
+    each : inches above, of and below each panel.
+    sides : inches left of the first and right of the last panel of a row.
+    gap : inches between two panels.
+    """
+    (head, height, foot), (left, right), across = each, sides, min(most_in_a_row, max(1, number))
+    step = head + height + foot
+    sheet = Sheet(step * max(1, math.ceil(number / across)))
+    width = (sheet.width - left - right - gap * (across - 1)) / across
+    places = [divmod(n, across) for n in range(number)]
+    return sheet, width, [(left + column * (width + gap), row * step + head) for row, column in places]
 
 
 class LatencyFigure(ReportFigure):
@@ -52,16 +77,11 @@ class LatencyFigure(ReportFigure):
     def _draw(self) -> Sheet:
         size = LETTER_PT - 0.4
         names = [wrap(self.names[r.treatment], NAME_IN, size) for r in self.rows]
-        across = min(MOST_IN_A_ROW, max(1, len(self.percentiles)))
         step = ROW_IN + 0.07 * any("\n" in name for name in names)
-        height = len(self.rows) * step
-        each = HEAD_IN + height + FOOT_IN
-        sheet = Sheet(each * max(1, math.ceil(len(self.percentiles) / across)))
-        left = max_text_width(names, size) + 0.16
-        width = (sheet.width - left - 0.12 - GAP_IN * (across - 1)) / across
-        for number, (percentile, (values, own)) in enumerate(self.percentiles.items()):
-            row, column = divmod(number, across)
-            x, y = left + column * (width + GAP_IN), row * each + HEAD_IN
+        height, left = len(self.rows) * step, max_text_width(names, size) + 0.16
+        each = (0.28, height, 0.54)
+        sheet, width, places = _small_multiples(len(self.percentiles), MOST_IN_A_ROW, each, (left, 0.12), 0.18)
+        for (percentile, (values, own)), (x, y) in zip(self.percentiles.items(), places, strict=True):
             panel = sheet.panel(x, y, x + width, y + height)
             sheet.text(x, y - 0.13, percentile, bold=True)
             limits = axes.value_range(values.loc[values["valid"], "value"])
@@ -70,7 +90,7 @@ class LatencyFigure(ReportFigure):
             self._draw_percentile(panel, values, own)
             middle = x + width / 2
             sheet.text(middle, y + height + 0.35, f"{unit.name} (log)", size=size, colour=palette.SOFT, align="center")
-            for k, name in enumerate(names if column == 0 else ()):
+            for k, name in enumerate(names if x == left else ()):
                 sheet.text(left - 0.1, y + (k + 0.5) * step, name, size=size, align="right")
         return sheet
 
@@ -80,7 +100,7 @@ class LatencyFigure(ReportFigure):
         panel.set_yticks([])
         rank = usable["block"].rank(method="dense") - 0.5
         heights = 0.56 * (rank / max(1.0, rank.max() + 0.5) - 0.5) if len(usable) else rank
-        styles = {} if self.analysis.aa_failure else {row.treatment: palette.row_style(row) for row in own.rows}
+        styles = {} if self.analysis.is_void else {row.treatment: palette.row_style(row) for row in own.rows}
         for k, row in enumerate(self.rows):
             trials = usable[usable["treatment"] == row.treatment]
             if trials.empty:
@@ -106,7 +126,11 @@ class LatencyFigure(ReportFigure):
             return "This tool prints no percentiles."
         if text := neutral_headline(self.analysis):
             return text.replace("No verdict", "No verdict on any percentile", 1)
-        changes = self._changes()
+        changes: dict[str, list[tuple[str, AnalysisRow]]] = {}  # by treatment: the percentiles and their rows
+        for percentile, (_, own) in self.percentiles.items():
+            for row in own.of_kind("treatment"):
+                if row.verdict and row.verdict.kind in ("better", "worse"):
+                    changes.setdefault(row.treatment, []).append((percentile, row))
         if not changes:
             margin = margin_text(next(iter(self.percentiles.values()))[1].margin)
             return f"No treatment is shown to change any percentile by {margin} or more."
@@ -114,15 +138,6 @@ class LatencyFigure(ReportFigure):
         phrases = [f"{self.names[t]}: {_changes_phrase(changes[t], list(self.percentiles))}" for t in order[:3]]
         more = len(order) - len(phrases)
         return "; ".join(phrases) + (f"; {pluralize(more, 'more treatment')} with a shift." if more else ".")
-
-    def _changes(self) -> dict[str, list[tuple[str, AnalysisRow]]]:
-        """Return treatment -> the percentiles at which it is better or worse, with the rows of their analyses."""
-        changes: dict[str, list[tuple[str, AnalysisRow]]] = {}
-        for percentile, (_, own) in self.percentiles.items():
-            for row in own.of_kind("treatment"):
-                if row.verdict and row.verdict.kind in ("better", "worse"):
-                    changes.setdefault(row.treatment, []).append((percentile, row))
-        return changes
 
     @property
     def help(self) -> str:
@@ -134,7 +149,7 @@ class LatencyFigure(ReportFigure):
             "Each panel has a range of its own, which does not start at zero.",
             f"Colour and shape: this percentile’s own verdict, margin {margin_text(own.margin)}; grey is undecided.",
         ]
-        return " ".join(parts[:-1] if self.analysis.aa_failure else parts)
+        return " ".join(parts[:-1] if self.analysis.is_void else parts)
 
     @property
     def alt_text(self) -> str:
@@ -176,3 +191,82 @@ def _percentile_range(chosen: list[str], percentiles: Sequence[str]) -> str:
 
 def _effect(row: AnalysisRow) -> float:
     return (row.verdict.comparison.effect if row.verdict else None) or 0.0
+
+
+class LatencyDistributionFigure(ReportFigure):
+    """One panel per treatment: time (log) against the share of requests that took longer (log).
+
+    `curves` maps treatments to the distribution of the requests of all their counting trials together.
+    """
+
+    def __init__(self, analysis: Analysis, curves: Mapping[str, ExceedanceCurve]) -> None:
+        self.analysis, self.curves, self.names = analysis, curves, treatment_names(analysis)
+        times = [t for curve in curves.values() for t in curve.times_s if t > 0]
+        low, high = (min(times), max(times)) if times else (1e-3, 1e-2)
+        self.limits = (low / 1.05, max(high, 1.1 * low) * 1.05)
+        self.unit = axes.axis_unit(get_metric("latency"), self.limits[1])
+
+    def _draw(self) -> Sheet:
+        order = [row.treatment for row in self.analysis.rows if row.treatment in self.curves]
+        each = (0.3, CURVE_IN, 0.46)
+        sheet, width, places = _small_multiples(len(order), MOST_CURVES_IN_A_ROW, each, (CURVES_LEFT_IN, 0.1), 0.24)
+        baseline = self.analysis.baseline
+        for treatment, (left, top) in zip(order, places, strict=True):
+            panel = sheet.panel(left, top, left + width, top + CURVE_IN)
+            sheet.text(left, top - 0.13, shorten(self.names[treatment], width, sheet.size, bold=True), bold=True)
+            self._set_axes(panel, width, sheet.size, first=left == CURVES_LEFT_IN)
+            if treatment != baseline and baseline in self.curves:
+                _draw_curve(panel, self.curves[baseline], palette.SOFT, 1.1, (0, (3, 2)))
+            _draw_curve(panel, self.curves[treatment], palette.INK, 1.7, "-")
+        title = f"latency, {self.unit.name} (log); vertical: share of requests that took longer (log)"
+        sheet.text(CURVES_LEFT_IN, sheet.height - 0.1, title, size=sheet.size - 0.6, colour=palette.SOFT)
+        return sheet
+
+    def _set_axes(self, panel: Axes, width: float, size: float, *, first: bool) -> None:
+        axes.set_value_x_axis(panel, self.limits, self.unit, width, size - 0.4)
+        lowest = min(min(curve.shares_slower) for curve in self.curves.values())
+        panel.set_ylim(math.log10(lowest) - 0.1, 0.05)
+        decades = list(range(math.ceil(math.log10(lowest)), 1))
+        axes.set_ticks(panel.yaxis, decades, [f"{100 * 10.0**d:g}{NBSP}%" if first else "" for d in decades])
+        for decade in decades:
+            panel.axhline(decade, color=palette.GRID, linewidth=0.8, zorder=-2)
+
+    @property
+    def caption(self) -> str:
+        """Describes the figure, and states that it decides nothing."""
+        requests = sum(c.requests for c in self.curves.values())
+        trials = pluralize(sum(c.trials for c in self.curves.values()), "trial")
+        together = f"{requests:,} requests of {trials}, put together for the picture"
+        return f"{together}: it describes, and nothing is tested on it."
+
+    @property
+    def help(self) -> str:
+        """How the figure is read."""
+        return (
+            "Solid: all requests of the treatment’s counting trials together; dashed: the baseline’s. At 1 % stands "
+            "p99. Each line ends where 20 requests are left. The requests of a trial share its moment, so verdicts "
+            "come only from the percentiles of single trials above."
+        )
+
+    @property
+    def alt_text(self) -> str:
+        """The caption and the percentiles that the curves pass."""
+        lines = []
+        for treatment, curve in self.curves.items():
+            shares = [share for share in ALT_SHARES if share >= min(curve.shares_slower)]
+            values = [f"p{100 - 100 * share:g} {format_duration(_time_at(curve, share))}" for share in shares]
+            lines.append(f"{self.names.get(treatment, treatment)}: {', '.join(values)}")
+        return f"Distribution of the latency of all requests together. {self.caption} {'; '.join(lines)}."
+
+
+def _draw_curve(
+    panel: Axes, curve: ExceedanceCurve, colour: str, width_pt: float, dashes: str | tuple[int, tuple[int, int]]
+) -> None:
+    points = [(math.log(t), math.log10(s)) for t, s in zip(curve.times_s, curve.shares_slower, strict=True) if t > 0]
+    if points:
+        xs, ys = np.array(points).T
+        panel.plot(xs, ys, color=colour, linewidth=width_pt, linestyle=dashes, drawstyle="steps-post")
+
+
+def _time_at(curve: ExceedanceCurve, share: float) -> float:
+    return next(t for s, t in zip(curve.shares_slower, curve.times_s, strict=True) if s <= share * (1 + 1e-9))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -127,9 +126,8 @@ class OrderFigure(ReportFigure):
         sheet.text(LEFT_IN, 0.13, title, colour=palette.SOFT)
         title = "drift: each trial against its own treatment’s median; line = block median"
         sheet.text(LEFT_IN, drift_top - 0.12, title, colour=palette.SOFT)
-        title = (
-            f"block (order of execution; {self.values.groupby('block').size().max()} trials in random order in each)"
-        )
+        most = self.values.groupby("block").size().max()
+        title = f"block (order of execution; {most} trials in random order in each)"
         sheet.text((LEFT_IN + right) / 2, sheet.height - 0.14, title, colour=palette.SOFT, align="center")
         self._add_hover_areas(sheet, limits, right)
         return sheet
@@ -154,7 +152,7 @@ class OrderFigure(ReportFigure):
         return low, high
 
     def _draw_excluded(self, sheet: Sheet, panel: Axes, limits: Interval, right: float) -> None:
-        """Draw a cross for each trial that is not counted (on the lowest line where it has no value), and why."""
+        """Draw a cross for each trial that is not counted (on the lowest line if it has no value), and write why."""
         excluded = self.excluded
         if excluded.empty:
             return
@@ -169,24 +167,27 @@ class OrderFigure(ReportFigure):
             drawable(self.exclusion_reasons.get(trial) or status, status)
             for trial, status in zip(excluded["trial"], statuses, strict=True)
         ]
+        texts = [wrap(f"{reason}: not counted", 0.55 * width, size, lines=1) for reason in reasons]
+        widths = [text_width(text, size) + 0.14 for text in texts]
         first, last = axes.slot_limits(self.values)
-        crosses = [
-            _Cross(
-                LEFT_IN + width * (slot - first) / (last - first),
-                BOTTOM_IN - VALUES_IN * (height - low) / span,
-                wrap(f"{reason}: not counted", 0.55 * width, size, lines=1),
-            )
-            for slot, height, reason in zip(excluded["slot"], heights, reasons, strict=True)
-        ]
-        widths = [text_width(cross.text, size) + 0.14 for cross in crosses]
-        if len(crosses) > MOST_REASONS or sum(widths) > width or sum(cross.is_lowest for cross in crosses) > 1:
+        xs = [LEFT_IN + width * (slot - first) / (last - first) for slot in excluded["slot"]]
+        ys = [BOTTOM_IN - VALUES_IN * (height - low) / span for height in heights]
+        without_value = [y > BOTTOM_IN - (NO_VALUE_SHARE + 0.02) * VALUES_IN for y in ys]
+        if len(texts) > MOST_REASONS or sum(widths) > width or sum(without_value) > 1:
             why = f": {reasons[0]}" if len(set(reasons)) == 1 else ""
             text = f"✕ {len(excluded)} of {pluralize(len(self.values), 'trial')} not counted{why}"
             sheet.text(LEFT_IN + 0.08, TITLE_IN + 0.1, wrap(text, width, size, lines=1), size=size)
             return
-        middles = avoid_overlap([cross.x for cross in crosses], widths, LEFT_IN, right)
-        for cross, need, middle in zip(crosses, widths, middles, strict=True):
-            cross.write_reason(sheet, middle, fits_right=cross.x + need < right)
+        middles = avoid_overlap(xs, widths, LEFT_IN, right)
+        for text, x, y, need, middle, is_lowest in zip(texts, xs, ys, widths, middles, without_value, strict=True):
+            if is_lowest and x + need < right:
+                sheet.text(x + 0.08, y, text, size=size, colour=palette.SOFT)
+            elif is_lowest:
+                sheet.text(x - 0.08, y, text, size=size, colour=palette.SOFT, align="right")
+            else:  # at the top, with a line to its cross
+                sheet.text(middle, TITLE_IN + 0.1, text, size=size, colour=palette.SOFT, align="center")
+                if y - TITLE_IN > 0.35:
+                    sheet.line([middle, x], [TITLE_IN + 0.19, y - 0.08], palette.SOFT, 0.6)
 
     def _draw_drift(self, panel: Axes) -> None:
         usable, by_block = self.drift
@@ -241,16 +242,14 @@ class OrderFigure(ReportFigure):
             return f"None of the {pluralize(len(self.values), 'trial')} counts, so the order shows nothing."
         per_block = self.values.groupby("block")["treatment"].nunique()
         if len(per_block) < 2:
-            return "It could: with one block, order and treatment cannot be told apart."
+            return "It could: with one block, order and treatment are confounded."
         by_block = self.drift[1]
         spread = math.expm1(by_block.max() - by_block.min()) if len(by_block) > 1 else 0.0
         drift = f"block medians lie up to {format_percent(spread, 1 if spread < UNSTEADY else 0, signed=False)} apart"
         incomplete = int((per_block < self.values["treatment"].nunique()).sum())
         if incomplete:
-            return (
-                f"Hardly: {drift}, and {incomplete} of {len(per_block)} blocks lack a treatment; "
-                "each comparison uses only blocks that hold both of its sides."
-            )
+            lacking = f"{incomplete} of {len(per_block)} blocks lack a treatment"
+            return f"Hardly: {drift}, and {lacking}; each comparison uses only blocks that hold both of its sides."
         if spread >= UNSTEADY:
             return f"No, as every block holds every treatment; but the host was not steady: {drift}."
         return f"No: {drift}, but every block holds every treatment, so the drift cancels."
@@ -274,31 +273,6 @@ class OrderFigure(ReportFigure):
             f"{pluralize(self.values['block'].nunique(), 'block')}, {len(self.excluded)} not counted, "
             f"{len(self.outliers)} ringed as far from the others of its treatment. {self.caption}"
         )
-
-
-@dataclass(frozen=True)
-class _Cross:
-    """An excluded trial: the place of its cross in inches, and the reason."""
-
-    x: float
-    y: float
-    text: str
-
-    @property
-    def is_lowest(self) -> bool:
-        """Whether the cross is on the line of trials without a value."""
-        return self.y > BOTTOM_IN - (NO_VALUE_SHARE + 0.02) * VALUES_IN
-
-    def write_reason(self, sheet: Sheet, middle: float, *, fits_right: bool) -> None:
-        """Write the reason beside a cross on the lowest line, else at the top with a line to its cross."""
-        style: dict[str, Any] = {"size": sheet.size - 0.8, "colour": palette.SOFT}
-        if self.is_lowest:
-            x, align = (self.x + 0.08, "left") if fits_right else (self.x - 0.08, "right")
-            sheet.text(x, self.y, self.text, align=align, **style)  # type: ignore[arg-type]
-            return
-        sheet.text(middle, TITLE_IN + 0.1, self.text, align="center", **style)
-        if self.y - TITLE_IN > 0.35:
-            sheet.line([middle, self.x], [TITLE_IN + 0.19, self.y - 0.08], palette.SOFT, 0.6)
 
 
 def _marker_pt(style: palette.VerdictStyle) -> float:

@@ -6,7 +6,7 @@ Lines over time are drawn one per trial: broken where samples are missing, and s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -83,16 +83,17 @@ class Timeline:
         last = [float((k.samples["t_s"] + k.samples["trial"].map(opens).astype(float)).max()) for k in self.tracks]
         return max([1.0, *(t.opens + t.window for t in self.trials), *(s for s in last if np.isfinite(s))])
 
-    def measured(self, track: Track) -> pd.Series:
-        """Return a track's values within the measurement windows of the trials that count."""
-        window = {t.trial: t.window for t in self.trials if t.valid}
-        samples = track.samples[track.samples["trial"].isin(list(window))]
-        ends = samples["trial"].map(window).astype(float)
-        return samples.loc[(samples["t_s"] >= 0) & (samples["t_s"] <= ends), "value"]
+    def measured(self, track: Track, trials: Sequence[TrialSpan]) -> pd.DataFrame:
+        """Return a track's samples within the measurement windows of these trials."""
+        ends = track.samples["trial"].map({t.trial: t.window for t in trials}).astype(float)
+        return track.samples[(track.samples["t_s"] >= 0) & (track.samples["t_s"] <= ends)]
+
+    def _counted_values(self, track: Track) -> pd.Series:
+        return self.measured(track, [t for t in self.trials if t.valid])["value"]
 
     def full_share(self, track: Track) -> float | None:
         """Return the share of the measured samples at which the resource was full; None where that is not known."""
-        values = self.measured(track)
+        values = self._counted_values(track)
         return None if track.limit is None or values.empty else float((values >= track.limit).mean())
 
     @cached_property
@@ -102,7 +103,7 @@ class Timeline:
 
     def number_text(self, track: Track) -> str:
         """Return the text beside a panel's title: how often the resource was full, or how much was used at most."""
-        values, share = self.measured(track), self.full_share(track)
+        values, share = self._counted_values(track), self.full_share(track)
         if values.empty:
             why = "" if any(t.valid for t in self.trials) else ": no trial counts"
             return "not measured" + (why if len(track.samples) else ": no monitor")
@@ -129,47 +130,20 @@ def median_block(trials: pd.DataFrame) -> int:
     return blocks[(len(blocks) - 1) // 2] if blocks else 1
 
 
-def block_timeline(
-    traces: pd.DataFrame, trials: pd.DataFrame, hosts: Hosts, links: Mapping[str, float],
-    windows: Mapping[str, float], rates: Mapping[str, float], block: int | None = None,
-) -> Timeline:  # fmt: skip
-    """Return the resources of one block of a run; parameters as of `HostMetricsFigure`."""
+def block_samples(
+    traces: pd.DataFrame, trials: pd.DataFrame, windows: Mapping[str, float], block: int | None
+) -> tuple[int, pd.DataFrame, tuple[TrialSpan, ...]]:
+    """Return the number of a block (None: the one in the middle), its samples and its trials."""
     number = median_block(trials) if block is None else block
     chosen = trials[trials["block"] == number].sort_values("slot")
     samples = finest_source_only(traces[traces["trial"].isin(list(chosen["trial"]))])
-    spans, tracks = _trial_spans(samples, chosen, windows), _resource_tracks(samples, numbered(hosts), links)
-    rate = _rate_track(spans, rates)
-    return Timeline(number, tuple(spans), tuple([rate, *tracks] if rate and tracks else tracks))
+    return number, samples, trial_spans(samples, chosen, windows)
 
 
-def cores_timeline(
-    traces: pd.DataFrame, trials: pd.DataFrame, hosts: Hosts, host: str, windows: Mapping[str, float],
-    block: int | None = None,
-) -> Timeline:  # fmt: skip
-    """Return the cores and processes of one host in one block of a run."""
-    number = median_block(trials) if block is None else block
-    chosen = trials[trials["block"] == number].sort_values("slot")
-    samples = finest_source_only(traces[traces["trial"].isin(list(chosen["trial"]))])
-    name = host_name(numbered(hosts)[host], host)
-    tracks = (*_core_tracks(samples, host, name, hosts[host].get("cpus")), *_process_tracks(samples, host, name))
-    return Timeline(number, tuple(_trial_spans(samples, chosen, windows)), tracks)
-
-
-def overlay_timeline(
-    traces: pd.DataFrame, trials: pd.DataFrame, hosts: Hosts, links: Mapping[str, float], windows: Mapping[str, float]
-) -> Timeline:
-    """Return all trials of a run over one another, on a clock whose 0 is the start of their measurement."""
-    samples = finest_source_only(traces)
-    spans = _trial_spans(samples, trials.sort_values("slot"), windows)
-    first = min(0.0, float(samples["t_s"].min())) if len(samples) else 0.0
-    aligned = tuple(replace(span, start=first, opens=-first) for span in spans)
-    return Timeline(0, aligned, tuple(_resource_tracks(samples, numbered(hosts), links)))
-
-
-def _trial_spans(samples: pd.DataFrame, trials: pd.DataFrame, windows: Mapping[str, float]) -> list[TrialSpan]:
+def trial_spans(samples: pd.DataFrame, trials: pd.DataFrame, windows: Mapping[str, float]) -> tuple[TrialSpan, ...]:
     """Lay the trials on one clock; a trial's first sample is taken as its start (the table's `started`)."""
     firsts, lasts = (samples.groupby("trial")["t_s"].agg(f) for f in ("min", "max"))
-    begin, spans, previous_end = float(trials["started"].min()), [], 0.0
+    begin, spans, previous_end = float(trials["started"].min()), list[TrialSpan](), 0.0
     columns = (trials[c] for c in ("trial", "treatment", "valid", "started"))
     for trial, treatment, valid, started in zip(*columns, strict=True):
         start = float(started) - begin if np.isfinite(started) else previous_end
@@ -177,7 +151,7 @@ def _trial_spans(samples: pd.DataFrame, trials: pd.DataFrame, windows: Mapping[s
         opens = start - min(0.0, float(firsts.get(trial, 0.0)))
         spans.append(TrialSpan(str(trial), str(treatment), bool(valid), start, opens, window))
         previous_end = opens + window
-    return spans
+    return tuple(spans)
 
 
 def numbered(hosts: Hosts) -> Hosts:
@@ -197,21 +171,21 @@ def host_name(host: Mapping[str, Any], alias: str) -> str:
     return drawable(number + name, alias)
 
 
-def _resource_tracks(samples: pd.DataFrame, hosts: Hosts, links: Mapping[str, float]) -> list[Track]:
+def resource_tracks(samples: pd.DataFrame, hosts: Hosts, links: Mapping[str, float]) -> list[Track]:
     """Return the tracks in the order of a request: CPU from driver to server, then the servers' other resources."""
-    order = sorted(hosts, key=lambda alias: _role_rank(hosts[alias].get("roles", [])))
-    servers = [alias for alias in order if "driver" not in hosts[alias].get("roles", [])]
+    ranks = {role: rank for rank, role in enumerate(ROLE_ORDER)}
+    roles = {alias: host.get("roles", []) for alias, host in hosts.items()}
+    order = sorted(hosts, key=lambda alias: min((ranks.get(r, len(ranks)) for r in roles[alias]), default=len(ranks)))
+    servers = [alias for alias in order if "driver" not in roles[alias]]
     tracks: list[Track | None] = [_cpu_track(samples, alias, hosts[alias]) for alias in order]
     tracks += [_network_track(samples, alias, hosts[alias], links.get(alias)) for alias in servers]
-    tracks += [make(samples, alias, hosts[alias]) for make in (_memory_track, _socket_track) for alias in servers]
+    tracks += [_memory_track(samples, alias, hosts[alias]) for alias in servers]
+    sockets = ("sockets_tcp_tw", "sockets in TIME-WAIT", "sockets")
+    tracks += [_server_track(samples, alias, hosts[alias], *sockets) for alias in servers]
     return [track for track in tracks if track is not None][:MOST_TRACKS]
 
 
-def _role_rank(roles: Sequence[str]) -> int:
-    return min((ROLE_ORDER.index(r) for r in roles if r in ROLE_ORDER), default=len(ROLE_ORDER))
-
-
-def _rate_track(spans: Sequence[TrialSpan], rates: Mapping[str, float]) -> Track | None:
+def rate_track(spans: Sequence[TrialSpan], rates: Mapping[str, float]) -> Track | None:
     """Return each trial's rate of ok responses as a line over its measurement window; its tool prints no other."""
     rows = [(t.trial, at, rates[t.trial]) for t in spans if t.trial in rates for at in (0.0, t.window)]
     if not rows:
@@ -234,10 +208,6 @@ def _core_samples(samples: pd.DataFrame, host: str, allowed: Sequence[int] | Non
     return cores[cores["item"].isin(list(items))], len(items)
 
 
-def _summed(samples: pd.DataFrame, factor: float) -> pd.DataFrame:
-    return samples.assign(value=samples["value"] * factor).groupby(["trial", "t_s"])["value"].sum().reset_index()
-
-
 def _cpu_track(samples: pd.DataFrame, alias: str, host: Mapping[str, Any]) -> Track:
     """Return the busiest of the cores that the host may use, and their mean; empty without a monitor."""
     cores, number = _core_samples(samples, alias, host.get("cpus"))
@@ -248,32 +218,33 @@ def _cpu_track(samples: pd.DataFrame, alias: str, host: Mapping[str, Any]) -> Tr
     return Track(f"{name}: {core}, %", f"the {name}’s {core}", is_driver, by_time.max().reset_index(), 100.0, "", mean)
 
 
-def _network_track(samples: pd.DataFrame, alias: str, host: Mapping[str, Any], link: float | None) -> Track | None:
-    sent, name = _samples_of(samples, alias, "net_tx"), host_name(host, alias)
-    if sent.empty:
+def _server_track(
+    samples: pd.DataFrame, alias: str, host: Mapping[str, Any], metric: str, title: str, noun: str,
+    factor: float = 1.0, capacity: float | None = None, suffix: str = "",
+) -> Track | None:  # fmt: skip
+    """Return a metric of a host, summed over its items, times `factor`; None where no monitor recorded it."""
+    own, name = _samples_of(samples, alias, metric), host_name(host, alias)
+    if own.empty:
         return None
+    summed = own.assign(value=own["value"] * factor).groupby(["trial", "t_s"])["value"].sum().reset_index()
+    return Track(f"{name}: {title}", f"the {name}’s {noun}", False, summed, capacity, suffix)
+
+
+def _network_track(samples: pd.DataFrame, alias: str, host: Mapping[str, Any], link: float | None) -> Track | None:
     capacity, suffix = (link * 8e-6, "") if link else (None, "; link rate not known")
-    return Track(f"{name}: network out, Mbit/s", f"the {name}’s network", False, _summed(sent, 8e-6), capacity, suffix)
+    return _server_track(samples, alias, host, "net_tx", "network out, Mbit/s", "network", 8e-6, capacity, suffix)
 
 
 def _memory_track(samples: pd.DataFrame, alias: str, host: Mapping[str, Any]) -> Track | None:
-    used, total = (_samples_of(samples, alias, metric) for metric in ("memory_used", "memory_total"))
-    if used.empty:
-        return None
-    name, installed = host_name(host, alias), float(total["value"].max()) if len(total) else None
-    divisor, unit = (1024**3, "GiB") if (installed or 0) >= LARGE_B else (1024**2, "MiB")
+    total = _samples_of(samples, alias, "memory_total")["value"]
+    installed = float(total.max()) if len(total) else 0.0
+    divisor, unit = (1024**3, "GiB") if installed >= LARGE_B else (1024**2, "MiB")
     capacity = installed / divisor if installed else None
-    return Track(f"{name}: memory in use, {unit}", f"the {name}’s memory", False, _summed(used, 1 / divisor), capacity)
+    return _server_track(samples, alias, host, "memory_used", f"memory in use, {unit}", "memory", 1 / divisor, capacity)
 
 
-def _socket_track(samples: pd.DataFrame, alias: str, host: Mapping[str, Any]) -> Track | None:
-    waiting, name = _samples_of(samples, alias, "sockets_tcp_tw"), host_name(host, alias)
-    if waiting.empty:
-        return None
-    return Track(f"{name}: sockets in TIME-WAIT", f"the {name}’s sockets", False, _summed(waiting, 1.0))
-
-
-def _core_tracks(samples: pd.DataFrame, host: str, name: str, allowed: list[int] | None) -> Iterator[Track]:
+def core_tracks(samples: pd.DataFrame, host: str, name: str, allowed: list[int] | None) -> Iterator[Track]:
+    """Yield the busiest of the cores that a host may use (None: all of them), in the order of their numbers."""
     cores, _ = _core_samples(samples, host, allowed)
     busiest = cores.groupby("item")["value"].mean().sort_values(ascending=False)
     for item in sorted(busiest.index[:MOST_CORES], key=lambda text: (len(text), text)):
@@ -281,7 +252,7 @@ def _core_tracks(samples: pd.DataFrame, host: str, name: str, allowed: list[int]
         yield Track(f"{name}: {core}, %", core, False, _in_percent(cores[cores["item"] == item]), 100.0)
 
 
-def _process_tracks(samples: pd.DataFrame, host: str, name: str) -> Iterator[Track]:
+def process_tracks(samples: pd.DataFrame, host: str, name: str) -> Iterator[Track]:
     """Yield the processes by label and, within a trial, by how much they used: ids are others in every trial."""
     used = _samples_of(samples, host, "process_cpu")
     means = used.groupby(["trial", "item"])["value"].mean().reset_index()

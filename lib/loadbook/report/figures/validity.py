@@ -64,11 +64,6 @@ class RuleResult:
     wholly_unchecked: bool
     text: str
 
-    @property
-    def excluded_trials(self) -> int:
-        """The number of trials that the rule excluded."""
-        return int(self.hits.loc[self.hits["level"] == "invalid", "trial"].nunique())
-
 
 class ValidityFigure(ReportFigure):
     """A row per validity rule over the trials in order of execution; only hits are drawn, an empty row was checked.
@@ -137,7 +132,10 @@ class ValidityFigure(ReportFigure):
         return text
 
     def _draw(self) -> Sheet:
-        rows, size = self._rows(), LETTER_PT - 0.6
+        with_result, size = [result for result in self.results if result.level], LETTER_PT - 0.6
+        # all rules have a row, or those with a result if the others would only make it long
+        all_rows = len(self.results) - len(with_result) <= MOST_CLEAN or not with_result
+        rows = self.results if all_rows else with_result
         texts = [wrap(row.text, RESULT_IN, LETTER_PT - 0.8) for row in rows]
         heights = [ROW_IN + 0.1 * ("\n" in text) for text in texts]
         bottom, clean = HEAD_IN + sum(heights), self._clean_text(rows)
@@ -161,11 +159,6 @@ class ValidityFigure(ReportFigure):
         sheet.text(0.05, bottom + FOOT_IN + 0.04, clean, size=size, colour=palette.SOFT, va="top")
         return sheet
 
-    def _rows(self) -> list[RuleResult]:
-        """Return the rules that have a row: all, or those with a result if the others would only make it long."""
-        with_result = [result for result in self.results if result.level]
-        return self.results if len(self.results) - len(with_result) <= MOST_CLEAN or not with_result else with_result
-
     def _clean_text(self, rows: list[RuleResult]) -> str:
         """Return the names of the clean rules that have no row, wrapped."""
         titles = {row.title for row in rows}
@@ -184,7 +177,8 @@ class ValidityFigure(ReportFigure):
             doubts = sum(1 for result in self.results if result.level == "doubt")
             tail = f"; {pluralize(doubts, 'rule')} had a doubt." if doubts else "."
             return f"All {pluralize(len(self.trials), 'trial')} count{tail}"
-        excluding = [f"{r.title} ({r.excluded_trials})" for r in self.results if (r.hits["level"] == "invalid").any()]
+        excluded = [(r.title, r.hits.loc[r.hits["level"] == "invalid", "trial"].nunique()) for r in self.results]
+        excluding = [f"{title} ({number})" for title, number in excluded if number]
         return f"{self._counts}; the others were excluded by {join_first(excluding, 3, 'rules')}."
 
     @property

@@ -1,0 +1,248 @@
+"""The noise record of one configuration: what it holds, its sentences, and how small a difference it lets us find."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from loadbook.core.metrics import get_metric
+from loadbook.core.units import MINUS, format_percent
+from loadbook.report import palette
+from loadbook.report.figures import axes
+from loadbook.report.figures.base import LETTER_PT, ReportFigure, Sheet, metric_label, pluralize
+from loadbook.stats import power
+from loadbook.stats.power import MAX_RESAMPLED_BLOCKS
+from loadbook.stats.text import margin_text
+
+FALSE_ALARM_BLOCKS = 10
+MIN_PAIRS = 10
+TITLE_IN, FOOT_IN, HEIGHT_IN = 0.5, 0.62, 1.75
+COLUMN_EDGES = ((0.62, 4.15), (5.1, 8.65))
+PANEL_WIDTH_IN = COLUMN_EDGES[0][1] - COLUMN_EDGES[0][0]
+QUANTILE_TICKS = (0.01, 0.1, 0.5, 0.9, 0.99)
+BLOCK_TICKS = (5, 10, 20, 40, 100, 200, 400, 1000, 2000, 4000, 10_000)
+DRIFT_P = 0.05
+
+
+@dataclass(frozen=True)
+class NoiseRecord:
+    """Trials of one configuration, their noise, the precision of designs at that noise, and a relabelling test.
+
+    `relabelling` is None if the record is not longer than two pseudo-studies.
+    """
+
+    metric: str
+    margin: float
+    values: pd.DataFrame
+    noise: power.NoiseSummary
+    pool: power.PairPool
+    blocks_needed: power.BlocksNeeded | None
+    precisions: tuple[power.DesignPrecision, ...]
+    relabelling: power.RelabellingTest | None
+
+
+def compute_noise_record(values: pd.DataFrame, metric: str, margin: float) -> NoiseRecord | None:
+    """Return the record of trials of one configuration (`power.trials_of_arms`); None if they are too few."""
+    summary = power.summarise_noise(values)
+    if summary is None or summary.trials < 2 * MIN_PAIRS:
+        return None
+    pool = power.pair_pool(summary.residuals)
+    precisions = tuple(pool.precision(blocks, margin) for blocks in power.PRECISION_BLOCKS)
+    relabelling = power.relabelling_test(summary.residuals, FALSE_ALARM_BLOCKS)
+    return NoiseRecord(metric, margin, values, summary, pool, pool.blocks_needed(margin), precisions, relabelling)
+
+
+def noise_headline(record: NoiseRecord | None, margin: float) -> str:
+    """Return the answer line of a noise page."""
+    size = margin_text(margin)
+    if record is None:
+        return f"Not known yet: fewer than {2 * MIN_PAIRS} trials of one configuration count, or all are equal."
+    if (needed := record.blocks_needed) is None:
+        return f"On these hosts {size} is out of reach: it needs more than 10,000 blocks."
+    return f"On these hosts {size} needs {needed.blocks:,} blocks ({needed.low:,} to {needed.high:,})."
+
+
+def relabelling_sentence(test: power.RelabellingTest | None) -> str:
+    """Return the rates of false alarms and of detection in pseudo-studies from windows of the record."""
+    if test is None:
+        return "Too few trials to draw labels anew."
+    alarms, ordered, detected = (
+        format_percent(x, 1, signed=False) for x in (test.false_alarms, test.fixed_order, test.detected)
+    )
+    return (
+        f"False alarms: {alarms} of {test.studies:,} pseudo-studies of {test.blocks} blocks; "
+        f"these trials in fixed order: {ordered}. "
+        f"A true {format_percent(test.effect, 0, signed=False)} was found in {detected}."
+    )
+
+
+class NoiseFigure(ReportFigure):
+    """Four panels: values by slot, neighbours, sorted residuals, and the difference that a number of blocks finds."""
+
+    def __init__(self, record: NoiseRecord) -> None:
+        self.record, self.noise = record, record.noise
+
+    def _draw(self) -> Sheet:
+        step = TITLE_IN + HEIGHT_IN + FOOT_IN
+        sheet = Sheet(2 * step)
+        draw_panels = (self._draw_values, self._draw_neighbours, self._draw_sorted, self._draw_detectable)
+        for number, draw_panel in enumerate(draw_panels):
+            row, column = divmod(number, 2)
+            (left, right), top = COLUMN_EDGES[column], row * step + TITLE_IN
+            title, above, below = draw_panel(sheet.panel(left, top, right, top + HEIGHT_IN))
+            sheet.text(left - 0.57, top - TITLE_IN + 0.12, title, bold=True)
+            sheet.text(left - 0.57, top - 0.17, above, colour=palette.SOFT)
+            middle = (left + right) / 2
+            sheet.text(middle, top + HEIGHT_IN + 0.37, below, colour=palette.SOFT, align="center")
+            if draw_panel == self._draw_detectable:
+                low, high = sheet.figure.axes[-1].get_ylim()
+                y = top + HEIGHT_IN * (1 - (math.log(self.record.margin) - low) / (high - low)) + 0.1
+                sheet.text(left + 0.07, y, f"margin {margin_text(self.record.margin)}", colour=palette.SOFT)
+        return sheet
+
+    def _draw_values(self, panel: Axes) -> tuple[str, str, str]:
+        """Draw the trials in order with their trend; return title, y axis and x axis, as all panels do."""
+        noise, metric, values = self.noise, get_metric(self.record.metric), self.record.values["value"]
+        limits = axes.value_range(values)
+        unit = axes.axis_unit(metric, limits[1])
+        axes.set_value_y_axis(panel, limits, unit, HEIGHT_IN)
+        _draw_dots(panel, noise.slots, np.log(values.to_numpy(float)))
+        first, last = int(noise.slots[0]), int(noise.slots[-1])
+        panel.set_xlim(first - 1, last + 1)
+        middle, half = float(np.log(values).median()), math.log1p(noise.drift or 0.0) / 2
+        panel.plot([first, last], [middle - half, middle + half], color=palette.INK, linewidth=1.8)
+        ticks = [t for t in MaxNLocator(6, integer=True).tick_values(first, last) if first <= t <= last]
+        axes.set_ticks(panel.xaxis, ticks, [f"{t:.0f}" for t in ticks])
+        name = f"{metric_label(metric)}{f', {unit.name}' if unit.name else ''}"
+        return self._drift_text, f"{name} (log, does not start at 0)", "trial, in order of execution"
+
+    def _draw_neighbours(self, panel: Axes) -> tuple[str, str, str]:
+        residuals = self.noise.residuals
+        scale = _residual_scale(residuals)
+        axes.set_ratio_axis(panel, scale, PANEL_WIDTH_IN, LETTER_PT, 0.0)
+        _set_residual_y_axis(panel, scale)
+        panel.axhline(0, color=palette.RULE, linewidth=0.8, zorder=-1)
+        panel.axvline(0, color=palette.RULE, linewidth=0.8, zorder=-1)
+        _draw_dots(panel, residuals[:-1], residuals[1:])
+        title = f"neighbours correlate by {self._lag1_text} (standard error {self.noise.lag1_error:.2f})"
+        return title, "the next trial against the median", "one trial against the median"
+
+    def _draw_sorted(self, panel: Axes) -> tuple[str, str, str]:
+        ordered = np.sort(self.noise.residuals)
+        scores = power.normal_scores(len(ordered))
+        _set_residual_y_axis(panel, _residual_scale(ordered))
+        edge = 1.06 * max(float(scores[-1]), 2.4)
+        panel.set_xlim(-edge, edge)
+        ends = [-edge, edge]
+        panel.plot(ends, [ordered.std() * x for x in ends], color=palette.INK, linewidth=0.9, zorder=-1)
+        _draw_dots(panel, scores, ordered)
+        gap = self.noise.gap_test
+        if gap.is_bimodal:
+            sides = [gap.below - 1, gap.below]
+            panel.plot([float(np.mean(scores[sides]))] * 2, ordered[sides], color=palette.INK, linewidth=1.8)
+        labels = [format_percent(share, 0, signed=False) for share in QUANTILE_TICKS]
+        axes.set_ticks(panel.xaxis, list(power.normal_quantiles(QUANTILE_TICKS)), labels)
+        return self._groups_text, "trial against the median", "share of trials below (normal scale)"
+
+    def _draw_detectable(self, panel: Axes) -> tuple[str, str, str]:
+        """Draw the curve with its range (log, log), the margin as a band from below, and where they meet."""
+        record, limit = self.record, math.log(MAX_RESAMPLED_BLOCKS)
+        points = [(a.blocks, a.detectable_effect) for a in record.precisions if math.isfinite(a.detectable_effect)]
+        needed = record.blocks_needed
+        most = max(MAX_RESAMPLED_BLOCKS, 1.6 * (needed.high if needed else MAX_RESAMPLED_BLOCKS))
+        if most > MAX_RESAMPLED_BLOCKS:
+            beyond = np.geomspace(MAX_RESAMPLED_BLOCKS, most, 12)[1:]
+            points += [(n, record.pool.detectable_by_formula(round(n))) for n in beyond]
+        line = np.array(points)
+        xs, ys = np.log(line[:, 0]), line[:, 1]
+        middle, low, high = (np.log(np.expm1(np.log1p(ys) * factor)) for factor in (1.0, *record.pool.sd_factors))
+        margin = math.log(record.margin)
+        bottom = min(low.min(), margin) - 0.25
+        panel.set_xlim(math.log(5) - 0.05, math.log(most) + 0.05)
+        panel.set_ylim(bottom, high.max() + 0.1)
+        panel.axhspan(bottom, margin, color=palette.BAND, linewidth=0, zorder=-3)
+        panel.fill_between(xs, low, high, color=palette.WINDOW_TINT, linewidth=0, zorder=-2)
+        for edge in (low, high):
+            panel.plot(xs, edge, color=palette.RULE, linewidth=0.8, zorder=-1)
+        resampled, formula = xs <= limit, xs >= limit
+        panel.plot(xs[resampled], middle[resampled], color=palette.INK, linewidth=1.8)
+        if most > MAX_RESAMPLED_BLOCKS:
+            panel.plot(xs[formula], middle[formula], color=palette.INK, linewidth=1.4, linestyle=axes.DASHED)
+        title = "out of reach"
+        if needed:
+            panel.plot([math.log(needed.blocks)], [margin], marker="o", markersize=6, color=palette.INK)
+            title = f"{margin_text(record.margin)}: {needed.blocks:,} blocks ({needed.low:,} to {needed.high:,})"
+        blocks = [(math.log(n), f"{n:,}") for n in BLOCK_TICKS if n <= most]
+        axes.set_fitting_ticks(panel.xaxis, blocks, PANEL_WIDTH_IN, LETTER_PT)
+        low_y, high_y = panel.get_ylim()
+        effects = [e for e in axes.EFFECTS if e > 0 and low_y <= math.log(e) <= high_y]
+        axes.set_ticks(panel.yaxis, [math.log(e) for e in effects], [axes.effect_label(e)[1:] for e in effects])
+        above = f"difference found with {format_percent(power.POWER, 0, signed=False)} probability"
+        return title, above, "blocks (log)"
+
+    @property
+    def _lag1_text(self) -> str:
+        return f"{self.noise.lag1:.2f}".replace("-", MINUS)
+
+    @property
+    def _drift_text(self) -> str:
+        noise = self.noise
+        if noise.drift is None or noise.drift_p is None or noise.drift_p >= DRIFT_P:
+            return "no steady drift is visible"
+        return f"drift of {format_percent(noise.drift)} over the record"
+
+    @property
+    def _groups_text(self) -> str:
+        gap = self.noise.gap_test
+        if not gap.is_bimodal:
+            return "one group: no gap is visible"
+        return f"two groups: {gap.below} and {gap.above} trials, {format_percent(gap.gap, 1, signed=False)} apart"
+
+    @property
+    def caption(self) -> str:
+        """How many blocks the margin needs on these hosts."""
+        return noise_headline(self.record, self.record.margin)
+
+    @property
+    def help(self) -> str:
+        """How the figure is read."""
+        trials, pairs = pluralize(self.noise.trials, "trial"), pluralize(len(self.record.pool.pairs), "pair")
+        return (
+            f"{relabelling_sentence(self.record.relabelling)} One dot is one of {trials} of one configuration. Thin "
+            f"lines: where the curve may lie, as {pairs} tell no better; dashed: by the formula from 40 blocks on."
+        )
+
+    @property
+    def alt_text(self) -> str:
+        """The caption and the numbers of all four panels."""
+        noise = self.noise
+        low, high = (format_percent(bound, 1, signed=False) for bound in noise.cv_interval)
+        return (
+            f"{self.caption} {pluralize(noise.trials, 'trial')} of one configuration scatter by "
+            f"{format_percent(noise.cv, 1, signed=False)} (95 % interval {low} to {high}); {self._drift_text}; "
+            f"correlation of neighbours {self._lag1_text}; {self._groups_text}."
+        )
+
+
+def _draw_dots(panel: Axes, xs: np.ndarray, ys: np.ndarray) -> None:
+    panel.plot(xs, ys, linestyle="none", marker="o", markersize=3, color=palette.OTHERS, markeredgewidth=0)
+
+
+def _residual_scale(residuals: np.ndarray) -> axes.RatioScale:
+    """Return an axis of residuals that holds them all."""
+    limit = 1.08 * float(np.abs(residuals).max())
+    return axes.RatioScale(-limit, limit)
+
+
+def _set_residual_y_axis(panel: Axes, scale: axes.RatioScale) -> None:
+    """Make y a ratio axis with as many ticks as lines of text fit above each other."""
+    panel.set_ylim(scale.low, scale.high)
+    inside = sorted((e for e in axes.EFFECTS if scale.contains(axes.log_ratio(e))), key=lambda e: (e != 0, -abs(e)))
+    labels = [(axes.log_ratio(e), "00") for e in inside]  # two digits are about as wide as a line is high
+    fitting = axes.fitting_labels(labels, lambda p: scale.to_inches(p, 0, HEIGHT_IN), LETTER_PT, HEIGHT_IN)
+    axes.set_effect_ticks(panel.yaxis, [inside[k] for k in fitting])

@@ -1,0 +1,391 @@
+"""One attempt at one interleaved block: all treatments up at once, their load generators taking turns in slices.
+
+Every arm is an attempt at its own trial, with services, record and files of its own; an arm that fails fails alone. The
+block owns what the arms share: the reset, the monitors, and the job in which the generators take turns
+(`hosts/alternate.pl`).
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+
+from loadbook.core.errors import CommandError, LoadbookError, LostError, ToolError, UsageError
+from loadbook.execution.attempt import CANCEL_S, RESTORE_S, Attempt
+from loadbook.execution.deployment import LOAD, MONITOR, job_name
+from loadbook.execution.host_state import Connectivity
+from loadbook.execution.load import (
+    GRACE_S,
+    LEASE_EXTRA_S,
+    MAX_FILE_BYTES,
+    STOP_GRACE_S,
+    TIMED_WARMUP_SCRIPT,
+    WARMUP_SPARE_S,
+    fetch_truncated,
+    remove_job,
+)
+from loadbook.execution.services import TrialMonitors, write_trial_file
+from loadbook.execution.testbed import Testbed
+from loadbook.hosts.host import Host, Job
+from loadbook.hosts.replay import transcript_name
+from loadbook.ingestion.interleaved import read_alternation
+from loadbook.store.trial_record import DriverRecord, InterleavedRecord, MonitorRecord, window_fields
+from loadbook.study.interleaving import Turns, block_seconds, draw_rounds, turns_for_latency
+from loadbook.study.plan import Plan
+from loadbook.tools.base import MAX_REPORT_BYTES, ToolOutput, parse_output
+
+PROGRAM = "alternate.pl"
+SCHEDULE, SLICES = "schedule", "slices"
+CALIBRATION_S = 1.0  # of each arm alone, once in a session, to choose slice and gap by its latency
+TAIL_S = 5.0  # that a generator may take to end, alone, when its time is over
+QUIET_S = 0.2  # without any load, to see which services work while nobody asks
+CPU_TIMEOUT_S = 20.0
+
+# CPU time of processes and their threads, nanoseconds (schedstat, proc(5)); a line for each argument, a list of ids
+CPU_SCRIPT = """
+for pids; do
+  total=0
+  for pid in $pids; do
+    for file in /proc/$pid/task/*/schedstat; do
+      { read -r used rest <"$file"; } 2>/dev/null && total=$((total + used))
+    done
+  done
+  echo "$total"
+done
+"""
+
+
+def longest_block_s(plan: Plan) -> float:
+    """Return the seconds after which a block counts as hung: calibration, warm-ups and slices of all treatments."""
+    workload = plan.study.workload_of(plan.treatments[0])
+    each_s = CALIBRATION_S + workload.warmup_s + 2 * workload.duration_s + TAIL_S
+    return len(plan.treatments) * each_s + 3 * GRACE_S
+
+
+class InterleavedBlock:
+    """One attempt at all trials of one block; `attempts` are its arms, in the order of the plan.
+
+    `turns` are slice and gap; None: they are chosen by the latency of every arm, measured first.
+    """
+
+    def __init__(self, testbed: Testbed, attempts: Sequence[Attempt], turns: Turns | None) -> None:
+        self.testbed, self.attempts, self.turns = testbed, attempts, turns
+        self.latency_s: float | None = None
+        self.driver: Host = testbed.hosts[testbed.drivers[0]]
+        self.jobs: list[str] = []
+        self._alive = dict(enumerate(attempts))
+        first = attempts[0]
+        self._job = job_name(first.stem, LOAD)
+        watched = _watched_processes(testbed, attempts, self._job)
+        self.monitors = TrialMonitors(testbed, job_name(first.stem, MONITOR), longest_block_s(testbed.plan), watched)
+
+    def run(self) -> None:
+        """Run the block; afterwards every attempt has its record. Raises KeyboardInterrupt and local errors only."""
+        begun_s, connectivity = time.monotonic(), Connectivity(self.testbed)
+        started = time.time()
+        for attempt in self.attempts:
+            attempt.record.started = started
+        limits_s: tuple[float | None, float | None] = (None, None)
+        try:
+            self._run_phases(connectivity, begun_s)
+        except KeyboardInterrupt:
+            limits_s = CANCEL_S, RESTORE_S
+            raise
+        finally:
+            self._stop(*limits_s)
+            for alias, host in self.testbed.hosts.items():
+                write_trial_file(self.attempts[0].folder / transcript_name(alias), host.take_transcript())
+            for attempt in self.attempts:
+                attempt.record.reconnects = connectivity.reconnects
+                attempt.record.duration_s = round((time.monotonic() - begun_s) / len(self.attempts), 4)
+
+    def _run_phases(self, connectivity: Connectivity, begun_s: float) -> None:
+        self._together("reset", self._reset, connectivity)
+        for name in ("configure", "start", "ask_before"):
+            self._each(name, connectivity)
+        self._together("load", self._run_load, connectivity)
+        for name in ("ask_after", "collect"):
+            self._each(name, connectivity)
+        for attempt in list(self._alive.values()):
+            step_s = time.time() - (attempt.record.started or 0) - (time.monotonic() - begun_s)
+            self._guarded(attempt, "assess", partial(attempt.assess, connectivity, step_s), connectivity)
+
+    def _each(self, phase: str, connectivity: Connectivity) -> None:
+        """Run a phase of every arm that has not failed, one after the other."""
+        calls: dict[str, Callable[[int, Attempt], None]] = {
+            "configure": lambda arm, attempt: attempt.phases()["configure"](),
+            "start": lambda arm, attempt: attempt.phases()["start"](),
+            "ask_before": lambda arm, attempt: attempt.check_page(),
+            "ask_after": lambda arm, attempt: attempt.check_after_load(),
+            "collect": self._collect,
+        }
+        for arm, attempt in list(self._alive.items()):
+            self._guarded(attempt, phase, partial(calls[phase], arm, attempt), connectivity)
+
+    def _guarded(self, attempt: Attempt, phase: str, call: Callable[[], None], connectivity: Connectivity) -> None:
+        """Make a call of one arm; an error ends this arm alone."""
+        try:
+            with attempt.timed(phase):
+                call()
+        except LoadbookError as error:
+            attempt.fail(error, connectivity)
+            if phase == "ask_after":
+                with suppress(LoadbookError):
+                    self._collect(next(arm for arm, other in self._alive.items() if other is attempt), attempt)
+            self._alive = {arm: other for arm, other in self._alive.items() if other is not attempt}
+
+    def _together(self, phase: str, call: Callable[[], None], connectivity: Connectivity) -> None:
+        """Make a call for all arms; an error ends all of them."""
+        if not self._alive:
+            return
+        begun_s = time.monotonic()
+        try:
+            call()
+        except LoadbookError as error:
+            for attempt in self._alive.values():
+                with attempt.timed(phase):
+                    attempt.fail(error, connectivity)
+            self._alive = {}
+        for attempt in self._alive.values():
+            attempt.record.phases_s[phase] = round(time.monotonic() - begun_s, 4)
+
+    def _reset(self) -> None:
+        first, *others = self.attempts
+        first.phases()["reset"]()
+        for other in others:
+            other.record.reset, other.record.boot_ids = first.record.reset, first.record.boot_ids
+
+    def _run_load(self) -> None:
+        """Choose slices if they are not known, warm all arms up in turn, then let them take turns."""
+        if self.turns is None:
+            self.latency_s = self._measure_latency()
+            self.turns = turns_for_latency(self.latency_s)
+            if self.turns is None:
+                slowest = f"the slowest arm answers in {self.latency_s:.3f} s on average"
+                raise UsageError(f"{slowest}: slices would be longer than trials", 'set execution = "plain"')
+        self._warm_up()
+        self.monitors.start()
+        for attempt in self._alive.values():
+            attempt.services.read_counters("before")
+        idle_from, idle_cpu = time.monotonic(), self._read_cpu()
+        self.testbed.pause(QUIET_S if self.driver.live else 0.0)
+        before_cpu, idle_s = self._read_cpu(), time.monotonic() - idle_from
+        self._alternate(self.turns)
+        after_cpu = self._read_cpu()
+        self._monitor_records = self.monitors.collect(self.attempts[0].folder, [])
+        for key, ns in after_cpu.items():
+            arm, number = key
+            service = self._alive[arm].record.services[number]
+            service.cpu_s = round((ns - before_cpu[key]) / 1e9, 6)
+            service.idle_cpu_share = round((before_cpu[key] - idle_cpu[key]) / 1e9 / idle_s, 6)
+
+    def _measure_latency(self) -> float:
+        """Load every arm alone for a second and return the mean latency (s) of the slowest: connections over rate."""
+        name, latencies = f"{self._job}-probe", list[float]()
+        seconds = math.ceil(CALIBRATION_S)
+        steps: list[tuple[str, ...]] = []
+        job_files: dict[str, bytes] = {}
+        for arm, attempt in self._alive.items():
+            share = attempt.workload.with_duration(seconds, 0)
+            argv = attempt.load.launch.wrap(tuple(attempt.load.tool.command(share, attempt.deployment.target, seconds)))
+            job_files |= _files_of(attempt, arm)
+            steps.append(_step_in_folder(arm, argv))
+        self._run_job(name, tuple(steps), job_files, len(steps) * (seconds + GRACE_S), len(steps) * float(seconds))
+        for step, attempt in enumerate(self._alive.values(), 1):
+            folder = f"{self.driver.workdir}/jobs/{name}"
+            stdout = self.driver.get(f"{folder}/stdout.{step}", max_bytes=MAX_REPORT_BYTES)
+            argv = tuple(
+                attempt.load.tool.command(
+                    attempt.workload.with_duration(seconds, 0), attempt.deployment.target, seconds
+                )
+            )
+            report = parse_output(attempt.load.tool, ToolOutput(stdout, exit_code=0, argv=argv))
+            values = {(m.metric, m.statistic): m.value for m in report.measurements}
+            requests, duration_s = values.get(("requests", "count"), 0.0), values.get(("duration", "value"), seconds)
+            if not requests:
+                raise ToolError(
+                    f"{attempt.planned.treatment}: {attempt.load.tool.name} completed no request in {seconds} s"
+                )
+            latencies.append(attempt.workload.connections * duration_s / requests)
+        return max(latencies)
+
+    def _warm_up(self) -> None:
+        steps: list[tuple[str, ...]] = []
+        job_files: dict[str, bytes] = {}
+        for arm, attempt in self._alive.items():
+            if not (warmup_s := attempt.workload.warmup_s):
+                continue
+            longer_s = math.ceil(warmup_s) + WARMUP_SPARE_S
+            share = attempt.workload.with_duration(longer_s, 0)
+            longer = attempt.load.tool.command(share, attempt.deployment.target, longer_s)
+            argv = ("/bin/sh", "-c", TIMED_WARMUP_SCRIPT, f"{warmup_s:g}", *longer)
+            job_files |= _files_of(attempt, arm)
+            steps.append(_step_in_folder(arm, attempt.load.launch.wrap(argv)))
+        if steps:
+            planned_s = sum(attempt.workload.warmup_s for attempt in self._alive.values())
+            self._run_job(f"{self._job}-warmup", tuple(steps), job_files, planned_s + GRACE_S, planned_s)
+
+    def _alternate(self, turns: Turns) -> None:
+        """Let the generators take turns; the outputs stay on the driver until they are collected."""
+        arms = list(self._alive)
+        workload = self.attempts[0].workload
+        load_s = math.ceil(block_seconds(turns, len(arms), workload.duration_s))
+        rounds = math.ceil(load_s / (len(arms) * (turns.slice_s + turns.gap_s)))
+        seed = f"loadbook slices {self.testbed.plan.seed} {self.attempts[0].planned.block}"
+        lines = [
+            f"first {turns.first_s:g}",
+            f"slice {turns.slice_s:g}",
+            f"gap {turns.gap_s:g}",
+            f"end {load_s}",
+            f"tail {TAIL_S:g}",
+        ]
+        lines += [f"order {' '.join(str(arms[k]) for k in order)}" for order in draw_rounds(len(arms), rounds, seed)]
+        job_files = {PROGRAM: files("loadbook.hosts").joinpath(PROGRAM).read_bytes()}
+        for arm, attempt in self._alive.items():
+            attempt.load.started[self.driver.alias] = time.time(), time.monotonic()
+            argv = self._measurement(attempt, load_s)
+            job_files |= _files_of(attempt, arm) | {f"arm{arm}/cmd": f"exec {shlex.join(argv)}\n".encode()}
+            lines.append(f"arm {arm} arm{arm}")
+        job_files[SCHEDULE] = ("\n".join(lines) + "\n").encode()
+        self._tool_s = load_s
+        timeout_s = load_s + len(arms) * TAIL_S + GRACE_S
+        self._run_job(self._job, (("perl", PROGRAM, SCHEDULE),), job_files, timeout_s, float(load_s))
+        output = self.driver.get(f"{self._folder}/stdout.1", max_bytes=MAX_REPORT_BYTES).decode(errors="replace")
+        try:
+            self.alternation = read_alternation(output)
+        except (ValueError, IndexError) as error:
+            raise CommandError(self.driver.alias, f"{PROGRAM} printed something else than slices: {error}") from error
+        self._slices_text = output
+
+    def _measurement(self, attempt: Attempt, load_s: int) -> tuple[str, ...]:
+        """Return the command of an arm's generator; a request may be stopped for a round before it counts as lost."""
+        assert self.turns is not None
+        round_s = len(self.attempts) * (self.turns.slice_s + self.turns.gap_s)
+        longer = {"timeout_s": math.ceil(attempt.workload.timeout_s + 2 * round_s)}
+        share = attempt.workload.with_duration(load_s, 0).model_copy(update=longer)
+        return attempt.load.launch.wrap(tuple(attempt.load.tool.command(share, attempt.deployment.target, load_s)))
+
+    @property
+    def _folder(self) -> str:
+        return f"{self.driver.workdir}/jobs/{self._job}"
+
+    def _run_job(
+        self,
+        name: str,
+        steps: tuple[tuple[str, ...], ...],
+        job_files: Mapping[str, bytes],
+        timeout_s: float,
+        planned_s: float,
+    ) -> None:
+        """Run a job on the driver to its end; LostError when the host ended it."""
+        self.jobs.append(name)
+        begun_s = time.monotonic()
+        self.driver.start(Job(name, steps, timeout_s + LEASE_EXTRA_S, dict(job_files)))
+        self.testbed.pause(planned_s if self.driver.live else 0.0)
+        self.driver.wait(name, timeout_s=max(1.0, begun_s + timeout_s - time.monotonic()))
+        if not self.driver.exists(f"{self.driver.workdir}/jobs/{name}/rc.{len(steps)}"):
+            raise LostError(
+                self.driver.alias, "the load was ended before its measurement was over", "was the host stopped?"
+            )
+
+    def _read_cpu(self) -> dict[tuple[int, int], int]:
+        """Return the CPU time (ns) of every service so far, by arm and number of the service in its record."""
+        by_host: dict[str, dict[tuple[int, int], list[int]]] = {}
+        for arm, attempt in self._alive.items():
+            for number, service in enumerate(attempt.record.services):
+                by_host.setdefault(service.host, {})[arm, number] = service.pids
+        used: dict[tuple[int, int], int] = {}
+        for alias, services in by_host.items():
+            args = [" ".join(map(str, pids)) for pids in services.values()]
+            done = self.testbed.hosts[alias].script(CPU_SCRIPT, args, timeout_s=CPU_TIMEOUT_S, check=True)
+            used |= dict(zip(services, map(int, done.stdout.split()), strict=True))
+        return used
+
+    def _collect(self, arm: int, attempt: Attempt) -> None:
+        """Copy one arm's outputs, its share of the slices, and the monitors' files into its folder."""
+        alias, own = self.driver.alias, f"{self._folder}/arm{arm}"
+        code = self.alternation.exit_codes.get(arm)
+        turns = self.alternation.slices_of(arm)
+        record = DriverRecord(
+            host=alias,
+            argv=list(self._measurement(attempt, self._tool_s)),
+            rc=code,
+            started_ours=attempt.load.started[alias][0],
+            ended_ours=time.time(),
+            stdout=f"stdout-{alias}",
+            stderr=f"stderr-{alias}",
+        )
+        if turns:
+            offset_s = self.alternation.clock_offset_s
+            record.started_host, record.ended_host = turns[0].start_s + offset_s, turns[-1].end_s + offset_s
+        for stream in ("stdout", "stderr"):
+            record.cut |= fetch_truncated(
+                self.driver, f"{own}/{stream}", attempt.folder / f"{stream}-{alias}", MAX_REPORT_BYTES
+            )
+        for name in attempt.load.tool.expected_files(attempt.workload):
+            if self.driver.exists(f"{own}/{name}"):
+                local_name = f"{alias}-{Path(name).name}"
+                record.cut |= fetch_truncated(self.driver, f"{own}/{name}", attempt.folder / local_name, MAX_FILE_BYTES)
+                record.files[name] = local_name
+        write_trial_file(attempt.folder / SLICES, self._slices_text.encode())
+        attempt.record.drivers = [record]
+        attempt.record.monitors = [self._monitor_of(attempt, monitor) for monitor in self._monitor_records]
+        assert self.turns is not None
+        attempt.record.interleaved = InterleavedRecord(
+            arm=arm,
+            beside=[other.planned.treatment for other in self.attempts],
+            slice_s=self.turns.slice_s,
+            gap_s=self.turns.gap_s,
+            slices=SLICES,
+            active_s=round(self.alternation.active_s(arm), 6),
+            latency_s=self.latency_s,
+        )
+        attempt.record.window = window_fields([record], attempt.record.clocks)["window"]
+        if arm in self.alternation.hung:
+            raise ToolError(f"{attempt.load.tool.name} did not end within {TAIL_S:g} s of its time and was killed")
+
+    def _monitor_of(self, attempt: Attempt, monitor: MonitorRecord) -> MonitorRecord:
+        """Return an arm's record of a sampler that watched all arms, with a copy of its file."""
+        source = self.attempts[0].folder / monitor.file
+        if attempt is not self.attempts[0] and source.is_file():
+            shutil.copyfile(source, attempt.folder / monitor.file)
+        pids: dict[str, list[int]] = {}
+        for service in attempt.record.services:
+            if service.host == monitor.host:
+                pids.setdefault(service.service, []).extend(service.pids)
+        return monitor.model_copy(update={"pids": pids})
+
+    def _stop(self, limit_s: float | None, restore_s: float | None) -> None:
+        """End everything that was started for any arm."""
+        jobs = [partial(remove_job, self.driver, name, STOP_GRACE_S) for name in self.jobs]
+        services = [call for attempt in self.attempts for call in attempt.services.stop_calls()]
+        self.testbed.run_within([*jobs, *services, self.monitors.end], limit_s)
+        self.testbed.run_within([attempt.host_changes.restore for attempt in self.attempts], restore_s)
+
+
+def _files_of(attempt: Attempt, arm: int) -> dict[str, bytes]:
+    """Return the tool's files of an arm, in the arm's folder of a job."""
+    return {f"arm{arm}/{name}": data for name, data in attempt.load.tool.extra_files(attempt.workload).items()}
+
+
+def _step_in_folder(arm: int, argv: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a step that runs a command in the folder of an arm."""
+    return ("/bin/sh", "-c", 'mkdir -p "$0" && cd "$0" && exec "$@"', f"arm{arm}", *argv)
+
+
+def _watched_processes(testbed: Testbed, attempts: Sequence[Attempt], load_job: str) -> dict[str, dict[str, str]]:
+    """Return host -> file below jobs/ -> label of the monitored processes; a label ends with the number of its arm."""
+    driver = testbed.drivers[0]
+    jobs = {driver: {f"{load_job}/arm{k}/pid": f"{a.workload.tool}.{k}" for k, a in enumerate(attempts)}}
+    for arm, attempt in enumerate(attempts):
+        for placement in attempt.deployment.placements:
+            file = f"{job_name(attempt.stem, placement.role)}/step"
+            jobs.setdefault(placement.alias, {})[file] = f"{placement.spec.name}.{arm}"
+    return jobs

@@ -1,0 +1,452 @@
+"""The user's raw outputs: the CSV file of conditions, the files that it names, and the report that a parser reads.
+
+Files are regular files inside the folder only. The tool is the one named by the user, else the only one whose parser
+accepts the output.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path, PurePath
+from typing import Any
+
+from loadbook.core.errors import DataError, LoadbookError, ParseError, UsageError
+from loadbook.core.text import closest_name
+from loadbook.ingestion.trial_rows import (
+    RESERVED_NAMES,
+    STDOUT,
+    STREAMED_SUFFIX,
+    find_argv,
+    read_bytes,
+    read_output,
+)
+from loadbook.store.paths import NAME_PATTERN
+from loadbook.study.problems import short_repr, suggestion
+from loadbook.tools import base
+from loadbook.tools.base import ParsedReport, ToolOutput
+
+REQUIRED = ("file", "treatment", "block")
+NEEDED = f"a header with {', '.join(REQUIRED)} and a row for each raw output are needed"
+NUMBERS = ("duration", "offered_per_s")
+OPTIONAL = ("tool", "host", "started", "duration", "offered_per_s", "stderr", "exit_code", "command")
+FACTOR = "factor_"
+DELIMITERS = ",;\t"
+MAX_BYTES = 50_000_000
+MAX_NAMED_PROBLEMS = 50
+MAX_NUMBER = 1e12
+# accepted epoch seconds, 1973 to 2286, which excludes dates such as 20240305 and milliseconds
+EPOCH_S = (1e8, 1e10)
+UTF16 = (b"\xff\xfe", b"\xfe\xff")
+# metrics of loads at a given rate only
+OPEN_METRICS = ("offered_per_s", "latency_intended")
+
+
+@dataclass(frozen=True, order=True)
+class ImportProblem:
+    """One mistake: line of the CSV file (0: the whole file); `data`: it is in an output (exit code 4)."""
+
+    line: int
+    message: str
+    data: bool = False
+
+
+@dataclass(frozen=True)
+class Condition:
+    """The user's description of one raw output: texts as given, times in seconds (`started`: epoch, `duration`)."""
+
+    line: int
+    file: str
+    treatment: str
+    block: str
+    tool: str = ""
+    host: str = ""
+    stderr: str = ""
+    exit_code: str = ""
+    command: str = ""
+    started: float | None = None
+    duration: float | None = None
+    offered_per_s: float | None = None
+    factors: Mapping[str, str] = field(default_factory=dict)
+
+
+def import_error(path: Path, problems: Iterable[ImportProblem]) -> LoadbookError:
+    """Return an error that lists every mistake: a DataError if all are in outputs, else a UsageError."""
+    ordered = sorted(set(problems))
+    lines = [f"{path}: {len(ordered)} problem{'s' if len(ordered) != 1 else ''}; nothing was imported"]
+    lines += [f"  line {w.line}: {w.message}" if w.line else f"  {w.message}" for w in ordered[:MAX_NAMED_PROBLEMS]]
+    lines += [f"  and {len(ordered) - MAX_NAMED_PROBLEMS} more"] if len(ordered) > MAX_NAMED_PROBLEMS else []
+    kind = DataError if all(w.data for w in ordered) else UsageError
+    return kind("\n".join(lines), "correct these, then give the same command again")
+
+
+def read_conditions(path: Path) -> tuple[list[Condition], list[ImportProblem]]:
+    """Read a file of conditions; rows with mistakes are left out, and the mistakes are returned.
+
+    Commas, semicolons or tabs separate, as in the header; UTF-8 with or without a byte order mark.
+
+    Raises
+    ------
+    UsageError : the file is no CSV, has no rows, or lacks a required column.
+    """
+    numbered = _csv_rows(path, _read_csv_text(path))
+    header_line, cells = next(numbered, (0, []))
+    header = [_clean_cell(cell).lower().replace(" ", "_").replace("-", "_") for cell in cells]
+    problems = list(_header_problems(header_line, header))
+    if not all(name in header for name in REQUIRED):
+        raise import_error(path, problems if header_line else [ImportProblem(0, f"it is empty; {NEEDED}")])
+    conditions: list[Condition] = []
+    for line, row in numbered:
+        if len(row) != len(header):
+            problems.append(ImportProblem(line, f"{len(row)} cells where the header has {len(header)}"))
+            continue
+        condition, row_problems = _parse_condition(line, dict(zip(header, map(_clean_cell, row), strict=True)))
+        problems += row_problems
+        if condition is not None:
+            conditions.append(condition)
+    if not conditions and not problems:
+        raise import_error(path, [ImportProblem(0, f"it holds a header and no rows; {NEEDED}")])
+    return conditions, problems
+
+
+def _clean_cell(cell: str) -> str:
+    """Return a cell without the blanks of spreadsheets."""
+    return cell.replace("\u00a0", " ").strip()
+
+
+def _read_csv_text(path: Path) -> str:
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise UsageError(f"{path} is larger than {MAX_BYTES:,} bytes: is it the file of conditions?")
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}", "name the CSV file by --conditions") from error
+    if data.startswith(UTF16) or b"\0" in data:
+        raise UsageError(f"{path} is not UTF-8 text", 'save it as "CSV UTF-8"')
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        problem = f"{path}:{line}: the byte 0x{data[error.start]:02x} is not UTF-8 text"
+        raise UsageError(problem, 'save it as "CSV UTF-8"') from error
+
+
+def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the file's rows with the line on which each begins, without blank ones."""
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    delimiter = max(DELIMITERS, key=first.count)
+    reader, line = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True), 1
+    try:
+        for row in reader:
+            if any(cell.strip() for cell in row):
+                yield line, row
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise UsageError(f"{path}:{line}: not CSV: {error}", "a quote that is not closed?") from error
+
+
+def _header_problems(line: int, header: list[str]) -> Iterator[ImportProblem]:
+    known = (*REQUIRED, *OPTIONAL)
+    for name in dict.fromkeys(header):
+        if name not in known and not name.startswith(FACTOR):
+            problem = (
+                f"unknown column {short_repr(name)}{suggestion(name, known)}" if name else "a column without a name"
+            )
+            yield ImportProblem(line, f"{problem}; a factor's column is called {FACTOR}<name>")
+        if header.count(name) > 1:
+            yield ImportProblem(line, f"{header.count(name)} columns are called {short_repr(name)}")
+    for name in REQUIRED:
+        if name not in header:
+            yield ImportProblem(line, f"there is no column {name!r}")
+
+
+def _parse_condition(line: int, cells: dict[str, str]) -> tuple[Condition | None, list[ImportProblem]]:
+    """Return a row as a condition, None for one with mistakes, and the mistakes."""
+    problems = [ImportProblem(line, f"no {name}") for name in REQUIRED if not cells[name]]
+    odd = [name for name, text in cells.items() if not text.isprintable()]
+    problems += [ImportProblem(line, f"{name} holds control characters") for name in odd]
+    if cells.get("host") and not NAME_PATTERN.match(cells["host"]):
+        problems.append(ImportProblem(line, f"host {short_repr(cells['host'])}: use letters, digits, '.', '_' and '-'"))
+    values: dict[str, Any] = {name: cells[name] for name in (*REQUIRED, *OPTIONAL) if name in cells}
+    for name in ("started", *NUMBERS):
+        try:
+            values[name] = _parse_time(cells.get(name, "")) if name == "started" else _parse_number(cells.get(name, ""))
+        except ValueError as error:
+            problems.append(ImportProblem(line, f"{name}: {error}"))
+    if problems:
+        return None, problems
+    factors = {name.removeprefix(FACTOR): text for name, text in cells.items() if name.startswith(FACTOR)}
+    return Condition(line, **values, factors=factors), []
+
+
+def _parse_number(text: str) -> float | None:
+    """Return a positive number, None for an empty cell."""
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < MAX_NUMBER:
+        raise ValueError(f"{short_repr(text)} is not a positive number (no units, no thousands separators)")
+    return value
+
+
+def _parse_time(text: str) -> float | None:
+    """Return an ISO 8601 time (default UTC), or seconds since 1970, as epoch seconds."""
+    for read in (float, datetime.fromisoformat) if text else ():
+        try:
+            value = read(text)
+            if isinstance(value, datetime):
+                value = (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError):
+            continue
+        if EPOCH_S[0] <= value <= EPOCH_S[1]:
+            return value
+    if text:
+        raise ValueError(f"{short_repr(text)} is no time such as 2024-03-05 14:02:11 or seconds since 1970")
+    return None
+
+
+@dataclass(frozen=True)
+class OutputFiles:
+    """The files of one raw output: `files` are the tool's own, `others` (cmd, note, ...) are kept beside them."""
+
+    condition: Condition
+    stdout: Path | None
+    stderr: Path | None = None
+    rc: int | None = None
+    command: str = ""
+    files: Mapping[str, Path] = field(default_factory=dict)
+    others: Mapping[str, Path] = field(default_factory=dict)
+
+    def read_captured(self) -> ToolOutput:
+        """Return the output for parsers, without the command line, which depends on the tool."""
+        return read_output({**({STDOUT: self.stdout} if self.stdout else {}), **self.files}, self.stderr, self.rc)
+
+
+def find_outputs(folder: Path, conditions: list[Condition]) -> tuple[list[OutputFiles], list[ImportProblem]]:
+    """Return the files of each condition, and mistakes in their names; contents are not read."""
+    outputs: list[OutputFiles] = []
+    problems: list[ImportProblem] = []
+    line_of: dict[Path, int] = {}
+    for condition in conditions:
+        try:
+            path = resolve_inside(folder, condition.file)
+            outputs.append(_output_files(folder, condition, path))
+        except ValueError as error:
+            problems.append(ImportProblem(condition.line, str(error)))
+        except DataError as error:
+            problems.append(ImportProblem(condition.line, error.message, data=True))
+        else:
+            if line_of.setdefault(path, condition.line) != condition.line:
+                problems.append(ImportProblem(condition.line, f"{condition.file} is that of line {line_of[path]}"))
+    return outputs, problems
+
+
+def resolve_inside(folder: Path, name: str) -> Path:
+    """Return the file or folder `name` below `folder`; ValueError names the reason if it may not be used."""
+    pure = PurePath(name)
+    if pure.is_absolute() or ".." in pure.parts:
+        raise ValueError(f"{short_repr(name)} leads out of the folder: name files by their path inside {folder}")
+    path, mode = folder, 0
+    for part in pure.parts:
+        path = path / part
+        try:
+            mode = path.lstat().st_mode
+        except OSError:
+            readable = path.parent.is_dir() and os.access(path.parent, os.R_OK)
+            near = closest_name(path.name, [entry.name for entry in path.parent.iterdir()] if readable else [])
+            hint = "; separate folders by /" if "\\" in name else f"; did you mean {short_repr(near)}?" if near else ""
+            raise ValueError(f"no file {short_repr(name)} in {folder}{hint}") from None
+        if stat.S_ISLNK(mode):
+            problem = f"{part} is a symbolic link, which is not followed: put the file there"
+            raise ValueError(f"{short_repr(name)}: {problem}")
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise ValueError(f"{short_repr(name)} is no file or folder below {folder}")
+    if not os.access(path, os.R_OK):
+        raise ValueError(f"{short_repr(name)} may not be read: permission denied")
+    return path
+
+
+def _output_files(folder: Path, condition: Condition, path: Path) -> OutputFiles:
+    """Return the files of one row; cells for stderr, exit code and command take precedence over files of a folder."""
+    files = {path.name if path.name.endswith(STREAMED_SUFFIX) else "stdout": path}
+    if path.is_dir():
+        names = sorted(p.name for p in path.iterdir() if not p.is_dir() or p.is_symlink())
+        if odd := next((name for name in names if not name.isprintable()), None):
+            raise ValueError(f"{short_repr(path.name)} holds a file with the name {short_repr(odd)}: rename it")
+        files = {name: resolve_inside(folder, str(path.relative_to(folder) / name)) for name in names}
+    if "stdout" not in files and not any(name.endswith(STREAMED_SUFFIX) for name in files):
+        raise DataError(f"{condition.file} has no file named stdout; it holds {', '.join(files) or 'nothing'}")
+    stderr = resolve_inside(folder, condition.stderr) if condition.stderr else files.get("stderr")
+    if stderr is not None and stderr.is_dir():
+        raise ValueError(f"stderr {short_repr(condition.stderr)} is a folder")
+    code, command = condition.exit_code, condition.command
+    if code and not code.isdecimal():
+        code = _read_small_text(resolve_inside(folder, code))
+    if not code and "rc" in files:
+        code = _read_small_text(files["rc"])
+    if code and not code.isdecimal():
+        raise ValueError(f"exit code {short_repr(code)} is no whole number from 0")
+    if command and " " not in command:
+        command = _read_small_text(resolve_inside(folder, command))
+    elif not command and "cmd" in files:
+        command = _read_small_text(files["cmd"])
+    own = {name: p for name, p in files.items() if name not in RESERVED_NAMES}
+    others = {name: p for name, p in files.items() if name in RESERVED_NAMES - {"stdout", "stderr"}}
+    return OutputFiles(condition, files.get("stdout"), stderr, int(code) if code else None, command, own, others)
+
+
+def _read_small_text(path: Path) -> str:
+    if path.is_dir() or path.stat().st_size > 100_000:
+        raise ValueError(f"{path.name} is no small text file")
+    return read_bytes(path).decode(errors="replace").strip()
+
+
+def files_by_trial_name(output: OutputFiles) -> Iterator[tuple[str, Path]]:
+    """Yield every file of an output with its name in the trial's folder; `{host}` is the driver's name."""
+    if output.stdout:
+        yield "stdout-{host}", output.stdout
+    if output.stderr:
+        yield "stderr-{host}", output.stderr
+    for name, path in {**output.files, **output.others}.items():
+        yield "{host}-" + name, path
+
+
+@dataclass(frozen=True)
+class ToolReport:
+    """One output and its parsed report: `parsed` is None if it cannot be read, with the reason in `error`."""
+
+    source: OutputFiles
+    tool: str
+    parsed: ParsedReport | None
+    error: str | None = None
+
+    @property
+    def condition(self) -> Condition:
+        """The user's description of the output."""
+        return self.source.condition
+
+    @property
+    def metrics(self) -> frozenset[str]:
+        """Names of the measured metrics."""
+        return frozenset(row.metric for row in self.parsed.measurements) if self.parsed else frozenset()
+
+    @property
+    def offered_per_s(self) -> float | None:
+        """The offered rate given by the user, else by the report; None without either."""
+        rows = self.parsed.measurements if self.parsed else ()
+        reported = next((row.value for row in rows if row.metric == "offered_per_s"), None)
+        return self.condition.offered_per_s or reported
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether the load is open: it has a rate of its own."""
+        return self.condition.offered_per_s is not None or bool(self.metrics & set(OPEN_METRICS))
+
+
+def read_reports(
+    sources: Sequence[OutputFiles], tool: str | None, on_file: Callable[[int, int], None]
+) -> tuple[list[ToolReport], list[ImportProblem]]:
+    """Read every output with the tool of its row, else `tool`, else every tool.
+
+    A named tool that cannot read an output is no mistake (the trial will have no numbers), unless another tool can.
+    `on_file(done, total)` receives the progress.
+    """
+    reports: list[ToolReport] = []
+    problems: list[ImportProblem] = []
+    for number, source in enumerate(sources, 1):
+        try:
+            reports.append(_read_report(source, source.condition.tool or tool or ""))
+        except UsageError as error:
+            problems.append(ImportProblem(source.condition.line, error.message))
+        except LoadbookError as error:
+            problems.append(ImportProblem(source.condition.line, error.message, data=True))
+        on_file(number, len(sources))
+    reports, tool_problems = _assign_tools(reports)
+    return reports, [*problems, *tool_problems, *_mixed_tools(reports)]
+
+
+def _read_report(source: OutputFiles, named: str) -> ToolReport:
+    """Return one report; its tool is empty where none was named and no parser accepts the output."""
+    names = base.tool_names()
+    if named and named not in names:
+        raise UsageError(f"no tool {named!r}; tools: {', '.join(names)}")
+    read = source.read_captured()
+    tried = {name: _try_tool(source, read, name) for name in ([named] if named else names)}
+    taken = [name for name, result in tried.items() if isinstance(result, ParsedReport)]
+    if named and not taken:
+        others = [name for name in names if name != named and isinstance(_try_tool(source, read, name), ParsedReport)]
+        if others:
+            raise ParseError(others[0], source.condition.file, 0, f"this is its report, not one of {named}")
+        return ToolReport(source, named, None, str(tried[named]))
+    if len(taken) > 1:
+        which = f"{', '.join(taken[:-1])} or {taken[-1]}"
+        raise UsageError(f"{source.condition.file} may be a report of {which}: say which in a column 'tool'")
+    parsed = tried[taken[0]] if taken else None
+    return ToolReport(source, taken[0] if taken else "", parsed if isinstance(parsed, ParsedReport) else None)
+
+
+def _try_tool(source: OutputFiles, read: ToolOutput, name: str) -> ParsedReport | str:
+    """Return the parsed report of a tool, or the parser's error message."""
+    tool = base.load_tool(name)
+    try:
+        return base.parse_output(tool, replace(read, argv=find_argv(source.command, tool.binary)))
+    except ParseError as error:
+        return error.message
+
+
+def _assign_tools(reports: Sequence[ToolReport]) -> tuple[list[ToolReport], list[ImportProblem]]:
+    """Give outputs that no parser takes the tool of their treatment, else the only tool there is.
+
+    An output of a treatment with several tools gets none.
+    """
+    by_treatment: dict[str, set[str]] = {}
+    for report in (r for r in reports if r.tool):
+        by_treatment.setdefault(report.condition.treatment, set()).add(report.tool)
+    tools = set().union(*by_treatment.values())
+    assigned, problems = [], []
+    for report in reports:
+        candidates = by_treatment.get(report.condition.treatment, tools)
+        tool = report.tool or (min(candidates) if len(candidates) == 1 else "")
+        if not tool:
+            text = f"{report.condition.file} is no report of any tool ({', '.join(base.tool_names())})"
+            text += ": if it should be one, say which by --tool"
+            problems.append(ImportProblem(report.condition.line, text, data=True))
+        elif not report.tool:
+            error = _try_tool(report.source, report.source.read_captured(), tool)
+            report = replace(report, tool=tool, error=str(error))
+        assigned.append(report)
+    return assigned, problems
+
+
+def _mixed_tools(reports: Sequence[ToolReport]) -> Iterator[ImportProblem]:
+    """Yield outputs of another tool than the first of their treatment, or of all if no tool was named."""
+    first: dict[str, ToolReport] = {}
+    for report in (r for r in reports if r.tool):
+        first_of_treatment = first.setdefault(report.condition.treatment, report)
+        any_ = next(iter(first.values()))
+        line, file = report.condition.line, report.condition.file
+        if first_of_treatment.tool != report.tool:
+            other = f"line {first_of_treatment.condition.line} of the same treatment is of {first_of_treatment.tool}"
+            text = f"{file} is of {report.tool}, {other}: a treatment has one tool"
+            yield ImportProblem(line, text, data=True)
+        elif any_.tool != report.tool and not report.condition.tool and first_of_treatment is report:
+            text = (
+                f"{file} is of {report.tool}, line {any_.condition.line} is of {any_.tool}: tools measure differently"
+            )
+            text += "; if they are what you compare, add a column 'tool', else import each"
+            yield ImportProblem(line, text, data=True)
+    read = [r for r in reports if r.parsed]
+    for report in read:
+        if report.is_open != read[0].is_open:
+            text = "one load has a rate of its own, the other waits for answers: they cannot be compared"
+            outputs = f"{report.condition.file} and {read[0].condition.file} (line {read[0].condition.line})"
+            yield ImportProblem(report.condition.line, f"{outputs}: {text}", data=True)

@@ -1,0 +1,127 @@
+"""Rows of an arm of an interleaved block: what its load generator printed, by the seconds in which it ran.
+
+A generator divides by its own wall clock and counts a request that was stopped under way as a slow one. So rates are
+divided by the active seconds instead, and only those statistics of times are kept that slicing leaves intact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from loadbook.host_metrics.base import TraceRow
+from loadbook.store.trial_record import InterleavedRecord, TrialRecord
+from loadbook.tools.base import Measurement, ParsedReport
+
+RATE_UNITS = ("1/s", "B/s")
+# times the share of requests that are stopped under way: percentiles so near the top are not reported
+CUT_FACTOR = 3
+OTHER_ARMS = "other-arms:0"
+
+
+@dataclass
+class Turn:
+    """One slice, seconds by the driver's monotonic clock."""
+
+    arm: int
+    start_s: float
+    end_s: float
+
+
+@dataclass
+class Alternation:
+    """Output of `alternate.pl`: slices, exit codes by arm, arms that did not end, wall clock minus monotonic clock."""
+
+    slices: list[Turn] = field(default_factory=list)
+    exit_codes: dict[int, int] = field(default_factory=dict)
+    hung: set[int] = field(default_factory=set)
+    clock_offset_s: float = 0.0
+
+    def slices_of(self, arm: int) -> list[Turn]:
+        """Return the slices of an arm, in order."""
+        return [turn for turn in self.slices if turn.arm == arm]
+
+    def active_s(self, arm: int) -> float:
+        """Return the seconds in which an arm's generator ran."""
+        return sum(turn.end_s - turn.start_s for turn in self.slices_of(arm))
+
+
+def read_alternation(text: str) -> Alternation:
+    """Return the content of the output of `alternate.pl`; ValueError for anything else."""
+    alternation = Alternation()
+    for line in text.splitlines():
+        kind, *words = line.split()
+        if kind == "clock":
+            alternation.clock_offset_s = float(words[1]) - float(words[0])
+        elif kind == "slice":
+            alternation.slices.append(Turn(int(words[0]), float(words[1]), float(words[2])))
+        elif kind == "exit":
+            alternation.exit_codes[int(words[0])] = int(words[1])
+        elif kind == "hung":
+            alternation.hung.add(int(words[0]))
+        elif kind != "arm":
+            raise ValueError(f"unexpected line {line[:60]!r}")
+    return alternation
+
+
+def active_report(report: ParsedReport, record: TrialRecord, slices: int) -> ParsedReport:
+    """Return a report with rates per active second and without the statistics that slicing changes.
+
+    Parameters
+    ----------
+    slices : number of slices of this arm, each of which cuts at most one request of every connection.
+    """
+    interleaved = record.interleaved
+    values = {(m.metric, m.statistic): m.value for m in report.measurements}
+    tool_s, requests = values.get(("duration", "value")), values.get(("requests", "count"))
+    if interleaved is None or not interleaved.active_s or not tool_s or not requests:
+        return report
+    highest = 1 - CUT_FACTOR * slices * float(record.workload.get("connections") or 1) / requests
+    kept = (_active_measurement(m, tool_s, interleaved.active_s, highest) for m in report.measurements)
+    return replace(report, measurements=tuple(m for m in kept if m), samples=(), times_us={}, span=None)
+
+
+def _active_measurement(m: Measurement, tool_s: float, active_s: float, highest: float) -> Measurement | None:
+    if m.metric == "duration":
+        return m._replace(value=active_s, text=None)
+    if m.unit in RATE_UNITS and m.metric != "offered_per_s":
+        return m._replace(value=m.value * tool_s / active_s, text=None)
+    if m.unit != "s":
+        return m
+    is_intact = m.statistic.startswith("p") and float(m.statistic[1:]) / 100 <= highest
+    return m if is_intact else None
+
+
+def cpu_measurements(record: TrialRecord, measurements: Iterable[Measurement]) -> list[Measurement]:
+    """Return the CPU seconds of all services per response that counts; nothing where one is not known."""
+    ok = next((m.value for m in measurements if (m.metric, m.statistic) == ("ok", "count")), 0.0)
+    used = [service.cpu_s for service in record.services]
+    if not ok or not used or any(cpu_s is None for cpu_s in used):
+        return []
+    return [Measurement("cpu_per_response", "value", sum(filter(None, used)) / ok, "s", None)]
+
+
+def own_processes(points: Sequence[TraceRow], interleaved: InterleavedRecord) -> list[dict[str, Any]]:
+    """Return the trace rows of a block's sampler for one arm: its own processes, those of the others as one item.
+
+    Labels of processes end with the number of their arm.
+    """
+    rows: list[dict[str, Any]] = []
+    others: dict[tuple[float, str], float] = {}
+    for point in points:
+        label, _, pid = str(point["item"]).rpartition(":")
+        name, _, arm = label.rpartition(".")
+        if not str(point["metric"]).startswith("process_") or not arm.isdigit():
+            rows.append(dict(point))
+        elif int(arm) == interleaved.arm:
+            rows.append(dict(point) | {"item": f"{name}:{pid}"})
+        else:
+            key = float(point["t"]), str(point["metric"])
+            others[key] = others.get(key, 0.0) + float(point["value"])
+    units = {str(point["metric"]): point["unit"] for point in points}
+    rows += [
+        {"t": t, "metric": metric, "item": OTHER_ARMS, "value": value, "unit": units[metric]}
+        for (t, metric), value in others.items()
+    ]
+    return rows

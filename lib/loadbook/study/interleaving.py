@@ -1,0 +1,99 @@
+"""Interleaved execution: whether a study's treatments can be measured in turns, and the lengths of slice and gap.
+
+In an interleaved block all treatments are up at once, each with a load generator of its own. Only one generator runs at
+any instant, the others are stopped; they take turns in slices. Slow changes of a host then hit all treatments alike.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
+
+from loadbook.core.metrics import get_metric
+from loadbook.study.model import Study
+
+Execution = Literal["auto", "interleaved", "plain"]
+
+# load generators that end on time and count right when stopped in between (tests/services/test_paused_load.py)
+PAUSABLE_TOOLS = frozenset({"wrk", "ab", "h2load"})
+MIN_SLICE_S, MAX_SLICE_S, MIN_GAP_S = 0.025, 1.0, 0.001
+# requests that are under way when a generator is stopped are answered within about one mean latency (Little's law)
+SLICE_LATENCIES, GAP_LATENCIES = 20, 2
+# an arm's generator starts and opens its connections in its first slice
+FIRST_SLICE_S = 0.05
+# keys of a role that change the whole host: two treatments cannot have two values at the same time
+HOST_KEYS = ("sysctls", "delay_ms", "loss", "rate_mbit")
+
+
+class Turns(NamedTuple):
+    """Lengths of a slice, of the gap before each slice, and of an arm's first slice, seconds."""
+
+    slice_s: float
+    gap_s: float
+    first_s: float = FIRST_SLICE_S
+
+
+def turns_for_latency(latency_s: float) -> Turns | None:
+    """Return slice and gap for the mean latency of the slowest arm; None where a slice would be longer than a trial.
+
+    A slice is at least 20 mean latencies and 25 ms, so that responses that are counted beyond its end are few; a gap is
+    at least 2 mean latencies and 1 ms, so that no work of one arm is left in the slice of the next.
+    """
+    slice_s = max(MIN_SLICE_S, SLICE_LATENCIES * latency_s)
+    if slice_s > MAX_SLICE_S:
+        return None
+    return Turns(math.ceil(slice_s * 1000) / 1000, math.ceil(max(MIN_GAP_S, GAP_LATENCIES * latency_s) * 1000) / 1000)
+
+
+def block_seconds(turns: Turns, arms: int, duration_s: float) -> float:
+    """Return the seconds from the start of the first generator until every arm has had `duration_s` of load."""
+    rounds = math.ceil(max(0.0, duration_s - turns.first_s) / turns.slice_s)
+    return arms * (turns.first_s + turns.gap_s) + rounds * arms * (turns.slice_s + turns.gap_s)
+
+
+def draw_rounds(arms: int, rounds: int, seed: str) -> list[list[int]]:
+    """Return the order of the arms in every round, drawn from `seed`."""
+    draw = random.Random(seed)
+    return [draw.sample(range(arms), arms) for _ in range(rounds)]
+
+
+def plain_reasons(study: Study, treatments: Sequence[str]) -> list[str]:
+    """Return why these treatments cannot be interleaved, as far as the study tells; empty: they can.
+
+    The hosts may have further reasons: several drivers, another machine, too little memory.
+    """
+    return [*_question_reasons(study, treatments), *_load_reasons(study, treatments), *_host_reasons(study, treatments)]
+
+
+def _question_reasons(study: Study, treatments: Sequence[str]) -> Iterator[str]:
+    if len(treatments) < 2:
+        yield "there is only one treatment"
+    if get_metric(study.metric).kind != "rate":
+        yield f"the metric is {study.metric}: a request that is stopped under way has the others' time in it"
+
+
+def _load_reasons(study: Study, treatments: Sequence[str]) -> Iterator[str]:
+    loads = [study.workload_of(name) for name in treatments]
+    if tools := sorted({load.tool for load in loads} - PAUSABLE_TOOLS):
+        yield f"{', '.join(tools)} cannot be stopped and continued ({', '.join(sorted(PAUSABLE_TOOLS))} can)"
+    if any(load.model == "open" for load in loads):
+        yield "the load is open: while stopped, its generator falls behind its schedule"
+    if any(load.requests is not None for load in loads):
+        yield "the load ends after a number of requests: arms would not be under load for the same time"
+    if any(load.think_time_s for load in loads):
+        yield "the load has a think time, which would run on while its generator is stopped"
+    if len({(load.duration_s, load.warmup_s) for load in loads}) > 1:
+        yield "treatments differ in duration_s or warmup_s"
+
+
+def _host_reasons(study: Study, treatments: Sequence[str]) -> Iterator[str]:
+    settings = [(role, study.setting(name, role)) for name in treatments for role in study.roles]
+    if roles := sorted({role for role, setting in settings if setting.mode == "system"}):
+        yield f"role {roles[0]} is the host's own server, which has one configuration at a time"
+    for key in HOST_KEYS:
+        if roles := sorted({role for role, setting in settings if getattr(setting, key)}):
+            yield f"{key} of role {roles[0]} changes its whole host"
+    if any(study.setting(name, study.workload.role).service for name in treatments):
+        yield f"the role that drives, {study.workload.role}, has a service of its own"

@@ -1,0 +1,177 @@
+"""Interleaved blocks over SSH in the lab: whole, with an arm that fails, interrupted, and killed in mid-slice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import time
+from itertools import pairwise
+
+import pyarrow.parquet as pq
+import pytest
+
+from controller_processes import at_work_in, jobs_left, loadbook
+from loadbook.core.errors import PreflightError, UsageError
+from loadbook.execution.api import run_study
+from loadbook.ingestion.ingest import ingest
+from loadbook.ingestion.interleaved import read_alternation
+from loadbook.store import trial_record
+from loadbook.store.ledger import read_ledger, trial_states
+from loadbook.store.paths import Layout
+from recorded_run import with_studies
+from waiting import wait_until
+
+pytestmark = pytest.mark.lab
+SMALL = """
+include = "aa.toml"
+name = "small"
+blocks = 2
+execution = "interleaved"
+
+[workload]
+warmup_s = 0.2
+
+[reset]
+time_wait_sockets = 1000000
+
+# where these run, driver and server may share two CPUs with other work
+[validity]
+driver_cpu = 1.0
+"""
+WRONG_PAGE = '[treatments.lost]\nworkload = { path = "/nothing-here" }\n'
+
+
+@pytest.fixture
+def layout(tmp_path) -> Layout:
+    made = with_studies(tmp_path / "home")
+    (made.studies / "small.toml").write_text(SMALL)
+    return made
+
+
+def records_of(layout: Layout, run: str) -> list[trial_record.TrialRecord]:
+    return [trial_record.read_trial(folder) for folder in sorted(layout.run("small", run).trials.iterdir())]
+
+
+def test_interleaved_run_is_complete_and_leaves_nothing_on_hosts(lab, layout):
+    events = []
+    run = run_study(layout, "small", lab.hosts_file, on_event=events.append)
+    paths, records = layout.run("small", run), records_of(layout, run)
+    assert [record.status for record in records] == ["ok"] * 4
+    assert [record.interleaved.arm for record in records] == [0, 1, 0, 1]
+    assert all(set(record.interleaved.beside) == {"baseline", "again"} for record in records)
+    assert all(1.0 <= record.interleaved.active_s < 1.8 for record in records)
+    first, second = records[:2]
+    assert first.window[0] < second.window[1] and second.window[0] < first.window[1]
+    assert first.services[0].pids != second.services[0].pids
+    assert all(service.cpu_s > 0 for record in records for service in record.services)
+    assert any("interleaved: slices of" in event.message for event in events)
+    summary = ingest(paths)
+    assert (summary.trials, summary.valid) == (4, 4)
+    assert jobs_left(lab) == []
+
+
+def test_interleaved_rate_is_responses_per_active_second(lab, layout):
+    run = run_study(layout, "small", lab.hosts_file, blocks=1)
+    paths, record = layout.run("small", run), records_of(layout, run)[0]
+    ingest(paths)
+    rows = pq.read_table(paths.table("measurements")).to_pylist()
+    values = {(r["metric"], r["statistic"]): r["value"] for r in rows if (r["trial"], r["driver"]) == ("t0001", "*")}
+    active_s = record.interleaved.active_s
+    assert values["ok_per_s", "value"] == pytest.approx(values["ok", "count"] / active_s)
+    assert values["duration", "value"] == active_s
+    assert values["cpu_per_response", "value"] == pytest.approx(record.services[0].cpu_s / values["ok", "count"])
+    # a request that was stopped under way has the other arm's time in it
+    assert ("latency", "p50") in values
+    assert not {"p99", "max", "mean"} & {statistic for metric, statistic in values if metric == "latency"}
+    turns = read_alternation((paths.trial("t0001") / "slices").read_text()).slices
+    assert all(before.end_s <= after.start_s for before, after in pairwise(turns))
+
+
+def test_arm_that_fails_fails_alone(lab, layout):
+    (layout.studies / "small.toml").write_text(SMALL + WRONG_PAGE)
+    run = run_study(layout, "small", lab.hosts_file, blocks=1)
+    states = trial_states(read_ledger(layout.run("small", run).ledger))
+    plan = {t["trial"]: t["treatment"] for t in trial_record.read_json(layout.run("small", run).plan_json)["trials"]}
+    by_treatment = {plan[trial]: state for trial, state in states.items()}
+    assert by_treatment["lost"].status == "invalid" and "/nothing-here answered 404" in by_treatment["lost"].reason
+    assert {by_treatment[name].status for name in ("baseline", "again")} == {"ok"}
+    assert all(state.final and state.attempt == 1 for state in states.values())
+
+
+def test_interleaved_run_killed_in_mid_slice_leaves_no_stopped_process_and_resumes(lab, layout):
+    controller = loadbook(layout, "run", "small", "--hosts", str(lab.hosts_file))
+    for line in controller.stderr:
+        if "interleaved: slices of" in line or "t0001" in line:
+            break
+    wait_until(lambda: any("alternate.pl" in line for line in jobs_left(lab)), 30)
+    time.sleep(0.3)
+    controller.send_signal(signal.SIGKILL)
+    controller.wait()
+    wait_until(lambda: not jobs_left(lab), 30)
+    run = run_study(layout, "small", lab.hosts_file)
+    assert [record.status for record in records_of(layout, run)] == ["ok"] * 4
+    assert ingest(layout.run("small", run)).valid == 4
+
+
+def test_interrupted_block_is_recorded_as_cancelled_and_repeated_whole(lab, layout):
+    controller = loadbook(layout, "run", "small", "--hosts", str(lab.hosts_file))
+    wait_until(lambda: any("alternate.pl" in line for line in jobs_left(lab)), 60)
+    controller.send_signal(signal.SIGINT)
+    assert controller.wait(timeout=30) == 130
+    assert jobs_left(lab) == []
+    run = layout.resolve_run("small")
+    ended = [entry for entry in read_ledger(layout.run("small", run).ledger) if entry["event"] == "ended"]
+    assert [(entry["status"], entry["final"]) for entry in ended] == [("cancelled", False)] * 2
+    assert run_study(layout, "small", lab.hosts_file) == run
+    assert [record.attempt for record in records_of(layout, run)] == [2, 2, 1, 1]
+
+
+def test_server_that_dies_in_mid_slice_ends_its_arm_alone(lab, layout):
+    controller = loadbook(layout, "run", "small", "--hosts", str(lab.hosts_file), "--blocks", "1")
+    wait_until(lambda: any("alternate.pl" in line for line in jobs_left(lab)), 60)
+    time.sleep(0.5)
+    victims = [pid for pid, line in at_work_in(lab).items() if "nginx" in line and "t0001-a1" in line]
+    assert victims
+    for pid in victims:
+        os.kill(pid, signal.SIGKILL)
+    assert controller.wait(timeout=60) in (0, 4)
+    states = trial_states(read_ledger(layout.run("small", layout.resolve_run("small")).ledger))
+    assert [states[trial].status for trial in ("t0001", "t0002")] == ["invalid", "ok"]
+    assert "nginx ended during the load" in states["t0001"].reason
+    assert jobs_left(lab) == []
+
+
+def test_generator_that_hangs_ends_its_arm_alone(rig):
+    """The first arm's measurement goes on for ever; its warm-up has another folder."""
+    rig.fake("wrk", 'case "$PWD" in *-load/arm0) while :; do sleep 1; done;; esac; exec "$real" "$@"')
+    (rig.layout.studies / "small.toml").write_text(SMALL)
+    run = run_study(rig.layout, "small", rig.lab.hosts_file, blocks=1)
+    states = trial_states(read_ledger(rig.layout.run("small", run).ledger))
+    assert sorted(state.status for state in states.values()) == ["ok", "tool_failed"]
+    assert "wrk did not end within 5 s" in next(
+        state.reason for state in states.values() if state.status == "tool_failed"
+    )
+    assert jobs_left(rig.lab) == []
+
+
+def test_study_that_cannot_be_interleaved_is_refused_with_every_reason(lab, layout):
+    text = SMALL.replace("warmup_s = 0.2", 'warmup_s = 0.2\ntool = "jmeter"').replace(
+        "blocks = 2", 'blocks = 2\nmetric = "latency"'
+    )
+    (layout.studies / "small.toml").write_text(text)
+    with pytest.raises(UsageError, match=r"jmeter cannot be stopped.*") as refused:
+        run_study(layout, "small", lab.hosts_file)
+    assert "the metric is latency" in refused.value.message
+    assert "plain" in refused.value.hint
+
+
+def test_port_of_a_later_arm_in_use_is_found_before_the_run(lab, layout):
+    web = json.loads((lab.folder / "lab.json").read_text())["hosts"]["web"]
+    with socket.socket() as squatter:
+        squatter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        squatter.bind((web["address"], web["service_port"] + 3))  # two roles, and a port between the arms
+        squatter.listen()
+        with pytest.raises(PreflightError, match=f"port {web['service_port'] + 3} is in use"):
+            run_study(layout, "small", lab.hosts_file)

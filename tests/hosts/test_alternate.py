@@ -1,0 +1,137 @@
+"""The program that lets load generators take turns: slices, ends, and nothing left stopped; real processes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from importlib.resources import files
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from waiting import wait_until
+
+PROGRAM = str(files("loadbook.hosts").joinpath("alternate.pl"))
+SETTINGS = {"first": 0.05, "slice": 0.025, "gap": 0.002, "end": 1.0, "tail": 1.0}
+# counts for so many seconds of the wall clock, then prints its count; it does not count while it is stopped
+COUNTER = "import sys, time\nend, n = time.monotonic() + float(sys.argv[1]), 0\nwhile time.monotonic() < end: n += 1\n"
+
+pytestmark = pytest.mark.skipif(not shutil.which("perl"), reason="needs perl")
+
+
+class Turn(NamedTuple):
+    arm: str
+    start_s: float
+    end_s: float
+
+
+def write_schedule(folder: Path, commands: dict[str, str], **settings: float) -> None:
+    lines = [f"{key} {value}" for key, value in (SETTINGS | settings).items()]
+    for arm, command in commands.items():
+        (folder / arm).mkdir()
+        (folder / arm / "cmd").write_text(command)
+        lines.append(f"arm {arm} {arm}")
+    lines += [f"order {' '.join(commands)}", f"order {' '.join(reversed(commands))}"]
+    (folder / "schedule").write_text("\n".join(lines) + "\n")
+
+
+def alternate(folder: Path, commands: dict[str, str], **settings: float) -> tuple[int, list[Turn], dict[str, int]]:
+    write_schedule(folder, commands, **settings)
+    done = subprocess.run(["perl", PROGRAM, "schedule"], cwd=folder, capture_output=True, text=True, timeout=60)
+    assert done.stderr == ""
+    words = [line.split() for line in done.stdout.splitlines()]
+    turns = [Turn(w[1], float(w[2]), float(w[3])) for w in words if w[0] == "slice"]
+    return done.returncode, turns, {w[1]: int(w[2]) for w in words if w[0] == "exit"}
+
+
+def counter(seconds: float) -> str:
+    return f"exec {sys.executable} -c '{COUNTER}print(n)' {seconds}"
+
+
+def test_alternate_gives_every_arm_the_same_time_and_never_two_at_once(tmp_path: Path) -> None:
+    rc, turns, codes = alternate(tmp_path, {k: counter(2) for k in "abc"}, end=2.0, first=0.1)
+    assert (rc, codes) == (0, {"a": 0, "b": 0, "c": 0})
+    assert all(before.end_s <= after.start_s for before, after in pairwise(turns))
+    active = {arm: sum(t.end_s - t.start_s for t in turns if t.arm == arm) for arm in "abc"}
+    assert max(active.values()) < 1.5 * min(active.values())
+    assert all(int((tmp_path / arm / "stdout").read_text()) > 0 for arm in "abc")
+
+
+def test_alternate_follows_the_drawn_order(tmp_path: Path) -> None:
+    _, turns, _ = alternate(tmp_path, {k: counter(1) for k in "ab"})
+    regular = [turn.arm for turn in turns][2:]
+    assert "".join(regular).startswith("abbaabba")
+
+
+def test_alternate_goes_on_when_one_arm_ends_early(tmp_path: Path) -> None:
+    rc, turns, codes = alternate(tmp_path, {"a": "exit 7", "b": counter(1)})
+    assert (rc, codes) == (0, {"a": 7, "b": 0})
+    assert [turn.arm for turn in turns].count("a") == 1
+    assert [turn.arm for turn in turns].count("b") > 10
+
+
+def test_alternate_kills_a_generator_that_hangs_and_keeps_the_others(tmp_path: Path) -> None:
+    rc, _, codes = alternate(tmp_path, {"a": "trap '' TERM; while :; do :; done", "b": counter(1)}, tail=0.3)
+    assert (rc, codes) == (124, {"a": 137, "b": 0})
+
+
+def test_alternate_stops_children_of_a_generator_too(tmp_path: Path) -> None:
+    _, turns, codes = alternate(tmp_path, {"a": f"{counter(1).removeprefix('exec ')}; exit 0", "b": counter(1)})
+    assert codes == {"a": 0, "b": 0}
+    # had the child of a gone on while b ran, a would have counted about twice as much as b
+    counts = [int((tmp_path / arm / "stdout").read_text()) for arm in "ab"]
+    assert counts[0] < 1.6 * counts[1]
+    assert {turn.arm for turn in turns} == {"a", "b"}
+
+
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_alternate_ended_by_a_signal_leaves_no_process(tmp_path: Path, sign: signal.Signals) -> None:
+    write_schedule(tmp_path, dict.fromkeys("ab", "echo $$ >pid; exec sleep 60"), end=60.0)
+    process = subprocess.Popen(["perl", PROGRAM, "schedule"], cwd=tmp_path, stdout=subprocess.DEVNULL)
+    wait_until(lambda: (tmp_path / "b" / "pid").exists() and (tmp_path / "b" / "pid").read_text())
+    time.sleep(0.3)
+    process.send_signal(sign)
+    assert process.wait(10) == 143
+    for arm in "ab":
+        with pytest.raises(ProcessLookupError):
+            os.kill(int((tmp_path / arm / "pid").read_text()), 0)
+
+
+def test_alternate_killed_with_its_group_leaves_no_stopped_process(tmp_path: Path) -> None:
+    write_schedule(tmp_path, dict.fromkeys("ab", "echo $$ >pid; exec sleep 60"), end=60.0)
+    process = subprocess.Popen(
+        ["perl", PROGRAM, "schedule"], cwd=tmp_path, stdout=subprocess.DEVNULL, start_new_session=True
+    )
+    wait_until(lambda: (tmp_path / "b" / "pid").exists() and (tmp_path / "b" / "pid").read_text())
+    time.sleep(0.3)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait(10)
+    for arm in "ab":
+        wait_until(lambda arm=arm: not is_running(int((tmp_path / arm / "pid").read_text())))
+
+
+def is_running(pid: int) -> bool:
+    """Tell whether a process is there and is not only waiting for its parent."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def test_alternate_runs_with_perl_base_alone(tmp_path: Path) -> None:
+    """Debian's perl-base has no Time::HiRes: the clock is then read by a system call."""
+    write_schedule(tmp_path, {k: counter(0.5) for k in "ab"}, end=0.5)
+    (tmp_path / "Time").mkdir()
+    (tmp_path / "Time" / "HiRes.pm").write_text("die 'not installed';\n")
+    done = subprocess.run(
+        ["perl", "-I", str(tmp_path), PROGRAM, "schedule"], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    clock = next(line.split() for line in done.stdout.splitlines() if line.startswith("clock"))
+    assert abs(float(clock[1]) - time.monotonic()) < 30 and abs(float(clock[2]) - time.time()) < 30

@@ -1,0 +1,112 @@
+"""Rows of an arm of an interleaved block: rates per active second, percentiles that slicing keeps, processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from loadbook.host_metrics.base import trace_row
+from loadbook.ingestion.interleaved import active_report, cpu_measurements, own_processes, read_alternation
+from loadbook.store.trial_record import InterleavedRecord, ServiceRecord, TrialRecord
+from loadbook.tools.base import Measurement, ParsedReport, Sample
+
+INTERLEAVED = InterleavedRecord(arm=1, beside=["a", "b"], slice_s=0.025, gap_s=0.001, slices="slices", active_s=1.25)
+OUTPUT = """clock 100.000000 1700000000.000000
+arm 0 11
+slice 0 100.100000 100.150000
+arm 1 12
+slice 1 100.151000 100.201000
+slice 0 100.202000 100.227000
+slice 1 100.228000 100.254000
+exit 0 0 0.31
+exit 1 137 0.30
+"""
+
+
+def record(**keys: object) -> TrialRecord:
+    base = {
+        "study": "s", "run": "r", "trial": "t0001", "treatment": "b", "factors": {}, "block": 1, "slot": 1,
+        "attempt": 1, "status": "ok", "tool": "wrk", "workload": {"connections": 10}, "interleaved": INTERLEAVED,
+    }  # fmt: skip
+    return TrialRecord.model_validate(base | keys)
+
+
+def report(requests: float) -> ParsedReport:
+    rows = [
+        Measurement("requests", "count", requests, "1", "x"),
+        Measurement("ok", "count", requests, "1", None),
+        Measurement("duration", "value", 5.0, "s", "5.00"),
+        Measurement("ok_per_s", "value", requests / 5, "1/s", None),
+        Measurement("bytes_per_s", "value", 100 * requests / 5, "B/s", None),
+        *(Measurement("latency", name, 0.1, "s", None) for name in ("min", "mean", "sd", "max", "p50", "p90", "p99")),
+    ]
+    return ParsedReport(tuple(rows), samples=(Sample("ended", "requests", 1.0, "s", 3.0, "1"),), span=(1.0, 6.0))
+
+
+def values_of(parsed: ParsedReport) -> dict[tuple[str, str], float]:
+    return {(m.metric, m.statistic): m.value for m in parsed.measurements}
+
+
+def test_rates_are_divided_by_the_active_seconds() -> None:
+    values = values_of(active_report(report(10_000), record(), slices=40))
+    assert values["ok_per_s", "value"] == pytest.approx(10_000 / 1.25)
+    assert values["bytes_per_s", "value"] == pytest.approx(1_000_000 / 1.25)
+    assert values["duration", "value"] == 1.25
+    assert values["requests", "count"] == 10_000
+
+
+@pytest.mark.parametrize(("requests", "kept"), [(10_000, {"p50"}), (50_000, {"p50", "p90"}), (2_000, set())])
+def test_percentiles_above_three_times_the_cut_requests_are_left_out(requests: int, kept: set[str]) -> None:
+    """40 slices cut at most 400 requests of 10 connections."""
+    values = values_of(active_report(report(requests), record(), slices=40))
+    assert {statistic for metric, statistic in values if metric == "latency"} == kept
+
+
+def test_series_within_the_trial_are_left_out() -> None:
+    parsed = active_report(report(10_000), record(), slices=40)
+    assert parsed.samples == () and parsed.span is None
+
+
+def test_plain_trial_keeps_its_report() -> None:
+    parsed = report(10_000)
+    assert active_report(parsed, record(interleaved=None), slices=0) is parsed
+
+
+def test_cpu_per_response_adds_the_services_up() -> None:
+    services = [
+        ServiceRecord(host="h", role=role, service="nginx", config_sha256="0", cpu_s=cpu_s)
+        for role, cpu_s in (("balancer", 0.5), ("web", 1.5))
+    ]
+    rows = cpu_measurements(record(services=services), report(10_000).measurements)
+    assert [(row.metric, row.value, row.unit) for row in rows] == [("cpu_per_response", pytest.approx(0.0002), "s")]
+    services[0].cpu_s = None
+    assert cpu_measurements(record(services=services), report(10_000).measurements) == []
+
+
+def test_processes_of_other_arms_are_one_item() -> None:
+    points = [
+        trace_row(1.0, "process_cpu", item, 0.25)
+        for item in ("nginx.0:11", "nginx.1:12", "nginx.1:13", "wrk.0:14", "wrk.2:15")
+    ]
+    points.append(trace_row(1.0, "cpu_busy", "cpu0", 0.5))
+    rows = own_processes(points, INTERLEAVED)
+    found = {(row["metric"], row["item"]): row["value"] for row in rows}
+    assert found == {
+        ("process_cpu", "nginx:12"): 0.25,
+        ("process_cpu", "nginx:13"): 0.25,
+        ("process_cpu", "other-arms:0"): 0.75,
+        ("cpu_busy", "cpu0"): 0.5,
+    }
+
+
+def test_output_of_the_alternation_is_read() -> None:
+    alternation = read_alternation(OUTPUT)
+    assert alternation.exit_codes == {0: 0, 1: 137}
+    assert alternation.clock_offset_s == pytest.approx(1_699_999_900)
+    assert alternation.active_s(1) == pytest.approx(0.076)
+    assert [turn.arm for turn in alternation.slices] == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize("text", ["slice 0 1.0", "slice x 1 2", "hello", "exit 1 z 0", "clock 1"])
+def test_damaged_output_of_the_alternation_is_refused(text: str) -> None:
+    with pytest.raises((ValueError, IndexError)):
+        read_alternation(text)

@@ -1,0 +1,171 @@
+"""A/A arm and positive control: passed, failed, too noisy or unchecked, and when a run has no headline for it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_analyse import ARMS, make_run
+
+from loadbook.stats.analyse import analyse
+from loadbook.stats.ci import assess_run
+from loadbook.stats.headline import aa_sentence, control_sentence, headline, supporting_text
+from loadbook.stats.verdict import aa_half_width_limit, aa_state, control_state
+from loadbook.study.limits import CiPolicy
+from trial_frames import verdict
+
+NOISY_AA = ARMS | {"again": ARMS["again"] | {"sd": 0.2}}
+AA_ONLY = {"base": {}, "again": {"check": "aa", "same_as": "base", "label": "A/A arm"}}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "p", "limit", "state"),
+    [
+        (-0.01, 0.01, 0.8, 0.02, "passed"),
+        (-0.19, 0.42, 0.6, 0.02, "inconclusive"),
+        (-0.19, 0.42, 0.6, 0.25 / 3, "inconclusive"),
+        (-0.05, 0.04, 0.6, 0.25 / 3, "passed"),
+        (0.01, 0.02, 0.001, 0.02, "failed"),
+    ],
+)
+def test_aa_state_follows_difference_and_width(low, high, p, limit, state) -> None:
+    arm = verdict("undecided", effect=(low + high) / 2, low=low, high=high, p=p)
+    assert aa_state(arm, 0.01, limit) == state
+
+
+def test_aa_arm_that_was_not_compared_is_unchecked() -> None:
+    assert aa_state(None, 0.01, 0.02) == "unchecked"
+    assert aa_state(verdict("invalid", p=None), 0.01, 0.02) == "unchecked"
+    assert aa_state(verdict("invalid", p=0.5), 0.01, 0.02) == "unchecked"
+
+
+@pytest.mark.parametrize(
+    ("kind", "low", "high", "sign", "known", "state"),
+    [
+        ("worse", -0.3, -0.2, -1, -0.25, "passed"),
+        ("better", 0.2, 0.3, -1, -0.25, "failed"),
+        ("undecided", -0.3, 0.1, -1, -0.25, "inconclusive"),
+        ("undecided", -0.1, 0.1, -1, -0.25, "failed"),
+        ("undecided", -0.3, 0.1, -1, None, "failed"),
+    ],
+)
+def test_control_state_follows_the_known_effect(kind, low, high, sign, known, state) -> None:
+    assert control_state(verdict(kind, effect=(low + high) / 2, low=low, high=high), sign, known) == state
+
+
+def test_known_effect_widens_the_limit_of_the_aa_arm_alike_in_both_directions() -> None:
+    row = analyse(make_run()).row("log")
+    assert aa_half_width_limit(0.02, []) == 0.02
+    assert aa_half_width_limit(0.05, [row]) == 0.05
+    slower, faster = replace(row, expected_effect=-0.5), replace(row, expected_effect=1.0)
+    assert aa_half_width_limit(0.02, [slower]) == pytest.approx(0.5 / 3) == aa_half_width_limit(0.02, [faster])
+
+
+def test_measured_effect_of_a_passed_control_counts_where_the_study_states_none() -> None:
+    row = replace(analyse(make_run()).row("log"), expected_effect=None)
+    assert aa_half_width_limit(0.001, [row]) == pytest.approx(0.1 / 3, abs=0.005)
+    assert aa_half_width_limit(0.001, [replace(row, check_state="failed")]) == 0.001
+
+
+def test_noisy_aa_arm_demotes_the_headline_and_is_named_first() -> None:
+    analysis = analyse(make_run(NOISY_AA))
+    assert (analysis.row("again").check_state, analysis.row("again").passed) == ("inconclusive", None)
+    assert not analysis.allows_headline and analysis.demoting_check == analysis.row("again")
+    assert headline(analysis).startswith("No verdict, too noisy: the A/A arm gives ")
+    assert supporting_text(analysis).startswith("A pass needs an interval of less than ±3.3\u00a0%.")
+    assert "too noisy to tell. Same against same (base under a second name)" in aa_sentence(
+        analysis.row("again"), "base"
+    )
+    assert analysis.row("fast").verdict.kind == "better"  # the rows keep their verdicts
+
+
+def test_control_that_is_not_found_demotes_the_headline() -> None:
+    analysis = analyse(make_run(ARMS | {"log": ARMS["log"] | {"effect": 0.0}}))
+    assert headline(analysis) == "No verdict: the known effect was not found."
+    assert supporting_text(analysis).startswith("This laboratory may miss other effects, too.")
+
+
+def test_control_that_is_too_noisy_is_neither_found_nor_excluded() -> None:
+    analysis = analyse(make_run(ARMS | {"log": ARMS["log"] | {"sd": 0.4}}))
+    assert analysis.row("log").check_state == "inconclusive"
+    assert headline(analysis) == "No verdict: the known effect is neither found nor excluded."
+    assert "too noisy to tell. The known effect is neither found nor excluded" in control_sentence(analysis.row("log"))
+
+
+def test_aa_arm_that_could_not_be_compared_demotes_the_headline() -> None:
+    run = make_run()
+    run.trials.loc[run.trials["treatment"] == "again", "valid"] = False
+    assert headline(analyse(run)) == "No verdict: the A/A arm could not be compared."
+
+
+def test_undecided_answer_claims_nothing_and_stays_the_headline() -> None:
+    arms = {name: ARMS[name] | {"sd": 0.08} for name in ("base", "noisy", "again")}
+    analysis = analyse(make_run(arms))
+    assert analysis.row("again").check_state == "inconclusive" and analysis.allows_headline
+    assert headline(analysis).startswith("noisy: undecided")
+
+
+@pytest.mark.parametrize("arms", [NOISY_AA, ARMS | {"log": ARMS["log"] | {"effect": 0.0}}])
+def test_build_gate_gives_no_verdict_where_a_check_did_not_pass(arms) -> None:
+    run = make_run(arms)
+    assert assess_run(CiPolicy(undecided="pass"), analyse(run), run).exit_code == 4
+
+
+def test_share_of_saturated_drivers_is_that_of_the_trials() -> None:
+    run = make_run({"base": {}, "a": {}}, blocks=10)
+    trials = run.trials["trial"].tolist()
+    assert analyse(run).driver_saturated_share is None
+    rows = [(t, "driver_saturated", "invalid") for t in trials[:5]] + [(t, "foreign_cpu", "doubt") for t in trials]
+    run.problems = pd.DataFrame(
+        [*rows, (trials[9], "driver_saturated", "unchecked")], columns=["trial", "name", "level"]
+    )
+    assert analyse(run).driver_saturated_share == 0.25
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 4])
+def test_aa_study_with_too_few_blocks_says_that_nothing_was_compared(blocks: int) -> None:
+    text = headline(analyse(make_run(AA_ONLY, blocks=blocks)))
+    plural = "" if blocks == 1 else "s"
+    assert text == f"Nothing was compared: only {blocks} complete block{plural}, 5 are needed."
+
+
+def test_unfinished_aa_study_says_that_nothing_was_compared() -> None:
+    run = make_run(AA_ONLY, blocks=6)
+    run.plan = {"treatments": list(AA_ONLY), "blocks": 20}
+    text = headline(analyse(run))
+    assert text.startswith("Nothing was compared: 14 of 20 blocks are incomplete, more than 20\u00a0% (14 were not run")
+
+
+def test_aa_study_is_seen_or_too_noisy() -> None:
+    assert headline(analyse(make_run(AA_ONLY))).startswith("None is seen: the baseline and its duplicate differ by ")
+    noisy = {name: arm | {"sd": 0.2} for name, arm in AA_ONLY.items()}
+    assert headline(analyse(make_run(noisy))).startswith("Too noisy to tell: the baseline and its duplicate differ")
+
+
+def untimed(order: list[int]):
+    """A run whose times are not known: `slot` is the number of the line in the CSV file."""
+    run = make_run()
+    run.trials["slot"] = pd.Series(order) + 1
+    run.trials["started"] = np.nan
+    return run
+
+
+def verdicts(run) -> list[tuple]:
+    return [(r.treatment, r.verdict and r.verdict.kind, r.check_state) for r in analyse(run).rows]
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.permutations(range(12 * len(ARMS))))
+def test_order_of_lines_of_an_import_without_times_changes_no_verdict(order: list[int]) -> None:
+    assert verdicts(untimed(order)) == verdicts(make_run())
+
+
+def test_lines_sorted_by_treatment_without_times_are_compared() -> None:
+    run = make_run()
+    by_treatment = run.trials["treatment"].argsort(kind="stable").argsort().tolist()
+    assert verdicts(untimed(by_treatment)) == verdicts(run)
+    timed = untimed(by_treatment)
+    timed.trials["started"] = timed.trials["slot"].astype(float)
+    assert "not randomised in blocks" in analyse(timed).row("fast").verdict.reason

@@ -1,0 +1,147 @@
+"""What two runs do not share, as their records say it."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from loadbook.store.run_record import ConditionChange, RunConditions, condition_changes, treatment_contrast
+from loadbook.store.tables import read_run_conditions
+from recorded_run import FIXTURE
+from run_records import changed_record
+
+ALIKE = ["driver", "web"]
+
+
+@pytest.fixture(scope="module")
+def recorded() -> RunConditions:
+    from loadbook.store.paths import RunPaths
+
+    raw = next(FIXTURE.iterdir())
+    return read_run_conditions(RunPaths(raw, raw))
+
+
+def with_run_record(record: RunConditions, **values: Any) -> RunConditions:
+    return replace(copy.deepcopy(record), run_record=changed_record(record.run_record, **values))
+
+
+def with_fact(record: RunConditions, name: str, value: Any, host: str = "web") -> RunConditions:
+    other = copy.deepcopy(record)
+    other.facts[f"{host}-before"][name]["value"] = value
+    return other
+
+
+def test_conditions_of_a_run_equal_themselves(recorded: RunConditions) -> None:
+    assert condition_changes(recorded, recorded) == []
+
+
+def test_condition_changes_are_reported_by_host_position(recorded: RunConditions) -> None:
+    newer = with_run_record(recorded, service_versions={"web": "nginx 1.24.0"})
+    for host in ("web", "driver"):
+        newer = with_fact(newer, "kernel", "6.20", host)
+    newer = with_fact(newer, "net.core.somaxconn", 8192)
+    old = recorded.facts["web-before"]["kernel"]["value"]
+    assert condition_changes(recorded, newer) == [
+        ConditionChange("version", "nginx", "1.22.1", "1.24.0", ("web",)),
+        ConditionChange("fact", "kernel", old, "6.20", ("driver", "web")),
+        ConditionChange("fact", "net.core.somaxconn", 4096, 8192, ("web",)),
+    ]
+
+
+def test_reboot_is_reported_and_levels_stay_comparable(recorded: RunConditions) -> None:
+    (changes,) = condition_changes(recorded, with_fact(recorded, "boot_id", "another"))
+    assert (changes.name, changes.prevents_comparison) == ("boot_id", False)
+
+
+def test_memory_within_tolerance_and_load_are_no_change(recorded: RunConditions) -> None:
+    total = recorded.facts["web-before"]["memory_total_b"]["value"]
+    newer = with_fact(with_fact(recorded, "memory_total_b", round(total * 1.01)), "load_1min", 9.0)
+    assert condition_changes(recorded, newer) == []
+    assert condition_changes(recorded, with_fact(recorded, "memory_total_b", total * 2))
+
+
+def test_fact_missing_by_version_is_no_change_and_unknown_is(recorded: RunConditions) -> None:
+    older = copy.deepcopy(recorded)
+    del older.facts["web-before"]["net.core.busy_poll"]
+    assert condition_changes(older, recorded) == []
+    older.facts["web-before"]["kernel"]["value"] = None
+    assert [(c.name, c.before) for c in condition_changes(older, recorded)] == [("kernel", None)]
+
+
+def test_facts_of_one_run_only_are_no_change(recorded: RunConditions) -> None:
+    older = replace(recorded, facts={})
+    assert [(c.name, c.before, c.host_roles) for c in condition_changes(older, recorded)] == [
+        ("facts of the host", None, ("driver", "web"))
+    ]
+
+
+def test_other_hosts_take_the_positions_of_the_first(recorded: RunConditions) -> None:
+    hosts = {"load9": recorded.run_record.hosts["driver"], "web9": recorded.run_record.hosts["web"]}
+    newer = with_run_record(
+        recorded, hosts=hosts, tool_versions={"load9": "wrk 4.2.0"}, service_versions={"web9": "nginx 1.22.1"}
+    )
+    newer = replace(newer, facts={"web9-before": recorded.facts["web-before"], "load9-before": {}})
+    changes = {(c.name, c.before, c.after, c.host_roles) for c in condition_changes(recorded, newer)}
+    assert changes == {
+        ("host", "driver", "load9", ("driver",)),
+        ("host", "web", "web9", ("web",)),
+        ("wrk", "4.1.0", "4.2.0", ("driver",)),
+        ("facts of the host", "recorded", None, ("driver",)),
+    }
+
+
+def test_additional_host_is_a_change(recorded: RunConditions) -> None:
+    hosts = recorded.run_record.hosts | {"web-2": {"roles": ["web"]}}
+    assert condition_changes(recorded, with_run_record(recorded, hosts=hosts)) == [
+        ConditionChange("host", "host", None, "web-2", ("web 2",))
+    ]
+
+
+def test_changed_load_breaks_comparability_and_changed_rules_do_not(recorded: RunConditions) -> None:
+    spec = recorded.study.model_dump(mode="json", by_alias=True)
+    spec["margin"], spec["question"], spec["workload"]["connections"] = 0.05, "In other words?", 100
+    newer = replace(recorded, study=type(recorded.study).model_validate_json(_json(spec)))
+    changes = {c.name: (c.before, c.after, c.prevents_comparison) for c in condition_changes(recorded, newer)}
+    assert changes == {"margin": (0.02, 0.05, False), "workload.connections": (50, 100, True)}
+
+
+def test_changed_treatments_are_reported(recorded: RunConditions) -> None:
+    spec = recorded.study.model_dump(mode="json", by_alias=True)
+    spec["treatments"]["auto-nopush"]["set"] = {"tcp_nodelay": "off"}
+    study = type(recorded.study).model_validate_json(_json(spec))
+    arms = [*recorded.plan["treatments"][:-1], "nodelay"]
+    changes = condition_changes(recorded, replace(recorded, study=study, plan=recorded.plan | {"treatments": arms}))
+    assert {(c.name, c.before, c.after) for c in changes} == {
+        ("auto-nopush: tcp_nopush", "on", None),
+        ("auto-nopush: tcp_nodelay", None, "off"),
+        ("control-access-log", "there", None),
+        ("nodelay", None, "there"),
+    }
+    assert treatment_contrast(study, "auto-nopush", "baseline-auto") == {"tcp_nodelay": ("unset", "off")}
+
+
+def test_source_of_results_is_a_condition(recorded: RunConditions) -> None:
+    newer = with_run_record(
+        recorded, replay="20260101-000000", lab="netns", git_revision="0123456789abcdef", git_dirty=True
+    )
+    changes = {c.name: (c.before, c.after, c.prevents_comparison) for c in condition_changes(recorded, newer)}
+    assert changes == {
+        "replay of": (None, "20260101-000000", False),
+        "lab": ("loopback", "netns", True),
+        "loadbook": ("0.1.0", "0.1.0, revision 0123456789ab (with changes)", False),
+    }
+
+
+def test_hostile_record_is_compared_safely(recorded: RunConditions) -> None:
+    newer = copy.deepcopy(recorded)
+    newer.facts["web-before"] |= {"kernel": {"value": ["6", {}], "kind": 7}, "arch": "x86", "cores": None}
+    assert [c.name for c in condition_changes(recorded, newer)] == ["kernel"]
+
+
+def _json(spec: dict[str, Any]) -> str:
+    import json
+
+    return json.dumps(spec)
