@@ -87,7 +87,7 @@ class MonitorSettings(StrictModel):
 
 
 class ValidityLimits(StrictModel):
-    """Thresholds of the validity rules (docs/gates.md), with their defaults.
+    """Thresholds of the validity rules (docs/validity-rules.md), with their defaults.
 
     Attributes
     ----------
@@ -228,7 +228,7 @@ class CiPolicy(CiLimits):
     Attributes
     ----------
     only : the treatments that are judged; default: all.
-    doubts : validity rules (docs/gates.md) whose doubt fails a build; "all" is any of them.
+    doubts : validity rules (docs/validity-rules.md) whose doubt fails a build; "all" is any of them.
     metrics : other metrics that are judged, too, each by limits of its own: "latency p99", say.
     treatments : what differs for some of them.
     """

@@ -162,7 +162,7 @@ class Study(StrictModel):
     subsets : groups of treatments by name, each with the baseline; one called "smoke" is the smoke variant.
     monitors : what is recorded of hosts during a trial.
     reset : how hosts come to rest between trials.
-    validity : limits of the validity rules (docs/gates.md).
+    validity : limits of the validity rules (docs/validity-rules.md).
     ci : what fails a build.
     published : claims of an article (docs/claims.md).
     """
