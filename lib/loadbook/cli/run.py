@@ -147,8 +147,8 @@ def run(
     trial as cancelled, and the same command resumes later.
     """
     from loadbook.cli.data import make_tables
-    from loadbook.execution.api import run_study
     from loadbook.execution.progress import LockPolicy
+    from loadbook.execution.session import run_study
     from loadbook.stats.text import added_blocks_text
     from loadbook.store.ledger import read_current_plan
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from loadbook.analyses.balancers.figure import ConnectionsFigure
 from loadbook.analyses.balancers.page import BackendsPage, BalancersPage
-from loadbook.analyses.claims.figure import ClaimsFigure
-from loadbook.analyses.claims.page import assess_claims
+from loadbook.analyses.claims.page import ClaimsFigure, assess_claims
 from loadbook.analyses.compare_runs.figure import RunComparisonFigure
 from loadbook.analyses.compare_runs.page import PREVIOUS
 from loadbook.analyses.effects.figure import EffectsFigure, NonInferiorityFigure
@@ -17,15 +16,20 @@ from loadbook.analyses.effects.page import EffectsPage
 from loadbook.analyses.effects.pairs import PairedBlocksFigure
 from loadbook.analyses.factorial.figure import FactorialFigure
 from loadbook.analyses.factorial.page import FactorialPage
-from loadbook.analyses.noise.page import NoisePage
-from loadbook.analyses.noise.record import NoiseFigure
+from loadbook.analyses.noise import NoiseFigure, NoisePage
 from loadbook.analyses.page_size.figure import PageSizeFigure
 from loadbook.analyses.page_size.page import PageSizePage
-from loadbook.analyses.resources.peers import PeersFigure
+from loadbook.analyses.resources import PeersFigure
 from loadbook.core.errors import UsageError, unknown_name_error
 from loadbook.core.metrics import METRICS
-from loadbook.notebook.compare import check_trials, comparison_page, resolve_metric, trials_table
-from loadbook.notebook.display import Displayable, FigureView
+from loadbook.notebook.compare import (
+    Displayable,
+    FigureView,
+    check_trials,
+    comparison_page,
+    resolve_metric,
+    trials_table,
+)
 from loadbook.report import checks, palette, sections
 from loadbook.report.blocks import Block, note
 from loadbook.report.figures.errors import ErrorsFigure

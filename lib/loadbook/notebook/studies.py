@@ -9,13 +9,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loadbook.analyses.history import text
+from loadbook.analyses.history import compute
 from loadbook.analyses.history.compute import ALARM_RATE
 from loadbook.analyses.history.figure import HistoryFigure
 from loadbook.analyses.history.page import HistoryPage, history_page
 from loadbook.core.errors import LoadbookError
 from loadbook.core.units import format_duration
-from loadbook.notebook.display import Displayable, FigureView
+from loadbook.notebook.compare import Displayable, FigureView
 from loadbook.notebook.run import Run, check_study_recorded, load, recorded_studies
 from loadbook.report.blocks import Block, note
 from loadbook.report.nodes import DASH, BulletList, Column, HtmlOnly, Table, TextOnly
@@ -74,7 +74,7 @@ class History(Displayable):
     @property
     def sentences(self) -> list[str]:
         """A sentence per comparison."""
-        return [f"{series.label} {text.series_sentence(series)}" for series in self.page.history.series]
+        return [f"{series.label} {compute.series_sentence(series)}" for series in self.page.history.series]
 
     def plot(self) -> FigureView:
         """Draw every effect by date, and where recorded conditions changed."""

@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from loadbook.analyses.history import text as words
+from loadbook.analyses.history import compute
 from loadbook.analyses.history.compute import EffectPoint, EffectSeries, StudyHistory
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP, join_words
@@ -205,7 +205,7 @@ class SeriesPanel:
         wanted = [top + HEIGHT_IN * (high - level) / (high - low) for level in last.values()]
         places = avoid_overlap(wanted, [text_height(sheet.size)] * len(wanted), top, top + HEIGHT_IN)
         for hosts, y in zip(last, places, strict=True):
-            sheet.text(right + 0.08, y, words.host_set_letter(hosts), bold=True, size=sheet.size - 0.6)
+            sheet.text(right + 0.08, y, compute.host_set_letter(hosts), bold=True, size=sheet.size - 0.6)
 
 
 def _draw_point(panel: Axes, scale: axes.RatioScale, x: float, point: EffectPoint, size: float) -> None:
@@ -304,7 +304,7 @@ class HistoryFigure(ReportFigure):
         """Return the meaning of each numbered line, in lines that fit."""
         lines = []
         for number, run in enumerate(self.changed_runs[:MOST_CHANGES], 1):
-            date, changes = words.date_text(self.dates.times[run]), "; ".join(self.condition_changes[run])
+            date, changes = compute.date_text(self.dates.times[run]), "; ".join(self.condition_changes[run])
             lines += wrap(drawable(f"{number}  {date}: {changes}", run), WIDTH_IN - 0.16, SMALL_PT).split("\n")
         more = len(self.changed_runs) - MOST_CHANGES
         if more > 0:
@@ -314,7 +314,7 @@ class HistoryFigure(ReportFigure):
     @property
     def caption(self) -> str:
         """Whether the newest run is worse than its past, and whether effects changed."""
-        return words.headline(self.history)
+        return compute.headline(self.history)
 
     @property
     def help(self) -> str:
@@ -343,22 +343,22 @@ class HistoryFigure(ReportFigure):
         ]
         left_out = len(history.series) - len(self.panels)
         note = f" {pluralize(left_out, 'other comparison')} are not drawn; the table has them." if left_out else ""
-        return f"{'; '.join(parts)}. {words.method_sentence(history)}{note}"
+        return f"{'; '.join(parts)}. {compute.method_sentence(history)}{note}"
 
     @property
     def alt_text(self) -> str:
         """The caption, and of every comparison its level and its changes."""
-        series = [f"{one.label} {words.series_sentence(one)}" for one in self.history.series]
-        days = [words.date_text(run.started) for run in self.history.runs if run.run in self.changed_runs]
+        series = [f"{one.label} {compute.series_sentence(one)}" for one in self.history.series]
+        days = [compute.date_text(run.started) for run in self.history.runs if run.run in self.changed_runs]
         changes = [f"Conditions changed with the runs of {join_words(days)}."] if days else []
-        head = f"Effects of {words.run_count_text(len(self.dates.places))} by date."
+        head = f"Effects of {compute.run_count_text(len(self.dates.places))} by date."
         return " ".join([head, self.caption, *series, *changes])
 
 
 def _write_title(sheet: Sheet, series: EffectSeries, y: float) -> None:
     """Write the comparison's name, and at the right its present level, or that the newest run is worse."""
-    right, segment = EDGES[1], words.current_segment(series)
-    level = words.level_text(segment) if segment else "no run counts"
+    right, segment = EDGES[1], compute.current_segment(series)
+    level = compute.level_text(segment) if segment else "no run counts"
     width = text_width(level, SMALL_PT)
     flag = "▼ newest run worse  " if series.alarm and series.alarm.raised else ""
     room = right - 0.08 - width - text_width(flag, sheet.size, bold=True)
