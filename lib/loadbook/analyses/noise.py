@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from loadbook.core.errors import LoadbookError
 from loadbook.core.metrics import get_metric
-from loadbook.core.units import MINUS, format_duration, format_percent, format_percent_range, format_quantity
+from loadbook.core.units import MINUS, format_duration, format_percent, format_percent_range, format_quantity, pluralize
 from loadbook.execution.power import aa_arms, runs_on_same_hosts
 from loadbook.report import palette, sections
 from loadbook.report.blocks import Block, answer_box, empty_section, note_block
 from loadbook.report.figures import axes
-from loadbook.report.figures.base import LETTER_PT, ReportFigure, Sheet, metric_label, pluralize
+from loadbook.report.figures.base import LETTER_PT, ReportFigure, Sheet, metric_label
 from loadbook.report.nodes import DASH, Column, Details, Picture, Table
 from loadbook.report.page import Page, load_run_data
 from loadbook.stats import power

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 
 from loadbook.core.errors import unknown_name_error
-from loadbook.core.units import NBSP, format_bytes, format_duration, format_quantity, join_words
+from loadbook.core.units import NBSP, format_bytes, format_duration, format_quantity, join_words, pluralize
 from loadbook.report import palette
 from loadbook.report.blocks import Block, answer_box, empty_section, note, note_block
 from loadbook.report.figures import host_metrics
-from loadbook.report.figures.base import ReportFigure, Sheet, pluralize, shorten
+from loadbook.report.figures.base import ReportFigure, Sheet, shorten
 from loadbook.report.figures.host_metrics import FOOT_IN, GAP_IN, HEAD_IN, LEFT_IN, STEP_IN, values_by_trial
 from loadbook.report.figures.tracks import Hosts
 from loadbook.report.nodes import DASH, BulletList, Column, Details, HtmlOnly, Paragraph, Picture, Table

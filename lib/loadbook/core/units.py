@@ -44,6 +44,11 @@ def join_words(words: Sequence[str], last: str = "and") -> str:
     return ", ".join(words[:-1]) + f" {last} {words[-1]}" if len(words) > 1 else "".join(words)
 
 
+def pluralize(number: int, singular: str, plural: str | None = None) -> str:
+    """Return "1 trial" or "12 trials"."""
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
+
+
 def shorten_list(names: Sequence[str], most: int) -> list[str]:
     """Return the first `most` names and "4 more" for the rest; all names if only one is beyond."""
     return list(names) if len(names) <= most + 1 else [*names[:most], f"{len(names) - most} more"]

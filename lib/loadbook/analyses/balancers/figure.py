@@ -14,10 +14,10 @@ from matplotlib.patches import Rectangle
 from loadbook.analyses.balancers import compute
 from loadbook.analyses.effects.figure import is_compared
 from loadbook.core.metrics import get_metric
-from loadbook.core.units import NBSP, decimals_for_half_width
+from loadbook.core.units import NBSP, decimals_for_half_width, pluralize
 from loadbook.report import palette
 from loadbook.report.figures import axes, base
-from loadbook.report.figures.base import LETTER_PT, ReportFigure, Sheet, drawable, max_text_width, pluralize, wrap
+from loadbook.report.figures.base import LETTER_PT, ReportFigure, Sheet, drawable, max_text_width, wrap
 from loadbook.stats.headline import neutral_caption
 from loadbook.stats.results import Analysis, AnalysisRow, Interval
 from loadbook.stats.text import margin_text
