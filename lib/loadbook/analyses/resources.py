@@ -152,7 +152,6 @@ SATURATION_NOTE = (
     f"Full: at or above 90{NBSP}% of its capacity, in share of the measured time. Every trial weighs alike; "
     "bottleneck: of what was full at least half of the time, and mostly of the role’s own work, what was used most."
 )
-RESOURCE_NOUNS = {"cpu": "CPU", "network": "network", "memory": "memory"}
 HEADROOM = 1 / FULL_SHARE  # what is used must not fill the host
 GIB = 1024**3
 MEMORY_SIZES_B = tuple(GIB * n for n in (0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512))
@@ -368,7 +367,7 @@ def _driver_phrase(usage: pd.DataFrame) -> str:
 
 def host_sentences(usage: pd.DataFrame, labels: Mapping[str, str]) -> list[str]:
     """Return a sentence per host that was full: "balancer: 98 % of its CPU in every trial of small8"."""
-    full = usage[(usage["share_full"] >= BOTTLENECK_TIME_SHARE) & usage["resource"].isin(list(RESOURCE_NOUNS))]
+    full = usage[(usage["share_full"] >= BOTTLENECK_TIME_SHARE) & usage["resource"].isin([*saturation.RESOURCE_NOUNS])]
     total = usage["treatment"].nunique()
     order = ["role", "host", "resource", "mean"]
     texts_by_host: dict[tuple[str, str], list[str]] = {}
@@ -378,7 +377,7 @@ def host_sentences(usage: pd.DataFrame, labels: Mapping[str, str]) -> list[str]:
         for _, row in rows[~is_foreign].iterrows():
             trials = f"{row['trials_full']} of {row['trials']} trials"
             when = "every trial" if row["trials_full"] == row["trials"] else trials
-            use = f"{_percent(row['mean'])} of its {RESOURCE_NOUNS[str(row['resource'])]} in {when}"
+            use = f"{_percent(row['mean'])} of its {saturation.RESOURCE_NOUNS[str(row['resource'])]} in {when}"
             treatments_by_use.setdefault(use, []).append(labels.get(str(row["treatment"]), str(row["treatment"])))
         texts = [_use_with_treatments(use, names, total) for use, names in treatments_by_use.items()]
         if is_foreign.any():

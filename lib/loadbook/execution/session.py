@@ -33,14 +33,7 @@ from loadbook.hosts.inventory import format_entry, read_hosts
 from loadbook.hosts.monitors import gather_facts
 from loadbook.hosts.replay import transcript_name
 from loadbook.hosts.rollback import restore
-from loadbook.store.atomic import (
-    DISK_FULL_ERRNOS,
-    DISK_FULL_HINT,
-    disk_full_message,
-    hold_study_lock,
-    move_folder,
-    write_atomic,
-)
+from loadbook.store import atomic
 from loadbook.store.ledger import Ledger
 from loadbook.store.paths import EXAMPLE_STUDY, Layout, RunPaths
 from loadbook.store.run_record import RecordedHost, RunRecord, read_run_record, write_run_record
@@ -267,15 +260,15 @@ class RunSession:
             shutil.rmtree(leftover)
         new = RunPaths(part, part)
         try:
-            write_atomic(new.study_toml, study_file.read_bytes())
+            atomic.write_atomic(new.study_toml, study_file.read_bytes())
             self._write_facts(part, "before")
             self._append_transcripts(part)
-            write_atomic(new.hosts_toml, replay_hosts_file(self.testbed).encode())
+            atomic.write_atomic(new.hosts_toml, replay_hosts_file(self.testbed).encode())
             write_json(new.plan_json, self.selection.plan.to_json())
             write_run_record(new, self._run_record())
             with Ledger(new.ledger) as ledger:
                 ledger.append("run-started", trials=len(self.selection.plan.trials))
-            move_folder(part, self.paths.raw)
+            atomic.move_folder(part, self.paths.raw)
         finally:
             shutil.rmtree(part, ignore_errors=True)
 
@@ -289,7 +282,7 @@ class RunSession:
         for alias, host in self.testbed.hosts.items():
             transcript = raw / transcript_name(alias)
             earlier = transcript.read_bytes() if transcript.is_file() else b""
-            write_atomic(transcript, earlier + host.take_transcript())
+            atomic.write_atomic(transcript, earlier + host.take_transcript())
 
     def _run_record(self) -> RunRecord:
         plan, testbed = self.selection.plan, self.testbed
@@ -374,7 +367,7 @@ def run_study(
     if hosts is not None:
         read_hosts(hosts)  # a missing file is reported before a run is announced
     try:
-        with hold_study_lock(layout.study_raw(study.name)) as taken_over:
+        with atomic.hold_study_lock(layout.study_raw(study.name)) as taken_over:
             if taken_over:
                 on_event(Progress("note", taken_over))
             selection = select_run(layout, study, RunRequest(subset, blocks, new, resume, more))
@@ -386,8 +379,8 @@ def run_study(
                 session.run(study_file(layout, study_name))
     except OSError as error:
         where = error.filename or layout.study_raw(study.name)
-        if error.errno in DISK_FULL_ERRNOS:
-            raise DataError(disk_full_message(error, where), DISK_FULL_HINT) from error
+        if error.errno in atomic.DISK_FULL_ERRNOS:
+            raise DataError(atomic.disk_full_message(error, where), atomic.DISK_FULL_HINT) from error
         raise DataError(
             f"{where}: {error.strerror or error}", f"set that right, then resume: loadbook run {study_name}"
         ) from error

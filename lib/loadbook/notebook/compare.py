@@ -229,7 +229,7 @@ class Verdicts(Displayable):
 
     def _block(self) -> Block:
         """Return the table of every group below its headline, and whether the study had declared the question."""
-        labels = {name: self.data.study.label(name) for name in self.data.study.treatments}
+        labels = self.data.study.labels
         parts = []
         for group, analysis in self.groups.items():
             answer = verdicts.summarise_answer(analysis).headline

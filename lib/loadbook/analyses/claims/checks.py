@@ -23,7 +23,7 @@ from loadbook.stats.errors import ALPHA, errors_by_block
 from loadbook.stats.headline import neutral_caption
 from loadbook.stats.paired_tests import complete_blocks, paired_t, permutation_p, signed_rank
 from loadbook.stats.results import ErrorSummary, Forecast, Interval, Verdict
-from loadbook.stats.saturation import saturation_of_run
+from loadbook.stats.saturation import RESOURCE_NOUNS, saturation_of_run
 from loadbook.stats.text import direction, forecast_sentence, margin_text, rate_ratio_text
 from loadbook.stats.verdict import MAX_FORECAST_BLOCKS, decide_verdict, forecast_one_sided, loss_at_margin
 from loadbook.store.tables import RunData, RunTables, strata_of
@@ -269,7 +269,7 @@ def check_resource(claim: Claim, run: ClaimRun) -> ClaimFinding:
     Contradicted if it lies outside in every trial, on the same side; for memory the highest use of all trials counts.
     """
     rows, label = _usage_rows(claim, run), run.label(claim.treatment)
-    noun = compute.RESOURCE_NOUNS[claim.resource or ""]
+    noun = RESOURCE_NOUNS[claim.resource or ""]
     if rows is None or rows.empty or claim.used is None:
         lacks = ", or its link’s rate is not known" if claim.resource == "network" else ""
         return ClaimFinding("unchecked", f"No monitor recorded the {noun} of the {claim.role} under {label}{lacks}.")

@@ -14,6 +14,7 @@ from loadbook.core.units import NBSP, format_bytes, format_percent, format_quant
 from loadbook.stats import errors as error_counts
 from loadbook.stats.analyse import analyse
 from loadbook.stats.compare import compare
+from loadbook.stats.saturation import RESOURCE_NOUNS
 from loadbook.stats.text import direction, margin_text, verdict_phrase
 from loadbook.stats.verdict import decide_verdict, usable_mask
 from loadbook.store.tables import RunData, RunTables, treatments_of, trial_values
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from loadbook.study.model import Study
 
 MAX_CHANCE = 0.05
-RESOURCE_NOUNS = {"cpu": "CPU", "network": "network", "memory": "memory"}
 ClaimOutcome = Literal["holds", "contradicted", "undecided", "unchecked", "not-run"]
 CouldShow = Literal["yes", "in part", "no", "not known"]
 

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from loadbook.analyses.compare_runs import compute
 from loadbook.analyses.compare_runs.compute import RunComparison
-from loadbook.analyses.effects.figure import EDGE_IN, HEAD_IN, Edges, FigureRow, RowsFigure, is_compared
+from loadbook.analyses.effects.figure import EDGE_IN, HEAD_IN, Edges, FigureRow, RowsFigure
 from loadbook.core.metrics import get_metric
 from loadbook.report import palette
 from loadbook.report.figures import axes
@@ -74,7 +74,7 @@ class RunComparisonFigure(RowsFigure):
         """Draw the older interval above, hollow and in ink, the newer one below it in its verdict's colour."""
         pair = self.result.rows[number]
         for side, at in ((pair.older, y - APART_IN), (pair.newer, y + APART_IN)):
-            if side is None or side.verdict is None or not is_compared(side):
+            if side is None or side.verdict is None or not side.is_compared:
                 continue
             style, is_older = palette.row_style(side), side is pair.older
             style = replace(style, fill=palette.INK, hollow=True) if is_older else replace(style, hollow=False)

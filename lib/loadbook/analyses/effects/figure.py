@@ -138,7 +138,7 @@ class RowsFigure(base.ReportFigure):
 
     def scale_of(self, rows: Iterable[AnalysisRow], expected: Sequence[float] = ()) -> axes.RatioScale:
         """Return the axis that holds every compared row's interval, unless it is far wider than decided effects."""
-        compared = [(row, row.verdict) for row in rows if row.verdict and is_compared(row)]
+        compared = [(row, row.verdict) for row in rows if row.verdict and row.is_compared]
         intervals = [bounds for _, v in compared if (bounds := v.comparison.ci_family or v.comparison.ci95)]
         decided = [v.comparison.effect or 0.0 for r, v in compared if r.kind != "treatment" or v.kind in DECIDED]
         return axes.ratio_scale(intervals, expected, [*decided, *expected], self.margin)
@@ -168,14 +168,14 @@ class EffectsFigure(RowsFigure):
     @cached_property
     def scale(self) -> axes.RatioScale:
         """The axis that holds every compared row's interval, unless it is far wider than the decided effects."""
-        expected = [r.expected_effect for r in self.rows if is_compared(r) and r.expected_effect is not None]
+        expected = [r.expected_effect for r in self.rows if r.is_compared and r.expected_effect is not None]
         return self.scale_of(self.rows, expected)
 
     def figure_rows(self) -> list[FigureRow]:
         """Return the texts of all rows."""
         rows = []
         for row in self.rows:
-            compared, is_check = is_compared(row), row.kind != "treatment"
+            compared, is_check = row.is_compared, row.kind != "treatment"
             change_pt = base.LETTER_PT if compared else base.LETTER_PT - 0.8
             verdict, change, second_line = self.words_of(row)
             change = change if compared else base.wrap(change, REASON_IN, change_pt)
@@ -195,7 +195,7 @@ class EffectsFigure(RowsFigure):
     def draw_marks(self, sheet: base.Sheet, panel: Axes, number: int, y: float, edges: Edges) -> None:
         """Draw a row's interval, with the true size of a known effect, or write that it has none."""
         row = self.rows[number]
-        if is_compared(row):
+        if row.is_compared:
             self.draw_row(panel, y, row)
             if row.expected_effect is not None and self.scale.contains(axes.log_ratio(row.expected_effect)):
                 expected = axes.log_ratio(row.expected_effect)
@@ -228,7 +228,7 @@ class EffectsFigure(RowsFigure):
         if analysis.contrasts != "baseline":
             return headline(analysis, self.names)
         treatments = analysis.of_kind("treatment")
-        if treatments and not any(map(is_compared, treatments)):
+        if treatments and not any(row.is_compared for row in treatments):
             return "No treatment could be compared."
         kinds: tuple[VerdictKind, ...] = ("better", "worse")
         decided = {kind: [r for r in treatments if r.verdict and r.verdict.kind == kind] for kind in kinds}
@@ -251,7 +251,7 @@ class EffectsFigure(RowsFigure):
     @property
     def help(self) -> str:
         """How the figure is read, naming only the marks that it has."""
-        compared = [(row, row.verdict) for row in self.rows if row.verdict and is_compared(row)]
+        compared = [(row, row.verdict) for row in self.rows if row.verdict and row.is_compared]
         family = sum(1 for _, verdict in compared if verdict.comparison.ci_family)
         parts = [f"thick line: {base.level_text(self.analysis)} interval"] if compared else []
         if family > 1:
@@ -279,7 +279,7 @@ class EffectsFigure(RowsFigure):
         head = f"Effect of each treatment on {self.metric_label} against {reference}."
         rows = [
             f"{self.names[r.treatment]}: {palette.row_word(r, self.metric)}, {change_text(r)}"
-            f"{' blocks' if is_compared(r) else ''}"
+            f"{' blocks' if r.is_compared else ''}"
             for r in self.rows
         ]
         return " ".join([head, self.caption, "; ".join(rows) + "."])
@@ -343,7 +343,7 @@ class NonInferiorityFigure(EffectsFigure):
         rows = self.analysis.of_kind("treatment")
         if text := neutral_caption(self.analysis):
             return text
-        if not any(map(is_compared, rows)):
+        if not any(row.is_compared for row in rows):
             return "No treatment could be compared."
         return non_inferiority_headline(rows, self.analysis.margin)
 
@@ -359,7 +359,7 @@ class NonInferiorityFigure(EffectsFigure):
         bounds = [bound for verdict in verdicts for bound in verdict.one_sided_bounds or ()]
         if not all(self.scale.contains(axes.log_ratio(bound)) for bound in bounds):
             text += "; arrow head: it goes on beyond the axis"
-        has_known_effect = any(row.expected_effect is not None for row in self.rows if is_compared(row))
+        has_known_effect = any(row.expected_effect is not None for row in self.rows if row.is_compared)
         text += "; long tick: the true size of the known effect." if has_known_effect else "."
         return f"{text[0].upper()}{text[1:]}"
 
@@ -375,14 +375,9 @@ class NonInferiorityFigure(EffectsFigure):
         return " ".join([head, self.caption, *rows])
 
 
-def is_compared(row: AnalysisRow) -> bool:
-    """Return whether the row has an effect that may be reported."""
-    return row.verdict is not None and row.verdict.kind != "invalid" and row.verdict.comparison.effect is not None
-
-
 def change_text(row: AnalysisRow, blocks: bool = True) -> str:
     """Return change and interval, or why there is none."""
-    if is_compared(row) and row.verdict:
+    if row.is_compared and row.verdict:
         texts = row_texts(row)
         return f"{texts.change} ({texts.interval_number})" + (f", {texts.blocks}" if blocks else "")
     return base.drawable((row.verdict.reason if row.verdict else None) or "", "") or "not compared"

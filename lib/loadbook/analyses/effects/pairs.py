@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from loadbook.analyses.effects.figure import is_compared
 from loadbook.core.errors import unknown_name_error
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import pluralize
@@ -142,7 +141,7 @@ class PairedBlocksFigure(ReportFigure):
     @property
     def _change_text(self) -> str:
         texts = row_texts(self.row)
-        return f"{texts.change} ({texts.interval_number})" if is_compared(self.row) else ""
+        return f"{texts.change} ({texts.interval_number})" if self.row.is_compared else ""
 
     @property
     def caption(self) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from loadbook.analyses.effects.figure import DECIDED, EDGE_IN, change_text, interval_help, is_compared
+from loadbook.analyses.effects.figure import DECIDED, EDGE_IN, change_text, interval_help
 from loadbook.analyses.factorial.compute import FactorialAnalysis, FactorialEffect, InteractionPlot, effect_row
 from loadbook.analyses.factorial.text import (
     INTERACTION_TEXTS,
@@ -47,7 +47,7 @@ class FactorialLine:
     @property
     def change_pt(self) -> float:
         """The size of the change, or of the reason why there is none."""
-        return base.LETTER_PT if is_compared(self.row) else base.LETTER_PT - 0.8
+        return base.LETTER_PT if self.row.is_compared else base.LETTER_PT - 0.8
 
 
 class FactorialFigure(base.ReportFigure):
@@ -76,7 +76,7 @@ class FactorialFigure(base.ReportFigure):
                 y += TITLE_IN
             for line in group:
                 middle = y + line.height / 2
-                if is_compared(line.row) and line.row.verdict:
+                if line.row.is_compared and line.row.verdict:
                     axes.draw_interval(panel, scale, middle, line.row, line.row.verdict.comparison, tick=0.075)
                 _write_line(sheet, line, middle, (left, right))
                 y += line.height
@@ -93,7 +93,7 @@ class FactorialFigure(base.ReportFigure):
         name = base.wrap(base.drawable(effect.label, "?"), NAME_IN, base.LETTER_PT, True)
         aliases = base.wrap("or " + ", or ".join(effect.aliases), NAME_IN, ALIAS_PT, lines=3) if effect.aliases else ""
         change = change_text(row, blocks=False)
-        change = change if is_compared(row) else base.wrap(change, NAME_IN - 0.1, base.LETTER_PT - 0.8, lines=3)
+        change = change if row.is_compared else base.wrap(change, NAME_IN - 0.1, base.LETTER_PT - 0.8, lines=3)
         height = max(
             ROW_IN, _names_height(name, aliases) + 0.1, base.text_height(base.LETTER_PT, change.count("\n") + 2) + 0.08
         )
@@ -117,7 +117,7 @@ class FactorialFigure(base.ReportFigure):
         return max(names, 1.95) + 0.22, base.WIDTH_IN - side - results - 0.14
 
     def _scale(self) -> axes.RatioScale:
-        verdicts = [e.verdict for e in self.result.effects if is_compared(effect_row(e))]
+        verdicts = [e.verdict for e in self.result.effects if effect_row(e).is_compared]
         intervals = [bounds for v in verdicts if (bounds := v.comparison.ci_family or v.comparison.ci95)]
         decided = [v.comparison.effect or 0.0 for v in verdicts if v.kind in DECIDED]
         return axes.ratio_scale(intervals, [], decided, self.analysis.margin)

@@ -9,18 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from itertools import pairwise
 
-from loadbook.analyses.history.levels import (
-    MIN_PAST_RUNS,
-    MIN_SEGMENT_RUNS,
-    Alarm,
-    EffectLevel,
-    assess_newest,
-    estimate_level,
-    find_changes,
-)
+from loadbook.analyses.history import levels
 from loadbook.core.metrics import Direction
 from loadbook.core.units import (
     NBSP,
@@ -29,6 +20,7 @@ from loadbook.core.units import (
     format_percent_range,
     join_words,
     shorten_list,
+    utc_text,
 )
 from loadbook.stats.paired_tests import effect_from_log
 from loadbook.stats.results import Interval, RowKind, VerdictKind
@@ -110,7 +102,7 @@ class Segment:
 
     indices: tuple[int, ...]
     hosts: int
-    level: EffectLevel
+    level: levels.EffectLevel
     start_kind: str
     run_interval: Interval | None = None
 
@@ -138,7 +130,7 @@ class EffectSeries:
     points: tuple[EffectPoint, ...]
     segments: tuple[Segment, ...]
     question_changes: Mapping[int, tuple[str, ...]]
-    alarm: Alarm | None = None
+    alarm: levels.Alarm | None = None
     no_alarm_reason: str = ""
 
     @property
@@ -198,7 +190,7 @@ def effect_series(
     names = dict.fromkeys(e.treatment for kind in kinds for e in newest_first if e.kind == kind)
     points = {name: _effect_points(runs, name) for name in names}
     groups = {name: _comparable_groups(points[name]) for name in names}
-    searchable = sum(len(indices) >= 2 * MIN_SEGMENT_RUNS for parts in groups.values() for indices in parts)
+    searchable = sum(len(indices) >= 2 * levels.MIN_SEGMENT_RUNS for parts in groups.values() for indices in parts)
     assessable = sum(_is_assessable(points[name], runs) for name in names)
     series = []
     for name in names:
@@ -235,14 +227,12 @@ def _comparable_groups(points: Sequence[EffectPoint]) -> list[list[int]]:
 
 def _segments(points: Sequence[EffectPoint], indices: Sequence[int], rate: float) -> Iterable[Segment]:
     logs = _log_effects(points, indices)
-    edges = [0, *find_changes(logs, rate), len(indices)]
+    edges = [0, *levels.find_changes(logs, rate), len(indices)]
     for start, end in pairwise(edges):
         first = points[indices[start]]
         run_interval = first.effect.interval if end - start == 1 else None
-        yield Segment(
-            tuple(indices[start:end]), first.hosts, estimate_level(logs[start:end]), "changed" if start else "first",
-            run_interval,
-        )  # fmt: skip
+        kind, level = "changed" if start else "first", levels.estimate_level(logs[start:end])
+        yield Segment(tuple(indices[start:end]), first.hosts, level, kind, run_interval)
 
 
 def _log_effects(points: Sequence[EffectPoint], indices: Iterable[int]) -> list[tuple[float, float]]:
@@ -270,16 +260,16 @@ def _with_alarm(
         return replace(series, no_alarm_reason=reason)
     past = _past_indices(points)
     logs = [(*log, points[index].effect.blocks) for index in (*past, -1) if (log := points[index].effect.log)]
-    alarm = assess_newest(logs[:-1], logs[-1], better=better, rate=rate, margin=margin)
+    alarm = levels.assess_newest(logs[:-1], logs[-1], better=better, rate=rate, margin=margin)
     if alarm is None:
         present = "there is none" if not past else f"there {'is' if len(past) == 1 else 'are'} {len(past)}"
-        more = MIN_PAST_RUNS - len(past)
+        more = levels.MIN_PAST_RUNS - len(past)
         enough = f"{more} more run{'' if more == 1 else 's'} will do"
-        reason = f"it takes {MIN_PAST_RUNS} earlier runs of its level, hosts and question; {present}, {enough}"
+        reason = f"it takes {levels.MIN_PAST_RUNS} earlier runs of its level, hosts and question; {present}, {enough}"
         return replace(series, no_alarm_reason=reason)
     if not alarm.raised:
         return replace(series, alarm=alarm)
-    level = estimate_level(_log_effects(points, past))
+    level = levels.estimate_level(_log_effects(points, past))
     segments = tuple(
         replace(segment, indices=tuple(past), level=level) if segment.indices[:-1] == tuple(past) else segment
         for segment in series.segments
@@ -295,7 +285,7 @@ def _past_indices(points: Sequence[EffectPoint]) -> list[int]:
     earlier = next(group for group in _comparable_groups(points) if group[-1] == len(points) - 1)[:-1]
     if not earlier:
         return []
-    edges = find_changes(_log_effects(points, earlier), CHANGE_RATE)
+    edges = levels.find_changes(_log_effects(points, earlier), CHANGE_RATE)
     return earlier[edges[-1] if edges else 0 :]
 
 
@@ -312,13 +302,13 @@ def _question_changes(points: Sequence[EffectPoint]) -> dict[int, tuple[str, ...
     return changes
 
 
-MIN_RUNS = MIN_PAST_RUNS + 1
+MIN_RUNS = levels.MIN_PAST_RUNS + 1
 MAX_NAMES = 2
 
 
 def date_text(epoch_s: float) -> str:
     """Return the day of a time (epoch seconds), UTC."""
-    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%d")
+    return utc_text(epoch_s, "%Y-%m-%d")
 
 
 def headline(history: StudyHistory) -> str:
@@ -333,7 +323,9 @@ def headline(history: StudyHistory) -> str:
     changed = [series.label for series in history.treatments if series.changed_segments]
     if changed:
         return f"{text}; {join_words(shorten_list(changed, MAX_NAMES))} changed on the way."
-    was_searched = any(len(segment.indices) >= 2 * MIN_SEGMENT_RUNS for c in history.series for segment in c.segments)
+    was_searched = any(
+        len(segment.indices) >= 2 * levels.MIN_SEGMENT_RUNS for c in history.series for segment in c.segments
+    )
     return f"{text}; {'no change is visible' if was_searched else 'there are too few runs to see a change'}."
 
 
@@ -428,7 +420,7 @@ def host_set_letter(hosts: int) -> str:
 def method_sentence(history: StudyHistory) -> str:
     """Return the method that finds changes, and its rate of false ones."""
     return (
-        f"A change is a level of at least {MIN_SEGMENT_RUNS} runs that stands out from the others "
+        f"A change is a level of at least {levels.MIN_SEGMENT_RUNS} runs that stands out from the others "
         f"(circular binary segmentation, weighted by each run’s own error); "
         f"of histories in which nothing changed, at most 1 in {1 / history.change_rate:,.3g} shows one."
     )

@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from loadbook.analyses.history import compute
 from loadbook.analyses.history.compute import EffectPoint, EffectSeries, StudyHistory
 from loadbook.core.metrics import get_metric
-from loadbook.core.units import NBSP, join_words, pluralize
+from loadbook.core.units import NBSP, join_words, pluralize, utc_text
 from loadbook.report import palette
 from loadbook.report.figures import axes, base
 from loadbook.stats.text import margin_text
@@ -47,7 +47,7 @@ class DateAxis:
         """Return place and date of the runs whose dates fit: the first, the last, then the widest spread."""
         runs, form = list(self.places), "%H:%M" if self._is_one_day and len(self.times) > 1 else "%Y-%m-%d"
         order = [runs[k] for k in _widest_spread(len(runs))]
-        labels = [(self.places[run], datetime.fromtimestamp(self.times[run], UTC).strftime(form)) for run in order]
+        labels = [(self.places[run], utc_text(self.times[run], form)) for run in order]
         width = width_in + 2 * OVERHANG_IN
         fitting = axes.fitting_labels(labels, lambda at: at * width_in + OVERHANG_IN, size, width)
         by_label: dict[str, float] = {}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 from loadbook.analyses.history import compute
 from loadbook.analyses.history.compute import ALARM_RATE, RunSummary
 from loadbook.analyses.history.runs import IMPORTED_HOSTS_TEXT, HistoryRuns, OnProgress, read_history
 from loadbook.core.metrics import get_metric
-from loadbook.core.units import NBSP, format_percent, format_percent_range, join_words
+from loadbook.core.units import NBSP, format_percent, format_percent_range, join_words, utc_text
 from loadbook.report import checks, palette
 from loadbook.report.blocks import Block, answer_box, lines_list, note_block, provenance_line, scope_nodes
 from loadbook.report.nodes import DASH, Column, Details, Picture, Table, VerdictCell
@@ -113,7 +112,7 @@ class HistoryPage:
         several = len(self.runs.hosts) > 1
         columns = [Column("Run"), Column("Began (UTC)"), *([Column("Hosts")] if several else []), Column("Counts"),
                    Column(REMARKS_HEADER, wrap=True)]  # fmt: skip
-        rows = [[run.run, f"{datetime.fromtimestamp(run.started, UTC):%Y-%m-%d %H:%M}" if run.started else DASH,
+        rows = [[run.run, utc_text(run.started) if run.started else DASH,
                  *([compute.host_set_letter(run.hosts) if run.hosts >= 0 else DASH] if several else []),
                  self._counting_text(run), self._remarks(run)]
                 for run in reversed(self.history.runs)]  # fmt: skip

@@ -123,7 +123,7 @@ class HostMetricsFigure(_TimelineFigure):
         blocks = sorted({int(b) for b in run.trials["block"]})
         if block is not None and block not in blocks:
             raise unknown_name_error("block", block, map(str, blocks))
-        labels = {name: run.study.label(name) for name in run.study.treatments}
+        labels = run.study.labels
         windows, rates = (values_by_trial(run, metric) for metric in ("duration", "ok_per_s"))
         return cls(run.traces, run.trials, hosts, labels, link_capacities(hosts), windows, rates, block)
 
@@ -245,7 +245,7 @@ class CoresFigure(HostMetricsFigure):
         if host not in monitored and (host or not monitored):
             raise unknown_name_error("host whose cores were watched", host, monitored, plural="hosts")
         servers = [alias for alias in monitored if "driver" not in hosts[alias].get("roles", [])]
-        labels = {name: run.study.label(name) for name in run.study.treatments}
+        labels = run.study.labels
         chosen, windows = host or [*servers, *monitored][0], values_by_trial(run, "duration")
         return cls(run.traces, run.trials, hosts, labels, chosen, windows, block)
 

@@ -68,7 +68,7 @@ class ValidityFigure(base.ReportFigure):
     @classmethod
     def from_run(cls, run: RunData, titles: Mapping[str, str]) -> Self:
         """Return the figure of a run; `titles` maps every rule that was evaluated to its title."""
-        return cls(run.trials, run.problems, titles, {name: run.study.label(name) for name in run.study.treatments})
+        return cls(run.trials, run.problems, titles, run.study.labels)
 
     @cached_property
     def results(self) -> list[RuleResult]:
