@@ -150,9 +150,8 @@ class AnalysisRow:
     @property
     def is_compared(self) -> bool:
         """Whether the row has an effect that may be reported."""
-        return (
-            self.verdict is not None and self.verdict.kind != "invalid" and self.verdict.comparison.effect is not None
-        )
+        verdict = self.verdict
+        return verdict is not None and verdict.kind != "invalid" and verdict.comparison.effect is not None
 
     @property
     def passed(self) -> bool | None:

@@ -136,13 +136,6 @@ class RowsFigure(base.ReportFigure):
         sheet.text(starts, line, slower, size=size, colour=palette.SOFT, va="baseline")
         sheet.text(ends, line, faster, size=size, colour=palette.SOFT, align="right", va="baseline")
 
-    def scale_of(self, rows: Iterable[AnalysisRow], expected: Sequence[float] = ()) -> axes.RatioScale:
-        """Return the axis that holds every compared row's interval, unless it is far wider than decided effects."""
-        compared = [(row, row.verdict) for row in rows if row.verdict and row.is_compared]
-        intervals = [bounds for _, v in compared if (bounds := v.comparison.ci_family or v.comparison.ci95)]
-        decided = [v.comparison.effect or 0.0 for r, v in compared if r.kind != "treatment" or v.kind in DECIDED]
-        return axes.ratio_scale(intervals, expected, [*decided, *expected], self.margin)
-
 
 class EffectsFigure(RowsFigure):
     """Each comparison's interval on a log axis of ratios, with its verdict, change and blocks."""
@@ -169,7 +162,7 @@ class EffectsFigure(RowsFigure):
     def scale(self) -> axes.RatioScale:
         """The axis that holds every compared row's interval, unless it is far wider than the decided effects."""
         expected = [r.expected_effect for r in self.rows if r.is_compared and r.expected_effect is not None]
-        return self.scale_of(self.rows, expected)
+        return interval_scale(self.rows, self.margin, expected)
 
     def figure_rows(self) -> list[FigureRow]:
         """Return the texts of all rows."""
@@ -373,6 +366,14 @@ class NonInferiorityFigure(EffectsFigure):
             if row.verdict
         ]
         return " ".join([head, self.caption, *rows])
+
+
+def interval_scale(rows: Iterable[AnalysisRow], margin: float, expected: Sequence[float] = ()) -> axes.RatioScale:
+    """Return the axis that holds every compared row's interval, unless it is far wider than decided effects."""
+    compared = [(row, row.verdict) for row in rows if row.verdict and row.is_compared]
+    intervals = [bounds for _, v in compared if (bounds := v.comparison.ci_family or v.comparison.ci95)]
+    decided = [v.comparison.effect or 0.0 for r, v in compared if r.kind != "treatment" or v.kind in DECIDED]
+    return axes.ratio_scale(intervals, expected, [*decided, *expected], margin)
 
 
 def change_text(row: AnalysisRow, blocks: bool = True) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from loadbook.analyses.effects.figure import DECIDED, EDGE_IN, change_text, interval_help
+from loadbook.analyses.effects.figure import EDGE_IN, change_text, interval_help, interval_scale
 from loadbook.analyses.factorial.compute import FactorialAnalysis, FactorialEffect, InteractionPlot, effect_row
 from loadbook.analyses.factorial.text import (
     INTERACTION_TEXTS,
@@ -64,7 +64,8 @@ class FactorialFigure(base.ReportFigure):
         bottom = HEAD_IN + sum(line.height for line in lines) + TITLE_IN * sum(map(bool, groups))
         sheet = base.Sheet(max(bottom + FOOT_IN, HEAD_IN + len(plots) * PANEL_IN))
         left, right = self._edges(lines)
-        panel, scale = sheet.rows_panel(left, HEAD_IN, right, bottom), self._scale()
+        rows = [line.row for line in lines]
+        panel, scale = sheet.rows_panel(left, HEAD_IN, right, bottom), interval_scale(rows, self.analysis.margin)
         ticks = axes.set_ratio_axis(panel, scale, right - left, sheet.size, self.analysis.margin)
         axes.draw_ratio_background(panel, self.analysis.margin, ticks, HEAD_IN, bottom)
         self._write_head(sheet, scale, (left, right))
@@ -94,9 +95,8 @@ class FactorialFigure(base.ReportFigure):
         aliases = base.wrap("or " + ", or ".join(effect.aliases), NAME_IN, ALIAS_PT, lines=3) if effect.aliases else ""
         change = change_text(row, blocks=False)
         change = change if row.is_compared else base.wrap(change, NAME_IN - 0.1, base.LETTER_PT - 0.8, lines=3)
-        height = max(
-            ROW_IN, _names_height(name, aliases) + 0.1, base.text_height(base.LETTER_PT, change.count("\n") + 2) + 0.08
-        )
+        changes_height = base.text_height(base.LETTER_PT, change.count("\n") + 2)
+        height = max(ROW_IN, _names_height(name, aliases) + 0.1, changes_height + 0.08)
         word = palette.row_word(row, self.metric)
         if len(effect.names) == 2:  # a pair is better or worse together, not faster or slower
             word = INTERACTION_TEXTS.get(effect.verdict.kind, word)
@@ -115,12 +115,6 @@ class FactorialFigure(base.ReportFigure):
         )
         side = SIDE_IN + GAP_IN if self.result.interaction_plots else EDGE_IN
         return max(names, 1.95) + 0.22, base.WIDTH_IN - side - results - 0.14
-
-    def _scale(self) -> axes.RatioScale:
-        verdicts = [e.verdict for e in self.result.effects if effect_row(e).is_compared]
-        intervals = [bounds for v in verdicts if (bounds := v.comparison.ci_family or v.comparison.ci95)]
-        decided = [v.comparison.effect or 0.0 for v in verdicts if v.kind in DECIDED]
-        return axes.ratio_scale(intervals, [], decided, self.analysis.margin)
 
     def _write_head(self, sheet: base.Sheet, scale: axes.RatioScale, edges: tuple[float, float]) -> None:
         """Write the meaning of left and right and, at zero, the margin."""
@@ -203,9 +197,8 @@ class FactorialFigure(base.ReportFigure):
 
 def _names_height(name: str, aliases: str) -> float:
     """Return the height of an effect's name and the aliases below it, in inches."""
-    return base.text_height(base.LETTER_PT, base.line_count(name)) + base.text_height(
-        ALIAS_PT, base.line_count(aliases)
-    )
+    texts = ((base.LETTER_PT, name), (ALIAS_PT, aliases))
+    return sum(base.text_height(size, base.line_count(text)) for size, text in texts)
 
 
 def _write_line(sheet: base.Sheet, line: FactorialLine, middle: float, edges: tuple[float, float]) -> None:

@@ -65,7 +65,7 @@ class OrderFigure(base.ReportFigure):
         effects = {
             r.treatment: abs(axes.log_ratio(r.verdict.comparison.effect))
             for r in self.analysis.of_kind("treatment")
-            if r.verdict and r.is_compared
+            if r.verdict and r.verdict.kind != "invalid" and r.verdict.comparison.effect is not None
         }
         largest = sorted(effects, key=lambda t: -effects[t])[:2]
         distinct = {*largest, *(r.treatment for r in self.analysis.of_kind("baseline", "aa"))}
