@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -15,24 +15,15 @@ from loadbook.report import palette
 from loadbook.report.blocks import Block, answer_box, empty_section, note, note_block
 from loadbook.report.figures import host_metrics
 from loadbook.report.figures.base import ReportFigure, Sheet, shorten
-from loadbook.report.figures.host_metrics import FOOT_IN, GAP_IN, HEAD_IN, LEFT_IN, STEP_IN, values_by_trial
-from loadbook.report.figures.tracks import Hosts
+from loadbook.report.figures.host_metrics import CoresFigure, HostMetricsFigure, TrialOverlayFigure, values_by_trial
+from loadbook.report.figures.tracks import Hosts, median_block
 from loadbook.report.nodes import DASH, BulletList, Column, Details, HtmlOnly, Paragraph, Picture, Table
 from loadbook.report.page import Page, load_run_data
 from loadbook.report.sections import row_tuples
 from loadbook.stats import saturation
 from loadbook.stats.diagnostics import OTHER_PROCESSES, host_resources, peer_comparison
-from loadbook.stats.saturation import (
-    BOTTLENECK_NAMES,
-    BOTTLENECK_TIME_SHARE,
-    FULL_SHARE,
-    MIN_OWN_CPU_SHARE,
-    bottleneck_by_treatment,
-)
+from loadbook.stats.saturation import BOTTLENECK_NAMES, BOTTLENECK_TIME_SHARE, FULL_SHARE, MIN_OWN_CPU_SHARE
 from loadbook.store.tables import RunData
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MOST_PANELS = 5
 MIB = 2.0**20
@@ -69,13 +60,14 @@ class PeersFigure(ReportFigure):
 
     def _draw(self) -> Sheet:
         samples, number = self.samples, len(self.rows)
-        sheet = Sheet(HEAD_IN + max(1, number) * STEP_IN - GAP_IN + FOOT_IN)
+        head, step = host_metrics.HEAD_IN, host_metrics.STEP_IN
+        sheet = Sheet(head + max(1, number) * step - host_metrics.GAP_IN + host_metrics.FOOT_IN)
         if not self.rows:
             sheet.text(0.1, 0.2, "no monitor recorded enough to compare", colour=palette.SOFT)
         start, end = (float(samples["t_s"].min()), float(samples["t_s"].max())) if len(samples) else (0.0, 1.0)
         window = self.windows.get(self.trial, end)
         for k, row in enumerate(self.rows):
-            top = HEAD_IN + k * STEP_IN
+            top = head + k * step
             panel = host_metrics.track_panel(sheet, top)
             own = samples[(samples["host"] == row.host) & (samples["resource"] == row.resource)]
             divisor = MIB if str(row.unit).startswith("B") else 1.0
@@ -90,7 +82,7 @@ class PeersFigure(ReportFigure):
             unit = f" ({'MiB/s' if row.unit == 'B/s' else 'MiB'})" if divisor == MIB else ""
             title = shorten(f"{row.host}: {_row_text(row)}{unit}", host_metrics.PANEL_WIDTH_IN, sheet.size - 0.4)
             colour = palette.INK if row.apart == row.apart else palette.SOFT
-            sheet.text(LEFT_IN, top - 0.12, title, size=sheet.size - 0.4, colour=colour)
+            sheet.text(host_metrics.LEFT_IN, top - 0.12, title, size=sheet.size - 0.4, colour=colour)
             host_metrics.set_time_axis(panel, end - start, sheet.size, labelled=k == number - 1, zero=-start)
         unit = host_metrics.time_unit(end)[1]
         host_metrics.write_time_title(sheet, f"{unit} since the measurement began; shaded = measured")
@@ -214,7 +206,7 @@ class ResourcesPage(Page):
             return empty_section(NO_TRACES)
         heads = ("CPU, mean", "CPU full", "Network, at most", "full", "Memory, at most", "Trials")
         columns = [*map(Column, ("Treatment", "Host", "Bottleneck")), *(Column(head, True) for head in heads)]
-        found, last = bottleneck_by_treatment(usage), ""
+        found, last = saturation.bottleneck_by_treatment(usage), ""
         rows: list[list[str]] = []
         rules: set[int] = set()
         for key, own in usage.groupby(["treatment", "role", "host"], sort=False):
@@ -237,9 +229,6 @@ class ResourcesPage(Page):
 
     def blocks(self) -> Block:
         """Show the block in the middle of the run on one time axis; the first and the last are one click away."""
-        from loadbook.report.figures.host_metrics import HostMetricsFigure
-        from loadbook.report.figures.tracks import median_block
-
         if not HostMetricsFigure.has_data(self.data.traces):
             return note_block(NO_TRACES)
         middle = median_block(self.data.trials)
@@ -250,16 +239,12 @@ class ResourcesPage(Page):
 
     def all_trials(self) -> Block:
         """Show all trials in one figure, by the time since their measurements began."""
-        from loadbook.report.figures.host_metrics import HostMetricsFigure, TrialOverlayFigure
-
         if not HostMetricsFigure.has_data(self.data.traces):
             return empty_section(NO_TRACES)
         return Block(Details("All trials, one over the other", Picture(TrialOverlayFigure.from_run(self.data))))
 
     def cores(self) -> Block:
         """Show each core and each process of every host in the block in the middle."""
-        from loadbook.report.figures.host_metrics import CoresFigure
-
         hosts = CoresFigure.hosts_with_cores(self.data.traces, self.hosts)
         if not hosts:
             return empty_section("No monitor reported single cores or processes.")
@@ -291,8 +276,6 @@ class ResourcesPage(Page):
 
     def sources(self) -> Block:
         """Show every source with its metrics, its interval and its problems, and how far several sources agree."""
-        from loadbook.report.figures.host_metrics import values_by_trial
-
         columns = [Column("Host"), Column("Source"), Column("A sample every", True), Column("Trials", True),
                    Column("Samples", True), Column("Notes", True), Column("What it told", wrap=True)]  # fmt: skip
         traces, problems = self.data.traces, self.data.problems
@@ -329,7 +312,7 @@ def headline(usage: pd.DataFrame) -> str:
     """Return the answer: the full resources, in how many treatments, and whether the driver was full."""
     if usage.empty:
         return "Not known: no monitor recorded anything while trials that count were measured."
-    bottlenecks, parts = bottleneck_by_treatment(usage), []
+    bottlenecks, parts = saturation.bottleneck_by_treatment(usage), []
     for letter in BOTTLENECK_NAMES:
         number = sum(own == letter for own in bottlenecks.values())
         roles = join_words(sorted(set(usage.loc[usage["bottleneck"] == letter, "role"])))
