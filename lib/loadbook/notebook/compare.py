@@ -12,6 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from loadbook.analyses.compare_runs import page
 from loadbook.analyses.compare_runs.compute import EffectPair
 from loadbook.analyses.compare_runs.page import ComparePage, resolve_run_pair
@@ -30,8 +32,6 @@ from loadbook.store.paths import project_layout
 from loadbook.store.tables import RunData, load_run, restrict_to
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from loadbook.report.figures.base import ReportFigure
 
 
@@ -207,8 +207,6 @@ class Verdicts(Displayable):
     @property
     def frame(self) -> pd.DataFrame:
         """The numbers as a plain pandas frame, rounded nowhere; change and bounds are ratios minus 1."""
-        import pandas as pd
-
         rows = [({self.by: group} if self.by else {}) | _numbers(row) for group, row in self._rows()]
         return pd.DataFrame(rows)
 
@@ -391,8 +389,6 @@ class EffectChanges(Displayable):
     @cached_property
     def frame(self) -> pd.DataFrame:
         """The numbers as a plain pandas frame, rounded nowhere; effects and bounds are ratios minus 1."""
-        import pandas as pd
-
         return pd.DataFrame([_change_numbers(row) for row in self.page.result.rows])
 
     def __len__(self) -> int:

@@ -14,6 +14,7 @@ from statistics import median
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
+from scipy.stats import binomtest, fisher_exact, theilslopes
 
 from loadbook.analyses.claims import compute
 from loadbook.analyses.claims.compute import ClaimFinding, ClaimResult, ClaimRun, number_text
@@ -234,8 +235,6 @@ def check_slope(claim: Claim, run: ClaimRun) -> ClaimFinding:
     One slope per block (Theil-Sen over the logs), then an interval over the blocks (t below 10, else signed ranks): the
     block is the unit, not the trial. Contradicted if the interval lies outside the range.
     """
-    from scipy.stats import theilslopes
-
     sizes = {name: run.study.levels_of(name)[claim.factors[0]] for name in claim.treatments}
     not_positive = [f"{run.label(n)} ({x})" for n, x in sizes.items() if not isinstance(x, int | float) or not x > 0]
     if not_positive or len(set(sizes.values())) < 2:
@@ -303,8 +302,6 @@ def check_errors(claim: Claim, run: ClaimRun, expected: str) -> ClaimFinding:
     occur in fewer, or if their share of trials is certainly below the margin. "Fewer" cannot be checked if the other
     arm had none, or certainly has next to none.
     """
-    from scipy.stats import fisher_exact
-
     own, other = run.errors(claim.treatment, claim.against)
     if not own.trials or not other.trials:
         return ClaimFinding("unchecked", "Errors were not counted in any trial of these treatments.")
@@ -337,8 +334,6 @@ def check_errors(claim: Claim, run: ClaimRun, expected: str) -> ClaimFinding:
 
 def failing_share_bound(failing: int, trials: int) -> float:
     """Return the largest share of trials with errors that so many allow (one-sided 95 %, Clopper and Pearson)."""
-    from scipy.stats import binomtest
-
     return float(binomtest(failing, trials, alternative="less").proportion_ci(1 - ALPHA).high)
 
 
