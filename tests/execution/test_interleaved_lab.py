@@ -14,7 +14,7 @@ import pytest
 
 from controller_processes import at_work_in, jobs_left, loadbook
 from loadbook.core.errors import PreflightError, UsageError
-from loadbook.execution.api import run_study
+from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.ingestion.interleaved import read_slices
 from loadbook.store import trial_record

@@ -69,14 +69,14 @@ def test_imports_run_downwards(path: Path) -> None:
         assert floor < FLOORS[folder], f"{path.relative_to(PACKAGE)} imports {name} from its own floor or above"
 
 
-ANALYSES = sorted(path for path in (PACKAGE / "analyses").iterdir() if (path / "__init__.py").is_file())
+ANALYSES = sorted(path for path in (PACKAGE / "analyses").iterdir() if path.stem[:1] != "_")
 
 
-@pytest.mark.parametrize("folder", ANALYSES, ids=lambda p: p.name)
-def test_analyses_import_no_other_analysis_but_the_base_page(folder: Path) -> None:
-    allowed = ("loadbook.analyses.effects.", f"loadbook.analyses.{folder.name}.")[folder.name == "effects" :]
-    for path in folder.glob("*.py"):
-        names = {n for n in imports(path) if n.startswith("loadbook.analyses.") and n.count(".") > 2}
+@pytest.mark.parametrize("analysis", ANALYSES, ids=lambda p: p.stem)
+def test_analyses_import_no_other_analysis_but_the_base_page(analysis: Path) -> None:
+    allowed = ("loadbook.analyses.effects.", f"loadbook.analyses.{analysis.stem}.")[analysis.stem == "effects" :]
+    for path in [analysis] if analysis.is_file() else analysis.glob("*.py"):
+        names = {n for n in imports(path) if n.startswith("loadbook.analyses.") and not n.endswith(".SECTIONS")}
         others = {n for n in names if not f"{n}.".startswith(allowed)}
         assert not others, f"{path.relative_to(PACKAGE)} imports {sorted(others)}"
 

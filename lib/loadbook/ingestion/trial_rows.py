@@ -18,8 +18,7 @@ from pathlib import Path, PurePosixPath
 
 from loadbook.core.errors import DataError, ParseError
 from loadbook.core.validity_rules import rule_advice
-from loadbook.host_metrics import registry as kinds
-from loadbook.host_metrics import sampler
+from loadbook.host_metrics import read_traces, sampler
 from loadbook.host_metrics.base import Problem, Traces
 from loadbook.ingestion.host_metrics import TIME_DIGITS, Row, trace_row
 from loadbook.ingestion.interleaved import Slice, active_report, cpu_measurements, own_processes, read_slices
@@ -388,7 +387,7 @@ def _add_host_metrics(rows: TrialRows, folder: Path, changed: Iterable[str]) -> 
             _add_host_metric_source(rows, parsed, opened, monitor, "sampler", problems)
     for polled in record.polled:
         if polled.file not in changed:
-            parsed = kinds.read_traces(polled.source, {polled.file: (folder / polled.file).read_bytes()})
+            parsed = read_traces(polled.source, {polled.file: (folder / polled.file).read_bytes()})
             early = [Problem("monitor_ended", polled.problem)] if polled.problem else []
             _add_host_metric_source(rows, parsed, record.window[0], polled, polled.source, [*early, *parsed.problems])
 

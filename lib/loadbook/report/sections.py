@@ -13,13 +13,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loadbook.core.errors import DataError, LoadbookError
 from loadbook.core.metrics import get_metric
-from loadbook.core.units import NBSP, format_bytes, format_duration, format_percent, format_rounded
+from loadbook.core.units import NBSP, format_bytes, format_duration, format_percent, format_rounded, utc_text
 from loadbook.core.validity_rules import EVALUATED_RULES, rule_advice, rule_title
 from loadbook.report.blocks import Block, lines_list
 from loadbook.report.nodes import DASH, Column, Content, Division, Group, Paragraph, Picture, Strong, Table
@@ -41,11 +40,7 @@ _GENERATED_ID = re.compile(r"\b[0-9a-f]{12,}\b(?:-[0-9a-f]+)*")  # ids of a rend
 
 def started_text(data: RunData) -> str:
     """Return the date and time at which the run began, UTC."""
-    return _utc_text(data.run_record.started)
-
-
-def _utc_text(time_s: float) -> str:
-    return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return f"{utc_text(data.run_record.started)} UTC"
 
 
 def treatment_differences(data: RunData) -> Table:
@@ -196,7 +191,7 @@ def provenance_pairs(data: RunData) -> list[tuple[str, str]]:
     run, began = data.run_record, f"started {started_text(data)}"
     if source := run.imported:
         began = f"{began} by {source['conditions']}" if source["timed"] else "start not known"
-        began = f"imported {_utc_text(source['at'])} from {source['folder']}, {began}"
+        began = f"imported {utc_text(source['at'])} UTC from {source['folder']}, {began}"
     revision = run.git_revision[:12] if run.git_revision else "not known"
     revision += " (with changes)" if run.git_dirty else ""
     return [

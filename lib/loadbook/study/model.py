@@ -296,6 +296,11 @@ class Study(StrictModel):
         """Return the names of the tools that these treatments are measured with, each once, in their order."""
         return tuple(dict.fromkeys(self.workload_of(name).tool for name in treatments))
 
+    @property
+    def labels(self) -> dict[str, str]:
+        """Each treatment as readers see it."""
+        return {name: self.label(name) for name in self.treatments}
+
     def label(self, treatment: str) -> str:
         """Return the name of a treatment as readers see it."""
         return self.treatments[treatment].label or treatment
