@@ -17,7 +17,7 @@ from loadbook.hosts.shell import search_path
 # before a test module is imported: some ask for programs at once
 os.environ["PATH"] = search_path()
 
-pytest_plugins = ["skip_report"]
+pytest_plugins = ["skip_report", "phases"]
 
 from fault_plugin import (  # noqa: E402, F401
     pytest_addoption,
