@@ -52,7 +52,7 @@ report:
 
 # One worker more than CPUs: tests that start programs wait for them.
 # What waits for real servers runs by itself afterwards: beside other tests its waits would be measured, not its subject.
-# It mostly waits, so that three at a time do not disturb each other; each has a lab of its own. A few need to be alone.
+# It mostly waits, so that six at a time do not disturb each other; each has a lab of its own. A few need to be alone.
 # The types are checked meanwhile, as nobody waits for them there: at the lowest priority, and what mypy says is shown
 # when both have ended. The last lines name what failed; an interrupt ends all.
 SKIPS := .cache/skips.json
@@ -62,7 +62,7 @@ test: setup-dev lint
 	trap 'kill $$types 2>/dev/null; exit 130' INT TERM; \
 	$(TESTS) -n $$(($$(nproc) < 8 ? $$(nproc) + 1 : 8)) --dist loadfile -m "not lab and not alone and not long" || failed="$$failed, tests"; \
 	nice -n 19 .venv/bin/mypy >.cache/types.txt 2>&1 & types=$$!; \
-	$(TESTS) -n 3 --dist loadfile -m "lab and not alone and not long" || failed="$$failed, tests in the lab"; \
+	$(TESTS) -n 6 --dist loadfile -m "lab and not alone and not long" || failed="$$failed, tests in the lab"; \
 	wait $$types || failed="$$failed, types"; types=; cat .cache/types.txt; \
 	$(TESTS) -m "alone and not long" || failed="$$failed, tests that run alone"; \
 	.venv/bin/python tests/support/skip_report.py $(SKIPS); \

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from phases import has_none
+from xdist_groups import LONG
 
 ROOT = Path(__file__).parents[2]
 PHASES = re.findall(r'\$\(TESTS\).* -m "(.*?)"', (ROOT / "Makefile").read_text(encoding="utf-8"))
@@ -50,3 +51,7 @@ def test_marks_of_phases_stand_in_the_files_of_their_tests() -> None:
     assert not [path for path in others if re.search(r"mark\.(lab|alone)\b", path.read_text(encoding="utf-8"))]
     renamed = re.compile(r"import mark\b|getattr\(\s*(pytest\.)?mark|add_marker\(\s*['\"](lab|alone)")
     assert not [p for p in (ROOT / "tests").rglob("*.py") if p != Path(__file__) and renamed.search(p.read_text())]
+
+
+def test_files_that_begin_first_exist() -> None:
+    assert len(set(LONG)) == len([file for file in LONG if (ROOT / file).is_file()]) == len(LONG)
