@@ -18,7 +18,6 @@ folders of attempts. An `Attempt` manages its record, the files in its folder, a
 - `attempt`: one attempt at one trial, phase by phase
 - `interleaved`: one attempt at one interleaved block, in which the treatments' load generators take turns
 - `loop`: the loop over trials with retries, and the ledger's entries for every attempt
-- `session`: connecting to the hosts, resuming a run, writing the run's records
-- `api`: `run_study`, the entry point
+- `session`: `run_study`, the entry point; connecting to the hosts, resuming a run, writing the run's records
 - `dry_run`: every step of a run, listed without connecting to a host
 """

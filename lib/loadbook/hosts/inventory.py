@@ -34,29 +34,29 @@ def _check_folder(value: str) -> str:
 
 
 class HostEntry(BaseModel):
-    """One host of hosts.toml: the settings that ~/.ssh/config does not have.
+    """One host: settings that ~/.ssh/config does not have.
 
     Attributes
     ----------
-    roles : roles that the host can fill; each study names its own (driver, web, balancer, app, ...).
-    ssh : the host's name in ~/.ssh/config; default: the alias.
-    address : address that drivers and balancers connect to; default: the name that ssh connects to.
-    workdir : folder on the host for all files that loadbook writes; default: /tmp/loadbook-<user>-<alias>.
-    lock : lock file on the host, held by one run at a time; default: /tmp/loadbook-host.lock.
-    state : folder on the host that records changes and original settings, and must survive a reboot; default:
-        /var/lib/loadbook for root, ~/.local/state/loadbook for others.
-    host_name, port, user, identity_file : SSH settings that override ~/.ssh/config.
-    service_port : first port of the services on the host; a port below 1024 needs root on the host.
-    cpus : CPUs for all processes that loadbook starts on the host; studies number CPUs within this list.
-    allow : settings that a trial may change and that are restored afterwards: kernel settings, delay, loss and rate
-        of the network, CPU time, packet rules, files of the host's own servers. Each needs root on the host.
-    price_per_month : price of the host in the file's currency.
-    munin_port : port of the host's munin node; 0 if it has none.
-    exporter_port : port of the host's node_exporter; 0 if it has none.
-    link_mbit : rate of the host's network link, Mbit/s.
-    max_requests_per_s : maximum request rate to the host, all drivers together, directly or through balancers.
-    max_connections : maximum number of open connections to the host.
-    max_load_s : longest load of one trial in seconds, including the warm-up.
+    roles : its roles, as studies name them (driver, web, balancer, app, ...).
+    ssh : its name in ~/.ssh/config; default: the alias.
+    address : target of the load for drivers and balancers, for example in a private network; default: as in ssh.
+    workdir : folder on the host for all files of loadbook; default: /tmp/loadbook-<user>-<alias>.
+    lock : lock file on the host, the same for all users of the machine; default: /tmp/loadbook-host.lock.
+    state : folder on the host for backups and records of changes, which must survive a reboot and is shared by aliases
+        of one machine; default: /var/lib/loadbook for root, ~/.local/state/loadbook for others.
+    host_name, port, user, identity_file : override ~/.ssh/config.
+    service_port : first port of its services, which their clients must reach; below 1024 needs root on the host.
+    cpus : CPUs of all processes that loadbook starts; studies number CPUs within these; default: all.
+    allow : changes permitted during a trial and restored after it: kernel settings; delay, loss and rate of its
+        network; CPU time; packet rules; the files of its own servers. Each needs root on the host.
+    price_per_month : price in the file's currency, for the price per 1,000 requests/s.
+    munin_port : port of its munin node; 0: none.
+    exporter_port : port of its node_exporter; 0: none.
+    link_mbit : rate of its network link, Mbit/s, for comparison with the measured bytes per second.
+    max_requests_per_s : highest rate of requests from a study, all drivers together, directly or through balancers.
+    max_connections : highest number of open connections of a load.
+    max_load_s : longest load of one trial with its warm-up, seconds.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -88,12 +88,12 @@ class HostsFile(BaseModel):
 
     Attributes
     ----------
-    known_hosts : the file of trusted host keys; default: `known_hosts` beside this file.
-    replay : folder of a recorded run, relative to this file; the run is then replayed without connecting to any host.
-    external : host:port addresses, besides the hosts, that studies may load; no other address is ever loaded.
-    currency : currency of all prices, as printed (EUR).
-    external_prices : role -> monthly price of an external service in that role.
-    hosts : alias -> host.
+    known_hosts : file of trusted host keys; default: known_hosts beside this file.
+    replay : folder of a recorded run, relative to this file; its recorded hosts answer instead of real ones.
+    external : addresses outside these hosts that studies may load, as host:port.
+    currency : currency of the prices, as printed (EUR).
+    external_prices : role -> price per month of an external role.
+    hosts : hosts by alias.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
