@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadbook.stats.steady_state import mser5, rate_trend, warmup_samples
+from loadbook.stats.steady_state import mser5, rate_trend, transient_samples
 
 
 def series(rng: np.random.Generator, tau_s: float, trials: int = 1, seconds: int = 60) -> np.ndarray:
@@ -32,9 +32,9 @@ def test_mser_removes_the_bias_of_the_warm_up(tau_s: float) -> None:
 def test_steady_state_cuts_ten_seconds_and_mser() -> None:
     one = np.concatenate([np.full(10, 0.2), np.full(5, 0.6), np.ones(45)])
     assert mser5(one) == 15
-    assert warmup_samples(one) == 15
-    assert warmup_samples(np.ones(60)) == 10
-    assert warmup_samples(np.ones(12), interval_s=5.0) == 2
+    assert transient_samples(one) == 15
+    assert transient_samples(np.ones(60)) == 10
+    assert transient_samples(np.ones(12), interval_s=5.0) == 2
 
 
 @pytest.mark.parametrize(("tau_s", "low", "high"), [(0, 0, 3), (12, 90, 100)])

@@ -313,7 +313,7 @@ def _stationarity_cells(own: Sequence[RateSeries], trend: RateTrend | None) -> l
     settled = format_rounded(median(one.rate_per_s for one in steady))
     return [
         number, length, format_percent(trend.change), format_p_value(trend.p), whole, settled,
-        f"{median(one.warmup_s for one in steady):g}", "still moving" if trend.moving else "steady",
+        f"{median(one.transient_s for one in steady):g}", "still moving" if trend.moving else "steady",
     ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Trials from a CSV file; messages name the line and the column."""
+"""Trials from a CSV file; error messages name the line and the column."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "n
 
 
 def read_trials(path: Path, *, treatment: str, block: str, value: str, baseline: str) -> pd.DataFrame:
-    """Read trials: treatment, block (text), value and valid, one row per trial.
+    """Read trials from a CSV file: treatment, block (text), value and valid, one row per trial.
 
-    An empty value is a missing one. A column `valid` is obeyed if there is one. UsageError: no such file, column or
-    baseline. DataError: no rows, text where a number belongs, two trials of one treatment in one block.
+    An empty value is missing. The column `valid` is optional. Raises UsageError if the file, a column or the baseline
+    does not exist; DataError if there are no rows, a number is not one, or a treatment has two trials in a block.
     """
     import pandas as pd
 
@@ -47,7 +47,7 @@ def read_trials(path: Path, *, treatment: str, block: str, value: str, baseline:
 
 
 def _csv_rows(path: Path) -> list[tuple[int, list[str]]]:
-    """Return the file's rows with their line numbers, blank lines left out."""
+    """Return the file's rows with their line numbers, without blank lines."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as handle:
             reader = csv.reader(handle, strict=True)
@@ -87,7 +87,7 @@ def _parse_number(path: Path, line: int, column: str, text: str) -> float:
     if text.lower() in MISSING:
         return math.nan
     try:
-        return float(text.replace("_", " "))  # Python reads 1_000, nobody else does
+        return float(text.replace("_", " "))  # only Python reads 1_000 as a number
     except ValueError:
         problem = f"{path}:{line}: column {column!r} holds {text!r}, which is not a number"
         raise DataError(problem, "plain numbers, no units or commas") from None
