@@ -198,7 +198,7 @@ class CiLimits(StrictModel):
     Attributes
     ----------
     fail_on : verdicts that fail a build; default: more-errors, and slower unless a limit states the accepted loss.
-    undecided : "fail" or "pass": outcome of a build whose comparison shows neither.
+    undecided : "fail" or "pass": outcome of a build if a limit is neither met nor missed.
     min_effect : smallest acceptable change, a ratio to the reference minus 1; -0.02 accepts a loss of 2 %.
     max_effect : largest acceptable change, for a metric that must not grow (a time, for example).
     """

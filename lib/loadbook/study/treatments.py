@@ -86,8 +86,8 @@ class Setting(StrictModel):
     sysctls : kernel settings of its hosts during the trial; needs allow = ["sysctl"].
     delay_ms : milliseconds added to every packet from the load generator to the target, not on the way back; only for
         the load generator's role.
-    loss : share of packets lost on that way; only for the load generator's role.
-    rate_mbit : megabits per second on that way; in another role, for everything that its hosts send.
+    loss : share of packets from the load generator to the target that are lost; only for the load generator's role.
+    rate_mbit : limit in Mbit/s from the load generator to the target; in another role, of all that its hosts send.
     config : file beside the study that replaces the main template of the service.
     config_text : content of this file; filled in when the study is read.
     mode : "managed": a separate process in its own folder; "system": the host's installed server, whose files are
@@ -223,7 +223,7 @@ class Treatment(StrictModel):
     same_as : another treatment that this one repeats exactly, including its load.
     check : "aa": repeats the baseline and must not differ; "control": has a known effect that must be found.
     expect : direction of a control's effect; required for a control.
-    expect_effect : size of this effect if known, a ratio minus 1 (-0.1: a tenth less); shown as a tick in figures.
+    expect_effect : size of a control's effect if known, a ratio minus 1 (-0.1: a tenth less); shown as a tick in figures.
     note : remark for readers.
     """
 
