@@ -223,7 +223,7 @@ class Treatment(StrictModel):
     same_as : another treatment that this one repeats exactly, including its load.
     check : "aa": repeats the baseline and must not differ; "control": has a known effect that must be found.
     expect : direction of a control's effect; required for a control.
-    expect_effect : size of a control's effect if known, a ratio minus 1 (-0.1: a tenth less); shown as a tick in figures.
+    expect_effect : size of a control's effect if known, ratio minus 1 (-0.1: a tenth less); shown as a tick in figures.
     note : remark for readers.
     """
 
