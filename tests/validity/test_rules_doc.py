@@ -36,12 +36,12 @@ def tables() -> dict[str, str]:
     }
 
 
-def test_gates_page_lists_every_rule_with_level_thresholds_and_remedy() -> None:
+def test_documentation_lists_every_validity_rule_with_level_thresholds_and_remedy() -> None:
     text = PAGE.read_text()
     assert text == updated(text), "bring it up to date with: .venv/bin/python tests/validity/test_rules_doc.py"
 
 
-def test_gates_page_example_of_thresholds_is_valid() -> None:
+def test_documented_example_of_thresholds_is_valid() -> None:
     import tomllib
 
     (example,) = re.findall(r"```toml\n(\[validity\].*?)```", PAGE.read_text(), re.DOTALL)
