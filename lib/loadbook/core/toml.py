@@ -97,7 +97,7 @@ _WARNED: dict[Any, Any] = {}  # files that a warning has named already
 
 
 def renamed_field(name: str, recorded: str, default: Any, **constraints: Any) -> Any:
-    """Return a field of a pydantic model that is read by both names and written (`by_alias`) by the recorded one."""
+    """Return a pydantic field that is read as `name` or `recorded`, and written as `recorded` (with `by_alias`)."""
     return Field(default, validation_alias=AliasChoices(name, recorded), serialization_alias=recorded, **constraints)
 
 

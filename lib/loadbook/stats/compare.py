@@ -191,7 +191,7 @@ NO_BEST_ARM = BestArm(None, (), False)
 
 
 class DeclaredComparisons(NamedTuple):
-    """Comparisons of a family, their common reference, and the best arm (None if not determined)."""
+    """Comparisons of a family, the arm that is only a reference, and the best arm (None if not determined)."""
 
     reference: str
     comparisons: list[Comparison]

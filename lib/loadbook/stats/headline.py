@@ -44,7 +44,7 @@ def non_inferiority_headline(rows: Sequence[AnalysisRow], margin: float) -> str:
 
 
 def losing_sentences(rows: Sequence[AnalysisRow]) -> str | None:
-    """Return the sentences on treatments that lose more than the margin; None if the headline names the only one."""
+    """Return sentences on treatments that lose more than the margin; None if none does or there is one treatment."""
     losing = _rows_of_kind(rows, "worse")[:MAX_LOSING] if len(rows) > 1 else []
     return " ".join(f"{row.label}{_row_verdict_phrase(row)}" for row in losing) or None
 

@@ -49,7 +49,7 @@ def label_signs(blocks: int) -> NDArray[np.float32]:
 
 
 def p_from_hits(hits: NDArray[np.bool_], *, exact: bool) -> FloatArray:
-    """Return p-values, given which swaps (last axis) reached the observed statistic; a sample adds the observed one."""
+    """Return p-values: shares of swaps (last axis) with a hit; unless `exact`, the observed labels are one more."""
     count = np.count_nonzero(hits, axis=-1)
     if exact:
         return np.asarray(count / hits.shape[-1], dtype=float)

@@ -161,7 +161,7 @@ def comparison_texts(verdict: Verdict) -> ComparisonTexts:
 def verdict_decimals(verdict: Verdict) -> int:
     """Return the number of decimals for the percentages of a verdict: that of the analysis, else of its interval.
 
-    It is raised if rounding would show a bound as 0 although 0 is excluded, or at the margin although that decides.
+    More are used if rounding would show an end of an interval without 0 as 0, or the deciding bound at the margin.
     """
     digits = verdict.decimals if verdict.decimals is not None else interval_decimals(verdict.comparison)
     bounds = [abs(bound) for bound in verdict.comparison.ci95 or () if verdict.kind in ("better", "worse", "small")]

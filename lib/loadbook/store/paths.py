@@ -147,7 +147,7 @@ class Layout:
         return sorted({plan.parents[1].name for plan in (self.root / "data" / "raw").glob("*/*/plan.json")})
 
     def resolve_run(self, study: str, run: str = "latest") -> str:
-        """Return the id of a run, "latest" being the newest; UsageError lists the known runs if there is none such."""
+        """Return the id of a run ("latest": the newest); UsageError for an unknown run lists the known ones."""
         known = self.runs(study)
         if not known:
             raise UsageError(f"study {study!r} has no run under {self.study_raw(study)}", self._missing_run_hint(study))

@@ -102,7 +102,7 @@ class RunRecord(BaseModel):
 
     @property
     def lab_kind(self) -> str:
-        """Return the kind of the lab; "" for other hosts."""
+        """Return the kind of the lab, such as "loopback"; "" for hosts outside a lab."""
         return "loopback" if self.lab is True else self.lab or ""
 
     def to_json(self) -> dict[str, Any]:

@@ -284,7 +284,7 @@ REQUIRED_VALUES = {"contrasts": "baseline", "hypothesis": "difference"}
 
 
 def smoke_factorial(study: Study) -> tuple[Factorial, dict[str, Treatment]] | None:
-    """Return the full factorial of the first two switches and its treatments, for a smoke variant; None without one."""
+    """Return a full factorial of the first two switches and its treatments; None if the study is no factorial."""
     if study.factorial is None:
         return None
     changes = {"factors": study.factorial.factors[:2], "fraction": "full", "generators": ()}

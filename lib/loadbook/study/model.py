@@ -289,7 +289,7 @@ class Study(StrictModel):
         return level if type(level) is int else None
 
     def first_same_page(self, treatment: str) -> str:
-        """Return the first treatment, from the baseline on, whose page has the same size, hence the same response."""
+        """Return the first treatment (baseline first) with the same page size, and so the same response."""
         arms, size = [self.baseline, *self.treatments], self.page_bytes(treatment)
         return next(name for name in arms if self.page_bytes(name) == size)
 

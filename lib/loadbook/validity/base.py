@@ -19,7 +19,7 @@ TOTAL = "*"
 
 @dataclass(frozen=True)
 class RuleHit:
-    """Violation of a validity rule, or a rule without data ("unchecked"); `trial` is None for a whole run."""
+    """Violation of a validity rule, or a rule without data ("unchecked"); no `trial` if it concerns the run."""
 
     name: str
     level: Severity
