@@ -132,7 +132,7 @@ class HostMetricFiles(NamedTuple):
 
     @property
     def traces(self) -> Traces:
-        """Return the content of the files."""
+        """Return the traces in the files, or the problems found in them."""
         return registry.read_traces(self.kind, self.read)
 
 

@@ -57,7 +57,7 @@ def p_from_hits(hits: NDArray[np.bool_], *, exact: bool) -> FloatArray:
 
 
 def permutation_p(differences: FloatArray) -> FloatArray:
-    """Return the two-sided p of each row of block differences (multiples of one half) under all label swaps.
+    """Return the two-sided p of each row of block differences (multiples of one half) under label swaps.
 
     Magnitudes are sorted so that sampled p-values do not depend on the order of blocks or on which arm comes first.
     """

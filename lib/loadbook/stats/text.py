@@ -54,7 +54,7 @@ _ERROR_WORD = re.compile(r"errors?|failures?|timeouts?")
 
 
 def direction(metric: str, better: Direction | None = None) -> Direction:
-    """Return whether higher or lower is better: `better` if given, else the metric's; times and errors: lower."""
+    """Return whether higher or lower values are better: `better` if given, else by the metric or its name."""
     if metric in METRICS:
         return better or METRICS[metric].better or "higher"
     return better or ("lower" if _metric_kind(metric) in ("time", "errors") else "higher")

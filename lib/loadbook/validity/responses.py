@@ -119,7 +119,7 @@ def _highest_percentiles(evidence: Evidence) -> dict[str, float]:
 
 
 def little_law(evidence: Evidence) -> Iterator[RuleHit]:
-    """Compare rate x mean latency with the connections, which keep one request each in flight in a closed load."""
+    """Compare rate x mean latency with the number of connections, by Little's law; only for closed loads."""
     workload, tool = evidence.record.workload, evidence.record.tool
     if workload.get("model", "closed") != "closed" or tool not in MIN_MEAN_LATENCY_S:
         return
