@@ -16,5 +16,4 @@ Modules, each importing only those before it:
 - `analyse`: turns the tables of a run into an `Analysis`
 - `headline`: first line of a report, the sentences below it, sentences on A/A arm and positive control
 - `ci`: whether a build in continuous integration passes, by the policy in the study file
-- `table`: reads trials from CSV files
 """

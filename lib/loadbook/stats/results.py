@@ -148,6 +148,12 @@ class AnalysisRow:
     half_width_limit: float | None = None
 
     @property
+    def is_compared(self) -> bool:
+        """Whether the row has an effect that may be reported."""
+        verdict = self.verdict
+        return verdict is not None and verdict.kind != "invalid" and verdict.comparison.effect is not None
+
+    @property
     def passed(self) -> bool | None:
         """Return whether a check passed; None for other rows, and if the check was inconclusive or not done."""
         return {"passed": True, "failed": False}.get(self.check_state or "")

@@ -140,7 +140,7 @@ NON_CONDITION_KEYS = frozenset(
     | {"blocks", "factors", "factorial", "grid", "treatments"}
 )
 # fields of a study that determine the load on the servers; the others determine how a run is judged
-LOAD_KEYS = ("workload", "roles")
+LOAD_KEYS = ("workload", "roles", "execution")
 MAX_VALUE_LENGTH = 200  # characters; a longer value is the content of a file
 
 

@@ -27,7 +27,7 @@ FIRST_SLICE_S = 0.05
 HOST_KEYS = ("sysctls", "delay_ms", "loss", "rate_mbit")
 
 
-class Turns(NamedTuple):
+class SliceLengths(NamedTuple):
     """Lengths in seconds of a slice, of the gap before each slice, and of a generator's first slice."""
 
     slice_s: float
@@ -35,7 +35,7 @@ class Turns(NamedTuple):
     first_s: float = FIRST_SLICE_S
 
 
-def turns_for_latency(latency_s: float) -> Turns | None:
+def slices_for_latency(latency_s: float) -> SliceLengths | None:
     """Return the turns for the mean latency of the slowest arm; None if a slice would be longer than a trial.
 
     A slice is at least 20 mean latencies and 25 ms, so that few responses arrive after its end; a gap is at least 2
@@ -44,13 +44,14 @@ def turns_for_latency(latency_s: float) -> Turns | None:
     slice_s = max(MIN_SLICE_S, SLICE_LATENCIES * latency_s)
     if slice_s > MAX_SLICE_S:
         return None
-    return Turns(math.ceil(slice_s * 1000) / 1000, math.ceil(max(MIN_GAP_S, GAP_LATENCIES * latency_s) * 1000) / 1000)
+    gap_s = max(MIN_GAP_S, GAP_LATENCIES * latency_s)
+    return SliceLengths(math.ceil(slice_s * 1000) / 1000, math.ceil(gap_s * 1000) / 1000)
 
 
-def block_seconds(turns: Turns, arms: int, duration_s: float) -> float:
+def block_seconds(lengths: SliceLengths, arms: int, duration_s: float) -> float:
     """Return the seconds from the start of the first generator until each arm has had `duration_s` of load."""
-    rounds = math.ceil(max(0.0, duration_s - turns.first_s) / turns.slice_s)
-    return arms * (turns.first_s + turns.gap_s) + rounds * arms * (turns.slice_s + turns.gap_s)
+    rounds = math.ceil(max(0.0, duration_s - lengths.first_s) / lengths.slice_s)
+    return arms * (lengths.first_s + lengths.gap_s) + rounds * arms * (lengths.slice_s + lengths.gap_s)
 
 
 def draw_rounds(arms: int, rounds: int, seed: str) -> list[list[int]]:

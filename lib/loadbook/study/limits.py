@@ -87,7 +87,7 @@ class MonitorSettings(StrictModel):
 
 
 class ValidityLimits(StrictModel):
-    """Thresholds of the validity rules (docs/gates.md), with their defaults.
+    """Thresholds of the validity rules (docs/validity-rules.md), with their defaults.
 
     Attributes
     ----------
@@ -109,6 +109,8 @@ class ValidityLimits(StrictModel):
     bytes_tolerance : allowed relative difference of bytes per response between trials or treatments.
     header_bytes : bytes of headers allowed in a response in addition to its page.
     stall : share of the measurement without any service above which a trial is invalid.
+    late_slices : share of an interleaved trial's slices that may last more than 1.5 times as long as planned.
+    unasked_work : share of a service's CPU time that it may use during the slices of other treatments.
     clock_step_s : seconds by which a host's clock may move relative to the controller's.
     absurd_duration : allowed ratio of the duration that the tool reports to the measurement window.
     facts_tolerance : allowed relative change of a measured fact of a host during the run.
@@ -136,6 +138,8 @@ class ValidityLimits(StrictModel):
     bytes_tolerance: Annotated[float, Field(ge=0, lt=1)] = 0.02
     header_bytes: Annotated[int, Field(ge=0)] = 1024
     stall: Annotated[float, Field(gt=0, le=1)] = 0.1
+    late_slices: Annotated[float, Field(ge=0, le=1)] = 0.05
+    unasked_work: Annotated[float, Field(ge=0, le=1)] = 0.02
     clock_step_s: Annotated[float, Field(ge=0)] = 0.1
     absurd_duration: Annotated[float, Field(gt=1)] = 10.0
     facts_tolerance: Annotated[float, Field(ge=0)] = 0.02
@@ -223,7 +227,7 @@ class CiPolicy(CiLimits):
     Attributes
     ----------
     only : treatments that are judged; default: all.
-    doubts : validity rules (docs/gates.md) whose doubts fail a build; "all" means any rule.
+    doubts : validity rules (docs/validity-rules.md) whose doubts fail a build; "all" means any rule.
     metrics : other metrics that are judged as well, each with its own limits, such as "latency p99".
     treatments : keys that differ for single treatments.
     """

@@ -162,7 +162,7 @@ class Study(StrictModel):
     subsets : named groups of treatments, each with the baseline; "smoke" defines the smoke variant.
     monitors : traces that are recorded of hosts during a trial.
     reset : conditions for hosts to be at rest between trials.
-    validity : thresholds of the validity rules (docs/gates.md).
+    validity : thresholds of the validity rules (docs/validity-rules.md).
     ci : results that fail a build.
     published : claims of an article (docs/claims.md).
     """
@@ -296,6 +296,11 @@ class Study(StrictModel):
     def tools_of(self, treatments: Iterable[str]) -> tuple[str, ...]:
         """Return the names of the load generators of these treatments, each once, in their order."""
         return tuple(dict.fromkeys(self.workload_of(name).tool for name in treatments))
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Return treatment -> label shown to readers."""
+        return {name: self.label(name) for name in self.treatments}
 
     def label(self, treatment: str) -> str:
         """Return the label of a treatment that is shown to readers; default: its name."""

@@ -1,7 +1,8 @@
 """Functions that apply all validity rules to one trial, and to a run as a whole.
 
 To add a rule on trials: write a function beside similar ones, add a line to `TRIAL_RULES` and an entry to
-`core/validity_rules.toml`.
+`core/validity_rules.toml`. To add a rule on runs: write a function here or in `machine` or `responses`, add a call in
+`check_run` and an entry in the same file.
 """
 
 from __future__ import annotations
@@ -76,6 +77,8 @@ TRIAL_RULES: tuple[Callable[[Evidence], Iterator[RuleHit]], ...] = (
     machine.monitor_gaps,
     machine.clock,
     load.stall,
+    load.late_slices,
+    load.unasked_work,
 )
 
 

@@ -29,7 +29,7 @@ from matplotlib.text import Text
 from matplotlib.textpath import text_to_path
 
 from loadbook.core.metrics import Metric
-from loadbook.core.units import join_words
+from loadbook.core.units import join_words, pluralize
 from loadbook.report import palette
 from loadbook.stats import text as sentences
 from loadbook.stats.results import Analysis, AnalysisRow
@@ -323,11 +323,6 @@ def avoid_overlap(wanted: Sequence[float], sizes: Sequence[float], low: float, h
 def _start(group: tuple[list[int], float, float], low: float, high: float) -> float:
     members, total, size = group
     return max(low, min(total / len(members), high - size))
-
-
-def pluralize(number: int, singular: str, plural: str | None = None) -> str:
-    """Return "1 trial" or "12 trials"."""
-    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
 
 
 def join_first(items: Sequence[str], most: int, noun: str) -> str:
