@@ -97,7 +97,7 @@ def test_hosts_file_with_the_former_key_may_is_read_as_allow_with_a_warning(tmp_
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
-def test_studies_of_the_repository_have_present_names(path: Path) -> None:
+def test_studies_of_the_repository_use_present_names_of_keys(path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         read_study(path)
