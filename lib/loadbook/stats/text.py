@@ -27,8 +27,6 @@ from loadbook.core.units import (
 )
 from loadbook.stats.results import AnalysisRow, Comparison, ErrorSummary, Verdict
 
-METRIC_NOUNS = {"ok_per_s": "rate", "requests_per_s": "rate", "bytes_per_s": "data rate", "ttfb": "time to first byte"}
-
 
 class DirectionWords(NamedTuple):
     """Words for a rise and a fall of a metric, and the pattern of a predicate such as "is faster"."""
@@ -62,7 +60,7 @@ def direction(metric: str, better: Direction | None = None) -> Direction:
 
 def metric_noun(metric: str) -> str:
     """Return the metric as a noun for a sentence: rate, latency, connect time."""
-    return METRIC_NOUNS.get(metric, metric.replace("_", " "))
+    return (METRICS[metric].noun if metric in METRICS else "") or metric.replace("_", " ")
 
 
 def direction_words(metric: str) -> DirectionWords:
