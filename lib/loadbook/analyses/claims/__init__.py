@@ -1,7 +1,7 @@
 """Claims of articles, checked against a run.
 
-- `compute`: a run as claims need it, the result of a check in words, the worth of an article's own numbers
+- `compute`: comparisons of a run for checks, results in words, the evidence in an article's own numbers
 - `checks`: one check per kind of claim, and the check of all claims of a study
-- `figure`: the article's values beside the run's intervals
-- `page`: the section of the effects page, and claims over all runs of a study
+- `figure`: plot of the article's values beside the run's intervals
+- `page`: the section of the effects page, and the check of claims against all runs of a study
 """

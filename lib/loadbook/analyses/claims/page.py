@@ -1,4 +1,4 @@
-"""The section "What did the article say?", and the claims of a study over all of its runs."""
+"""The page section "What did the article say?", and the check of a study's claims against all of its runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OnMessage = Callable[[str], None]
 
 @dataclass(frozen=True)
 class ClaimByRun:
-    """One claim checked by one run (None: no run has its treatments); `late`: it was written after that run."""
+    """One claim and the run that checked it (None: no run has its treatments); `late`: written after that run."""
 
     run: str | None
     result: ClaimResult
@@ -31,9 +31,9 @@ class ClaimByRun:
 
 
 def replay_claims(layout: Layout, study: Study, on_message: OnMessage) -> list[ClaimByRun]:
-    """Check every claim of a study file by the newest run that has its treatments.
+    """Check every claim of a study file against the newest run that has the claim's treatments.
 
-    `on_message` is called with the reason why a run that cannot be read is skipped.
+    `on_message` is called for each run that is skipped because it cannot be read, with the reason.
     """
     results = [ClaimByRun(None, result) for result in check_claims(study)]
     for age, data in enumerate(_runs_newest_first(layout, study.name, on_message)):
@@ -58,15 +58,15 @@ def _runs_newest_first(layout: Layout, study: str, on_message: OnMessage) -> Ite
 
 
 def assess_claims(data: RunData, analysis: Analysis, level: float) -> list[ClaimResult]:
-    """Check the claims that stood in the study when the run was planned."""
+    """Check the claims that the study contained when the run was planned."""
     return check_claims(data.study, data, analysis, level)
 
 
 def section(page: EffectsPage) -> Block:
     """Show the claims of the article beside the measured results, as a section of the effects page.
 
-    The figure if it has data, a row per claim (its sentence and numbers, outcome and check, evidence, worth of the
-    article's numbers), and the source.
+    The section has the figure if a claim has a ratio, a table with one row per claim (sentence, numbers, outcome,
+    check, evidence here and in the article's own numbers), and the source.
     """
     published = page.data.study.published
     results = [
