@@ -239,8 +239,8 @@ def one_factor_at_a_time_trials(design: FactorialDesign, trials: int) -> int:
 def analyse_factorial(data: RunTables, metric: str | None = None, level: float = 0.95) -> FactorialAnalysis | None:
     """Analyse a factorial study on one metric; None for a study without [factorial].
 
-    Only blocks in which every combination has a valid value count. p is adjusted for all effects: step-down (see
-    `step_down_effects_p`) from 8 blocks, Holm with fewer.
+    Only blocks in which every combination has a valid value count. p is adjusted for all effects: step-down over
+    relabellings from 8 blocks, Holm with fewer.
     """
     study = data.study
     if study.factorial is None:

@@ -1,9 +1,9 @@
-"""A study through all of its runs.
+"""The history of a study: its effects in all of its runs, over time.
 
-- `levels`: levels of several runs, changes between them, and the alarm of the newest run
-- `compute`: each comparison through the runs
+- `levels`: mean effects of several runs ("levels"), changes between them, and the alarm for the newest run
+- `compute`: the effects of each treatment in all runs, with levels, changes and alarm
 - `text`: sentences about a history
-- `figure`: effects by date
-- `runs`: reading every run of a study
+- `figure`: plot of effects by date
+- `runs`: reads every run of a study
 - `page`: the page of a history
 """

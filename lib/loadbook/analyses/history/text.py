@@ -21,12 +21,12 @@ MAX_NAMES = 2
 
 
 def date_text(epoch_s: float) -> str:
-    """Return the day of a time (epoch seconds), UTC."""
+    """Return the UTC date of a time given in epoch seconds, as 2024-05-31."""
     return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%d")
 
 
 def headline(history: StudyHistory) -> str:
-    """Return the answer: whether the newest run is worse than its past, and whether any effect changed."""
+    """Return the answer in one sentence: whether the newest run is worse than earlier ones, which effects changed."""
     if history.included_runs < 2:
         verb = "counts" if history.included_runs == 1 else "count"
         return f"{run_count_text(history.included_runs)} that {verb}: there is no history yet."
@@ -42,7 +42,7 @@ def headline(history: StudyHistory) -> str:
 
 
 def supporting_text(history: StudyHistory) -> str:
-    """Return the rate of false alarms; with too few runs, how many an alarm needs."""
+    """Return the sentence on the rate of false alarms; with too few runs, on how many runs an alarm needs."""
     if not history.assessed:
         return f"An alarm needs {MIN_RUNS} runs that count, on the same hosts and of the same question."
     number = len(history.assessed)
@@ -59,12 +59,12 @@ def run_count_text(number: int) -> str:
 
 
 def series_sentence(series: EffectSeries) -> str:
-    """Return the level of one comparison and since when, its changes, and the alarm of the newest run."""
+    """Return sentences on one treatment: its level and since when, its changes, and the alarm for the newest run."""
     return " ".join(filter(None, (level_sentence(series), *change_sentences(series), alarm_sentence(series))))
 
 
 def level_sentence(series: EffectSeries) -> str:
-    """Return the level of the newest run that counts."""
+    """Return the sentence on the level to which the newest run that counts belongs."""
     segment = current_segment(series)
     if segment is None:
         return "no run of it counts."
@@ -79,7 +79,7 @@ def _hosts_text(series: EffectSeries, segment: Segment) -> str:
 
 
 def current_segment(series: EffectSeries) -> Segment | None:
-    """Return the segment of the newest run that counts; for one with an alarm, the level that it fell from."""
+    """Return the segment of the newest run that counts (after an alarm: that of the earlier runs), or None."""
     newest_hosts = {point.hosts for point in series.points[-1:] if point.is_included}
     return max(series.segments, key=lambda segment: (segment.hosts in newest_hosts, segment.indices[-1]), default=None)
 
@@ -92,7 +92,7 @@ def level_text(segment: Segment) -> str:
 
 
 def change_sentences(series: EffectSeries) -> list[str]:
-    """Return a sentence for each change, the newest first."""
+    """Return one sentence per change, newest first."""
     sentences = []
     for segment in reversed(series.changed_segments):
         before = series.segments[series.segments.index(segment) - 1]
@@ -106,7 +106,7 @@ def change_sentences(series: EffectSeries) -> list[str]:
 
 
 def alarm_sentence(series: EffectSeries) -> str:
-    """Return the sentence on the newest run: an alarm, no alarm and its limit, or why none is possible."""
+    """Return the sentence on the newest run: an alarm, no alarm with its limit, or why no alarm is possible."""
     alarm = series.alarm
     if alarm is None:
         return f"No alarm is possible: {series.no_alarm_reason}." if series.no_alarm_reason else ""
@@ -124,13 +124,13 @@ def alarm_sentence(series: EffectSeries) -> str:
 
 
 def host_set_letter(hosts: int) -> str:
-    """Return the name of a set of hosts: A, B, ... Z, AA, ..."""
+    """Return the name of the set of hosts with this number (from 0): A, B, ... Z, AA, ..."""
     head, tail = divmod(hosts, 26)
     return (host_set_letter(head - 1) if head else "") + chr(ord("A") + tail)
 
 
 def method_sentence(history: StudyHistory) -> str:
-    """Return the method that finds changes, and its rate of false ones."""
+    """Return the sentence on the method that finds changes and on its rate of false changes."""
     return (
         f"A change is a level of at least {MIN_SEGMENT_RUNS} runs that stands out from the others "
         f"(circular binary segmentation, weighted by each run’s own error); "

@@ -1,4 +1,4 @@
-"""The noise page: the smallest difference that these hosts can resolve, and the noise of every recorded load."""
+"""The noise page: the smallest difference that can be detected on these hosts, and the noise of every load."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ TAIL_METRICS = ("latency", "latency_intended", "service_time")
 
 @dataclass(frozen=True)
 class RunNoise:
-    """One run's part of a row: values, and how far their p99, if any, differs from the mean."""
+    """One run's part of a table row: values of its trials, and relative deviations of their p99 from the mean p99."""
 
     metric: str
     values: Floats
@@ -51,7 +51,7 @@ class RunNoise:
 
 
 def noise_by_load_table(data: RunData) -> Table:
-    """Return a row per study, tool and command with ten trials of one configuration on the hosts of this run."""
+    """Return one row per study and load with at least ten equal trials (same configuration) on this run's hosts."""
     layout = Layout(data.paths.raw.parents[3])
     rows = []
     for (study, load), parts in _collect_run_noise(layout, data.paths).items():
@@ -66,7 +66,7 @@ def noise_by_load_table(data: RunData) -> Table:
 
 
 def load_text(load: Workload) -> str:
-    """Return a load in the words of a command: wrk, 50 connections, 1 s, /index.html."""
+    """Return a load as text: "wrk, 50 connections, 1 s, /index.html"."""
     much = f"{load.duration_s:g} s" if load.requests is None else f"{load.requests:,} requests"
     rate = [f"{load.rate_per_s:,.6g} requests/s"] if load.rate_per_s else []
     return ", ".join([load.tool, f"{load.connections} connections", *rate, much, load.path])
@@ -78,7 +78,7 @@ def _collect_run_noise(layout: Layout, paths: RunPaths) -> dict[tuple[str, str],
         try:
             study = parse_plan(read_json(run.plan_json), str(run.plan_json)).study
             trials, measured = (read_table(run.table(name), name) for name in ("trials", "measurements"))
-        except LoadbookError:  # of another version, or not ingested: it adds nothing
+        except LoadbookError:  # a run of another version or without tables is skipped
             continue
         values_of_arm = trials_of_arms(trial_values(trials, measured, study.metric), aa_arms(study))
         if len(values_of_arm) >= MIN_TRIALS_IN_RUN:
@@ -90,7 +90,7 @@ def _collect_run_noise(layout: Layout, paths: RunPaths) -> dict[tuple[str, str],
 
 
 def _p99_deviations(trials: pd.DataFrame, measured: pd.DataFrame, values_of_arm: pd.DataFrame) -> Floats:
-    """Return by how much the p99 of these trials differ from their mean; empty where the tool prints none."""
+    """Return the relative deviations of these trials' p99 from their mean; empty if the load tool prints no p99."""
     for name in TAIL_METRICS:
         every = trial_values(trials, measured, name, "p99").set_index("trial")["value"]
         p99 = every.reindex(values_of_arm["trial"]).dropna()
@@ -101,7 +101,7 @@ def _p99_deviations(trials: pd.DataFrame, measured: pd.DataFrame, values_of_arm:
 
 
 def _noise_cells(parts: list[RunNoise]) -> list[str]:
-    """Return mean, CV, its interval, correlation of neighbours, CV of p99, and the numbers of trials and runs."""
+    """Return the cells mean, CV, its interval, lag-1 correlation, CV of p99, number of trials, number of runs."""
     values, sizes = np.concatenate([part.values for part in parts]), [len(part.values) for part in parts]
     deviations = np.concatenate([part.values / part.values.mean() - 1 for part in parts])
     cv_cells = ["0", DASH, DASH]
@@ -119,28 +119,28 @@ def _noise_cells(parts: list[RunNoise]) -> list[str]:
 
 
 class NoisePage(Page):
-    """How small a difference can this laboratory see? See `noise_page`."""
+    """The page on the smallest difference that can be detected on a run's hosts, made by `noise_page`."""
 
     notebook = "noise"
 
     @cached_property
     def record(self) -> NoiseRecord | None:
-        """The trials of the baseline's configuration, under all of its names."""
+        """The noise record of all trials of the baseline's configuration: baseline and A/A arms; None if too few."""
         trials = trials_of_arms(self.values, aa_arms(self.data.study))
         return compute_noise_record(trials, self.metric, self.analysis.margin)
 
     @cached_property
     def trial_s(self) -> float:
-        """Seconds that one trial takes here, everything around it included."""
+        """Median duration of a trial in seconds, including set-up and cool-down."""
         return float(np.median(self.data.trials["duration_s"].dropna()))
 
     def answer(self) -> Block:
-        """Show the number of blocks for the margin on these hosts, and the false alarms of redrawn labels."""
+        """Show how many blocks the margin needs on these hosts, and the rate of false alarms with random labels."""
         return Block(answer_box(*self.sentences))
 
     @cached_property
     def sentences(self) -> list[str]:
-        """The answer: that the laboratory contradicts itself if it does, blocks for the margin, false alarms."""
+        """The sentences of the answer: a failed A/A arm if there is one, blocks for the margin, false alarms."""
         lines = [neutral_caption(self.analysis)] if self.analysis.is_void else []
         lines.append(self.headline)
         if self.record is None:
@@ -157,26 +157,26 @@ class NoisePage(Page):
         return noise_headline(self.record, self.analysis.margin)
 
     def noise_record(self) -> Block:
-        """Show the record: drift, correlation of neighbours, groups, and the detectable difference by blocks."""
+        """Show the noise record: drift, correlation of neighbours, groups, and detectable difference by blocks."""
         if self.record is None:
             return empty_section(self.headline)
         table = ability_table(self.record)
         return Block(Picture(NoiseFigure(self.record)), Details("The numbers behind this figure", table))
 
     def every_load(self) -> Block:
-        """Show the noise of each load that was recorded on these hosts, this run's among them."""
+        """Show the noise of each load recorded on these hosts, in this run and in others."""
         table = noise_by_load_table(self.data)
         return Block(table) if table.rows else note_block("No load has ten trials yet.")
 
     def summary(self) -> dict[str, Any]:
-        """Return the headline and the result of redrawn labels for the index and the command line."""
+        """Return the headline and the rate of false alarms for the index page and the command line."""
         verdict = {"kind": "undecided", "glyph": "○", "word": "noise", "sentence": self.sentences[0]}
         doubts = len(sections.doubt_messages(self.data))
         return super().summary() | {"verdict": verdict, "sentences": self.sentences, "doubts": doubts}
 
 
 def ability_table(found: NoiseRecord) -> Table:
-    """Return the table of detectable differences by number of blocks."""
+    """Return a table by number of blocks: half-width of the interval, detectable difference, power for the margin."""
     heads = ("Blocks", "Half-width of the interval", "Found with 80 %", f"Power for {margin_text(found.margin)}")
     rows = [
         [str(a.blocks), *(format_percent(v, 1, False) for v in (a.half_width, a.detectable_effect)),
@@ -187,5 +187,5 @@ def ability_table(found: NoiseRecord) -> Table:
 
 
 def noise_page(study: str = "noise", run: str = "latest", metric: str = "") -> NoisePage:
-    """Return the page on the noise of one run's hosts; see `effects_page` for parameters and errors."""
+    """Return the page on the noise of one run's hosts; parameters and errors as of `effects_page`."""
     return NoisePage(load_run_data(study, run), metric=metric)

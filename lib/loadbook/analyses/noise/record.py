@@ -1,4 +1,4 @@
-"""The noise record of one configuration: what it holds, its sentences, and how small a difference it lets us find."""
+"""The noise record (equal trials of one configuration): its numbers, sentences and figure, detectable differences."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ DRIFT_P = 0.05
 
 @dataclass(frozen=True)
 class NoiseRecord:
-    """Trials of one configuration, their noise, the precision of designs at that noise, and a relabelling test.
+    """Trials of one configuration, their noise, the precision of designs with that noise, and a relabelling test.
 
-    `relabelling` is None if the record is not longer than two pseudo-studies.
+    `relabelling` has the error rates of studies simulated from these trials; None if there are too few trials for it.
     """
 
     metric: str
@@ -47,7 +47,7 @@ class NoiseRecord:
 
 
 def compute_noise_record(values: pd.DataFrame, metric: str, margin: float) -> NoiseRecord | None:
-    """Return the record of trials of one configuration (`power.trials_of_arms`); None if they are too few."""
+    """Return the noise record of equal trials (rows of `power.trials_of_arms`); None if they are too few."""
     summary = power.summarise_noise(values)
     if summary is None or summary.trials < 2 * MIN_PAIRS:
         return None
@@ -58,7 +58,7 @@ def compute_noise_record(values: pd.DataFrame, metric: str, margin: float) -> No
 
 
 def noise_headline(record: NoiseRecord | None, margin: float) -> str:
-    """Return the answer line of a noise page."""
+    """Return the headline: how many blocks the margin needs on these hosts, or why that is not known."""
     size = margin_text(margin)
     if record is None:
         return f"Not known yet: fewer than {2 * MIN_PAIRS} trials of one configuration count, or all are equal."
@@ -68,7 +68,7 @@ def noise_headline(record: NoiseRecord | None, margin: float) -> str:
 
 
 def relabelling_sentence(test: power.RelabellingTest | None) -> str:
-    """Return the rates of false alarms and of detection in pseudo-studies from windows of the record."""
+    """Return the sentence on false alarms and detected effects in studies simulated from the recorded trials."""
     if test is None:
         return "Too few trials to draw labels anew."
     alarms, ordered, detected = (
@@ -82,7 +82,7 @@ def relabelling_sentence(test: power.RelabellingTest | None) -> str:
 
 
 class NoiseFigure(ReportFigure):
-    """Four panels: values by slot, neighbours, sorted residuals, and the difference that a number of blocks finds."""
+    """Four panels: values by slot, neighbouring trials, sorted residuals, and detectable difference by blocks."""
 
     def __init__(self, record: NoiseRecord) -> None:
         self.record, self.noise = record, record.noise
@@ -106,7 +106,7 @@ class NoiseFigure(ReportFigure):
         return sheet
 
     def _draw_values(self, panel: Axes) -> tuple[str, str, str]:
-        """Draw the trials in order with their trend; return title, y axis and x axis, as all panels do."""
+        """Draw the trials in order with their trend; return panel title, title of the y axis, title of the x axis."""
         noise, metric, values = self.noise, get_metric(self.record.metric), self.record.values["value"]
         limits = axes.value_range(values)
         unit = axes.axis_unit(metric, limits[1])
@@ -150,7 +150,7 @@ class NoiseFigure(ReportFigure):
         return self._groups_text, "trial against the median", "share of trials below (normal scale)"
 
     def _draw_detectable(self, panel: Axes) -> tuple[str, str, str]:
-        """Draw the curve with its range (log, log), the margin as a band from below, and where they meet."""
+        """Draw the detectable difference by blocks (log-log) with its range, the margin band, and their crossing."""
         record, limit = self.record, math.log(MAX_RESAMPLED_BLOCKS)
         points = [(a.blocks, a.detectable_effect) for a in record.precisions if math.isfinite(a.detectable_effect)]
         needed = record.blocks_needed
@@ -205,12 +205,12 @@ class NoiseFigure(ReportFigure):
 
     @property
     def caption(self) -> str:
-        """How many blocks the margin needs on these hosts."""
+        """One sentence on how many blocks the margin needs on these hosts."""
         return noise_headline(self.record, self.record.margin)
 
     @property
     def help(self) -> str:
-        """How the figure is read."""
+        """Instructions for reading the figure."""
         trials, pairs = pluralize(self.noise.trials, "trial"), pluralize(len(self.record.pool.pairs), "pair")
         return (
             f"{relabelling_sentence(self.record.relabelling)} One dot is one of {trials} of one configuration. Thin "
@@ -219,7 +219,7 @@ class NoiseFigure(ReportFigure):
 
     @property
     def alt_text(self) -> str:
-        """The caption and the numbers of all four panels."""
+        """The caption, then the numbers of all four panels."""
         noise = self.noise
         low, high = (format_percent(bound, 1, signed=False) for bound in noise.cv_interval)
         return (
@@ -234,13 +234,13 @@ def _draw_dots(panel: Axes, xs: np.ndarray, ys: np.ndarray) -> None:
 
 
 def _residual_scale(residuals: np.ndarray) -> axes.RatioScale:
-    """Return an axis of residuals that holds them all."""
+    """Return a symmetric axis that contains all residuals."""
     limit = 1.08 * float(np.abs(residuals).max())
     return axes.RatioScale(-limit, limit)
 
 
 def _set_residual_y_axis(panel: Axes, scale: axes.RatioScale) -> None:
-    """Make y a ratio axis with as many ticks as lines of text fit above each other."""
+    """Make y a ratio axis with as many ticks as there is room for labels."""
     panel.set_ylim(scale.low, scale.high)
     inside = sorted((e for e in axes.EFFECTS if scale.contains(axes.log_ratio(e))), key=lambda e: (e != 0, -abs(e)))
     labels = [(axes.log_ratio(e), "00") for e in inside]  # two digits are about as wide as a line is high

@@ -1,4 +1,4 @@
 """Quality of a run's data.
 
-- `page`: the page on trials that count, noise, rates within trials, problems and phases
+- `page`: the page on valid trials, noise, rates within trials, problems and phases
 """

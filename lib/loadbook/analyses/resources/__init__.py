@@ -1,5 +1,5 @@
-"""Resources of the hosts: what was full, and who recorded it.
+"""Resources of the hosts: which were saturated, and which monitors recorded it.
 
-- `peers`: the figure of one trial beside the others of its treatment
+- `peers`: figure of one trial's host metrics beside the other trials of its treatment
 - `page`: the page of resources
 """

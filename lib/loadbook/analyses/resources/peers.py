@@ -1,4 +1,4 @@
-"""One trial beside the others of its treatment: host metrics that differ only in this trial."""
+"""Figure of one trial's host metrics beside the other trials of its treatment: which metrics differ."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ ALWAYS_DRAWN = ("CPUs busy", OTHER_PROCESSES)
 
 
 class PeersFigure(ReportFigure):
-    """A panel per resource: grey lines for the other trials of the treatment, one in ink for this one.
+    """One panel per resource: a dark line for this trial, grey lines for the other trials of its treatment.
 
-    `hosts` are run.json's "hosts"; `windows` is trial -> seconds of its measurement.
+    `hosts` is the entry "hosts" of run.json; `windows` is trial -> length of its measurement in seconds.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class PeersFigure(ReportFigure):
 
     @property
     def caption(self) -> str:
-        """Host metrics of this trial that differ from those of its treatment's other trials."""
+        """One sentence on the host metrics of this trial that differ from those of its treatment's other trials."""
         if not self.rows:
             return f"Not known: too little was recorded of {self.trial} or of others of its treatment."
         if not self.unusual:
@@ -91,7 +91,7 @@ class PeersFigure(ReportFigure):
 
     @property
     def help(self) -> str:
-        """How the figure is read."""
+        """Instructions for reading the figure."""
         others = pluralize(self.samples["trial"].nunique() - 1, "other trial")
         return (
             f"Ink: {self.trial}; grey: the {others} of its treatment. Named are resources that lie more than three "
@@ -101,7 +101,7 @@ class PeersFigure(ReportFigure):
 
     @property
     def alt_text(self) -> str:
-        """The caption and the number of every panel."""
+        """The caption, then the numbers of every panel."""
         rows = "; ".join(f"{row.host}, {_row_text(row)}" for row in self.rows)
         return f"Resources of one trial beside the others of its treatment. {self.caption} {rows}."
 
@@ -111,5 +111,5 @@ def _row_text(row: Any) -> str:
 
 
 def peer_value_text(row: Any, value: float) -> str:
-    """Return a value of a row for readers: CPUs with two decimals, counts as they are, the rest in its unit."""
+    """Return a value as text: CPUs with two decimals, other quantities with three digits and their unit."""
     return f"{value:.2f}" if row.resource.startswith("CPUs") else format_quantity(float(f"{value:.3g}"), row.unit)
