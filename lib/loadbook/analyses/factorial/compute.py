@@ -379,7 +379,7 @@ def count_factorial_errors(data: RunTables) -> FactorialErrors | None:
     """Count trials with errors by factor and pair; None without [factorial] or if no trial counted errors.
 
     "A brings errors and B removes them" is an interaction: each block gives one contrast of trials with errors, and the
-    signs of the contrasts are tested (exact sign test). Trials whose rates a validity rule excludes count here; blocks
+    signs of the contrasts are tested (exact sign test). Trials excluded from the analysis of rates count here; blocks
     that lack a combination do not.
     """
     study = data.study
