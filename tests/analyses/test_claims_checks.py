@@ -197,7 +197,7 @@ def test_claim_about_latency_uses_its_metric_and_direction():
 ERRORS = {"base": {}, "often": {"failing": 0.95}, "seldom": {"failing": 0.25}, "never": {}}
 
 
-def test_claim_about_errors_counts_trials():
+def test_claim_about_errors_compares_trials_with_errors():
     claims = [
         claim("more-errors", "often", "base"),
         claim("fewer-errors", "never", "often"),

@@ -59,7 +59,7 @@ def test_runs_of_different_studies_are_refused(make: Maker) -> None:
     assert said == "run a is of study 'recorded', run b is of study 'other'"
 
 
-def test_replays_of_the_same_run_are_refused(make: Maker) -> None:
+def test_run_and_its_replay_are_not_compared(make: Maker) -> None:
     assert "those of run a" in refused(make.run("a"), make.run("b", replay="a"))
     assert "those of run x" in refused(make.run("a", replay="x"), make.run("b", replay="x"))
     compute.check_comparable(make.run("a", replay="x"), make.run("b", replay="y"))

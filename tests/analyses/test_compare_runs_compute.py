@@ -152,7 +152,7 @@ def test_treatment_with_changed_settings_has_no_effect_change() -> None:
     assert wording.effect_change_phrase(row(found, "x"), 0.02) == ": not compared: it sets other things."
 
 
-def test_headline_is_neutral_if_the_checks_of_a_run_failed() -> None:
+def test_headline_is_neutral_if_the_harness_checks_of_a_run_failed() -> None:
     passed, failed = run({"x": 0.06}), run({"x": -0.06, "aa": 0.05}, seed=2)
     failed = replace(failed, rows=(*failed.rows[:-1], replace(failed.row("aa"), check_state="failed")))
     newer, older = compare_analyses(passed, failed, ALIKE), compare_analyses(failed, passed, ALIKE)

@@ -107,7 +107,7 @@ def is_inert(chrome: Chrome, page: Path, counter: Counter) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", [EffectsPage, QualityPage])
-def test_pages_of_hostile_data_contain_nothing_active(chrome: Chrome, tmp_path: Path, counter: Counter, kind: type) -> None:
+def test_pages_of_hostile_data_execute_nothing(chrome: Chrome, tmp_path: Path, counter: Counter, kind: type) -> None:
     page = page_html(kind(load_run(hostile_project(tmp_path, counter), "hostile")))
     assert forbidden_content(page) == []
     assert silent(page)

@@ -91,7 +91,7 @@ def test_page_ends_with_the_summary_for_the_report_command(usual):
     assert summary["verdict"]["kind"] == "better"
 
 
-def test_page_setup_shows_configuration_differences_and_changed_facts_first(usual):
+def test_page_setup_shows_treatments_before_hosts_and_changed_facts(usual):
     block = usual.setup()
     assert block.html.index("How do the treatments differ") < block.html.index("On which hosts")
     assert "load 1min" in block.html

@@ -28,7 +28,7 @@ BOTTOM_IN = TOP_IN + HEIGHT_IN
 COARSE_TICKS = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8, 16, 32)
 FINE_TICKS = (0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.2, 1.5, 2, 3, 4)
 DODGE = 0.055  # shift between balancers in doublings of nodes, so that their intervals do not overlap
-HEAD_IN, ROWS_FOOT_IN, ROW_IN, GAP_IN, ROW_NAME_IN = 0.36, 0.62, 0.32, 0.12, 2.6  # of the connections figure figure
+HEAD_IN, ROWS_FOOT_IN, ROW_IN, GAP_IN, ROW_NAME_IN = 0.36, 0.62, 0.32, 0.12, 2.6  # of the connections figure
 ONE_PER_REQUEST = "1: a connection for every request"
 CONNECTIONS_TITLE = "connections accepted by the application per request (log scale; none apart)"
 

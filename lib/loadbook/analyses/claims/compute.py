@@ -249,7 +249,7 @@ def assess_article(claim: Claim, ceiling: float, sd_log: float | None) -> Articl
     elif not sd_log:
         could, sentence = "not known", "One run each; how much runs scatter is not known."
     else:
-        chance = math.erfc(abs(math.log1p(effect)) / sd_log / math.sqrt(2))  # normal scatter
+        chance = math.erfc(abs(math.log1p(effect)) / sd_log / math.sqrt(2))  # if both are equal, normal scatter
         often = format_percent(chance, 0, signed=False) if chance >= 0.01 else f"less than 1{NBSP}%"
         sentence = f"One run each: with the scatter seen here, equal treatments differ by as much in {often} of pairs."
         could = "yes" if chance < MAX_CHANCE else "no"
@@ -306,7 +306,7 @@ def claim_title(claim: Claim) -> str:
 
 
 def article_numbers_text(claim: Claim) -> str:
-    """Return the article's numbers as "17,688 → 23,872 req/s; errors 62,488 → 7,754"; missing ones are left out."""
+    """Return the article's numbers as "17,688 → 23,872 req/s; errors – → 7,754", a dash for a missing number."""
     parts = []
     before, after = claim.against_value, claim.value
     if before is not None and after is not None and claim.metric in _UNITS:

@@ -131,7 +131,7 @@ class NoisePage(Page):
 
     @cached_property
     def trial_s(self) -> float:
-        """Median duration of a trial in seconds, including set-up and cool-down."""
+        """Median duration of a trial in seconds, including all of its phases."""
         return float(np.median(self.data.trials["duration_s"].dropna()))
 
     def answer(self) -> Block:
