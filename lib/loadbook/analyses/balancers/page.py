@@ -166,7 +166,7 @@ def balancers_page(
 
 @dataclass(frozen=True)
 class RegimeResult:
-    """One regime (condition): kinds of connections compared with the fastest one, and that one with no backend at all.
+    """One regime (condition): kinds of connections compared with the fastest one, and the fastest with no backend.
 
     `void_reason` is the sentence that there is no verdict because the A/A arm differs; None if the A/A arm passed.
     """

@@ -74,7 +74,7 @@ class EffectsPage(Page):
     def answer_summary(self) -> verdicts.AnswerSummary:
         """Return the answer to the study's question.
 
-        All kinds of pages use the same words if there is no verdict, and mark exploratory verdicts.
+        All kinds of pages have the same sentence if there is no verdict, and all mark exploratory verdicts.
         """
         answer = verdicts.summarise_answer(self.answer_analysis)
         if not neutral_headline(self.answer_analysis) and not neutral_headline(self.analysis):
