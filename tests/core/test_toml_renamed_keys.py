@@ -11,8 +11,9 @@ from loadbook.core.errors import StudyError
 from loadbook.core.toml import RenamedKeyWarning
 from loadbook.hosts.inventory import read_hosts
 from loadbook.study.plan import make_plan, parse_plan, study_sha256
-from loadbook.study.reader import read_study
+from loadbook.study.reader import read_study, study_files
 
+STUDIES = study_files(Path(__file__).parents[2] / "studies")
 COMMON = """schema = 1
 name = "x"
 question = "Is one faster?"
@@ -93,6 +94,13 @@ def test_hosts_file_reads_may_as_allow_with_a_note(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert read_hosts(_write(tmp_path, 'replay = "."\n' + text.replace("allow", "may"))).hosts["a"].allow == ("tc",)
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_studies_of_the_repository_have_present_names(path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read_study(path)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loadbook.host_metrics.base import trace_row
-from loadbook.ingestion.interleaved import active_report, cpu_measurements, own_processes, read_alternation
+from loadbook.ingestion.interleaved import active_report, cpu_measurements, own_processes, read_slices
 from loadbook.store.trial_record import InterleavedRecord, ServiceRecord, TrialRecord
 from loadbook.tools.base import Measurement, ParsedReport, Sample
 
@@ -99,14 +99,14 @@ def test_processes_of_other_arms_are_one_item() -> None:
 
 
 def test_output_of_the_alternation_is_read() -> None:
-    alternation = read_alternation(OUTPUT)
-    assert alternation.exit_codes == {0: 0, 1: 137}
-    assert alternation.clock_offset_s == pytest.approx(1_699_999_900)
-    assert alternation.active_s(1) == pytest.approx(0.076)
-    assert [turn.arm for turn in alternation.slices] == [0, 1, 0, 1]
+    slice_log = read_slices(OUTPUT)
+    assert slice_log.exit_codes == {0: 0, 1: 137}
+    assert slice_log.clock_offset_s == pytest.approx(1_699_999_900)
+    assert slice_log.active_s(1) == pytest.approx(0.076)
+    assert [turn.arm for turn in slice_log.slices] == [0, 1, 0, 1]
 
 
 @pytest.mark.parametrize("text", ["slice 0 1.0", "slice x 1 2", "hello", "exit 1 z 0", "clock 1"])
 def test_damaged_output_of_the_alternation_is_refused(text: str) -> None:
     with pytest.raises((ValueError, IndexError)):
-        read_alternation(text)
+        read_slices(text)

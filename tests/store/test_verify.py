@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from command_line import exit_code
-from loadbook.execution.api import run_study
+from loadbook.execution.session import run_study
 from loadbook.store import trial_record
 from loadbook.store.ledger import read_ledger
 from loadbook.store.verify import verify_run

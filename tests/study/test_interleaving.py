@@ -14,11 +14,11 @@ from loadbook.study.interleaving import (
     MAX_SLICE_S,
     MIN_GAP_S,
     MIN_SLICE_S,
-    Turns,
+    SliceLengths,
     block_seconds,
     draw_rounds,
     plain_reasons,
-    turns_for_latency,
+    slices_for_latency,
 )
 from loadbook.study.model import Study
 from loadbook.study.plan import make_plan, study_sha256, study_spec
@@ -38,21 +38,21 @@ def with_load(**keys: object) -> Study:
 
 
 def test_slice_and_gap_follow_the_latency_of_the_slowest_arm() -> None:
-    assert turns_for_latency(0.0005) == Turns(MIN_SLICE_S, MIN_GAP_S)
-    assert turns_for_latency(0.004) == Turns(0.08, 0.008)
-    assert turns_for_latency(0.051) is None
+    assert slices_for_latency(0.0005) == SliceLengths(MIN_SLICE_S, MIN_GAP_S)
+    assert slices_for_latency(0.004) == SliceLengths(0.08, 0.008)
+    assert slices_for_latency(0.051) is None
 
 
 @given(st.floats(0, 0.05))
 def test_slices_hold_many_latencies_and_gaps_two(latency_s: float) -> None:
-    turns = turns_for_latency(latency_s)
-    assert turns is not None
-    assert MIN_SLICE_S <= turns.slice_s <= MAX_SLICE_S
-    assert turns.slice_s >= 20 * latency_s * 0.999 and turns.gap_s >= 2 * latency_s * 0.999
+    lengths = slices_for_latency(latency_s)
+    assert lengths is not None
+    assert MIN_SLICE_S <= lengths.slice_s <= MAX_SLICE_S
+    assert lengths.slice_s >= 20 * latency_s * 0.999 and lengths.gap_s >= 2 * latency_s * 0.999
 
 
 def test_block_lasts_until_every_arm_had_its_time() -> None:
-    assert block_seconds(Turns(0.025, 0.001, 0.05), 4, 1.0) == pytest.approx(4 * 0.051 + 38 * 4 * 0.026)
+    assert block_seconds(SliceLengths(0.025, 0.001, 0.05), 4, 1.0) == pytest.approx(4 * 0.051 + 38 * 4 * 0.026)
 
 
 @given(st.integers(1, 12), st.integers(1, 60), st.text(max_size=5))

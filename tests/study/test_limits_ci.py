@@ -45,7 +45,7 @@ def test_ci_policy_of_a_treatment_overrides_the_general_one(read) -> None:
         ('[ci]\nundecided = "fail"\nonly = "base"', "ci.only.0", "is the baseline"),
         ('[ci]\nundecided = "fail"\n[ci.treatments.aa]', "ci.treatments.aa", "must pass in any case"),
         ('[ci]\nundecided = "fail"\ndoubts = ["stolen"]', "ci.doubts.0", "did you mean 'stolen_cpu'?"),
-        ('[ci]\nundecided = "fail"\ndoubts = ["x"]', "ci.doubts.0", "docs/gates.md has their names"),
+        ('[ci]\nundecided = "fail"\ndoubts = ["x"]', "ci.doubts.0", "docs/validity-rules.md has their names"),
         ('[ci]\nundecided = "fail"\nmin_effect = -2.0', "ci.min_effect", "greater than -1"),
         ('[ci]\nundecided = "fail"\nmin_effect = nan', "ci.min_effect", "finite"),
         ('[ci]\nundecided = "fail"\n[ci.metrics.latncy]', "ci.metrics.latncy", "did you mean 'latency'?"),

@@ -1,4 +1,4 @@
-"""Analyses: one folder ("slice") per question that a notebook answers. A slice may import `effects`, no other slice.
+"""Analyses: a folder or module ("slice") per question that a notebook answers; slices may import `effects` only.
 
 - `effects`: which treatments change the metric, and by how much; its page is the base class of most other pages
 - `balancers`: cost of a load balancer, gain from more nodes, fastest kind of connection to a backend
@@ -11,7 +11,7 @@
 - `quality`: whether a run can be trusted
 - `resources`: which hosts, cores or processes were saturated
 
-To delete an analysis, delete its folder and its lines below.
+To delete an analysis, delete its folder or module and its lines below.
 """
 
 # function of `import loadbook as lb` that returns a page -> the module that defines it
@@ -22,10 +22,10 @@ PAGES = {
     "effects_page": "loadbook.analyses.effects.page",
     "factorial_page": "loadbook.analyses.factorial.page",
     "history_page": "loadbook.analyses.history.page",
-    "noise_page": "loadbook.analyses.noise.page",
+    "noise_page": "loadbook.analyses.noise",
     "page_size_page": "loadbook.analyses.page_size.page",
-    "quality_page": "loadbook.analyses.quality.page",
-    "resources_page": "loadbook.analyses.resources.page",
+    "quality_page": "loadbook.analyses.quality",
+    "resources_page": "loadbook.analyses.resources",
 }
 
 # sections that an analysis adds to the effects page -> the module whose `section(page)` returns the block

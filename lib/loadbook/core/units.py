@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 
 MINUS, NBSP = "\u2212", "\u00a0"
 TIME_UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -44,6 +45,11 @@ def join_words(words: Sequence[str], last: str = "and") -> str:
     return ", ".join(words[:-1]) + f" {last} {words[-1]}" if len(words) > 1 else "".join(words)
 
 
+def pluralize(number: int, singular: str, plural: str | None = None) -> str:
+    """Return number and noun: "1 trial" or "12 trials"."""
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
+
+
 def shorten_list(names: Sequence[str], most: int) -> list[str]:
     """Return the first `most` names and "4 more" for the rest; all names if only one is beyond."""
     return list(names) if len(names) <= most + 1 else [*names[:most], f"{len(names) - most} more"]
@@ -75,6 +81,11 @@ def format_duration(value_s: float) -> str:
         return f"{value_s:.3g}{NBSP}s"
     minutes = round(value_s / 60)
     return f"{minutes}{NBSP}min" if minutes < 60 else f"{minutes // 60}{NBSP}h {minutes % 60}{NBSP}min"
+
+
+def utc_text(epoch_s: float, form: str = "%Y-%m-%d %H:%M") -> str:
+    """Return a time (epoch seconds) as text, UTC."""
+    return datetime.fromtimestamp(epoch_s, UTC).strftime(form)
 
 
 def format_remaining_time(value_s: float) -> str:

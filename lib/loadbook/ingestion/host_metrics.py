@@ -11,9 +11,9 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from loadbook import host_metrics
 from loadbook.core.errors import DataError, UsageError
 from loadbook.core.units import format_bytes, format_duration, join_words
-from loadbook.host_metrics import registry
 from loadbook.host_metrics.base import Problem, Traces
 from loadbook.store.atomic import hold_study_lock
 from loadbook.store.ledger import AddedTraceFiles, store_added_files
@@ -48,7 +48,7 @@ class AddedFiles(NamedTuple):
             clock = record.clocks.get(added.host)
             measured_s = clock.offset_before_s if clock else 0.0
             offset = measured_s if added.offset_s is None else added.offset_s
-            keys = {"host": added.host, "role": added.role, "source": registry.FORMATS[added.kind].source}
+            keys = {"host": added.host, "role": added.role, "source": host_metrics.FORMATS[added.kind].source}
             times, points = _sorted_points(self.raw, added, _file_states(self.raw, added))
             first, last = bisect_left(times, span[0] + offset), bisect_right(times, span[1] + offset)
             for time_s, point in zip(times[first:last], points[first:last], strict=True):
@@ -107,7 +107,7 @@ def _read_added(raw: Path, added: AddedTraceFiles, states: FileStates) -> Traces
             contents[path.name.partition("-")[2]] = path.read_bytes()
         else:
             problems.append(Problem("changed-file", f"{name} is missing or no longer matches its sha256"))
-    traces = registry.read_traces(added.kind, contents) if contents else Traces([], [], 0.0, [])
+    traces = host_metrics.read_traces(added.kind, contents) if contents else Traces([], [], 0.0, [])
     return Traces(traces.rows, traces.times, traces.interval_s, [*problems, *traces.problems])
 
 
@@ -133,7 +133,7 @@ class HostMetricFiles(NamedTuple):
     @property
     def traces(self) -> Traces:
         """The content of the files."""
-        return registry.read_traces(self.kind, self.read)
+        return host_metrics.read_traces(self.kind, self.read)
 
 
 def read_metric_files(files: Sequence[Path], kind: str = "auto") -> list[HostMetricFiles]:
@@ -143,12 +143,12 @@ def read_metric_files(files: Sequence[Path], kind: str = "auto") -> list[HostMet
     ------
     UsageError : a file is missing or of an unknown kind. DataError : `sadf` cannot read it, or it is empty.
     """
-    if kind not in ("auto", SYSSTAT, *registry.FORMATS):
-        raise UsageError(f"no kind {kind!r} of traces", f"auto, {', '.join([*registry.FORMATS, SYSSTAT])}")
+    if kind not in ("auto", SYSSTAT, *host_metrics.FORMATS):
+        raise UsageError(f"no kind {kind!r} of traces", f"auto, {', '.join([*host_metrics.FORMATS, SYSSTAT])}")
     contents = {str(path): _read_content(path) for path in files}
-    named = {"auto": registry.files_by_format(contents)}.get(kind, {kind: list(contents)})
+    named = {"auto": host_metrics.files_by_format(contents)}.get(kind, {kind: list(contents)})
     if unknown := named.get(None):
-        kinds = ", ".join([*registry.FORMATS, SYSSTAT])
+        kinds = ", ".join([*host_metrics.FORMATS, SYSSTAT])
         raise UsageError(f"{join_words(unknown)}: not a file of traces that loadbook knows", f"--kind one of: {kinds}")
     found = [_metric_files(str(k), {name: contents[name] for name in names}) for k, names in named.items()]
     for files_of_kind in found:

@@ -18,10 +18,11 @@ RATE_UNITS = ("1/s", "B/s")
 # times the share of requests that are stopped under way: percentiles so near the top are not reported
 CUT_FACTOR = 3
 OTHER_ARMS = "other-arms:0"
+LATE_FACTOR = 1.5  # of its planned length, beyond which a slice is late
 
 
 @dataclass
-class Turn:
+class Slice:
     """One slice, seconds by the driver's monotonic clock."""
 
     arm: int
@@ -30,15 +31,15 @@ class Turn:
 
 
 @dataclass
-class Alternation:
-    """Output of `alternate.pl`: slices, exit codes by arm, arms that did not end, wall clock minus monotonic clock."""
+class SliceLog:
+    """Output of `interleave.pl`: slices, exit codes by arm, arms that did not end, wall clock minus monotonic clock."""
 
-    slices: list[Turn] = field(default_factory=list)
+    slices: list[Slice] = field(default_factory=list)
     exit_codes: dict[int, int] = field(default_factory=dict)
     hung: set[int] = field(default_factory=set)
     clock_offset_s: float = 0.0
 
-    def slices_of(self, arm: int) -> list[Turn]:
+    def slices_of(self, arm: int) -> list[Slice]:
         """Return the slices of an arm, in order."""
         return [turn for turn in self.slices if turn.arm == arm]
 
@@ -46,23 +47,29 @@ class Alternation:
         """Return the seconds in which an arm's generator ran."""
         return sum(turn.end_s - turn.start_s for turn in self.slices_of(arm))
 
+    def late_share(self, arm: int, slice_s: float) -> float | None:
+        """Return the share of an arm's slices that lasted too long; None without any between its first and its last."""
+        regular = self.slices_of(arm)[1:-1]
+        late = sum(turn.end_s - turn.start_s > LATE_FACTOR * slice_s for turn in regular)
+        return round(late / len(regular), 4) if regular else None
 
-def read_alternation(text: str) -> Alternation:
-    """Return the content of the output of `alternate.pl`; ValueError for anything else."""
-    alternation = Alternation()
+
+def read_slices(text: str) -> SliceLog:
+    """Return the content of the output of `interleave.pl`; ValueError for anything else."""
+    slice_log = SliceLog()
     for line in text.splitlines():
         kind, *words = line.split()
         if kind == "clock":
-            alternation.clock_offset_s = float(words[1]) - float(words[0])
+            slice_log.clock_offset_s = float(words[1]) - float(words[0])
         elif kind == "slice":
-            alternation.slices.append(Turn(int(words[0]), float(words[1]), float(words[2])))
+            slice_log.slices.append(Slice(int(words[0]), float(words[1]), float(words[2])))
         elif kind == "exit":
-            alternation.exit_codes[int(words[0])] = int(words[1])
+            slice_log.exit_codes[int(words[0])] = int(words[1])
         elif kind == "hung":
-            alternation.hung.add(int(words[0]))
+            slice_log.hung.add(int(words[0]))
         elif kind != "arm":
             raise ValueError(f"unexpected line {line[:60]!r}")
-    return alternation
+    return slice_log
 
 
 def active_report(report: ParsedReport, record: TrialRecord, slices: int) -> ParsedReport:

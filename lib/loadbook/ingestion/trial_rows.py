@@ -18,11 +18,10 @@ from pathlib import Path, PurePosixPath
 
 from loadbook.core.errors import DataError, ParseError
 from loadbook.core.validity_rules import rule_advice
-from loadbook.host_metrics import registry as kinds
-from loadbook.host_metrics import sampler
+from loadbook.host_metrics import read_traces, sampler
 from loadbook.host_metrics.base import Problem, Traces
 from loadbook.ingestion.host_metrics import TIME_DIGITS, Row, trace_row
-from loadbook.ingestion.interleaved import Turn, active_report, cpu_measurements, own_processes, read_alternation
+from loadbook.ingestion.interleaved import Slice, active_report, cpu_measurements, own_processes, read_slices
 from loadbook.store.trial_record import (
     DriverRecord,
     MonitorRecord,
@@ -294,7 +293,7 @@ def read_load_rows(folder: Path, record: TrialRecord, changed: Sequence[str] = (
     rows = TrialRows(record)
     parsed = {d.host: p for d in record.drivers if (p := _parse_driver_output(folder, d, changed, rows)) is not None}
     if record.interleaved:
-        slices = len(_read_turns(folder, record, changed, rows))
+        slices = len(_read_slices(folder, record, changed, rows))
         parsed = {host: active_report(report, record, slices) for host, report in parsed.items()}
     if len(parsed) == len(record.drivers):
         rows.record = _with_request_times(record, parsed)
@@ -302,13 +301,13 @@ def read_load_rows(folder: Path, record: TrialRecord, changed: Sequence[str] = (
     return rows
 
 
-def _read_turns(folder: Path, record: TrialRecord, changed: Sequence[str], rows: TrialRows) -> list[Turn]:
+def _read_slices(folder: Path, record: TrialRecord, changed: Sequence[str], rows: TrialRows) -> list[Slice]:
     """Return the slices of an arm of an interleaved block; of a plain trial, and of a damaged file, there are none."""
     if record.interleaved is None or record.interleaved.slices in changed:
         return []
     try:
         text = read_bytes(folder / record.interleaved.slices).decode(errors="replace")
-        return read_alternation(text).slices_of(record.interleaved.arm)
+        return read_slices(text).slices_of(record.interleaved.arm)
     except (ValueError, IndexError, DataError) as error:
         rows.add_problem("unreadable-output", f"slices: {error}", file=record.interleaved.slices)
         return []
@@ -388,7 +387,7 @@ def _add_host_metrics(rows: TrialRows, folder: Path, changed: Iterable[str]) -> 
             _add_host_metric_source(rows, parsed, opened, monitor, "sampler", problems)
     for polled in record.polled:
         if polled.file not in changed:
-            parsed = kinds.read_traces(polled.source, {polled.file: (folder / polled.file).read_bytes()})
+            parsed = read_traces(polled.source, {polled.file: (folder / polled.file).read_bytes()})
             early = [Problem("monitor_ended", polled.problem)] if polled.problem else []
             _add_host_metric_source(rows, parsed, record.window[0], polled, polled.source, [*early, *parsed.problems])
 

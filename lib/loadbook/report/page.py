@@ -76,7 +76,7 @@ class Page:
     @cached_property
     def labels(self) -> dict[str, str]:
         """Treatment -> display name."""
-        return {name: self.data.study.label(name) for name in self.data.study.treatments}
+        return self.data.study.labels
 
     def scope(self) -> Block:
         """Show the question and one line on the design: load, page, service, margin, trials, duration."""

@@ -16,5 +16,4 @@ Modules, each importing only those before it:
 - `analyse`: tables of a run to its `Analysis`
 - `headline`: first line of a report, the sentences below it and on harness checks
 - `ci`: outcome of a build by the study's CI policy
-- `table`: CSV files of trials
 """

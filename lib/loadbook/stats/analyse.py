@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from loadbook.core.errors import UsageError, unknown_name_error
 from loadbook.core.metrics import Direction, get_metric
-from loadbook.stats import diagnostics
+from loadbook.stats import diagnostics, results
 from loadbook.stats import errors as error_counts
 from loadbook.stats.compare import (
     NO_BEST_ARM,
@@ -24,18 +24,6 @@ from loadbook.stats.compare import (
     find_best_arm,
 )
 from loadbook.stats.errors import ErrorCounts
-from loadbook.stats.results import (
-    VERDICT_ORDER,
-    Analysis,
-    AnalysisRow,
-    Comparison,
-    Contrasts,
-    ErrorSummary,
-    Hypothesis,
-    RowKind,
-    StoppingState,
-    Verdict,
-)
 from loadbook.stats.sequential import compute_stopping_state
 from loadbook.stats.steady_state import SETTLED, rate_trends, settled_rates
 from loadbook.stats.text import common_decimals, direction
@@ -77,9 +65,9 @@ class AnalysisSpec:
     trials: pd.DataFrame
     errors: dict[str, ErrorCounts]
     planned_blocks: int | None
-    contrasts: Contrasts = "baseline"
-    hypothesis: Hypothesis = "difference"
-    stopping_state: StoppingState = field(default_factory=StoppingState)
+    contrasts: results.Contrasts = "baseline"
+    hypothesis: results.Hypothesis = "difference"
+    stopping_state: results.StoppingState = field(default_factory=results.StoppingState)
 
     @property
     def options(self) -> ComparisonOptions:
@@ -182,7 +170,7 @@ def analyse(
     statistic: str | None = None,
     margin: float | None = None,
     level: float = 0.95,
-) -> Analysis:
+) -> results.Analysis:
     """Answer the study's question on one metric.
 
     Parameters
@@ -214,7 +202,7 @@ def analyse(
         rows = [_invalidated(row) for row in rows]
     reference_row = _build_row(spec, comparisons.reference, "baseline", None)
     rows = [reference_row, *_with_common_decimals(rows), *_with_common_decimals(check_rows)]
-    analysis = Analysis(
+    analysis = results.Analysis(
         baseline=reference_row.treatment,
         metric=spec.metric,
         statistic=spec.statistic,
@@ -243,7 +231,7 @@ def _compare_treatments(spec: AnalysisSpec, treatments: list[str]) -> DeclaredCo
     )
 
 
-def _with_planned_blocks(spec: AnalysisSpec, comparison: Comparison) -> Comparison:
+def _with_planned_blocks(spec: AnalysisSpec, comparison: results.Comparison) -> results.Comparison:
     """Count blocks that were planned and not run as incomplete: a verdict belongs to the whole plan, or to its look."""
     missing, state = (spec.planned_blocks or 0) - comparison.blocks, spec.stopping_state
     return replace(
@@ -254,18 +242,20 @@ def _with_planned_blocks(spec: AnalysisSpec, comparison: Comparison) -> Comparis
     )
 
 
-def _build_row(spec: AnalysisSpec, name: str, kind: RowKind, comparison: Comparison | None) -> AnalysisRow:
+def _build_row(
+    spec: AnalysisSpec, name: str, kind: results.RowKind, comparison: results.Comparison | None
+) -> results.AnalysisRow:
     reference, reference_label, verdict = comparison.baseline if comparison else None, None, None
     if reference and kind == "treatment" and spec.contrasts != "baseline":
         reference_label = spec.study.label(reference)
     if comparison:
-        hypothesis: Hypothesis = spec.hypothesis if kind == "treatment" else "difference"
+        hypothesis: results.Hypothesis = spec.hypothesis if kind == "treatment" else "difference"
         invalid = _invalid_reason(spec, comparison, reference_label)
         verdict = decide_verdict(comparison, spec.margin, spec.better, reason=invalid, hypothesis=hypothesis)
     own = spec.values[spec.values["treatment"] == name]
     level, half_width = _median_and_half_width(own.loc[own["valid"], "value"].dropna(), spec.level)
     treatment = spec.study.treatments[name]
-    return AnalysisRow(
+    return results.AnalysisRow(
         treatment=name,
         label=spec.study.label(name),
         kind=kind,
@@ -280,7 +270,9 @@ def _build_row(spec: AnalysisSpec, name: str, kind: RowKind, comparison: Compari
     )
 
 
-def _invalid_reason(spec: AnalysisSpec, comparison: Comparison, reference_label: str | None = None) -> str | None:
+def _invalid_reason(
+    spec: AnalysisSpec, comparison: results.Comparison, reference_label: str | None = None
+) -> str | None:
     if spec.stopping_state.pending_reason:
         return spec.stopping_state.pending_reason
     errors = _error_summary(spec, comparison.treatment, comparison.baseline)
@@ -290,23 +282,23 @@ def _invalid_reason(spec: AnalysisSpec, comparison: Comparison, reference_label:
     return invalid_reason(spec.trials, comparison, errors, varied, reference_label or BASELINE_TEXT)
 
 
-def _error_summary(spec: AnalysisSpec, name: str, reference: str | None) -> ErrorSummary:
+def _error_summary(spec: AnalysisSpec, name: str, reference: str | None) -> results.ErrorSummary:
     return error_counts.summarise_errors(name, spec.errors[name], spec.errors[reference] if reference else None)
 
 
-def _aa_row(spec: AnalysisSpec, name: str, half_width_limit: float) -> AnalysisRow:
+def _aa_row(spec: AnalysisSpec, name: str, half_width_limit: float) -> results.AnalysisRow:
     original = spec.study.repeated_treatment(name) or spec.study.baseline
     row = _build_row(spec, name, "aa", _compare_with_reference(spec, name, original))
     state = aa_state(row.verdict, spec.study.validity.aa_p, half_width_limit)
     return replace(row, check_state=state, half_width_limit=half_width_limit)
 
 
-def _control_row(spec: AnalysisSpec, name: str) -> AnalysisRow:
+def _control_row(spec: AnalysisSpec, name: str) -> results.AnalysisRow:
     row = _build_row(spec, name, "control", _compare_with_reference(spec, name, spec.study.baseline_of(name)))
     return replace(row, check_state=control_state(row.verdict, _expected_sign(spec, name), row.expected_effect))
 
 
-def _compare_with_reference(spec: AnalysisSpec, name: str, reference: str) -> Comparison:
+def _compare_with_reference(spec: AnalysisSpec, name: str, reference: str) -> results.Comparison:
     return _with_planned_blocks(spec, compare(spec.values, name, reference, **spec.options))
 
 
@@ -321,14 +313,14 @@ def _expected_sign(spec: AnalysisSpec, name: str) -> int | None:
     return 1 if (treatment.expect_effect > 0) == same_direction else -1
 
 
-def _invalidated(row: AnalysisRow) -> AnalysisRow:
+def _invalidated(row: results.AnalysisRow) -> results.AnalysisRow:
     if row.verdict is None or row.verdict.kind == "invalid":
         return row
     reason = "the laboratory contradicts itself (the duplicate of the baseline differs from it)"
-    return replace(row, verdict=Verdict("invalid", row.verdict.comparison, row.verdict.margin, reason=reason))
+    return replace(row, verdict=results.Verdict("invalid", row.verdict.comparison, row.verdict.margin, reason=reason))
 
 
-def _with_common_decimals(rows: list[AnalysisRow]) -> list[AnalysisRow]:
+def _with_common_decimals(rows: list[results.AnalysisRow]) -> list[results.AnalysisRow]:
     digits = common_decimals(r.verdict.comparison for r in rows if r.verdict and r.verdict.kind != "invalid")
     return [replace(r, verdict=replace(r.verdict, decimals=digits)) if r.verdict else r for r in rows]
 
@@ -345,20 +337,20 @@ def _median_and_half_width(values: pd.Series, confidence: float) -> tuple[float 
     return float(values.median()), float(t.ppf((1 + confidence) / 2, len(values) - 1)) * error
 
 
-def _sorted_rows(rows: list[AnalysisRow], contrasts: Contrasts) -> list[AnalysisRow]:
+def _sorted_rows(rows: list[results.AnalysisRow], contrasts: results.Contrasts) -> list[results.AnalysisRow]:
     """Sort rows for every view: baseline, treatments by verdict and falling size (rungs as they are), A/A, controls."""
     kinds = ("baseline", "treatment", "aa", "control")
 
-    def key(row: AnalysisRow) -> tuple[int, int, float]:
+    def key(row: results.AnalysisRow) -> tuple[int, int, float]:
         if row.kind != "treatment" or row.verdict is None or contrasts == "adjacent":
             return kinds.index(row.kind), 0, 0.0
         log_effect = abs(math.log1p(row.verdict.comparison.effect or 0.0))
-        return kinds.index(row.kind), VERDICT_ORDER.index(row.verdict.kind), -log_effect
+        return kinds.index(row.kind), results.VERDICT_ORDER.index(row.verdict.kind), -log_effect
 
     return sorted(rows, key=key)
 
 
-def _find_best_arm(spec: AnalysisSpec, analysis: Analysis) -> BestArm:
+def _find_best_arm(spec: AnalysisSpec, analysis: results.Analysis) -> BestArm:
     """Find the best among the baseline and the treatments that could be compared with it."""
     rows = analysis.of_kind("treatment")
     arms = [spec.baseline, *(r.treatment for r in rows if r.verdict and r.verdict.kind != "invalid")]
@@ -374,7 +366,7 @@ def analyse_strata(
     statistic: str | None = None,
     level: float = 0.95,
     fixed: bool = False,
-) -> Analysis:
+) -> results.Analysis:
     """Analyse each stratum of a run; see `analyse`.
 
     With another `baseline` than the study's, everything is compared with it, in whatever stratum. `fixed` compares with
@@ -389,7 +381,7 @@ def analyse_strata(
     return combine_strata(analyses) if len(analyses) > 1 else next(iter(analyses.values()))
 
 
-def combine_strata(analysis_by_level: dict[str, Analysis]) -> Analysis:
+def combine_strata(analysis_by_level: dict[str, results.Analysis]) -> results.Analysis:
     """Return one analysis with the rows of all strata, each compared with the baseline of its own stratum."""
     analyses = list(analysis_by_level.values())
     rows = tuple(

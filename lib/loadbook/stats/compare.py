@@ -23,24 +23,7 @@ import numpy as np
 
 from loadbook.core.metrics import Direction
 from loadbook.core.units import format_percent
-from loadbook.stats import diagnostics
-from loadbook.stats.paired_tests import (
-    LOG_TOLERANCE,
-    MAX_EXACT_BLOCKS,
-    PairedLogs,
-    PairedTestResult,
-    adjust_holm,
-    blocked_rank,
-    effect_from_log,
-    effect_interval_from_logs,
-    label_signs,
-    pair_arms,
-    paired_t,
-    rank_differences,
-    signed_rank,
-    step_down_max,
-    variances_differ,
-)
+from loadbook.stats import diagnostics, paired_tests
 from loadbook.stats.results import Comparison, Contrasts, Method
 from loadbook.stats.sequential import always_valid_paired_t
 from loadbook.study.limits import StoppingRuleName
@@ -53,9 +36,9 @@ MIN_RANK_BLOCKS = 8
 MIN_SIGNED_BLOCKS = 10
 MAX_INCOMPLETE_SHARE = 0.20  # share of the blocks
 TESTS = {
-    "blocked-rank": blocked_rank,
-    "signed-rank": signed_rank,
-    "paired-t": paired_t,
+    "blocked-rank": paired_tests.blocked_rank,
+    "signed-rank": paired_tests.signed_rank,
+    "paired-t": paired_tests.paired_t,
     "always-valid-t": always_valid_paired_t,
 }
 
@@ -85,11 +68,11 @@ def compare(values: pd.DataFrame, treatment: str, baseline: str, **options: Unpa
     test. 5 to 7: paired t on logs. From 8: blocked rank test, exact up to 12 blocks; where the arms scatter
     differently, signed ranks (from 10 blocks) or paired t.
     """
-    return compare_pairs(pair_arms(values, treatment, baseline), **options)
+    return compare_pairs(paired_tests.pair_arms(values, treatment, baseline), **options)
 
 
 def compare_pairs(
-    pairs: PairedLogs,
+    pairs: paired_tests.PairedLogs,
     *,
     metric: str = "value",
     statistic: str = "value",
@@ -107,8 +90,8 @@ def compare_pairs(
     else:
         every_difference = np.subtract.outer(pairs.other, pairs.base)
         estimate = float(np.median(every_difference)) if every_difference.size else math.nan
-        result = PairedTestResult(estimate, math.nan, [])
-    intervals = [effect_interval_from_logs(interval) for interval in result.intervals] or [None, None]
+        result = paired_tests.PairedTestResult(estimate, math.nan, [])
+    intervals = [paired_tests.effect_interval_from_logs(interval) for interval in result.intervals] or [None, None]
     ci95, ci90, *family_intervals = intervals
     return Comparison(
         treatment=pairs.treatment,
@@ -118,7 +101,7 @@ def compare_pairs(
         blocks=len(pairs.blocks),
         excluded=pairs.incomplete,
         method=method,
-        effect=None if math.isnan(result.estimate) else effect_from_log(result.estimate),
+        effect=None if math.isnan(result.estimate) else paired_tests.effect_from_log(result.estimate),
         ci95=ci95,
         ci90=ci90,
         p=result.p if method else None,
@@ -130,7 +113,7 @@ def compare_pairs(
     )
 
 
-def choose_method(pairs: PairedLogs, rule: StoppingRuleName = "fixed") -> Method | None:
+def choose_method(pairs: paired_tests.PairedLogs, rule: StoppingRuleName = "fixed") -> Method | None:
     """Return the test for these pairs; None below 5 complete blocks."""
     blocks = len(pairs.blocks)
     if blocks < MIN_BLOCKS:
@@ -139,7 +122,7 @@ def choose_method(pairs: PairedLogs, rule: StoppingRuleName = "fixed") -> Method
         return "always-valid-t"
     if blocks < MIN_RANK_BLOCKS:
         return "paired-t"
-    if variances_differ(pairs.base, pairs.other):
+    if paired_tests.variances_differ(pairs.base, pairs.other):
         return "signed-rank" if blocks >= MIN_SIGNED_BLOCKS else "paired-t"
     return "blocked-rank"
 
@@ -154,7 +137,7 @@ def insufficient_blocks(complete: int, incomplete: int) -> str | None:
     return None
 
 
-def _comparison_flags(pairs: PairedLogs, method: Method | None) -> tuple[str, ...]:
+def _comparison_flags(pairs: paired_tests.PairedLogs, method: Method | None) -> tuple[str, ...]:
     flags = []
     if pairs.unusable:
         reason = "does not count (not valid, or its value is missing or not above zero)"
@@ -165,7 +148,7 @@ def _comparison_flags(pairs: PairedLogs, method: Method | None) -> tuple[str, ..
         flags.append(UNEQUAL_VARIANCES)
     if method and np.array_equal(pairs.base, pairs.other):
         flags.append(IDENTICAL_VALUES)
-    elif method and np.ptp(pairs.other - pairs.base) < LOG_TOLERANCE:
+    elif method and np.ptp(pairs.other - pairs.base) < paired_tests.LOG_TOLERANCE:
         flags.append(CONSTANT_RATIO)
     if method:
         flags += diagnostics.stability_flags(pairs.blocks, pairs.base, pairs.other)
@@ -207,7 +190,7 @@ def compare_contrasts(
     The family is every comparison that allows a verdict. From 8 blocks each, p is adjusted by joint permutations, step
     down; else, and where the rule is always-valid, by Holm's method. An adjusted p is never below the plain one.
     """
-    pairs = [pair_arms(values, one, other) for one, other in contrasts]
+    pairs = [paired_tests.pair_arms(values, one, other) for one, other in contrasts]
     in_family = [k for k, p in enumerate(pairs) if insufficient_blocks(len(p.blocks), p.incomplete) is None]
     sizes = [len(in_family) if k in in_family else 1 for k in range(len(pairs))]
     comparisons = [compare_pairs(p, family_size=size, **options) for p, size in zip(pairs, sizes, strict=True)]
@@ -220,14 +203,16 @@ def compare_contrasts(
     return comparisons
 
 
-def _adjust_p(pairs: Sequence[PairedLogs], plain: Sequence[float | None], rule: StoppingRuleName) -> list[float]:
+def _adjust_p(
+    pairs: Sequence[paired_tests.PairedLogs], plain: Sequence[float | None], rule: StoppingRuleName
+) -> list[float]:
     """Return the p values of comparisons, `plain` each on its own, adjusted for all of them."""
     if rule != "always-valid" and all(len(p.blocks) >= MIN_RANK_BLOCKS for p in pairs):
         return step_down_p(pairs)
-    return adjust_holm(plain)
+    return paired_tests.adjust_holm(plain)
 
 
-def step_down_p(pairs: Sequence[PairedLogs]) -> list[float]:
+def step_down_p(pairs: Sequence[paired_tests.PairedLogs]) -> list[float]:
     """Return p values adjusted by the largest statistic under swaps that all comparisons share (Westfall and Young).
 
     A block that a comparison lacks counts as no difference. Exact for up to 12 blocks.
@@ -237,19 +222,21 @@ def step_down_p(pairs: Sequence[PairedLogs]) -> list[float]:
     z = np.divide(differences, lengths, out=np.zeros_like(differences), where=lengths > 0)
     by_name = [z[k] for k in sorted(range(len(pairs)), key=lambda k: pairs[k].treatment)]
     z = z[:, np.lexsort(by_name)]  # sampled swaps must not depend on the names of blocks
-    permuted = np.abs(z @ label_signs(z.shape[1]).T.astype(float))
-    return step_down_max(np.abs(z.sum(axis=1)), permuted, exact=z.shape[1] <= MAX_EXACT_BLOCKS)
+    permuted = np.abs(z @ paired_tests.label_signs(z.shape[1]).T.astype(float))
+    return paired_tests.step_down_max(
+        np.abs(z.sum(axis=1)), permuted, exact=z.shape[1] <= paired_tests.MAX_EXACT_BLOCKS
+    )
 
 
-def _rank_differences_of(pairs: Sequence[PairedLogs]) -> np.ndarray:
+def _rank_differences_of(pairs: Sequence[paired_tests.PairedLogs]) -> np.ndarray:
     """Return rank differences, comparisons by blocks; 0 where a comparison lacks a block."""
     if len({p.blocks for p in pairs}) == 1:
-        return rank_differences(np.stack([p.base for p in pairs]), np.stack([p.other for p in pairs]))
+        return paired_tests.rank_differences(np.stack([p.base for p in pairs]), np.stack([p.other for p in pairs]))
     blocks = sorted({block for p in pairs for block in p.blocks}, key=repr)
     column = {block: k for k, block in enumerate(blocks)}
     differences = np.zeros((len(pairs), len(blocks)))
     for row, p in zip(differences, pairs, strict=True):
-        row[[column[block] for block in p.blocks]] = rank_differences(p.base, p.other)
+        row[[column[block] for block in p.blocks]] = paired_tests.rank_differences(p.base, p.other)
     return differences
 
 
@@ -264,13 +251,13 @@ class _ArmTests(NamedTuple):
     def ranked(self, arms: Sequence[str], baseline: str) -> list[str]:
         """Return the arms that can be tested, the one observed best first."""
         sign = 1 if self.better == "higher" else -1
-        tests = {name: _run_test(pair_arms(self.values, name, baseline)) for name in arms}
+        tests = {name: _run_test(paired_tests.pair_arms(self.values, name, baseline)) for name in arms}
         estimate_by_arm = {name: sign * result.estimate for name, result in tests.items() if result}
         return sorted(estimate_by_arm, key=lambda name: -estimate_by_arm[name])
 
     def is_better(self, one: str, other: str) -> bool:
         """Return whether an arm is shown to be better than another."""
-        result = _run_test(pair_arms(self.values, one, other), self.rule)
+        result = _run_test(paired_tests.pair_arms(self.values, one, other), self.rule)
         return result is not None and result.p < 1 - self.level and (result.estimate > 0) == (self.better == "higher")
 
     def best_arm(self, ranked: Sequence[str], tied: Sequence[str]) -> BestArm:
@@ -283,7 +270,7 @@ class _ArmTests(NamedTuple):
         return BestArm(None, leaders, ahead)
 
 
-def _run_test(pairs: PairedLogs, rule: StoppingRuleName = "fixed") -> PairedTestResult | None:
+def _run_test(pairs: paired_tests.PairedLogs, rule: StoppingRuleName = "fixed") -> paired_tests.PairedTestResult | None:
     """Return estimate and p of one arm against another, None where there are too few blocks."""
     method = choose_method(pairs, rule)
     return TESTS[method](pairs.base, pairs.other, []) if method else None
@@ -328,7 +315,7 @@ def compare_with_best(
         return None
     observed_best, family_size, sign = ranked[0], len(ranked) - 1, 1 if better == "higher" else -1
     unadjusted = [
-        compare_pairs(pair_arms(values, name, observed_best), family_size=family_size, **options)
+        compare_pairs(paired_tests.pair_arms(values, name, observed_best), family_size=family_size, **options)
         for name in arms if name in ranked and name != observed_best
     ]  # fmt: skip
     largest_p = max(c.p if c.p is not None and sign * (c.effect or 0.0) < 0 else 1.0 for c in unadjusted)
@@ -351,7 +338,11 @@ def _p_against_any(
     """Return the leader's p among all arms that are compared with this one, never below the plain one."""
     if comparison.p is None:
         return None
-    pairs = {name: pair_arms(values, name, comparison.treatment) for name in ranked if name != comparison.treatment}
+    pairs = {
+        name: paired_tests.pair_arms(values, name, comparison.treatment)
+        for name in ranked
+        if name != comparison.treatment
+    }
     plain_p = {name: result.p for name, p in pairs.items() if (result := _run_test(p, rule))}
     adjusted = _adjust_p([pairs[name] for name in plain_p], list(plain_p.values()), rule)
     return max(comparison.p, dict(zip(plain_p, adjusted, strict=True))[comparison.baseline])

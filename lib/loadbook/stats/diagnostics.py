@@ -12,17 +12,17 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
+from scipy.special import betainc
+from scipy.stats import kendalltau, rankdata, theilslopes
 
 from loadbook.core.units import format_p_value, format_percent
 from loadbook.stats.paired_tests import LOG_DECIMALS, FloatArray, effect_from_log
 from loadbook.stats.saturation import finest_source_only
 from loadbook.stats.text import predicate
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MIN_PEERS = 3  # other trials, below which nothing is compared
 MIN_RELATIVE_DIFFERENCE = 0.1  # of the usual value, or of one CPU; smaller differences are left out
@@ -60,8 +60,6 @@ def host_resources(traces: pd.DataFrame, hosts: Mapping[str, Mapping[str, Any]])
     CPUs are those that the host may use (run.json "hosts"), summed; processes are summed by label, as ids are others in
     every trial. "other processes" is CPU time that no monitored process used.
     """
-    import pandas as pd
-
     own = finest_source_only(traces)
     parts = [
         _cpu_resources(own[own["host"] == host], about.get("cpus")).assign(host=host) for host, about in hosts.items()
@@ -75,8 +73,6 @@ def host_resources(traces: pd.DataFrame, hosts: Mapping[str, Mapping[str, Any]])
 
 def _cpu_resources(own: pd.DataFrame, cpus: list[int] | None) -> pd.DataFrame:
     """Return the busy CPUs of a host, those stolen by others, those of each process label, and of other processes."""
-    import pandas as pd
-
     items = {f"cpu{n}" for n in cpus} if cpus else set(own["item"]) - {"all"}
     cores = own[own["item"].isin(list(items))]
     keys = ["trial", "t_s"]
@@ -113,8 +109,6 @@ def peer_comparison(
     median absolute deviation, `apart` the signed distance in such spreads; NaN where the difference is small (less than
     a tenth of the usual value, or of one CPU).
     """
-    import pandas as pd
-
     treatment = trials.set_index("trial")["treatment"].to_dict()[trial]
     others = trials[(trials["treatment"] == treatment) & (trials["trial"] != trial) & trials["valid"]]["trial"]
     own = resources[resources["trial"].isin([trial, *others])]
@@ -217,8 +211,6 @@ def carry_over(values: pd.DataFrame, baseline: str, repeats: Mapping[str, str] |
 
 def _carry_over_rows(values: pd.DataFrame, baseline: str, repeats: Mapping[str, str]) -> pd.DataFrame:
     """Return valid trials with a known predecessor: log, block, treatment (baseline first) and previous."""
-    import pandas as pd
-
     predecessor_by_slot = values.set_index("slot")["treatment"].map(lambda name: repeats.get(name, name))
     rows = values.assign(previous=(values["slot"] - 1).map(predecessor_by_slot))
     rows = rows[rows["valid"].astype(bool) & (rows["value"] > 0) & rows["previous"].notna()]
@@ -271,8 +263,6 @@ def describe_drift(values: pd.DataFrame) -> DriftSummary:
     `values` has trial, treatment, block, slot, status, valid, value (`RunData.values`); only valid positive values
     count.
     """
-    from scipy.stats import kendalltau, theilslopes
-
     usable, residuals = _usable_with_residuals(values)
     medians = residuals.groupby(usable["block"]).median()
     if len(medians) < MIN_DRIFT_BLOCKS or medians.nunique() < 2:
@@ -369,8 +359,6 @@ def effect_stability(differences: FloatArray) -> EffectStability | None:
     differences, blocks = np.round(differences, LOG_DECIMALS), len(differences)
     if blocks < MIN_STABILITY_BLOCKS or np.ptp(differences) == 0:
         return None
-    from scipy.stats import kendalltau
-
     trend_p = float(kendalltau(np.arange(blocks), differences).pvalue)
     halves = differences[: blocks // 2], differences[(blocks + 1) // 2 :]
     first, second = (effect_from_log(float(np.median(half))) for half in halves)
@@ -379,9 +367,6 @@ def effect_stability(differences: FloatArray) -> EffectStability | None:
 
 def rank_von_neumann_p(values: FloatArray) -> float:
     """Return the one-sided p of von Neumann's ratio of ranks, small where neighbours are alike (Bartels' beta)."""
-    from scipy.special import betainc
-    from scipy.stats import rankdata
-
     n, ranks = len(values), rankdata(values)
     von_neumann_ratio = float((np.diff(ranks) ** 2).sum() / ((ranks - ranks.mean()) ** 2).sum())
     shape = 5 * n * (n + 1) * (n - 1) ** 2 / (2 * (n - 2) * (5 * n**2 - 2 * n - 9)) - 0.5

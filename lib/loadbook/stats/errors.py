@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
+from scipy.stats import fisher_exact
 
 from loadbook.core.metrics import ERROR_CLASSES
 from loadbook.stats.paired_tests import MAX_EXACT_BLOCKS, label_signs, p_from_hits
@@ -95,8 +96,6 @@ def zero_error_upper_bound(trials: int) -> float:
 
 
 def _fisher_p(counts: ErrorCounts, baseline: ErrorCounts) -> float | None:
-    from scipy.stats import fisher_exact
-
     if not counts.trials or not baseline.trials:
         return None
     table = [[c.trials_with_errors, c.trials - c.trials_with_errors] for c in (counts, baseline)]

@@ -148,6 +148,12 @@ class AnalysisRow:
     half_width_limit: float | None = None
 
     @property
+    def is_compared(self) -> bool:
+        """Whether the row has an effect that may be reported."""
+        verdict = self.verdict
+        return verdict is not None and verdict.kind != "invalid" and verdict.comparison.effect is not None
+
+    @property
     def passed(self) -> bool | None:
         """Whether a check passed or failed; None where it could not tell, and of rows that are no checks."""
         return {"passed": True, "failed": False}.get(self.check_state or "")

@@ -27,6 +27,7 @@ COLUMNS = (
 )  # fmt: skip
 BottleneckCode = Literal["C", "N", "W", "D"]
 BOTTLENECK_NAMES: dict[str, str] = {"C": "balancer CPU", "N": "network", "W": "web CPU", "D": "driver"}
+RESOURCE_NOUNS = {"cpu": "CPU", "network": "network", "memory": "memory"}
 HostRecords = Mapping[str, Mapping[str, Any]]
 
 

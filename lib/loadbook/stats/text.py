@@ -27,8 +27,6 @@ from loadbook.core.units import (
 )
 from loadbook.stats.results import AnalysisRow, Comparison, ErrorSummary, Verdict
 
-METRIC_NOUNS = {"ok_per_s": "rate", "requests_per_s": "rate", "bytes_per_s": "data rate", "ttfb": "time to first byte"}
-
 
 class DirectionWords(NamedTuple):
     """Words of a rise and a fall, and the predicate of a sentence about a treatment."""
@@ -62,7 +60,7 @@ def direction(metric: str, better: Direction | None = None) -> Direction:
 
 def metric_noun(metric: str) -> str:
     """Return the metric as a noun in a sentence: rate, latency, connect time."""
-    return METRIC_NOUNS.get(metric, metric.replace("_", " "))
+    return (METRICS[metric].noun if metric in METRICS else "") or metric.replace("_", " ")
 
 
 def direction_words(metric: str) -> DirectionWords:

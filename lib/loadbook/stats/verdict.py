@@ -18,17 +18,8 @@ from typing import TYPE_CHECKING
 
 from loadbook.core.metrics import Direction, get_metric
 from loadbook.core.validity_rules import lower_first, rule_title
+from loadbook.stats import results
 from loadbook.stats.compare import insufficient_blocks
-from loadbook.stats.results import (
-    AnalysisRow,
-    CheckState,
-    Comparison,
-    ErrorSummary,
-    Forecast,
-    Hypothesis,
-    Interval,
-    Verdict,
-)
 from loadbook.stats.sequential import critical_t, smallest_block_count, t_quantile
 
 if TYPE_CHECKING:
@@ -50,8 +41,8 @@ ResponseKey = tuple[int | None, int | None]
 
 def invalid_reason(
     trials: pd.DataFrame,
-    comparison: Comparison,
-    errors: ErrorSummary,
+    comparison: results.Comparison,
+    errors: results.ErrorSummary,
     varied: Collection[str] = (),
     reference_text: str = BASELINE_TEXT,
 ) -> str | None:
@@ -147,7 +138,7 @@ def _ceiling_reason(metric: str, own: pd.DataFrame, base: pd.DataFrame) -> str |
     return "both served all of the offered load, so the rate is the generator's setting; offer more"
 
 
-def _insufficient_blocks_reason(comparison: Comparison, own: pd.DataFrame, base: pd.DataFrame) -> str | None:
+def _insufficient_blocks_reason(comparison: results.Comparison, own: pd.DataFrame, base: pd.DataFrame) -> str | None:
     reason = insufficient_blocks(comparison.blocks, comparison.excluded)
     if reason is None:
         return None
@@ -196,7 +187,7 @@ def _moving_rate_reason(own: pd.DataFrame, base: pd.DataFrame) -> str | None:
     return f"its rate {moved} within trials, the baseline's {other}"
 
 
-def _error_count_reason(metric: str, errors: ErrorSummary) -> str | None:
+def _error_count_reason(metric: str, errors: results.ErrorSummary) -> str | None:
     if metric in METRICS_WITH_ERRORS and errors.kind in ("more", "fewer"):
         return f"{metric} counts error responses, and it has {errors.kind} of them; compare ok_per_s"
     return None
@@ -212,13 +203,13 @@ NOT_SIGNIFICANT_IN_FAMILY = "differs if looked at alone, but not among all {fami
 
 
 def decide_verdict(
-    comparison: Comparison,
+    comparison: results.Comparison,
     margin: float,
     better: Direction = "higher",
     *,
     reason: str | None = None,
-    hypothesis: Hypothesis = "difference",
-) -> Verdict:
+    hypothesis: results.Hypothesis = "difference",
+) -> results.Verdict:
     """Return the verdict that a comparison allows.
 
     Parameters
@@ -231,22 +222,24 @@ def decide_verdict(
     reason = reason or insufficient_blocks(comparison.blocks, comparison.excluded)
     if reason or comparison.effect is None or comparison.ci95 is None or comparison.ci90 is None:
         too_few = f"{comparison.blocks} blocks are too few for a {comparison.level:.4g} interval"
-        return Verdict("invalid", comparison, margin, reason=reason or too_few)
+        return results.Verdict("invalid", comparison, margin, reason=reason or too_few)
     if hypothesis == "non-inferiority":
         return _non_inferiority_verdict(comparison, comparison.ci90, margin, better)
     is_small = is_within_margin(comparison.ci90, margin)
     if is_significant(comparison):
         is_improvement = (comparison.effect > 0) == (better == "higher")
-        return Verdict("small" if is_small else ("better" if is_improvement else "worse"), comparison, margin)
+        return results.Verdict("small" if is_small else ("better" if is_improvement else "worse"), comparison, margin)
     if excludes_zero(comparison.ci95):
         flag = NOT_SIGNIFICANT_IN_FAMILY.format(family=comparison.family_size, p=comparison.p_adjusted)
         comparison = replace(comparison, flags=(*comparison.flags, flag))
     if is_small:
-        return Verdict("equivalent", comparison, margin)
-    return Verdict("undecided", comparison, margin, forecast=forecast_blocks(comparison, margin))
+        return results.Verdict("equivalent", comparison, margin)
+    return results.Verdict("undecided", comparison, margin, forecast=forecast_blocks(comparison, margin))
 
 
-def _non_inferiority_verdict(comparison: Comparison, interval: Interval, margin: float, better: Direction) -> Verdict:
+def _non_inferiority_verdict(
+    comparison: results.Comparison, interval: results.Interval, margin: float, better: Direction
+) -> results.Verdict:
     """Judge the ends of the 90 % interval, each a one-sided bound at 95 %, against the largest loss accepted.
 
     Each claim has its own risk of 5 %, as equivalence has: a family does not widen it.
@@ -255,14 +248,14 @@ def _non_inferiority_verdict(comparison: Comparison, interval: Interval, margin:
     worst, best = interval[::sign]
     limit = loss_at_margin(margin, better)
     if _exceeds(sign * worst, sign * limit):
-        return Verdict("no-loss", comparison, margin, one_sided_bounds=(worst, best))
+        return results.Verdict("no-loss", comparison, margin, one_sided_bounds=(worst, best))
     if _exceeds(sign * limit, sign * best):
-        return Verdict("worse", comparison, margin, one_sided_bounds=(worst, best))
+        return results.Verdict("worse", comparison, margin, one_sided_bounds=(worst, best))
     forecast = forecast_one_sided(comparison, abs(_log_effect(comparison.effect or 0.0) - _log_effect(limit)))
-    return Verdict("undecided", comparison, margin, forecast=forecast, one_sided_bounds=(worst, best))
+    return results.Verdict("undecided", comparison, margin, forecast=forecast, one_sided_bounds=(worst, best))
 
 
-def excludes_zero(interval: Interval) -> bool:
+def excludes_zero(interval: results.Interval) -> bool:
     """Tell whether an interval of effects lies on one side of no difference."""
     return _exceeds(interval[0], 0.0) or _exceeds(0.0, interval[1])
 
@@ -272,7 +265,7 @@ def _exceeds(effect: float, limit: float) -> bool:
     return effect - limit > EFFECT_TOLERANCE * (1 + abs(limit))
 
 
-def is_within_margin(interval: Interval, margin: float) -> bool:
+def is_within_margin(interval: results.Interval, margin: float) -> bool:
     """Tell whether an interval of effects lies inside a factor 1 + margin in both directions."""
     return _exceeds(interval[0], loss_at_margin(margin, "higher")) and _exceeds(
         loss_at_margin(margin, "lower"), interval[1]
@@ -284,20 +277,20 @@ def loss_at_margin(margin: float, better: Direction) -> float:
     return 1 / (1 + margin) - 1 if better == "higher" else margin
 
 
-def is_significant(comparison: Comparison) -> bool:
+def is_significant(comparison: results.Comparison) -> bool:
     """Tell whether a difference is significant, adjusted for all comparisons of the family."""
     if comparison.ci95 is None or not excludes_zero(comparison.ci95):
         return False
     return comparison.p_adjusted is None or comparison.p_adjusted < 1 - comparison.level
 
 
-def forecast_blocks(comparison: Comparison, margin: float) -> Forecast:
+def forecast_blocks(comparison: results.Comparison, margin: float) -> results.Forecast:
     """Return how many more blocks would show the difference or exclude one beyond the margin, whichever comes first.
 
     Up to 60 blocks in all; within a family the threshold is divided by the number of comparisons.
     """
     if comparison.effect is None or not comparison.sd_log:
-        return Forecast(None, None, None)
+        return results.Forecast(None, None, None)
     sd, alpha = comparison.sd_log, (1 - comparison.level) / comparison.family_size
     size, method = abs(_log_effect(comparison.effect)), comparison.method
     distance = math.log1p(margin) - size
@@ -308,12 +301,12 @@ def forecast_blocks(comparison: Comparison, margin: float) -> Forecast:
     return _additional_blocks(comparison, min((n for n in (detect, exclude) if n is not None), default=None))
 
 
-def forecast_one_sided(comparison: Comparison, distance: float) -> Forecast:
+def forecast_one_sided(comparison: results.Comparison, distance: float) -> results.Forecast:
     """Return how many more blocks bring a one-sided bound within `distance` (log) of the estimate, if that stays."""
     return _additional_blocks(comparison, _blocks_for_one_sided_bound(comparison, distance))
 
 
-def _blocks_for_one_sided_bound(comparison: Comparison, distance: float) -> int | None:
+def _blocks_for_one_sided_bound(comparison: results.Comparison, distance: float) -> int | None:
     """Return how many blocks have a one-sided bound that lies within `distance` (log) of the estimate."""
     if not comparison.sd_log:
         return None
@@ -325,17 +318,17 @@ def _log_effect(effect: float) -> float:
     return math.log1p(max(effect, MIN_EFFECT))
 
 
-def _additional_blocks(comparison: Comparison, total: int | None) -> Forecast:
+def _additional_blocks(comparison: results.Comparison, total: int | None) -> results.Forecast:
     if total is None:
-        return Forecast(None, None, None)
+        return results.Forecast(None, None, None)
     about, low, high = (max(1, math.ceil(factor * total) - comparison.blocks) for factor in (1.0, *FORECAST_RANGE))
-    return Forecast(about, low, high)
+    return results.Forecast(about, low, high)
 
 
 KNOWN_EFFECT_PART = 3  # an A/A interval must be narrower than this part of the known effect, or than the margin
 
 
-def aa_state(verdict: Verdict | None, p_limit: float, half_width_limit: float) -> CheckState:
+def aa_state(verdict: results.Verdict | None, p_limit: float, half_width_limit: float) -> results.CheckState:
     """Return the state of an A/A arm; one that differs fails even where it may not be compared otherwise.
 
     It differs below the p value `p_limit`, and is too noisy to tell from the half-width `half_width_limit` (ratio) on.
@@ -350,7 +343,9 @@ def aa_state(verdict: Verdict | None, p_limit: float, half_width_limit: float) -
     return "passed" if (high - low) / 2 < half_width_limit else "inconclusive"
 
 
-def control_state(verdict: Verdict | None, expected_sign: int | None, expected_effect: float | None) -> CheckState:
+def control_state(
+    verdict: results.Verdict | None, expected_sign: int | None, expected_effect: float | None
+) -> results.CheckState:
     """Return the state of a positive control; it is inconclusive where neither 0 nor the known effect is excluded.
 
     `expected_sign` is 1 or -1 (None: any difference passes), `expected_effect` a ratio minus 1 (None: not known).
@@ -364,7 +359,7 @@ def control_state(verdict: Verdict | None, expected_sign: int | None, expected_e
     return "inconclusive" if expected_effect is not None and low <= expected_effect <= high else "failed"
 
 
-def aa_half_width_limit(margin: float, controls: Collection[AnalysisRow]) -> float:
+def aa_half_width_limit(margin: float, controls: Collection[results.AnalysisRow]) -> float:
     """Return the half-width below which an A/A interval passes: the margin, or a third of the largest known effect.
 
     The known effect is the one that the study states, else the one that was measured if the control passed. It counts

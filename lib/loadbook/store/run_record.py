@@ -140,7 +140,7 @@ NON_CONDITION_KEYS = frozenset(
     | {"blocks", "factors", "factorial", "grid", "treatments"}
 )
 # fields of a study that decide the load on the servers; the others decide how a run is judged
-LOAD_KEYS = ("workload", "roles")
+LOAD_KEYS = ("workload", "roles", "execution")
 MAX_VALUE_LENGTH = 200  # letters of a value; a longer one is a file
 
 

@@ -139,6 +139,7 @@ class InterleavedRecord(_Record):
     gap_s: float
     slices: RelativeFile
     active_s: float | None = None
+    late_share: float | None = Field(None, description="share of its slices that lasted 1.5 times as long as planned")
     latency_s: float | None = Field(None, description="mean latency of the slowest arm, where measured in this block")
 
 

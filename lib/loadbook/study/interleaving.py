@@ -1,4 +1,4 @@
-"""Interleaved execution: whether a study's treatments can be measured in turns, and the lengths of slice and gap.
+"""Interleaved execution: whether a study's treatments can be measured in lengths, and the lengths of slice and gap.
 
 In an interleaved block all treatments are up at once, each with a load generator of its own. Only one generator runs at
 any instant, the others are stopped; they take turns in slices. Slow changes of a host then hit all treatments alike.
@@ -27,7 +27,7 @@ FIRST_SLICE_S = 0.05
 HOST_KEYS = ("sysctls", "delay_ms", "loss", "rate_mbit")
 
 
-class Turns(NamedTuple):
+class SliceLengths(NamedTuple):
     """Lengths of a slice, of the gap before each slice, and of an arm's first slice, seconds."""
 
     slice_s: float
@@ -35,7 +35,7 @@ class Turns(NamedTuple):
     first_s: float = FIRST_SLICE_S
 
 
-def turns_for_latency(latency_s: float) -> Turns | None:
+def slices_for_latency(latency_s: float) -> SliceLengths | None:
     """Return slice and gap for the mean latency of the slowest arm; None where a slice would be longer than a trial.
 
     A slice is at least 20 mean latencies and 25 ms, so that responses that are counted beyond its end are few; a gap is
@@ -44,13 +44,14 @@ def turns_for_latency(latency_s: float) -> Turns | None:
     slice_s = max(MIN_SLICE_S, SLICE_LATENCIES * latency_s)
     if slice_s > MAX_SLICE_S:
         return None
-    return Turns(math.ceil(slice_s * 1000) / 1000, math.ceil(max(MIN_GAP_S, GAP_LATENCIES * latency_s) * 1000) / 1000)
+    gap_s = max(MIN_GAP_S, GAP_LATENCIES * latency_s)
+    return SliceLengths(math.ceil(slice_s * 1000) / 1000, math.ceil(gap_s * 1000) / 1000)
 
 
-def block_seconds(turns: Turns, arms: int, duration_s: float) -> float:
+def block_seconds(lengths: SliceLengths, arms: int, duration_s: float) -> float:
     """Return the seconds from the start of the first generator until every arm has had `duration_s` of load."""
-    rounds = math.ceil(max(0.0, duration_s - turns.first_s) / turns.slice_s)
-    return arms * (turns.first_s + turns.gap_s) + rounds * arms * (turns.slice_s + turns.gap_s)
+    rounds = math.ceil(max(0.0, duration_s - lengths.first_s) / lengths.slice_s)
+    return arms * (lengths.first_s + lengths.gap_s) + rounds * arms * (lengths.slice_s + lengths.gap_s)
 
 
 def draw_rounds(arms: int, rounds: int, seed: str) -> list[list[int]]:

@@ -87,7 +87,7 @@ class MonitorSettings(StrictModel):
 
 
 class ValidityLimits(StrictModel):
-    """Thresholds of the validity rules (docs/gates.md), with their defaults.
+    """Thresholds of the validity rules (docs/validity-rules.md), with their defaults.
 
     Attributes
     ----------
@@ -109,6 +109,8 @@ class ValidityLimits(StrictModel):
     bytes_tolerance : how far bytes per response may lie beside each other, as a share.
     header_bytes : bytes of headers that a response may have beside its page.
     stall : share of the measurement in which nothing was served, from which a trial does not count.
+    late_slices : share of an interleaved trial's slices that may last 1.5 times as long as planned.
+    unasked_work : share of a service's CPU time that it may use while other treatments have their slices.
     clock_step_s : seconds by which a host's clock may move against ours.
     absurd_duration : how many times as long as its window a measurement may have taken by the tool's account.
     facts_tolerance : how far a measured fact of a host may move during the run, as a share.
@@ -136,6 +138,8 @@ class ValidityLimits(StrictModel):
     bytes_tolerance: Annotated[float, Field(ge=0, lt=1)] = 0.02
     header_bytes: Annotated[int, Field(ge=0)] = 1024
     stall: Annotated[float, Field(gt=0, le=1)] = 0.1
+    late_slices: Annotated[float, Field(ge=0, le=1)] = 0.05
+    unasked_work: Annotated[float, Field(ge=0, le=1)] = 0.02
     clock_step_s: Annotated[float, Field(ge=0)] = 0.1
     absurd_duration: Annotated[float, Field(gt=1)] = 10.0
     facts_tolerance: Annotated[float, Field(ge=0)] = 0.02
@@ -224,7 +228,7 @@ class CiPolicy(CiLimits):
     Attributes
     ----------
     only : the treatments that are judged; default: all.
-    doubts : validity rules (docs/gates.md) whose doubt fails a build; "all" is any of them.
+    doubts : validity rules (docs/validity-rules.md) whose doubt fails a build; "all" is any of them.
     metrics : other metrics that are judged, too, each by limits of its own: "latency p99", say.
     treatments : what differs for some of them.
     """

@@ -162,7 +162,7 @@ class Study(StrictModel):
     subsets : groups of treatments by name, each with the baseline; one called "smoke" is the smoke variant.
     monitors : what is recorded of hosts during a trial.
     reset : how hosts come to rest between trials.
-    validity : limits of the validity rules (docs/gates.md).
+    validity : limits of the validity rules (docs/validity-rules.md).
     ci : what fails a build.
     published : claims of an article (docs/claims.md).
     """
@@ -295,6 +295,11 @@ class Study(StrictModel):
     def tools_of(self, treatments: Iterable[str]) -> tuple[str, ...]:
         """Return the names of the tools that these treatments are measured with, each once, in their order."""
         return tuple(dict.fromkeys(self.workload_of(name).tool for name in treatments))
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Treatment -> display name."""
+        return {name: self.label(name) for name in self.treatments}
 
     def label(self, treatment: str) -> str:
         """Return the name of a treatment as readers see it."""

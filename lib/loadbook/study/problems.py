@@ -314,5 +314,6 @@ def _ci_problems(raw: dict[str, Any]) -> PathMessages:
     for number, name in enumerate(doubts):
         if isinstance(name, str) and name not in (ALL_RULES, *RULE_INFO):
             nearest = suggestion(name, (ALL_RULES, *RULE_INFO))
-            where = nearest if "did you mean" in nearest else '; docs/gates.md has their names, "all" is any of them'
-            yield f"ci.doubts.{number}", f"no validity rule {short_repr(name)}{where}"
+            names = '; docs/validity-rules.md has their names, "all" is any of them'
+            hint = nearest if "did you mean" in nearest else names
+            yield f"ci.doubts.{number}", f"no validity rule {short_repr(name)}{hint}"

@@ -348,3 +348,35 @@ def _idle_by_seconds(evidence: Evidence, duration: float) -> list[IdleSpan] | No
     seconds = range(first, max(max(counts), first + int(duration) - 1) + 1)
     idle = {float(s + 1): not counts.get(s) for s in seconds}
     return [IdleSpan(run.start - first, run.end - first) for run in _runs(list(idle), idle, 1.0)]
+
+
+def late_slices(evidence: Evidence) -> Iterator[RuleHit]:
+    """Judge how many slices of an interleaved trial lasted much longer than planned: its driver was disturbed."""
+    interleaved = evidence.record.interleaved
+    if interleaved is None:
+        return
+    if interleaved.late_share is None:
+        yield evidence.unchecked("late_slices", "there are too few slices")
+    elif interleaved.late_share > evidence.thresholds.late_slices:
+        share = format_percent(interleaved.late_share, 0, signed=False)
+        planned = format_duration(interleaved.slice_s)
+        yield evidence.hit("late_slices", "doubt", f"{share} of its slices lasted 1.5 times the {planned} planned")
+
+
+def unasked_work(evidence: Evidence) -> Iterator[RuleHit]:
+    """Find services of an interleaved trial that work without a request, and so in the slices of other treatments.
+
+    Their CPU use just before the slices, without any load, is taken to have gone on in the others' slices.
+    """
+    interleaved, window = evidence.record.interleaved, evidence.window_s
+    if interleaved is None or window is None or interleaved.active_s is None:
+        return
+    for service in evidence.record.services:
+        if not service.cpu_s or service.idle_cpu_share is None:
+            yield evidence.unchecked("unasked_work", f"the CPU time of {service.service} is not known", service.host)
+            continue
+        share = service.idle_cpu_share * max(0.0, window - interleaved.active_s) / service.cpu_s
+        if share > evidence.thresholds.unasked_work:
+            unasked, of_all = (format_percent(v, 1, signed=False) for v in (service.idle_cpu_share, share))
+            observation = f"{service.service} used {unasked} of a CPU without load: {of_all} of its CPU time"
+            yield evidence.hit("unasked_work", "doubt", observation, service.host)

@@ -1,7 +1,8 @@
 """All rules on one trial, and the rules on a run as a whole.
 
 To add a rule on trials: a function beside similar ones, a line in `TRIAL_RULES`, an entry in
-`core/validity_rules.toml`.
+`core/validity_rules.toml`. To add a rule on the run: a function here or in `machine` or `responses`, a call in
+`check_run`, an entry in the same file.
 """
 
 from __future__ import annotations
@@ -76,6 +77,8 @@ TRIAL_RULES: tuple[Callable[[Evidence], Iterator[RuleHit]], ...] = (
     machine.monitor_gaps,
     machine.clock,
     load.stall,
+    load.late_slices,
+    load.unasked_work,
 )
 
 
