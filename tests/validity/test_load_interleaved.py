@@ -27,16 +27,16 @@ def test_plain_trial_has_no_slices_to_judge() -> None:
 
 
 @pytest.mark.parametrize(("share", "levels"), [(0.0, []), (0.05, []), (0.06, ["doubt"]), (None, ["unchecked"])])
-def test_late_slices_are_doubted_above_their_share(share: float | None, levels: list[str]) -> None:
+def test_more_late_slices_than_allowed_are_a_doubt(share: float | None, levels: list[str]) -> None:
     assert [level for level, _ in hits_of("late_slices", share)] == levels
 
 
-def test_late_slices_message_names_share_and_length() -> None:
+def test_message_on_late_slices_states_their_share_and_length() -> None:
     message = hits_of("late_slices", 0.2)[0][1].replace("\N{NO-BREAK SPACE}", " ")
     assert "20 % of its slices lasted 1.5 times the 25 ms planned" in message
 
 
 @pytest.mark.parametrize(("idle", "levels"), [(0.0, []), (0.006, []), (0.007, ["doubt"]), (None, ["unchecked"])])
-def test_work_without_requests_is_doubted_above_its_share(idle: float | None, levels: list[str]) -> None:
+def test_more_service_work_without_requests_than_allowed_is_a_doubt(idle: float | None, levels: list[str]) -> None:
     """The window lasts 4 s, of which the arm was active for 1 s: 0.7 % of a CPU for 3 s is 2.1 % of its CPU second."""
     assert [level for level, _ in hits_of("unasked_work", idle_cpu_share=idle)] == levels

@@ -104,7 +104,7 @@ def test_rule_thresholds_are_keys_of_the_study() -> None:
     assert {key for info in RULE_INFO.values() for key in info.thresholds} == set(ValidityLimits.model_fields)
 
 
-def test_run_has_no_hits_under_default_thresholds() -> None:
+def test_trials_without_problems_have_no_hits_under_default_thresholds() -> None:
     assert run({}, *received(*make())) == []
     assert grown({}, time_wait=300.0, conntrack=300.0, open_files=300.0, load1=3.0) == []
     assert check(gates={}, workload=CLEAN["workload"]) == []

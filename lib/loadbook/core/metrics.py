@@ -1,6 +1,6 @@
-"""The registry of metrics: unit, which way is better, meaning (docs/data-format.md is made from it).
+"""Registry of metrics: unit, better direction and meaning (docs/data-format.md is generated from it).
 
-Tables, colours and words such as "faster" come only from here. Units are base units: s, B, 1/s, B/s and 1.
+Tables, colours and words such as "faster" are derived from this registry. Base units are s, B, 1/s, B/s and 1.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ MetricKind = Literal["rate", "time", "errors", "other"]
 
 @dataclass(frozen=True)
 class Metric:
-    """One quantity that loadbook knows.
+    """One metric that loadbook knows.
 
-    ``better`` is None where neither way is better; ``kind`` chooses the words (faster / shorter / fewer). ``noun`` is
-    the metric in a sentence ("has a shorter NOUN"), ``label`` its name on axes; both default to the name.
+    ``better`` is None if neither direction is better; ``kind`` selects the words (faster, shorter, fewer). ``noun`` is
+    the metric's name in a sentence ("has a shorter NOUN"), ``label`` the one on axes; default of both: the name.
     """
 
     name: str
@@ -130,7 +130,7 @@ ERROR_CLASSES = tuple(m.name for m in _METRIC_LIST if m.name.startswith("errors_
 
 
 def get_metric(name: str) -> Metric:
-    """Return the metric called `name`; an unknown name raises UsageError that lists the known ones."""
+    """Return the metric called `name`; raise UsageError with the known names if there is none."""
     try:
         return METRICS[name]
     except KeyError:

@@ -1,7 +1,7 @@
-"""Rows of an arm of an interleaved block: what its load generator printed, by the seconds in which it ran.
+"""Rows of one arm of an interleaved block, corrected for the time in which its load generator was stopped.
 
-A generator divides by its own wall clock and counts a request that was stopped under way as a slow one. So rates are
-divided by the active seconds instead, and only those statistics of times are kept that slicing leaves intact.
+A generator divides by its wall-clock time and counts a request during which it was stopped as slow. Therefore rates are
+divided by active seconds, and statistics of times that stops would change are left out.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from loadbook.store.trial_record import InterleavedRecord, TrialRecord
 from loadbook.tools.base import Measurement, ParsedReport
 
 RATE_UNITS = ("1/s", "B/s")
-# times the share of requests that are stopped under way: percentiles so near the top are not reported
+# multiplied by the share of interrupted requests: percentiles closer to the top are left out
 CUT_FACTOR = 3
 OTHER_ARMS = "other-arms:0"
-LATE_FACTOR = 1.5  # of its planned length, beyond which a slice is late
+LATE_FACTOR = 1.5  # times the planned length; a longer slice is late
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Slice:
 
 @dataclass
 class SliceLog:
-    """Output of `interleave.pl`: slices, exit codes by arm, arms that did not end, wall clock minus monotonic clock."""
+    """Output of `interleave.pl`: slices, exit codes by arm, arms that did not end, wall-clock minus monotonic time."""
 
     slices: list[Slice] = field(default_factory=list)
     exit_codes: dict[int, int] = field(default_factory=dict)
@@ -48,14 +48,14 @@ class SliceLog:
         return sum(turn.end_s - turn.start_s for turn in self.slices_of(arm))
 
     def late_share(self, arm: int, slice_s: float) -> float | None:
-        """Return the share of an arm's slices that lasted too long; None without any between its first and its last."""
+        """Return the share of slices of an arm, except first and last, that lasted too long; None if there are none."""
         regular = self.slices_of(arm)[1:-1]
         late = sum(turn.end_s - turn.start_s > LATE_FACTOR * slice_s for turn in regular)
         return round(late / len(regular), 4) if regular else None
 
 
 def read_slices(text: str) -> SliceLog:
-    """Return the content of the output of `interleave.pl`; ValueError for anything else."""
+    """Return the parsed output of `interleave.pl`; ValueError for any other text."""
     slice_log = SliceLog()
     for line in text.splitlines():
         kind, *words = line.split()
@@ -73,11 +73,11 @@ def read_slices(text: str) -> SliceLog:
 
 
 def active_report(report: ParsedReport, record: TrialRecord, slices: int) -> ParsedReport:
-    """Return a report with rates per active second and without the statistics that slicing changes.
+    """Return a report with rates per active second, without the statistics that interruptions change.
 
     Parameters
     ----------
-    slices : number of slices of this arm, each of which cuts at most one request of every connection.
+    slices : number of slices of this arm, each of which interrupts at most one request per connection.
     """
     interleaved = record.interleaved
     values = {(m.metric, m.statistic): m.value for m in report.measurements}
@@ -101,7 +101,7 @@ def _active_measurement(m: Measurement, tool_s: float, active_s: float, highest:
 
 
 def cpu_measurements(record: TrialRecord, measurements: Iterable[Measurement]) -> list[Measurement]:
-    """Return the CPU seconds of all services per response that counts; nothing where one is not known."""
+    """Return CPU seconds of all services per successful response; nothing if one of them is not known."""
     ok = next((m.value for m in measurements if (m.metric, m.statistic) == ("ok", "count")), 0.0)
     used = [service.cpu_s for service in record.services]
     if not ok or not used or any(cpu_s is None for cpu_s in used):
@@ -110,7 +110,7 @@ def cpu_measurements(record: TrialRecord, measurements: Iterable[Measurement]) -
 
 
 def own_processes(points: Sequence[TraceRow], interleaved: InterleavedRecord) -> list[dict[str, Any]]:
-    """Return the trace rows of a block's sampler for one arm: its own processes, those of the others as one item.
+    """Return trace rows of one arm from a block's sampler: its own processes, and those of other arms as one item.
 
     Labels of processes end with the number of their arm.
     """

@@ -1,7 +1,7 @@
-"""Analysis of a run: study's defaults, values, comparisons, checks and verdicts from its tables.
+"""Analysis of a run: from its tables to values, comparisons, checks and verdicts, with the study's defaults.
 
-A run with conditions (near or remote, say) is analysed stratum by stratum: treatments of different strata are never
-compared, and each stratum is analysed as if its treatments had been the whole study. Frames in, values out; no files.
+A run under several conditions (for example a near and a remote client) is analysed per condition, called stratum:
+treatments of different strata are never compared. This module neither reads nor writes files.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ SATURATION_RULE = "driver_saturated"
 
 @dataclass(frozen=True)
 class AnalysisSpec:
-    """A question with its defaults filled in, and the values that answer it.
+    """Settings of one analysis, defaults from the study filled in, and the values of each trial that it compares.
 
-    `planned_blocks` is None where there is no plan. `contrasts` and `hypothesis` are the study's for its own baseline
-    and metric only: another metric keeps "adjacent", with another baseline everything is compared with that.
+    `planned_blocks` is None if the run has no plan. The study's `contrasts` apply to its own baseline and metric
+    ("adjacent": to every metric), its `hypothesis` to its own metric. Otherwise the defaults below apply.
     """
 
     study: Study
@@ -71,7 +71,7 @@ class AnalysisSpec:
 
     @property
     def options(self) -> ComparisonOptions:
-        """Options of each comparison."""
+        """Return the options of each comparison."""
         rule = self.stopping_state.rule
         return {"metric": self.metric, "statistic": self.statistic, "level": self.level, "rule": rule}
 
@@ -79,7 +79,7 @@ class AnalysisSpec:
 def resolve_spec(
     data: RunTables, baseline: str | None, metric: str | None, statistic: str | None, margin: float | None, level: float
 ) -> AnalysisSpec:
-    """Fill in the study's defaults; UsageError for a baseline or level that there is not."""
+    """Fill in the study's defaults; raise UsageError for an unknown baseline or a level outside 0.5 to 1."""
     study, metric_name = data.study, metric or data.study.metric
     metric_info = get_metric(metric_name)
     baseline_name = baseline or study.baseline
@@ -123,7 +123,7 @@ def resolve_spec(
 
 
 def apply_stopping_rule(data: RunTables, spec: AnalysisSpec) -> AnalysisSpec:
-    """Return the question with level and blocks by the stopping rule; UsageError for a level that it does not have."""
+    """Return the settings with the stopping rule's level and blocks; UsageError if it forbids the given level."""
     started_blocks = int(data.trials["block"].max()) if len(data.trials) else 0
     last_is_complete = int((data.trials["block"] == started_blocks).sum()) >= len(treatments_of(data))
     state = compute_stopping_state(
@@ -138,10 +138,10 @@ def apply_stopping_rule(data: RunTables, spec: AnalysisSpec) -> AnalysisSpec:
 
 
 def _trials_with_causes(data: RunTables) -> pd.DataFrame:
-    """Return the trials with only those rules in `gates` that excluded them, as far as problems are known.
+    """Return the trials; `gates` keeps only the validity rules that excluded the trial, if problems are recorded.
 
-    The column `at_ceiling` marks trials that served all of an open load, `moving` treatments whose rate moved within
-    trials (NaN: not known).
+    The column `at_ceiling` marks trials that served the whole offered rate of an open load; `moving` marks treatments
+    whose rate has a trend within trials (NaN if unknown).
     """
     problems = data.problems
     trials = data.trials.assign(
@@ -171,22 +171,22 @@ def analyse(
     margin: float | None = None,
     level: float = 0.95,
 ) -> results.Analysis:
-    """Answer the study's question on one metric.
+    """Compare the treatments of a study on one metric.
 
     Parameters
     ----------
-    baseline, metric, margin : default: the study's (a metric that is not the study's has its own default margin).
-    statistic : of the metric; default: the metric's own.
-    level : confidence of the intervals.
+    baseline, metric, margin : default: those of the study (for another metric, the default margin of that metric).
+    statistic : statistic of the metric, such as "p99"; default: the usual one of the metric.
+    level : confidence level of the intervals.
 
     Returns
     -------
-    Rows in the order in which they are shown: baseline, treatments by verdict and size, checks. Only trials with
-    status ok that no validity rule excluded enter a comparison; errors are counted in all trials with a report.
+    Rows in display order: baseline, treatments by verdict and size of the effect, checks. Comparisons use only trials
+    with status ok that no validity rule excluded; errors are counted in all trials that have a report.
 
     Raises
     ------
-    UsageError : an unknown baseline or metric, a level out of range.
+    UsageError : an unknown baseline or metric, or a level out of range.
     """
     spec = apply_stopping_rule(data, resolve_spec(data, baseline, metric, statistic, margin, level))
     checks = {name: t.check for name, t in spec.study.treatments.items() if t.check}
@@ -232,7 +232,7 @@ def _compare_treatments(spec: AnalysisSpec, treatments: list[str]) -> DeclaredCo
 
 
 def _with_planned_blocks(spec: AnalysisSpec, comparison: results.Comparison) -> results.Comparison:
-    """Count blocks that were planned and not run as incomplete: a verdict belongs to the whole plan, or to its look."""
+    """Count planned blocks that did not run as incomplete: a verdict needs all blocks of the plan or look."""
     missing, state = (spec.planned_blocks or 0) - comparison.blocks, spec.stopping_state
     return replace(
         comparison,
@@ -303,7 +303,7 @@ def _compare_with_reference(spec: AnalysisSpec, name: str, reference: str) -> re
 
 
 def _expected_sign(spec: AnalysisSpec, name: str) -> int | None:
-    """Return the sign that a control's effect must have on this metric, None where the study expects none."""
+    """Return the sign that a control's effect must have on this metric; None if the study expects none."""
     treatment = spec.study.treatments[name]
     if treatment.expect:
         return 1 if (treatment.expect == "better") == (spec.better == "higher") else -1
@@ -326,7 +326,7 @@ def _with_common_decimals(rows: list[results.AnalysisRow]) -> list[results.Analy
 
 
 def _median_and_half_width(values: pd.Series, confidence: float) -> tuple[float | None, float | None]:
-    """Return the median and the half-width of the interval of the mean (t), in the metric's unit."""
+    """Return the median of values and the half-width of the t interval of their mean, in the metric's unit."""
     if values.empty:
         return None, None
     if len(values) < 2:
@@ -338,7 +338,7 @@ def _median_and_half_width(values: pd.Series, confidence: float) -> tuple[float 
 
 
 def _sorted_rows(rows: list[results.AnalysisRow], contrasts: results.Contrasts) -> list[results.AnalysisRow]:
-    """Sort rows for every view: baseline, treatments by verdict and falling size (rungs as they are), A/A, controls."""
+    """Sort rows: baseline, treatments by verdict and size (adjacent ones in study order), A/A arms, controls."""
     kinds = ("baseline", "treatment", "aa", "control")
 
     def key(row: results.AnalysisRow) -> tuple[int, int, float]:
@@ -351,7 +351,7 @@ def _sorted_rows(rows: list[results.AnalysisRow], contrasts: results.Contrasts) 
 
 
 def _find_best_arm(spec: AnalysisSpec, analysis: results.Analysis) -> BestArm:
-    """Find the best among the baseline and the treatments that could be compared with it."""
+    """Find the best arm among the baseline and the treatments that could be compared with it."""
     rows = analysis.of_kind("treatment")
     arms = [spec.baseline, *(r.treatment for r in rows if r.verdict and r.verdict.kind != "invalid")]
     rule, level = spec.stopping_state.rule, spec.level
@@ -367,10 +367,10 @@ def analyse_strata(
     level: float = 0.95,
     fixed: bool = False,
 ) -> results.Analysis:
-    """Analyse each stratum of a run; see `analyse`.
+    """Analyse each stratum (condition) of a run on its own, and return all rows in one analysis.
 
-    With another `baseline` than the study's, everything is compared with it, in whatever stratum. `fixed` compares with
-    the study's baseline also where its contrasts are "best", whose reference differs from run to run.
+    If `baseline` is given, treatments of all strata are compared with it. `fixed` compares with the study's baseline
+    also where the study declares contrasts "best", whose reference differs from run to run.
     """
     analyses = {}
     for name, stratum in ({"": data} if baseline else strata_of(data)).items():
@@ -399,7 +399,7 @@ def combine_strata(analysis_by_level: dict[str, results.Analysis]) -> results.An
 
 
 def _saturated_share(data: RunTables) -> float | None:
-    """Return the share of the trials in which a driver was at its limit; None where that is not known."""
+    """Return the share of the trials in which a driver was at its limit; None if problems were not recorded."""
     problems, trials = data.problems, data.trials["trial"]
     if problems is None or not len(trials):
         return None

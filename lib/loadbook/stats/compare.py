@@ -1,7 +1,7 @@
-"""Comparisons of two arms over their complete blocks, and of families of arms.
+"""Comparisons of two arms (treatments or baseline) over their complete blocks, and of families of arms.
 
-The p-value comes from the test in `TESTS` (modules `paired_tests` and `sequential`). A family compares treatments with
-a baseline, with the one before, or with the arm observed best, and adjusts the p-values.
+The p-value comes from a test in `TESTS` (modules `paired_tests` and `sequential`). A family compares treatments with a
+baseline, with the treatment before them, or with the arm observed best, and adjusts the p-values.
 
 All comparisons of a family share their permutations: a swap gives a block the same sign in each of them, which keeps
 their joint distribution (neighbours on a ladder share an arm), and with it the error rate of the family.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 MIN_BLOCKS = 5
 MIN_RANK_BLOCKS = 8
 MIN_SIGNED_BLOCKS = 10
-MAX_INCOMPLETE_SHARE = 0.20  # share of the blocks
+MAX_INCOMPLETE_SHARE = 0.20  # of the blocks
 TESTS = {
     "blocked-rank": paired_tests.blocked_rank,
     "signed-rank": paired_tests.signed_rank,
@@ -48,11 +48,10 @@ CONSTANT_RATIO = "every block gives this very ratio; metric too coarse?"
 
 
 class ComparisonOptions(TypedDict, total=False):
-    """Options of `compare` and of families.
+    """Options of `compare` and of the functions for families.
 
-    `metric` and `statistic` name the values. `level` is that of the two-sided interval; the second interval is that of
-    two one-sided tests at the same level. With rule "always-valid" the test is the always-valid t at any number of
-    blocks from 5 on.
+    `metric` and `statistic` name the values. `level` is that of the two-sided interval and of the two one-sided tests
+    that give the second interval. Rule "always-valid" uses the always-valid t test from 5 blocks on.
     """
 
     metric: str
@@ -64,9 +63,9 @@ class ComparisonOptions(TypedDict, total=False):
 def compare(values: pd.DataFrame, treatment: str, baseline: str, **options: Unpack[ComparisonOptions]) -> Comparison:
     """Compare a treatment with the baseline over the blocks in which both have a value.
 
-    `values` has one row per trial: treatment, block, value (any unit) and, if there, valid. Fewer than 5 blocks: no
-    test. 5 to 7: paired t on logs. From 8: blocked rank test, exact up to 12 blocks; where the arms scatter
-    differently, signed ranks (from 10 blocks) or paired t.
+    `values` has one row per trial: treatment, block, value (any unit), and optionally valid. Fewer than 5 blocks: no
+    test. 5 to 7: paired t test on logarithms. From 8: blocked rank test, exact up to 12 blocks; if the scatter of the
+    arms differs, signed ranks (from 10 blocks) or paired t test.
     """
     return compare_pairs(paired_tests.pair_arms(values, treatment, baseline), **options)
 
@@ -80,7 +79,7 @@ def compare_pairs(
     family_size: int = 1,
     rule: StoppingRuleName = "fixed",
 ) -> Comparison:
-    """Compare two arms that were paired already; `family_size` comparisons share the error rate of `ci_family`."""
+    """Compare two paired arms; `ci_family` allows for `family_size` comparisons that share one error rate."""
     method = choose_method(pairs, rule)
     differences = pairs.other - pairs.base
     alpha = 1 - level
@@ -114,7 +113,7 @@ def compare_pairs(
 
 
 def choose_method(pairs: paired_tests.PairedLogs, rule: StoppingRuleName = "fixed") -> Method | None:
-    """Return the test for these pairs; None below 5 complete blocks."""
+    """Return the name of the test for these pairs; None below 5 complete blocks."""
     blocks = len(pairs.blocks)
     if blocks < MIN_BLOCKS:
         return None
@@ -128,7 +127,7 @@ def choose_method(pairs: paired_tests.PairedLogs, rule: StoppingRuleName = "fixe
 
 
 def insufficient_blocks(complete: int, incomplete: int) -> str | None:
-    """Return the reason if too few blocks are complete, or too many are not, for a verdict; else None."""
+    """Return the reason against a verdict: too few complete or too many incomplete blocks; None if neither."""
     if complete < MIN_BLOCKS:
         return f"only {complete} complete block{'' if complete == 1 else 's'}, {MIN_BLOCKS} are needed"
     if incomplete > MAX_INCOMPLETE_SHARE * (complete + incomplete):
@@ -160,11 +159,11 @@ def _left_out_flag(blocks: int, reason: str) -> str:
     return f"in {blocks} {noun} a trial of the treatment or of the baseline {reason}; {subject} left out"
 
 
-MIN_ARMS = 3  # below, no arm is called the best
+MIN_ARMS = 3  # fewer arms have no best one
 
 
 class BestArm(NamedTuple):
-    """`best` beats every other arm; else the `tied` arms (leader first), and whether those beat all the rest."""
+    """Best arm, if it beats every other; else the tied arms, leader first, and whether they beat all others."""
 
     best: str | None
     tied: tuple[str, ...]
@@ -175,7 +174,7 @@ NO_BEST_ARM = BestArm(None, (), False)
 
 
 class DeclaredComparisons(NamedTuple):
-    """Comparisons of a family, the arm with none of its own, and the best arm (None: not looked for)."""
+    """Comparisons of a family, the arm that is only a reference, and the best arm (None if not determined)."""
 
     reference: str
     comparisons: list[Comparison]
@@ -187,8 +186,8 @@ def compare_contrasts(
 ) -> list[Comparison]:
     """Compare the first arm of every contrast with the second, with p adjusted for all of them.
 
-    The family is every comparison that allows a verdict. From 8 blocks each, p is adjusted by joint permutations, step
-    down; else, and where the rule is always-valid, by Holm's method. An adjusted p is never below the plain one.
+    The family is all comparisons that allow a verdict. If each has 8 blocks or more, p is adjusted step-down by joint
+    permutations; otherwise, and under the always-valid rule, by Holm's method. An adjusted p is never below its own.
     """
     pairs = [paired_tests.pair_arms(values, one, other) for one, other in contrasts]
     in_family = [k for k, p in enumerate(pairs) if insufficient_blocks(len(p.blocks), p.incomplete) is None]
@@ -206,16 +205,16 @@ def compare_contrasts(
 def _adjust_p(
     pairs: Sequence[paired_tests.PairedLogs], plain: Sequence[float | None], rule: StoppingRuleName
 ) -> list[float]:
-    """Return the p values of comparisons, `plain` each on its own, adjusted for all of them."""
+    """Return p-values adjusted for the whole family; `plain` has the unadjusted ones, None if not tested."""
     if rule != "always-valid" and all(len(p.blocks) >= MIN_RANK_BLOCKS for p in pairs):
         return step_down_p(pairs)
     return paired_tests.adjust_holm(plain)
 
 
 def step_down_p(pairs: Sequence[paired_tests.PairedLogs]) -> list[float]:
-    """Return p values adjusted by the largest statistic under swaps that all comparisons share (Westfall and Young).
+    """Return p-values adjusted by the largest statistic under shared label swaps (Westfall and Young, step-down).
 
-    A block that a comparison lacks counts as no difference. Exact for up to 12 blocks.
+    A block that is missing in a comparison counts as no difference. Exact for up to 12 blocks.
     """
     differences = _rank_differences_of(pairs)
     lengths = np.sqrt((differences**2).sum(axis=1, keepdims=True))
@@ -229,7 +228,7 @@ def step_down_p(pairs: Sequence[paired_tests.PairedLogs]) -> list[float]:
 
 
 def _rank_differences_of(pairs: Sequence[paired_tests.PairedLogs]) -> np.ndarray:
-    """Return rank differences, comparisons by blocks; 0 where a comparison lacks a block."""
+    """Return rank differences, one row per comparison, one column per block; 0 where the block is missing."""
     if len({p.blocks for p in pairs}) == 1:
         return paired_tests.rank_differences(np.stack([p.base for p in pairs]), np.stack([p.other for p in pairs]))
     blocks = sorted({block for p in pairs for block in p.blocks}, key=repr)
@@ -241,7 +240,7 @@ def _rank_differences_of(pairs: Sequence[paired_tests.PairedLogs]) -> np.ndarray
 
 
 class _ArmTests(NamedTuple):
-    """Tests of any two arms, without adjustment for further comparisons."""
+    """Tests between any two arms, not adjusted for multiple comparisons."""
 
     values: pd.DataFrame
     better: Direction
@@ -249,19 +248,19 @@ class _ArmTests(NamedTuple):
     rule: StoppingRuleName
 
     def ranked(self, arms: Sequence[str], baseline: str) -> list[str]:
-        """Return the arms that can be tested, the one observed best first."""
+        """Return the arms that have enough blocks for a test, the one observed best first."""
         sign = 1 if self.better == "higher" else -1
         tests = {name: _run_test(paired_tests.pair_arms(self.values, name, baseline)) for name in arms}
         estimate_by_arm = {name: sign * result.estimate for name, result in tests.items() if result}
         return sorted(estimate_by_arm, key=lambda name: -estimate_by_arm[name])
 
     def is_better(self, one: str, other: str) -> bool:
-        """Return whether an arm is shown to be better than another."""
+        """Return whether `one` is significantly better than `other`."""
         result = _run_test(paired_tests.pair_arms(self.values, one, other), self.rule)
         return result is not None and result.p < 1 - self.level and (result.estimate > 0) == (self.better == "higher")
 
     def best_arm(self, ranked: Sequence[str], tied: Sequence[str]) -> BestArm:
-        """Return the best of ranked arms, given those that are tied with the first."""
+        """Return the best of the ranked arms, given those that do not differ detectably from the first."""
         leader, rest = ranked[0], [name for name in ranked[1:] if name not in tied]
         if not tied:
             return BestArm(leader, (), False)
@@ -271,7 +270,7 @@ class _ArmTests(NamedTuple):
 
 
 def _run_test(pairs: paired_tests.PairedLogs, rule: StoppingRuleName = "fixed") -> paired_tests.PairedTestResult | None:
-    """Return estimate and p of one arm against another, None where there are too few blocks."""
+    """Return the estimate and p of one arm against another; None if there are too few blocks."""
     method = choose_method(pairs, rule)
     return TESTS[method](pairs.base, pairs.other, []) if method else None
 
@@ -285,9 +284,9 @@ def find_best_arm(
     level: float = 0.95,
     rule: StoppingRuleName = "fixed",
 ) -> BestArm:
-    """Find the arm that beats every other (two-sided, unadjusted: the largest p counts).
+    """Find the arm that beats every other arm (two-sided tests, not adjusted: the largest p must be significant).
 
-    `arms` are the treatments that could be compared, the baseline among them.
+    `arms` are the baseline and the treatments that could be compared with it.
     """
     tests = _ArmTests(values, better, level, rule)
     ranked = tests.ranked(arms, baseline)
@@ -304,9 +303,9 @@ def compare_with_best(
     better: Direction = "higher",
     **options: Unpack[ComparisonOptions],
 ) -> DeclaredComparisons | None:
-    """Compare every arm with the one observed best; None if fewer than three arms can be tested.
+    """Compare every arm with the one observed best; None if fewer than three arms have enough blocks for a test.
 
-    `arms` are all that may be compared, the baseline among them.
+    `arms` are the baseline and the treatments that could be compared with it.
     """
     level, rule = options.get("level", 0.95), options.get("rule", "fixed")
     tests = _ArmTests(values, better, level, rule)
@@ -335,7 +334,7 @@ def compare_with_best(
 def _p_against_any(
     values: pd.DataFrame, comparison: Comparison, ranked: Sequence[str], rule: StoppingRuleName
 ) -> float | None:
-    """Return the leader's p among all arms that are compared with this one, never below the plain one."""
+    """Return p of the best arm against this one, adjusted for all arms compared with it; at least the plain p."""
     if comparison.p is None:
         return None
     pairs = {
@@ -358,10 +357,10 @@ def compare_declared(
     comparable: Callable[[Comparison], bool] = lambda comparison: comparison.p is not None,
     **options: Unpack[ComparisonOptions],
 ) -> DeclaredComparisons:
-    """Compare the treatments as the study declares it.
+    """Compare the treatments in the way that the study declares as `contrasts`.
 
-    `others` are all other treatments; a ladder begins with the baseline and goes through them in this order. Only arms
-    whose comparison with the baseline is `comparable` can be the best one; where fewer than three arms can be compared,
+    `others` are all treatments but the baseline, in the order of the study, which "adjacent" follows. An arm can be the
+    best one only if `comparable` is true for its comparison with the baseline. With fewer than three such arms,
     contrasts "best" become comparisons with the baseline.
     """
     if contrasts == "adjacent":
@@ -379,7 +378,7 @@ def compare_declared(
 
 
 def _with_reference_named(comparisons: list[Comparison]) -> list[Comparison]:
-    """Let flags name the arm of the comparison, which is not the baseline of the study."""
+    """Replace "the baseline" in flags by the name of the arm that was the reference."""
     return [
         replace(c, flags=tuple(flag.replace("of the baseline", f"of {c.baseline}") for flag in c.flags))
         for c in comparisons
