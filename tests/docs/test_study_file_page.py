@@ -10,7 +10,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "study-file.md").read_text()
 READ_ONLY = {"schema_version", "config_text"}
 
 
-def test_study_file_page_lists_every_key() -> None:
+def test_study_file_page_lists_every_key_of_a_study_file() -> None:
     top, roles, treatments = (PAGE.split(title)[1].split("\n## ")[0] for title in ("## At", "## Roles", "## Treat"))
     assert not [key for key in Study.model_fields if f"`{key}`" not in top and key not in READ_ONLY]
     assert not [key for key in Role.model_fields if f"`{key}`" not in roles and key not in READ_ONLY]
