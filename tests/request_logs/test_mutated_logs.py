@@ -64,7 +64,9 @@ def test_jtl_repeated_and_reordered_rows_are_all_counted(doubled: list[int], dra
 
 
 @given(st.integers(1, 600), st.sampled_from(OTHERS), st.randoms())
-def test_jtl_with_a_line_of_another_file_is_refused_with_the_line_number(at: int, other: bytes, draw: random.Random) -> None:
+def test_jtl_with_a_line_of_another_file_is_refused_with_the_line_number(
+    at: int, other: bytes, draw: random.Random
+) -> None:
     rows = PLAIN.splitlines(keepends=True)
     line = draw.choice(other.splitlines(keepends=True))
     rows.insert(at, line)

@@ -184,7 +184,7 @@ def test_ab_report_without_requests_has_zero_counts_and_no_times() -> None:
     assert got["requests", "count"] == got["ok", "count"] == got["ok_per_s", "value"] == 0
 
 
-def test_ab_time_columns_that_touch_with_option_S_are_separated() -> None:
+def test_ab_time_columns_that_touch_in_a_report_without_medians_are_separated() -> None:
     wide = (("Total:          0     0    1", "Total:          0 98765123456"), (" 100%      1 (", " 100% 123456 ("))
     got = values(changed("no_median_S", *wide))
     assert got["latency", "mean"] == 98.765 and got["latency", "max"] == 123.456

@@ -158,7 +158,9 @@ def test_live_tools_request_https_urls(web: Target, tmp_path: Path, asked: dict[
 
 
 @pytest.mark.parametrize("asked", [{"tool": name} | CLOSED for name in ("ab", "h2load")] + [{"tool": "httperf"} | OPEN])
-def test_live_tools_send_the_configured_number_of_requests(web: Target, tmp_path: Path, asked: dict[str, object]) -> None:
+def test_live_tools_send_the_configured_number_of_requests(
+    web: Target, tmp_path: Path, asked: dict[str, object]
+) -> None:
     got = measured(web, tmp_path, Workload.model_validate(asked | {"requests": 37}))
     assert got["ok", "count"] == got["requests", "count"] == 37
 

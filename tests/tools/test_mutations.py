@@ -80,7 +80,9 @@ def agrees(parsed: ParsedReport, expected: dict[tuple[str, str], float]) -> bool
 
 @given(reports, st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
-def test_report_with_shuffled_lines_is_refused_or_read_correctly(report: tuple[str, ToolOutput], random: object) -> None:
+def test_report_with_shuffled_lines_is_refused_or_read_correctly(
+    report: tuple[str, ToolOutput], random: object
+) -> None:
     tool, captured = report
     lines = captured.stdout.splitlines(keepends=True)
     random.shuffle(lines)  # type: ignore[attr-defined]
@@ -154,7 +156,9 @@ def changed_file(captured: ToolOutput, data: st.DataObject, change: Callable[[by
 
 @given(st.sampled_from(FILED), st.data())
 @settings(max_examples=100, deadline=None)
-def test_tool_file_truncated_at_any_byte_is_refused_or_read_correctly(report: tuple[str, ToolOutput], data: st.DataObject) -> None:
+def test_tool_file_truncated_at_any_byte_is_refused_or_read_correctly(
+    report: tuple[str, ToolOutput], data: st.DataObject
+) -> None:
     tool, captured = report
     cut = changed_file(captured, data, lambda whole: whole[: data.draw(st.integers(0, len(whole) - 1))])
     parsed = attempt(tool, cut)
