@@ -1,7 +1,7 @@
 """The proofs in docs/reliability.md, made from the marks of the tests: `python tests/support/fault_proofs.py`.
 
-A test that injects case N is marked `@pytest.mark.fault(N)`. Between `<!-- proof 1 2 -->` and `<!-- /proof -->` stand
-the tests of those cases, between `<!-- cases -->` and `<!-- /cases -->` all of fault_cases.toml with theirs.
+A test that injects case N is marked `@pytest.mark.fault(N)`. The tests of cases 1 and 2 are written between
+`<!-- proof 1 2 -->` and `<!-- /proof -->`, all cases with their tests between `<!-- cases -->` and `<!-- /cases -->`.
 """
 
 import ast
@@ -19,7 +19,7 @@ PAGE = TESTS.parent / "docs" / "reliability.md"
 
 
 class Proof(NamedTuple):
-    """A test that injects a fault: its file below tests/, its name, whether it needs root."""
+    """A test that injects a fault: its file below tests/, its name, and whether it needs root."""
 
     file: str
     name: str
@@ -28,7 +28,7 @@ class Proof(NamedTuple):
 
 @cache
 def proofs() -> dict[int, list[Proof]]:
-    """Return case -> the tests that are marked with it, read from the sources: nothing is imported."""
+    """Return {case: the tests marked with it}, read from the source files without importing them."""
     found: dict[int, list[Proof]] = defaultdict(list)
     for path in sorted(TESTS.rglob("test_*.py")):
         module = ast.parse(path.read_text(encoding="utf-8"))
@@ -54,7 +54,7 @@ def _numbers(nodes: Iterable[ast.AST]) -> Iterator[int]:
 
 
 def written(text: str) -> str:
-    """Return the page with its proofs made again."""
+    """Return the text of the page with its lists of tests updated."""
     found = proofs()
 
     def proof(match: re.Match[str]) -> str:
