@@ -1,4 +1,4 @@
-"""Which tests one worker of xdist gets: those of a file, and all that read the one report that takes half a minute."""
+"""Groups of test files that one worker of xdist runs: each file is a group, except those that share a slow report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ READERS = re.compile(r"^def test\w+\(.*\bmade\b", re.MULTILINE)  # the fixture o
 
 
 def together(file: str) -> str:
-    """Return the name of the group that a file of tests belongs to: most are one of their own."""
+    """Return the name of the group of a test file: for most files, the file itself."""
     return "report" if READERS.search((ROOT / file).read_text(encoding="utf-8")) else file
 
 
