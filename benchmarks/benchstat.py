@@ -1,4 +1,4 @@
-"""One CSV of trials through benchstat and through loadbook, side by side.
+"""Comparison of the results of Go's benchstat and of loadbook for the same CSV file of trials.
 
 Usage: .venv/bin/python benchmarks/benchstat.py [CSV BASELINE [METRIC [MARGIN]]]
 
@@ -38,7 +38,7 @@ def write_results(values: "pd.Series[float]", metric: str, path: Path) -> None:
 
 
 def benchstat(arms: dict[str, "pd.Series[float]"], metric: str) -> dict[str, str]:
-    """Return what benchstat says of every arm against the first: change, p and number of trials.
+    """Return benchstat's result for every arm compared with the first: change, p and number of trials.
 
     Raises
     ------
