@@ -5,7 +5,7 @@ Usage: .venv/bin/python benchmarks/benchstat.py [CSV BASELINE [METRIC [MARGIN]]]
 Without arguments it takes the two tables of docs/statistics.md: a recorded run, and a host that drifts (simulated).
 
 benchstat comes from the Go module proxy, `go install golang.org/x/perf/cmd/benchstat@latest`, and must be on the PATH.
-It gets exactly the trials that loadbook compares, valid ones with a value above zero, each as a result of its own.
+Both programs compare the same trials: valid ones with a value above zero, each a separate benchmark result.
 """
 
 import csv

@@ -49,7 +49,7 @@ class Measured(NamedTuple):
 
 @contextmanager
 def project() -> Iterator[tuple[Layout, Path]]:
-    """Yield an empty project with a lab of its own."""
+    """Yield an empty project and the hosts file of its running lab."""
     with tempfile.TemporaryDirectory(prefix="loadbook-bench-") as folder, lab_project(Path(folder)) as given:
         yield given
 

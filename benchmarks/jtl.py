@@ -3,10 +3,10 @@
 Usage: .venv/bin/python benchmarks/jtl.py [rows, default 5000000] [repeats, default 5] [folder, default /tmp]
        .venv/bin/python benchmarks/jtl.py memory ROWS [folder]      loadbook alone, once
 
-Every reader is a process of its own, timed with its imports, in turn; medians. loadbook reads, checks every row, writes
-parquet and summarises exactly by label; the bare readers only summarise (count, error share, mean, p50, p90, p99). They
-come with `pip install -e .[bench]`; JMeter is run when JMETER_HOME is set. The file is a capture of six labels repeated
-with shifted times, written to the folder and removed afterwards.
+Every reader runs in a separate process, in turn; medians of the times, imports included, are printed. loadbook reads
+and checks every row, writes parquet and summarises exactly by label; the libraries only summarise (count, error share,
+mean, p50, p90, p99). They are installed by `pip install -e .[bench]`; JMeter runs if JMETER_HOME is set. The file
+repeats a recorded JTL with six labels and shifted times; it is written to the folder and removed afterwards.
 """
 
 from __future__ import annotations

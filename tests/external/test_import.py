@@ -189,7 +189,7 @@ def test_import_of_two_identical_outputs_raises_a_doubt(layout, tmp_path):
     assert {name for name, _ in problems(data, "doubt")} == {"same_output"}
 
 
-def test_import_with_a_rate_column_is_an_open_load(layout, tmp_path):
+def test_import_with_a_column_offered_per_s_is_an_open_load(layout, tmp_path):
     there = tmp_path / "rates"
     there.mkdir()
     cases = ("r8000_n40000", "saturated_r20000", "apache_event", "s302")
@@ -253,7 +253,7 @@ def test_import_refuses_a_named_tool_that_did_not_write_the_output(layout, tmp_p
         imported(layout, folder(tmp_path), tool="ab")
 
 
-def test_import_of_the_same_outputs_again_is_a_new_run(layout, tmp_path):
+def test_import_of_the_same_outputs_again_writes_a_new_run(layout, tmp_path):
     there = folder(tmp_path)
     made = read_import(there, there / "conditions.csv", ImportOptions("", "plain"))
     assert find_same_import(layout, made) is None

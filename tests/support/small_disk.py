@@ -1,4 +1,4 @@
-"""A project on a small file system that can be filled up: `python small_disk.py FOLDER BYTES SCRIPT ARGUMENT...`.
+"""A project on a small file system that tests fill up: `python small_disk.py FOLDER BYTES SCRIPT ARGUMENT...`.
 
 In separate namespaces (unshare), which need no root and hide it from other processes, a tmpfs of BYTES bytes is mounted
 on FOLDER; then SCRIPT, a function of this module, is called with FOLDER and the arguments.

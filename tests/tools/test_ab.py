@@ -98,7 +98,7 @@ def test_ab_command_line_is_parsed_as_ab_parses_it() -> None:
     assert command_options(("ab", "-Q", "http://h/")) == command_options(()) == []
 
 
-def test_ab_percentiles_are_read_from_the_csv_file_in_microseconds() -> None:
+def test_ab_percentiles_are_read_from_the_csv_file_to_the_microsecond() -> None:
     rows = table(parsed(case("csv_gnuplot")).measurements)
     assert rows["latency", "p98"].text == "0.470" and rows["latency", "p98"].value == 0.00047
     assert rows["latency", "min"].text == "0.030" and rows["latency", "max"].text == "0.739"
@@ -204,7 +204,7 @@ def test_ab_report_of_the_development_version_is_read() -> None:
     assert {"connections", "latency_averaged"} <= set(dict(parsed(trunk).doubts))
 
 
-def test_ab_report_of_2009_is_read() -> None:
+def test_ab_report_of_a_version_from_2009_is_read() -> None:
     old = changed(
         "close_10", ("Receive: 0, ", ""), ("Total transferred", "Write errors:           0\nTotal transferred")
     )

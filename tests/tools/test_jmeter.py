@@ -55,7 +55,7 @@ def texts(element: ET.Element) -> dict[str, str]:
     return {p.get("name", ""): p.text or "" for p in element.iter() if p.tag in ("stringProp", "boolProp")}
 
 
-def test_jmeter_workload_becomes_properties_with_pinned_result_format() -> None:
+def test_jmeter_workload_is_passed_as_properties_with_a_fixed_result_format() -> None:
     argv = JMETER.command(load(path="/p?a=1&b=%20", timeout_s=1.5, extra=("-Jramp=3",)), WEB, 4.0)
     assert argv[:9] == ["jmeter", "-n", "-f", "-t", "plan.jmx", "-l", "results.jtl", "-j", "jmeter.log"]
     assert argv[-1] == "-Jramp=3"
@@ -71,7 +71,7 @@ def test_jmeter_workload_becomes_properties_with_pinned_result_format() -> None:
     assert list(JMETER.expected_files(load())) == ["results.jtl", "jmeter.log"]
 
 
-def test_jmeter_request_count_is_split_among_threads() -> None:
+def test_jmeter_number_of_requests_is_split_among_threads() -> None:
     asked = load(requests=100)
     assert properties(JMETER.command(asked, WEB, 4.0))["loops"] == "20"
     assert texts(plan(asked))["ThreadGroup.scheduler"] == "false"

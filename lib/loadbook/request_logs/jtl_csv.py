@@ -127,7 +127,7 @@ def read_jtl_csv(
 
     Raises
     ------
-    ParseError : the file is not a JTL or has an invalid row, whose line is named after the rows before it were yielded.
+    ParseError : the file is not a JTL, or has an invalid row; the rows before that row have been yielded.
     """
     layout, skipped = _read_head(stream, file, properties)
     rows, line = BatchBuilder(layout, file), 1 + skipped

@@ -224,7 +224,7 @@ class Summary:
         return [(second - first, *self.seconds.get(second, nothing).tolist()) for second in span]
 
     def merge(self, other: Summary) -> None:
-        """Add another summary: another file, or another driver whose clock agrees."""
+        """Add another summary: of another file, or of another driver with a synchronised clock."""
         for own_tallies, other_tallies in ((self.labels, other.labels), (self.transactions, other.transactions)):
             for label, tally in other_tallies.items():
                 self._tally_of(own_tallies, label).merge(tally)

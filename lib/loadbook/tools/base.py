@@ -118,7 +118,7 @@ class Tool(Protocol):
     install_hint : a command or a sentence that explains how to install it on a host.
     load_models : "closed", "open" or both.
     version_argv : the command that prints the version and puts no load on anything.
-    version_pattern : regular expression whose first group is the version in what that command prints.
+    version_pattern : regular expression for the output of that command; its first group is the version.
     known_versions : prefixes of the versions whose reports the parser was written for; others are used with a note.
     streamed_inputs : "files" and/or "stdout", if the parser reads them as streams of any size.
     extra_timeout_s : seconds that the tool needs to start and end, added to the time after which it counts as hung.
