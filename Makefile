@@ -10,7 +10,7 @@ PACKAGES := scripts/packages.txt
 OF_ALL_STUDIES := $$(cut -s -d' ' -f2- $(PACKAGES) | tr ' ' '\n' | sort -u)
 OF_STUDY := $$(sed -n 's/^$(STUDY) //p' $(PACKAGES))
 
-.PHONY: help setup setup-dev services packages report site test test-faults test-faults-root test-long check lab jmeter lock clean
+.PHONY: help setup setup-dev services packages report site test test-faults test-faults-root test-long check lint types lab jmeter lock clean
 help:
 	@echo 'make report   install what is missing, run the study $(STUDY) in the lab, write reports/'
 	@echo '              (another one: make report STUDY=<name>; its programs are installed, too)'
@@ -50,16 +50,23 @@ report:
 	@$(LOADBOOK) run $(STUDY)
 	@$(LOADBOOK) report $(STUDY)
 
+# One worker more than CPUs: tests that start programs wait for them.
 # What waits for real servers runs by itself afterwards: beside other tests its waits would be measured, not its subject.
-# It mostly waits, so that three at a time do not disturb each other; each has a lab of its own. A few need to be alone.
+# It mostly waits, so that six at a time do not disturb each other; each has a lab of its own. A few need to be alone.
+# The types are checked meanwhile, as nobody waits for them there: at the lowest priority, and what mypy says is shown
+# when both have ended. The last lines name what failed; an interrupt ends all.
 SKIPS := .cache/skips.json
-test: setup-dev check
-	@rm -f $(SKIPS); failed=0; \
-	.venv/bin/pytest --skips=$(SKIPS) -n auto --maxprocesses 8 --dist loadfile -m "not lab and not alone and not long" || failed=1; \
-	.venv/bin/pytest --skips=$(SKIPS) -n 3 --dist loadfile -m "lab and not alone and not long" || failed=1; \
-	.venv/bin/pytest --skips=$(SKIPS) -m "alone and not long" || failed=1; \
+TESTS = .venv/bin/pytest --skips=$(SKIPS)
+test: setup-dev lint
+	@mkdir -p .cache; rm -f $(SKIPS); failed=; types=; \
+	trap 'kill $$types 2>/dev/null; exit 130' INT TERM; \
+	$(TESTS) -n $$(($$(nproc) < 8 ? $$(nproc) + 1 : 8)) --dist loadfile -m "not lab and not alone and not long" || failed="$$failed, tests"; \
+	nice -n 19 .venv/bin/mypy >.cache/types.txt 2>&1 & types=$$!; \
+	$(TESTS) -n 6 --dist loadfile -m "lab and not alone and not long" || failed="$$failed, tests in the lab"; \
+	wait $$types || failed="$$failed, types"; types=; cat .cache/types.txt; \
+	$(TESTS) -m "alone and not long" || failed="$$failed, tests that run alone"; \
 	.venv/bin/python tests/support/skip_report.py $(SKIPS); \
-	exit $$failed
+	test -z "$$failed" || { echo "failed: $${failed#, } (see above)" >&2; exit 1; }
 
 # Every fault of docs/reliability.md, injected for real; the table at the end says what was seen. Half an hour each.
 FAULTS := .venv/bin/pytest --timeout 3600 --faults=.cache/faults.json
@@ -78,9 +85,11 @@ test-faults-root: setup-dev
 	@rm -f .cache/faults.json
 	@$(FAULTS) -m "fault and root"
 
-check:
+check: lint types
+lint:
 	@.venv/bin/ruff check lib tests benchmarks
 	@.venv/bin/ruff format --check lib tests benchmarks
+types:
 	@.venv/bin/mypy
 
 # Jupyter asks root for a word of consent; it listens on loopback only, with its token.

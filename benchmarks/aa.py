@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from loadbook.execution.api import run_study
+from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.stats.compare import compare
 from loadbook.store.tables import load_run

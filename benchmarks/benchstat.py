@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from loadbook.cli.compare import read_trials
 from loadbook.core.errors import LoadbookError, UsageError
 from loadbook.stats.compare import compare_declared
-from loadbook.stats.table import read_trials
 from loadbook.stats.text import ascii_verdict, direction
 from loadbook.stats.verdict import decide_verdict
 

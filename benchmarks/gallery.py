@@ -21,7 +21,7 @@ import gallery_page
 from loadbook.analyses.balancers.page import BackendsPage, BalancersPage
 from loadbook.analyses.claims.checks import check_claims
 from loadbook.analyses.claims.compute import OUTCOMES, ClaimResult, article_numbers_text, claim_title, claims_summary
-from loadbook.analyses.claims.figure import ClaimsFigure
+from loadbook.analyses.claims.page import ClaimsFigure
 from loadbook.analyses.effects.figure import EffectsFigure, NonInferiorityFigure
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.analyses.page_size.figure import PageSizeFigure

@@ -20,41 +20,42 @@ ARTICLES = {
     "Page size over TLS": ("page-size-tps-link",),
     "Cores of their own": ("cpu-affinity",),
 }
-# what a reader of one answer must know besides
+# context that the reader of one answer needs
 NOTES = {
-    "lb-vs-single": "On two CPUs a balancer takes its time from the node, so this lab shows its whole price, and two "
-    "nodes bring nothing: the next study has nodes that are the limit.",
-    "lb-scaling": "Twenty blocks of it, on a quiet machine: [studies](studies.md#lb-vs-single).",
-    "backend-modes": "Near: 100 connections, kept. Remote: a delay on the way, 500 connections, none kept.",
-    "page-size-tps-link": "The link is narrow on purpose: this lab's network, being none, is never the limit else.",
-    "cpu-affinity": "Proxy, application, store and load generator share two CPUs: what more cores or sockets would "
-    "gain cannot be seen here.",
+    "lb-vs-single": "On two CPUs a balancer takes its CPU time from the node: this lab shows its full cost, and two "
+    "nodes bring nothing. In the next study the nodes are the limit.",
+    "lb-scaling": "[studies.md](studies.md#lb-vs-single) has twenty blocks of it on a quiet machine.",
+    "backend-modes": "Near: 100 connections with keep-alive. Remote: a delay toward the target, 500 connections, no "
+    "keep-alive.",
+    "page-size-tps-link": "The link is narrow on purpose: the lab's own network is never the limit.",
+    "cpu-affinity": "Proxy, application, store and load generator share two CPUs, so the gain from more cores or "
+    "sockets cannot be seen.",
 }
-HEAD = """# Gallery: five articles, asked again
+HEAD = """# Gallery: five articles, measured again
 
-Five engineers published one experiment each, every configuration run once. These are the lab's answers to their
-questions: for each the figure, the verdict sentence of its report, and what the article said beside what was found."""
+Five engineers published one experiment each, with one run per configuration. Each section below has the same question,
+measured in loadbook's lab: the figure, the verdict of the report, and the article's claims beside the result."""
 LAB = """\
-**What this lab can say, and what not.** All hosts are one machine with {cores}, each an sshd of its own, on loopback
-addresses or in network namespaces: the load generator has one CPU, the servers share the other or, where the page says
-so, both. Which configuration is ahead there, by how much and how sure, can be said; rates of your hardware, what more
-cores or a real network bring, and differences that only a larger machine has, cannot. An article's number has no
-interval, as it was measured once."""
+**Limits of this lab.** All hosts are one machine with {cores}, each host an sshd of its own, on loopback addresses or
+in network namespaces. The load generator has one CPU; the servers have the other or, where the page says so, both. The
+results show which configuration is faster there, and by how much. They do not show the rates of your hardware, the gain
+from more cores or a real network, or effects of larger machines. The articles' numbers have no intervals, as each was
+measured once."""
 SHORT = """\
-Runs of a `-smoke` study are short (6 blocks of 1 s): many of their verdicts are *undecided*, which is an answer about
-the run."""
-MAKE = f"""## Make it again
+Runs of a `-smoke` study are short (6 blocks of 1 s), so many of their verdicts are *undecided*."""
+MAKE = f"""## Update this page
 
-What is shown is the newest complete run of a study, whatever it says. Each command below its figure runs in the lab of
-your machine, `loadbook report STUDY` makes the whole page, and in a folder with runs
+The page shows the newest complete run of each study, whatever its result. The command below each figure runs in the lab
+of your machine, and `loadbook report STUDY` makes the whole report. This takes runs from a project folder into the
+page:
 
 ```sh
-{COMMAND} FOLDER          # the newest complete run there of each study, or of its smoke variant
-{COMMAND} FOLDER STUDY    # of this one only; the others stay
+{COMMAND} FOLDER          # of each study the newest complete run, or that of its smoke variant
+{COMMAND} FOLDER STUDY    # only this study
 ```
 
-takes them into this page. What is shown is kept in [gallery.json](pictures/gallery.json); [studies](studies.md) has
-every study, [claims](claims.md) how sentences are judged."""
+The data are in [gallery.json](pictures/gallery.json). [studies.md](studies.md) describes every study,
+[claims.md](claims.md) how claims are judged."""
 
 
 def load() -> dict[str, Any]:
@@ -78,7 +79,7 @@ def written(kept: dict[str, Any]) -> str:
 
 def _overview(kept: dict[str, Any]) -> Iterator[str]:
     """Yield the lines of a table of the studies' questions and verdicts."""
-    yield "| question | answer here |\n|---|---|"
+    yield "| question | result |\n|---|---|"
     for studies in ARTICLES.values():
         for one in (kept[study] for study in studies if study in kept):
             yield f"| [{one['question']}](#{anchor(one['question'])}) | {_sentence(one['verdict'])} |"
@@ -90,18 +91,24 @@ def anchor(heading: str) -> str:
 
 
 def _exhibit(study: str, one: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines of one study: picture, verdict, the article's statement, and how it was measured."""
+    """Yield the lines of one study: picture, verdict, the article's claims, and how it was measured."""
     yield f"### {one['question']}"
     yield f"![{one['alt']}](pictures/{one['picture']})"
-    more = [one["answer"]] if one["answer"] not in (one["verdict"], one["tally"]) else []
+    repeats = one["answer"] in (one["verdict"], one["tally"])
+    more = [] if repeats else [_without_verdict(one["answer"], one["verdict"])]
     yield " ".join([f"**{_sentence(one['verdict'])}**", *map(_sentence, more), *filter(None, [NOTES.get(study)])])
     if one["claims"]:
         yield "\n".join(
-            ["| the article said | its numbers, one run each | here |\n|---|---|---|", *map(_row, one["claims"])]
+            ["| claim of the article | its numbers, one run each | here |\n|---|---|---|", *map(_row, one["claims"])]
         )
-        yield one["tally"]
-    yield f"Checks of the laboratory: {'; '.join(one['checks'])}."
+        yield one["tally"].partition(". ")[2]
+    yield f"Harness checks: {'; '.join(one['checks'])}."
     yield f"`loadbook run {one['study']}`, run {one['began']} on {one['machine']}: {one['scope']}."
+
+
+def _without_verdict(answer: str, verdict: str) -> str:
+    """Return the report's answer without a first clause that repeats the verdict."""
+    return answer.partition("; ")[2] if answer.startswith(verdict.partition(" (")[0]) and "; " in answer else answer
 
 
 def _sentence(text: str) -> str:

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from loadbook.execution.api import run_study
+from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.stats.compare import compare, compare_declared
 from loadbook.stats.results import Comparison

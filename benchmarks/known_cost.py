@@ -21,7 +21,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from loadbook.core.units import format_percent
-from loadbook.execution.api import run_study
+from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.stats.compare import compare_declared
 from loadbook.stats.results import Comparison

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from loadbook.execution.api import run_study
+from loadbook.execution.session import run_study
 from loadbook.store import trial_record
 from loadbook.store.trial_record import TrialRecord
 from project import lab_project

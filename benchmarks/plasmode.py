@@ -12,11 +12,11 @@ from __future__ import annotations
 import argparse
 import sys
 
-from loadbook.analyses.noise.record import compute_noise_record, noise_headline
+from loadbook.analyses.noise import compute_noise_record, noise_headline
 from loadbook.core.errors import LoadbookError
 from loadbook.core.units import format_percent
-from loadbook.execution.api import run_study
 from loadbook.execution.power import aa_arms
+from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.stats.power import relabelling_test, summarise_noise, trials_of_arms
 from loadbook.store.paths import Layout, project_layout

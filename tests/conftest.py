@@ -17,7 +17,7 @@ from loadbook.hosts.shell import search_path
 # before a test module is imported: some ask for programs at once
 os.environ["PATH"] = search_path()
 
-pytest_plugins = ["skip_report"]
+pytest_plugins = ["skip_report", "phases", "xdist_groups"]
 
 from fault_plugin import (  # noqa: E402, F401
     pytest_addoption,
@@ -25,7 +25,6 @@ from fault_plugin import (  # noqa: E402, F401
     pytest_runtest_logreport,
     pytest_terminal_summary,
 )
-from xdist_groups import pytest_xdist_make_scheduler  # noqa: E402, F401
 
 # how long an example takes is a property of the machine, and of who else uses it
 settings.register_profile("loadbook", deadline=None)

@@ -7,14 +7,14 @@ from functools import partial
 
 import numpy as np
 
-from loadbook.study.interleaving import FIRST_SLICE_S, Turns, block_seconds, draw_rounds
+from loadbook.study.interleaving import FIRST_SLICE_S, SliceLengths, block_seconds, draw_rounds
 from noise import MARGIN, Floats, Rng
 from simulated.check import Row, Simulation, percent
 from simulated.two_arms import p_values
 
 STEP_S = 0.005
 ARMS, DURATION_S, OVERHEAD_S = 4, 1.0, 0.5
-TURNS = Turns(0.025, 0.001)
+TURNS = SliceLengths(0.025, 0.001)
 SLICE_NOISE, TRIAL_NOISE = 0.05, 0.005  # of the rate in a step; of a fresh process, which no slicing averages out
 HOSTS = ("two modes", "AR(0.9) by the second", "drift", "stalls")
 FALSE_ALARMS = "interleaved: false alarms, no difference"

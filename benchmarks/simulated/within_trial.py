@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from loadbook.stats.steady_state import rate_trend, warmup_samples
+from loadbook.stats.steady_state import rate_trend, transient_samples
 from noise import Floats, Rng, ar
 from simulated.check import Row, Simulation, percent
 
@@ -27,7 +27,7 @@ def series(rng: Rng, shape: tuple[int, ...], tau_s: float) -> Floats:
 def bias(tau_s: float, rng: Rng, studies: int) -> tuple[float, float]:
     """Return by how much the mean is off, after loadbook's cut and without one."""
     made = series(rng, (studies, SECONDS), tau_s)
-    kept = [one[warmup_samples(one) :].mean() for one in made]
+    kept = [one[transient_samples(one) :].mean() for one in made]
     return 100 * abs(float(np.mean(kept)) - 1), 100 * abs(float(made.mean()) - 1)
 
 

@@ -18,7 +18,7 @@ from loadbook.analyses.balancers.figure import ConnectionsFigure
 from loadbook.analyses.balancers.page import BackendsPage
 from loadbook.analyses.claims.checks import check_claims
 from loadbook.analyses.effects.page import EffectsPage
-from loadbook.analyses.quality.page import QualityPage
+from loadbook.analyses.quality import QualityPage
 from loadbook.core.errors import StudyError, UsageError
 from loadbook.notebook.run import Run
 from loadbook.report.html import forbidden_content

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from loadbook.analyses.history import text as words
+from loadbook.analyses.history import compute
 from loadbook.analyses.history.compute import RunEffect, RunSummary, StudyHistory, effect_series
 from loadbook.analyses.history.levels import MIN_PAST_RUNS
 
@@ -42,7 +42,7 @@ def test_history_with_few_runs_names_how_many_more_are_needed(number, more):
     course = one(seen)
     assert course.alarm is None
     assert f"{more} more run{'s' if more > 1 else ''} will do" in course.no_alarm_reason
-    assert "No alarm is possible" in words.series_sentence(course)
+    assert "No alarm is possible" in compute.series_sentence(course)
     assert one(runs(number + more)).alarm is not None
 
 
@@ -65,7 +65,7 @@ def test_history_separates_runs_on_other_hosts():
     assert [stretch.hosts for stretch in course.segments] == [0, 1]
     assert course.alarm.past_runs == 9
     assert course.alarm.expected == pytest.approx(math.expm1(0.1), abs=0.01)
-    assert "on hosts B" in words.series_sentence(course)
+    assert "on hosts B" in compute.series_sentence(course)
 
 
 def test_history_first_run_on_new_hosts_has_no_past():
@@ -138,14 +138,14 @@ def test_history_past_begins_with_the_last_change():
     assert not course.alarm.raised
     (changed,) = course.changed_segments
     assert changed.indices[0] == 15
-    assert "Changed by −6." in words.series_sentence(course)
+    assert "Changed by −6." in compute.series_sentence(course)
 
 
 def test_history_excludes_the_newest_run_from_its_past():
     course = one(runs(30, of=lambda k: -0.1 if k == 29 else 0.03))
     assert course.alarm.raised
     assert course.alarm.past_runs == 29
-    assert "ALARM" in words.alarm_sentence(course)
+    assert "ALARM" in compute.alarm_sentence(course)
 
 
 def test_history_alarm_rate_is_shared_by_comparisons():
@@ -174,27 +174,29 @@ def test_history_ignores_comparisons_without_an_interval():
 
 
 def test_history_headline_states_alarms_changes_and_gaps():
-    assert words.headline(history([])) == "0 runs that count: there is no history yet."
-    assert "there is no history yet" in words.headline(history(runs(1)))
-    assert words.headline(history(runs(3))).startswith("No alarm can be raised yet; there are too few runs")
+    assert compute.headline(history([])) == "0 runs that count: there is no history yet."
+    assert "there is no history yet" in compute.headline(history(runs(1)))
+    assert compute.headline(history(runs(3))).startswith("No alarm can be raised yet; there are too few runs")
     assert (
-        words.headline(history(runs(12)))
+        compute.headline(history(runs(12)))
         == "The newest run is not shown to be worse than its past; no change is visible."
     )
     fallen = history(runs(12, of=lambda k: -0.2 if k == 11 else 0.0))
-    assert words.headline(fallen) == "The newest run is worse than its past: tuned."
+    assert compute.headline(fallen) == "The newest run is worse than its past: tuned."
     stepped = history(runs(24, of=lambda k: 0.1 if k < 12 else 0.0))
-    assert words.headline(stepped) == "The newest run is not shown to be worse than its past; tuned changed on the way."
+    assert (
+        compute.headline(stepped) == "The newest run is not shown to be worse than its past; tuned changed on the way."
+    )
 
 
 def test_history_states_the_alarm_rate_per_run_and_year():
-    assert words.supporting_text(history(runs(12))) == (
+    assert compute.supporting_text(history(runs(12))) == (
         "Of runs in which nothing changed, 1 in 100 raises a false alarm in its comparison: about 3.6 in a year of "
         "nightly runs."
     )
-    assert f"needs {MIN_PAST_RUNS + 1} runs" in words.supporting_text(history(runs(2)))
+    assert f"needs {MIN_PAST_RUNS + 1} runs" in compute.supporting_text(history(runs(2)))
 
 
 @pytest.mark.parametrize(("number", "name"), [(0, "A"), (25, "Z"), (26, "AA"), (53, "BB")])
 def test_history_gives_each_set_of_hosts_a_letter(number, name):
-    assert words.host_set_letter(number) == name
+    assert compute.host_set_letter(number) == name

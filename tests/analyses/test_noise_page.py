@@ -8,8 +8,14 @@ import pytest
 from bs4 import BeautifulSoup
 
 from figure_legibility import must_be_legible
-from loadbook.analyses.noise.page import NoisePage, ability_table
-from loadbook.analyses.noise.record import NoiseFigure, compute_noise_record, noise_headline, relabelling_sentence
+from loadbook.analyses.noise import (
+    NoiseFigure,
+    NoisePage,
+    ability_table,
+    compute_noise_record,
+    noise_headline,
+    relabelling_sentence,
+)
 from loadbook.report.figures import base
 from loadbook.report.html import forbidden_content
 from loadbook.store.tables import load_run

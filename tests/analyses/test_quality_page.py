@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from loadbook.analyses.effects.page import EffectsPage
-from loadbook.analyses.quality.page import QualityPage
+from loadbook.analyses.quality import QualityPage
 from loadbook.report import checks
 from loadbook.report.figures.latency import LatencyDistributionFigure
 from loadbook.request_logs.read import RequestWriter, summarise

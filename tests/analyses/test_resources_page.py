@@ -8,8 +8,8 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from loadbook.analyses.resources import page as resources_page_module
-from loadbook.analyses.resources.page import NO_TRACES, ResourcesPage
+from loadbook.analyses import resources as resources_page_module
+from loadbook.analyses.resources import NO_TRACES, ResourcesPage
 from loadbook.report.figures.host_metrics import values_by_trial
 from loadbook.stats.saturation import bottleneck_by_treatment, hosts_with_traces, saturation_of_run
 from loadbook.store.paths import Layout

@@ -33,7 +33,7 @@ def test_clean_text_keeps_lines_tabs_and_any_language() -> None:
     assert one_line("a\r\n[2/3] block 1\u2028 x\n\n") == "a [2/3] block 1 x"
 
 
-def test_errors_and_progress_are_printed_clean() -> None:
+def test_errors_and_progress_contain_no_control_characters() -> None:
     for text in CORPUS:
         error = HostError("web", f"it said: {text}", text)
         assert silent(error.message) and silent(error.hint or "") and silent(str(error))
@@ -43,7 +43,7 @@ def test_errors_and_progress_are_printed_clean() -> None:
 
 
 @pytest.mark.parametrize("tty", [False, True])
-def test_live_progress_line_contains_only_its_own_escapes(tty: bool) -> None:
+def test_live_progress_line_contains_no_escape_sequences_of_others(tty: bool) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return tty
@@ -58,7 +58,7 @@ def test_live_progress_line_contains_only_its_own_escapes(tty: bool) -> None:
         assert evil not in output
 
 
-def test_printed_lines_and_cells_are_clean(capsys: pytest.CaptureFixture[str]) -> None:
+def test_printed_lines_and_table_cells_contain_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     for text in CORPUS:
         echo(text)
         echo(text, err=True)
@@ -68,7 +68,7 @@ def test_printed_lines_and_cells_are_clean(capsys: pytest.CaptureFixture[str]) -
     assert "[sudo] password: " in printed.out
 
 
-def test_every_module_prints_through_the_clean_functions() -> None:
+def test_every_module_prints_through_functions_that_remove_control_characters() -> None:
     folder = Path(loadbook.__file__).parent
     doors = {folder / "cli" / "terminal.py"}
     others = [p for p in (folder / "cli").glob("*.py") if p not in doors]
@@ -76,7 +76,7 @@ def test_every_module_prints_through_the_clean_functions() -> None:
     assert found == []
 
 
-def test_parsed_tool_output_table_is_clean(tmp_path: Path) -> None:
+def test_table_of_a_parsed_tool_output_contains_no_control_characters(tmp_path: Path) -> None:
     """`loadbook parse` of an output that a server of ours could have made of its answers."""
     report = (
         "Running 1s test @ http://127.0.0.1:1/\x1b]8;;http://127.0.0.1:9/\x1b\\\n  1 threads and 1 connections\n"
@@ -97,6 +97,6 @@ def test_parsed_tool_output_table_is_clean(tmp_path: Path) -> None:
     ("name", "expected"),
     [("latenci", "latency"), ("LATENCY", "latency"), ("zzz", None), ("", None), ("x" * 10_000, None), (7, None)],
 )
-def test_the_closest_name_is_the_one_that_was_probably_meant(name: object, expected: str | None) -> None:
+def test_closest_name_is_the_most_similar_known_name(name: object, expected: str | None) -> None:
     assert closest_name(name, ["errors", "ok", "latency"]) == expected
     assert closest_name(name, []) is None

@@ -48,7 +48,7 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
 
 @pytest.mark.parametrize("kind", READERS)
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_toml_bombs_are_refused_at_once(tmp_path: Path, kind: str, bomb: str) -> None:
+def test_toml_files_that_would_take_hours_to_parse_are_refused_at_once(tmp_path: Path, kind: str, bomb: str) -> None:
     name, read = READERS[kind]
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text(BOMBS[bomb])
@@ -61,7 +61,7 @@ def test_toml_bombs_are_refused_at_once(tmp_path: Path, kind: str, bomb: str) ->
     assert is_variant(tmp_path / name) is False
 
 
-def test_toml_error_names_its_place(tmp_path: Path) -> None:
+def test_toml_error_names_file_and_line(tmp_path: Path) -> None:
     for text, place in (
         ("a = 1\nb = [\n1,\n2\n\nc = 3", "line 6, column 1"),
         ("x = 1\n" + "a." * MAX_KEY_PARTS + "a = 1", "line 2: a key of more than"),
@@ -79,7 +79,7 @@ def test_toml_error_names_its_place(tmp_path: Path) -> None:
         read_toml(tmp_path / "x.toml")
 
 
-def test_toml_dots_in_values_are_not_keys(tmp_path: Path) -> None:
+def test_dots_in_toml_values_do_not_count_as_parts_of_keys(tmp_path: Path) -> None:
     dotted = "1. 2. 3. " * 40
     text = (
         f'a = "{dotted}" # {dotted}\nb = """\n{dotted}\n"""\nc = \'{dotted}\'\nd = [{"0.5, " * 900}]\n'
@@ -111,7 +111,9 @@ print((peak_bytes() - before) // 1024)
 )
 
 
-def test_toml_of_100_mb_is_refused_unread(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
+def test_toml_file_of_100_mb_is_refused_without_reading_it(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     for name, _ in READERS.values():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         with (tmp_path / name).open("wb") as file:

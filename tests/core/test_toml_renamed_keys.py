@@ -11,8 +11,9 @@ from loadbook.core.errors import StudyError
 from loadbook.core.toml import RenamedKeyWarning
 from loadbook.hosts.inventory import read_hosts
 from loadbook.study.plan import make_plan, parse_plan, study_sha256
-from loadbook.study.reader import read_study
+from loadbook.study.reader import read_study, study_files
 
+STUDIES = study_files(Path(__file__).parents[2] / "studies")
 COMMON = """schema = 1
 name = "x"
 question = "Is one faster?"
@@ -50,7 +51,7 @@ def _write(folder: Path, text: str, name: str = "x.toml") -> Path:
     return file
 
 
-def test_renamed_keys_give_the_same_study_and_one_note(tmp_path: Path) -> None:
+def test_former_names_of_keys_give_the_same_study_and_one_warning(tmp_path: Path) -> None:
     with pytest.warns(RenamedKeyWarning) as noted:
         old = read_study(_write(tmp_path, OLD))
     with warnings.catch_warnings():
@@ -63,7 +64,7 @@ def test_renamed_keys_give_the_same_study_and_one_note(tmp_path: Path) -> None:
     assert (new.reset.time_wait_sockets, new.validity.time_wait_increase, new.hypothesis) == (7, 8, "non-inferiority")
 
 
-def test_plan_json_keeps_the_recorded_names(tmp_path: Path) -> None:
+def test_plan_json_is_written_with_former_names_of_keys(tmp_path: Path) -> None:
     study = read_study(_write(tmp_path, NEW))
     spec = make_plan(study).to_json()["study_spec"]
     assert {"gates", "gate", "apart", "asks"} <= set(spec)
@@ -72,7 +73,7 @@ def test_plan_json_keeps_the_recorded_names(tmp_path: Path) -> None:
     assert study_sha256(read.study) == study_sha256(study)
 
 
-def test_renamed_keys_errors_use_the_new_names(tmp_path: Path) -> None:
+def test_errors_on_renamed_keys_use_the_present_names(tmp_path: Path) -> None:
     with pytest.raises(StudyError) as error:
         read_study(_write(tmp_path, NEW.replace("= 7", '= "many"').replace('"fail"', '"maybe"').replace("= 8", "= -1")))
     assert {p.path for p in error.value.problems} == {
@@ -80,12 +81,12 @@ def test_renamed_keys_errors_use_the_new_names(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_renamed_key_under_both_names_is_refused(tmp_path: Path) -> None:
+def test_key_under_both_its_former_and_present_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="leave max_time_wait out"):
         read_study(_write(tmp_path, NEW.replace("= 7", "= 7\nmax_time_wait = 6")))
 
 
-def test_hosts_file_reads_may_as_allow_with_a_note(tmp_path: Path) -> None:
+def test_hosts_file_with_the_former_key_may_is_read_as_allow_with_a_warning(tmp_path: Path) -> None:
     text = '[hosts.a]\nroles = ["web"]\nallow = ["tc"]\n'
     with pytest.warns(RenamedKeyWarning, match="`may` is now `allow`"):
         old = read_hosts(_write(tmp_path, text.replace("allow", "may")))
@@ -95,11 +96,18 @@ def test_hosts_file_reads_may_as_allow_with_a_note(tmp_path: Path) -> None:
         assert read_hosts(_write(tmp_path, 'replay = "."\n' + text.replace("allow", "may"))).hosts["a"].allow == ("tc",)
 
 
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_studies_of_the_repository_use_present_names_of_keys(path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read_study(path)
+
+
 @pytest.mark.parametrize(
     ("addition", "path"),
     [('label = "{}"', "treatments.one.label"), ('note = "{}"', "treatments.one.note")],
 )
-def test_long_texts_are_refused_at_the_study_file(tmp_path: Path, addition: str, path: str) -> None:
+def test_very_long_texts_in_a_study_file_are_refused(tmp_path: Path, addition: str, path: str) -> None:
     text = NEW.replace("[treatments.one]", "[treatments.one]\n" + addition.format("a" * 200_000))
     with pytest.raises(StudyError) as error:
         read_study(_write(tmp_path, text))

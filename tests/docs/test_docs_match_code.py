@@ -26,7 +26,8 @@ def test_data_format_lists_every_column_with_its_type() -> None:
     for table, columns in TABLES.items():
         section = text.split(f"### {table}")[1].split("###")[0]
         shown = re.findall(r"^\| `([a-z0-9_]+)` \| `(\S+)` \| \S", section.split("\n\n")[0], re.MULTILINE)
-        assert shown == list(columns.items()), table
+        assert shown == [column for column in columns.items() if column[0] not in ("study", "run", "trial")], table
+        assert list(columns)[:3] == ["study", "run", "trial"]
 
 
 def commands() -> list[str]:

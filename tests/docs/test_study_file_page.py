@@ -1,21 +1,30 @@
-"""docs/study-file.md has every key of a study, a role and a factor."""
+"""docs/study-file.md: its examples are valid; it names all targets of factors and keys of treatments."""
 
+import re
+import tomllib
 from pathlib import Path
 from typing import get_args
 
 from loadbook.study.model import Study
-from loadbook.study.treatments import FactorTarget, Grid, Role, Treatment
+from loadbook.study.treatments import Factor, FactorTarget, Grid, Role, Treatment
 
 PAGE = (Path(__file__).parents[2] / "docs" / "study-file.md").read_text()
-READ_ONLY = {"schema_version", "config_text"}
 
 
-def test_study_file_page_lists_every_key_of_a_study_file() -> None:
-    top, roles, treatments = (PAGE.split(title)[1].split("\n## ")[0] for title in ("## At", "## Roles", "## Treat"))
-    assert not [key for key in Study.model_fields if f"`{key}`" not in top and key not in READ_ONLY]
-    assert not [key for key in Role.model_fields if f"`{key}`" not in roles and key not in READ_ONLY]
-    assert not [key for key in Grid.model_fields if key not in treatments]
-    assert not [key for key in Treatment.model_fields if key not in treatments]
+def test_study_file_page_examples_are_valid_tables() -> None:
+    examples = tomllib.loads("\n".join(re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)))
+    assert set(examples) == {"roles", "factors", "grid"}
+    assert all(Role.model_validate(role) for role in examples["roles"].values())
+    assert all(Factor.model_validate(factor) for factor in examples["factors"].values())
+    assert Grid.model_validate(examples["grid"])
+
+
+def test_study_file_page_names_tables_and_keys() -> None:
+    top = PAGE.split("## Roles")[0]
+    tables = set(re.findall(r"`\[(\w+)\]`", top))
+    assert tables <= set(Study.model_fields) and tables >= {"roles", "workload", "factors", "treatments", "published"}
+    treatments = PAGE.split("## Treatments")[1].split("### Grid")[0]
+    assert not [key for key in Treatment.model_fields if f"`{key}" not in treatments]
 
 
 def test_study_file_page_lists_every_factor_target() -> None:

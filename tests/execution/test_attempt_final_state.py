@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from loadbook.core.errors import CommandError, HostTimeoutError, LostError, ToolError, UnreachableError
 from loadbook.execution import testbed
-from loadbook.execution.api import run_study
+from loadbook.execution.session import run_study
 from loadbook.store.ledger import read_ledger
 from loadbook.store.trial_record import read_json
 from recorded_run import STUDY, copy_recorded_run, run_of

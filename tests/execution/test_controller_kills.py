@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from controller_processes import at_work_in, digests, jobs_left, loadbook, must_be_whole
-from loadbook.execution.api import run_study
+from loadbook.execution.session import run_study
 from loadbook.execution.studies import load_study
 from loadbook.hosts.lab import Lab
 from loadbook.store.ledger import read_ledger
@@ -49,7 +49,7 @@ WRITTEN_S, LEASE_S = 0.05, 35.0
 
 # what is killed is a process of its own that runs the real thing; it is forked from one that has imported everything
 _fork = multiprocessing.get_context("forkserver")
-_fork.set_forkserver_preload(["__main__", "loadbook.execution.api", "loadbook.hosts.remote", "loadbook.tools.wrk"])
+_fork.set_forkserver_preload(["__main__", "loadbook.execution.session", "loadbook.hosts.remote", "loadbook.tools.wrk"])
 
 
 def begin(layout: Layout, lab: Lab) -> BaseProcess:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from controller_processes import loadbook, must_be_whole
-from loadbook.execution.api import run_study
+from loadbook.execution.session import run_study
 from loadbook.hosts.host import Job
 from loadbook.hosts.lab import Lab
 from loadbook.hosts.netns import NamespaceNetwork, command_line, processes_in

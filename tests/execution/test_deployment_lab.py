@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from dry_run_transcripts import run_held_to_dry_run
-from loadbook.execution.api import run_study
+from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.store import trial_record
 from loadbook.store.paths import Layout, RunPaths

@@ -9,8 +9,8 @@ import pytest
 
 from command_line import exit_code
 from dry_run_transcripts import run_held_to_dry_run
-from loadbook.execution.api import run_study
 from loadbook.execution.dry_run import dry_run
+from loadbook.execution.session import run_study
 from loadbook.execution.studies import load_study
 from loadbook.store.paths import Layout
 from loadbook.study.plan import make_plan

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from loadbook.core.errors import LoadbookError, PreflightError
-from loadbook.execution.api import run_study
 from loadbook.execution.host_state import HOST_MIN_BYTES
+from loadbook.execution.session import run_study
 from loopback_labs import own_lab
 from misbehaving_tools import Ran, Rig, home_for_fakes
 from recorded_run import with_studies

@@ -14,9 +14,9 @@ import pytest
 
 from controller_processes import at_work_in, jobs_left, loadbook
 from loadbook.core.errors import PreflightError, UsageError
-from loadbook.execution.api import run_study
+from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
-from loadbook.ingestion.interleaved import read_alternation
+from loadbook.ingestion.interleaved import read_slices
 from loadbook.store import trial_record
 from loadbook.store.ledger import read_ledger, trial_states
 from loadbook.store.paths import Layout
@@ -85,7 +85,7 @@ def test_interleaved_rate_is_responses_per_active_second(lab, layout):
     # a request that was stopped under way has the other arm's time in it
     assert ("latency", "p50") in values
     assert not {"p99", "max", "mean"} & {statistic for metric, statistic in values if metric == "latency"}
-    turns = read_alternation((paths.trial("t0001") / "slices").read_text()).slices
+    turns = read_slices((paths.trial("t0001") / "slices").read_text()).slices
     assert all(before.end_s <= after.start_s for before, after in pairwise(turns))
 
 
@@ -105,7 +105,7 @@ def test_interleaved_run_killed_in_mid_slice_leaves_no_stopped_process_and_resum
     for line in controller.stderr:
         if "interleaved: slices of" in line or "t0001" in line:
             break
-    wait_until(lambda: any("alternate.pl" in line for line in jobs_left(lab)), 30)
+    wait_until(lambda: any("interleave.pl" in line for line in jobs_left(lab)), 30)
     time.sleep(0.3)
     controller.send_signal(signal.SIGKILL)
     controller.wait()
@@ -117,7 +117,7 @@ def test_interleaved_run_killed_in_mid_slice_leaves_no_stopped_process_and_resum
 
 def test_interrupted_block_is_recorded_as_cancelled_and_repeated_whole(lab, layout):
     controller = loadbook(layout, "run", "small", "--hosts", str(lab.hosts_file))
-    wait_until(lambda: any("alternate.pl" in line for line in jobs_left(lab)), 60)
+    wait_until(lambda: any("interleave.pl" in line for line in jobs_left(lab)), 60)
     controller.send_signal(signal.SIGINT)
     assert controller.wait(timeout=30) == 130
     assert jobs_left(lab) == []
@@ -130,7 +130,7 @@ def test_interrupted_block_is_recorded_as_cancelled_and_repeated_whole(lab, layo
 
 def test_server_that_dies_in_mid_slice_ends_its_arm_alone(lab, layout):
     controller = loadbook(layout, "run", "small", "--hosts", str(lab.hosts_file), "--blocks", "1")
-    wait_until(lambda: any("alternate.pl" in line for line in jobs_left(lab)), 60)
+    wait_until(lambda: any("interleave.pl" in line for line in jobs_left(lab)), 60)
     time.sleep(0.5)
     victims = [pid for pid, line in at_work_in(lab).items() if "nginx" in line and "t0001-a1" in line]
     assert victims

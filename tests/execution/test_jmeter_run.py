@@ -13,8 +13,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from loadbook.execution.api import run_study
 from loadbook.execution.load import TIMED_WARMUP_SCRIPT
+from loadbook.execution.session import run_study
 from loadbook.hosts.lab import Lab
 from loadbook.hosts.remote import RemoteHost
 from loadbook.ingestion.ingest import ingest

@@ -11,7 +11,7 @@ import pytest
 
 from controller_processes import jobs_left, loadbook
 from loadbook.core.errors import PreflightError, UsageError
-from loadbook.execution.api import run_study
+from loadbook.execution.session import run_study
 from loadbook.hosts.lab import lab_lock_owners
 from loadbook.ingestion.ingest import ingest
 from loadbook.store import trial_record

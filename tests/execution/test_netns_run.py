@@ -7,7 +7,7 @@ import json
 import pytest
 
 from loadbook.core.errors import PreflightError
-from loadbook.execution.api import run_study
+from loadbook.execution.session import run_study
 from loadbook.hosts.host import Host
 from loadbook.hosts.inventory import read_hosts
 from loadbook.hosts.remote import connect

@@ -12,9 +12,9 @@ import pytest
 
 from loadbook.core.errors import UsageError
 from loadbook.execution import session
-from loadbook.execution.api import run_study
 from loadbook.execution.power import PowerForecast, noise_cost_text
 from loadbook.execution.preflight import BACKGROUND_LOAD_SCRIPT, hex_address, parse_background_load
+from loadbook.execution.session import run_study
 from loadbook.execution.studies import load_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.store.paths import Layout

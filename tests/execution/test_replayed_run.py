@@ -13,7 +13,7 @@ from loadbook.batch.index import write_index
 from loadbook.cli import main
 from loadbook.core.errors import UsageError
 from loadbook.execution import select
-from loadbook.execution.api import run_study
+from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.report.html import write_summary
 from loadbook.report.page import scope_parts

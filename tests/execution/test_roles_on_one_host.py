@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from loadbook.execution.api import run_study
+from loadbook.execution.session import run_study
 from loadbook.hosts.lab import Lab
 from loadbook.store import trial_record
 from loadbook.store.paths import Layout, RunPaths

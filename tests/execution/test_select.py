@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from loadbook.core.errors import DataError, UsageError
-from loadbook.execution.api import run_study
 from loadbook.execution.select import RunRequest, select_run
+from loadbook.execution.session import run_study
 from loadbook.store.ledger import is_run_complete
 from loadbook.study.reader import find_study
 from recorded_run import FIXTURE, STUDY, copy_recorded_run, run_of

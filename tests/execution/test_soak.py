@@ -41,7 +41,7 @@ CONTROLLER = """
 import json, os, sys
 from pathlib import Path
 from loadbook.store.paths import Layout
-from loadbook.execution.api import run_study
+from loadbook.execution.session import run_study
 
 lab, every = Path(sys.argv[2]), int(sys.argv[3])
 

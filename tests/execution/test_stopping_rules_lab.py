@@ -8,7 +8,7 @@ import pytest
 
 from command_line import exit_code
 from loadbook.core.errors import UsageError
-from loadbook.execution.api import run_study
+from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.stats.analyse import analyse
 from loadbook.store import trial_record

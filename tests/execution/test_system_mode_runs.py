@@ -18,7 +18,7 @@ import pytest
 from command_line import exit_code
 from dry_run_transcripts import run_held_to_dry_run
 from loadbook.core.errors import PreflightError
-from loadbook.execution.api import run_study
+from loadbook.execution.session import run_study
 from loadbook.hosts.host import Host
 from loadbook.hosts.remote import connect
 from loadbook.store.paths import Layout

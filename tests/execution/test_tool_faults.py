@@ -15,7 +15,7 @@ from command_line import exit_code
 from loadbook.core.errors import PreflightError
 from loadbook.core.units import format_percent
 from loadbook.execution import load
-from loadbook.execution.api import run_study
+from loadbook.execution.session import run_study
 from loadbook.hosts import sshd
 from loadbook.store.trial_record import read_json
 from loopback_labs import own_lab

@@ -13,7 +13,7 @@ import pytest
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.core.errors import PreflightError
 from loadbook.core.units import format_duration
-from loadbook.execution.api import run_study
+from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.store import trial_record
 from loadbook.store.tables import TABLES, load_run, read_table

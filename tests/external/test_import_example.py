@@ -11,7 +11,7 @@ import pytest
 
 from import_files import project
 from loadbook.analyses.effects.page import effects_page
-from loadbook.analyses.quality.page import quality_page
+from loadbook.analyses.quality import quality_page
 from loadbook.cli import main
 from loadbook.core.units import NBSP
 from recorded_run import REPO

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from loadbook.host_metrics import polled, registry
+from loadbook import host_metrics
+from loadbook.host_metrics import polled
 from loadbook.host_metrics.base import MAX_REPEATED_PROBLEMS, UNITS, Problem, Traces, limit_repeats
 
 FOLDER = Path("tests/fixtures/traces")
@@ -19,7 +20,7 @@ RRD = {p.name: p.read_bytes() for p in (FOLDER / "rrd").iterdir()}
 MEMORY = {name: data for name, data in RRD.items() if "memory" in name}
 CPU = {name: data for name, data in RRD.items() if "cpu" in name and name.endswith(".txt")}
 SHARES = ("cpu_busy", "cpu_user", "cpu_system", "cpu_iowait", "cpu_steal")
-READABLE = [name for name in FILES if registry.detect_format(FILES[name]) in registry.FORMATS]
+READABLE = [name for name in FILES if host_metrics.detect_format(FILES[name]) in host_metrics.FORMATS]
 
 
 def check(traces: Traces) -> None:
@@ -40,19 +41,19 @@ def values(traces: Traces, metric: str, item: str = "all") -> list[float]:
 
 
 def read(name: str) -> Traces:
-    kind = registry.detect_format(FILES[name])
+    kind = host_metrics.detect_format(FILES[name])
     assert kind is not None
-    return registry.read_traces(kind, {name: FILES[name]})
+    return host_metrics.read_traces(kind, {name: FILES[name]})
 
 
 def test_monitor_file_format_is_detected_from_its_content():
-    known = {name: registry.detect_format(data) for name, data in FILES.items()}
+    known = {name: host_metrics.detect_format(data) for name, data in FILES.items()}
     assert known["12.6.1--sa.dat"] == "sysstat"
     assert known["sar-12.6.1--text.txt"] is None
     assert {kind for name, kind in known.items() if name.startswith("sadf")} == {"sadf-json", "sadf-csv"}
     assert {kind for name, kind in known.items() if name.startswith("node")} == {"node-exporter"}
-    assert {registry.detect_format(data) for data in RRD.values()} == {"rrd"}
-    assert registry.files_by_format({"a": b"nothing", **CPU}) == {None: ["a"], "rrd": sorted(CPU)}
+    assert {host_metrics.detect_format(data) for data in RRD.values()} == {"rrd"}
+    assert host_metrics.files_by_format({"a": b"nothing", **CPU}) == {None: ["a"], "rrd": sorted(CPU)}
 
 
 def test_sadf_json_gives_all_its_metrics():
@@ -121,7 +122,9 @@ def test_variants_of_the_prometheus_text_format_are_read():
             f'{{__name__="node_cpu",cpu="cpu0",mode="user",x="a\\"}}b"}} {user} {t}.5',
             f'node_cpu{{mode="idle",cpu="cpu0"}} {t} {t}.5',
         ]
-    traces = registry.read_traces("node-exporter", {"x": "\n".join([*lines, "# EOF", "junk junk junk junk"]).encode()})
+    traces = host_metrics.read_traces(
+        "node-exporter", {"x": "\n".join([*lines, "# EOF", "junk junk junk junk"]).encode()}
+    )
     check(traces)
     assert values(traces, "cpu_busy", "cpu0") == [0.2]
     assert {p.name for p in traces.problems} == {"counter_went_back", "unreadable_line"}
@@ -130,23 +133,26 @@ def test_variants_of_the_prometheus_text_format_are_read():
 def test_monitor_file_gap_is_not_interpolated():
     kept = [line for line in FILES["sadf-12.6.1--all.csv"].decode().splitlines() if "06:11:46" not in line]
     longer = "\n".join(line.replace("vm;1;2026-11-22 06:11:47", "vm;60;2026-11-22 06:11:47") for line in kept)
-    traces = registry.read_traces("sadf-csv", {"x": longer.encode()})
+    traces = host_metrics.read_traces("sadf-csv", {"x": longer.encode()})
     check(traces)
     assert "gap" in {p.name for p in traces.problems}
     assert 1795327907.0 not in {r["t"] for r in traces.rows if r["metric"].startswith(("cpu", "net"))}  # type: ignore[union-attr]
 
 
 def test_rrd_fields_of_several_files_are_combined():
-    memory = registry.read_traces("rrd", MEMORY)
+    memory = host_metrics.read_traces("rrd", MEMORY)
     check(memory)
     assert memory.interval_s == 1 and not memory.problems
     assert values(memory, "memory_total")[0] == pytest.approx(25276510208)
-    fetched, exported = registry.read_traces("rrd", CPU), registry.read_traces("rrd", {"x": RRD["xport-cpu-eth0.xml"]})
+    fetched, exported = (
+        host_metrics.read_traces("rrd", CPU),
+        host_metrics.read_traces("rrd", {"x": RRD["xport-cpu-eth0.xml"]}),
+    )
     check(fetched), check(exported)
     assert values(fetched, "cpu_busy") == values(exported, "cpu_busy")
     assert values(fetched, "cpu_user")[1] == pytest.approx(130 / (130 + 29 + 2))
     assert max(values(exported, "net_rx", "eth0")) == pytest.approx(3190)
-    assert values(registry.read_traces("rrd", {"x": RRD["xport-no-times.xml"]}), "cpu_user")
+    assert values(host_metrics.read_traces("rrd", {"x": RRD["xport-no-times.xml"]}), "cpu_user")
 
 
 def test_rrd_dump_equals_rrd_fetch():
@@ -156,9 +162,9 @@ def test_rrd_dump_equals_rrd_fetch():
 
 
 def test_munin_exports_that_lack_fields_are_reported():
-    lonely = registry.read_traces("rrd", {"vm-cpu-user-d.txt": RRD["vm-cpu-user-d.txt"]})
+    lonely = host_metrics.read_traces("rrd", {"vm-cpu-user-d.txt": RRD["vm-cpu-user-d.txt"]})
     assert [p.name for p in lonely.problems] == ["fields_missing"] and "cpu.user" in lonely.problems[0].message
-    renamed = registry.read_traces("rrd", {"mine.txt": RRD["vm-cpu-user-d.txt"]})
+    renamed = host_metrics.read_traces("rrd", {"mine.txt": RRD["vm-cpu-user-d.txt"]})
     assert [p.name for p in renamed.problems] == ["unknown_field", "too_few_samples"]
 
 
@@ -166,7 +172,7 @@ def test_munin_exports_that_lack_fields_are_reported():
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.9, 0.999])
 def test_truncated_monitor_file_gives_its_complete_samples(name, share):
     data = FILES[name]
-    torn = registry.read_traces(registry.detect_format(data) or "", {name: data[: int(len(data) * share)]})
+    torn = host_metrics.read_traces(host_metrics.detect_format(data) or "", {name: data[: int(len(data) * share)]})
     check(torn)
     whole = {(r["t"], r["metric"], r["item"]): r["value"] for r in read(name).rows}
     last = max(torn.times, default=0.0)
@@ -180,14 +186,14 @@ def test_randomly_changed_monitor_files_never_raise_an_exception(name, junk, at,
     data = FILES.get(name) or RRD[name]
     start = int(at * len(data))
     broken = data[:start] + junk + data[start + int(cut * len(data)) :]
-    for kind in {registry.detect_format(data), registry.detect_format(broken)} & set(registry.FORMATS):
-        check(registry.read_traces(str(kind), {name: broken}))
+    for kind in {host_metrics.detect_format(data), host_metrics.detect_format(broken)} & set(host_metrics.FORMATS):
+        check(host_metrics.read_traces(str(kind), {name: broken}))
 
 
 @settings(deadline=None)
-@given(st.binary(max_size=300), st.sampled_from(sorted(registry.FORMATS)))
+@given(st.binary(max_size=300), st.sampled_from(sorted(host_metrics.FORMATS)))
 def test_random_bytes_are_reported_as_a_problem_by_every_reader(data, kind):
-    traces = registry.read_traces(kind, {"x": data})
+    traces = host_metrics.read_traces(kind, {"x": data})
     check(traces)
     assert traces.problems
 
@@ -205,9 +211,9 @@ def test_random_bytes_are_reported_as_a_problem_by_every_reader(data, kind):
     ],
 )
 def test_hostile_monitor_files_are_refused(data):
-    kind = registry.detect_format(data)
-    assert kind in registry.FORMATS
-    traces = registry.read_traces(kind, {"vm-cpu-user-d.xml": data})
+    kind = host_metrics.detect_format(data)
+    assert kind in host_metrics.FORMATS
+    traces = host_metrics.read_traces(kind, {"vm-cpu-user-d.xml": data})
     check(traces)
     assert traces.problems and not traces.rows
 

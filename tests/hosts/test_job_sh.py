@@ -14,7 +14,7 @@ import pytest
 from loadbook.hosts.jobs import launcher_script
 from waiting import wait_until
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.lab  # waits for processes, as those of the lab do
 SHELLS = {"dash": ["dash"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
 
 

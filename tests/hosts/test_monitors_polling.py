@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from loadbook import host_metrics
 from loadbook.core.errors import HostError
-from loadbook.host_metrics import registry
 from loadbook.hosts.inventory import HostEntry
 from loadbook.hosts.monitors import MonitorClient, Poller, connect_monitor
 from waiting import wait_until
@@ -104,7 +104,7 @@ def test_munin_poller_asks_only_for_known_metrics(connect_lab):
     with serving(node(asked=asked)) as port:
         data, problem = poll(connect_lab(), HostEntry(roles=["driver"], munin_port=port), "munin")
     assert not problem and set(asked) == {b"list\n", b"fetch cpu\n"}
-    traces = registry.read_traces(registry.detect_format(data) or "", {"munin-driver": data})
+    traces = host_metrics.read_traces(host_metrics.detect_format(data) or "", {"munin-driver": data})
     assert not traces.problems and len(traces.times) >= 3
     busy = [row["value"] for row in traces.rows if row["metric"] == "cpu_busy"]
     assert busy and all(value == pytest.approx(0.5, abs=0.2) for value in busy)
@@ -114,7 +114,7 @@ def test_node_exporter_is_scraped(connect_lab):
     with serving(exporter()) as port:
         data, problem = poll(connect_lab(), HostEntry(roles=["driver"], exporter_port=port), "node-exporter")
     assert not problem
-    traces = registry.read_traces(registry.detect_format(data) or "", {"x": data})
+    traces = host_metrics.read_traces(host_metrics.detect_format(data) or "", {"x": data})
     assert not traces.problems
     total = [row["value"] for row in traces.rows if row["metric"] == "memory_total"]
     assert len(total) == len(traces.times) >= 3 and set(total) == {25276510208.0}
@@ -148,7 +148,7 @@ def test_lost_monitor_ends_only_its_poller(connect_lab):
     with serving(node(answer=b"user.value 1\n")) as port:  # half an answer, then it closes
         data, problem = poll(connect_lab(), HostEntry(roles=["driver"], munin_port=port), "munin")
     assert "closed the connection" in problem
-    traces = registry.read_traces("munin", {"x": data})
+    traces = host_metrics.read_traces("munin", {"x": data})
     assert not traces.rows and traces.problems
 
 
@@ -178,7 +178,7 @@ def test_real_munin_node_is_polled(connect_lab, tmp_path):
         finally:
             started.terminate()
     assert not problem
-    traces = registry.read_traces("munin", {"x": data})
+    traces = host_metrics.read_traces("munin", {"x": data})
     assert {"cpu_busy", "memory_used", "memory_total"} <= {row["metric"] for row in traces.rows}
 
 

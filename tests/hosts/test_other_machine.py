@@ -15,7 +15,7 @@ import pytest
 from test_jobs_controller_death import sshd_session_of
 
 from loadbook.core.errors import LostError, OtherMachineError, UsageError
-from loadbook.execution.api import run_study
+from loadbook.execution.session import run_study
 from loadbook.hosts.lab import Lab, lab_lock_owners
 from loadbook.hosts.remote import connect
 from recorded_run import with_studies

@@ -29,7 +29,7 @@ def table(reports: list[ParsedReport]) -> dict[tuple[str, str], Measurement]:
     return {(m.metric, m.statistic): m for m in driver_totals(reports)}
 
 
-def test_driver_totals_sum_rates_and_omit_times():
+def test_totals_over_drivers_sum_rates_and_omit_times():
     alone, other = report(100.0, 0.1, 1.0), report(50.0, 0.9, 1.5)
     assert driver_totals([alone]) == list(alone.measurements)
     both = table([alone, other])
@@ -41,7 +41,7 @@ def test_driver_totals_sum_rates_and_omit_times():
     assert unmerged_times([alone, other]) == ["connect_time", "latency"]
 
 
-def test_driver_totals_merge_single_times_only_if_all_drivers_have_them():
+def test_totals_over_drivers_merge_single_times_only_if_all_drivers_have_them():
     fast, slow = report(100.0, 0.001, 1.0, {1000: 99, 2000: 1}), report(10.0, 0.5, 1.0, {500_000: 10})
     both = table([fast, slow])
     assert both["latency", "p99"] == Measurement("latency", "p99", 0.5, "s", None)
@@ -50,7 +50,7 @@ def test_driver_totals_merge_single_times_only_if_all_drivers_have_them():
     assert ("latency", "p99") not in table([fast, report(10.0, 0.5, 1.0)])
 
 
-def test_driver_totals_omit_metrics_missing_on_a_driver():
+def test_totals_over_drivers_omit_metrics_missing_on_a_driver():
     errors = Measurement("errors", "count", 3, "1", "3")
     mute = report(1.0, 1.0, 1.0)
     assert ("errors", "count") not in table([mute, ParsedReport((*mute.measurements, errors))])
@@ -58,7 +58,7 @@ def test_driver_totals_omit_metrics_missing_on_a_driver():
 
 
 @given(st.lists(st.lists(st.integers(0, 10**7), min_size=1, max_size=60), min_size=1, max_size=4))
-def test_driver_totals_of_merged_times_equal_those_of_one_list(drivers):
+def test_statistics_of_merged_times_equal_those_of_one_list_of_times(drivers):
     merged: dict[int, int] = {}
     for times in drivers:
         for us in times:

@@ -75,7 +75,7 @@ def test_added_metrics_file_is_stored_and_ingested(layout, tmp_path):
     assert not checked.findings and not [p for p in checked.uncovered if p.parent.name == "traces"]
 
 
-def test_added_metrics_tables_depend_on_raw_files_only(layout, tmp_path):
+def test_tables_with_added_metrics_can_be_rebuilt_from_raw_files_alone(layout, tmp_path):
     added(layout, sar_of(layout, tmp_path / "sa.csv"), "--host", "web")
     paths = layout.run(STUDY, layout.resolve_run(STUDY))
     first = {p.name: p.read_bytes() for p in paths.processed.glob("*.parquet")}
@@ -128,7 +128,7 @@ def test_added_metrics_file_that_changed_is_reported_and_not_used(layout, tmp_pa
     assert {f.kind for f in verify_run(paths).findings} == {"missing", "extra"}
 
 
-def test_added_metrics_files_without_samples_change_nothing(layout, tmp_path):
+def test_added_metrics_files_without_samples_do_not_change_the_run(layout, tmp_path):
     paths = layout.run(STUDY, layout.resolve_run(STUDY))
     before = paths.ledger.read_bytes()
     junk = tmp_path / "junk.txt"
@@ -167,12 +167,12 @@ def test_added_sysstat_binary_that_sadf_cannot_read_is_refused(tmp_path):
         sadf_json(torn)
 
 
-def test_added_metrics_format_can_be_named(layout, tmp_path):
+def test_unknown_format_of_added_metrics_is_refused(layout, tmp_path):
     with pytest.raises(UsageError, match="no kind 'nonsense'"):
         added(layout, sar_of(layout, tmp_path / "sa.csv"), "--host", "web", "--kind", "nonsense")
 
 
-def test_added_metrics_are_one_ledger_event(layout, tmp_path):
+def test_added_metrics_of_one_kind_are_one_ledger_event(layout, tmp_path):
     added(
         layout, *sorted((FIXTURES / "rrd").glob("vm-cpu-*.txt")), sar_of(layout, tmp_path / "sa.csv"), "--host", "web"
     )

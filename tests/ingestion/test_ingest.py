@@ -59,7 +59,7 @@ def test_ingest_gives_every_planned_trial_a_row(layout, paths):
         assert seen["item"].str.startswith(f"{processes}:").all()
 
 
-def test_ingest_gives_a_failed_trial_a_row_without_values(layout, paths):
+def test_failed_trial_has_a_row_without_values_after_ingest(layout, paths):
     ingest(paths)
     data = load_run(layout, STUDY)
     row = data.trials.set_index("trial").loc["t0013"]
@@ -76,7 +76,7 @@ def test_ingest_rebuilds_byte_identical_tables(paths):
     assert tables(paths) == first
 
 
-def test_ingest_detects_and_ignores_a_changed_file(paths):
+def test_ingest_reports_a_changed_file_and_does_not_read_it(paths):
     raw = paths.trial("t0002") / "stdout-driver"
     raw.write_bytes(raw.read_bytes().replace(b"Requests/sec:", b"Requests/sec: 9"))
     (paths.trial("t0003") / "monitor-web").unlink()
@@ -116,7 +116,7 @@ def test_ingest_reports_missing_trials_and_damaged_records(paths):
     assert "recorded as" in problems_of(paths, "t0030").loc["damaged-record", "message"]
 
 
-def test_ingest_without_a_plan_names_the_file(paths):
+def test_error_of_ingest_without_a_plan_names_the_missing_file(paths):
     paths.plan_json.write_text("{}")
     with pytest.raises(DataError, match=r"plan\.json is not a plan"):
         ingest(paths)

@@ -57,7 +57,7 @@ def forge(folder, file: str, change) -> None:
     (folder / "trial.json").write_text(json.dumps(record))
 
 
-def test_ingest_ignores_changed_and_forged_outputs_and_records(paths):
+def test_ingest_does_not_use_changed_or_forged_outputs_and_records(paths):
     whole = ingest(paths)
     assert said(paths) == {}
     (paths.trials / "t0001" / "stdout-driver").write_bytes(b"Requests/sec: 1e9\n")

@@ -77,7 +77,7 @@ def test_incremental_ingest_neither_reads_nor_writes_unchanged_trials(ingested, 
     )  # fmt: skip
 
 
-def test_incremental_ingest_detects_a_change_with_restored_mtime(ingested):
+def test_incremental_ingest_detects_a_change_even_if_mtime_is_restored(ingested):
     raw = ingested.trial("t0002") / "stdout-driver"
     before, known = raw.stat(), raw.read_bytes()
     raw.write_bytes(known.replace(b"Latency", b"latency", 1))
@@ -88,7 +88,7 @@ def test_incremental_ingest_detects_a_change_with_restored_mtime(ingested):
     assert everything(ingested) == rebuilt(ingested)
 
 
-def test_incremental_ingest_detects_swapped_folders(ingested):
+def test_incremental_ingest_detects_swapped_trial_folders(ingested):
     one, other, aside = ingested.trial("t0002"), ingested.trial("t0003"), ingested.raw / "aside"
     for source, target in ((one, aside), (other, one), (aside, other)):
         source.rename(target)
@@ -164,20 +164,20 @@ def test_incremental_ingest_ignores_a_damaged_or_foreign_cache(ingested, harm):
     assert everything(ingested) == whole
 
 
-def test_incremental_ingest_rereads_everything_for_other_code_or_plan(ingested, monkeypatch):
+def test_incremental_ingest_rereads_everything_if_code_or_plan_changed(ingested, monkeypatch):
     monkeypatch.setattr("loadbook.ingestion.cache.code_version", lambda: "another")
     assert ingest(ingested).read == 32
     ingested.plan_json.write_text(ingested.plan_json.read_text() + "\n")
     assert ingest(ingested).read == 32
 
 
-def test_incremental_ingest_rereads_files_within_the_clock_tick(paths, monkeypatch):
+def test_incremental_ingest_rereads_files_changed_within_the_last_clock_tick(paths, monkeypatch):
     monkeypatch.setattr(cache, "COARSE_TICK_S", 0.01)
     monkeypatch.setattr(cache, "TICK_S", 1e9)
     assert [ingest(paths).read for _ in range(2)] == [32, 32]
 
 
-def test_incremental_ingest_checks_a_just_changed_folder_again(paths):
+def test_incremental_ingest_waits_for_the_end_of_the_clock_tick_after_a_change(paths):
     (paths.trial("t0002") / "new").write_text("x")
     found, _ = cache.find_trial_folders(paths, ["t0002"])
     newest = max(p.stat().st_ctime for p in paths.trial("t0002").iterdir())
@@ -185,7 +185,7 @@ def test_incremental_ingest_checks_a_just_changed_folder_again(paths):
     assert newest < cache.time.time() - cache.TICK_S
 
 
-def test_incremental_ingest_reports_folders_without_a_trial(ingested):
+def test_incremental_ingest_reports_folders_of_no_planned_trial(ingested):
     shutil.copytree(ingested.trial("t0002"), ingested.trials / "copy-of-t0002")
     (ingested.failed / "t0001-attemptX").mkdir()
     ingest(ingested)
@@ -198,7 +198,7 @@ def many_parts(monkeypatch):
     monkeypatch.setattr(ingest_module, "PART_BYTES", 200_000)
 
 
-def test_worker_processes_give_the_same_tables(ingested, many_parts, monkeypatch):
+def test_ingest_with_worker_processes_gives_the_same_tables(ingested, many_parts, monkeypatch):
     alone, told, done = everything(ingested), [], []
     monkeypatch.setattr(ingest_module, "MIN_PARALLEL_BYTES", 0)
     monkeypatch.setattr(ingest_module, "usable_cpus", lambda: 2)
@@ -210,7 +210,7 @@ def test_worker_processes_give_the_same_tables(ingested, many_parts, monkeypatch
     assert len(done) > 3
 
 
-def test_dead_workers_lose_no_trial(ingested, many_parts):
+def test_no_trial_is_lost_if_workers_die(ingested, many_parts):
     alone, told = everything(ingested), []
     shutil.rmtree(ingested.processed)
     with ProcessPoolExecutor(2, get_context("spawn"), initializer=os._exit, initargs=(9,)) as dying:
@@ -237,7 +237,7 @@ def fail_of_three(number):
     return number
 
 
-def test_worker_killed_midway_loses_no_trial():
+def test_no_trial_is_lost_if_a_worker_is_killed_midway():
     told = []
     with workers.worker_processes() as pool:
         found = sorted(workers.map_unordered(square_but_die_of_seven, range(20), pool, told.append))
@@ -245,7 +245,7 @@ def test_worker_killed_midway_loses_no_trial():
     assert len(told) == 1
 
 
-def test_worker_errors_are_raised():
+def test_errors_of_jobs_in_workers_are_raised():
     told = []
     with ThreadPoolExecutor(2) as pool, pytest.raises(DataError, match="three"):
         list(workers.map_unordered(fail_of_three, range(5), pool, told.append))
@@ -263,19 +263,19 @@ def test_cluster_that_never_answers_is_abandoned_after_the_limit(monkeypatch):
     assert "none has answered for 0.1 s" in told[0]
 
 
-def test_closing_the_worker_iterator_cancels_pending_work():
+def test_closing_the_iterator_of_results_cancels_pending_jobs():
     with ThreadPoolExecutor(1) as pool:
         results = workers.map_unordered(square, range(50), pool, print)
         assert next(results) >= 0
         results.close()  # type: ignore[attr-defined]
 
 
-def test_worker_of_another_version_refuses():
+def test_worker_with_a_different_version_of_loadbook_refuses_to_read():
     with pytest.raises(DataError, match="another version of loadbook"):
         read_part(IngestPart("s", "r", None, (), "0", Path()))
 
 
-def test_ingest_holds_no_table_twice_in_memory(ingested):
+def test_ingest_cache_contains_no_copies_of_the_tables(ingested):
     assert {p.name for p in ingested.ingest_cache.iterdir()} == {"memory.json", "trials.parquet"}
     assert {p.stem for p in ingested.processed.glob("*.parquet")} == set(TABLES)
 
@@ -291,7 +291,7 @@ print(module.ingest(RunPaths(Path(sys.argv[1]), Path(sys.argv[2])), on_note=prin
 
 
 @pytest.mark.long
-def test_workers_do_not_import_the_calling_program(paths, tmp_path):
+def test_worker_processes_do_not_run_the_calling_script_again(paths, tmp_path):
     script = tmp_path / "mine.py"
     script.write_text(NO_GUARD)
     run = [sys.executable, str(script), str(paths.raw), str(tmp_path / "out")]
@@ -316,7 +316,7 @@ def ended(pid):
         return True
 
 
-def test_workers_end_when_their_parent_is_killed():
+def test_worker_processes_end_when_their_parent_is_killed():
     with subprocess.Popen([sys.executable, "-c", ENDLESS], stdout=subprocess.PIPE, text=True) as parent:
         worker = int(parent.stdout.readline())
         parent.kill()

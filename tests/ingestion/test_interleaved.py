@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loadbook.host_metrics.base import trace_row
-from loadbook.ingestion.interleaved import active_report, cpu_measurements, own_processes, read_alternation
+from loadbook.ingestion.interleaved import active_report, cpu_measurements, own_processes, read_slices
 from loadbook.store.trial_record import InterleavedRecord, ServiceRecord, TrialRecord
 from loadbook.tools.base import Measurement, ParsedReport, Sample
 
@@ -46,7 +46,7 @@ def values_of(parsed: ParsedReport) -> dict[tuple[str, str], float]:
     return {(m.metric, m.statistic): m.value for m in parsed.measurements}
 
 
-def test_rates_are_divided_by_the_active_seconds() -> None:
+def test_interleaved_rates_are_divided_by_active_seconds() -> None:
     values = values_of(active_report(report(10_000), record(), slices=40))
     assert values["ok_per_s", "value"] == pytest.approx(10_000 / 1.25)
     assert values["bytes_per_s", "value"] == pytest.approx(1_000_000 / 1.25)
@@ -55,23 +55,23 @@ def test_rates_are_divided_by_the_active_seconds() -> None:
 
 
 @pytest.mark.parametrize(("requests", "kept"), [(10_000, {"p50"}), (50_000, {"p50", "p90"}), (2_000, set())])
-def test_percentiles_above_three_times_the_cut_requests_are_left_out(requests: int, kept: set[str]) -> None:
+def test_percentiles_that_interrupted_requests_may_affect_are_left_out(requests: int, kept: set[str]) -> None:
     """40 slices cut at most 400 requests of 10 connections."""
     values = values_of(active_report(report(requests), record(), slices=40))
     assert {statistic for metric, statistic in values if metric == "latency"} == kept
 
 
-def test_series_within_the_trial_are_left_out() -> None:
+def test_series_within_an_interleaved_trial_are_left_out() -> None:
     parsed = active_report(report(10_000), record(), slices=40)
     assert parsed.samples == () and parsed.span is None
 
 
-def test_plain_trial_keeps_its_report() -> None:
+def test_report_of_a_plain_trial_is_unchanged() -> None:
     parsed = report(10_000)
     assert active_report(parsed, record(interleaved=None), slices=0) is parsed
 
 
-def test_cpu_per_response_adds_the_services_up() -> None:
+def test_cpu_time_per_response_is_summed_over_services() -> None:
     services = [
         ServiceRecord(host="h", role=role, service="nginx", config_sha256="0", cpu_s=cpu_s)
         for role, cpu_s in (("balancer", 0.5), ("web", 1.5))
@@ -82,7 +82,7 @@ def test_cpu_per_response_adds_the_services_up() -> None:
     assert cpu_measurements(record(services=services), report(10_000).measurements) == []
 
 
-def test_processes_of_other_arms_are_one_item() -> None:
+def test_cpu_times_of_processes_of_other_arms_are_summed_under_one_name() -> None:
     points = [
         trace_row(1.0, "process_cpu", item, 0.25)
         for item in ("nginx.0:11", "nginx.1:12", "nginx.1:13", "wrk.0:14", "wrk.2:15")
@@ -98,15 +98,15 @@ def test_processes_of_other_arms_are_one_item() -> None:
     }
 
 
-def test_output_of_the_alternation_is_read() -> None:
-    alternation = read_alternation(OUTPUT)
-    assert alternation.exit_codes == {0: 0, 1: 137}
-    assert alternation.clock_offset_s == pytest.approx(1_699_999_900)
-    assert alternation.active_s(1) == pytest.approx(0.076)
-    assert [turn.arm for turn in alternation.slices] == [0, 1, 0, 1]
+def test_output_of_the_alternation_script_is_read() -> None:
+    slice_log = read_slices(OUTPUT)
+    assert slice_log.exit_codes == {0: 0, 1: 137}
+    assert slice_log.clock_offset_s == pytest.approx(1_699_999_900)
+    assert slice_log.active_s(1) == pytest.approx(0.076)
+    assert [turn.arm for turn in slice_log.slices] == [0, 1, 0, 1]
 
 
 @pytest.mark.parametrize("text", ["slice 0 1.0", "slice x 1 2", "hello", "exit 1 z 0", "clock 1"])
-def test_damaged_output_of_the_alternation_is_refused(text: str) -> None:
+def test_damaged_output_of_the_alternation_script_is_refused(text: str) -> None:
     with pytest.raises((ValueError, IndexError)):
-        read_alternation(text)
+        read_slices(text)

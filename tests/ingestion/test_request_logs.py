@@ -46,7 +46,7 @@ def test_request_log_of_every_tool_is_stored(tool: str, rows: int, tmp_path: Pat
     assert found == ["one"] * rows + ["two"] * rows
 
 
-def test_request_log_rows_of_the_warm_up_are_excluded(tmp_path: Path) -> None:
+def test_rows_of_the_warm_up_in_a_request_log_are_excluded(tmp_path: Path) -> None:
     lines = LOGS["h2load"][0].read_text().splitlines()
     starts = sorted(int(line.split("\t")[0]) for line in lines)
     record = trial(tmp_path, "h2load", started=starts[200] / 1e6)
@@ -55,7 +55,7 @@ def test_request_log_rows_of_the_warm_up_are_excluded(tmp_path: Path) -> None:
     assert len(pq.read_table(tmp_path / "t.parquet")) == sum(start >= starts[200] for start in starts)
 
 
-def test_missing_or_broken_request_log_leaves_no_file(tmp_path: Path) -> None:
+def test_missing_or_broken_request_log_gives_no_table_of_requests(tmp_path: Path) -> None:
     target = tmp_path / "t.parquet"
     record = trial(tmp_path, "jmeter")
     (tmp_path / "results.jtl-one").write_bytes(b"hello\n")

@@ -15,7 +15,9 @@ COMMAND = "jmeter -n -t p.jmx -l out.jtl -Jjmeter.save.saveservice.print_field_n
 
 
 @pytest.mark.parametrize("alone", [True, False])
-def test_big_jtl_is_streamed_from_its_file(alone: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_jmeter_log_is_streamed_from_its_file(
+    alone: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shutil.copy(CAPTURE.with_name("5.6.3--locale_de.out.jtl") if alone else CAPTURE, tmp_path / "out.jtl")
     (tmp_path / "stdout").write_bytes(b"")
     (tmp_path / "cmd").write_text(COMMAND)

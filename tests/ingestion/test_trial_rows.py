@@ -18,11 +18,11 @@ def driver(host: str = "a", began: float = 1000.0) -> DriverRecord:
 
 
 @pytest.mark.parametrize("span", [None, (900.0, 1005.0), (1003.0, 1100.0), (1005.0, 1005.0)])
-def test_trial_window_ignores_impossible_request_times(span):
+def test_measurement_window_ignores_impossible_times_in_the_request_log(span):
     assert _with_request_span(driver(), span) == driver()
 
 
-def test_trial_window_is_that_of_the_requests():
+def test_measurement_window_is_taken_from_the_request_log():
     record = trial_record.read_trial(next(iter(sorted((next(FIXTURE.iterdir()) / "trials").iterdir()))))
     clocks = {h: ClockRecord(offset_before_s=o, rtt_before_s=0.0) for h, o in (("a", 0.0), ("b", 50.0))}
     drivers = [driver("a"), driver("b", 1050.0)]

@@ -22,7 +22,7 @@ def record(before: dict[str, float], after: dict[str, float]) -> TrialRecord:
     return one.model_copy(update={"services": [service]})
 
 
-def test_service_counter_has_rows_before_and_after_the_load():
+def test_service_counter_has_a_row_before_and_one_after_the_load():
     one = record({"requests": 2, "connections": 2, "sessions": 7}, {"requests": 5002, "connections": 52, "other": 1})
     rows, back = counter_rows(one)
     assert back == []

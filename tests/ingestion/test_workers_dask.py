@@ -28,7 +28,7 @@ def cluster(workers):
 
 
 @pytest.mark.long
-def test_dask_workers_give_the_same_tables(layout, monkeypatch, capsys):
+def test_ingest_with_dask_workers_gives_the_same_tables(layout, monkeypatch, capsys):
     paths = layout.run(STUDY, layout.resolve_run(STUDY))
     alone = {p.name: p.read_bytes() for p in paths.processed.glob("*.parquet")}
     shutil.rmtree(paths.processed)
@@ -51,6 +51,6 @@ def test_dask_scheduler_without_workers_is_reported(layout, monkeypatch, capsys)
     assert "has no workers" in capsys.readouterr().err
 
 
-def test_dask_address_that_is_invalid_is_a_usage_error(layout, monkeypatch, capsys):
+def test_invalid_address_of_a_dask_scheduler_is_a_usage_error(layout, monkeypatch, capsys):
     assert exit_code(monkeypatch, "ingest", STUDY, "--scheduler", "nosuch://x") == 2
     assert "is no address of a Dask scheduler" in capsys.readouterr().err

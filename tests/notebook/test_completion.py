@@ -9,6 +9,8 @@ import loadbook as lb
 from loadbook.notebook import register_completion
 from recorded_run import STUDY
 
+pytestmark = pytest.mark.filterwarnings("ignore:`Completer.complete` is pending:PendingDeprecationWarning")
+
 
 @pytest.fixture
 def complete(run):

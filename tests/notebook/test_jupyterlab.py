@@ -10,10 +10,10 @@ from chromium import BINARY, Chrome
 from jupyterlab_session import Notebook, html_of, served
 from loadbook.hosts.lab import Lab
 from mock_project import REPO, make_project
+from waiting import wait_until
 
 pytestmark = [
     pytest.mark.browser,
-    pytest.mark.alone,
     pytest.mark.timeout(1800),
     pytest.mark.skipif(not BINARY, reason="Chromium is not there: apt-get install chromium"),
 ]
@@ -73,7 +73,7 @@ def run_to_its_end(chrome, lab, name):
 def test_explore_notebook_runs_to_its_end(lab, chrome):
     html = run_to_its_end(chrome, lab, "explore")
     assert html.count("data:image/svg+xml;base64,") == 1
-    assert chrome.value(SHOWN) >= 1
+    wait_until(lambda: chrome.value(SHOWN) >= 1, 60)
     assert chrome.value("getComputedStyle(document.querySelector('.lb.cell')).fontFamily").startswith("system-ui")
 
 

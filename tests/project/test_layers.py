@@ -1,6 +1,7 @@
 """The floors of docs/architecture.md: imports run only downwards, and outside libraries have one door each."""
 
 import ast
+import functools
 from pathlib import Path
 
 import pytest
@@ -40,15 +41,21 @@ DOORS = {
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
-def imports(path: Path) -> set[str]:
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@functools.cache
+def imports(path: Path) -> frozenset[str]:
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+    return frozenset(found)
 
 
 def floor_of(name: str) -> int | None:
@@ -69,14 +76,14 @@ def test_packages_import_only_packages_of_lower_layers(path: Path) -> None:
         assert floor < FLOORS[folder], f"{path.relative_to(PACKAGE)} imports {name} from its own floor or above"
 
 
-ANALYSES = sorted(path for path in (PACKAGE / "analyses").iterdir() if (path / "__init__.py").is_file())
+ANALYSES = sorted(path for path in (PACKAGE / "analyses").iterdir() if path.stem[:1] != "_")
 
 
-@pytest.mark.parametrize("folder", ANALYSES, ids=lambda p: p.name)
-def test_analyses_import_no_other_analysis_except_the_base_page(folder: Path) -> None:
-    allowed = ("loadbook.analyses.effects.", f"loadbook.analyses.{folder.name}.")[folder.name == "effects" :]
-    for path in folder.glob("*.py"):
-        names = {n for n in imports(path) if n.startswith("loadbook.analyses.") and n.count(".") > 2}
+@pytest.mark.parametrize("analysis", ANALYSES, ids=lambda p: p.stem)
+def test_analyses_import_no_other_analysis_except_the_base_page(analysis: Path) -> None:
+    allowed = ("loadbook.analyses.effects.", f"loadbook.analyses.{analysis.stem}.")[analysis.stem == "effects" :]
+    for path in [analysis] if analysis.is_file() else analysis.glob("*.py"):
+        names = {n for n in imports(path) if n.startswith("loadbook.analyses.") and not n.endswith(".SECTIONS")}
         others = {n for n in names if not f"{n}.".startswith(allowed)}
         assert not others, f"{path.relative_to(PACKAGE)} imports {sorted(others)}"
 
@@ -118,7 +125,7 @@ def test_nginx_is_named_only_in_its_service_folder() -> None:
 def _in_docstring(path: Path, line: int) -> bool:
     spans = [
         (node.value.lineno, node.value.end_lineno or node.value.lineno)
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     ]
     return any(start <= line <= end for start, end in spans)

@@ -72,7 +72,7 @@ def plain(text: str) -> str:
 
 def _shown(found: re.Match[str]) -> str:
     if found[1] and (DOCS / f"{found[1]}.md").is_file():
-        return f"[{found[1]}](../{found[1]}.md)"
+        return f"[{found[1].replace('-', ' ')}](../{found[1]}.md)"
     return "\\<" if found[0] == "<" else found[0]
 
 

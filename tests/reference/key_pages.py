@@ -26,8 +26,8 @@ Made from the models that read the file: nothing else may stand there. [study-fi
 with examples."""
 HOSTS = """# Every key of a hosts file
 
-Made from the models that read the file. [hosts](../hosts.md) explains them, with three machines as an example; names,
-users, ports and keys usually stand in `~/.ssh/config`."""
+Generated from the models that read the file. [hosts](../hosts.md) explains them, with three machines as an example.
+Names, users, ports and keys are usually in `~/.ssh/config`."""
 BATCH = """# Every key of a batch file
 
 Made from the models that read the file; `loadbook batch FILE` takes it."""

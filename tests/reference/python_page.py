@@ -14,7 +14,7 @@ from docstrings import doc_of, markdown, table
 
 import loadbook
 from loadbook import notebook
-from loadbook.notebook.display import Displayable
+from loadbook.notebook.compare import Displayable
 from loadbook.report.page import Page
 
 HEAD = """# In Python: `import loadbook as lb`

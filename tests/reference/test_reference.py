@@ -17,9 +17,9 @@ def test_reference_page_matches_the_code(name: str) -> None:
 
 
 def test_reference_index_names_every_page() -> None:
-    text = (FOLDER / "README.md").read_text()
-    assert sorted(path.name for path in FOLDER.glob("*.md")) == sorted(["README.md", *PAGES])
-    assert all(f"]({name})" in text for name in PAGES)
+    text = (FOLDER.parent / "README.md").read_text()
+    assert sorted(path.name for path in FOLDER.glob("*.md")) == sorted(PAGES)
+    assert all(f"](reference/{name})" in text for name in PAGES)
 
 
 def test_reference_covers_every_command_and_every_function_of_the_notebook_api() -> None:

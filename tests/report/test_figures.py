@@ -12,7 +12,7 @@ import pytest
 from matplotlib.text import Text
 
 from figure_legibility import must_be_legible
-from loadbook.analyses.claims.figure import ClaimsFigure
+from loadbook.analyses.claims.page import ClaimsFigure
 from loadbook.analyses.effects.figure import EffectsFigure
 from loadbook.analyses.effects.pairs import PairedBlocksFigure, default_treatment
 from loadbook.core.metrics import get_metric

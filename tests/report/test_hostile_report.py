@@ -16,7 +16,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from chromium import BINARY, Chrome
 from hostile_texts import CANARY, CORPUS, HTML, TERMINAL, silent
 from loadbook.analyses.effects.page import EffectsPage
-from loadbook.analyses.quality.page import QualityPage
+from loadbook.analyses.quality import QualityPage
 from loadbook.batch import index
 from loadbook.core.errors import ReportError
 from loadbook.report import html

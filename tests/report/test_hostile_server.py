@@ -13,8 +13,8 @@ import pytest
 
 from chromium import BINARY, Chrome
 from hostile_texts import CANARY, HTML, SHEETS, TEMPLATES, TERMINAL, no_canary, silent
-from loadbook.execution.api import run_study
 from loadbook.execution.progress import Progress
+from loadbook.execution.session import run_study
 from loadbook.hosts.lab import Lab
 from loadbook.ingestion.ingest import ingest
 from loadbook.store.ledger import read_ledger

@@ -9,7 +9,7 @@ import pytest
 from bs4 import BeautifulSoup
 
 from loadbook.analyses.effects.page import EffectsPage
-from loadbook.analyses.quality.page import QualityPage
+from loadbook.analyses.quality import QualityPage
 from loadbook.core.errors import UsageError
 from loadbook.ingestion.ingest import ingest
 from loadbook.report import checks

@@ -20,14 +20,14 @@ def allowed(var: Var) -> str:
 
 def overview(spec: ServiceSpec) -> str:
     """Return the row of a service in the first table."""
-    proof, counters = spec.prove, ", ".join(spec.counters.patterns) if spec.counters else "nothing"
-    how = "cannot" if proof is None else f"`{proof.path or ' '.join(proof.argv or ())}`".replace("|", "\\|")
-    link = f"[{spec.name}](../lib/loadbook/services/{spec.name}/README.md)"
-    return f"| {link} | {spec.about} | {how} | {counters} |"
+    counters = ", ".join(spec.counters.patterns) if spec.counters else "-"
+    return f"| [{spec.name}](../lib/loadbook/services/{spec.name}/README.md) | {spec.about} | {counters} |"
 
 
 def variables(spec: ServiceSpec) -> str:
     """Return the section of a service with its variables."""
+    if not spec.vars:
+        return f"## {spec.name}\n\nNo variables.\n"
     head = f"## {spec.name}\n\n| variable | values | default | meaning |\n|---|---|---|---|\n"
     about = {name: var.about.replace("|", "\\|") for name, var in spec.vars.items()}
     rows = [f"| `{n}` | {allowed(var)} | {var.default} | {about[n]} |\n" for n, var in spec.vars.items()]
@@ -36,7 +36,7 @@ def variables(spec: ServiceSpec) -> str:
 
 def written(text: str) -> str:
     """Return the page with both tables made again."""
-    head = "| service | what it is | what proves the live process | what it counts |\n|---|---|---|---|\n"
+    head = "| service | description | counters |\n|---|---|---|\n"
     specs = [load_service(name) for name in known_services()]
     for mark, rows in (
         ("services", head + "\n".join(map(overview, specs))),

@@ -19,7 +19,7 @@ from local_host import LocalHost
 from running_services import running
 
 pytestmark = pytest.mark.alone
-PROGRAM = str(files("loadbook.hosts").joinpath("alternate.pl"))
+PROGRAM = str(files("loadbook.hosts").joinpath("interleave.pl"))
 DURATION_S, CONNECTIONS = 2, 10
 PROBES = 3  # requests of the test itself: two of counters, one of readiness
 

@@ -94,7 +94,7 @@ def check(found, expected):
     st.integers(0, 3),
     st.integers(0, 99),
 )
-def test_compare_json_equals_the_brute_force_definition(tmp_path_factory, cells, metric, dialect, naming, seed) -> None:
+def test_compare_json_equals_a_brute_force_computation(tmp_path_factory, cells, metric, dialect, naming, seed) -> None:
     path = tmp_path_factory.mktemp("t") / "t.csv"
     path.write_bytes(written(cells, metric, seed=seed, block=BLOCKS[naming], dialect=dialect))
     found = {c["treatment"]: c for c in asked(path, metric)["comparisons"]}
@@ -138,7 +138,7 @@ def test_sampled_permutations_approximate_all_permutations(blocks: int, spread: 
 
 
 @pytest.mark.parametrize("blocks", [8, 13])
-def test_compare_treats_nineteen_treatments_as_one_family(blocks: int) -> None:
+def test_compare_adjusts_p_for_all_nineteen_treatments_together(blocks: int) -> None:
     rng = np.random.default_rng(blocks)
     arms = {f"t{k}": 100 * np.exp(rng.normal(0.03 * (k == 3), 0.01, blocks)) for k in range(20)}
     cells = {(name, k): value for name, values in arms.items() for k, value in enumerate(values)}
@@ -159,7 +159,7 @@ def test_compare_is_invariant_to_unit_names_and_block_order(cells, factor: float
     check_invariance(cells, factor, shuffled)
 
 
-def test_an_interval_that_ends_at_the_margin_is_judged_alike_in_every_unit() -> None:
+def test_interval_ending_at_the_margin_gives_the_same_verdict_in_every_unit() -> None:
     """102 against 100 is the margin itself; in thousandths it is rounded to the other side."""
     base, b = [99, 98, 100, 100, 101, 99, 101, 101], [100, 100, 100, 94, 100, 100, 100, 100]
     arms = {"base": base, "B": b, "tcp_nopush on": [101, 100, 101, 102, 100, 99, 99, 100]}

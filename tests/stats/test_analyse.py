@@ -77,7 +77,7 @@ def usual() -> Run:
     return make_run()
 
 
-def test_analysis_rows_have_display_order(usual: Run) -> None:
+def test_analysis_rows_are_in_display_order(usual: Run) -> None:
     found = analyse(usual)
     assert [r.treatment for r in found.rows] == ["base", "fast", "slow", "even", "noisy", "again", "log"]
     assert [r.verdict.kind for r in found.of_kind("treatment")] == ["better", "worse", "equivalent", "undecided"]
@@ -91,7 +91,7 @@ def test_analysis_family_excludes_harness_checks(usual: Run) -> None:
     assert {r.verdict.comparison.family_size for r in found.of_kind("aa", "control")} == {1}
 
 
-def test_analysis_levels_are_medians_with_half_widths(usual: Run) -> None:
+def test_analysis_rows_have_median_and_half_width_of_values(usual: Run) -> None:
     row = analyse(usual).row("fast")
     rates = usual.measurements.merge(usual.trials).query("treatment == 'fast' and metric == 'ok_per_s'")["value"]
     assert row.median == pytest.approx(rates.median())
@@ -100,7 +100,7 @@ def test_analysis_levels_are_medians_with_half_widths(usual: Run) -> None:
     assert row_texts(row).trials_with_errors == "0 of 12"
 
 
-def test_analysis_rows_share_the_number_of_decimals(usual: Run) -> None:
+def test_analysis_rows_have_the_same_number_of_decimals(usual: Run) -> None:
     texts = [row_texts(r).change_number for r in analyse(usual).of_kind("treatment")]
     assert {len(t.partition(".")[2]) for t in texts} == {1}
 
@@ -138,7 +138,7 @@ def test_positive_control_without_direction_passes_on_any_difference() -> None:
     assert analyse(run, metric="latency").row("log").passed
 
 
-def test_analysis_with_another_baseline_treats_the_old_one_as_treatment(usual: Run) -> None:
+def test_analysis_with_a_different_baseline_compares_the_study_baseline_as_a_treatment(usual: Run) -> None:
     found = analyse(usual, baseline="fast")
     assert [r.treatment for r in found.of_kind("baseline")] == ["fast"]
     assert found.row("base").verdict.kind == "worse"
@@ -146,7 +146,7 @@ def test_analysis_with_another_baseline_treats_the_old_one_as_treatment(usual: R
     assert found.row("log").passed
 
 
-def test_differing_aa_arm_invalidates_every_verdict() -> None:
+def test_aa_arm_that_differs_invalidates_every_verdict() -> None:
     found = analyse(make_run(ARMS | {"again": ARMS["again"] | {"effect": 0.05}}))
     assert neutral_caption(found).startswith("No verdict: the laboratory contradicts itself. A/A: baseline again")
     assert {r.verdict.kind for r in found.of_kind("treatment")} == {"invalid"}
@@ -164,14 +164,14 @@ def test_positive_control_that_is_not_found_fails() -> None:
 
 
 @pytest.mark.parametrize("label", ["a label of forty letters, more or less..", "x" * 120])
-def test_headline_with_a_long_label_drops_blocks_but_keeps_the_interval(usual: Run, label: str) -> None:
+def test_headline_with_a_long_label_omits_the_number_of_blocks_but_keeps_the_interval(usual: Run, label: str) -> None:
     said = headline(analyse(usual), {"fast": label})
     assert said.startswith(label) and said.endswith("%).")
     assert "(95\u00a0% interval " in said
 
 
 @pytest.mark.parametrize("arms", [2, 4, 17])
-def test_supporting_text_has_two_sentences_at_most(arms: int) -> None:
+def test_supporting_text_has_at_most_two_sentences(arms: int) -> None:
     spread = {f"t{k}": {"effect": 0.06 if k < 2 else 0.0, "sd": 0.03} for k in range(arms)}
     said = supporting_text(analyse(make_run({"base": {"sd": 0.03}} | spread)))
     assert len(re.findall(r"\.(?: |$)", said)) <= 2
@@ -194,7 +194,7 @@ def test_analysis_of_too_few_blocks_gives_no_verdict() -> None:
     assert supporting_text(found).startswith("Reason: only 3 complete blocks, 5 are needed.")
 
 
-def test_analysis_names_the_rule_that_excluded_trials() -> None:
+def test_analysis_names_the_validity_rule_that_excluded_trials() -> None:
     run = make_run()
     bad = (run.trials["treatment"] == "fast") & (run.trials["block"] > 4)
     run.trials.loc[bad, "valid"] = False
@@ -230,7 +230,7 @@ def test_planned_blocks_that_did_not_run_count_as_incomplete() -> None:
     assert analyse(run).row("fast").verdict.kind == "better"
 
 
-def test_incomplete_differing_aa_arm_invalidates_every_verdict() -> None:
+def test_aa_arm_that_differs_invalidates_every_verdict_even_if_its_blocks_are_incomplete() -> None:
     arms = ARMS | {"again": ARMS["again"] | {"effect": 0.08}}
     run = make_run(arms)
     run.trials.loc[(run.trials["treatment"] == "again") & (run.trials["block"] > 9), "valid"] = False
@@ -246,14 +246,14 @@ def test_analysis_ignores_failed_trials() -> None:
     assert (found.blocks, found.excluded) == (11, 1)
 
 
-def test_treatment_with_another_response_is_not_compared() -> None:
+def test_treatment_with_a_different_response_is_not_compared() -> None:
     run = make_run()
     run.trials.loc[run.trials["treatment"] == "fast", "response_bytes"] = 24
     verdict = analyse(run).row("fast").verdict
     assert verdict.reason == "it answers differently (24 bytes where the baseline sends 5)"
 
 
-def test_treatment_under_another_load_is_not_compared() -> None:
+def test_treatment_under_a_different_load_is_not_compared() -> None:
     run = make_run()
     run.trials.loc[run.trials["treatment"] == "fast", "concurrency"] = 100
     assert "another number of connections" in analyse(run).row("fast").verdict.reason
@@ -290,7 +290,7 @@ def test_rate_that_includes_errors_is_not_compared_when_errors_increase() -> Non
     assert row.verdict.reason.startswith("requests_per_s counts error responses")
 
 
-def test_planned_treatment_without_trials_keeps_its_row() -> None:
+def test_planned_treatment_without_trials_has_a_row_in_the_analysis() -> None:
     run = make_run()
     run.plan = {"treatments": list(ARMS), "blocks": 15}
     run.trials = run.trials[run.trials["treatment"] != "even"]
@@ -326,7 +326,7 @@ def test_headline_of_a_single_treatment_states_its_verdict() -> None:
     assert even.startswith("a: no difference larger than 2\u00a0% (90\u00a0% interval ")
 
 
-def test_headline_names_two_leaders_of_sixteen_treatments() -> None:
+def test_two_tied_leaders_of_sixteen_treatments_are_named_in_headline_and_supporting_text() -> None:
     arms = {"base": {}} | {f"t{k}": {"effect": 0.05 if k < 2 else 0.0} for k in range(16)}
     found = analyse(make_run(arms))
     assert headline(found).startswith("2 of 16 treatments are faster")
@@ -335,7 +335,7 @@ def test_headline_names_two_leaders_of_sixteen_treatments() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"baseline": "nobody"}, {"metric": "no_metric"}, {"level": 95.0}, {"level": 0.2}])
-def test_analyse_with_wrong_arguments_is_a_usage_error(usual: Run, wrong: dict) -> None:
+def test_analyse_with_wrong_arguments_raises_usage_error(usual: Run, wrong: dict) -> None:
     with pytest.raises(UsageError):
         analyse(usual, **wrong)
 
@@ -351,13 +351,13 @@ def values_of(run: Run) -> pd.DataFrame:
     return run.trials.merge(rates, on="trial")
 
 
-def test_analysis_describes_drift() -> None:
+def test_drift_of_a_run_is_described_in_a_sentence() -> None:
     found = diagnostics.describe_drift(values_of(make_run(drift=-0.03)))
     assert found.drift == pytest.approx(np.exp(-0.03 * 11) - 1, abs=0.1)
     assert found.drift_p < 0.01
     assert found.sentence.startswith("The values moved by −")
 
 
-def test_analysis_without_drift_makes_no_stronger_claim() -> None:
+def test_run_without_drift_or_with_few_blocks_is_described_as_such() -> None:
     assert diagnostics.describe_drift(values_of(make_run())).sentence == "No steady drift is visible over the run."
     assert diagnostics.describe_drift(values_of(make_run(blocks=3))).sentence == "Too few blocks to see a drift."

@@ -25,7 +25,7 @@ def kinds(analysis) -> dict[str, str]:
     return {row.treatment: row.verdict.kind for row in analysis.of_kind("treatment")}
 
 
-def test_adjacent_contrasts_keep_order_and_name_the_previous_step() -> None:
+def test_adjacent_comparisons_keep_study_order_and_name_the_previous_treatment() -> None:
     found = analyse(make_run(LADDER, contrasts="adjacent"))
     assert [r.treatment for r in found.rows] == ["base", "one", "two", "three", "again", "log"]
     assert [r.reference_label for r in found.of_kind("treatment")] == ["base", "one", "two"]
@@ -37,7 +37,7 @@ def test_adjacent_contrasts_keep_order_and_name_the_previous_step() -> None:
     assert (found.row("again").passed, found.row("log").passed) == (True, True)
 
 
-def test_adjacent_contrasts_follow_the_plan() -> None:
+def test_adjacent_comparisons_follow_the_order_of_planned_treatments() -> None:
     run = make_run(LADDER, contrasts="adjacent")
     run.plan = {"treatments": ["base", "three", "one", "again"], "blocks": 12}
     assert [(r.treatment, r.reference_label) for r in analyse(run).of_kind("treatment")] == [
@@ -46,13 +46,13 @@ def test_adjacent_contrasts_follow_the_plan() -> None:
     ]
 
 
-def test_adjacent_contrasts_with_another_baseline_compare_with_it() -> None:
+def test_adjacent_contrasts_with_a_chosen_baseline_compare_all_with_that_baseline() -> None:
     found = analyse(make_run(LADDER, contrasts="adjacent"), baseline="one")
     assert {r.verdict.comparison.baseline for r in found.of_kind("treatment")} == {"one"}
     assert {r.reference_label for r in found.rows} == {None}
 
 
-def test_adjacent_contrast_reason_names_its_step() -> None:
+def test_reason_against_an_adjacent_comparison_names_the_previous_treatment() -> None:
     run = make_run(LADDER, contrasts="adjacent")
     run.trials.loc[run.trials["treatment"] == "two", "response_bytes"] = 24
     found = analyse(run)
@@ -60,7 +60,7 @@ def test_adjacent_contrast_reason_names_its_step() -> None:
     assert found.row("three").verdict.reason == "it answers differently (5 bytes where two sends 24)"
 
 
-def test_best_treatment_is_the_reference_and_its_gain_a_doubt() -> None:
+def test_best_treatment_is_the_reference_and_its_gain_is_called_overstated() -> None:
     found = analyse(make_run(LADDER, contrasts="best"))
     assert (found.baseline, found.best) == ("three", "three")
     assert {(r.treatment, r.reference_label) for r in found.of_kind("treatment")} == {
@@ -79,7 +79,7 @@ def test_tied_best_treatments_share_the_headline() -> None:
     }
 
 
-def test_treatment_with_another_response_cannot_be_best() -> None:
+def test_treatment_with_a_different_response_cannot_be_best() -> None:
     run = make_run(LADDER, contrasts="best")
     run.trials.loc[run.trials["treatment"] == "three", "response_bytes"] = 24
     found = analyse(run)
@@ -93,12 +93,12 @@ def test_best_of_two_treatments_keeps_the_baseline_as_reference() -> None:
     assert headline(found).startswith("one is faster than base by ")
 
 
-def test_selection_bias_is_reported_for_plain_contrasts() -> None:
+def test_overstated_gain_of_the_best_treatment_is_reported_for_baseline_contrasts_too() -> None:
     said = supporting_text(analyse(make_run(LADDER)))
     assert said.startswith("three is ahead of every other treatment; its own gain is likely a little overstated.")
 
 
-def test_non_inferiority_applies_to_the_study_metric_only() -> None:
+def test_non_inferiority_hypothesis_applies_only_to_the_study_metric() -> None:
     run = make_run(
         {"base": {}, "down": {"effect": -0.05}, "up": {"effect": 0.05}} | CHECKS,
         hypothesis="non-inferiority",
@@ -160,13 +160,13 @@ def test_non_inferiority_requires_a_margin(tmp_path: Path) -> None:
         ('hypothesis = "nothing"', "hypothesis"),
     ],
 )
-def test_contradictory_study_settings_are_named(tmp_path: Path, text: str, path: str) -> None:
+def test_contradictory_study_settings_raise_errors_that_name_the_key(tmp_path: Path, text: str, path: str) -> None:
     with pytest.raises(StudyError) as error:
         read_study(study_file(tmp_path, text))
     assert [problem.path for problem in error.value.problems] == [path]
 
 
-def test_article_sequence_adds_one_directive_per_step() -> None:
+def test_each_treatment_of_the_nginx_ladder_study_changes_one_directive() -> None:
     study = find_study(STUDIES, "nginx-ladder")
     rungs = [name for name in study.treatments_in() if not study.treatments[name].check]
     levels = [study.levels_of(name) for name in rungs]
@@ -175,7 +175,7 @@ def test_article_sequence_adds_one_directive_per_step() -> None:
     assert (study.contrasts, rungs[0]) == ("adjacent", study.baseline)
 
 
-def test_first_applicable_reason_is_reported() -> None:
+def test_first_reason_against_a_comparison_is_reported() -> None:
     """All reasons at once, then each one taken away: the next in the method's order speaks."""
     run = make_run(metric="requests_per_s")
     trials = run.trials.assign(at_ceiling=True, moving=run.trials["treatment"] == "fast")
@@ -206,7 +206,7 @@ def test_first_applicable_reason_is_reported() -> None:
     assert first(12) == ""
 
 
-def test_failed_aa_arm_keeps_earlier_reasons() -> None:
+def test_failed_aa_arm_does_not_replace_other_reasons_against_a_comparison() -> None:
     run = make_run(ARMS | {"again": ARMS["again"] | {"effect": 0.05}})
     run.trials.loc[run.trials["treatment"] == "fast", "response_bytes"] = 24
     found = analyse(run)
@@ -214,6 +214,6 @@ def test_failed_aa_arm_keeps_earlier_reasons() -> None:
     assert found.row("slow").verdict.reason.startswith("the laboratory contradicts itself")
 
 
-def test_study_with_checks_only_reports_them() -> None:
+def test_study_with_harness_checks_only_reports_them() -> None:
     found = analyse(make_run({"base": {}, "again": ARMS["again"]}))
     assert headline(found).startswith("None is seen: the baseline and its duplicate differ by ")

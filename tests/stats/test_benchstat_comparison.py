@@ -25,7 +25,7 @@ def test_documented_comparison_sentences_are_current() -> None:
         assert f"{treatment}: {sentence}\n" in loadbook("compare", path, "--baseline", base, "--margin", 0.02).stdout
 
 
-def test_benchstat_gets_only_valid_trials(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_export_for_benchstat_has_only_valid_trials(tmp_path: Path, monkeypatch, capsys) -> None:
     seen = tmp_path / "seen"
     program = tmp_path / "benchstat"
     program.write_text(f"#!/bin/sh\nshift 2\nhead -n 99 \"$@\" >{seen}\nprintf '{PRINTED}'\n".replace("%,", "%%,"))

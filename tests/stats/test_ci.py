@@ -48,7 +48,7 @@ def test_ci_fails_by_default_on_slower(judged) -> None:
 
 
 @pytest.mark.parametrize(("choice", "code"), [("pass", 0), ("fail", 1)])
-def test_ci_treats_undecided_as_declared(judged, choice: str, code: int) -> None:
+def test_ci_passes_or_fails_undecided_comparisons_as_declared(judged, choice: str, code: int) -> None:
     found = judged(undecided=choice, only=["noisy", "even"])
     assert (found.exit_code, case(found, "noisy").undecided) == (code, True)
     assert "neither a difference nor its absence is shown" in case(found, "noisy").because
@@ -75,7 +75,7 @@ def test_ci_limit_is_decided_by_the_interval(judged, limits: dict, outcome: str)
     assert (one.outcome, one.undecided) == (outcome.replace("undecided", "failed"), outcome == "undecided")
 
 
-def test_ci_loss_limit_replaces_slower(judged) -> None:
+def test_ci_limit_on_losses_replaces_the_default_failure_of_slower_treatments(judged) -> None:
     assert judged(only=["slow"], min_effect=-0.10).outcome == "passed"
     assert judged(only=["slow"], min_effect=-0.10, fail_on=["slower"]).outcome == "failed"
     assert judged(only=["slow"], max_effect=0.10).outcome == "failed"  # no limit on losses: slower still fails
@@ -83,7 +83,7 @@ def test_ci_loss_limit_replaces_slower(judged) -> None:
     assert unacceptable_verdicts(CiLimits(min_effect=-0.1), "latency") == ("slower", "more-errors")
 
 
-def test_ci_limit_uses_the_family_adjusted_interval(usual) -> None:
+def test_ci_limit_is_missed_only_by_the_interval_adjusted_for_the_family(usual) -> None:
     run, analysis = usual
     row = analysis.row("fast")
     low, high = row.verdict.comparison.ci95
@@ -109,7 +109,7 @@ def test_ci_treats_longer_latency_as_slower() -> None:
     assert found.sentence.startswith("Build gate: failed. slow has a longer latency by ")
 
 
-def test_ci_limits_apply_per_metric() -> None:
+def test_ci_limits_apply_to_each_metric_separately() -> None:
     run = make_run({"base": {}, "slow": {"effect": -0.08, "label": "slow one"}})
     analysis, latency = analyse(run), analyse(run, metric="latency")
     latency = replace(latency, rows=tuple(replace(r, errors=replace(r.errors, kind="more")) for r in latency.rows))
@@ -145,7 +145,7 @@ def test_ci_never_passes_an_invalid_comparison() -> None:
     assert assess_run(CiPolicy(undecided="pass", only=("even",)), analyse(run), run).exit_code == 0
 
 
-def test_ci_names_a_differing_aa_arm_first() -> None:
+def test_ci_result_names_a_differing_aa_arm_first() -> None:
     run = make_run(ARMS | {"again": ARMS["again"] | {"effect": 0.08}})
     found = assess_run(CiPolicy(undecided="pass"), analyse(run), run)
     assert found.exit_code == 4
@@ -154,7 +154,7 @@ def test_ci_names_a_differing_aa_arm_first() -> None:
     assert found.sentence.endswith("The same differs. 4 more like it.")
 
 
-def test_ci_does_not_pass_without_the_known_effect() -> None:
+def test_ci_does_not_pass_if_the_positive_control_is_not_found() -> None:
     run = make_run(ARMS | {"log": ARMS["log"] | {"effect": 0.0}})
     found = assess_run(CiPolicy(undecided="pass", only=("fast",)), analyse(run), run)
     assert [(c.kind, c.outcome) for c in found.cases_with("invalid")] == [("control", "invalid")]
@@ -172,7 +172,7 @@ def test_ci_reports_missing_checks_as_skipped() -> None:
     assert found.exit_code == 0
 
 
-def test_ci_judges_checks_alone_and_never_passes_nothing() -> None:
+def test_ci_can_pass_with_harness_checks_only_but_not_without_any_comparison() -> None:
     run = make_run({"base": {}, "again": {"check": "aa", "same_as": "base"}})
     assert assess_run(CiPolicy(undecided="fail"), analyse(run), run).sentence == "Build gate: passed."
     alone = make_run({"base": {}})

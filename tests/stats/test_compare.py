@@ -42,7 +42,7 @@ def test_blocked_rank_p_equals_scipy_permutation_test(blocks: int, kind: str) ->
 
 @pytest.mark.parametrize("blocks", [8, 10, 12])
 @pytest.mark.parametrize("kind", ["iid", "shared", "ties"])
-def test_interval_ends_where_the_test_accepts(blocks: int, kind: str) -> None:
+def test_interval_ends_where_p_crosses_alpha(blocks: int, kind: str) -> None:
     base, other = arms(blocks, kind)
     for alpha in (0.05, 0.10):
         found = blocked_rank(base, other, [alpha])
@@ -56,7 +56,7 @@ def test_interval_ends_where_the_test_accepts(blocks: int, kind: str) -> None:
 
 
 @pytest.mark.parametrize("test", [blocked_rank, signed_rank])
-def test_interval_from_sampled_permutations_ends_where_they_accept(test) -> None:
+def test_interval_from_sampled_permutations_ends_where_p_crosses_alpha(test) -> None:
     base, other = arms(25, "shared")
     for alpha in (0.05, 0.10, 0.01):
         (low, high), p = test(base, other, [alpha]).intervals[0], lambda shift: test(base, other - shift, []).p
@@ -110,7 +110,7 @@ def test_method_depends_on_the_number_of_blocks(blocks: int, method: str | None)
 
 
 @pytest.mark.parametrize(("blocks", "method"), [(9, "paired-t"), (10, "signed-rank"), (20, "signed-rank")])
-def test_unequal_scatter_uses_a_paired_method(blocks: int, method: str) -> None:
+def test_arms_with_unequal_scatter_are_compared_by_a_paired_test(blocks: int, method: str) -> None:
     steady = np.full(blocks, 100.0) + np.linspace(0, 0.01, blocks)
     wild = 100 * np.exp(np.linspace(-0.4, 0.4, blocks))
     found = compare(frame({"a": steady, "b": wild}), "b", "a")
@@ -118,7 +118,7 @@ def test_unequal_scatter_uses_a_paired_method(blocks: int, method: str) -> None:
     assert UNEQUAL_VARIANCES in found.flags
 
 
-def test_values_without_logarithm_drop_their_block_with_a_flag() -> None:
+def test_values_without_logarithm_exclude_their_block_with_a_flag() -> None:
     values = [100.0, 101, 102, 103, 104, 105, 106, 107, 108, 109]
     found = compare(frame({"a": values, "b": [0, -1, None, float("inf"), *values[4:]]}), "b", "a")
     assert (found.blocks, found.excluded, found.method) == (6, 4, "paired-t")
@@ -143,7 +143,7 @@ def test_equal_values_give_p_1_and_a_flag() -> None:
         assert IDENTICAL_VALUES in found.flags
 
 
-def test_values_with_many_ties_keep_the_estimate_inside_the_interval() -> None:
+def test_estimate_lies_inside_the_interval_for_values_with_many_ties() -> None:
     found = compare(frame({"a": [3, 3, 3, 4, 3, 3, 4, 3, 3, 3], "b": [3, 4, 3, 4, 3, 3, 4, 4, 3, 3]}), "b", "a")
     assert found.p == pytest.approx(0.5)
     assert found.ci95[0] <= found.effect <= found.ci95[1]

@@ -64,7 +64,7 @@ def test_compare_json_has_the_documented_keys(csv: Path) -> None:
     assert fast["sentence"].startswith("faster by ")
 
 
-def test_compare_undecided_names_the_blocks_needed(tmp_path: Path) -> None:
+def test_compare_states_how_many_blocks_an_undecided_comparison_needs(tmp_path: Path) -> None:
     path = write(tmp_path / "b.csv", noisy(10, {"base": 0, "x": 0.01}, sd=0.015, seed=4))
     found = json.loads(loadbook("compare", path, "--baseline", "base", "--margin", 0.02, "--json").stdout)
     (only,) = found["comparisons"]
@@ -86,7 +86,7 @@ def test_compare_prints_table_and_sentences(csv: Path) -> None:
     assert "slow: slower by" in done.stdout
 
 
-def test_compare_knows_metrics_where_lower_is_better(tmp_path: Path) -> None:
+def test_compare_recognises_metrics_where_lower_is_better(tmp_path: Path) -> None:
     latency = write(tmp_path / "l.csv", noisy(10, EFFECTS, sd=0.005), "latency")
     unknown = write(tmp_path / "u.csv", noisy(10, EFFECTS, sd=0.005), "joules")
 
@@ -104,7 +104,7 @@ def test_compare_knows_metrics_where_lower_is_better(tmp_path: Path) -> None:
     assert fast(unknown, "joules", "--lower-is-better") == ("worse", "higher")
 
 
-def test_compare_drops_blocks_with_zero_or_missing_values(tmp_path: Path) -> None:
+def test_compare_excludes_blocks_with_zero_or_missing_values(tmp_path: Path) -> None:
     values = noisy(10, {"base": 0, "x": 0.06}, sd=0.005)
     values.loc[0, "value"], values.loc[15, "value"] = 0.0, float("nan")
     done = loadbook("compare", write(tmp_path / "z.csv", values), "--baseline", "base", "--margin", 0.02, "--json")
@@ -125,7 +125,7 @@ def test_compare_prints_extreme_ratios_in_few_digits(tmp_path: Path) -> None:
     assert len(only["sentence"]) < 100
 
 
-def test_compare_of_four_blocks_is_invalid_and_valid_json(tmp_path: Path) -> None:
+def test_compare_of_four_blocks_has_an_invalid_verdict_in_valid_json(tmp_path: Path) -> None:
     done = loadbook("compare", write(tmp_path / "f.csv", noisy(4, EFFECTS)), "--baseline", "base", "--json")
     first = json.loads(done.stdout)["comparisons"][0]
     assert (first["verdict"], first["method"], first["p"], first["ci95"]) == ("invalid", None, None, None)
@@ -190,14 +190,14 @@ def test_compare_table_is_not_truncated_on_a_terminal(columns: int, tmp_path: Pa
     assert "adjusted" in table.splitlines()[1]
 
 
-def test_compare_prints_names_verbatim(tmp_path: Path) -> None:
+def test_compare_prints_treatment_names_unchanged(tmp_path: Path) -> None:
     values = noisy(8, {"base": 0, "[red]$x<b>": 0.1, "日本": 0}, sd=0.005)
     done = loadbook("compare", write(tmp_path / "n.csv", values), "--baseline", "base", "--margin", 0.02)
     assert "[red]$x<b>: faster by" in done.stdout
     assert "日本" in done.stdout
 
 
-def test_compare_of_the_installed_program_gives_the_same_output(csv: Path) -> None:
+def test_installed_loadbook_program_gives_the_same_output(csv: Path) -> None:
     program = Path(sys.executable).parent / "loadbook"
     argv = ["compare", str(csv), "--baseline", "base", "--margin", "0.02", "--json"]
     done = subprocess.run([program, *argv], capture_output=True, text=True, timeout=60)

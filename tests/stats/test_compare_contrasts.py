@@ -32,7 +32,7 @@ def rungs(values) -> list:
     return compare_declared(values, "base", ["one", "two", "three"], "adjacent").comparisons
 
 
-def test_adjacent_contrasts_compare_each_step_with_the_previous() -> None:
+def test_adjacent_contrasts_compare_each_treatment_with_the_previous() -> None:
     values = noisy(10, LADDER)
     found = rungs(values)
     assert [(c.treatment, c.baseline) for c in found] == RUNGS
@@ -44,7 +44,7 @@ def test_adjacent_contrasts_compare_each_step_with_the_previous() -> None:
 
 @settings(max_examples=15, deadline=None)
 @given(st.integers(8, 12), st.integers(0, 1000))
-def test_adjacent_contrasts_reversed_have_opposite_sign_and_equal_p(blocks: int, seed: int) -> None:
+def test_reversed_adjacent_contrasts_have_opposite_sign_and_equal_p(blocks: int, seed: int) -> None:
     values = noisy(blocks, LADDER, seed=seed)
     up = rungs(values)
     down = compare_declared(values, "three", ["two", "one", "base"], "adjacent").comparisons[::-1]
@@ -56,7 +56,7 @@ def test_adjacent_contrasts_reversed_have_opposite_sign_and_equal_p(blocks: int,
 
 @settings(max_examples=10, deadline=None)
 @given(st.integers(8, 12), st.integers(0, 1000), st.permutations(["one", "two", "three"]))
-def test_best_is_independent_of_order_and_unit(blocks: int, seed: int, order) -> None:
+def test_best_arm_is_independent_of_order_and_unit(blocks: int, seed: int, order) -> None:
     values = noisy(blocks, LADDER, seed=seed)
     first = compare_with_best(values, list(LADDER), "base")
     other = compare_with_best(values.assign(value=values["value"] * 1e-3), ["base", *order], "base")
@@ -65,7 +65,7 @@ def test_best_is_independent_of_order_and_unit(blocks: int, seed: int, order) ->
     assert {c.treatment: c.p_adjusted for c in other.comparisons} == pytest.approx(p)
 
 
-def test_adjacent_permutation_flips_all_steps_of_a_block() -> None:
+def test_permutations_swap_labels_of_a_block_in_all_adjacent_comparisons_alike() -> None:
     """Every sign vector one by one, the same sign for both comparisons of an arm that stands in two."""
     values = noisy(9, LADDER, seed=4)
     z = []
@@ -83,7 +83,7 @@ def test_adjacent_permutation_flips_all_steps_of_a_block() -> None:
 
 
 @pytest.mark.parametrize("steps", [{}, {2: 0.03, 4: 0.03}], ids=["no step", "two steps"])
-def test_adjacent_contrasts_keep_the_family_error_rate(steps: dict[int, float]) -> None:
+def test_adjacent_contrasts_have_at_most_five_percent_false_alarms_in_a_family(steps: dict[int, float]) -> None:
     """Noise shared by blocks and drift within them; 400 studies of 10 blocks and 6 rungs: 5 % are 20, sd 4.4."""
     rng, arms, wrong = np.random.default_rng(3), 6, 0
     effects = np.cumsum([steps.get(k, 0.0) for k in range(arms)])
@@ -97,7 +97,7 @@ def test_adjacent_contrasts_keep_the_family_error_rate(steps: dict[int, float]) 
     assert wrong <= 34
 
 
-def test_best_is_claimed_only_if_it_beats_all() -> None:
+def test_best_arm_is_named_only_if_it_beats_every_other() -> None:
     arms = {"base": 0.0, "x": 0.06, "y": 0.03, "z": -0.03}
     found = compare_with_best(noisy(12, arms), list(arms), "base")
     assert (found.reference, found.best_arm.best, found.best_arm.tied) == ("x", "x", ())
@@ -107,7 +107,7 @@ def test_best_is_claimed_only_if_it_beats_all() -> None:
     assert (down.reference, down.best_arm.best) == ("z", "z")
 
 
-def test_arm_that_is_not_best_is_adjusted_over_its_comparisons() -> None:
+def test_p_of_arms_that_are_not_best_is_adjusted_for_all_their_comparisons() -> None:
     arms = {"base": 0.0, "x": 0.06, "y": 0.0601, "z": 0.045}
     values = noisy(12, arms, sd=0.012, seed=3)
     found = compare_with_best(values, list(arms), "base")
@@ -120,7 +120,7 @@ def test_arm_that_is_not_best_is_adjusted_over_its_comparisons() -> None:
     assert set(found.best_arm.tied) == set(arms) - set(behind)
 
 
-def test_best_of_two_arms_falls_back_to_the_baseline() -> None:
+def test_best_of_only_two_arms_is_compared_with_the_baseline() -> None:
     values = noisy(12, {"base": 0, "x": 0.1})
     found = compare_declared(values, "base", ["x"], "best")
     assert (found.reference, found.best_arm, found.comparisons[0].baseline) == ("base", None, "base")
@@ -145,13 +145,13 @@ def test_wrong_claims_of_a_best_arm_are_rare(effects: tuple[float, ...], limit: 
     assert wrong <= limit
 
 
-def test_equal_arms_are_all_tied() -> None:
+def test_arms_with_equal_values_are_all_tied() -> None:
     same = [5.0, 6.0] * 5
     found = compare_with_best(frame(dict.fromkeys("abc", same)), list("abc"), "a")
     assert (found.best_arm.best, len(found.best_arm.tied), found.best_arm.ties_beat_rest) == (None, 3, False)
 
 
-def test_arm_with_too_few_common_blocks_stays_tied() -> None:
+def test_arm_with_too_few_common_blocks_counts_as_tied() -> None:
     values = noisy(12, {"base": 0, "x": 0.1, "y": 0.05})
     away = ((values["treatment"] == "x") & (values["block"] > 6)) | (
         (values["treatment"] == "y") & (values["block"] < 7)
@@ -197,7 +197,7 @@ def test_compare_json_of_default_contrasts_has_no_extra_keys(asked) -> None:
     assert "against" not in default["comparisons"][0] and "best" not in default
 
 
-def test_compare_adjacent_names_each_reference(asked, table) -> None:
+def test_compare_adjacent_states_the_reference_of_each_comparison(asked, table) -> None:
     found = asked("--contrasts", "adjacent")["comparisons"]
     assert [(c["treatment"], c["against"]) for c in found] == [("fast", "base"), ("more", "fast"), ("slow", "more")]
     assert found[0]["sentence"].startswith("faster than base by ")
@@ -214,7 +214,7 @@ def test_compare_best_lists_indistinguishable_arms(asked, table) -> None:
     assert "may be best; all are ahead of the rest." in text
 
 
-def test_compare_no_loss_uses_the_bound_on_the_loss_side(asked) -> None:
+def test_compare_non_inferiority_uses_the_bound_on_the_loss_side(asked) -> None:
     found = asked("--no-loss")["comparisons"]
     assert [c["verdict"] for c in found] == ["no-loss", "no-loss", "worse"]
     low = found[0]["ci90"][0] * 100
@@ -238,7 +238,7 @@ def test_compare_refuses_contradictory_options(table, options: list[str], said: 
     assert said in done.stderr
 
 
-def test_compare_flags_name_the_step_with_an_invalid_trial() -> None:
+def test_flags_of_adjacent_comparisons_name_the_reference_with_an_invalid_trial() -> None:
     values = noisy(10, LADDER)
     values.loc[(values["treatment"] == "one") & (values["block"] == 3), "value"] = 0.0
     first, second, third = rungs(values)
@@ -247,5 +247,5 @@ def test_compare_flags_name_the_step_with_an_invalid_trial() -> None:
     assert (first.blocks, second.blocks, third.blocks) == (9, 9, 10)
 
 
-def test_contrasts_without_treatments_are_empty() -> None:
+def test_contrasts_without_treatments_give_no_comparisons() -> None:
     assert compare_contrasts(noisy(8, LADDER), []) == []

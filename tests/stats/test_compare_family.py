@@ -33,14 +33,14 @@ def step_down_by_hand(values, names, baseline) -> list[float]:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_step_down_equals_its_definition(seed: int) -> None:
+def test_step_down_p_equals_its_definition(seed: int) -> None:
     values = noisy(9, EFFECTS, seed=seed)
     found = compare_declared(values, "base", OTHERS, "baseline").comparisons
     expected = [max(p, c.p) for p, c in zip(step_down_by_hand(values, OTHERS, "base"), found, strict=True)]
     assert [c.p_adjusted for c in found] == pytest.approx(expected)
 
 
-def test_family_with_few_blocks_uses_holm() -> None:
+def test_family_with_few_blocks_uses_holms_method() -> None:
     values = noisy(6, EFFECTS)
     found = compare_declared(values, "base", OTHERS, "baseline").comparisons
     plain = [compare(values, name, "base").p for name in OTHERS]
@@ -53,7 +53,7 @@ def test_single_comparison_has_no_adjusted_p() -> None:
     )
 
 
-def test_family_keeps_plain_numbers_and_adds_a_wider_interval() -> None:
+def test_family_leaves_plain_results_unchanged_and_adds_a_wider_interval() -> None:
     values = noisy(10, EFFECTS)
     for found in compare_declared(values, "base", OTHERS, "baseline").comparisons:
         alone = compare(values, found.treatment, "base")
@@ -88,23 +88,23 @@ def test_family_is_independent_of_treatment_order(order, blocks: int, seed: int)
     assert all(c.p_adjusted >= c.p for c in compare_declared(values, "base", OTHERS, "baseline").comparisons)
 
 
-def test_best_must_beat_every_other_treatment() -> None:
+def test_best_arm_must_beat_every_other() -> None:
     arms = {"base": 0.0, "x": 0.06, "y": 0.03, "z": -0.03}
     assert find_best_arm(noisy(12, arms), list(arms), "base").best == "x"
     assert find_best_arm(noisy(12, arms), list(arms), "base", better="lower").best == "z"
 
 
-def test_best_ties_are_listed_and_compared_with_the_rest() -> None:
+def test_arms_tied_for_best_are_listed_and_compared_with_the_rest() -> None:
     arms = {"base": 0.0, "x": 0.06, "y": 0.0601, "z": -0.03}
     found = find_best_arm(noisy(12, arms), list(arms), "base")
     assert (found.best, set(found.tied), found.ties_beat_rest) == (None, {"x", "y"}, True)
 
 
-def test_best_needs_more_than_two_arms() -> None:
+def test_best_arm_needs_more_than_two_arms() -> None:
     assert find_best_arm(noisy(12, {"base": 0, "x": 0.1}), ["base", "x"], "base").best is None
 
 
-def test_family_with_missing_blocks_keeps_the_others_exact() -> None:
+def test_missing_block_of_one_treatment_leaves_other_comparisons_complete() -> None:
     values = noisy(10, EFFECTS)
     values = values[(values["treatment"] != "z") | (values["block"] != 4)]
     found = {c.treatment: c for c in compare_declared(values, "base", OTHERS, "baseline").comparisons}
@@ -112,7 +112,7 @@ def test_family_with_missing_blocks_keeps_the_others_exact() -> None:
     assert all(0 < c.p_adjusted <= 1 for c in found.values())
 
 
-def test_family_handles_identical_arms() -> None:
+def test_family_with_identical_arms_is_compared() -> None:
     same = [5.0] * 10
     found = compare_declared(
         frame({"base": same, "x": same, "y": [6.0] * 10}), "base", ["x", "y"], "baseline"

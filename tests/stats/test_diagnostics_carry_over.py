@@ -47,14 +47,14 @@ def test_carry_over_check_has_few_false_alarms_and_reports_its_power() -> None:
     assert 0.005 < quiet.detectable_effect < 0.02
 
 
-def test_carry_over_of_two_arms_is_their_difference() -> None:
+def test_carry_over_is_estimated_with_only_two_arms() -> None:
     found = carry_over(run(3, carry=-0.05, arms="ab", blocks=20), "a")
     assert found is not None and found.is_significant
     assert found.effect_by_predecessor["b"] == pytest.approx(-0.05, abs=0.012)
     assert found.effect_by_predecessor["a"] == pytest.approx(0.05, abs=0.012)
 
 
-def test_carry_over_counts_a_duplicate_as_its_original() -> None:
+def test_carry_over_counts_an_aa_arm_and_its_original_as_one_predecessor() -> None:
     found = carry_over(run(4), "a", {"g": "a"})
     assert found is not None
     assert set(found.effect_by_predecessor) == set("abcdef")
@@ -77,6 +77,6 @@ def test_carry_over_of_few_trials_is_not_reported(values: pd.DataFrame) -> None:
     assert carry_over(values, "a") is None
 
 
-def test_carry_over_of_strict_alternation_cannot_be_estimated() -> None:
+def test_carry_over_cannot_be_estimated_if_two_arms_strictly_alternate() -> None:
     values = run(1, arms="ab").sort_values(["block", "treatment"]).assign(slot=range(1, 25))
     assert carry_over(values, "a") is None

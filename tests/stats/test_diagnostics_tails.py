@@ -13,7 +13,7 @@ from loadbook.stats.diagnostics import has_short_tail, requests_needed, share_be
 @pytest.mark.parametrize(
     ("statistic", "share", "requests"), [("p50", 0.5, 40), ("p99", 0.01, 2000), ("p99.9", 0.001, 20_000)]
 )
-def test_percentile_needs_twenty_requests_beyond_it(statistic: str, share: float, requests: int) -> None:
+def test_percentile_needs_twenty_slower_requests(statistic: str, share: float, requests: int) -> None:
     assert share_beyond(statistic) == pytest.approx(share)
     assert requests_needed(statistic, 20) == requests
     counts = pd.Series([requests - 1.0, requests, float("nan")])
@@ -52,6 +52,6 @@ def test_p99_of_too_few_requests_is_not_compared() -> None:
     assert analyse(run, metric="latency", statistic="p50").row("x").verdict.kind == "better"
 
 
-def test_study_can_lower_the_requests_beyond_a_percentile() -> None:
+def test_study_can_lower_the_number_of_requests_that_a_percentile_needs() -> None:
     run = run_of({"base": 500.0, "x": 500.0}, validity={"min_tail_requests": 5})
     assert analyse(run, metric="latency", statistic="p99").row("x").verdict.kind == "better"

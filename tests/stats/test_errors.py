@@ -20,31 +20,31 @@ def counts(errors: list[int], requests: int = 10_000) -> ErrorCounts:
 CLEAN, ALL_BAD = counts([0] * 12), counts([100, 3, 7, 250, 1, 9, 40, 12, 6, 88, 31, 2])
 
 
-def test_error_trials_are_compared_by_fisher_test() -> None:
+def test_numbers_of_trials_with_errors_are_compared_by_fishers_test() -> None:
     found = summarise_errors("t", ALL_BAD, CLEAN)
     assert (found.trials_with_errors, found.trials, found.kind) == (12, 12, "more")
     assert found.p == pytest.approx(stats.fisher_exact([[12, 0], [0, 12]]).pvalue)
     assert summarise_errors("t", CLEAN, ALL_BAD).kind == "fewer"
 
 
-def test_single_error_burst_decides_nothing() -> None:
+def test_burst_of_errors_in_a_single_trial_gives_no_verdict() -> None:
     found = summarise_errors("t", counts([0] * 11 + [9000]), CLEAN)
     assert (found.kind, found.upper_share) == ("undecided", None)
 
 
-def test_errors_of_none_and_of_the_baseline_are_described() -> None:
+def test_treatment_without_errors_and_baseline_have_their_own_kinds() -> None:
     assert summarise_errors("t", CLEAN, CLEAN).kind == "none"
     base = summarise_errors("b", CLEAN, None)
     assert (base.kind, base.p) == ("baseline", None)
 
 
 @pytest.mark.parametrize(("trials", "share"), [(1, 0.95), (5, 0.45), (10, 0.26), (20, 0.14), (30, 0.10), (59, 0.05)])
-def test_zero_errors_have_an_upper_bound(trials: int, share: float) -> None:
+def test_share_of_trials_with_errors_has_an_upper_bound_if_none_had_any(trials: int, share: float) -> None:
     assert zero_error_upper_bound(trials) == pytest.approx(share, abs=0.005)
     assert summarise_errors("t", counts([0] * trials), CLEAN).upper_share == zero_error_upper_bound(trials)
 
 
-def test_error_rates_need_errors_in_five_trials_of_both_arms() -> None:
+def test_ratio_of_error_rates_needs_five_trials_with_errors_in_both_arms() -> None:
     few = counts([5, 9, 2, 7, 0, 0, 0, 0])
     assert rate_ratio(ALL_BAD, few) == (None, None)
     ratio, (low, high) = rate_ratio(counts([50, 60, 55, 52, 48, 61]), counts([10, 12, 9, 11, 13, 10]))
@@ -79,7 +79,7 @@ def in_blocks(errors: list[int]) -> ErrorCounts:
     return counts(errors)._replace(blocks=tuple(range(1, len(errors) + 1)))
 
 
-def test_block_permutation_checks_the_error_verdict() -> None:
+def test_sign_flips_by_block_check_the_verdict_on_errors() -> None:
     clean, bursts = in_blocks([0] * 10), in_blocks([30, 1, 0, 0, 0, 7, 200, 0, 4, 0])
     assert block_sign_flip_p(bursts, clean) == pytest.approx(2 / 2**5)
     assert block_sign_flip_p(clean, bursts) == block_sign_flip_p(bursts, clean)
@@ -89,7 +89,7 @@ def test_block_permutation_checks_the_error_verdict() -> None:
     assert stats.fisher_exact([[5, 5], [0, 10]]).pvalue == pytest.approx(found.p) and found.p < 0.05
 
 
-def test_block_permutation_of_errors_equals_scipy() -> None:
+def test_sign_flip_p_of_errors_equals_scipy_permutation_test() -> None:
     own, base = in_blocks([9, 0, 4, 16, 1, 0]), in_blocks([1, 0, 0, 4, 0, 25])
     shuffled = ErrorCounts(own.errors[::-1], own.requests, {}, own.blocks[::-1])
     differences = np.sqrt(own.errors) - np.sqrt(base.errors)
@@ -98,5 +98,5 @@ def test_block_permutation_of_errors_equals_scipy() -> None:
     assert block_sign_flip_p(counts([1, 2]), base) is None
 
 
-def test_block_permutation_of_many_blocks_is_sampled_and_never_zero() -> None:
+def test_sign_flip_p_of_many_blocks_is_sampled_and_never_zero() -> None:
     assert 0 < block_sign_flip_p(in_blocks([100] * 20), in_blocks([0] * 20)) <= 3e-4

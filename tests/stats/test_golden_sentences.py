@@ -36,7 +36,7 @@ def test_golden_sentences_cover_every_verdict_in_both_directions() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_equivalence_words_need_an_excluding_interval(case: golden.Case) -> None:
+def test_words_for_equivalence_occur_only_in_verdicts_of_equivalence(case: golden.Case) -> None:
     for text in (case.report, case.line):
         assert not NEVER.search(text) and not SAME.search(text)
         assert bool(NO_DIFFERENCE.search(text)) == (case.verdict.kind == "equivalent")
@@ -63,19 +63,19 @@ def literals(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("folder", ["stats", "report"])
-def test_source_holds_no_forbidden_report_words(folder: str) -> None:
+def test_source_code_contains_no_forbidden_report_words(folder: str) -> None:
     files = sorted((PACKAGE / folder).rglob("*.py"))
     assert len(files) > 10
     assert not [(p.name, text) for p in files for text in literals(p) if " " in text and NEVER.search(text)]
 
 
 @pytest.mark.parametrize("name", WORDING)
-def test_word_same_is_used_for_the_aa_arm_only(name: str) -> None:
+def test_word_same_is_used_only_for_aa_arms(name: str) -> None:
     said = [text.replace(ON_PURPOSE, "") for text in literals(PACKAGE / "stats" / f"{name}.py")]
     assert not [text for text in said if SAME.search(text)]
 
 
-def test_words_no_loss_are_used_for_non_inferiority_only() -> None:
+def test_words_no_loss_are_used_only_for_non_inferiority() -> None:
     texts = [
         (p.name, text)
         for p in [PACKAGE / "stats" / "text.py", PACKAGE / "stats" / "headline.py"]

@@ -44,7 +44,7 @@ def record(logs: np.ndarray) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("blocks", [5, 7, 8, 9, 10, 12, 14])
-def test_vectorised_test_equals_the_single_test(blocks):
+def test_test_of_many_studies_at_once_equals_the_test_of_one_study(blocks):
     base, other = arms(24, blocks)
     p, least = p_by_row(base, other), smallest_detected(base, other, 0.05)
     methods = set()
@@ -57,19 +57,19 @@ def test_vectorised_test_equals_the_single_test(blocks):
     assert len(methods) == (1 if blocks < 8 else 2)
 
 
-def test_vectorised_test_handles_ties_like_the_single_test():
+def test_test_of_many_studies_at_once_handles_ties_like_the_test_of_one_study():
     base, other = (np.round(a, 2) for a in arms(24, 10, seed=3))
     for row, p in enumerate(p_by_row(base, other)):
         method = choose_method(PairedLogs("x", "b", tuple(range(10)), base[row], other[row], 0, 0))
         assert p == pytest.approx(TESTS[method](base[row], other[row], []).p, abs=1e-9)
 
 
-def test_pseudo_studies_of_equal_trials_find_no_difference():
+def test_studies_simulated_from_identical_trials_find_no_difference():
     assert p_by_row(np.zeros((2, 6)), np.zeros((2, 6))).tolist() == [1.0, 1.0]
     assert p_by_row(np.zeros((2, 9)), np.zeros((2, 9))).tolist() == [1.0, 1.0]
 
 
-def test_pseudo_studies_never_find_an_impossible_difference():
+def test_studies_with_too_few_blocks_for_alpha_never_find_a_difference():
     """With 8 blocks the smallest p is 2 of 256."""
     assert np.isinf(smallest_detected(*arms(4, 8, wider=1), 0.005)).all()
 
@@ -95,12 +95,12 @@ def test_detectable_difference_is_found_in_four_of_five_studies():
     assert math.isinf(found.detectable_effect(8, alpha=0.005))
 
 
-def test_blocks_needed_for_no_difference_is_an_error():
+def test_blocks_needed_for_a_difference_of_zero_is_an_error():
     with pytest.raises(UsageError, match="nothing to look for"):
         pair_pool(RNG(1).normal(size=20)).blocks_needed(0.0)
 
 
-def test_relabelling_shows_false_alarms_of_a_fixed_order():
+def test_random_relabelling_of_a_drifting_record_shows_false_alarms_of_a_fixed_order():
     """On a host that drifts by 15 %, random blocks keep to 5 % false alarms, and the fixed order finds its drift."""
     logs = RNG(5).normal(0, 0.01, 160) + np.linspace(0, -0.15, 160)
     found = relabelling_test(logs, 10, studies=1000)
@@ -111,11 +111,11 @@ def test_relabelling_shows_false_alarms_of_a_fixed_order():
 
 
 @pytest.mark.parametrize("trials", [0, 1, 20])
-def test_relabelling_needs_more_than_one_window(trials):
+def test_relabelling_test_needs_more_than_one_window_of_trials(trials):
     assert relabelling_test(np.zeros(trials), 10) is None
 
 
-def test_noise_record_is_summarised():
+def test_noise_of_trials_of_one_configuration_is_summarised():
     logs = RNG(2).normal(0, 0.02, 120)
     found = summarise_noise(trials_of_arms(record(logs), ["baseline", "again"]))
     assert found.trials == 120
@@ -126,7 +126,7 @@ def test_noise_record_is_summarised():
     assert found.drift_p > 0.01
 
 
-def test_noise_record_uses_valid_trials_of_its_configuration():
+def test_noise_summary_uses_only_valid_trials_of_one_configuration():
     values = record(RNG(2).normal(0, 0.02, 40))
     values.loc[3, "valid"], values.loc[5, "value"] = False, 0.0
     assert trials_of_arms(values, ["baseline"])["treatment"].unique().tolist() == ["baseline"]
@@ -134,11 +134,11 @@ def test_noise_record_uses_valid_trials_of_its_configuration():
 
 
 @pytest.mark.parametrize("logs", [np.zeros(30), RNG(1).normal(size=9)], ids=["all equal", "nine trials"])
-def test_noise_record_needs_enough_trials(logs):
+def test_noise_summary_needs_enough_trials(logs):
     assert summarise_noise(trials_of_arms(record(logs), ["baseline", "again"])) is None
 
 
-def test_noise_record_detects_two_groups():
+def test_gap_test_detects_two_groups_of_trials():
     dice = RNG(4)
     assert sum(widest_gap_test(dice.normal(0, 0.02, 120)).is_bimodal for _ in range(40)) <= 2
     two = dice.normal(0, 0.01, 120) - 0.08 * (np.arange(120) % 3 == 0)
@@ -150,13 +150,13 @@ def test_noise_record_detects_two_groups():
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(10, 200), st.floats(-0.9, 0.9), st.integers(0, 99))
-def test_scatter_interval_contains_the_sample_value(size, lag1, seed):
+def test_interval_of_the_standard_deviation_contains_the_sample_value(size, lag1, seed):
     low, high = sd_interval_factors(RNG(seed).standard_t(3, size), lag1)
     assert 0 < low < high < math.inf
     assert high > 1
 
 
-def test_scatter_interval_covers_the_truth():
+def test_interval_of_the_standard_deviation_covers_the_true_value():
     dice = RNG(6)
     hits = 0
     for _ in range(300):

@@ -34,7 +34,7 @@ def of(frame: pd.DataFrame, host: str, resource: str) -> pd.Series:
     return frame[(frame["host"] == host) & (frame["resource"] == resource)].iloc[0]
 
 
-def test_saturation_uses_the_busiest_core_of_the_mask():
+def test_cpu_saturation_uses_the_busiest_core_in_the_host_mask():
     busy = [
         *rows("t1", "edge", "cpu_busy", "cpu0", [1.0] * 4),  # not the balancer's
         *rows("t1", "edge", "cpu_busy", "cpu2", [0.2] * 4),
@@ -48,7 +48,7 @@ def test_saturation_uses_the_busiest_core_of_the_mask():
     assert bottleneck_by_treatment(found) == {"small8": "C"}
 
 
-def test_saturation_capacity_is_quota_or_process_mask():
+def test_cpu_capacity_is_the_quota_or_the_cpu_mask_of_processes():
     busy = [
         *rows("t1", "edge", "cpu_busy", "cpu2", [0.25] * 4),
         *rows("t1", "edge", "cpu_busy", "cpu3", [0.25] * 4),
@@ -85,7 +85,7 @@ def test_bottleneck_is_the_most_used_saturated_resource():
     assert bottleneck_by_treatment(saturation(pd.DataFrame(busy), trials("t1"), HOSTS)) == {"small8": "D"}
 
 
-def test_saturation_covers_measured_time_of_valid_trials():
+def test_saturation_covers_only_the_measured_time_of_valid_trials():
     busy = pd.DataFrame(rows("t1", "edge", "cpu_busy", "cpu2", [1.0] * 4 + [0.0] * 40))
     assert of(saturation(busy, trials("t1"), HOSTS, windows_s={"t1": 1.0}), "edge", "cpu")["share_full"] == 1.0
     assert of(saturation(busy, trials("t1"), HOSTS), "edge", "cpu")["share_full"] < 0.1
@@ -93,7 +93,7 @@ def test_saturation_covers_measured_time_of_valid_trials():
     assert nothing.empty and list(nothing.columns) == list(COLUMNS) and bottleneck_by_treatment(nothing) == {}
 
 
-def test_saturation_does_not_add_sources():
+def test_saturation_uses_one_monitoring_source_and_does_not_add_sources():
     both = [
         *rows("t1", "edge", "memory_used", "all", [50.0] * 4),
         *rows("t1", "edge", "memory_used", "all", [60.0] * 4, "munin"),

@@ -35,7 +35,7 @@ def false_alarms(looks: int, p: float) -> float:
 
 
 @pytest.mark.parametrize(("looks", "p"), POCOCK_P.items())
-def test_planned_looks_keep_false_alarms_at_five_percent(looks, p):
+def test_planned_looks_have_at_most_five_percent_false_alarms(looks, p):
     assert false_alarms(looks, p) == pytest.approx(0.05, abs=0.0002)
     assert false_alarms(looks, 0.05) > 0.08
 
@@ -69,7 +69,7 @@ def test_always_valid_p_is_the_inverse_mixture_likelihood_ratio():
     assert always_valid_t(x, g=g).p == pytest.approx(given_effect(0.0) / mixture, rel=1e-4)
 
 
-def test_always_valid_interval_needs_scatter():
+def test_always_valid_interval_needs_enough_blocks_and_is_a_point_without_scatter():
     three = always_valid_t(np.array([1.0, 1.01, 0.99]), [0.05])
     assert three.intervals == [None] and three.p > 0.05
     same = always_valid_t(np.zeros(6), [0.05])
@@ -77,7 +77,7 @@ def test_always_valid_interval_needs_scatter():
     assert always_valid_t(np.full(6, 0.5)).p == pytest.approx(7 ** (-5 / 2))
 
 
-def test_always_valid_test_keeps_false_alarms_after_every_block():
+def test_always_valid_test_has_at_most_five_percent_false_alarms_when_applied_after_every_block():
     rng = np.random.default_rng(1)
     studies = rng.normal(0, 1, (300, 40))
     lowest = [min(always_valid_t(one[:n]).p for n in range(5, 41)) for one in studies]
@@ -88,7 +88,7 @@ def test_always_valid_test_keeps_false_alarms_after_every_block():
     assert np.mean(peeking) > 0.15
 
 
-def test_always_valid_comparison_is_marked_and_wider():
+def test_always_valid_comparison_is_marked_and_has_a_wider_interval():
     values = noisy(12, {"b": 0.0, "t": 0.03}, sd=0.01)
     usual, always = compare(values, "t", "b"), compare(values, "t", "b", rule="always-valid")
     assert (always.method, always.flags, always.level) == ("always-valid-t", (), 0.95)
@@ -97,7 +97,7 @@ def test_always_valid_comparison_is_marked_and_wider():
     assert compare(values[values.block < 5], "t", "b", rule="always-valid").method is None
 
 
-def test_fixed_rule_judges_only_the_whole_plan():
+def test_fixed_stopping_rule_counts_all_planned_blocks():
     found = compute_stopping_state(StoppingRule(), started=7, complete=7, planned=10)
     assert (found.rule, found.blocks, found.interim_analysis, found.pending_reason, found.level) == (
         "fixed",
@@ -125,7 +125,7 @@ def test_planned_look_uses_the_level_of_one_look(blocks, look):
         (30, 29, "29 blocks are complete, the next look is after 30"),
     ],
 )
-def test_no_verdict_between_planned_looks(begun, complete, said):
+def test_run_between_planned_looks_has_no_verdict(begun, complete, said):
     found = compute_stopping_state(LOOKS, started=begun, complete=complete, planned=30)
     assert found.pending_reason == f"not yet a planned look: {said}"
     assert found.interim_analysis is None
@@ -137,12 +137,12 @@ def test_blocks_beyond_the_last_look_make_the_run_exploratory():
     assert found.level == pytest.approx(0.9779)
 
 
-def test_always_valid_rule_judges_any_number_of_blocks():
+def test_always_valid_rule_gives_a_verdict_after_any_number_of_blocks():
     found = compute_stopping_state(ALWAYS, started=15, complete=14, planned=60)
     assert (found.rule, found.blocks, found.pending_reason, found.level) == ("always-valid", 14, None, 0.95)
 
 
-def test_planned_looks_support_the_95_percent_level_only():
+def test_planned_looks_support_only_the_95_percent_level():
     assert compute_stopping_state(ALWAYS, started=5, complete=5, planned=5, level=0.9).level == 0.9
     with pytest.raises(UsageError, match="at 95 % over all looks"):
         compute_stopping_state(LOOKS, started=10, complete=10, planned=30, level=0.9)
@@ -156,7 +156,7 @@ def test_forecast_accounts_for_the_wider_always_valid_interval():
     assert 0 < usual < always
 
 
-def test_fixed_number_of_blocks_can_use_the_always_valid_rule():
+def test_fixed_t_test_at_the_equivalent_alpha_has_the_always_valid_critical_value():
     for blocks in (6, 20, 60):
         alpha = equivalent_fixed_alpha(blocks, 0.05)
         assert critical_t("paired-t", blocks, alpha) == pytest.approx(critical_t("always-valid-t", blocks, 0.05))

@@ -33,7 +33,7 @@ def run_with(tau_of: dict[str, float], seconds: int = 60):
     return run
 
 
-def test_rates_use_whole_seconds_and_sum_drivers() -> None:
+def test_rate_series_use_whole_seconds_and_sum_drivers() -> None:
     both = pd.concat([samples({"t1": np.arange(1.0, 8.0)}), samples({"t1": np.full(5, 10.0)}, driver="d2")])
     one = rate_series(both)["t1"]
     assert one.interval_s == 1
@@ -48,11 +48,11 @@ def test_steadiness_is_unknown_without_rates_or_in_short_trials() -> None:
     assert rate_trends(samples({"t1": np.ones(MIN_SERIES_S.__int__() - 1)}), {"t1": "a"}) == {"a": None}
 
 
-def test_two_steady_arms_are_compared() -> None:
+def test_two_arms_with_steady_rates_are_compared() -> None:
     assert analyse(run_with({"base": 0, "x": 0})).row("x").verdict.kind == "better"
 
 
-def test_two_moving_arms_are_compared() -> None:
+def test_two_arms_with_moving_rates_are_compared() -> None:
     assert analyse(run_with({"base": 15, "x": 15})).row("x").verdict.kind == "better"
 
 
@@ -63,7 +63,9 @@ def test_two_moving_arms_are_compared() -> None:
         ({"base": 15, "x": 0}, "its rate held still within trials, the baseline's did"),
     ],
 )
-def test_steady_and_moving_arm_are_not_compared(taus: dict[str, float], reason: str) -> None:
+def test_arm_with_a_steady_rate_is_not_compared_with_an_arm_with_a_moving_rate(
+    taus: dict[str, float], reason: str
+) -> None:
     verdict = analyse(run_with(taus)).row("x").verdict
     assert (verdict.kind, verdict.reason) == ("invalid", reason)
 
@@ -72,7 +74,7 @@ def test_arms_of_unknown_steadiness_are_compared() -> None:
     assert analyse(run_with({"base": 0, "x": 15}, seconds=30)).row("x").verdict.kind == "better"
 
 
-def test_settled_rate_excludes_the_warm_up() -> None:
+def test_settled_rate_excludes_the_transient() -> None:
     values = np.concatenate([np.full(15, 100.0), np.full(45, 500.0)])
     assert settled_rate(RateSeries(1.0, values)) == (15.0, 500.0)
     assert settled_rate(RateSeries(1.0, values[:39])) is None

@@ -56,20 +56,20 @@ def the_one_with(words: str) -> Simulation:
 
 
 @pytest.mark.parametrize(("words", "studies"), SHORT, ids=[words for words, _ in SHORT])
-def test_simulated_error_rates_are_within_limits(words: str, studies: int) -> None:
+def test_simulated_error_rates_of_loadbook_are_within_limits(words: str, studies: int) -> None:
     results = the_one_with(words).run(studies, SLACK)
     assert any(r.row.limited for r in results)
     assert all(r.ok for r in results), cases(results)
 
 
 @pytest.mark.parametrize("control", list(controls.simulations()), ids=lambda s: s.rows[0].case)
-def test_simulated_naive_methods_fail(control: Simulation) -> None:
+def test_simulated_naive_methods_have_excessive_error_rates(control: Simulation) -> None:
     results = control.run(60, SLACK)
     assert results[0].row.claim == controls.CONTROL
     assert all(r.ok for r in results), cases(results)
 
 
-def test_validation_rows_are_unique_and_mostly_limited() -> None:
+def test_validation_rows_are_unique_and_most_have_a_limit() -> None:
     rows = [(row.claim, row.case) for simulation in EVERY for row in simulation.rows]
     assert len(set(rows)) == len(rows)
     assert sum(row.limited for simulation in EVERY for row in simulation.rows) > len(rows) / 2
@@ -91,7 +91,7 @@ def test_validation_marks_rows_outside_their_limits() -> None:
     assert "OUTSIDE" not in summary([Result(known, known.high, 5000)])
 
 
-def test_validation_markdown_covers_every_noise_and_claim() -> None:
+def test_validation_table_covers_every_kind_of_noise_and_every_claim() -> None:
     results = [Result(row, 50.0, 100) for simulation in EVERY for row in simulation.rows]
     text = markdown(results)
     assert all(f"| {words} (`{noise}`) |" in text for noise, words in IN_WORDS.items())

@@ -42,13 +42,13 @@ def test_verdict_with_fewer_than_five_blocks_is_invalid() -> None:
     assert (found.kind, found.reason) == ("invalid", "only 4 complete blocks, 5 are needed")
 
 
-def test_verdict_with_a_fifth_of_blocks_incomplete_is_invalid() -> None:
+def test_verdict_is_invalid_if_more_than_a_fifth_of_blocks_is_incomplete() -> None:
     assert decide_verdict(comparison(blocks=8, excluded=2), 0.02).kind == "better"
     found = decide_verdict(comparison(blocks=8, excluded=3), 0.02)
     assert (found.kind, found.reason) == ("invalid", "3 of 11 blocks are incomplete, more than 20\u00a0%")
 
 
-def test_verdict_reason_overrides_numbers() -> None:
+def test_reason_against_a_comparison_makes_the_verdict_invalid_whatever_the_numbers() -> None:
     assert decide_verdict(comparison(), 0.02, reason="it answers differently").kind == "invalid"
 
 
@@ -60,12 +60,12 @@ def test_verdict_in_a_family_uses_the_adjusted_p() -> None:
     assert decide_verdict(comparison(p_adjusted=0.04, **wide), 0.02).kind == "better"
 
 
-def test_verdict_reports_an_interval_unreachable_with_few_blocks() -> None:
+def test_verdict_is_invalid_if_blocks_are_too_few_for_the_level_of_the_interval() -> None:
     found = decide_verdict(compare(noisy(8, {"a": 0, "b": 0.1}), "b", "a", level=0.999), 0.02)
     assert (found.kind, found.reason) == ("invalid", "8 blocks are too few for a 0.999 interval")
 
 
-def test_forecast_is_the_smaller_of_detecting_and_excluding() -> None:
+def test_forecast_is_the_smaller_number_of_blocks_to_detect_or_to_exclude_a_difference() -> None:
     near_zero = forecast_blocks(comparison(0.001, -0.02, 0.02, blocks=10, sd_log=0.03), 0.02)
     # t.95 sd / (margin - |effect|): 1.86 * 0.03 / 0.0188 squared is 8.8; 10 blocks were not enough, so at least 1 more
     assert (near_zero.about, near_zero.low, near_zero.high) == (1, 1, 15 - 10)
@@ -76,14 +76,14 @@ def test_forecast_is_the_smaller_of_detecting_and_excluding() -> None:
     assert forecast_blocks(comparison(0.02, -0.05, 0.09, sd_log=0.2), 0.02).about is None
 
 
-def test_forecast_in_a_family_needs_more_blocks() -> None:
+def test_forecast_for_several_comparisons_needs_more_blocks() -> None:
     one = forecast_blocks(comparison(0.03, -0.01, 0.07, sd_log=0.04), 0.02)
     seven = forecast_blocks(comparison(0.03, -0.01, 0.07, sd_log=0.04, family_size=7), 0.02)
     assert seven.about > one.about
 
 
 @pytest.mark.parametrize(("ratio", "blocks"), [(0.25, 128), (0.33, 75), (0.5, 34), (0.7, 19), (1.0, 10), (1.5, 6)])
-def test_blocks_needed_match_the_table(ratio: float, blocks: int) -> None:
+def test_blocks_needed_match_the_documented_table(ratio: float, blocks: int) -> None:
     sd = 0.02
     assert blocks_needed(math.expm1(ratio * sd), sd) == pytest.approx(blocks, abs=1)
     assert blocks_needed(math.expm1(-ratio * sd), sd) == pytest.approx(blocks, abs=1)
@@ -99,6 +99,6 @@ def test_forecast_is_absent_for_zero_or_tiny_effects() -> None:
     assert blocks_needed(0.001, 0.2, limit=60) is None
 
 
-def test_trial_length_balances_overhead_and_scatter() -> None:
+def test_best_trial_length_balances_overhead_and_scatter() -> None:
     # statistics.md 3.9 d: 5 % per second with AR(0.5), so 5 % sqrt(3) within; 1 % between; 15 s overhead
     assert best_trial_length_s(0.05 * 3**0.5, 0.01, 15) == pytest.approx(34, abs=1)

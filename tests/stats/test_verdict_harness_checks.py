@@ -30,7 +30,7 @@ AA_ONLY = {"base": {}, "again": {"check": "aa", "same_as": "base", "label": "A/A
         (0.01, 0.02, 0.001, 0.02, "failed"),
     ],
 )
-def test_aa_state_follows_difference_and_width(low, high, p, limit, state) -> None:
+def test_aa_arm_passes_or_fails_by_its_difference_and_interval_width(low, high, p, limit, state) -> None:
     arm = verdict("undecided", effect=(low + high) / 2, low=low, high=high, p=p)
     assert aa_state(arm, 0.01, limit) == state
 
@@ -51,11 +51,11 @@ def test_aa_arm_that_was_not_compared_is_unchecked() -> None:
         ("undecided", -0.3, 0.1, -1, None, "failed"),
     ],
 )
-def test_control_state_follows_the_known_effect(kind, low, high, sign, known, state) -> None:
+def test_positive_control_passes_or_fails_by_its_known_effect(kind, low, high, sign, known, state) -> None:
     assert control_state(verdict(kind, effect=(low + high) / 2, low=low, high=high), sign, known) == state
 
 
-def test_known_effect_widens_the_limit_of_the_aa_arm_alike_in_both_directions() -> None:
+def test_known_gain_and_loss_of_a_control_widen_the_limit_of_the_aa_arm_equally() -> None:
     row = analyse(make_run()).row("log")
     assert aa_half_width_limit(0.02, []) == 0.02
     assert aa_half_width_limit(0.05, [row]) == 0.05
@@ -63,13 +63,13 @@ def test_known_effect_widens_the_limit_of_the_aa_arm_alike_in_both_directions() 
     assert aa_half_width_limit(0.02, [slower]) == pytest.approx(0.5 / 3) == aa_half_width_limit(0.02, [faster])
 
 
-def test_measured_effect_of_a_passed_control_counts_where_the_study_states_none() -> None:
+def test_limit_of_the_aa_arm_uses_the_measured_effect_of_a_passed_control_if_the_study_states_none() -> None:
     row = replace(analyse(make_run()).row("log"), expected_effect=None)
     assert aa_half_width_limit(0.001, [row]) == pytest.approx(0.1 / 3, abs=0.005)
     assert aa_half_width_limit(0.001, [replace(row, check_state="failed")]) == 0.001
 
 
-def test_noisy_aa_arm_demotes_the_headline_and_is_named_first() -> None:
+def test_noisy_aa_arm_forbids_a_verdict_as_headline_and_is_named_first() -> None:
     analysis = analyse(make_run(NOISY_AA))
     assert (analysis.row("again").check_state, analysis.row("again").passed) == ("inconclusive", None)
     assert not analysis.allows_headline and analysis.demoting_check == analysis.row("again")
@@ -81,26 +81,26 @@ def test_noisy_aa_arm_demotes_the_headline_and_is_named_first() -> None:
     assert analysis.row("fast").verdict.kind == "better"  # the rows keep their verdicts
 
 
-def test_control_that_is_not_found_demotes_the_headline() -> None:
+def test_control_that_is_not_found_forbids_a_verdict_as_headline() -> None:
     analysis = analyse(make_run(ARMS | {"log": ARMS["log"] | {"effect": 0.0}}))
     assert headline(analysis) == "No verdict: the known effect was not found."
     assert supporting_text(analysis).startswith("This laboratory may miss other effects, too.")
 
 
-def test_control_that_is_too_noisy_is_neither_found_nor_excluded() -> None:
+def test_control_that_is_too_noisy_to_tell_is_inconclusive() -> None:
     analysis = analyse(make_run(ARMS | {"log": ARMS["log"] | {"sd": 0.4}}))
     assert analysis.row("log").check_state == "inconclusive"
     assert headline(analysis) == "No verdict: the known effect is neither found nor excluded."
     assert "too noisy to tell. The known effect is neither found nor excluded" in control_sentence(analysis.row("log"))
 
 
-def test_aa_arm_that_could_not_be_compared_demotes_the_headline() -> None:
+def test_aa_arm_that_could_not_be_compared_forbids_a_verdict_as_headline() -> None:
     run = make_run()
     run.trials.loc[run.trials["treatment"] == "again", "valid"] = False
     assert headline(analyse(run)) == "No verdict: the A/A arm could not be compared."
 
 
-def test_undecided_answer_claims_nothing_and_stays_the_headline() -> None:
+def test_undecided_verdict_stays_the_headline_with_an_inconclusive_aa_arm() -> None:
     arms = {name: ARMS[name] | {"sd": 0.08} for name in ("base", "noisy", "again")}
     analysis = analyse(make_run(arms))
     assert analysis.row("again").check_state == "inconclusive" and analysis.allows_headline
@@ -108,12 +108,12 @@ def test_undecided_answer_claims_nothing_and_stays_the_headline() -> None:
 
 
 @pytest.mark.parametrize("arms", [NOISY_AA, ARMS | {"log": ARMS["log"] | {"effect": 0.0}}])
-def test_build_gate_gives_no_verdict_where_a_check_did_not_pass(arms) -> None:
+def test_build_has_no_verdict_if_a_harness_check_did_not_pass(arms) -> None:
     run = make_run(arms)
     assert assess_run(CiPolicy(undecided="pass"), analyse(run), run).exit_code == 4
 
 
-def test_share_of_saturated_drivers_is_that_of_the_trials() -> None:
+def test_saturated_share_is_the_share_of_trials_with_a_saturated_driver() -> None:
     run = make_run({"base": {}, "a": {}}, blocks=10)
     trials = run.trials["trial"].tolist()
     assert analyse(run).driver_saturated_share is None
@@ -138,7 +138,7 @@ def test_unfinished_aa_study_says_that_nothing_was_compared() -> None:
     assert text.startswith("Nothing was compared: 14 of 20 blocks are incomplete, more than 20\u00a0% (14 were not run")
 
 
-def test_aa_study_is_seen_or_too_noisy() -> None:
+def test_headline_of_an_aa_study_says_no_difference_or_too_noisy() -> None:
     assert headline(analyse(make_run(AA_ONLY))).startswith("None is seen: the baseline and its duplicate differ by ")
     noisy = {name: arm | {"sd": 0.2} for name, arm in AA_ONLY.items()}
     assert headline(analyse(make_run(noisy))).startswith("Too noisy to tell: the baseline and its duplicate differ")
@@ -158,11 +158,11 @@ def verdicts(run) -> list[tuple]:
 
 @settings(max_examples=15, deadline=None)
 @given(st.permutations(range(12 * len(ARMS))))
-def test_order_of_lines_of_an_import_without_times_changes_no_verdict(order: list[int]) -> None:
+def test_order_of_rows_in_an_import_without_times_changes_no_verdict(order: list[int]) -> None:
     assert verdicts(untimed(order)) == verdicts(make_run())
 
 
-def test_lines_sorted_by_treatment_without_times_are_compared() -> None:
+def test_imported_rows_sorted_by_treatment_are_compared_if_they_have_no_times() -> None:
     run = make_run()
     by_treatment = run.trials["treatment"].argsort(kind="stable").argsort().tolist()
     assert verdicts(untimed(by_treatment)) == verdicts(run)

@@ -91,7 +91,7 @@ SHORT = {
 
 
 @pytest.mark.parametrize("case", REPORT)
-def test_verdict_sentences_in_report_form(case: str) -> None:
+def test_verdict_sentences_of_reports_are_as_expected(case: str) -> None:
     found, expected = REPORT[case]
     block_s = 433.3 if case in ("undecided", "only alone") else None
     text = "tcp_nopush on" + verdict_phrase(found, block_s=block_s)
@@ -101,7 +101,7 @@ def test_verdict_sentences_in_report_form(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", SHORT)
-def test_verdict_sentences_in_command_line_form(case: str) -> None:
+def test_verdict_sentences_of_the_command_line_are_as_expected(case: str) -> None:
     assert ascii_verdict(REPORT[case][0]) == SHORT[case]
 
 
@@ -169,7 +169,7 @@ BASE = errors(12, 0, "baseline", upper_share=0.22)
         (errors(0, 0, "none"), BASE, "errors: not measured."),
     ],
 )
-def test_error_sentence_states_the_comparison(summary, baseline, expected: str) -> None:
+def test_sentence_on_errors_states_the_comparison_with_the_baseline(summary, baseline, expected: str) -> None:
     assert errors_sentence(summary, baseline).replace("\u00a0", " ") == expected
 
 
@@ -181,7 +181,7 @@ def test_best_sentence_names_the_best_treatment() -> None:
     assert best_sentence(list("abcdef"), None) == "Any of a, b, c and 3 others may be best."
 
 
-def test_margins_are_printed_with_their_decimals() -> None:
+def test_margins_are_printed_with_as_many_decimals_as_they_have() -> None:
     assert [margin_text(m).replace("\u00a0", " ") for m in (0.02, 0.005, 0.0125, 0.1)] == [
         "2 %",
         "0.5 %",

@@ -52,7 +52,7 @@ def test_table_is_written_completely_or_not_at_all(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_request_table_is_written_completely_or_not_at_all(tmp_path):
+def test_table_of_single_requests_is_written_completely_or_not_at_all(tmp_path):
     log = "".join(f"{1_700_000_000_000_000 + k * 977}\t200\t{(k * 7919) % 100_000}\n" for k in range(40_000))
     (tmp_path / "h2load.log").write_text(log)
     message = limited(
@@ -66,7 +66,7 @@ def test_request_table_is_written_completely_or_not_at_all(tmp_path):
     assert not list((tmp_path / "requests").iterdir())
 
 
-def test_failed_ledger_line_is_absent_and_the_next_is_written(tmp_path):
+def test_ledger_line_that_failed_is_absent_and_the_next_line_is_written(tmp_path):
     path = tmp_path / "ledger.jsonl"
     message = limited(
         tmp_path, "from loadbook.store.ledger import Ledger", "ledger = Ledger(folder / 'ledger.jsonl')",

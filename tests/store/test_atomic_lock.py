@@ -23,7 +23,7 @@ with hold_study_lock(Path(sys.argv[1])):
 
 
 @pytest.mark.fault(8)
-def test_study_lock_refuses_a_second_process_and_is_freed_by_death(tmp_path, record_property):
+def test_study_lock_refuses_a_second_process_and_is_released_when_its_holder_dies(tmp_path, record_property):
     owner = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert owner.stdout.readline() == "held\n"
     said = rf"process {owner.pid} of \S+ on {socket.gethostname()}, started .* ago"
@@ -39,7 +39,7 @@ def test_study_lock_refuses_a_second_process_and_is_freed_by_death(tmp_path, rec
 
 
 @pytest.mark.parametrize("error", [None, KeyboardInterrupt])
-def test_study_lock_is_free_after_use(tmp_path, error):
+def test_study_lock_is_released_after_use(tmp_path, error):
     for _ in range(2):
         try:
             with hold_study_lock(tmp_path / "study") as taken_over:

@@ -37,7 +37,7 @@ def truncate_measurements(paths: RunPaths) -> None:
 
 
 @pytest.mark.parametrize("damage", [edit_measurements, truncate_measurements])
-def test_an_edited_or_truncated_table_is_refused_with_the_command_and_made_again_for_a_report(layout, damage) -> None:
+def test_edited_or_truncated_table_is_refused_and_rebuilt_for_a_report(layout, damage) -> None:
     paths = paths_of(layout)
     before = read_table(paths.table("measurements"), "measurements")
     damage(paths)
@@ -68,7 +68,7 @@ def test_lines_removed_from_the_end_of_the_ledger_are_a_doubt(tmp_path: Path, lo
     assert missing_ledger_lines(paths)
 
 
-def test_a_page_is_made_though_a_record_of_a_trial_is_gone(layout: Layout) -> None:
+def test_page_is_made_even_if_the_record_of_a_trial_is_missing(layout: Layout) -> None:
     from loadbook.analyses.effects.page import EffectsPage
 
     paths = paths_of(layout)
@@ -81,7 +81,7 @@ def test_a_page_is_made_though_a_record_of_a_trial_is_gone(layout: Layout) -> No
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"study_spec": {}}'])
-def test_a_broken_plan_has_a_next_step(tmp_path: Path, text: str) -> None:
+def test_error_on_a_broken_plan_names_the_next_step(tmp_path: Path, text: str) -> None:
     paths = paths_of(copy_recorded_run(tmp_path))
     paths.plan_json.write_text(text)
     with pytest.raises(DataError) as caught:

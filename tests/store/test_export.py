@@ -44,9 +44,7 @@ def contents(layout: Layout) -> dict[str, bytes]:
     return {p.relative_to(raw).as_posix(): p.read_bytes() for p in raw.rglob("*") if p.is_file()}
 
 
-def test_archive_is_imported_with_the_same_bytes_and_tables(
-    source_project, archive, target_project, monkeypatch, capsys
-):
+def test_imported_archive_has_the_same_bytes_and_tables(source_project, archive, target_project, monkeypatch, capsys):
     assert exit_code(monkeypatch, "import", str(archive)) == 0
     output = capsys.readouterr().out
     assert "all as it was kept" in output and "byte for byte those that were sent" in output
@@ -55,7 +53,7 @@ def test_archive_is_imported_with_the_same_bytes_and_tables(
     assert "the same was opened before" in capsys.readouterr().out
 
 
-def test_archives_of_equal_runs_are_equal(source_project, archive, tmp_path, monkeypatch):
+def test_exporting_a_run_twice_gives_identical_archives(source_project, archive, tmp_path, monkeypatch):
     monkeypatch.setenv("LOADBOOK_HOME", str(source_project.root))
     assert exit_code(monkeypatch, "export", STUDY, "--out", str(tmp_path / "again.tar.gz")) == 0
     assert (tmp_path / "again.tar.gz").read_bytes() == archive.read_bytes()
@@ -72,9 +70,7 @@ def test_archive_never_overwrites_a_different_run(archive, target_project, monke
 
 
 @pytest.mark.parametrize("corrupt", [lambda m: _changed(m), lambda m: _lost(m)], ids=["changed", "lost"])
-def test_a_corrupt_archive_of_a_run_that_is_here_is_refused(
-    archive, target_project, tmp_path, monkeypatch, capsys, corrupt
-):
+def test_corrupt_archive_of_an_existing_run_is_refused(archive, target_project, tmp_path, monkeypatch, capsys, corrupt):
     assert exit_code(monkeypatch, "import", str(archive)) == 0
     corrupted = corrupted_archive(archive, tmp_path / "odd.tar.gz", corrupt)
     assert exit_code(monkeypatch, "import", str(corrupted)) == 4
@@ -160,7 +156,7 @@ def _odd_manifest(members: Members) -> None:
     _renamed("raw/../../../escaped"), _renamed("raw//escaped"), _renamed("raw/a/./b"), _renamed("raw/a\nb"),
     _renamed("../escaped"), _renamed("/escaped"), _renamed("pages/../../escaped"), _renamed("elsewhere/escaped"),
 ])  # fmt: skip
-def test_malformed_archive_leaves_nothing(archive, target_project, tmp_path, monkeypatch, capsys, corrupt):
+def test_malformed_archive_leaves_no_files(archive, target_project, tmp_path, monkeypatch, capsys, corrupt):
     corrupted = corrupted_archive(archive, tmp_path / "odd.tar.gz", corrupt)
     assert exit_code(monkeypatch, "import", str(corrupted)) in (2, 4)
     assert capsys.readouterr().err.startswith("loadbook: ")
@@ -171,7 +167,9 @@ def test_malformed_archive_leaves_nothing(archive, target_project, tmp_path, mon
 @pytest.mark.parametrize(
     "data", [b"", b"not an archive", gzip.compress(b"neither"), None], ids=["empty", "text", "no-tar", "cut"]
 )
-def test_truncated_or_foreign_archive_is_reported(archive, target_project, tmp_path, monkeypatch, capsys, data):
+def test_truncated_archive_or_file_of_another_kind_is_reported(
+    archive, target_project, tmp_path, monkeypatch, capsys, data
+):
     corrupted = tmp_path / "odd.tar.gz"
     corrupted.write_bytes(archive.read_bytes()[:-2000] if data is None else data)
     assert exit_code(monkeypatch, "import", str(corrupted)) == 4
@@ -184,7 +182,7 @@ def test_archive_begins_with_its_manifest(archive):
     assert names[0] == MANIFEST_NAME and not [name for name in names if name.startswith(("/", "."))]
 
 
-def test_export_writes_csv_and_benchstat(source_project, tmp_path, monkeypatch, capsys):
+def test_export_writes_csv_and_benchstat_files(source_project, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("LOADBOOK_HOME", str(source_project.root))
     assert exit_code(monkeypatch, "export", STUDY, "--as", "csv", "--out", str(tmp_path / "t.csv")) == 0
     rows = list(csv.DictReader((tmp_path / "t.csv").open()))

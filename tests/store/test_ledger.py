@@ -18,7 +18,7 @@ def path(tmp_path):
     return tmp_path / "run" / "ledger.jsonl"
 
 
-def test_trial_states_follow_the_last_attempt(path):
+def test_state_of_a_trial_is_that_of_its_last_attempt(path):
     entries = read_ledger(path)
     assert [e["n"] for e in entries] == [1, 2, 3, 4]
     state = trial_states(entries)["t0001"]
@@ -26,7 +26,7 @@ def test_trial_states_follow_the_last_attempt(path):
     assert trial_states(entries[:3])["t0001"].reason == "ligne coup\u00e9e"
 
 
-def test_final_trial_stays_final_until_reopened(path):
+def test_trial_with_a_final_status_stays_final_until_reopened(path):
     with Ledger(path) as ledger:
         ledger.append("ended", trial="t0001", attempt=2, status="lost", reason="gone", final=True)
         assert trial_states(ledger.entries)["t0001"].final
@@ -35,11 +35,11 @@ def test_final_trial_stays_final_until_reopened(path):
     assert (state.status, state.attempt, state.final) == ("lost", 2, False)
 
 
-def test_missing_ledger_is_empty(tmp_path):
+def test_missing_ledger_has_no_events(tmp_path):
     assert read_ledger(tmp_path / "no.jsonl") == []
 
 
-def test_ledger_truncated_tail_is_ignored_and_removed(path):
+def test_truncated_last_line_of_a_ledger_is_ignored_and_removed(path):
     whole = path.read_bytes()
     last = whole.rindex(b"\n", 0, len(whole) - 1) + 1
     for end in range(last, len(whole)):
@@ -50,7 +50,7 @@ def test_ledger_truncated_tail_is_ignored_and_removed(path):
     assert trial_states(read_ledger(path))["t0001"].status == "ok"
 
 
-def test_ledger_damaged_or_missing_line_is_an_error_with_its_number(path):
+def test_damaged_or_missing_line_of_a_ledger_is_an_error_with_its_number(path):
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([lines[0], lines[1].replace(b"t0001", b"t0002"), *lines[2:]]))
     with pytest.raises(DataError, match=":2: damaged"):
@@ -61,7 +61,7 @@ def test_ledger_damaged_or_missing_line_is_an_error_with_its_number(path):
 
 
 @given(st.binary(max_size=200))
-def test_ledger_arbitrary_bytes_never_crash(tail):
+def test_ledger_of_arbitrary_bytes_never_raises_unexpected_errors(tail):
     import tempfile
     from pathlib import Path
 

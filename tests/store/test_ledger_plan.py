@@ -36,7 +36,7 @@ ENDED, EARLY = {"event": "run-ended"}, {"event": "run-ended", "blocks": 2}
         ([ENDED, added(9, False, 5), {"event": "run-ended", "blocks": 7}], 7, 0),
     ],
 )
-def test_plan_follows_blocks_added_and_stopped_in_the_ledger(entries, blocks, more):
+def test_current_plan_has_the_blocks_added_or_left_out_in_the_ledger(entries, blocks, more):
     before = dict(PLAN)
     plan = current_plan(PLAN, [{"event": "run-started"}, *entries])  # type: ignore[arg-type]
     assert (plan["blocks"], plan["added"], plan["seed"]) == (blocks, more, 1)
@@ -49,7 +49,7 @@ def test_plan_without_ledger_events_is_unchanged():
     assert all_planned_trials(PLAN, []) == PLAN["trials"]
 
 
-def test_run_is_complete_until_blocks_are_added(tmp_path):
+def test_ended_run_is_complete_until_blocks_are_added(tmp_path):
     paths, seen = RunPaths(tmp_path, tmp_path), []
     with Ledger(paths.ledger) as ledger:
         for event in ("run-started", "run-ended", "blocks-added", "run-resumed", "run-ended"):

@@ -34,14 +34,14 @@ def run_with(folder: Path, record: Any) -> RunPaths:
 
 
 @pytest.mark.parametrize("record", [OLDEST, IMPORTED, OLDEST | {"of_a_later_version": {"x": [1]}}], ids=str)
-def test_run_record_of_any_version_round_trips_byte_by_byte(tmp_path: Path, record: dict[str, Any]) -> None:
+def test_run_record_of_any_version_is_written_back_byte_for_byte(tmp_path: Path, record: dict[str, Any]) -> None:
     paths = run_with(tmp_path, record)
     before = paths.run_json.read_bytes()
     write_run_record(paths, read_run_record(paths))
     assert paths.run_json.read_bytes() == before
 
 
-def test_run_record_fixture_round_trips_byte_by_byte(tmp_path: Path) -> None:
+def test_recorded_run_json_is_written_back_byte_for_byte(tmp_path: Path) -> None:
     (raw,) = FIXTURE.iterdir()
     record, copy = read_run_record(RunPaths(raw, raw)), RunPaths(tmp_path, tmp_path)
     write_run_record(copy, record)
@@ -49,7 +49,7 @@ def test_run_record_fixture_round_trips_byte_by_byte(tmp_path: Path) -> None:
     assert (record.lab_kind, record.replay, record.prices) == ("loopback", None, None)
 
 
-def test_run_record_update_writes_only_the_change(tmp_path: Path) -> None:
+def test_update_of_a_run_record_changes_only_the_updated_fields(tmp_path: Path) -> None:
     paths = run_with(tmp_path, OLDEST)
     write_run_record(paths, read_run_record(paths).model_copy(update={"ended": 2.0, "resumed": 1}))
     assert json.loads(paths.run_json.read_text()) == OLDEST | {"ended": 2.0, "resumed": 1}
@@ -59,7 +59,9 @@ def test_run_record_update_writes_only_the_change(tmp_path: Path) -> None:
     ("text", "reason"),
     [(None, "is not there"), ("{", "no record of a run"), ("{}", "study: Field required"), ("[]", "no record")],
 )
-def test_run_record_missing_or_broken_names_the_next_step(tmp_path: Path, text: str | None, reason: str) -> None:
+def test_error_on_a_missing_or_broken_run_record_names_the_next_step(
+    tmp_path: Path, text: str | None, reason: str
+) -> None:
     paths = RunPaths(tmp_path, tmp_path)
     if text is not None:
         paths.run_json.write_text(text)

@@ -34,11 +34,11 @@ def with_fact(record: RunConditions, name: str, value: Any, host: str = "web") -
     return other
 
 
-def test_conditions_of_a_run_equal_themselves(recorded: RunConditions) -> None:
+def test_run_compared_with_itself_has_no_condition_changes(recorded: RunConditions) -> None:
     assert condition_changes(recorded, recorded) == []
 
 
-def test_condition_changes_are_reported_by_host_position(recorded: RunConditions) -> None:
+def test_condition_changes_name_hosts_by_role(recorded: RunConditions) -> None:
     newer = with_run_record(recorded, service_versions={"web": "nginx 1.24.0"})
     for host in ("web", "driver"):
         newer = with_fact(newer, "kernel", "6.20", host)
@@ -51,19 +51,19 @@ def test_condition_changes_are_reported_by_host_position(recorded: RunConditions
     ]
 
 
-def test_reboot_is_reported_and_levels_stay_comparable(recorded: RunConditions) -> None:
+def test_reboot_is_reported_and_does_not_prevent_a_comparison_of_rates(recorded: RunConditions) -> None:
     (changes,) = condition_changes(recorded, with_fact(recorded, "boot_id", "another"))
     assert (changes.name, changes.prevents_comparison) == ("boot_id", False)
 
 
-def test_memory_within_tolerance_and_load_are_no_change(recorded: RunConditions) -> None:
+def test_memory_size_within_tolerance_and_load_average_are_no_change(recorded: RunConditions) -> None:
     total = recorded.facts["web-before"]["memory_total_b"]["value"]
     newer = with_fact(with_fact(recorded, "memory_total_b", round(total * 1.01)), "load_1min", 9.0)
     assert condition_changes(recorded, newer) == []
     assert condition_changes(recorded, with_fact(recorded, "memory_total_b", total * 2))
 
 
-def test_fact_missing_by_version_is_no_change_and_unknown_is(recorded: RunConditions) -> None:
+def test_fact_unknown_to_an_older_version_is_no_change_but_an_unreadable_value_is(recorded: RunConditions) -> None:
     older = copy.deepcopy(recorded)
     del older.facts["web-before"]["net.core.busy_poll"]
     assert condition_changes(older, recorded) == []
@@ -71,14 +71,14 @@ def test_fact_missing_by_version_is_no_change_and_unknown_is(recorded: RunCondit
     assert [(c.name, c.before) for c in condition_changes(older, recorded)] == [("kernel", None)]
 
 
-def test_facts_of_one_run_only_are_no_change(recorded: RunConditions) -> None:
+def test_facts_recorded_in_only_one_run_are_one_change_not_many(recorded: RunConditions) -> None:
     older = replace(recorded, facts={})
     assert [(c.name, c.before, c.host_roles) for c in condition_changes(older, recorded)] == [
         ("facts of the host", None, ("driver", "web"))
     ]
 
 
-def test_other_hosts_take_the_positions_of_the_first(recorded: RunConditions) -> None:
+def test_different_hosts_are_compared_by_role(recorded: RunConditions) -> None:
     hosts = {"load9": recorded.run_record.hosts["driver"], "web9": recorded.run_record.hosts["web"]}
     newer = with_run_record(
         recorded, hosts=hosts, tool_versions={"load9": "wrk 4.2.0"}, service_versions={"web9": "nginx 1.22.1"}
@@ -100,7 +100,7 @@ def test_additional_host_is_a_change(recorded: RunConditions) -> None:
     ]
 
 
-def test_changed_load_breaks_comparability_and_changed_rules_do_not(recorded: RunConditions) -> None:
+def test_changed_load_prevents_a_comparison_of_rates_and_a_changed_margin_does_not(recorded: RunConditions) -> None:
     spec = recorded.study.model_dump(mode="json", by_alias=True)
     spec["margin"], spec["question"], spec["workload"]["connections"] = 0.05, "In other words?", 100
     newer = replace(recorded, study=type(recorded.study).model_validate_json(_json(spec)))
@@ -123,7 +123,7 @@ def test_changed_treatments_are_reported(recorded: RunConditions) -> None:
     assert treatment_contrast(study, "auto-nopush", "baseline-auto") == {"tcp_nodelay": ("unset", "off")}
 
 
-def test_source_of_results_is_a_condition(recorded: RunConditions) -> None:
+def test_replay_lab_and_revision_are_conditions(recorded: RunConditions) -> None:
     newer = with_run_record(
         recorded, replay="20260101-000000", lab="netns", git_revision="0123456789abcdef", git_dirty=True
     )
@@ -135,7 +135,7 @@ def test_source_of_results_is_a_condition(recorded: RunConditions) -> None:
     }
 
 
-def test_hostile_record_is_compared_safely(recorded: RunConditions) -> None:
+def test_conditions_with_hostile_texts_are_compared_safely(recorded: RunConditions) -> None:
     newer = copy.deepcopy(recorded)
     newer.facts["web-before"] |= {"kernel": {"value": ["6", {}], "kind": 7}, "arch": "x86", "cores": None}
     assert [c.name for c in condition_changes(recorded, newer)] == ["kernel"]

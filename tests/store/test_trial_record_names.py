@@ -27,7 +27,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_trial_record_path_outside_its_folder_is_refused(tmp_path: Path, place: str) -> None:
+def test_trial_record_with_a_path_outside_its_folder_is_refused(tmp_path: Path, place: str) -> None:
     folder = next(path for path in sorted((run_of(copy_recorded_run(tmp_path)) / "trials").iterdir()))
     whole: dict[str, Any] = json.loads((folder / trial_record.RECORD_NAME).read_text())
     assert trial_record.read_trial(folder).files

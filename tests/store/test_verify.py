@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from command_line import exit_code
-from loadbook.execution.api import run_study
+from loadbook.execution.session import run_study
 from loadbook.store import trial_record
 from loadbook.store.ledger import read_ledger
 from loadbook.store.verify import verify_run
@@ -26,7 +26,7 @@ def raw(layout):
     return run_of(layout)
 
 
-def test_verify_of_an_unchanged_run_finds_nothing(layout, raw, monkeypatch, capsys):
+def test_verify_of_an_unchanged_run_has_no_findings(layout, raw, monkeypatch, capsys):
     assert exit_code(monkeypatch, "verify") == 0
     (line,) = capsys.readouterr().out.splitlines()
     files = sum(p.is_file() for p in raw.rglob("*"))
@@ -71,7 +71,7 @@ def test_verify_reports_a_missing_or_damaged_ledger(layout, raw, harm, kind):
     assert [(f.kind, f.path) for f in verify_run(paths).findings] == [(kind, ledger)]
 
 
-def test_new_run_has_checksums_of_every_file(layout, raw, monkeypatch, capsys):
+def test_every_file_of_a_new_run_has_a_checksum(layout, raw, monkeypatch, capsys):
     paths = layout.run(STUDY, run_study(layout, STUDY, raw / "hosts.toml", blocks=1))
     result = verify_run(paths)
     assert (result.findings, result.uncovered) == ([], [])

@@ -68,7 +68,7 @@ def column(effect: int, cells: tuple[int, ...]) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("size", "wanted"), KNOWN.items())
-def test_fractional_designs_match_the_textbook(size: tuple[int, int], wanted: int) -> None:
+def test_resolutions_of_fractional_designs_match_the_textbook(size: tuple[int, int], wanted: int) -> None:
     words = designs.minimum_aberration_words(*size)
     assert len(words) == size[1]
     made = design(size[0], words)
@@ -78,7 +78,7 @@ def test_fractional_designs_match_the_textbook(size: tuple[int, int], wanted: in
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_factorial_effects_are_orthogonal_or_aliased(data: st.DataObject) -> None:
+def test_effects_in_a_fraction_are_orthogonal_or_aliased(data: st.DataObject) -> None:
     factors = data.draw(st.integers(2, 7))
     words = data.draw(
         st.lists(st.integers(1, 2**factors - 1), max_size=3).filter(lambda w: 0 not in designs.defining_relation(w))
@@ -93,7 +93,7 @@ def test_factorial_effects_are_orthogonal_or_aliased(data: st.DataObject) -> Non
 
 
 @pytest.mark.parametrize("size", [*KNOWN, (3, 0), (5, 0)])
-def test_factorial_contrasts_are_named_once(size: tuple[int, int]) -> None:
+def test_every_set_of_confounded_effects_is_named_once(size: tuple[int, int]) -> None:
     made = design(size[0], designs.minimum_aberration_words(*size))
     named = len(made.alias_sets) + len(made.higher_order_effects)
     assert named == 2 ** (size[0] - size[1]) - 1
@@ -101,7 +101,7 @@ def test_factorial_contrasts_are_named_once(size: tuple[int, int]) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(2, 7), st.data())
-def test_factorial_effects_are_in_one_alias_set(factors: int, data: st.DataObject) -> None:
+def test_every_main_effect_and_pair_is_in_exactly_one_alias_set(factors: int, data: st.DataObject) -> None:
     words = data.draw(
         st.lists(st.integers(1, 2**factors - 1), max_size=2).filter(lambda w: 0 not in designs.defining_relation(w))
     )
@@ -112,7 +112,7 @@ def test_factorial_effects_are_in_one_alias_set(factors: int, data: st.DataObjec
         assert all(abs(int(column(aliases_of_one[0], cells) @ column(e, cells))) == len(cells) for e in aliases_of_one)
 
 
-def test_factorial_expands_to_treatments(tmp_path: Path) -> None:
+def test_factorial_table_generates_treatments(tmp_path: Path) -> None:
     made = study(tmp_path)
     assert list(made.treatments) == ["plain", "ab", "ac", "bc", "ad", "bd", "cd", "abcd", "again"]
     assert made.treatments["plain"].set == {
@@ -132,7 +132,7 @@ def test_factorial_expands_to_treatments(tmp_path: Path) -> None:
     assert Study.model_validate(made.model_dump(mode="json", by_alias=True)) == made
 
 
-def test_factorial_aliases_are_described(tmp_path: Path) -> None:
+def test_confounded_effects_are_described_in_sentences(tmp_path: Path) -> None:
     sentences = alias_sentences(factorial_design(study(tmp_path).factorial))
     assert sentences[0].startswith(
         "8 of 16 combinations are run, a fraction of resolution IV: every main effect stands alone"
@@ -149,7 +149,7 @@ def test_factorial_aliases_are_described(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_factorial_generators_use_factor_names() -> None:
+def test_generators_of_a_fraction_use_factor_names() -> None:
     spec = Factorial(factors=("p", "q", "r", "s", "t"), generators=("s = p q r", "t = p q"), screening=True)
     assert factorial_design(spec).resolution == 3
     assert "p is confounded with q x t." in alias_sentences(factorial_design(spec))
@@ -189,7 +189,9 @@ def test_factorial_smoke_variant_is_a_full_design_of_two_factors(tmp_path: Path)
         ('baseline = "plain"', 'baseline = "plain"\nstopping.rule = "always-valid"', "stopping.rule", "fixed"),
     ],
 )  # fmt: skip
-def test_factorial_errors_are_named(tmp_path: Path, old: str, new: str, path: str, words: str) -> None:
+def test_mistakes_in_a_factorial_table_are_reported_with_key_paths(
+    tmp_path: Path, old: str, new: str, path: str, words: str
+) -> None:
     with pytest.raises(StudyError) as caught:
         study(tmp_path, (old, new))
     messages = {p.path: p.message for p in caught.value.problems}
@@ -197,7 +199,7 @@ def test_factorial_errors_are_named(tmp_path: Path, old: str, new: str, path: st
     assert all("factorial" in other for other in messages), messages
 
 
-def test_factorial_of_eight_factors_needs_a_fraction(tmp_path: Path) -> None:
+def test_full_factorial_of_eight_factors_is_refused(tmp_path: Path) -> None:
     names = [f"f{i}" for i in range(8)]
     factors = "\n".join(f'{n} = {{ levels = ["off", "on"] }}' for n in names)
     old = 'factors = ["tcp_nopush", "accepting", "tcp_nodelay", "worker_processes"]\nfraction = "half"'
@@ -207,7 +209,7 @@ def test_factorial_of_eight_factors_needs_a_fraction(tmp_path: Path) -> None:
     assert "8 factors make 256 treatments" in caught.value.problems[0].message
 
 
-def test_factorial_strata_must_be_factors(tmp_path):
+def test_factorial_study_cannot_be_stratified(tmp_path):
     with pytest.raises(StudyError) as refused:
         study(tmp_path, ('baseline = "plain"', 'baseline = "plain"\napart = "sendfile"'))
     assert {p.path: p.message for p in refused.value.problems}["stratify_by"].endswith("leave stratify_by out")

@@ -68,7 +68,7 @@ def test_hostile_names_and_host_values_are_refused(tmp_path: Path, kind: str) ->
 
 @pytest.mark.fault(44)
 @pytest.mark.parametrize("keys", [("treatments", "gzip", "label"), ("background",), ("treatments", "gzip", "note")])
-def test_hostile_descriptive_texts_are_kept_verbatim(tmp_path: Path, keys: tuple[str, ...]) -> None:
+def test_hostile_labels_and_notes_are_stored_unchanged(tmp_path: Path, keys: tuple[str, ...]) -> None:
     limit = MAX_LABEL_CHARS if keys[-1] == "label" else MAX_TEXT_CHARS
     for text in (t for t in WRITABLE if len(t) <= limit):
         study = read_study(write(tmp_path, changed(*keys, value=text)))

@@ -14,11 +14,11 @@ from loadbook.study.interleaving import (
     MAX_SLICE_S,
     MIN_GAP_S,
     MIN_SLICE_S,
-    Turns,
+    SliceLengths,
     block_seconds,
     draw_rounds,
     plain_reasons,
-    turns_for_latency,
+    slices_for_latency,
 )
 from loadbook.study.model import Study
 from loadbook.study.plan import make_plan, study_sha256, study_spec
@@ -38,39 +38,39 @@ def with_load(**keys: object) -> Study:
 
 
 def test_slice_and_gap_follow_the_latency_of_the_slowest_arm() -> None:
-    assert turns_for_latency(0.0005) == Turns(MIN_SLICE_S, MIN_GAP_S)
-    assert turns_for_latency(0.004) == Turns(0.08, 0.008)
-    assert turns_for_latency(0.051) is None
+    assert slices_for_latency(0.0005) == SliceLengths(MIN_SLICE_S, MIN_GAP_S)
+    assert slices_for_latency(0.004) == SliceLengths(0.08, 0.008)
+    assert slices_for_latency(0.051) is None
 
 
 @given(st.floats(0, 0.05))
-def test_slices_hold_many_latencies_and_gaps_two(latency_s: float) -> None:
-    turns = turns_for_latency(latency_s)
-    assert turns is not None
-    assert MIN_SLICE_S <= turns.slice_s <= MAX_SLICE_S
-    assert turns.slice_s >= 20 * latency_s * 0.999 and turns.gap_s >= 2 * latency_s * 0.999
+def test_slice_lasts_twenty_latencies_and_gap_two(latency_s: float) -> None:
+    lengths = slices_for_latency(latency_s)
+    assert lengths is not None
+    assert MIN_SLICE_S <= lengths.slice_s <= MAX_SLICE_S
+    assert lengths.slice_s >= 20 * latency_s * 0.999 and lengths.gap_s >= 2 * latency_s * 0.999
 
 
-def test_block_lasts_until_every_arm_had_its_time() -> None:
-    assert block_seconds(Turns(0.025, 0.001, 0.05), 4, 1.0) == pytest.approx(4 * 0.051 + 38 * 4 * 0.026)
+def test_interleaved_block_lasts_until_every_arm_had_its_load_time() -> None:
+    assert block_seconds(SliceLengths(0.025, 0.001, 0.05), 4, 1.0) == pytest.approx(4 * 0.051 + 38 * 4 * 0.026)
 
 
 @given(st.integers(1, 12), st.integers(1, 60), st.text(max_size=5))
-def test_every_round_has_every_arm_once(arms: int, rounds: int, seed: str) -> None:
+def test_every_round_of_slices_has_every_arm_once(arms: int, rounds: int, seed: str) -> None:
     drawn = draw_rounds(arms, rounds, seed)
     assert len(drawn) == rounds
     assert all(sorted(order) == list(range(arms)) for order in drawn)
     assert drawn == draw_rounds(arms, rounds, seed)
 
 
-def test_arms_follow_one_another_about_equally_often() -> None:
+def test_every_arm_comes_first_about_equally_often() -> None:
     rounds = draw_rounds(4, 4000, "balance")
     first = Counter(order[0] for order in rounds)
     assert all(900 < first[arm] < 1100 for arm in range(4))
 
 
 @pytest.mark.parametrize("name", ["aa", "nginx-directives", "known-cost-cpu"])
-def test_closed_load_studies_of_rates_can_be_interleaved(name: str) -> None:
+def test_studies_of_rates_under_closed_loads_can_be_interleaved(name: str) -> None:
     study = changed(name)
     assert plain_reasons(study, study.treatments_in()) == []
 
@@ -92,17 +92,17 @@ def test_reason_against_interleaving_is_named(study: Study, reason: str) -> None
         make_plan(study.model_copy(update={"execution": "interleaved"}))
 
 
-def test_factors_of_the_whole_host_are_not_interleaved() -> None:
+def test_study_with_a_factor_that_changes_the_whole_host_is_not_interleaved() -> None:
     reasons = [plain_reasons(study, study.treatments_in()) for study in map(read_study, STUDIES.glob("*.toml"))]
     texts = {reason for group in reasons for reason in group}
     assert any("changes its whole host" in text for text in texts)
 
 
-def test_one_treatment_alone_is_not_interleaved() -> None:
+def test_study_with_only_one_treatment_is_not_interleaved() -> None:
     assert plain_reasons(changed("aa"), ["baseline"]) == ["there is only one treatment"]
 
 
-def test_plain_study_has_the_checksum_of_earlier_versions() -> None:
+def test_plain_study_has_the_same_checksum_as_in_earlier_versions() -> None:
     study = changed("aa")
     assert "execution" not in study_spec(study)
     assert study_sha256(study) != study_sha256(study.model_copy(update={"execution": "interleaved"}))

@@ -45,7 +45,7 @@ def test_ci_policy_of_a_treatment_overrides_the_general_one(read) -> None:
         ('[ci]\nundecided = "fail"\nonly = "base"', "ci.only.0", "is the baseline"),
         ('[ci]\nundecided = "fail"\n[ci.treatments.aa]', "ci.treatments.aa", "must pass in any case"),
         ('[ci]\nundecided = "fail"\ndoubts = ["stolen"]', "ci.doubts.0", "did you mean 'stolen_cpu'?"),
-        ('[ci]\nundecided = "fail"\ndoubts = ["x"]', "ci.doubts.0", "docs/gates.md has their names"),
+        ('[ci]\nundecided = "fail"\ndoubts = ["x"]', "ci.doubts.0", "docs/validity-rules.md has their names"),
         ('[ci]\nundecided = "fail"\nmin_effect = -2.0', "ci.min_effect", "greater than -1"),
         ('[ci]\nundecided = "fail"\nmin_effect = nan', "ci.min_effect", "finite"),
         ('[ci]\nundecided = "fail"\n[ci.metrics.latncy]', "ci.metrics.latncy", "did you mean 'latency'?"),
@@ -59,7 +59,7 @@ def test_ci_policy_of_a_treatment_overrides_the_general_one(read) -> None:
         ),
     ],
 )
-def test_ci_policy_refuses_contradictions(read, lines: str, path: str, words: str) -> None:
+def test_contradictions_in_a_ci_policy_are_refused(read, lines: str, path: str, words: str) -> None:
     with pytest.raises(StudyError) as error:
         read(lines)
     (problem,) = error.value.problems
@@ -67,7 +67,7 @@ def test_ci_policy_refuses_contradictions(read, lines: str, path: str, words: st
     assert words in problem.message
 
 
-def test_ci_policy_of_a_metric_applies_to_it_only(read) -> None:
+def test_ci_policy_of_a_metric_applies_only_to_that_metric(read) -> None:
     gate = read(
         '[ci]\nundecided = "fail"\nmin_effect = -0.02\n[ci.metrics."latency p99"]\nmax_effect = 0.1\n'
         '[ci.treatments.one]\nundecided = "pass"\n'
@@ -76,7 +76,7 @@ def test_ci_policy_of_a_metric_applies_to_it_only(read) -> None:
     assert gate.metric_limits("latency p99", "one").undecided == "pass"
 
 
-def test_misspelt_key_names_the_nearest(read) -> None:
+def test_error_on_a_misspelt_key_names_the_most_similar_key(read) -> None:
     with pytest.raises(StudyError) as error:
         read('[ci]\nundecided = "fail"\nfial_on = []\n')
     messages = {p.path: p.message for p in error.value.problems}
@@ -95,7 +95,7 @@ def test_ci_policy_does_not_change_the_study_hash(read) -> None:
     assert parse_plan(make_plan(gated).to_json(), "plan.json").study.ci == gated.ci
 
 
-def test_ci_policy_of_a_smoke_variant_covers_its_treatments(read) -> None:
+def test_ci_policy_of_a_smoke_variant_covers_only_its_treatments(read) -> None:
     both = '[ci]\nundecided = "pass"\n[ci.treatments.two]\nmin_effect = 0.1\n[ci.treatments.one]\nmin_effect = 0.2'
     assert set(smoke_variant(read(both)).ci.treatments) == {"one"}
     assert smoke_variant(read('[ci]\nundecided = "pass"\nonly = ["two"]')).ci is None

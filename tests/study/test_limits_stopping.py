@@ -36,7 +36,7 @@ def test_planned_looks_set_the_number_of_blocks(read):
     assert (short.blocks, short.stopping.rule, len(make_plan(short).trials)) == (6, "fixed", 12)
 
 
-def test_always_valid_rule_tests_from_the_fifth_block(read):
+def test_always_valid_rule_allows_analyses_from_the_fifth_block_on(read):
     study = read('[stopping]\nrule = "always-valid"', top="blocks = 7\n")
     assert study.stopping.interim_blocks(7) == (5, 6, 7)
     assert study.stopping.interim_blocks(3) == (3,)

@@ -60,7 +60,7 @@ def read(folder: Path, more: str) -> Claim:
         ('kind = "better"\nmargin = 2', f"{CLAIM_PATH}.margin", "less than 1"),
     ],
 )
-def test_claim_errors_name_the_key(tmp_path: Path, more: str, path: str, message: str) -> None:
+def test_mistakes_in_a_claim_name_the_key(tmp_path: Path, more: str, path: str, message: str) -> None:
     with pytest.raises(StudyError) as caught:
         read(tmp_path, more)
     (problem,) = caught.value.problems
@@ -68,7 +68,7 @@ def test_claim_errors_name_the_key(tmp_path: Path, more: str, path: str, message
     assert message in problem.message
 
 
-def test_claim_kind_is_inferred_from_its_numbers(tmp_path: Path) -> None:
+def test_kind_of_a_claim_is_inferred_from_its_numbers(tmp_path: Path) -> None:
     assert read(tmp_path, NUMBERS).effective_kind == "better"
     assert read(tmp_path, NUMBERS.replace("2", "0.5")).effective_kind == "worse"
 

@@ -46,13 +46,13 @@ def test_plan_order_depends_on_seed_and_block():
     assert len({tuple(t.treatment for t in first if t.block == b) for b in range(1, 11)}) > 5
 
 
-def test_plan_order_is_balanced_over_positions():
+def test_treatments_have_each_position_in_a_block_about_equally_often():
     plan = make_plan(make_study(4), blocks=800)
     leads = [t.treatment for t in plan.trials if t.slot % 4 == 1]
     assert all(150 < leads.count(name) < 250 for name in plan.treatments)
 
 
-def test_plan_json_round_trips():
+def test_plan_written_as_json_and_read_back_is_equal():
     plan = make_plan(make_study(), subset="few", seed=9)
     raw = json.loads(json.dumps(plan.to_json()))
     assert parse_plan(raw, "plan.json") == plan
@@ -62,7 +62,7 @@ def test_plan_json_round_trips():
         parse_plan(raw, "plan.json")
 
 
-def test_study_hash_depends_on_meaning_only():
+def test_study_hash_does_not_depend_on_comments_or_formatting():
     assert study_sha256(make_study()) == study_sha256(make_study())
     assert study_sha256(make_study()) != study_sha256(make_study(margin=0.03))
 
@@ -74,7 +74,7 @@ def test_plan_refuses_unknown_subset_and_bad_blocks():
         make_plan(make_study(), blocks=0)
 
 
-def test_plan_estimates_grow_with_the_plan():
+def test_estimated_hours_and_disk_space_grow_with_the_plan():
     short, long = make_plan(make_study(), blocks=2), make_plan(make_study(), blocks=4)
     assert long.hours == pytest.approx(2 * short.hours)
     assert short.hours == pytest.approx(10 * (0.1 + 2 + 10 + 0.5) / 3600)

@@ -63,7 +63,7 @@ def problems(folder: Path, text: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("path", sorted(STUDIES.glob("*.toml")), ids=lambda p: p.stem)
-def test_included_studies_are_valid(path: Path) -> None:
+def test_studies_of_the_project_and_their_smoke_variants_are_valid(path: Path) -> None:
     study = read_study(path)
     assert study.name == path.stem
     assert Study.model_validate(study.model_dump(mode="json", by_alias=True)) == study
@@ -196,7 +196,7 @@ def test_study_errors_contain_no_control_characters(tmp_path: Path) -> None:
     assert all(line.isprintable() for line in caught.value.message.splitlines())
 
 
-def test_include_merges_tables_with_precedence_of_the_file(tmp_path: Path) -> None:
+def test_tables_of_a_file_override_those_of_its_include(tmp_path: Path) -> None:
     write(tmp_path, VALID, "base.toml")
     path = write(tmp_path, 'include = "base.toml"\nname = "y"\n[workload]\nconnections = 7\n', "y.toml")
     study = read_study(path)
@@ -205,7 +205,7 @@ def test_include_merges_tables_with_precedence_of_the_file(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("include", ["../x.toml", "/etc/passwd", "x.toml\\u0000", ".", "", 3, ["a.toml"]])
-def test_include_accepts_one_file_beside_the_study(tmp_path: Path, include: object) -> None:
+def test_include_must_be_one_file_beside_the_study(tmp_path: Path, include: object) -> None:
     value = f'"{include}"' if isinstance(include, str) else repr(include)
     with pytest.raises(StudyError, match=r"include: must name a .toml file beside this one"):
         read_study(write(tmp_path, f"include = {value}\n"))
@@ -272,7 +272,7 @@ def mutate(raw: dict[str, Any], draw: Any) -> None:
 
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_mutated_study_is_read_or_refused_with_key_paths(data: st.DataObject, tmp_path: Path) -> None:
+def test_randomly_changed_study_is_read_or_refused_with_key_paths(data: st.DataObject, tmp_path: Path) -> None:
     raw = copy.deepcopy(read_study_tables(write(tmp_path, VALID)))
     for _ in range(data.draw(st.integers(1, 3))):
         if places(raw):

@@ -18,7 +18,7 @@ def project(tmp_path, monkeypatch):
     return layout
 
 
-def test_study_variants_are_not_separate_questions(project):
+def test_variants_of_a_study_are_recognised(project):
     (project.studies / "aa-article.toml").write_text('include = "aa.toml"\nname = "aa-article"\nblocks = 40\n')
     (project.studies / "aa-asks.toml").write_text('include = "aa.toml"\nname = "aa-asks"\nquestion = "Another one?"\n')
     (project.studies / "aa-asks-article.toml").write_text('include = "aa.toml"\nquestion = "Of an article?"\n')
@@ -27,7 +27,7 @@ def test_study_variants_are_not_separate_questions(project):
     assert variants & {"aa", "aa-article", "aa-asks", "aa-asks-article", "torn"} == {"aa-article", "aa-asks-article"}
 
 
-def test_studies_page_lists_every_study_with_trials_and_times(project, monkeypatch, capsys):
+def test_studies_command_lists_every_study_with_trials_and_times(project, monkeypatch, capsys):
     (project.studies / "aa-article.toml").write_text('include = "aa.toml"\nname = "aa-article"\nblocks = 40\n')
     (project.studies / "torn.toml").write_text("name = ")
     assert exit_code(monkeypatch, "studies", "--json") == 0

@@ -42,7 +42,7 @@ QUOTAS = 'cpu = { role = "%s", of = "cpu_quota", levels = [1.0, 0.5] }'
         ("", 'mode = "systemd"', "", "roles.web.mode", "'managed' or 'system'"),
     ],
 )
-def test_process_settings_without_a_process_are_refused(tmp_path, driver, web, factor, path, words):
+def test_process_settings_for_a_role_without_a_process_are_refused(tmp_path, driver, web, factor, path, words):
     (tmp_path / "own.toml").write_text(STUDY.format(driver=driver, web=web, factor=factor))
     with pytest.raises(StudyError) as refused:
         read_study(tmp_path / "own.toml")

@@ -73,14 +73,14 @@ def studies(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_grid_expands_every_combination_and_keeps_overrides(studies):
+def test_grid_generates_every_combination_and_keeps_treatments_defined_in_the_file(studies):
     study = find_study(studies, "own")
     made = ["none-1", "none-2", "l4-1", "l4-2", "l7-1", "l7-2"]
     assert list(study.treatments) == [*made, "many", "again"]
     assert [study.label(name) for name in made[:3]] == ["single node", "none x 2", "l4 x 1"]
 
 
-def test_level_none_removes_a_role_from_the_chain(studies):
+def test_level_none_removes_a_role_and_its_backend_gets_the_load(studies):
     study = find_study(studies, "own")
     assert not study.setting("none-1", "balancer").is_present
     assert [study.target_of(name) for name in ("none-1", "l4-1")] == ["web", "balancer"]
@@ -101,7 +101,7 @@ def test_factors_override_variants_and_variants_override_roles(studies):
     assert study.setting("many", "driver").delay_ms == 20
 
 
-def test_workload_factor_applies_to_duplicates_too(studies):
+def test_workload_factor_also_applies_to_treatments_that_repeat_another(studies):
     study = find_study(studies, "own")
     assert [study.workload_of(name).connections for name in ("none-1", "many", "again")] == [50, 400, 400]
 
@@ -134,7 +134,7 @@ def test_subset_named_smoke_is_the_smoke_variant(studies):
         ("[roles.web]", "[roles.db]\nrate_mbit = 9\n[roles.web]", "roles.db.rate_mbit", "has no service"),
     ],
 )
-def test_treatment_error_has_its_key_path(studies, old, new, path, words):
+def test_mistake_in_a_treatment_is_reported_with_its_key_path(studies, old, new, path, words):
     text = STUDY.replace("delay = 20 }", "delay = 90_000 }") if "90_000" in new else STUDY
     if path == "factors.connections.levels":
         text = text.replace('target = "balancer"', 'target = "balancer"\nconnections = 50')
@@ -177,13 +177,13 @@ set = { think_time_s = 0.02 }
         read_study(tmp_path / "box.toml")
 
 
-def test_user_configuration_file_is_stored_with_the_study(studies):
+def test_text_of_a_configuration_file_is_stored_with_the_study(studies):
     (studies / "mine.conf").write_text("events {}\n")
     (studies / "own.toml").write_text(STUDY.replace('service = "nginx"', 'service = "nginx"\nconfig = "mine.conf"'))
     assert find_study(studies, "own").setting("none-1", "web").config_text == "events {}\n"
 
 
-def test_variant_with_another_service_drops_variables():
+def test_variant_with_a_different_service_does_not_inherit_variables_or_file():
     role = Role.model_validate(
         {"service": "a", "vars": {"x": 1}, "cpus": "0", "variants": {"b": {"service": "b"}, "c": {"vars": {"y": 2}}}}
     )
@@ -198,13 +198,13 @@ def test_variant_with_another_service_drops_variables():
 
 
 @given(st.lists(st.one_of(st.text(min_size=1), st.integers(), st.booleans()), min_size=1, max_size=4))
-def test_generated_treatment_names_are_valid(levels):
+def test_generated_treatment_names_have_only_allowed_characters(levels):
     assert set(combination_name(tuple(levels))) <= set(
         "-._ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
     )
 
 
-def test_recorded_variant_keeps_its_meaning() -> None:
+def test_role_with_variants_is_equal_after_writing_and_reading() -> None:
     """A run keeps its study as JSON: what a variant does not state is still the role's own when that is read again."""
     spec = {
         "service": "nginx", "backends": "app", "nofile": 64_000, "vars": {"page_bytes": 5},

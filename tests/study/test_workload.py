@@ -27,13 +27,13 @@ def test_contradictory_workload_is_refused(asked: dict[str, object], says: str) 
         Workload.model_validate({"tool": "wrk"} | asked)
 
 
-def test_workload_of_requests_has_a_longer_time_limit() -> None:
+def test_workload_with_a_number_of_requests_has_a_longer_time_limit() -> None:
     timed = Workload(tool="ab", duration_s=10, timeout_s=2)
     assert timed.hang_limit_s == 12
     assert timed.model_copy(update={"requests": 1000}).hang_limit_s == 32
 
 
-def test_shortened_workload_keeps_one_request_per_connection() -> None:
+def test_shortened_workload_has_at_least_one_request_per_connection() -> None:
     load = Workload(tool="ab", duration_s=10, requests=20_000, connections=50)
     short = load.with_duration(1.0, 0.3)
     assert (short.duration_s, short.warmup_s, short.requests) == (1.0, 0.3, 2000)

@@ -15,7 +15,7 @@ def names(count: int) -> list[str]:
 
 
 @given(st.integers(1, 12), st.integers(1, 5000), st.integers(0, 100_000))
-def test_closed_load_shares_add_up_and_are_positive(count, connections, more):
+def test_parts_of_a_closed_load_on_several_drivers_add_up_and_are_positive(count, connections, more):
     work = Workload(tool="wrk", connections=connections, requests=connections + more, threads=2, extra=("-x",))
     if connections < count:
         with pytest.raises(UsageError, match=f"connections = {connections} cannot be shared among {count} drivers"):
@@ -33,7 +33,7 @@ def test_closed_load_shares_add_up_and_are_positive(count, connections, more):
 
 
 @given(st.integers(1, 12), st.floats(0.001, 1e7, allow_nan=False), st.integers(1, 50))
-def test_open_load_shares_add_up_and_stay_whole(count, rate, calls):
+def test_parts_of_an_open_load_on_several_drivers_add_up_and_are_whole_numbers(count, rate, calls):
     for given_rate in (rate, float(int(rate) + 1)):
         work = Workload(tool="t", model="open", rate_per_s=given_rate, calls_per_connection=calls, connections=100)
         rates = [one.rate_per_s for one in split_load(work, names(count)).values()]
@@ -45,7 +45,7 @@ def test_open_load_shares_add_up_and_stay_whole(count, rate, calls):
             assert all((part / calls).is_integer() for part in rates)
 
 
-def test_load_share_remainders_go_to_the_first_drivers():
+def test_remainder_of_a_divided_load_goes_to_the_first_drivers():
     shares = split_load(Workload(tool="wrk", connections=50, requests=101), names(3))
     assert [(s.connections, s.requests) for s in shares.values()] == [(17, 34), (17, 34), (16, 33)]
     opened = split_load(Workload(tool="t", model="open", rate_per_s=100, calls_per_connection=10), names(3))

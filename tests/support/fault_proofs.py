@@ -1,7 +1,8 @@
 """The proofs in docs/reliability.md, made from the marks of the tests: `python tests/support/fault_proofs.py`.
 
-A test that injects case N is marked `@pytest.mark.fault(N)`. The tests of cases 1 and 2 are written between
-`<!-- proof 1 2 -->` and `<!-- /proof -->`, all cases with their tests between `<!-- cases -->` and `<!-- /cases -->`.
+A test that injects case N is marked `@pytest.mark.fault(N)`. The page has two kinds of generated text: the number of
+tests of a promise between `<!-- proof 1 2 -->` and `<!-- /proof -->`, and the cases of fault_cases.toml between
+`<!-- cases -->` and `<!-- /cases -->`.
 """
 
 import ast
@@ -19,11 +20,10 @@ PAGE = TESTS.parent / "docs" / "reliability.md"
 
 
 class Proof(NamedTuple):
-    """A test that injects a fault: its file below tests/, its name, and whether it needs root."""
+    """A test that injects a fault: its file below tests/, and its name."""
 
     file: str
     name: str
-    root: bool
 
 
 @cache
@@ -37,9 +37,8 @@ def proofs() -> dict[int, list[Proof]]:
             node for node in module.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test")
         ):
             marks = [mark for part in (*common, *test.decorator_list) for mark in ast.walk(part)]
-            root = any(isinstance(mark, ast.Attribute) and mark.attr == "root" for mark in marks)
             for number in dict.fromkeys(_numbers(marks)):
-                found[number].append(Proof(str(path.relative_to(TESTS)), test.name, root))
+                found[number].append(Proof(str(path.relative_to(TESTS)), test.name))
     return found
 
 
@@ -62,32 +61,24 @@ def written(text: str) -> str:
         return f"<!-- proof {match[1]} -->\n{_proof(found, numbers)}\n<!-- /proof -->"
 
     text = re.sub(r"<!-- proof ([\d ]+) -->.*?<!-- /proof -->", proof, text, flags=re.DOTALL)
-    table = f"<!-- cases -->\n{_table(found)}\n<!-- /cases -->"
+    table = f"<!-- cases -->\n{_table()}\n<!-- /cases -->"
     return re.sub(r"<!-- cases -->.*?<!-- /cases -->", lambda _: table, text, flags=re.DOTALL)
 
 
 def _proof(found: dict[int, list[Proof]], numbers: list[int]) -> str:
     tests = {proof for number in numbers for proof in found.get(number, ())}
-    files = ", ".join(f"[{name}](../tests/{name})" for name in sorted({proof.file for proof in tests}))
     said = f"case{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
-    return f"*Proof: {len(tests)} test{'s' if len(tests) != 1 else ''} of {said}, in {files or 'none yet'}.*"
+    return f"*{len(tests) or 'None yet'} test{'s' if len(tests) != 1 else ''}: {said}.*"
 
 
-def _table(found: dict[int, list[Proof]]) -> str:
+def _table() -> str:
     lines, part = [], ""
     for number, title, injected, expected in cases():
         if title != part:
             part = title
-            lines += ["", f"### {title}", "", "| case | injected | expected | tests |", "|---|---|---|---|"]
-        lines.append(f"| {number} | {injected} | {expected} | {_tests(found.get(number, ()))} |")
+            lines += ["", f"### {title}", "", "| case | fault | reaction |", "|---|---|---|"]
+        lines.append(f"| {number} | {injected} | {expected} |")
     return "\n".join([*lines[1:], ""])
-
-
-def _tests(proven: Iterable[Proof]) -> str:
-    files: dict[str, list[str]] = defaultdict(list)
-    for proof in proven:
-        files[proof.file].append(f"`{proof.name.removeprefix('test_')}`" + (" (root)" if proof.root else ""))
-    return "; ".join(f"[{name}](../tests/{name}): {', '.join(tests)}" for name, tests in files.items())
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from loadbook.execution.api import run_study
+from loadbook.execution.session import run_study
 from loadbook.hosts.lab import Lab
 from loadbook.ingestion.ingest import ingest
 from loadbook.store import trial_record

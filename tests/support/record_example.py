@@ -11,8 +11,8 @@ import sys
 import tomllib
 from pathlib import Path
 
-from loadbook.execution.api import run_study
 from loadbook.execution.progress import Progress
+from loadbook.execution.session import run_study
 from loadbook.hosts.lab import Lab
 from loadbook.store.paths import EXAMPLE_STUDY, Layout
 from recorded_run import REPO, with_studies

@@ -14,8 +14,8 @@ import threading
 import time
 from pathlib import Path
 
-from loadbook.execution.api import run_study
 from loadbook.execution.progress import Progress
+from loadbook.execution.session import run_study
 from loadbook.hosts.lab import Lab
 from loadbook.store import trial_record
 from recorded_run import FIXTURE, INCLUDED, REPO, STUDIES, STUDY, with_studies

@@ -16,6 +16,14 @@ from loadbook.validity.base import RuleHit
 from loadbook.validity.rules import check_run
 from valid_trial import CLEAN, check, named
 
+INTERLEAVED = {
+    "arm": 0, "beside": ["a", "b"], "slice_s": 0.025, "gap_s": 0.001, "slices": "slices", "active_s": 1.0,
+    "late_share": 0.0,
+}  # fmt: skip
+LAZY = {
+    "host": "web-1", "role": "web", "service": "nginx", "config_sha256": "0" * 64, "live": True, "cpus": [0],
+    "cpu_s": 1.0, "idle_cpu_share": 0.02,
+}  # fmt: skip
 OPEN = {"model": "open", "rate_per_s": 25_000}
 STEP = {"offset_before_s": 0.0, "rtt_before_s": 0.001, "offset_after_s": 1.5, "rtt_after_s": 0.001}
 BUSY = {("driver-1", "cpu_busy", "cpu1"): 0.97, ("driver-1", "process_cpu", "wrk:100"): 0.95}
@@ -69,6 +77,8 @@ CASES: dict[str, tuple[str, float, Any]] = {
     "bytes_tolerance": ("bytes_per_response", 0.5, lambda g: check({("bytes_read", "count"): 400_000}, gates=g)),
     "header_bytes": ("bytes_per_response", 9999, lambda g: check({("bytes_read", "count"): 400_000_000}, gates=g)),
     "stall": ("stall", 0.5, lambda g: check(idle_s=(1.0, 2.0), gates=g)),
+    "late_slices": ("late_slices", 0.5, lambda g: check(interleaved=INTERLEAVED | {"late_share": 0.2}, gates=g)),
+    "unasked_work": ("unasked_work", 0.5, lambda g: check(interleaved=INTERLEAVED, services=[LAZY], gates=g)),
     "clock_step_s": ("clock", 5.0, lambda g: check(clocks={"web-1": STEP}, gates=g)),
     "absurd_duration": ("clock", 10_000.0, lambda g: check({("duration", "value"): 4000.0}, gates=g)),
     "facts_tolerance": (
@@ -94,7 +104,7 @@ def test_rule_thresholds_are_keys_of_the_study() -> None:
     assert {key for info in RULE_INFO.values() for key in info.thresholds} == set(ValidityLimits.model_fields)
 
 
-def test_run_has_no_hits_under_default_thresholds() -> None:
+def test_trials_without_problems_have_no_hits_under_default_thresholds() -> None:
     assert run({}, *received(*make())) == []
     assert grown({}, time_wait=300.0, conntrack=300.0, open_files=300.0, load1=3.0) == []
     assert check(gates={}, workload=CLEAN["workload"]) == []

@@ -61,7 +61,7 @@ def test_every_hit_names_a_known_rule_with_a_remedy(
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 10**5), st.floats(0, 1), st.floats(0, 1))
-def test_stricter_error_limit_never_passes_more_trials(errors: int, one: float, other: float) -> None:
+def test_stricter_limit_of_errors_never_makes_a_hit_milder(errors: int, one: float, other: float) -> None:
     weight = {"note": 1, "doubt": 2, "invalid": 3}
     measured = rows({("errors_status", "count"): errors, ("ok", "count"): TOTALS["requests", "count"] - errors + 1})
 

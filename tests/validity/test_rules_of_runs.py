@@ -39,18 +39,18 @@ def make(blocks: int = 8, aa: float = 0.0, **by_treatment):
     return records, rows
 
 
-def test_sound_run_has_no_hits() -> None:
+def test_run_without_problems_has_no_hits() -> None:
     assert check_run(STUDY, *make()) == []
 
 
-def test_arms_with_other_response_sizes_are_invalid() -> None:
+def test_arms_with_different_response_sizes_are_invalid() -> None:
     other = {"response_before": {"status": 200, "bytes": 24, "sha256": "b"}}
     (hit,) = check_run(STUDY, *make(x=other))
     assert (hit.name, hit.level, hit.treatment, hit.trial) == ("arms_answer_differently", "invalid", "x", None)
     assert "24 bytes where the baseline sends 5" in hit.message
 
 
-def test_arms_with_another_status_are_invalid() -> None:
+def test_arms_with_different_http_status_are_invalid() -> None:
     other = {"response_before": {"status": 404, "bytes": 5, "sha256": "b"}}
     assert "status 404 where the baseline answers 200" in check_run(STUDY, *make(x=other))[0].message
 
@@ -64,7 +64,7 @@ COMPRESSED = Study.model_validate({
 GZIP = {("nginx", "gzip"): ("response_bytes",)}
 
 
-def test_a_treatment_that_must_change_the_bytes_and_did_not_is_a_doubt() -> None:
+def test_treatment_that_should_change_the_response_size_but_does_not_is_a_doubt() -> None:
     sent = received(*make(), base=20_240.995, x=20_240.996, again=20_240.995)
     (hit,) = check_run(COMPRESSED, *sent, changes=GZIP)
     assert (hit.name, hit.level, hit.treatment, hit.trial) == ("treatment_not_exercised", "doubt", "x", None)
@@ -72,12 +72,12 @@ def test_a_treatment_that_must_change_the_bytes_and_did_not_is_a_doubt() -> None
     assert check_run(COMPRESSED, *sent) == []
 
 
-def test_a_treatment_that_changed_the_bytes_was_exercised() -> None:
+def test_treatment_that_changes_the_response_size_as_expected_has_no_hit() -> None:
     sent = received(*make(), base=20_240.0, x=900.0, again=20_240.0)
     assert named(check_run(COMPRESSED, *sent, changes=GZIP), "treatment_not_exercised") == []
 
 
-def test_without_counted_bytes_it_is_unchecked_whether_a_treatment_was_exercised() -> None:
+def test_treatment_effect_on_the_response_size_is_unchecked_if_bytes_were_not_counted() -> None:
     (hit,) = check_run(COMPRESSED, *make(), changes=GZIP)
     assert (hit.name, hit.level) == ("treatment_not_exercised", "unchecked")
 
@@ -92,7 +92,7 @@ SIZED = Study.model_validate({
 LARGE = {"response_before": {"status": 200, "bytes": 2048, "sha256": "b"}}
 
 
-def test_arms_with_declared_page_sizes_are_compared_within_size() -> None:
+def test_arms_are_compared_only_with_arms_of_the_same_declared_page_size() -> None:
     """Each is asked for its own size (`wrong_response`, from the workload that the factor makes)."""
     assert check_run(SIZED, *received(*make(x=LARGE, again=LARGE), x=2300.0, again=2300.0)) == []
     assert SIZED.workload_of("x").expect_bytes == 2048
@@ -114,20 +114,20 @@ def received(records, rows, **bytes_each: float):
     return records, rows + more
 
 
-def test_bytes_under_load_that_differ_from_the_probe_are_a_doubt() -> None:
+def test_different_bytes_per_response_under_load_are_a_doubt() -> None:
     assert check_run(STUDY, *received(*make(), x=239.0)) == []
     (hit,) = check_run(STUDY, *received(*make(), x=180.0))
     assert (hit.name, hit.level, hit.treatment, hit.trial) == ("arms_answer_differently", "doubt", "x", None)
     assert "180 bytes per response, the baseline 238" in hit.message
 
 
-def test_other_content_of_the_same_size_is_a_doubt() -> None:
+def test_different_content_of_the_same_size_is_a_doubt() -> None:
     other = {"response_before": {"status": 200, "bytes": 5, "sha256": "b"}}
     (hit,) = check_run(STUDY, *make(x=other))
     assert (hit.name, hit.level) == ("arms_answer_differently", "doubt")
 
 
-def test_content_that_always_changes_is_not_judged() -> None:
+def test_content_that_changes_with_every_response_is_not_judged() -> None:
     records, rows = make()
     for k, record in enumerate(records):
         record.response_before.sha256 = str(k)
@@ -152,12 +152,12 @@ def test_differing_aa_arm_is_invalid_for_the_run() -> None:
     assert "again: it differs from base by +5" in hit.message
 
 
-def test_aa_arm_of_few_blocks_is_unchecked() -> None:
+def test_aa_arm_with_few_blocks_is_unchecked() -> None:
     (hit,) = check_run(STUDY, *make(blocks=4, aa=0.05))
     assert (hit.name, hit.level) == ("aa_differs", "unchecked")
 
 
-def test_excluded_and_failed_trials_do_not_count() -> None:
+def test_rules_on_runs_ignore_excluded_and_failed_trials() -> None:
     records, rows = make()
     for row in rows[:9]:
         row["value"] *= 3 if row["treatment"] == "again" else 1
@@ -178,20 +178,20 @@ def run_with_facts(before: dict, after: dict | None, study: Study = STUDY):
     return named(check_run(study, *make(), facts=facts), "facts_differ")
 
 
-def test_changed_identity_fact_is_a_doubt() -> None:
+def test_kernel_setting_that_changed_during_the_run_is_a_doubt() -> None:
     (hit,) = run_with_facts({"net.core.somaxconn": fact(4096)}, {"net.core.somaxconn": fact(128)})
     assert (hit.level, hit.trial, hit.host) == ("doubt", None, "web-1")
     assert "net.core.somaxconn of web-1 was 4096 before the run and 128 after it" in hit.message
 
 
-def test_tolerated_and_informational_facts_may_change() -> None:
+def test_facts_may_change_within_tolerance_or_if_informational() -> None:
     before = {"memory_total_b": fact(1000, "tolerance"), "load_1min": fact(0.1, "info"), "boot_id": fact("a")}
     after = {"memory_total_b": fact(1015, "tolerance"), "load_1min": fact(9.0, "info"), "boot_id": fact("b")}
     assert run_with_facts(before, after) == []
     assert len(run_with_facts(before, after | {"memory_total_b": fact(1030, "tolerance")})) == 1
 
 
-def test_declared_factor_facts_may_change_and_missing_facts_are_unchecked() -> None:
+def test_facts_that_a_factor_sets_may_change_and_missing_facts_are_unchecked() -> None:
     factors = {"factors": {"backlog": {"var": "somaxconn", "levels": [128, 4096]}}}
     declared = Study.model_validate(STUDY.model_dump(by_alias=True) | factors)
     before, after = {"net.core.somaxconn": fact(4096)}, {"net.core.somaxconn": fact(128)}
@@ -200,7 +200,7 @@ def test_declared_factor_facts_may_change_and_missing_facts_are_unchecked() -> N
     assert (hit.level, hit.host) == ("unchecked", "web-1")
 
 
-def test_trials_with_other_load_configuration_or_server_are_doubts() -> None:
+def test_trials_with_a_different_load_configuration_or_server_are_doubts() -> None:
     records, rows = make()
     records[3].workload = records[3].workload | {"connections": 51}
     records[6].services[0].config_sha256 = "f" * 64
@@ -218,14 +218,14 @@ def test_trials_with_other_load_configuration_or_server_are_doubts() -> None:
     }
 
 
-def test_arms_with_declared_differences_have_no_doubts() -> None:
+def test_arms_that_differ_in_tool_load_and_configuration_have_no_doubts() -> None:
     records, rows = make(x={"tool": "ab", "tool_version": "2.3", "workload": {"connections": 10}})
     for record in records:
         record.services[0].config_sha256 = record.treatment.ljust(64, "0")
     assert check_run(STUDY, records, rows) == []
 
 
-def test_trial_with_other_bytes_than_its_treatment_is_invalid() -> None:
+def test_trial_with_different_bytes_per_response_than_its_treatment_is_a_doubt() -> None:
     records, rows = received(*make())
     for row in rows:
         if row["trial"] == "t0005" and row["metric"] == "bytes_read":
@@ -235,12 +235,12 @@ def test_trial_with_other_bytes_than_its_treatment_is_invalid() -> None:
     assert "357 bytes came per response, 238 in most trials of x" in hit.message
 
 
-def test_bytes_of_different_tools_are_not_compared() -> None:
+def test_bytes_per_response_of_different_tools_are_not_compared() -> None:
     records, rows = received(*make(x={"tool": "ab", "tool_version": "2.3"}), x=180.0)
     assert check_run(STUDY, records, rows) == []
 
 
-def test_sockets_above_the_level_at_block_start_are_a_doubt() -> None:
+def test_host_state_above_its_level_at_the_start_of_the_block_is_a_doubt() -> None:
     records, rows = make()
     for record in records:
         record.reset["web-1"] |= {"conntrack": 100.0, "load1": 1.0}

@@ -39,7 +39,7 @@ def test_socket_errors_are_judged_by_their_share_of_attempts() -> None:
     assert hit.message.startswith("5 of 100,005 attempts failed")
 
 
-def test_driver_limits_are_always_invalid() -> None:
+def test_failures_at_the_driver_limits_are_always_invalid() -> None:
     found = check({("errors_driver", "count"): 12}, gates={"max_error_share": 1.0})
     assert only(found, "driver_limits").level == "invalid"
 
@@ -58,7 +58,7 @@ def test_trial_without_any_request_is_invalid() -> None:
         ([("errors_connect", "count"), ("errors_timeout", "count")], "socket_errors"),
     ],
 )
-def test_counts_missing_from_a_tool_are_unchecked(lacking, name: str) -> None:
+def test_rules_on_counts_that_a_tool_does_not_report_are_unchecked(lacking, name: str) -> None:
     hits = named(check(dict.fromkeys(lacking)), name)
     assert [hit.level for hit in hits] == ["unchecked"]
     assert hits[0].message.startswith("not checked: ")
@@ -125,7 +125,7 @@ def test_configuration_that_is_not_live_is_invalid(live, level: str) -> None:
 
 
 @pytest.mark.parametrize(("busy", "level"), [(0.97, "invalid"), (0.92, "doubt")])
-def test_driver_saturation_uses_driver_cpus_in_the_window(busy: float, level: str) -> None:
+def test_driver_saturation_uses_only_driver_cpus_and_the_measurement_window(busy: float, level: str) -> None:
     load = {("driver-1", "cpu_busy", "cpu1"): busy, ("driver-1", "process_cpu", "wrk:100"): busy - 0.02}
     hit = only(check(traced=load), "driver_saturated")
     assert (hit.level, hit.host) == (level, "driver-1")
@@ -139,7 +139,7 @@ def test_driver_cpu_filled_by_others_is_a_doubt() -> None:
     assert named(hits, "foreign_cpu")[0].host == "driver-1"
 
 
-def test_driver_without_mask_owns_every_cpu() -> None:
+def test_driver_without_cpu_mask_is_judged_on_every_cpu() -> None:
     monitors = [CLEAN["monitors"][0] | {"cpus": []}]
     found = check(monitors=monitors, boot_ids={"driver-1": "b1", "web-1": "b2"})
     assert named(found, "driver_saturated")[0].message.startswith("cpu0 of the driver was 97\u00a0% busy")
@@ -171,7 +171,7 @@ def test_host_not_at_rest_is_a_doubt() -> None:
     assert named(check(reset={}), "not_at_rest")[0].level == "unchecked"
 
 
-def test_httperf_busy_polling_is_not_saturation() -> None:
+def test_busy_polling_of_httperf_does_not_count_as_saturation() -> None:
     full = {("driver-1", "cpu_busy", "cpu1"): 1.0, ("driver-1", "process_cpu", "wrk:100"): 1.0}
     hit = only(check(traced=full, tool="httperf"), "driver_saturated")
     assert (hit.level, "by design" in hit.message) == ("unchecked", True)
@@ -213,18 +213,18 @@ def test_open_load_at_or_below_its_offered_rate_is_flagged(achieved: float, erro
     assert all(hit.level == "doubt" for hit in found)
 
 
-def test_closed_load_has_no_offered_rate() -> None:
+def test_closed_load_is_not_judged_by_an_offered_rate() -> None:
     assert check({("requests_per_s", "value"): 1.0}) == []
 
 
-def test_stolen_cpu_counts_own_cpus_only() -> None:
+def test_stolen_cpu_time_counts_only_on_the_host_own_cpus() -> None:
     hit = only(check(traced={("web-1", "cpu_steal", "cpu0"): 0.05, ("web-1", "cpu_busy", "cpu0"): 1.0}), "stolen_cpu")
     assert (hit.level, hit.host) == ("doubt", "web-1")
     assert hit.message.startswith("5.0\u00a0% of cpu0 was stolen")
     assert check(traced={("web-1", "cpu_steal", "cpu1"): 0.05}) == []
 
 
-def test_foreign_cpu_is_use_by_unmonitored_processes() -> None:
+def test_foreign_cpu_time_is_that_of_unmonitored_processes() -> None:
     hit = only(check(traced={("web-1", "process_cpu", "nginx:201"): 0.70}), "foreign_cpu")
     assert (hit.level, hit.host) == ("doubt", "web-1")
     assert "used 25\u00a0% of a CPU" in hit.message
@@ -260,7 +260,7 @@ def test_clock_problems_are_a_doubt() -> None:
     assert only(check(clocks={}), "clock").level == "unchecked"
 
 
-def test_tool_doubts_are_reported_once() -> None:
+def test_doubts_of_a_tool_are_reported_once_with_advice() -> None:
     hit = only(check(doubts=[("connections", "49 of 50 connections were opened")]), "connections")
     advice = "make connections a multiple of threads, and look for refused connects."
     assert (hit.level, hit.message) == ("doubt", f"49 of 50 connections were opened; {advice}")
@@ -269,7 +269,7 @@ def test_tool_doubts_are_reported_once() -> None:
     assert only(both, "driver_limits").level == "invalid"
 
 
-def test_every_hit_has_a_rule_and_every_rule_a_text() -> None:
+def test_every_rule_has_title_reason_and_remedy() -> None:
     assert traces()
     for name, info in RULE_INFO.items():
         assert name == info.name

@@ -63,7 +63,9 @@ TRIPPED = [
 
 
 @pytest.mark.parametrize(("gate", "level", "tool", "case", "workload"), TRIPPED, ids=lambda v: v if v else "")
-def test_capture_triggers_its_rule(gate: str, level: str, tool: str, case: str, workload: dict) -> None:
+def test_captured_output_with_a_problem_triggers_its_rule(
+    gate: str, level: str, tool: str, case: str, workload: dict
+) -> None:
     hits = named(check_capture(tool, case, **workload), gate)
     assert [hit.level for hit in hits] == [level]
     assert RULE_INFO[gate].remedy in hits[0].message
@@ -84,7 +86,7 @@ def test_capture_triggers_its_rule(gate: str, level: str, tool: str, case: str, 
         ("ab", "2.3--csv_gnuplot", {"connections": 20}),
     ],
 )
-def test_clean_capture_triggers_no_rule(tool: str, case: str, workload: dict) -> None:
+def test_captured_output_without_problems_triggers_no_rule(tool: str, case: str, workload: dict) -> None:
     assert [hit for hit in check_capture(tool, case, **workload) if hit.level != "unchecked"] == []
 
 
@@ -94,7 +96,7 @@ def test_percentile_rule_needs_twenty_requests_beyond_it() -> None:
     assert named(check_capture("ab", "2.3--https_tls12", {"min_tail_requests": 10}, connections=10), "too_short") == []
 
 
-def test_littles_law_holds_for_clean_closed_captures() -> None:
+def test_littles_law_holds_for_captured_closed_loads_without_problems() -> None:
     asked = {
         "h2load": {"1.52.0--duration_D4": 20, "1.52.0--duration_D4_warm1": 20, "1.52.0--freeze_1s": 1},
         "weighttp": {"0.5--ka_n200000_c50_t2": 50, "0.5--pipeline_K8": 20, "0.5--sigint": 20},
@@ -115,7 +117,7 @@ def test_littles_law_reports_why_it_is_unchecked(tool: str) -> None:
         assert hits[0].message.startswith("not checked: ")
 
 
-def test_study_threshold_overrides_the_parser_doubt() -> None:
+def test_threshold_of_the_study_overrides_the_doubt_of_the_parser() -> None:
     assert named(check_capture("wrk2", "4.0.0--overload_R300k_d4", {"offered_shortfall": 0.2}, **OPEN), "too_short")
     lenient = check_capture("wrk2", "4.0.0--overload_R300k_d4", {"offered_shortfall": 0.2}, **OPEN)
     assert not named(lenient, "offered_shortfall")
@@ -129,7 +131,7 @@ def test_expected_redirects_are_not_errors() -> None:
     assert hit.level == "unchecked"
 
 
-def test_wrk2_weighted_timeouts_are_not_attempts() -> None:
+def test_timeouts_that_wrk2_counts_repeatedly_are_not_attempts() -> None:
     assert not named(check_capture("wrk2", "4.0.0--server_killed_midrun", **OPEN), "socket_errors")  # type: ignore[arg-type]
 
 
@@ -152,7 +154,7 @@ def test_every_tool_doubt_has_a_rule() -> None:
         assert not names - set(RULE_INFO), f"{module}: add these doubts to core/validity_rules.toml"
 
 
-def test_every_capture_doubt_has_a_rule_and_a_source() -> None:
+def test_every_doubt_raised_on_captured_outputs_has_a_rule() -> None:
     found = set().union(*(doubts_in(path) for path in SOURCES))
     for tool in base.tool_names():
         for path in good(tool):

@@ -60,13 +60,13 @@ def test_driver_clocks_with_large_error_are_a_doubt():
     assert "clocks are known to 500 ms only, 13\u00a0% of the measurement" in hit.message.replace("\u00a0ms", " ms")
 
 
-def test_driver_overlap_without_times_is_unchecked():
+def test_overlap_of_drivers_without_recorded_times_is_unchecked():
     blind = changes()
     blind["drivers"][1] |= {"started_host": None}
     assert named(two(**blind), "drivers_apart")[0].level == "unchecked"
 
 
-def test_every_driver_is_checked():
+def test_saturation_is_checked_on_every_driver():
     full = {("driver-2", "cpu_busy", "cpu2"): 0.99, ("driver-2", "process_cpu", "wrk:300"): 0.98}
     monitors = changes()["monitors"]
     monitors[2] = monitors[2] | {"cpus": [2]}
@@ -94,7 +94,7 @@ def measured(tool: str, means: list[float], requests: int) -> list[RuleHit]:
     return check_trial(found, total + own, traces(ADDED), [], ValidityLimits())
 
 
-def test_littles_law_sums_drivers_and_tails_are_per_driver():
+def test_littles_law_uses_the_sum_of_drivers_and_percentiles_are_judged_per_driver():
     rate = TOTALS["requests_per_s", "value"]
     right = 50 / rate
     assert named(measured("h2load", [0.5 * right, 1.5 * right], 50_000), "little_law") == []

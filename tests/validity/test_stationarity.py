@@ -30,7 +30,7 @@ def test_steady_rates_have_no_hits() -> None:
     assert list(unsteady(RECORDS, samples())) == []
 
 
-def test_moving_rate_is_a_doubt_on_its_treatment() -> None:
+def test_rate_with_a_trend_is_a_doubt_on_its_treatment() -> None:
     (hit,) = unsteady(RECORDS, samples(moving="b"))
     assert (hit.name, hit.level, hit.treatment, hit.trial) == ("unsteady", "doubt", "b", None)
     assert hit.message.startswith("b: the rate moved by +")
@@ -44,7 +44,7 @@ def test_moving_rate_is_a_doubt_on_its_treatment() -> None:
         (samples(seconds=12), "not checked: at most 12 s of rates per second, 40 s are needed"),
     ],
 )
-def test_unknown_steadiness_is_reported_once(frame: pd.DataFrame, said: str) -> None:
+def test_run_without_usable_rates_has_one_unchecked_hit(frame: pd.DataFrame, said: str) -> None:
     (hit,) = unsteady(RECORDS, frame)
     assert (hit.level, hit.treatment, hit.message) == ("unchecked", None, said)
 
@@ -54,6 +54,6 @@ def test_treatment_without_rates_is_unchecked() -> None:
     assert (hit.level, hit.treatment) == ("unchecked", "b")
 
 
-def test_stationarity_is_a_rule_of_runs() -> None:
+def test_steadiness_of_rates_is_checked_as_a_rule_on_runs() -> None:
     assert [hit.name for hit in check_run(STUDY, *make(), samples=samples(only=""))] == ["unsteady"]
     assert list(unsteady([], samples())) == []

@@ -1,4 +1,4 @@
-"""Analyses: one folder per question with a notebook. A slice imports no other slice but `effects`.
+"""Analyses: one folder, or one module, per question with a notebook. A slice imports no other slice but `effects`.
 
 - `effects`: which treatments matter, and by how much; the base of other pages
 - `balancers`: what a balancer costs, what more nodes bring, which way to a backend is fastest
@@ -11,7 +11,7 @@
 - `quality`: whether a run can be trusted
 - `resources`: which host, core or process was full
 
-To delete an analysis, delete its folder and its lines below.
+To delete an analysis, delete its folder or module and its lines below.
 """
 
 # verbs of `import loadbook as lb` that return a page -> the module that defines them
@@ -22,10 +22,10 @@ PAGES = {
     "effects_page": "loadbook.analyses.effects.page",
     "factorial_page": "loadbook.analyses.factorial.page",
     "history_page": "loadbook.analyses.history.page",
-    "noise_page": "loadbook.analyses.noise.page",
+    "noise_page": "loadbook.analyses.noise",
     "page_size_page": "loadbook.analyses.page_size.page",
-    "quality_page": "loadbook.analyses.quality.page",
-    "resources_page": "loadbook.analyses.resources.page",
+    "quality_page": "loadbook.analyses.quality",
+    "resources_page": "loadbook.analyses.resources",
 }
 
 # sections that an analysis adds to the effects page -> the module whose `section(page)` returns the block

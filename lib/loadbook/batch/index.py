@@ -6,22 +6,14 @@ import shlex
 import time
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from loadbook.batch.jobs import BATCH_FILE, BatchRun, EntryRecord, read_batch_run
 from loadbook.core.errors import DataError, ReportError
-from loadbook.core.units import format_duration
+from loadbook.core.units import format_duration, utc_text
+from loadbook.report import html
 from loadbook.report.blocks import check_texts
-from loadbook.report.html import (
-    CONTENT_SECURITY_POLICY,
-    SUMMARY_SUFFIX,
-    comparison_links,
-    earlier_pages,
-    fill_template,
-    forbidden_content,
-)
 from loadbook.report.palette import page_stylesheet
 from loadbook.store.atomic import write_atomic
 from loadbook.store.trial_record import read_json, write_json
@@ -73,7 +65,7 @@ def write_batch_page(folder: Path, batch_run: BatchRun) -> Path:
     return _write_page(
         folder, f"{PAGE_FILE} of batch {batch_run.batch}", "batch.html.j2", [HOME_LINK],
         batch_run=batch_run, rows=entry_rows(batch_run), tally=tally(batch_run), json=BATCH_FILE, home=HOME_LINK,
-        began=f"{_utc_text(batch_run.began)} UTC", at=f"{_utc_text(time.time())} UTC",
+        began=f"{utc_text(batch_run.began)} UTC", at=f"{utc_text(time.time())} UTC",
         took=format_duration((batch_run.ended or time.time()) - batch_run.began),
     )  # fmt: skip
 
@@ -102,9 +94,9 @@ def write_index(reports: Path) -> Path:
     entries = [
         {
             "summary": summary,
-            "comparisons": comparison_links(reports, study)[:MAX_INDEX_LINKS],
-            "earlier": earlier_pages(reports, study, summary["run"])[:MAX_INDEX_LINKS],
-            "date": _utc_text(summary["started"]),
+            "comparisons": html.comparison_links(reports, study)[:MAX_INDEX_LINKS],
+            "earlier": html.earlier_pages(reports, study, summary["run"])[:MAX_INDEX_LINKS],
+            "date": utc_text(summary["started"]),
             # a run that never ended has no duration
             "duration": format_duration(summary["ended"] - summary["started"]) if summary.get("ended") else "–",
             "checks": check_texts(summary),
@@ -112,7 +104,7 @@ def write_index(reports: Path) -> Path:
         for study, summary in sorted(newest.items(), key=lambda item: (-item[1]["started"], item[0]))
     ]
     rows = [
-        {"name": run.batch, "began": f"{_utc_text(run.began)} UTC", "tally": tally(run),
+        {"name": run.batch, "began": f"{utc_text(run.began)} UTC", "tally": tally(run),
          "page": f"batch/{folder}/{PAGE_FILE}"}
         for folder, run in batches
     ]  # fmt: skip
@@ -122,7 +114,7 @@ def write_index(reports: Path) -> Path:
 
 def _read_summaries(reports: Path) -> Iterator[dict[str, Any]]:
     """Yield the summaries of `loadbook report`; a torn one is removed, as the study's next report writes it again."""
-    for path in sorted(reports.glob(f"*{SUMMARY_SUFFIX}")):
+    for path in sorted(reports.glob(f"*{html.SUMMARY_SUFFIX}")):
         try:
             yield read_json(path)
         except DataError:
@@ -161,17 +153,13 @@ def _read_site(reports: Path) -> dict[str, Any] | None:
         return None
     lacking = [part for part in summary["parts"] if part["lacks"]]
     took = {key: format_duration(summary[f"{key}_s"]) for key in ("ran", "reported")}
-    return took | {"began": _utc_text(summary["began"]), "studies": len(summary["parts"]), "lacking": lacking}
-
-
-def _utc_text(epoch_s: float) -> str:
-    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%d %H:%M")
+    return took | {"began": utc_text(summary["began"]), "studies": len(summary["parts"]), "lacking": lacking}
 
 
 def _write_page(folder: Path, title: str, template: str, allowed_links: Collection[str], **values: Any) -> Path:
     """Write index.html of a folder, whole or not at all, and return its path."""
-    page = str(fill_template(template, **values, style=page_stylesheet(), policy=CONTENT_SECURITY_POLICY))
-    if forbidden := forbidden_content(page, allowed_links):
+    page = str(html.fill_template(template, **values, style=page_stylesheet(), policy=html.CONTENT_SECURITY_POLICY))
+    if forbidden := html.forbidden_content(page, allowed_links):
         raise ReportError(f"{title}: not written, it would hold {'; '.join(forbidden[:5])}")
     write_atomic(folder / PAGE_FILE, page.encode())
     return folder / PAGE_FILE

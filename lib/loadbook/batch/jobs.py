@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from loadbook.batch.file import Batch, BatchEntry
 from loadbook.core.errors import DataError, LoadbookError, SpecProblem, StudyError, UsageError, unknown_name_error
 from loadbook.core.metrics import METRICS
+from loadbook.core.units import utc_text
 from loadbook.execution.studies import check_load_allowed, check_roles, load_study
 from loadbook.hosts.inventory import HostsFile, read_hosts
 from loadbook.hosts.keys import resolve_host_name
@@ -353,6 +354,5 @@ def start_batch_run(
             entry.run, entry.blocks_after = before.run, before.blocks_after
     done = sum(entry.state == "done" for entry in entries)
     dropped = f"; no longer in the file: {', '.join(entry.name for entry in known.values())}" if known else ""
-    began = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(last.began))
-    text = f"going on with the round of {began}: {done} of {len(entries)} entries are done{dropped}"
+    text = f"going on with the round of {utc_text(last.began)} UTC: {done} of {len(entries)} entries are done{dropped}"
     return last.model_copy(update={"entries": entries, "ended": None, "sittings": last.sittings + 1}), text

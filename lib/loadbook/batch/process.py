@@ -389,8 +389,8 @@ def measure(layout: Layout, job: WorkerJob, send: SendMessage) -> str:
 
     Blocks that the run has already are not added twice.
     """
-    from loadbook.execution.api import run_study
     from loadbook.execution.select import resumes_added_blocks
+    from loadbook.execution.session import run_study
     from loadbook.store.ledger import is_run_complete, read_current_plan
 
     def start(subset: str | None, blocks: int | None, new: bool, resume: str | None, more: int | None = None) -> str:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from loadbook.core.errors import LoadbookError
-from loadbook.execution.api import run_study
 from loadbook.execution.progress import OnEvent
+from loadbook.execution.session import run_study
 from loadbook.execution.studies import load_study
 from loadbook.ingestion.workers import worker_processes
 from loadbook.report import notebooks

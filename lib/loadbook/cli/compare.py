@@ -1,7 +1,8 @@
-"""`loadbook compare`: the statistics on any table."""
+"""`loadbook compare`: the statistics on any table, a CSV file of trials; messages name its line and column."""
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 from dataclasses import replace
@@ -11,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from loadbook.cli.terminal import echo, print_table
-from loadbook.core.errors import UsageError
+from loadbook.core.errors import DataError, UsageError
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from loadbook.stats.compare import BestArm
     from loadbook.stats.results import Contrasts, Verdict
 
@@ -22,7 +25,7 @@ NARROWEST = 76
 
 
 @click.command()
-@click.argument("csv", metavar="CSV", type=click.Path(path_type=Path))
+@click.argument("table", metavar="CSV", type=click.Path(path_type=Path))
 @click.option("--by", default="treatment", show_default=True, help="Column that names the treatment.")
 @click.option("--block", default="block", show_default=True, help="Column that names the block.")
 @click.option("--metric", default="ok_per_s", show_default=True, help="Column of numbers, one per trial.")
@@ -40,7 +43,7 @@ NARROWEST = 76
 @click.option("--lower-is-better/--higher-is-better", default=None, help="Default: by the name of the metric.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; effects and intervals are ratios minus 1.")
 def compare(
-    csv: Path, by: str, block: str, metric: str, baseline: str, margin: float | None, contrasts: Contrasts,
+    table: Path, by: str, block: str, metric: str, baseline: str, margin: float | None, contrasts: Contrasts,
     no_loss: bool, lower_is_better: bool | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Compare the treatments in a CSV file of trials: one row per trial, in blocks that hold each treatment once.
@@ -54,11 +57,10 @@ def compare(
     if no_loss and contrasts == "best":
         raise UsageError("--no-loss goes without --contrasts best", "against the best, everything loses")
     from loadbook.stats.compare import compare_declared
-    from loadbook.stats.table import read_trials
     from loadbook.stats.text import common_decimals, direction
     from loadbook.stats.verdict import decide_verdict
 
-    values = read_trials(csv, treatment=by, block=block, value=metric, baseline=baseline)
+    values = read_trials(table, treatment=by, block=block, value=metric, baseline=baseline)
     better = direction(metric, None if lower_is_better is None else "lower" if lower_is_better else "higher")
     others = [name for name in dict.fromkeys(values["treatment"]) if name != baseline]
     family = compare_declared(values, baseline, others, contrasts, better=better, metric=metric)
@@ -122,3 +124,94 @@ def _print_comparison(
         echo(f"{verdict.comparison.treatment}: {ascii_verdict(verdict, _against(verdict, contrasts))}")
         for flag in verdict.comparison.flags:
             echo(f"  {flag}")
+
+
+MISSING = {"", "na", "n/a", "nan", "null", "none", "-"}
+BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+
+def read_trials(path: Path, *, treatment: str, block: str, value: str, baseline: str) -> pd.DataFrame:
+    """Read trials: treatment, block (text), value and valid, one row per trial.
+
+    An empty value is a missing one. A column `valid` is obeyed if there is one. UsageError: no such file, column or
+    baseline. DataError: no rows, text where a number belongs, two trials of one treatment in one block.
+    """
+    import pandas as pd
+
+    lines = _csv_rows(path)
+    header, rows = lines[0][1], lines[1:]
+    columns = [_column_index(path, header, name) for name in (treatment, block, value)]
+    if not rows:
+        raise DataError(f"{path} holds no trials, only a header")
+    checked_rows = [_checked_row(path, number, cells, header, columns) for number, cells in rows]
+    frame = pd.DataFrame(checked_rows, columns=["line", "treatment", "block", "value", "valid"])
+    repeated = frame[frame.duplicated(["treatment", "block"])]
+    if len(repeated):
+        line, name, block_name = repeated.iloc[0][["line", "treatment", "block"]]
+        raise DataError(
+            f"{path}:{line}: a second row of {name!r} in block {block_name!r}",
+            "one row per treatment and block: average what belongs to one trial, or number the blocks through",
+        )
+    names = list(dict.fromkeys(frame["treatment"]))
+    if baseline not in names:
+        raise UsageError(f"no treatment {baseline!r} in column {treatment!r}", f"there: {', '.join(names)}")
+    if len(names) == 1:
+        raise DataError(f"{path} holds only {baseline!r}: there is nothing to compare it with")
+    return frame.drop(columns="line")
+
+
+def _csv_rows(path: Path) -> list[tuple[int, list[str]]]:
+    """Return the file's rows with their line numbers, blank lines left out."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as handle:
+            reader = csv.reader(handle, strict=True)
+            rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
+    except csv.Error as error:
+        raise DataError(f"{path}:{reader.line_num}: not CSV: {error}") from error
+    if not rows:
+        raise DataError(f"{path} is empty", "a header and one row per trial are needed")
+    return rows
+
+
+def _column_index(path: Path, header: list[str], name: str) -> int:
+    names = [cell.strip() for cell in header]
+    if name not in names:
+        raise UsageError(f"{path} has no column {name!r}", f"columns: {', '.join(names)}")
+    if names.count(name) > 1:
+        raise DataError(f"{path} has {names.count(name)} columns {name!r}")
+    return names.index(name)
+
+
+def _checked_row(path: Path, line: int, cells: list[str], header: list[str], columns: list[int]) -> tuple[Any, ...]:
+    if len(cells) != len(header):
+        raise DataError(f"{path}:{line}: {len(cells)} cells where the header has {len(header)}")
+    treatment, block, text = (cells[k].strip() for k in columns)
+    for name, cell in (("treatment", treatment), ("block", block)):
+        if not cell:
+            raise DataError(f"{path}:{line}: no {name}")
+    value = _parse_number(path, line, header[columns[2]].strip(), text)
+    return line, treatment, block, value, _parse_valid(path, line, cells, header)
+
+
+def _parse_number(path: Path, line: int, column: str, text: str) -> float:
+    if text.lower() in MISSING:
+        return math.nan
+    try:
+        return float(text.replace("_", " "))  # Python reads 1_000, nobody else does
+    except ValueError:
+        problem = f"{path}:{line}: column {column!r} holds {text!r}, which is not a number"
+        raise DataError(problem, "plain numbers, no units or commas") from None
+
+
+def _parse_valid(path: Path, line: int, cells: list[str], header: list[str]) -> bool:
+    names = [cell.strip() for cell in header]
+    if "valid" not in names:
+        return True
+    text = cells[names.index("valid")].strip().lower()
+    if text not in BOOLEANS:
+        raise DataError(f"{path}:{line}: column 'valid' holds {text!r}", "true or false")
+    return BOOLEANS[text]

@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from loadbook.cli.terminal import (
-    ProgressDisplay,
-    echo,
-    optional_study_argument,
-    print_table,
-    run_option,
-    study_argument,
-)
+from loadbook.cli import terminal
 from loadbook.core.errors import DataError, UsageError
 from loadbook.core.units import NBSP, format_bytes, format_duration, format_percent, format_quantity
 from loadbook.ingestion.trial_rows import parse_output, read_captured
@@ -37,12 +30,12 @@ MAX_CAUSES = 3
 
 
 def _count(unit: str) -> Callable[[int, int], None]:
-    return ProgressDisplay(sys.stderr).counter(unit)
+    return terminal.ProgressDisplay(sys.stderr).counter(unit)
 
 
 @click.command()
-@study_argument
-@run_option
+@terminal.study_argument
+@terminal.run_option
 @click.option("--scheduler", metavar="ADDRESS", help="Let this Dask cluster (tcp://HOST:8786) read.")
 def ingest(study: str, run_id: str, scheduler: str | None) -> None:
     """Raw outputs -> tidy tables in data/processed; touches no host, gives the same bytes every time.
@@ -52,9 +45,9 @@ def ingest(study: str, run_id: str, scheduler: str | None) -> None:
     layout = project_layout()
     name = study_name(layout, study)
     resolved = layout.resolve_run(name, run_id)
-    echo(make_tables(layout, name, resolved, scheduler))
-    echo(f"run {resolved}")
-    echo(f"tables {layout.run(name, resolved).processed}")
+    terminal.echo(make_tables(layout, name, resolved, scheduler))
+    terminal.echo(f"run {resolved}")
+    terminal.echo(f"tables {layout.run(name, resolved).processed}")
 
 
 def study_name(layout: Layout, study: str) -> str:
@@ -71,7 +64,7 @@ def make_tables(layout: Layout, study: str, run_id: str, scheduler: str | None =
 
     workers = dask_workers(scheduler) if scheduler else nullcontext()
     with workers as executor:
-        on_note = lambda text: echo(f"loadbook: {text}", err=True)  # noqa: E731
+        on_note = lambda text: terminal.echo(f"loadbook: {text}", err=True)  # noqa: E731
         summary = ingest_run(layout.run(study, run_id), executor, _count("trials read"), on_note)
     if not summary.trials:
         raise DataError(f"run {run_id} of {study} has no trial yet", f"loadbook run {study}")
@@ -91,7 +84,7 @@ def _causes_text(summary: IngestSummary) -> str:
 
 
 @click.command()
-@optional_study_argument
+@terminal.optional_study_argument
 @click.option("--run", "run_id", metavar="RUN", help="Only this run (latest: the newest).")
 def verify(study: str | None, run_id: str | None) -> None:
     """Hash every raw file again and name those that changed, are missing or were never recorded.
@@ -119,12 +112,12 @@ def print_verification(layout: Layout, study: str, run_id: str) -> bool:
 
     checked = verify_run(layout.run(study, run_id), _count(f"attempts of {study} {run_id} hashed"))
     for kind, path, message in checked.findings:
-        echo(f"{kind:<10} {path.relative_to(layout.root)}" + (f": {message}" if message else ""))
+        terminal.echo(f"{kind:<10} {path.relative_to(layout.root)}" + (f": {message}" if message else ""))
     number = len(checked.findings)
     verdict = f"{number} finding{'s' if number > 1 else ''}" if number else "all as it was kept"
     bare = f"; {len(checked.uncovered)} of them have no recorded checksum" if checked.uncovered else ""
     extent = f"{checked.attempts} attempts, {checked.files} files, {format_bytes(checked.size)}"
-    echo(f"{study} {run_id}: {extent}: {verdict}{bare}")
+    terminal.echo(f"{study} {run_id}: {extent}: {verdict}{bare}")
     return not number
 
 
@@ -141,12 +134,12 @@ def parse(tool: str, path: Path, as_json: bool) -> None:
     reader = registry.load_tool(tool)
     report = parse_output(reader, path, read_captured(path, reader.binary))
     for name, message in report.doubts:
-        echo(f"doubt: {name}: {message}", err=True)
+        terminal.echo(f"doubt: {name}: {message}", err=True)
     if as_json:
-        echo(json.dumps([_measurement_record(row) for row in report.measurements], indent=1, allow_nan=False))
+        terminal.echo(json.dumps([_measurement_record(row) for row in report.measurements], indent=1, allow_nan=False))
     else:
         headings = ("metric", "statistic", "value", "in base units", "as printed")
-        print_table(headings, map(_measurement_cells, report.measurements), right=headings[2:4])
+        terminal.print_table(headings, map(_measurement_cells, report.measurements), right=headings[2:4])
 
 
 def _measurement_record(row: Measurement) -> dict[str, str | float | int | None]:
@@ -166,8 +159,8 @@ def _quantity_text(row: Measurement) -> str:
 
 
 @click.command()
-@study_argument
-@run_option
+@terminal.study_argument
+@terminal.run_option
 @click.option(
     "--as", "form", type=click.Choice(["archive", "csv", "benchstat"]), default="archive", show_default=True,
     help="Format of the file.",
@@ -188,7 +181,7 @@ def export(study: str, run_id: str, form: str, metric: str | None, out: Path | N
     layout = project_layout()
     name = study_name(layout, study)
     run = layout.resolve_run(name, run_id)
-    ensure_ingested(layout.run(name, run), lambda text: echo(text, err=True))
+    ensure_ingested(layout.run(name, run), lambda text: terminal.echo(text, err=True))
     if form == "archive":
         _archive(layout, name, run, out)
     else:
@@ -203,9 +196,9 @@ def _archive(layout: Layout, study: str, run: str, out: Path | None) -> None:
         raise UsageError("an archive goes to a file", "--out FILE")
     pages = _pages(layout, study, run)
     packed = pack_run(layout.run(study, run), pages, version("loadbook"), path, _count("files packed"))
-    echo(f"{path}\t{len(packed.files)} files, {format_bytes(path.stat().st_size)}")
+    terminal.echo(f"{path}\t{len(packed.files)} files, {format_bytes(path.stat().st_size)}")
     if not pages:
-        echo(f"note: no page of this run in it; loadbook report {study} makes them", err=True)
+        terminal.echo(f"note: no page of this run in it; loadbook report {study} makes them", err=True)
 
 
 def _pages(layout: Layout, study: str, run: str) -> dict[str, Path]:
@@ -229,13 +222,13 @@ def _text(layout: Layout, study: str, run: str, form: str, metric: str | None, o
     data = load_run(layout, study, run)
     text = tidy_csv(data) if form == "csv" else go_benchmark_text(data, metric or data.study.metric)
     if out is not None and str(out) == "-":
-        echo(text.rstrip("\n"))
+        terminal.echo(text.rstrip("\n"))
         return
     path = out or Path(f"{study}-{run}.{'csv' if form == 'csv' else 'txt'}")
     if path.exists():
         raise UsageError(f"{path} is there already", "name another file: --out")
     write_atomic(path, text.encode())
-    echo(f"{path}\t{text.count(chr(10))} lines")
+    terminal.echo(f"{path}\t{text.count(chr(10))} lines")
 
 
 def open_archive(path: Path) -> None:
@@ -245,17 +238,17 @@ def open_archive(path: Path) -> None:
     layout = project_layout()
     contents, new = unpack_run(path, layout, _count("files taken in"))
     study, run = contents.study, contents.run
-    echo(f"{'run' if new else 'the same was opened before: run'} {run} of {study}")
+    terminal.echo(f"{'run' if new else 'the same was opened before: run'} {run} of {study}")
     if not print_verification(layout, study, run):
         raise DataError(f"{path}: what it holds is not as its own ledger says", f"loadbook verify {study}")
-    echo(make_tables(layout, study, run))
+    terminal.echo(make_tables(layout, study, run))
     differ = differing_tables(contents, layout.run(study, run))
     if differ and contents.loadbook_version == version("loadbook"):
         raise DataError(f"{', '.join(differ)}: not the tables that were sent with these raw files", "ask its sender")
     same = "made again here, byte for byte those that were sent"
     other = f"{', '.join(differ)} differ from those that were sent, which loadbook {contents.loadbook_version} made"
-    echo(f"tables    {f'made again here; {other}' if differ else same}")
-    echo(f"next: loadbook report {study}")
+    terminal.echo(f"tables    {f'made again here; {other}' if differ else same}")
+    terminal.echo(f"next: loadbook report {study}")
 
 
 @click.command("import")
@@ -292,17 +285,17 @@ def import_(
     layout = project_layout()
     before = find_same_import(layout, checked)
     for note in [*checked.notes, *([f"the same was imported before, as run {before}"] if before else [])]:
-        echo(f"note: {note}", err=True)
+        terminal.echo(f"note: {note}", err=True)
     _print_import(checked)
     if dry_run:
         _print_plan(checked)
-        echo("nothing was written (--dry-run)")
+        terminal.echo("nothing was written (--dry-run)")
         return
     run = write_import(layout, checked, _count("outputs kept"))
-    echo(_ingest_import(layout, checked.name, run))
-    echo(f"{'new run' if before else 'run'} {run}")
-    echo(f"data {layout.run(checked.name, run).raw}")
-    echo(f"next: loadbook report {checked.name}")
+    terminal.echo(_ingest_import(layout, checked.name, run))
+    terminal.echo(f"{'new run' if before else 'run'} {run}")
+    terminal.echo(f"data {layout.run(checked.name, run).raw}")
+    terminal.echo(f"next: loadbook report {checked.name}")
 
 
 def _print_import(checked: CheckedImport) -> None:
@@ -314,11 +307,13 @@ def _print_import(checked: CheckedImport) -> None:
     blocks = f"{plan.blocks} block{'' if plan.blocks == 1 else 's'} of {names}" + f"; {missing} missing" * bool(missing)
     margin = format_percent(study.margin, signed=False)
     timed = all(report.condition.started is not None for _, report in checked.pairs)
-    echo(f"{study.name}: {study.question}")
-    echo(f"outputs   {len(checked.pairs)} of {tools}: {blocks}")
-    echo(f"decides   {study.metric} against {study.label(study.baseline)}, margin {margin}")
-    echo(f"blocks    {checked.blocks_text}")
-    echo(f"order     {'by the times given' if timed else 'not known: the file gives no times, or not for every row'}")
+    terminal.echo(f"{study.name}: {study.question}")
+    terminal.echo(f"outputs   {len(checked.pairs)} of {tools}: {blocks}")
+    terminal.echo(f"decides   {study.metric} against {study.label(study.baseline)}, margin {margin}")
+    terminal.echo(f"blocks    {checked.blocks_text}")
+    terminal.echo(
+        f"order     {'by the times given' if timed else 'not known: the file gives no times, or not for every row'}"
+    )
 
 
 def _ingest_import(layout: Layout, study: str, run: str) -> str:
@@ -349,15 +344,15 @@ def _print_plan(checked: CheckedImport) -> None:
         for planned, report in checked.pairs
     ]
     headings = ("trial", "file", "treatment", "block", metric)
-    print_table(headings, rows, right=("block", metric), fold=("file", "treatment"))
+    terminal.print_table(headings, rows, right=("block", metric), fold=("file", "treatment"))
 
 
 @click.command()
-@study_argument
+@terminal.study_argument
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
 @click.option("--host", required=True, metavar="ALIAS", help="The host that the files are of.")
 @click.option("--kind", default="auto", show_default=True, metavar="KIND", help="Their format: docs/traces.md.")
-@run_option
+@terminal.run_option
 @click.option("--role", metavar="ROLE", help="Role of the machine, if the run has no such host.")
 @click.option(
     "--clock-offset", type=float, metavar="S", help="Its clock minus ours, seconds; default: as the run measured it."
@@ -380,10 +375,10 @@ def traces(
     for file, added in zip(metric_files, added_files, strict=True):
         metrics = ", ".join(sorted({str(row["metric"]) for row in file.traces.rows}))
         names = ", ".join(Path(parsed).name for parsed, _ in added.parsed_files)
-        echo(f"{names}: {file.kind}, host {host}, role {added.role}")
+        terminal.echo(f"{names}: {file.kind}, host {host}, role {added.role}")
         count, interval = len(file.traces.times), format_duration(file.traces.interval_s)
-        echo(f"  {count:,} samples, one every {interval}: {metrics}")
+        terminal.echo(f"  {count:,} samples, one every {interval}: {metrics}")
         for problem in file.traces.problems:
-            echo(f"  note: {problem.name}: {problem.message}")
-    echo(make_tables(layout, name, resolved))
-    echo(f"next: loadbook report {name}, or the notebook resource_traces on any study")
+            terminal.echo(f"  note: {problem.name}: {problem.message}")
+    terminal.echo(make_tables(layout, name, resolved))
+    terminal.echo(f"next: loadbook report {name}, or the notebook resource_traces on any study")

@@ -182,20 +182,20 @@ def history(study: str, metric: str, rate: float, by_name: bool, strict: bool, a
 
 
 def _print_history(page: HistoryPage) -> None:
-    from loadbook.analyses.history import text
+    from loadbook.analyses.history import compute
 
     history = page.history
-    counts = f"{text.run_count_text(len(history.runs))}, {history.included_runs} of which count"
+    counts = f"{compute.run_count_text(len(history.runs))}, {history.included_runs} of which count"
     echo(f"{history.study}: {counts}; {history.metric}")
-    echo(text.headline(history))
+    echo(compute.headline(history))
     for series in history.series:
-        echo(f"- {series.label} {text.series_sentence(series)}")
+        echo(f"- {series.label} {compute.series_sentence(series)}")
     for run, changes in page.marks.items():
         echo(f"conditions of {run}: {'; '.join(changes)}")
     for summary in history.runs:
         if summary.excluded_reason:
             echo(f"left out: {summary.run}: {summary.excluded_reason}")
-    echo(text.supporting_text(history))
+    echo(compute.supporting_text(history))
 
 
 def _exit_by_alarm(page: HistoryPage) -> None:
@@ -211,14 +211,14 @@ def _exit_by_alarm(page: HistoryPage) -> None:
 
 def history_record(page: HistoryPage) -> dict[str, Any]:
     """Return the history as JSON: effects and bounds are ratios minus 1, times epoch seconds."""
-    from loadbook.analyses.history import text
+    from loadbook.analyses.history import compute
 
     history, marks = page.history, page.marks
     return {
         "study": history.study, "metric": history.metric, "better": history.better, "margin": history.margin,
         "false_alarms_per_run": history.alarm_rate, "alarm": bool(history.alarms),
         "judged": [series.treatment for series in history.assessed],
-        "headline": text.headline(history), "hosts": page.runs.hosts,
+        "headline": compute.headline(history), "hosts": page.runs.hosts,
         "runs": [
             {"run": run.run, "started": run.started, "hosts": None if run.hosts < 0 else run.hosts,
              "left_out": run.excluded_reason or None, "conditions_changed": list(marks.get(run.run, ()))}

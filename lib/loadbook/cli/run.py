@@ -16,19 +16,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from loadbook.cli.terminal import (
-    EXIT_CODE,
-    FIRST_INTERRUPT,
-    ProgressDisplay,
-    confirm,
-    echo,
-    echo_next_step,
-    echo_now,
-    handle_interrupts,
-    print_table,
-    signal_handlers,
-    study_argument,
-)
+from loadbook.cli import terminal
 from loadbook.core.errors import UsageError
 from loadbook.core.units import format_bytes, format_duration
 from loadbook.execution.studies import load_study, service_folders
@@ -49,7 +37,7 @@ blocks_option = click.option("--blocks", type=click.IntRange(min=1), help="Block
 
 
 @click.command()
-@study_argument
+@terminal.study_argument
 @click.option(
     "--hosts", type=click.Path(path_type=Path), help="Hosts file whose noise and caps count; without it: the lab's."
 )
@@ -76,12 +64,12 @@ def plan(
     forecast = forecast_power(layout, plan, hosts, None if detect is None else _parse_difference(detect))
     if as_json:
         estimate = {"hours": plan.hours, "disk_bytes": plan.disk_bytes} | forecast.to_json()
-        echo(json.dumps(plan.to_json() | {"estimate": estimate}, indent=1))
+        terminal.echo(json.dumps(plan.to_json() | {"estimate": estimate}, indent=1))
         return
     notes = [f"note        {text}" for text in unloaded_hosts(plan)]
     warnings = [f"warning     {text}" for text in ineffective_settings(plan.study, service_folders(layout))]
     for line in [*_plan_lines(plan), *power_lines(forecast), *notes, *warnings]:
-        echo(line)
+        terminal.echo(line)
 
 
 def _parse_difference(text: str) -> float:
@@ -108,6 +96,7 @@ def _plan_lines(plan: Plan) -> list[str]:
     return [
         f"{study.name}: {study.question}",
         f"trials      {len(plan.trials)}: {plan.blocks} blocks of {', '.join(plan.treatments)}",
+        *(["execution   interleaved: treatments take turns of 25 ms or more"] if plan.interleaved else []),
         *([] if study.stopping.rule == "fixed" else [f"stops       {study.stopping.describe()}"]),
         *([f"build gate  {policy_text(study.ci, study.metric)}"] if study.ci else []),
         f"each        {format_duration(plan.trial_s)}: {work.warmup_s:g} s warm-up, {length}",
@@ -118,7 +107,7 @@ def _plan_lines(plan: Plan) -> list[str]:
 
 
 @click.command()
-@study_argument
+@terminal.study_argument
 @click.option("--hosts", type=click.Path(path_type=Path), help="Hosts file; without it: the loopback lab.")
 @subset_option
 @blocks_option
@@ -147,8 +136,8 @@ def run(
     trial as cancelled, and the same command resumes later.
     """
     from loadbook.cli.data import make_tables
-    from loadbook.execution.api import run_study
     from loadbook.execution.progress import LockPolicy
+    from loadbook.execution.session import run_study
     from loadbook.stats.text import added_blocks_text
     from loadbook.store.ledger import read_current_plan
 
@@ -162,17 +151,17 @@ def run(
     # without --new, --subset, --blocks: an unfinished run is resumed as it was planned
     again = ["loadbook", "run", study, *(["--hosts", str(hosts)] if hosts else [])]
     again += [*(["--resume", resume] if resume else []), *(["--more", str(more)] if more else [])]
-    question = None if yes or not (sys.stdin.isatty() and sys.stderr.isatty()) else confirm
+    question = None if yes or not (sys.stdin.isatty() and sys.stderr.isatty()) else terminal.confirm
     hosts_file = hosts or layout.lab / "hosts.toml"
-    with handle_interrupts(hosts_file, shlex.join(again)), ProgressDisplay(sys.stderr) as display:
+    with terminal.handle_interrupts(hosts_file, shlex.join(again)), terminal.ProgressDisplay(sys.stderr) as display:
         run_id = run_study(layout, study, hosts, subset, blocks, new, resume, display, more, lock_policy, question)
     name = load_study(layout, study).name
-    echo(make_tables(layout, name, run_id))
+    terminal.echo(make_tables(layout, name, run_id))
     if added := read_current_plan(layout.run(name, run_id)).get("added"):
-        echo(f"exploratory: {added_blocks_text(added)}")
-    echo(f"run {run_id}")
-    echo(f"data {layout.run(name, run_id).raw}")
-    echo(f"next: loadbook report {name}")
+        terminal.echo(f"exploratory: {added_blocks_text(added)}")
+    terminal.echo(f"run {run_id}")
+    terminal.echo(f"data {layout.run(name, run_id).raw}")
+    terminal.echo(f"next: loadbook report {name}")
 
 
 def _print_dry_run(
@@ -188,37 +177,39 @@ def _print_dry_run(
     recorded, parts = dry_run(layout, plan, path)
     hosts_by_alias, inventory = recorded.hosts if recorded else {}, read_hosts(path)
     shape = f"{plan.blocks} blocks of {len(plan.treatments)}, in random order within each"
-    echo(f"{plan.study.name} on {path}: what a run would do; nothing was touched")
-    echo(f"trials   {len(plan.trials)}: {shape}; about {format_duration(plan.hours * 3600)}")
+    terminal.echo(f"{plan.study.name} on {path}: what a run would do; nothing was touched")
+    terminal.echo(f"trials   {len(plan.trials)}: {shape}; about {format_duration(plan.hours * 3600)}")
     for alias, host in hosts_by_alias.items():
         roles = ", ".join(inventory.hosts[alias].roles)
-        echo(f"host     {alias}: {host.destination}, under load at {host.address}; {roles}")
-    echo("names    RUN is the run's id, t0001-a1 trial and attempt, 000000000000 a random word, LEADER a process id")
+        terminal.echo(f"host     {alias}: {host.destination}, under load at {host.address}; {roles}")
+    terminal.echo(
+        "names    RUN is the run's id, t0001-a1 trial and attempt, 000000000000 a random word, LEADER a process id"
+    )
     width = max(map(len, hosts_by_alias), default=0)
     for part in parts:
         trials = f": {part.trials} trial{'s' if part.trials != 1 else ''}, each" if part.trials else ""
-        echo(f"\n== {part.title}{trials}")
+        terminal.echo(f"\n== {part.title}{trials}")
         for lack in part.missing:
-            echo(f"   cannot be done here: {lack}")
+            terminal.echo(f"   cannot be done here: {lack}")
         for title, steps in part.phases:
-            echo(f"-- {title}")
+            terminal.echo(f"-- {title}")
             for step in steps:
                 _print_step(step, width, verbose)
     lacking = sum(bool(part.missing) for part in parts)
     if lacking:
-        echo(f"{lacking} of {len(plan.treatments)} treatments cannot be done on these hosts", err=True)
+        terminal.echo(f"{lacking} of {len(plan.treatments)} treatments cannot be done on these hosts", err=True)
         if hosts is None:
-            echo_next_step("without --dry-run the lab gets the hosts that it lacks")
+            terminal.echo_next_step("without --dry-run the lab gets the hosts that it lacks")
         sys.exit(3)
 
 
 def _print_step(step: DryRunStep, width: int, verbose: bool) -> None:
     """Print the line of a step; with `verbose` every file or script of it in full below."""
-    echo(f"{step.alias:{width}}  {_step_text(step)}" + (f"   # {step.note}" if step.note else ""))
+    terminal.echo(f"{step.alias:{width}}  {_step_text(step)}" + (f"   # {step.note}" if step.note else ""))
     contents = [step.data] if step.action == "put" else [arg.encode() for arg in step.args if "\n" in arg]
     for content in contents if verbose else ():
         for line in content.decode(errors="replace").splitlines():
-            echo(f"{step.alias:{width}}  | {line}")
+            terminal.echo(f"{step.alias:{width}}  | {line}")
 
 
 def _step_text(step: DryRunStep) -> str:
@@ -287,31 +278,31 @@ def batch(
         return
     with hold_study_lock(folder):
         batch_run, choice = start()
-        echo(f"batch {spec.name}: {choice}; {folder / PAGE_FILE} shows how far it is", err=True)
+        terminal.echo(f"batch {spec.name}: {choice}; {folder / PAGE_FILE} shows how far it is", err=True)
         options = BatchOptions(jobs, fail_fast, wait_limit, timeout_s or TIMEOUT_S)
         interrupted = _run_batch(layout, batch_run, batch_job_list, options)
     _print_batch(layout, batch_run, as_json)
-    sys.exit(EXIT_CODE if interrupted else batch_run.exit_code)
+    sys.exit(terminal.EXIT_CODE if interrupted else batch_run.exit_code)
 
 
 def _run_batch(layout: Layout, batch_run: BatchRun, jobs: list[BatchJob], options: BatchOptions) -> bool:
     """Execute the rest of a batch run; Ctrl-C or SIGTERM ends it, a second one at once; return whether it was."""
     from loadbook.batch.scheduler import BatchSession
 
-    with ProgressDisplay(sys.stderr) as display:
+    with terminal.ProgressDisplay(sys.stderr) as display:
         session = BatchSession(
             layout, batch_run, jobs, options,
             lambda job, name, event, remaining_s: display(event, name, remaining_s, key=id(job)),
         )  # fmt: skip
 
         def on_signal(signum: int, frame: FrameType | None) -> None:
-            echo_now(BATCH_SECOND_INTERRUPT if session.scheduler.stops else FIRST_INTERRUPT)
+            terminal.echo_now(BATCH_SECOND_INTERRUPT if session.scheduler.stops else terminal.FIRST_INTERRUPT)
             session.scheduler.stop()
 
-        with signal_handlers(on_signal):
+        with terminal.signal_handlers(on_signal):
             session.run()
     if session.scheduler.stops:
-        echo("stopped; the same command goes on where it was", err=True)
+        terminal.echo("stopped; the same command goes on where it was", err=True)
     return bool(session.scheduler.stops)
 
 
@@ -323,23 +314,25 @@ def _print_timetable(layout: Layout, jobs: list[BatchJob], batch_run: BatchRun, 
     left = [job for job in jobs if any(batch_run.entry_of(report).state != "done" for report in job.reports)]
     times = timetable(left, max_parallel)
     whole_s = max((end for _, end in times.values()), default=0.0)
-    echo(f"batch {batch_run.batch}: {choice}; what it would do, nothing was touched")
+    terminal.echo(f"batch {batch_run.batch}: {choice}; what it would do, nothing was touched")
     trials = sum(job.trials for job in left)
-    echo(f"{trials} trials, about {format_duration(whole_s)} in all; pages in {layout.batch(batch_run.batch)}")
+    terminal.echo(f"{trials} trials, about {format_duration(whole_s)} in all; pages in {layout.batch(batch_run.batch)}")
     for number, job in enumerate(sorted(jobs, key=lambda job: times.get(id(job), (0.0,))[0]), 1):
         planned = times.get(id(job))
         if planned is None:
             start = "is done, not repeated"
         else:
             start = f"after {format_duration(planned[0])}" if planned[0] else "at once"
-        echo(f"\n{number}. {job.study} on {job.hosts_text}: {start}")
+        terminal.echo(f"\n{number}. {job.study} on {job.hosts_text}: {start}")
         if planned:
-            echo(f"   {job.trials} trials, about {format_duration(job.run_s)}; notebooks {', '.join(job.notebooks)}")
+            terminal.echo(
+                f"   {job.trials} trials, about {format_duration(job.run_s)}; notebooks {', '.join(job.notebooks)}"
+            )
         for report in job.reports:
             parameters = ", ".join(f"{name} = {value}" for name, value in report.parameters.items())
             done = batch_run.entry_of(report).state == "done"
             page = "done" if done else page_file_name(report.name, "", first=True)
-            echo(f"   {page}" + (f": {parameters}" if parameters else ""))
+            terminal.echo(f"   {page}" + (f": {parameters}" if parameters else ""))
 
 
 def _print_batch(layout: Layout, batch_run: BatchRun, as_json: bool) -> None:
@@ -350,7 +343,7 @@ def _print_batch(layout: Layout, batch_run: BatchRun, as_json: bool) -> None:
     folder = layout.batch(batch_run.batch)
     write_index(layout.reports)
     if as_json:
-        echo(batch_run.model_dump_json(indent=1))
+        terminal.echo(batch_run.model_dump_json(indent=1))
         return
     rows = entry_rows(batch_run)
     cells = [
@@ -358,9 +351,9 @@ def _print_batch(layout: Layout, batch_run: BatchRun, as_json: bool) -> None:
         for row in rows
     ]
     verdict = "Verdict, or why there is none"
-    print_table(("Entry", "State", "Valid", "Took", verdict), cells, fold=(verdict,), width=160, style="")
-    echo(f"{tally(batch_run)}; exit code {batch_run.exit_code}")
+    terminal.print_table(("Entry", "State", "Valid", "Took", verdict), cells, fold=(verdict,), width=160, style="")
+    terminal.echo(f"{tally(batch_run)}; exit code {batch_run.exit_code}")
     if resume := next((row["resume_command"] for row in rows if row["resume_command"]), None):
-        echo(f"to go on: {resume}")
-    echo(f"page: {folder / PAGE_FILE}")
-    echo(f"json: {folder / BATCH_FILE}")
+        terminal.echo(f"to go on: {resume}")
+    terminal.echo(f"page: {folder / PAGE_FILE}")
+    terminal.echo(f"json: {folder / BATCH_FILE}")

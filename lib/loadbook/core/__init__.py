@@ -1,9 +1,9 @@
-"""Foundations of every layer: errors, units, metrics, validity rules, TOML files.
+"""Basics that all other packages use: errors, units, metrics, validity rules, TOML files.
 
-- `text`: text cleaned for terminals and pages; names that resemble a mistyped one
+- `text`: removes control characters from texts; finds names similar to a mistyped one
 - `errors`: exceptions with exit codes and hints
-- `metrics`: names, units and directions of metrics
-- `toml`: TOML files and the old names of their keys
-- `units`: numbers and durations as text
+- `metrics`: names, units and better directions of metrics
+- `toml`: reads TOML files, also with former names of keys
+- `units`: converts texts to numbers in base units, and numbers and durations to texts
 - `validity_rules`: titles and advice of the validity rules
 """

@@ -1,8 +1,8 @@
 """Exceptions of loadbook, with the exit codes of the command line.
 
-A message names what failed and where (host, trial, file, key path); ``hint`` is what to do next.
-Exit codes are those of docs/architecture.md: 2 usage or bad spec, 3 a host or tool failed, 4 data invalid.
-Both may quote hosts, tools and files, so control characters are removed here, once.
+A message states what failed and where (host, trial, file, key path); ``hint`` is the next step for the user. Exit codes
+(docs/architecture.md): 2 usage or wrong study file, 3 a host or tool failed, 4 data invalid. Messages and hints may
+quote hosts, tools and files, so control characters are removed here.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from loadbook.core.text import MAX_NAME_LENGTH, clean, nearest_names
 
 
 class LoadbookError(Exception):
-    """Base of all errors that a user may see without a traceback.
+    """Base of all errors that users see as a message without a traceback.
 
     Parameters
     ----------
-    message : what failed, and where.
-    hint : what to do next; shown on a line of its own.
+    message : text that states what failed, and where.
+    hint : text that states the next step; shown on a line of its own.
     """
 
     exit_code = 3
@@ -30,26 +30,26 @@ class LoadbookError(Exception):
         super().__init__(self.message)
 
     def _render_traceback_(self) -> list[str]:
-        """Return what a notebook displays instead of a traceback: message and hint."""
+        """Return the lines that a notebook shows instead of a traceback: message and hint."""
         return [f"{type(self).__name__}: {self.message}", *([self.hint] if self.hint else [])]
 
 
 class UsageError(LoadbookError):
-    """A wrong argument, parameter or name given by the user."""
+    """A wrong argument, parameter or name was given by the user."""
 
     exit_code = 2
 
 
 @dataclass(frozen=True)
 class SpecProblem:
-    """One mistake in a spec: the key path (``workload.duration_s``) and what is wrong with it."""
+    """One mistake in a study, hosts or service file: its key path (``workload.duration_s``) and a message."""
 
     path: str
     message: str
 
 
 class StudyError(UsageError):
-    """A study, hosts or service file that cannot be used; names every problem at once."""
+    """A study, hosts or service file has mistakes; the message names all of them."""
 
     def __init__(self, source: str, problems: Sequence[SpecProblem], hint: str | None = None) -> None:
         lines = [f"{source}: {len(problems)} problem{'s' if len(problems) != 1 else ''}"]
@@ -60,7 +60,7 @@ class StudyError(UsageError):
 
 
 class HostError(LoadbookError):
-    """Something failed on or on the way to a host; ``transient`` errors may be tried again."""
+    """Something failed on a host or on the way to it; ``transient`` errors may be retried."""
 
     transient = False
 
@@ -70,27 +70,27 @@ class HostError(LoadbookError):
 
 
 class HostKeyError(HostError):
-    """The host's key is unknown, changed or revoked; no command was run."""
+    """A host's SSH key is unknown, changed or revoked; no command was run."""
 
 
 class AuthError(HostError):
-    """The host refused our login."""
+    """A host refused the login."""
 
 
 class UnreachableError(HostError):
-    """No connection could be made within the limit."""
+    """A host could not be reached within the time limit."""
 
     transient = True
 
 
 class LostError(HostError):
-    """An open connection died."""
+    """An open connection to a host was lost."""
 
     transient = True
 
 
 class HostTimeoutError(HostError):
-    """A bounded wait on a host ran out."""
+    """A command or transfer on a host exceeded its time limit."""
 
     transient = True
 
@@ -102,15 +102,15 @@ class OtherMachineError(HostError):
 
 
 class CommandError(HostError):
-    """A command on a host ended with a code that means failure."""
+    """A command on a host ended with an exit code that means failure."""
 
 
 class HostFullError(HostError):
-    """A host's disk is full: files written there since are not to be trusted."""
+    """A host's disk is full; files written there since then are not reliable."""
 
 
 class OversizeError(HostError):
-    """A host's file is too large: of its `size_bytes` only the first `copied_bytes` were copied."""
+    """A file on a host is too large: only the first `copied_bytes` of its `size_bytes` were copied."""
 
     def __init__(self, host: str, path: str, size_bytes: int, copied_bytes: int) -> None:
         super().__init__(host, f"{path} has {size_bytes:,} bytes: only the first {copied_bytes:,} are kept")
@@ -118,7 +118,7 @@ class OversizeError(HostError):
 
 
 class PreflightError(LoadbookError):
-    """A run cannot start; the message has every reason, one per line."""
+    """A run cannot start; the message lists all reasons, one per line."""
 
     def __init__(self, problems: list[str], hint: str = "set that right; loadbook doctor [--hosts FILE] helps") -> None:
         super().__init__("\n".join(["the run cannot start:", *(f"  {p}" for p in problems)]), hint)
@@ -126,13 +126,13 @@ class PreflightError(LoadbookError):
 
 
 class ToolError(LoadbookError):
-    """A load generator is missing, too old, or cannot do what the workload asks."""
+    """A load generator is missing, too old, or cannot do what the workload requires."""
 
     exit_code = 2
 
 
 class ParseError(LoadbookError):
-    """A tool's output that cannot be read: tool, file and line (1-based; 0 for the file as a whole)."""
+    """A tool's output cannot be read; names tool, file and line (1-based; 0 for the file as a whole)."""
 
     exit_code = 4
 
@@ -143,7 +143,7 @@ class ParseError(LoadbookError):
 
 
 class DataError(LoadbookError):
-    """Recorded data that is missing, torn, changed, or does not fit its declared schema."""
+    """Recorded data is missing, torn, changed, or does not fit its schema."""
 
     exit_code = 4
 
@@ -153,13 +153,13 @@ class ReportError(LoadbookError):
 
 
 class UnknownNameError(UsageError, AttributeError):
-    """A name that is not known; also an AttributeError, so that completion and hasattr work."""
+    """A name is unknown; also an AttributeError, so that tab completion and hasattr work."""
 
 
 def unknown_name_error(
     kind: str, name: object, known: Iterable[str], where: str = "", plural: str = ""
 ) -> UnknownNameError:
-    """Return the error for a `kind` ("metric") called `name`; `where` follows ("in study x")."""
+    """Return the error for an unknown `name` of a `kind` such as "metric"; `where` follows it, such as "in study x"."""
     names = nearest_names(str(name), known)
     quoted = repr(name)
     quoted = quoted if len(quoted) <= MAX_NAME_LENGTH else f"{quoted[: MAX_NAME_LENGTH - 1]}…"

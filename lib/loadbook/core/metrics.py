@@ -1,6 +1,6 @@
-"""The registry of metrics: unit, which way is better, meaning (docs/data-format.md is made from it).
+"""Registry of metrics: unit, better direction and meaning (docs/data-format.md is generated from it).
 
-Tables, colours and words such as "faster" come only from here. Units are base units: s, B, 1/s, B/s and 1.
+Tables, colours and words such as "faster" are derived from this registry. Base units are s, B, 1/s, B/s and 1.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ MetricKind = Literal["rate", "time", "errors", "other"]
 
 @dataclass(frozen=True)
 class Metric:
-    """One quantity that loadbook knows.
+    """One metric that loadbook knows.
 
-    ``better`` is None where neither way is better; ``kind`` chooses the words (faster / shorter / fewer).
+    ``better`` is None if neither direction is better; ``kind`` selects the words (faster, shorter, fewer). ``noun`` is
+    the metric's name in a sentence ("has a shorter NOUN"), ``label`` the one on axes; default of both: the name.
     """
 
     name: str
@@ -28,13 +29,31 @@ class Metric:
     kind: MetricKind = "other"
     default_statistic: str = "value"
     margin: float = 0.02
+    noun: str = ""
+    label: str = ""
 
 
 _METRIC_LIST = (
     Metric("requests", "1", "higher", "responses the tool completed, whatever their status", "other", "count"),
     Metric("ok", "1", "higher", "responses of status 2xx or 3xx that the tool does not call failed", "other", "count"),
-    Metric("requests_per_s", "1/s", "higher", "`requests` / `duration` as the tool defines it", "rate"),
-    Metric("ok_per_s", "1/s", "higher", "`ok` / `duration`: the throughput that verdicts use", "rate"),
+    Metric(
+        "requests_per_s",
+        "1/s",
+        "higher",
+        "`requests` / `duration` as the tool defines it",
+        "rate",
+        noun="rate",
+        label="requests per second",
+    ),
+    Metric(
+        "ok_per_s",
+        "1/s",
+        "higher",
+        "`ok` / `duration`: the throughput that verdicts use",
+        "rate",
+        noun="rate",
+        label="ok responses per second",
+    ),
     Metric("offered_per_s", "1/s", None, "the rate asked for (open loop only)"),
     Metric("duration", "s", None, "seconds of measurement by the tool's own account"),
     Metric("errors", "1", "lower", "failed attempts, all classes together", "errors", "count"),
@@ -48,13 +67,49 @@ _METRIC_LIST = (
     Metric("errors_other", "1", "lower", "every other failed attempt", "errors", "count"),
     *(Metric(f"status_{c}xx", "1", None, f"responses of class {c}xx", "other", "count") for c in range(1, 6)),
     Metric("bytes_read", "B", None, "bytes received, as the tool counts them", "other", "count"),
-    Metric("bytes_per_s", "B/s", "higher", "bytes received per second, as the tool counts them", "rate"),
+    Metric(
+        "bytes_per_s",
+        "B/s",
+        "higher",
+        "bytes received per second, as the tool counts them",
+        "rate",
+        noun="data rate",
+        label="bytes received per second",
+    ),
     Metric("latency", "s", "lower", "request latency of a closed-loop tool as it prints it", "time", "p50", 0.05),
-    Metric("latency_intended", "s", "lower", "latency from the intended start (wrk2 -L)", "time", "p50", 0.05),
+    Metric(
+        "latency_intended",
+        "s",
+        "lower",
+        "latency from the intended start (wrk2 -L)",
+        "time",
+        "p50",
+        0.05,
+        label="latency from the intended start",
+    ),
     Metric("service_time", "s", "lower", "time from the actual start (wrk2 -U)", "time", "p50", 0.05),
-    Metric("connect_time", "s", "lower", "time to open a connection", "time", "mean", 0.05),
-    Metric("ttfb", "s", "lower", "time to the first byte", "time", "mean", 0.05),
-    Metric("connection_time", "s", "lower", "life of a connection (httperf)", "time", "p50", 0.05),
+    Metric("connect_time", "s", "lower", "time to open a connection", "time", "mean", 0.05, label="time to connect"),
+    Metric(
+        "ttfb",
+        "s",
+        "lower",
+        "time to the first byte",
+        "time",
+        "mean",
+        0.05,
+        noun="time to first byte",
+        label="time to the first byte",
+    ),
+    Metric(
+        "connection_time",
+        "s",
+        "lower",
+        "life of a connection (httperf)",
+        "time",
+        "p50",
+        0.05,
+        label="life of a connection",
+    ),
     Metric(
         "start_skew", "s", "lower", "from the first to the last start of several drivers, by corrected clocks", "time"
     ),
@@ -64,6 +119,8 @@ _METRIC_LIST = (
         "lower",
         "CPU seconds of all services per response that counts (interleaved trials)",
         "time",
+        noun="CPU time per response",
+        label="CPU time per response",
     ),
     Metric("driver_cpu", "1", None, "share of one CPU that the driver process used"),
 )
@@ -73,7 +130,7 @@ ERROR_CLASSES = tuple(m.name for m in _METRIC_LIST if m.name.startswith("errors_
 
 
 def get_metric(name: str) -> Metric:
-    """Return the metric called `name`; an unknown name raises UsageError that lists the known ones."""
+    """Return the metric called `name`; raise UsageError with the known names if there is none."""
     try:
         return METRICS[name]
     except KeyError:

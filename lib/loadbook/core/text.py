@@ -1,7 +1,7 @@
-"""Text of hosts, tools, files and studies, cleaned for terminals and pages; names that resemble a mistyped one.
+"""Removes control characters from texts of hosts, tools, files and studies; finds names similar to a mistyped one.
 
-Escape sequences move a terminal's cursor, hide text and make links; a NUL ends a line of a log; an override of
-direction swaps letters. `clean` removes all of them.
+Escape sequences can move a terminal's cursor, hide text and make links; NUL can end a line of a log; direction
+overrides can reorder letters. `clean` removes all of them.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ import unicodedata
 from collections.abc import Iterable
 from difflib import SequenceMatcher
 
-# control, format (zero width, direction), lone surrogates, private use
+# Unicode categories: control, format (zero width, direction), lone surrogates, private use
 _REMOVED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co"})
 SIMILARITY_CUTOFF = 0.6
-MAX_NAME_LENGTH = 80  # letters of a name that are compared and shown
+MAX_NAME_LENGTH = 80  # characters of a name that are compared and shown
 
 
 def clean(text: str) -> str:
-    """Return text without control characters, directional overrides and lone surrogates; lines and tabs stay."""
+    """Return text without control characters, directional overrides and lone surrogates; keep line breaks and tabs."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) not in _REMOVED_CATEGORIES)
 
 
 def one_line(text: str) -> str:
-    """Return clean text as one line, so that it cannot look like several lines of a log."""
+    """Return clean text as one line, so that it cannot imitate several lines of a log."""
     return " ".join(line for line in map(str.strip, clean(text).splitlines()) if line)
 
 
@@ -33,13 +33,13 @@ def _similarity(name: str, other: str) -> float:
 
 
 def closest_name(name: object, known: Iterable[str]) -> str | None:
-    """Return the known name most similar to a mistyped one, None if none is similar."""
+    """Return the known name most similar to a mistyped one; None if none is similar."""
     best = max(known, key=lambda other: _similarity(str(name), other), default=None)
     return best if best is not None and _similarity(str(name), best) >= SIMILARITY_CUTOFF else None
 
 
 def nearest_names(name: str, known: Iterable[str]) -> list[str]:
-    """Return the known names: first those like `name`, the most similar before others, then the rest in their order."""
+    """Return all known names: similar ones first, most similar before others, then the rest in their order."""
     lowered = name[:MAX_NAME_LENGTH].lower()
 
     def distance(other: str) -> float:

@@ -1,9 +1,9 @@
-"""TOML files written by users: studies, hosts, services. A file that cannot be read is one error with its place.
+"""Reads TOML files written by users (studies, hosts, services); an error names the file and the place of the mistake.
 
-Size, depth of tables and parts of keys are limited, because `tomllib` takes an hour for a key of half a million parts.
-Keys that have a new name are still read by the old one, with one note that names the new one. Records (plan.json and
-study.toml of a run) keep the names of schema 1: fields of models are declared with `renamed_field`, which reads both
-names and writes the recorded one.
+File size, depth of tables and parts of keys are limited, because `tomllib` needs an hour for a key with half a million
+parts. Keys that were renamed are still read under their former name, with one warning. Records of a run (plan.json,
+study.toml) keep the names of schema 1: `renamed_field` declares a field of a model that is read under both names and
+written under the recorded one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from loadbook.core.errors import SpecProblem, StudyError
 MAX_BYTES = 1_000_000
 MAX_KEY_PARTS = 32
 SYNTAX_HINT = 'look at that line: texts stand in "quotes", lists in [ ], each key once in its table (toml.io)'
-# strings and comments, so that what is left holds the dots of keys and numbers alone
+# strings and comments; without them only the dots of keys and numbers are left
 _STRING_OR_COMMENT = re.compile(
     r'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*', re.DOTALL
 )
@@ -30,7 +30,7 @@ _LONG_KEY = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{MAX_KEY_PARTS}
 
 
 def read_text(path: Path, max_bytes: int = MAX_BYTES) -> str:
-    """Return a UTF-8 file of at most `max_bytes`; ValueError for any other, OSError where it cannot be read."""
+    """Return the text of a UTF-8 file; ValueError if it is too large or not UTF-8, OSError if it cannot be read."""
     with path.open("rb") as file:
         data = file.read(max_bytes + 1)
     if len(data) > max_bytes:
@@ -43,7 +43,7 @@ def read_text(path: Path, max_bytes: int = MAX_BYTES) -> str:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Return a file's tables; StudyError names the mistake and its place, OSError an unreadable file."""
+    """Return a file's tables; StudyError names the mistake and its place, OSError is raised for an unreadable file."""
     hint = None
     try:
         text = read_text(path)
@@ -56,16 +56,16 @@ def read_toml(path: Path) -> dict[str, Any]:
         problem, hint = str(error), SYNTAX_HINT
     except RecursionError:
         problem = "tables or lists too deep in one another"
-    except ValueError as error:  # not UTF-8, too large, or a number too long
+    except ValueError as error:  # not UTF-8, too large, or a number with too many digits
         problem = str(error)
     raise StudyError(str(path), [SpecProblem("file", problem)], hint)
 
 
 class RenamedKey(NamedTuple):
-    """A key of a file: `name` today, `old` before and in records.
+    """A key of a file that was renamed: `name` is its present name, `old` the former one, which records still use.
 
-    `table` is the one that holds it, by its present name; `*` stands for each table inside the one before it.
-    `values` are names of values, old to present.
+    `table` is the path of the table that contains it, in present names; `*` stands for any table at that level.
+    `values` maps former names of values to present ones.
     """
 
     table: tuple[str, ...]
@@ -75,12 +75,12 @@ class RenamedKey(NamedTuple):
 
     @property
     def template(self) -> str:
-        """How a message writes the key: a table in brackets."""
+        """Return the pattern in which messages write the key: a table in brackets, others in backticks."""
         return "[{}]" if self.name in ("validity", "ci") else "`{}`"
 
 
 class RenamedKeyWarning(FutureWarning):
-    """A file uses old names of keys."""
+    """A file uses former names of keys."""
 
 
 OLD_HYPOTHESES = {"no-loss": "non-inferiority"}
@@ -93,18 +93,18 @@ STUDY_KEYS = (
     RenamedKey(("validity",), "time_wait_increase", "rest_time_wait"),
 )
 HOSTS_KEYS = (RenamedKey(("hosts", "*"), "allow", "may"),)
-_WARNED: dict[Any, Any] = {}  # files that a warning named already
+_WARNED: dict[Any, Any] = {}  # files that a warning has named already
 
 
 def renamed_field(name: str, recorded: str, default: Any, **constraints: Any) -> Any:
-    """Return a field of a pydantic model that is read by both names and written (`by_alias`) by the recorded one."""
+    """Return a pydantic field that is read as `name` or `recorded`, and written as `recorded` (with `by_alias`)."""
     return Field(default, validation_alias=AliasChoices(name, recorded), serialization_alias=recorded, **constraints)
 
 
 def to_present_keys(raw: dict[str, Any], keys: Iterable[RenamedKey], path: Path) -> Iterator[SpecProblem]:
-    """Replace old keys of a file by their present names, in place; yield keys that occur under both names.
+    """Replace former names of keys of a file by present ones, in place; yield keys that occur under both names.
 
-    Warns once of all old names in the file (`RenamedKeyWarning`).
+    Warns once per file of all former names (`RenamedKeyWarning`).
     """
     old_names = []
     for key in keys:
@@ -117,7 +117,7 @@ def to_present_keys(raw: dict[str, Any], keys: Iterable[RenamedKey], path: Path)
                 table[key.name] = table.pop(key.old)
             if isinstance(value := table.get(key.name), str):
                 table[key.name] = key.values.get(value, value)
-    if old_names and "replay" not in raw:  # the hosts file of a recorded run keeps its keys
+    if old_names and "replay" not in raw:  # the hosts file of a recorded run keeps former names
         note = f"{path}: {', '.join(dict.fromkeys(old_names))}; the old names are still read"
         warnings.warn_explicit(note, RenamedKeyWarning, str(path), 1, registry=_WARNED)
 

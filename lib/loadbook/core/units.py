@@ -1,7 +1,7 @@
-"""Strict text -> base units, and numbers -> display text. The only place that knows prefixes.
+"""Converts text strictly to numbers in base units, and numbers to text; the only module that knows unit prefixes.
 
-Base units are s, B, 1/s, B/s and 1. An unknown suffix is an error: jc-style letter stripping turns
-1.2s, 1.2ms and 1.2k all into 1.2.
+Base units are s, B, 1/s, B/s and 1. An unknown suffix is an error; a parser that just drops letters would read 1.2s,
+1.2ms and 1.2k all as 1.2.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 
 MINUS, NBSP = "\u2212", "\u00a0"
 TIME_UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -19,7 +20,7 @@ _NUMBER = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<suffix>[A-Za-z]*)\Z")
 
 
 def parse_quantity(text: str, units: dict[str, float]) -> float:
-    """Return `text` (a plain decimal number and a suffix of `units`) in base units; ValueError for anything else."""
+    """Return `text` (a plain decimal number and a suffix in `units`) in base units; ValueError for other texts."""
     match = _NUMBER.match(text.strip())
     if not match or match["suffix"] not in units:
         raise ValueError(f"{text!r} is not a number with one of the units {sorted(units)}")
@@ -27,37 +28,42 @@ def parse_quantity(text: str, units: dict[str, float]) -> float:
 
 
 def format_percent(ratio_minus_1: float, decimals: int = 1, signed: bool = True) -> str:
-    """Return a ratio minus 1 as percent with U+2212 for minus and a no-break space before the sign %."""
+    """Return a ratio minus 1 as percent, with U+2212 as minus sign and a no-break space before the percent sign."""
     value = round(ratio_minus_1 * 100, decimals) + 0.0
     sign = MINUS if value < 0 else ("+" if signed and value > 0 else "")
     return f"{sign}{format_fixed(abs(value), decimals)}{NBSP}%"
 
 
 def format_percent_range(bounds: Iterable[float], decimals: int = 1, signed: bool = True) -> str:
-    """Return two ratios minus 1 as "−5 to +2 %"."""
+    """Return two ratios minus 1 as a range such as "−5 to +2 %"."""
     low, high = (format_percent(bound, decimals, signed) for bound in bounds)
     return f"{low.removesuffix(f'{NBSP}%')} to {high}"
 
 
 def join_words(words: Sequence[str], last: str = "and") -> str:
-    """Return "a", "a and b" or "a, b and c"."""
+    """Return words as a list in text: "a", "a and b" or "a, b and c"."""
     return ", ".join(words[:-1]) + f" {last} {words[-1]}" if len(words) > 1 else "".join(words)
 
 
+def pluralize(number: int, singular: str, plural: str | None = None) -> str:
+    """Return "1 trial" or "12 trials"."""
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
+
+
 def shorten_list(names: Sequence[str], most: int) -> list[str]:
-    """Return the first `most` names and "4 more" for the rest; all names if only one is beyond."""
+    """Return the first `most` names and a last entry such as "4 more"; all names if only one would be left out."""
     return list(names) if len(names) <= most + 1 else [*names[:most], f"{len(names) - most} more"]
 
 
 def format_fixed(value: float, decimals: int) -> str:
-    """Return a number with so many decimals; from a million on in three digits and a power of ten."""
+    """Return a number with this many decimals; from a million on with three digits and a power of ten."""
     return f"{value:.{decimals}f}" if abs(value) < 1e6 else f"{value:.2e}"
 
 
 def decimals_for_half_width(half_width: float) -> int:
     """Return the number of decimals for a value whose interval has this half-width.
 
-    Two significant digits of the half-width when its first is 1 or 2, else one; never negative.
+    The last decimal is the half-width's second significant digit if its first is 1 or 2, else its first; at least 0.
     """
     if not math.isfinite(half_width) or half_width <= 0:
         return 1
@@ -67,7 +73,7 @@ def decimals_for_half_width(half_width: float) -> int:
 
 
 def format_duration(value_s: float) -> str:
-    """Return a duration for readers: 850 us, 12.3 ms, 1.50 s, 4 min, 1 h 5 min."""
+    """Return a duration as text: 850 us, 12.3 ms, 1.50 s, 4 min, 1 h 5 min."""
     if value_s < 1:
         scaled, unit = (value_s * 1e6, "µs") if value_s < 1e-3 else (value_s * 1e3, "ms")
         return f"{scaled:.3g}{NBSP}{unit}"
@@ -77,8 +83,13 @@ def format_duration(value_s: float) -> str:
     return f"{minutes}{NBSP}min" if minutes < 60 else f"{minutes // 60}{NBSP}h {minutes % 60}{NBSP}min"
 
 
+def utc_text(epoch_s: float, form: str = "%Y-%m-%d %H:%M") -> str:
+    """Return a time (epoch seconds) as text, UTC."""
+    return datetime.fromtimestamp(epoch_s, UTC).strftime(form)
+
+
 def format_remaining_time(value_s: float) -> str:
-    """Return an expected time to the end for readers: done, 50 s left, 2 min left, 1 h 5 min left; never below 1 s."""
+    """Return an expected remaining time as text: done, 50 s left, 2 min left, 1 h 5 min left; at least 1 s."""
     if value_s <= 0:
         return "done"
     whole_s = max(1, round(value_s))
@@ -86,7 +97,7 @@ def format_remaining_time(value_s: float) -> str:
 
 
 def format_bytes(value_b: float) -> str:
-    """Return bytes for readers in binary units: 5 B, 64.0 KiB, 1.2 GiB."""
+    """Return bytes as text in binary units: 5 B, 64.0 KiB, 1.2 GiB."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(value_b) < 1024 or unit == "GiB":
             return f"{value_b:.0f}{NBSP}{unit}" if unit == "B" else f"{value_b:.1f}{NBSP}{unit}"
@@ -95,7 +106,7 @@ def format_bytes(value_b: float) -> str:
 
 
 def format_quantity(value: float, unit: str) -> str:
-    """Return a value in a base unit for readers: 725 µs, 79.0 MiB, 19.7 MiB/s, 86,984 /s, 0.992; exact where whole."""
+    """Return a value in a base unit as text: 725 µs, 79.0 MiB, 19.7 MiB/s, 86,984 /s, 0.992; exact if whole."""
     if unit == "s":
         return format_duration(value) if value else f"0{NBSP}s"
     if unit in ("B", "B/s"):
@@ -105,9 +116,9 @@ def format_quantity(value: float, unit: str) -> str:
 
 
 def format_rounded(value: float, half_width: float | None = None) -> str:
-    """Return a rate or count with thousands commas, rounded to the place of its half-width where that is known.
+    """Return a rate or count with thousands commas, rounded to the digit of its half-width if that is given.
 
-    At least three digits stay, so that values whose difference is a verdict do not look the same.
+    At least three digits are kept, so that values with a significant difference do not look equal.
     """
     places = -math.floor(math.log10(half_width)) if half_width else 0
     if half_width and value:
@@ -117,7 +128,7 @@ def format_rounded(value: float, half_width: float | None = None) -> str:
 
 
 def format_p_value(p: float | None) -> str:
-    """Return a p-value for readers: three decimals, two above 0.1, never 0.000."""
+    """Return a p-value as text: three decimals, two above 0.1, never 0.000; an en dash for None."""
     if p is None:
         return "–"
     if p < 0.001:

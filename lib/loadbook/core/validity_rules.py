@@ -1,6 +1,6 @@
-"""The registry of validity rules, from validity_rules.toml: titles, evidence, levels, advice.
+"""Registry of validity rules, read from validity_rules.toml: titles, evidence, levels, advice.
 
-Doubts of load generators and problems of files have entries, too. The rules themselves are in `loadbook.validity`.
+It also has entries for doubts of load generators and problems of files. `loadbook.validity` implements the rules.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ RuleSource = Literal["trial", "run", "tool", "file"]
 
 
 class RuleInfo(NamedTuple):
-    """A validity rule as readers see it; `why` and `remedy` continue a sentence and have no full stop.
+    """Description of a validity rule; `why` and `remedy` continue a sentence and have no full stop.
 
-    `level` is a text on when it is invalid, doubt or note; of a tool's doubt it is the level itself.
-    `thresholds` are keys of a study's [validity].
+    `level` describes when a trial is invalid, doubtful or only noted; for a tool's doubt it is the level itself.
+    `thresholds` are keys in [validity] of a study file.
     """
 
     name: str
@@ -34,22 +34,22 @@ RULE_INFO = {
     name: RuleInfo(name, **entry | {"thresholds": tuple(entry.get("thresholds", ()))})
     for name, entry in tomllib.loads(_FILE.read_text(encoding="utf-8")).items()
 }
-# rules that are applied to every trial or run; the others have a hit only where a tool or a file has a problem
+# rules that are applied to every trial or run; the others have hits only if a tool or a file has a problem
 EVALUATED_RULES = tuple(info.name for info in RULE_INFO.values() if info.by in ("trial", "run"))
 
 
 def rule_title(name: str) -> str:
-    """Return a rule's title; of an unknown name the name as words."""
+    """Return a rule's title; for an unknown rule its name as words."""
     return RULE_INFO[name].title if name in RULE_INFO else name.replace("-", " ").replace("_", " ").capitalize()
 
 
 def lower_first(title: str) -> str:
-    """Return a title for the middle of a sentence; abbreviations (CPU) keep their capitals."""
+    """Return a title as it is written in a sentence: first letter lower-case, except in abbreviations (CPU)."""
     return title if title[1:2].isupper() else title[:1].lower() + title[1:]
 
 
 def rule_advice(name: str) -> str:
-    """Return the end of a rule's message: why it matters (a tool's doubt has its own reason) and the remedy."""
+    """Return the end of a rule's message: why it matters (unless a tool gave its own reason) and the remedy."""
     info = RULE_INFO.get(name)
     if info is None or info.by == "file":
         return ""

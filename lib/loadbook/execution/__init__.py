@@ -18,7 +18,6 @@ attempts; an `Attempt` its record, the files in its folder, and its jobs on the 
 - `attempt`: one attempt at one trial, phase by phase
 - `interleaved`: one attempt at one block whose treatments take turns
 - `loop`: the loop over trials with retries, and the ledger's account of every attempt
-- `session`: open hosts, resumption, the records of a run
-- `api`: `run_study`, the entry point
+- `session`: open hosts, resumption, the records of a run; `run_study`, the entry point
 - `dry_run`: every step of a run, recorded without touching a host
 """

@@ -2,7 +2,7 @@
 
 Every arm is an attempt at its own trial, with services, record and files of its own; an arm that fails fails alone. The
 block owns what the arms share: the reset, the monitors, and the job in which the generators take turns
-(`hosts/alternate.pl`).
+(`hosts/interleave.pl`).
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from loadbook.execution.services import TrialMonitors, write_trial_file
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.host import Host, Job
 from loadbook.hosts.replay import transcript_name
-from loadbook.ingestion.interleaved import read_alternation
+from loadbook.ingestion.interleaved import read_slices
 from loadbook.store.trial_record import DriverRecord, InterleavedRecord, MonitorRecord, window_fields
-from loadbook.study.interleaving import Turns, block_seconds, draw_rounds, turns_for_latency
+from loadbook.study.interleaving import SliceLengths, block_seconds, draw_rounds, slices_for_latency
 from loadbook.study.plan import Plan
 from loadbook.tools.base import MAX_REPORT_BYTES, ToolOutput, parse_output
 
-PROGRAM = "alternate.pl"
+PROGRAM = "interleave.pl"
 SCHEDULE, SLICES = "schedule", "slices"
 CALIBRATION_S = 1.0  # of each arm alone, once in a session, to choose slice and gap by its latency
 TAIL_S = 5.0  # that a generator may take to end, alone, when its time is over
@@ -72,11 +72,11 @@ def longest_block_s(plan: Plan) -> float:
 class InterleavedBlock:
     """One attempt at all trials of one block; `attempts` are its arms, in the order of the plan.
 
-    `turns` are slice and gap; None: they are chosen by the latency of every arm, measured first.
+    `lengths` are those of slice and gap; None: they are chosen by the latency of every arm, measured first.
     """
 
-    def __init__(self, testbed: Testbed, attempts: Sequence[Attempt], turns: Turns | None) -> None:
-        self.testbed, self.attempts, self.turns = testbed, attempts, turns
+    def __init__(self, testbed: Testbed, attempts: Sequence[Attempt], lengths: SliceLengths | None) -> None:
+        self.testbed, self.attempts, self.lengths = testbed, attempts, lengths
         self.latency_s: float | None = None
         self.driver: Host = testbed.hosts[testbed.drivers[0]]
         self.jobs: list[str] = []
@@ -164,10 +164,10 @@ class InterleavedBlock:
 
     def _run_load(self) -> None:
         """Choose slices if they are not known, warm all arms up in turn, then let them take turns."""
-        if self.turns is None:
+        if self.lengths is None:
             self.latency_s = self._measure_latency()
-            self.turns = turns_for_latency(self.latency_s)
-            if self.turns is None:
+            self.lengths = slices_for_latency(self.latency_s)
+            if self.lengths is None:
                 slowest = f"the slowest arm answers in {self.latency_s:.3f} s on average"
                 raise UsageError(f"{slowest}: slices would be longer than trials", 'set execution = "plain"')
         self._warm_up()
@@ -177,7 +177,7 @@ class InterleavedBlock:
         idle_from, idle_cpu = time.monotonic(), self._read_cpu()
         self.testbed.pause(QUIET_S if self.driver.live else 0.0)
         before_cpu, idle_s = self._read_cpu(), time.monotonic() - idle_from
-        self._alternate(self.turns)
+        self._run_slices(self.lengths)
         after_cpu = self._read_cpu()
         self._monitor_records = self.monitors.collect(self.attempts[0].folder, [])
         for key, ns in after_cpu.items():
@@ -232,17 +232,17 @@ class InterleavedBlock:
             planned_s = sum(attempt.workload.warmup_s for attempt in self._alive.values())
             self._run_job(f"{self._job}-warmup", tuple(steps), job_files, planned_s + GRACE_S, planned_s)
 
-    def _alternate(self, turns: Turns) -> None:
+    def _run_slices(self, lengths: SliceLengths) -> None:
         """Let the generators take turns; the outputs stay on the driver until they are collected."""
         arms = list(self._alive)
         workload = self.attempts[0].workload
-        load_s = math.ceil(block_seconds(turns, len(arms), workload.duration_s))
-        rounds = math.ceil(load_s / (len(arms) * (turns.slice_s + turns.gap_s)))
+        load_s = math.ceil(block_seconds(lengths, len(arms), workload.duration_s))
+        rounds = math.ceil(load_s / (len(arms) * (lengths.slice_s + lengths.gap_s)))
         seed = f"loadbook slices {self.testbed.plan.seed} {self.attempts[0].planned.block}"
         lines = [
-            f"first {turns.first_s:g}",
-            f"slice {turns.slice_s:g}",
-            f"gap {turns.gap_s:g}",
+            f"first {lengths.first_s:g}",
+            f"slice {lengths.slice_s:g}",
+            f"gap {lengths.gap_s:g}",
             f"end {load_s}",
             f"tail {TAIL_S:g}",
         ]
@@ -259,15 +259,15 @@ class InterleavedBlock:
         self._run_job(self._job, (("perl", PROGRAM, SCHEDULE),), job_files, timeout_s, float(load_s))
         output = self.driver.get(f"{self._folder}/stdout.1", max_bytes=MAX_REPORT_BYTES).decode(errors="replace")
         try:
-            self.alternation = read_alternation(output)
+            self.slice_log = read_slices(output)
         except (ValueError, IndexError) as error:
             raise CommandError(self.driver.alias, f"{PROGRAM} printed something else than slices: {error}") from error
         self._slices_text = output
 
     def _measurement(self, attempt: Attempt, load_s: int) -> tuple[str, ...]:
         """Return the command of an arm's generator; a request may be stopped for a round before it counts as lost."""
-        assert self.turns is not None
-        round_s = len(self.attempts) * (self.turns.slice_s + self.turns.gap_s)
+        assert self.lengths is not None
+        round_s = len(self.attempts) * (self.lengths.slice_s + self.lengths.gap_s)
         longer = {"timeout_s": math.ceil(attempt.workload.timeout_s + 2 * round_s)}
         share = attempt.workload.with_duration(load_s, 0).model_copy(update=longer)
         return attempt.load.launch.wrap(tuple(attempt.load.tool.command(share, attempt.deployment.target, load_s)))
@@ -311,8 +311,8 @@ class InterleavedBlock:
     def _collect(self, arm: int, attempt: Attempt) -> None:
         """Copy one arm's outputs, its share of the slices, and the monitors' files into its folder."""
         alias, own = self.driver.alias, f"{self._folder}/arm{arm}"
-        code = self.alternation.exit_codes.get(arm)
-        turns = self.alternation.slices_of(arm)
+        code = self.slice_log.exit_codes.get(arm)
+        slices = self.slice_log.slices_of(arm)
         record = DriverRecord(
             host=alias,
             argv=list(self._measurement(attempt, self._tool_s)),
@@ -322,9 +322,9 @@ class InterleavedBlock:
             stdout=f"stdout-{alias}",
             stderr=f"stderr-{alias}",
         )
-        if turns:
-            offset_s = self.alternation.clock_offset_s
-            record.started_host, record.ended_host = turns[0].start_s + offset_s, turns[-1].end_s + offset_s
+        if slices:
+            offset_s = self.slice_log.clock_offset_s
+            record.started_host, record.ended_host = slices[0].start_s + offset_s, slices[-1].end_s + offset_s
         for stream in ("stdout", "stderr"):
             record.cut |= fetch_truncated(
                 self.driver, f"{own}/{stream}", attempt.folder / f"{stream}-{alias}", MAX_REPORT_BYTES
@@ -337,18 +337,19 @@ class InterleavedBlock:
         write_trial_file(attempt.folder / SLICES, self._slices_text.encode())
         attempt.record.drivers = [record]
         attempt.record.monitors = [self._monitor_of(attempt, monitor) for monitor in self._monitor_records]
-        assert self.turns is not None
+        assert self.lengths is not None
         attempt.record.interleaved = InterleavedRecord(
             arm=arm,
             beside=[other.planned.treatment for other in self.attempts],
-            slice_s=self.turns.slice_s,
-            gap_s=self.turns.gap_s,
+            slice_s=self.lengths.slice_s,
+            gap_s=self.lengths.gap_s,
             slices=SLICES,
-            active_s=round(self.alternation.active_s(arm), 6),
+            active_s=round(self.slice_log.active_s(arm), 6),
+            late_share=self.slice_log.late_share(arm, self.lengths.slice_s),
             latency_s=self.latency_s,
         )
         attempt.record.window = window_fields([record], attempt.record.clocks)["window"]
-        if arm in self.alternation.hung:
+        if arm in self.slice_log.hung:
             raise ToolError(f"{attempt.load.tool.name} did not end within {TAIL_S:g} s of its time and was killed")
 
     def _monitor_of(self, attempt: Attempt, monitor: MonitorRecord) -> MonitorRecord:

@@ -23,7 +23,7 @@ from loadbook.store import trial_record
 from loadbook.store.ledger import Ledger, TrialState, trial_states
 from loadbook.store.paths import RunPaths
 from loadbook.store.trial_record import TrialRecord
-from loadbook.study.interleaving import Turns
+from loadbook.study.interleaving import SliceLengths
 from loadbook.study.plan import PlannedTrial
 
 PUBLISHED_STATUSES = ("ok", "partial", "invalid")
@@ -193,7 +193,7 @@ class _BlockRunner:
 
     def __init__(self, testbed: Testbed, store: AttemptStore, on_event: OnEvent) -> None:
         self.testbed, self.store, self.on_event = testbed, store, on_event
-        self.turns: Turns | None = None
+        self.lengths: SliceLengths | None = None
 
     def run(self, together: Sequence[PlannedTrial]) -> list[TrialRecord]:
         """Attempt a block until no host is lost in it or it may not be retried, and return the records of its arms."""
@@ -208,7 +208,7 @@ class _BlockRunner:
                 Attempt(self.testbed, planned, number, folder, arm, others_s)
                 for arm, (planned, number, folder) in enumerate(begun)
             ]
-            block = InterleavedBlock(self.testbed, attempts, self.turns)
+            block = InterleavedBlock(self.testbed, attempts, self.lengths)
             try:
                 block.run()
                 wants_retry = any(attempt.retry for attempt in attempts)
@@ -218,8 +218,8 @@ class _BlockRunner:
                 for error in self.testbed.not_restored:
                     self.on_event(Progress("note", f"{error.message}\n{error.hint}"))
                 raise
-            if self.turns is None and block.turns:
-                self.turns = block.turns
+            if self.lengths is None and block.lengths:
+                self.lengths = block.lengths
                 self.on_event(Progress("note", _turns_text(block)))
             failed = next((attempt.record for attempt in attempts if attempt.retry), None)
             if failed is None or not reconnected or tries >= MAX_ATTEMPTS.get(failed.status, 1):
@@ -257,9 +257,9 @@ class _BlockRunner:
 
 
 def _turns_text(block: InterleavedBlock) -> str:
-    assert block.turns is not None
+    assert block.lengths is not None
     latency_ms = 1000 * (block.latency_s or 0.0)
-    slice_ms, gap_ms = 1000 * block.turns.slice_s, 1000 * block.turns.gap_s
+    slice_ms, gap_ms = 1000 * block.lengths.slice_s, 1000 * block.lengths.gap_s
     return (
         f"interleaved: slices of {slice_ms:g} ms with gaps of {gap_ms:g} ms, as the slowest of "
         f"{len(block.attempts)} arms answers in {latency_ms:.2g} ms on average"

@@ -120,6 +120,8 @@ def _read_samples(layout: Layout, plan: Plan, hosts_of_file: Mapping[str, Any] |
             if not _same_hosts(read_run_record(paths), hosts_of_file) or not _same_machines(paths, machines):
                 continue
             other_study = parse_plan(read_json(paths.plan_json), str(paths.plan_json)).study
+            if other_study.execution != plan.study.execution:  # their noise differs by a factor of 10
+                continue
             pairs, aa = _noise_pairs(paths, other_study, plan.study.metric)
         except LoadbookError:  # damaged, of another version, or not ingested
             continue

@@ -1,5 +1,6 @@
-"""One session of a run: hosts opened, checked and recorded; stale jobs and changes of earlier sessions removed.
+"""`run_study`, the entry point, and one session of a run.
 
+A session opens, checks and records the hosts, and removes stale jobs and changes of earlier sessions.
 A resumed run must have the hosts with which it began (`check_same_hosts`). Other programs on the hosts are reported
 before the run (`preflight.background_load`); during trials the validity rules check for them.
 """
@@ -17,24 +18,24 @@ from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 
-from loadbook.core.errors import UsageError
+from loadbook.core.errors import DataError, UsageError
 from loadbook.core.metrics import get_metric
 from loadbook.execution.deployment import job_stem, preflight_stem
 from loadbook.execution.host_state import remove_stale_jobs
 from loadbook.execution.loop import AttemptStore, execute_plan
-from loadbook.execution.power import forecast_power, noise_cost_text
+from loadbook.execution.power import forecast_power, noise_cost_text, underpowered_note
 from loadbook.execution.preflight import background_load, preflight
-from loadbook.execution.progress import Confirm, LockPolicy, OnEvent, Progress, wait_for_hosts
-from loadbook.execution.select import RunSelection, interim_analysis, stopping_points
-from loadbook.execution.studies import unloaded_hosts
+from loadbook.execution.progress import Confirm, LockPolicy, OnEvent, Progress, ignore_event, wait_for_hosts
+from loadbook.execution.select import RunRequest, RunSelection, interim_analysis, select_run, stopping_points
+from loadbook.execution.studies import load_study, study_file, unloaded_hosts
 from loadbook.execution.testbed import Testbed, open_testbed, resolve_hosts_file
-from loadbook.hosts.inventory import format_entry
+from loadbook.hosts.inventory import format_entry, read_hosts
 from loadbook.hosts.monitors import gather_facts
 from loadbook.hosts.replay import transcript_name
 from loadbook.hosts.rollback import restore
-from loadbook.store.atomic import move_folder, write_atomic
+from loadbook.store import atomic
 from loadbook.store.ledger import Ledger
-from loadbook.store.paths import Layout, RunPaths
+from loadbook.store.paths import EXAMPLE_STUDY, Layout, RunPaths
 from loadbook.store.run_record import RecordedHost, RunRecord, read_run_record, write_run_record
 from loadbook.store.trial_record import SCHEMA_VERSION, read_json, write_json
 from loadbook.store.verify import run_file_checksums
@@ -259,15 +260,15 @@ class RunSession:
             shutil.rmtree(leftover)
         new = RunPaths(part, part)
         try:
-            write_atomic(new.study_toml, study_file.read_bytes())
+            atomic.write_atomic(new.study_toml, study_file.read_bytes())
             self._write_facts(part, "before")
             self._append_transcripts(part)
-            write_atomic(new.hosts_toml, replay_hosts_file(self.testbed).encode())
+            atomic.write_atomic(new.hosts_toml, replay_hosts_file(self.testbed).encode())
             write_json(new.plan_json, self.selection.plan.to_json())
             write_run_record(new, self._run_record())
             with Ledger(new.ledger) as ledger:
                 ledger.append("run-started", trials=len(self.selection.plan.trials))
-            move_folder(part, self.paths.raw)
+            atomic.move_folder(part, self.paths.raw)
         finally:
             shutil.rmtree(part, ignore_errors=True)
 
@@ -281,7 +282,7 @@ class RunSession:
         for alias, host in self.testbed.hosts.items():
             transcript = raw / transcript_name(alias)
             earlier = transcript.read_bytes() if transcript.is_file() else b""
-            write_atomic(transcript, earlier + host.take_transcript())
+            atomic.write_atomic(transcript, earlier + host.take_transcript())
 
     def _run_record(self) -> RunRecord:
         plan, testbed = self.selection.plan, self.testbed
@@ -320,3 +321,67 @@ def _git_state(root: Path) -> tuple[str | None, bool | None]:
     except (OSError, subprocess.SubprocessError):
         return None, None
     return done[0].stdout.strip(), bool(done[1].stdout.strip())
+
+
+def run_study(
+    layout: Layout,
+    study_name: str,
+    hosts: Path | None = None,
+    subset: str | None = None,
+    blocks: int | None = None,
+    new: bool = False,
+    resume: str | None = None,
+    on_event: OnEvent = ignore_event,
+    more: int | None = None,
+    lock_policy: LockPolicy | None = None,
+    confirm: Confirm | None = None,
+) -> str:
+    """Run a study's plan on hosts and return the run's id; an unfinished run is resumed exactly as planned.
+
+    Parameters
+    ----------
+    study_name : a name in studies/, a path to a .toml file, or `<name>-smoke`.
+    hosts : hosts file; None is the loopback lab, which is brought up when it is not.
+    subset, blocks : of a new run; None takes the study's own.
+    new : start a new run although the last one is unfinished.
+    resume : id of the unfinished run to resume; None is the latest.
+    on_event : receives every event (see `progress.Progress`).
+    more : add so many blocks to the latest complete run, or to that of `resume`; unless the study plans an analysis
+        there, the run becomes exploratory.
+    lock_policy : what to do about hosts that another run uses; None: to be refused.
+    confirm : asks the user whether to start although other programs use the hosts; None: no question.
+
+    Raises
+    ------
+    UsageError : unknown names, a study that changed since the unfinished run was planned, a second runner.
+    StudyError : everything that is wrong with the study or hosts file.
+    DataError : a file on our side cannot be written (disk full).
+    LoadbookError : the run could not start or had to stop; the same call resumes it.
+    KeyboardInterrupt : the trial under way was stopped and recorded as cancelled.
+    """
+    study = load_study(layout, study_name)
+    if study.name == EXAMPLE_STUDY:
+        raise UsageError(
+            f"a study cannot be called {EXAMPLE_STUDY!r}", "that is the recorded run that comes with loadbook"
+        )
+    if hosts is not None:
+        read_hosts(hosts)  # a missing file is reported before a run is announced
+    try:
+        with atomic.hold_study_lock(layout.study_raw(study.name)) as taken_over:
+            if taken_over:
+                on_event(Progress("note", taken_over))
+            selection = select_run(layout, study, RunRequest(subset, blocks, new, resume, more))
+            on_event(Progress("note", selection.message, run=selection.run))
+            # hosts come first, so that a refusal needs no statistics libraries
+            with RunSession(layout, selection, hosts, on_event, lock_policy, confirm) as session:
+                if not selection.resumed and (note := underpowered_note(forecast_power(layout, selection.plan, hosts))):
+                    on_event(Progress("note", note))
+                session.run(study_file(layout, study_name))
+    except OSError as error:
+        where = error.filename or layout.study_raw(study.name)
+        if error.errno in atomic.DISK_FULL_ERRNOS:
+            raise DataError(atomic.disk_full_message(error, where), atomic.DISK_FULL_HINT) from error
+        raise DataError(
+            f"{where}: {error.strerror or error}", f"set that right, then resume: loadbook run {study_name}"
+        ) from error
+    return selection.run

@@ -19,14 +19,7 @@ from typing import Any
 
 from loadbook.core.errors import DataError, LoadbookError, ParseError, UsageError
 from loadbook.core.text import closest_name
-from loadbook.ingestion.trial_rows import (
-    RESERVED_NAMES,
-    STDOUT,
-    STREAMED_SUFFIX,
-    find_argv,
-    read_bytes,
-    read_output,
-)
+from loadbook.ingestion import trial_rows
 from loadbook.store.paths import NAME_PATTERN
 from loadbook.study.problems import short_repr, suggestion
 from loadbook.tools import base
@@ -228,7 +221,9 @@ class OutputFiles:
 
     def read_captured(self) -> ToolOutput:
         """Read the files for a parser; without the command line, which can be split only once the tool is known."""
-        return read_output({**({STDOUT: self.stdout} if self.stdout else {}), **self.files}, self.stderr, self.rc)
+        return trial_rows.read_output(
+            {**({trial_rows.STDOUT: self.stdout} if self.stdout else {}), **self.files}, self.stderr, self.rc
+        )
 
 
 def find_outputs(folder: Path, conditions: list[Condition]) -> tuple[list[OutputFiles], list[ImportProblem]]:
@@ -277,13 +272,13 @@ def resolve_inside(folder: Path, name: str) -> Path:
 
 def _output_files(folder: Path, condition: Condition, path: Path) -> OutputFiles:
     """Return the files of one row; its cells for stderr, exit code and command override files in an output folder."""
-    files = {path.name if path.name.endswith(STREAMED_SUFFIX) else "stdout": path}
+    files = {path.name if path.name.endswith(trial_rows.STREAMED_SUFFIX) else "stdout": path}
     if path.is_dir():
         names = sorted(p.name for p in path.iterdir() if not p.is_dir() or p.is_symlink())
         if odd := next((name for name in names if not name.isprintable()), None):
             raise ValueError(f"{short_repr(path.name)} holds a file with the name {short_repr(odd)}: rename it")
         files = {name: resolve_inside(folder, str(path.relative_to(folder) / name)) for name in names}
-    if "stdout" not in files and not any(name.endswith(STREAMED_SUFFIX) for name in files):
+    if "stdout" not in files and not any(name.endswith(trial_rows.STREAMED_SUFFIX) for name in files):
         raise DataError(f"{condition.file} has no file named stdout; it holds {', '.join(files) or 'nothing'}")
     stderr = resolve_inside(folder, condition.stderr) if condition.stderr else files.get("stderr")
     if stderr is not None and stderr.is_dir():
@@ -299,15 +294,15 @@ def _output_files(folder: Path, condition: Condition, path: Path) -> OutputFiles
         command = _read_small_text(resolve_inside(folder, command))
     elif not command and "cmd" in files:
         command = _read_small_text(files["cmd"])
-    own = {name: p for name, p in files.items() if name not in RESERVED_NAMES}
-    others = {name: p for name, p in files.items() if name in RESERVED_NAMES - {"stdout", "stderr"}}
+    own = {name: p for name, p in files.items() if name not in trial_rows.RESERVED_NAMES}
+    others = {name: p for name, p in files.items() if name in trial_rows.RESERVED_NAMES - {"stdout", "stderr"}}
     return OutputFiles(condition, files.get("stdout"), stderr, int(code) if code else None, command, own, others)
 
 
 def _read_small_text(path: Path) -> str:
     if path.is_dir() or path.stat().st_size > 100_000:
         raise ValueError(f"{path.name} is no small text file")
-    return read_bytes(path).decode(errors="replace").strip()
+    return trial_rows.read_bytes(path).decode(errors="replace").strip()
 
 
 def files_by_trial_name(output: OutputFiles) -> Iterator[tuple[str, Path]]:
@@ -398,7 +393,7 @@ def _try_tool(source: OutputFiles, read: ToolOutput, name: str) -> ParsedReport 
     """Return the report as parsed by the tool `name`, or the parser's error message."""
     tool = base.load_tool(name)
     try:
-        return base.parse_output(tool, replace(read, argv=find_argv(source.command, tool.binary)))
+        return base.parse_output(tool, replace(read, argv=trial_rows.find_argv(source.command, tool.binary)))
     except ParseError as error:
         return error.message
 

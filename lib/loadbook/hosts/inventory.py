@@ -34,29 +34,29 @@ def _check_folder(value: str) -> str:
 
 
 class HostEntry(BaseModel):
-    """One host: everything that cannot be known from ~/.ssh/config.
+    """One host: settings that ~/.ssh/config does not have.
 
     Attributes
     ----------
-    roles : what it is for; each study names its own (driver, web, balancer, app, ...).
+    roles : its roles, as studies name them (driver, web, balancer, app, ...).
     ssh : its name in ~/.ssh/config; default: the alias.
-    address : what drivers and balancers aim at; default: the name that ssh connects to.
-    workdir : on the host, all that loadbook writes there; default: /tmp/loadbook-<user>-<alias>.
-    lock : the file there that one run at a time holds; default: /tmp/loadbook-host.lock.
-    state : folder there for what is changed and what was there before, outlives a reboot; default: /var/lib/loadbook
-        of root, ~/.local/state/loadbook of others.
-    host_name, port, user, identity_file : instead of what ~/.ssh/config says.
-    service_port : first port of the services on it; below 1024 takes root there.
-    cpus : CPUs that everything has which loadbook starts there; studies number theirs within these.
-    allow : what may be changed for the time of a trial, and is put back: kernel settings, delay, loss and rate of its
-        network, CPU time, packet rules, the files of its own servers. Each takes root there.
-    price_per_month : in the file's currency.
-    munin_port : of its munin node; 0: it has none.
-    exporter_port : of its node_exporter; 0: it has none.
-    link_mbit : rate of its network link, Mbit/s.
-    max_requests_per_s : most that a study may send to it, by all drivers together, directly or through balancers.
-    max_connections : most connections that a load may have open to it.
-    max_load_s : longest load of one trial, its warm-up included, seconds.
+    address : target of the load for drivers and balancers, for example in a private network; default: as in ssh.
+    workdir : folder on the host for all files of loadbook; default: /tmp/loadbook-<user>-<alias>.
+    lock : lock file on the host, the same for all users of the machine; default: /tmp/loadbook-host.lock.
+    state : folder on the host for backups and records of changes, which must survive a reboot and is shared by aliases
+        of one machine; default: /var/lib/loadbook for root, ~/.local/state/loadbook for others.
+    host_name, port, user, identity_file : override ~/.ssh/config.
+    service_port : first port of its services, which their clients must reach; below 1024 needs root on the host.
+    cpus : CPUs of all processes that loadbook starts; studies number CPUs within these; default: all.
+    allow : changes permitted during a trial and restored after it: kernel settings; delay, loss and rate of its
+        network; CPU time; packet rules; the files of its own servers. Each needs root on the host.
+    price_per_month : price in the file's currency, for the price per 1,000 requests/s.
+    munin_port : port of its munin node; 0: none.
+    exporter_port : port of its node_exporter; 0: none.
+    link_mbit : rate of its network link, Mbit/s, for comparison with the measured bytes per second.
+    max_requests_per_s : highest rate of requests from a study, all drivers together, directly or through balancers.
+    max_connections : highest number of open connections of a load.
+    max_load_s : longest load of one trial with its warm-up, seconds.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -88,12 +88,12 @@ class HostsFile(BaseModel):
 
     Attributes
     ----------
-    known_hosts : the file of trusted keys; default: beside this one.
-    replay : folder of a recorded run, relative to this file: its hosts answer as they did then, without any host.
-    external : what studies may put load on beside the hosts, as host:port; nothing else is ever a target.
-    currency : what prices are in, as it is to be printed (EUR).
-    external_prices : role -> price a month of what no host of this file runs.
-    hosts : by alias.
+    known_hosts : file of trusted host keys; default: known_hosts beside this file.
+    replay : folder of a recorded run, relative to this file; its recorded hosts answer instead of real ones.
+    external : addresses outside these hosts that studies may load, as host:port.
+    currency : currency of the prices, as printed (EUR).
+    external_prices : role -> price per month of an external role.
+    hosts : hosts by alias.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

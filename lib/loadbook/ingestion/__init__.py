@@ -1,9 +1,9 @@
-"""From the raw files of a run to its five tables.
+"""Ingestion: makes the five tables of a run from its raw files.
 
-- `host_metrics`: metric files of hosts that are added to a run
+- `host_metrics`: metric files of hosts (sar, munin, Prometheus) that are added to a run
 - `interleaved`: rates and processes of one arm of an interleaved block
 - `trial_rows`: rows of one trial: measurements, samples, traces, request logs
-- `workers`: parts of a run in worker processes or on a Dask cluster
-- `cache`: trial folders, and what the last ingest has read of them
-- `ingest`: all trials of a run to tables, with the validity rules
+- `workers`: reads parts of a run in worker processes or on a Dask cluster
+- `cache`: finds trial folders that changed since the last ingest
+- `ingest`: makes the tables of all trials and applies the validity rules
 """

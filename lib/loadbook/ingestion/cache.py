@@ -1,9 +1,9 @@
-"""Trial folders of a run, and the cache of the last ingest, by which only new or changed folders are read.
+"""Trial folders of a run, and the cache of the last ingest, so that only new or changed folders are read.
 
-A folder's identity consists of size, modification time, change time (ctime) and inode of every file. The kernel sets
-ctime at every write and rename, and it cannot be set back, so equal identities mean equal bytes. Damage by the disk
-itself is found by `loadbook verify` only. The cache holds the identity of each folder and the results that are not in
-the tables; it is used only with the same plan, code and tables. A damaged or foreign cache is ignored.
+The identity of a folder consists of size, modification time, change time (ctime) and inode of every file. The kernel
+sets ctime at every write and rename, and it cannot be set back, so equal identities mean equal bytes. Damage by the
+disk itself is found only by `loadbook verify`. The cache contains each folder's identity and the results that are not
+in the tables; it is used only with the same plan, code and tables, and ignored if damaged.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ATTEMPT = re.compile(r"(.+)-attempt(\d+)")
-# Two changes within one tick of the file system's clock leave the same time. Linux has at least 100 ticks a second;
-# times of whole seconds are those of file systems that count in 1 s or 2 s.
+# Two changes within one tick of the file system's clock have the same time. Linux has at least 100 ticks a second; file
+# systems that count in 1 s or 2 s have times in whole seconds.
 TICK_S, COARSE_TICK_S, SECOND_NS = 0.05, 2.1, 1_000_000_000
 FileIdentity = tuple[str, int, int, int, int]
 
 
 @dataclass(frozen=True)
 class TrialFolder:
-    """The folder of one trial, its size in bytes, and its identity.
+    """Folder of one trial, its size in bytes, and its identity.
 
-    The identity is empty where a later change could leave the same one: such a folder is always read again.
+    The identity is empty if a later change might not alter it; such a folder is always read again.
     """
 
     folder: Path
@@ -48,9 +48,9 @@ class TrialFolder:
 
 
 def find_trial_folders(paths: RunPaths, trials: Iterable[str]) -> tuple[dict[str, TrialFolder], list[str]]:
-    """Return the folder of each trial, and the names in trials/ that belong to none.
+    """Return trial -> folder, and the names in trials/ that belong to no planned trial.
 
-    A trial's folder is the published one, else that of its last failed attempt.
+    The folder of a trial is the published one, or else that of its last failed attempt.
     """
     attempts = sorted(
         (m[1], int(m[2]), m[0]) for name in _subfolder_names(paths.failed) if (m := ATTEMPT.fullmatch(name))
@@ -69,7 +69,7 @@ def _subfolder_names(folder: Path) -> set[str]:
 
 
 def _identify(folder: Path) -> TrialFolder:
-    """Return a trial's folder with its identity, waiting until the current clock tick is over if need be."""
+    """Return a trial's folder with its identity; wait, if necessary, until the current clock tick is over."""
     now = time.time()
     try:
         files = sorted(_file_identities(os.fspath(folder)))
@@ -78,10 +78,10 @@ def _identify(folder: Path) -> TrialFolder:
             time.sleep(min(unsafe_s, COARSE_TICK_S))
             now = time.time()
             files = sorted(_file_identities(os.fspath(folder)))
-    except OSError:  # reading it later reports the reason
+    except OSError:  # the reason is reported when the folder is read
         return TrialFolder(folder, 0, "")
     size = sum(size for _, size, *_ in files)
-    if _unsafe_for_s(files, now) > 0:  # it is still being changed, or its clock is ahead of ours
+    if _unsafe_for_s(files, now) > 0:  # it is still being changed, or its clock is ahead of this host's
         return TrialFolder(folder, size, "")
     start = len(os.fspath(folder))
     described = repr([folder.name, *((path[start:], *rest) for path, *rest in files)])
@@ -89,7 +89,7 @@ def _identify(folder: Path) -> TrialFolder:
 
 
 def _unsafe_for_s(files: Iterable[FileIdentity], now: float) -> float:
-    """Return the seconds after `now` in which a change of the newest file could go unnoticed."""
+    """Return for how many seconds after `now` a change of the newest file might go unnoticed."""
     newest = max((ctime for *_, ctime, _ in files), default=0)
     return newest / SECOND_NS + (TICK_S if newest % SECOND_NS else COARSE_TICK_S) - now
 
@@ -111,7 +111,7 @@ TAIL_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class IngestCache:
-    """A valid cache; `state` identifies the raw data of the tables (see `raw_state`)."""
+    """Valid cache of a run; `state` is a digest of the raw data from which the tables were made."""
 
     paths: RunPaths
     state: str
@@ -127,23 +127,23 @@ class IngestCache:
         return {row["trial"]: IngestedTrial(row["record"], **json.loads(row["result"])) for row in same}
 
     def tables(self) -> dict[str, pa.Table]:
-        """Return the tables in which every row belongs to one trial."""
+        """Return the tables whose rows each belong to a single trial."""
         import pyarrow.parquet as pq
 
         return {name: pq.read_table(self.paths.table(name)) for name in TRIAL_TABLES}
 
 
 def raw_state(paths: RunPaths, folders: Mapping[str, TrialFolder], more: Any) -> str:
-    """Return a digest of all raw data behind the tables; empty if a later change could go unnoticed.
+    """Return a digest of all raw data behind the tables; empty if a later change might go unnoticed.
 
-    `more` holds further inputs, as JSON values.
+    `more` contains further inputs, as JSON values.
     """
     identities = {trial: folder.identity for trial, folder in folders.items()}
     return "" if "" in identities.values() else _json_digest([_basis_digest(paths), identities, more])
 
 
 def load_cache(paths: RunPaths) -> IngestCache | None:
-    """Return the cache of a run, None if there is no valid one."""
+    """Return the cache of a run; None if there is no valid one."""
     try:
         cached = trial_record.read_json(_cache_file(paths))
         digest = cached.pop("digest")
@@ -165,7 +165,7 @@ def save_cache(
     folders: Mapping[str, TrialFolder],
     ingested: Mapping[str, IngestedTrial],
 ) -> None:
-    """Write the cache after the tables."""
+    """Write the cache, after the tables have been written."""
     import pyarrow as pa
 
     rows = []
@@ -188,7 +188,7 @@ def _cache_table(paths: RunPaths) -> Path:
 
 
 def _basis_digest(paths: RunPaths) -> str:
-    """Return a digest of the other inputs: code, plan, the run's name, added files."""
+    """Return a digest of the inputs outside trial folders: code, plan, the run's name, added files."""
     later = []
     for added in read_added_files(paths):
         files = [paths.raw / name for name, _ in added.parsed_files]
@@ -197,7 +197,7 @@ def _basis_digest(paths: RunPaths) -> str:
 
 
 def _table_sums(paths: RunPaths) -> dict[str, str]:
-    """Return the sha256 of every table; of large ones size and sha256 of the end."""
+    """Return name -> sha256 of each table; for large tables size and sha256 of the end."""
     files = [*(paths.table(name) for name in TABLES), _cache_table(paths)]
     sums = {file.relative_to(paths.processed).as_posix(): trial_record.sha256_file(file) for file in files}
     big = sorted(paths.request_logs.iterdir()) if paths.request_logs.is_dir() else []

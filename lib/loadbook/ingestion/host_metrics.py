@@ -1,4 +1,4 @@
-"""Metric files of hosts that are added to a run (sysstat, munin, RRD, node_exporter), and their rows by trial."""
+"""Metric files of hosts (sysstat, munin, RRD, node_exporter) that are added to a run, and their rows per trial."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from loadbook import host_metrics
 from loadbook.core.errors import DataError, UsageError
 from loadbook.core.units import format_bytes, format_duration, join_words
-from loadbook.host_metrics import registry
 from loadbook.host_metrics.base import Problem, Traces
 from loadbook.store.atomic import hold_study_lock
 from loadbook.store.ledger import AddedTraceFiles, store_added_files
@@ -28,34 +28,34 @@ FileStates = tuple[tuple[int, int], ...]
 
 
 def trace_row(keys: Row, point: Row, t_s: float) -> Row:
-    """Return the row of one point at `t_s` seconds from the start of the measurement."""
+    """Return the row of one point, `t_s` seconds after the start of the measurement."""
     return keys | {"t_s": round(t_s, TIME_DIGITS)} | {name: point[name] for name in POINT}
 
 
 class AddedFiles(NamedTuple):
-    """The files added to the run with the raw folder `raw`."""
+    """Metric files that were added to the run in the raw folder `raw`."""
 
     raw: Path = Path()
     added: tuple[AddedTraceFiles, ...] = ()
 
     def host_metric_rows(self, record: TrialRecord) -> Iterator[Row]:
-        """Yield the rows within the time of one trial, times from the start of its measurement."""
+        """Yield the rows within one trial, with times in seconds since the start of its measurement."""
         span = trial_span(record)
-        opened = record.window[0] if record.window else record.started  # of an imported trial the trial's start
+        opened = record.window[0] if record.window else record.started  # for imported trials the start of the trial
         if span is None or opened is None:
             return
         for added in self.added:
             clock = record.clocks.get(added.host)
             measured_s = clock.offset_before_s if clock else 0.0
             offset = measured_s if added.offset_s is None else added.offset_s
-            keys = {"host": added.host, "role": added.role, "source": registry.FORMATS[added.kind].source}
+            keys = {"host": added.host, "role": added.role, "source": host_metrics.FORMATS[added.kind].source}
             times, points = _sorted_points(self.raw, added, _file_states(self.raw, added))
             first, last = bisect_left(times, span[0] + offset), bisect_right(times, span[1] + offset)
             for time_s, point in zip(times[first:last], points[first:last], strict=True):
                 yield trace_row(keys, point, time_s - offset - opened)
 
     def problems(self, records: Sequence[TrialRecord]) -> Iterator[Row]:
-        """Yield problems of the files, and files without rows in any trial."""
+        """Yield problems in the files, and files without rows in any trial."""
         spans = [span for record in records if (span := trial_span(record))]
         for added in self.added:
             traces = _read_added(self.raw, added, _file_states(self.raw, added))
@@ -72,7 +72,7 @@ class AddedFiles(NamedTuple):
 
 
 def trial_span(record: TrialRecord) -> tuple[float, float] | None:
-    """Return begin and end of a trial by our clock; None where they are not known."""
+    """Return start and end of a trial by the controller's clock; None if they are not known."""
     if record.started is not None and record.duration_s is not None:
         return record.started, record.started + record.duration_s
     return record.window
@@ -107,7 +107,7 @@ def _read_added(raw: Path, added: AddedTraceFiles, states: FileStates) -> Traces
             contents[path.name.partition("-")[2]] = path.read_bytes()
         else:
             problems.append(Problem("changed-file", f"{name} is missing or no longer matches its sha256"))
-    traces = registry.read_traces(added.kind, contents) if contents else Traces([], [], 0.0, [])
+    traces = host_metrics.read_traces(added.kind, contents) if contents else Traces([], [], 0.0, [])
     return Traces(traces.rows, traces.times, traces.interval_s, [*problems, *traces.problems])
 
 
@@ -124,7 +124,7 @@ SYSSTAT = "sysstat"
 
 
 class HostMetricFiles(NamedTuple):
-    """Files of one kind: the contents to read, and the originals."""
+    """Metric files of one kind: contents to read, and original files."""
 
     kind: str
     read: dict[str, bytes]
@@ -132,23 +132,23 @@ class HostMetricFiles(NamedTuple):
 
     @property
     def traces(self) -> Traces:
-        """The content of the files."""
-        return registry.read_traces(self.kind, self.read)
+        """Return the traces in the files, or the problems found in them."""
+        return host_metrics.read_traces(self.kind, self.read)
 
 
 def read_metric_files(files: Sequence[Path], kind: str = "auto") -> list[HostMetricFiles]:
-    """Read files and find their kind; the installed `sadf` turns sar's binary data into text.
+    """Read metric files and determine their kind; `sadf` must be installed to convert sar's binary data to text.
 
     Raises
     ------
-    UsageError : a file is missing or of an unknown kind. DataError : `sadf` cannot read it, or it is empty.
+    UsageError : a file is missing or of an unknown kind. DataError : `sadf` cannot read a file, or it is empty.
     """
-    if kind not in ("auto", SYSSTAT, *registry.FORMATS):
-        raise UsageError(f"no kind {kind!r} of traces", f"auto, {', '.join([*registry.FORMATS, SYSSTAT])}")
+    if kind not in ("auto", SYSSTAT, *host_metrics.FORMATS):
+        raise UsageError(f"no kind {kind!r} of traces", f"auto, {', '.join([*host_metrics.FORMATS, SYSSTAT])}")
     contents = {str(path): _read_content(path) for path in files}
-    named = {"auto": registry.files_by_format(contents)}.get(kind, {kind: list(contents)})
+    named = {"auto": host_metrics.files_by_format(contents)}.get(kind, {kind: list(contents)})
     if unknown := named.get(None):
-        kinds = ", ".join([*registry.FORMATS, SYSSTAT])
+        kinds = ", ".join([*host_metrics.FORMATS, SYSSTAT])
         raise UsageError(f"{join_words(unknown)}: not a file of traces that loadbook knows", f"--kind one of: {kinds}")
     found = [_metric_files(str(k), {name: contents[name] for name in names}) for k, names in named.items()]
     for files_of_kind in found:
@@ -180,7 +180,7 @@ def _metric_files(kind: str, contents: Mapping[str, bytes]) -> HostMetricFiles:
 def sadf_json(path: Path) -> bytes:
     """Return the output of ``sadf -j FILE -- -A`` for a binary file of sar.
 
-    The binary format changes with the version of sysstat, so the text is kept.
+    This text is stored because the binary format changes with the version of sysstat.
     """
     by_hand = f"export it where it was written: sadf -j {path.name} -- -A >{path.name}.json"
     if shutil.which("sadf") is None:
@@ -206,11 +206,11 @@ def add_metric_files(
     role: str | None,
     offset_s: float | None,
 ) -> list[AddedTraceFiles]:
-    """Copy files to a run, with checksums and an entry in its ledger; the next ingest reads them.
+    """Copy metric files to a run and record them with checksums in its ledger; the next ingest reads them.
 
     Raises
     ------
-    UsageError : an unknown host, one without a role, or a study with a run under way.
+    UsageError : an unknown host, a host without a role, or a run of the study is in progress.
     """
     paths = layout.run(study, run)
     hosts = read_run_record(paths).hosts

@@ -1,8 +1,8 @@
-"""From data/raw of one run to its five tables in data/processed; repeated ingests give identical bytes.
+"""Makes the five tables of a run in data/processed from its data/raw; repeated ingests give identical bytes.
 
-Conditions come only from trial.json, never from folder names. Every planned trial has a row, or a problem that explains
-its absence. Folders are read in parts, possibly by worker processes (`workers`), and only when they are new or changed
-(`cache`). The validity rules are applied to every trial and to the run as a whole.
+Conditions are read only from trial.json, never from names of folders. Every planned trial has a row, or a problem that
+explains why not. Folders are read in parts, by worker processes for large runs (`workers`), and only if they are new or
+changed (`cache`). Validity rules are applied to every trial and to the run as a whole.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from loadbook.validity.rules import MEASURED_STATUSES, check_run
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# raw bytes of one part; below the second number reading takes less time than the start of worker processes
+# raw bytes per part; below the second number, reading takes less time than starting worker processes
 PART_BYTES, MIN_PARALLEL_BYTES = 4_000_000, 12_000_000
-# columns of the table of trials that have the names of their fields in the record
+# columns of the trials table with the same names as fields of the record
 RECORD_COLUMNS = (
     *("study", "run", "trial", "treatment", "block", "slot", "status", "attempt", "started", "duration_s"),
     *("tool", "tool_version", "reason"),
@@ -57,10 +57,10 @@ HIT_COLUMNS = ("host", "name", "level", "message")
 
 @dataclass(frozen=True)
 class RawRun:
-    """What an ingest reads of one run beside its trials.
+    """Inputs of an ingest other than the content of trial folders.
 
-    `unplanned` holds the names in trials/ that belong to no trial, `changed` the files that changed since the run
-    ended, `facts` those of the hosts before and after it, `sums` the records' sha256 by trial and attempt.
+    `unplanned` lists names in trials/ that belong to no planned trial, `changed` files that changed since the run
+    ended; `facts` has the hosts' facts before and after the run, `sums` trial -> attempt -> sha256 of the record.
     """
 
     paths: RunPaths
@@ -74,7 +74,7 @@ class RawRun:
 
     @classmethod
     def read(cls, paths: RunPaths) -> RawRun:
-        """Read plan, facts and ledger; DataError when the plan cannot be read or was changed."""
+        """Read plan, facts and ledger; DataError if the plan cannot be read or was changed."""
         plan = parse_plan(read_current_plan(paths), str(paths.plan_json))
         folders, unplanned = find_trial_folders(paths, [planned.trial for planned in plan.trials])
         changed = changed_run_files(paths)
@@ -83,7 +83,7 @@ class RawRun:
             raise DataError(f"{paths.plan_json} is not as it was kept when the run ended: it was not used", hint)
         facts: dict[str, Any] = {}
         for path in sorted(paths.facts.glob("*.json")):
-            with suppress(DataError):  # an unreadable file is left out, as a changed one is
+            with suppress(DataError):  # unreadable files are left out, like changed ones
                 if path.relative_to(paths.raw).as_posix() not in changed:
                     facts[path.stem] = read_json(path)
         added = AddedFiles(paths.raw.absolute(), tuple(read_added_files(paths)))
@@ -91,11 +91,11 @@ class RawRun:
 
     @property
     def keys(self) -> dict[str, str]:
-        """Values of the columns that are the same in every row."""
+        """Return the columns that have the same value in every row."""
         return {"study": self.plan.study.name, "run": self.paths.raw.name}
 
     def changed_file_rows(self) -> Iterator[Row]:
-        """Yield the problems of changed files, and of a ledger that lacks its last lines."""
+        """Yield the problems of changed files, and of a ledger whose last lines are missing."""
         as_kept = "is missing or no longer as it was kept when the run ended"
         messages = [(name, f"{name} {as_kept}; loadbook verify names all that changed") for name in self.changed]
         if reason := missing_ledger_lines(self.paths):
@@ -106,7 +106,7 @@ class RawRun:
             yield {"file": name, "name": "changed-file", "level": "doubt", "message": message}
 
     def parts(self, new: Mapping[str, TrialFolder]) -> Iterator[IngestPart]:
-        """Yield the new trials in parts of about PART_BYTES, at least one trial each."""
+        """Yield the new trials in parts of about PART_BYTES, at least one trial per part."""
         part: list[tuple[PlannedTrial, Path]] = []
         size = 0
         for planned in self.plan.trials:
@@ -127,7 +127,7 @@ class RawRun:
 
 
 def trial_row(plan: Plan, record: TrialRecord, problems: Sequence[Row], hits: Sequence[RuleHit]) -> Row:
-    """Return a trial's row: its conditions, its status, and whether it counts."""
+    """Return the row of a trial in the trials table: its conditions, its status, and whether it is valid."""
     response, workload = record.response_before, record.workload
     named = [(hit.name, hit.level) for hit in hits] + [(p["name"], p["level"]) for p in problems]
     lives = [s.live for s in record.services]
@@ -150,7 +150,7 @@ def trial_row(plan: Plan, record: TrialRecord, problems: Sequence[Row], hits: Se
 def problem_rows(
     raw: RawRun, ingested: Mapping[str, IngestedTrial], records: Sequence[TrialRecord], hits: Iterable[RuleHit]
 ) -> list[Row]:
-    """Return the table of problems: unreadable and changed files, validity rules, missing trials, unplanned folders."""
+    """Return the rows of the problems table: unreadable or changed files, rule hits, missing and unplanned trials."""
     rows: list[Row] = [{"trial": trial} | problem for trial, read in ingested.items() for problem in read.problems]
     rows += [{"trial": hit.trial} | {name: getattr(hit, name) for name in HIT_COLUMNS} for hit in hits]
     missing: Row = {"name": "not-executed", "level": "note", "message": "planned, not executed"}
@@ -164,7 +164,7 @@ def problem_rows(
 
 
 def invalid_causes(trials: Sequence[Row], problems: Sequence[Row]) -> list[tuple[str, int]]:
-    """Count the reasons of invalid trials: the rules, else the status without the trial's name."""
+    """Return the causes of invalid trials with their counts: validity rules, or else the status of the trial."""
     named: dict[str, set[str]] = {}
     for problem in problems:
         if problem["level"] == "invalid" and problem["trial"]:
@@ -183,7 +183,7 @@ RATE_COLUMNS = ["trial", "driver", "series", "metric", "x", "value"]
 
 
 class TrialTable(NamedTuple):
-    """The rows of one trial in one table."""
+    """Rows of one trial in one table."""
 
     trial: str
     table: str
@@ -191,7 +191,7 @@ class TrialTable(NamedTuple):
 
 
 def split_by_trial(tables: Mapping[str, pa.Table]) -> Iterator[TrialTable]:
-    """Cut tables that are grouped by trial into one slice per trial, without copying."""
+    """Split tables that are grouped by trial into one slice per trial, without copying."""
     import pyarrow.compute as pc
 
     for name, table in tables.items():
@@ -203,7 +203,7 @@ def split_by_trial(tables: Mapping[str, pa.Table]) -> Iterator[TrialTable]:
 
 
 def concat_by_table(pieces: Sequence[TrialTable]) -> dict[str, pa.Table]:
-    """Concatenate the slices of each table, in the order of the trials' names."""
+    """Concatenate the slices of each table, in the order of the names of trials."""
     import pyarrow as pa
 
     tables = {name: [arrow_schema(name).empty_table()] for name in TRIAL_TABLES}
@@ -213,7 +213,7 @@ def concat_by_table(pieces: Sequence[TrialTable]) -> dict[str, pa.Table]:
 
 
 def write_tables(raw: RawRun, ingested: Mapping[str, IngestedTrial], tables: Mapping[str, pa.Table]) -> dict[str, Any]:
-    """Apply the rules on the whole run, write all five tables, and return their summary (see `IngestSummary`)."""
+    """Apply the rules on the whole run, write all five tables, and return the summary as a dictionary."""
     plan = raw.plan
     read = [ingested[planned.trial] for planned in plan.trials if planned.trial in ingested]
     records = [TrialRecord.model_validate_json(trial.record) for trial in read if trial.record is not None]
@@ -238,7 +238,7 @@ def write_tables(raw: RawRun, ingested: Mapping[str, IngestedTrial], tables: Map
 
 
 def _problem_trials(problems: Iterable[Row]) -> dict[str, list[tuple[str, int]]]:
-    """Return level -> the name of each problem and its number of trials, most frequent first."""
+    """Return level -> (name of a problem, number of its trials), most frequent first."""
     trials: dict[tuple[str, str], set[str]] = {}
     for row in problems:
         trials.setdefault((row["level"], row["name"]), set()).update([row["trial"]] if row["trial"] else [])
@@ -252,7 +252,7 @@ def _validity_hits(
     ingested: Mapping[str, IngestedTrial],
     tables: Mapping[str, pa.Table],
 ) -> list[RuleHit]:
-    """Return the hits of every rule, on single trials (already known) and on the run."""
+    """Return the hits of all validity rules, on single trials (already known) and on the run."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -261,7 +261,7 @@ def _validity_hits(
     hits = [RuleHit(**hit) for record in records for hit in ingested[record.trial].hits]
     excluded = {hit.trial for hit in hits if hit.trial and hit.level == "invalid"}
     measurements = tables["measurements"].select(MEASUREMENT_COLUMNS).to_pylist()
-    # rates per second; histograms may have a thousand times as many rows
+    # only rates per second, as histograms may have a thousand times as many rows
     samples, kinds = tables["samples"], pa.array(list(RATE_SERIES_KINDS))
     rates = samples.filter(pc.is_in(samples["series"], kinds)).select(RATE_COLUMNS).to_pandas()
     changes = _declared_changes(raw.plan, raw.paths.processed.absolute())
@@ -269,13 +269,13 @@ def _validity_hits(
 
 
 def _declared_changes(plan: Plan, processed: Path) -> dict[tuple[str, str], tuple[str, ...]]:
-    """Return the effects that variables of the study's services declare in service.toml."""
+    """Return (service, variable) -> effects that service.toml declares for the variable."""
     own = [processed.parents[3] / "studies" / "services"] if len(processed.parents) > 3 else []
     roles = {factor.role for factor in plan.study.factors.values() if factor.of == "vars"}
     services = {plan.study.setting(name, role).service for name in plan.treatments for role in roles}
     changes: dict[tuple[str, str], tuple[str, ...]] = {}
     for service in sorted(filter(None, services)):
-        with suppress(LoadbookError):  # a service that no longer exists declares nothing
+        with suppress(LoadbookError):  # services that no longer exist declare nothing
             variables = load_service(service, own).vars
             changes |= {(service, name): variable.changes for name, variable in variables.items() if variable.changes}
     return changes
@@ -288,8 +288,8 @@ MAX_NAMED_CHECKS = 4
 class IngestSummary:
     """Result of an ingest: numbers of planned, recorded and valid trials, problems by level, and causes.
 
-    `causes` counts the reasons of invalid trials (status, else rules), most frequent first; `problem_trials` holds name
-    and number of trials of each problem, by level. `read` is the number of trials whose folders were read this time.
+    `causes` counts the causes of invalid trials (rules, or else status), most frequent first; `problem_trials` maps
+    each level to names of problems with numbers of trials. `read` is the number of trials whose folders were read now.
     """
 
     planned: int
@@ -302,7 +302,7 @@ class IngestSummary:
 
     @property
     def problems_text(self) -> str:
-        """Checks that raised a doubt, and checks that could not be made, by their titles."""
+        """Return the titles of checks that raised a doubt, and of checks that could not be made."""
         parts = []
         for level, prefix in (("doubt", "doubtful, but counted"), ("unchecked", "not checked")):
             checks = self.problem_trials.get(level, [])
@@ -325,9 +325,9 @@ def ingest(
 
     Parameters
     ----------
-    executor : reads the trials; None: processes of our own for large runs, else this process.
-    on_trial : receives the number of trials read, and of all.
-    on_note : receives other messages for the user.
+    executor : runs the reading of trials; default: own worker processes for large runs, else this process.
+    on_trial : called with the number of trials read and the number of all.
+    on_note : called with other messages for the user.
 
     Raises
     ------
@@ -344,7 +344,7 @@ def ingest(
     pieces = [p for p in split_by_trial(cache.tables()) if p.trial in ingested] if cache else []
     new = {trial: folder for trial, folder in folders.items() if trial not in ingested}
     for table in paths.request_logs.iterdir() if paths.request_logs.is_dir() else ():
-        if table.stem not in ingested:  # its trial is read now or no longer exists
+        if table.stem not in ingested:  # read now, or of a trial that no longer exists
             table.unlink()
     on_trial(len(ingested), len(folders))
     with _open_workers(executor, new) as workers:

@@ -1,7 +1,7 @@
-"""Rows of an arm of an interleaved block: what its load generator printed, by the seconds in which it ran.
+"""Rows of one arm of an interleaved block, corrected for the time in which its load generator was stopped.
 
-A generator divides by its own wall clock and counts a request that was stopped under way as a slow one. So rates are
-divided by the active seconds instead, and only those statistics of times are kept that slicing leaves intact.
+A generator divides by its wall-clock time and counts a request during which it was stopped as slow. Therefore rates are
+divided by active seconds, and statistics of times that stops would change are left out.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from loadbook.store.trial_record import InterleavedRecord, TrialRecord
 from loadbook.tools.base import Measurement, ParsedReport
 
 RATE_UNITS = ("1/s", "B/s")
-# times the share of requests that are stopped under way: percentiles so near the top are not reported
+# multiplied by the share of interrupted requests: percentiles closer to the top are left out
 CUT_FACTOR = 3
 OTHER_ARMS = "other-arms:0"
+LATE_FACTOR = 1.5  # times the planned length; a longer slice is late
 
 
 @dataclass
-class Turn:
+class Slice:
     """One slice, seconds by the driver's monotonic clock."""
 
     arm: int
@@ -30,15 +31,15 @@ class Turn:
 
 
 @dataclass
-class Alternation:
-    """Output of `alternate.pl`: slices, exit codes by arm, arms that did not end, wall clock minus monotonic clock."""
+class SliceLog:
+    """Output of `interleave.pl`: slices, exit codes by arm, arms that did not end, wall-clock minus monotonic time."""
 
-    slices: list[Turn] = field(default_factory=list)
+    slices: list[Slice] = field(default_factory=list)
     exit_codes: dict[int, int] = field(default_factory=dict)
     hung: set[int] = field(default_factory=set)
     clock_offset_s: float = 0.0
 
-    def slices_of(self, arm: int) -> list[Turn]:
+    def slices_of(self, arm: int) -> list[Slice]:
         """Return the slices of an arm, in order."""
         return [turn for turn in self.slices if turn.arm == arm]
 
@@ -46,31 +47,37 @@ class Alternation:
         """Return the seconds in which an arm's generator ran."""
         return sum(turn.end_s - turn.start_s for turn in self.slices_of(arm))
 
+    def late_share(self, arm: int, slice_s: float) -> float | None:
+        """Return the share of slices of an arm, except first and last, that lasted too long; None if there are none."""
+        regular = self.slices_of(arm)[1:-1]
+        late = sum(turn.end_s - turn.start_s > LATE_FACTOR * slice_s for turn in regular)
+        return round(late / len(regular), 4) if regular else None
 
-def read_alternation(text: str) -> Alternation:
-    """Return the content of the output of `alternate.pl`; ValueError for anything else."""
-    alternation = Alternation()
+
+def read_slices(text: str) -> SliceLog:
+    """Return the parsed output of `interleave.pl`; ValueError for any other text."""
+    slice_log = SliceLog()
     for line in text.splitlines():
         kind, *words = line.split()
         if kind == "clock":
-            alternation.clock_offset_s = float(words[1]) - float(words[0])
+            slice_log.clock_offset_s = float(words[1]) - float(words[0])
         elif kind == "slice":
-            alternation.slices.append(Turn(int(words[0]), float(words[1]), float(words[2])))
+            slice_log.slices.append(Slice(int(words[0]), float(words[1]), float(words[2])))
         elif kind == "exit":
-            alternation.exit_codes[int(words[0])] = int(words[1])
+            slice_log.exit_codes[int(words[0])] = int(words[1])
         elif kind == "hung":
-            alternation.hung.add(int(words[0]))
+            slice_log.hung.add(int(words[0]))
         elif kind != "arm":
             raise ValueError(f"unexpected line {line[:60]!r}")
-    return alternation
+    return slice_log
 
 
 def active_report(report: ParsedReport, record: TrialRecord, slices: int) -> ParsedReport:
-    """Return a report with rates per active second and without the statistics that slicing changes.
+    """Return a report with rates per active second, without the statistics that interruptions change.
 
     Parameters
     ----------
-    slices : number of slices of this arm, each of which cuts at most one request of every connection.
+    slices : number of slices of this arm, each of which interrupts at most one request per connection.
     """
     interleaved = record.interleaved
     values = {(m.metric, m.statistic): m.value for m in report.measurements}
@@ -94,7 +101,7 @@ def _active_measurement(m: Measurement, tool_s: float, active_s: float, highest:
 
 
 def cpu_measurements(record: TrialRecord, measurements: Iterable[Measurement]) -> list[Measurement]:
-    """Return the CPU seconds of all services per response that counts; nothing where one is not known."""
+    """Return CPU seconds of all services per successful response; nothing if one of them is not known."""
     ok = next((m.value for m in measurements if (m.metric, m.statistic) == ("ok", "count")), 0.0)
     used = [service.cpu_s for service in record.services]
     if not ok or not used or any(cpu_s is None for cpu_s in used):
@@ -103,7 +110,7 @@ def cpu_measurements(record: TrialRecord, measurements: Iterable[Measurement]) -
 
 
 def own_processes(points: Sequence[TraceRow], interleaved: InterleavedRecord) -> list[dict[str, Any]]:
-    """Return the trace rows of a block's sampler for one arm: its own processes, those of the others as one item.
+    """Return trace rows of one arm from a block's sampler: its own processes, and those of other arms as one item.
 
     Labels of processes end with the number of their arm.
     """

@@ -1,8 +1,8 @@
-"""Rows of one recorded trial: measurements, samples, traces, counters and request logs; and the problems found.
+"""Rows of one recorded trial (measurements, samples, traces, counters, request logs) and problems found in its files.
 
-`read_load_rows` reads the outputs of the load generators, `read_trial_rows` also those of the hosts. A file that no
-longer matches its sha256 is not read; an output that cannot be parsed gives a problem and no number. Totals over
-several drivers are sums where sums are meaningful, and are left out otherwise; they are never averages.
+`read_load_rows` reads the outputs of load generators, `read_trial_rows` also those of hosts. A file that no longer
+matches its sha256 is not read; an output that cannot be parsed gives a problem and no number. Totals over several
+drivers are sums if a sum has a meaning, and otherwise left out; they are never averages.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from pathlib import Path, PurePosixPath
 
 from loadbook.core.errors import DataError, ParseError
 from loadbook.core.validity_rules import rule_advice
-from loadbook.host_metrics import registry as kinds
-from loadbook.host_metrics import sampler
+from loadbook.host_metrics import read_traces, sampler
 from loadbook.host_metrics.base import Problem, Traces
 from loadbook.ingestion.host_metrics import TIME_DIGITS, Row, trace_row
-from loadbook.ingestion.interleaved import Turn, active_report, cpu_measurements, own_processes, read_alternation
+from loadbook.ingestion.interleaved import Slice, active_report, cpu_measurements, own_processes, read_slices
 from loadbook.store.trial_record import (
     DriverRecord,
     MonitorRecord,
@@ -35,7 +34,7 @@ from loadbook.tools import base, h2load, jmeter
 from loadbook.tools.base import MAX_REPORT_BYTES, Measurement, ParsedReport, Tool, ToolOutput
 from loadbook.tools.line_patterns import clean_lines, find_port_exhaustion
 
-# ending of single files that are no standard output; size in bytes above which files are read as streams
+# endings of single files that are not standard output; size in bytes above which files are read as streams
 STREAMED_SUFFIX, MAX_READ_BYTES = ".jtl", 64 << 20
 STDOUT = "stdout"
 # files of a folder that the tool did not write
@@ -45,7 +44,7 @@ RESERVED_NAMES = frozenset({"stdout", "stderr", "cmd", "rc", "note", "wall"})
 def read_captured(path: Path, binary: str) -> ToolOutput:
     """Return the output of one execution of `binary` from a file or folder; DataError if there is none.
 
-    A folder holds `stdout`, and where known `stderr`, `cmd` (the command line), `rc` (the exit code) and the tool's own
+    A folder contains `stdout`, optionally `stderr`, `cmd` (command line) and `rc` (exit code), and the tool's own
     files; a single file is the tool's standard output.
     """
     if not path.is_dir():
@@ -63,9 +62,9 @@ def read_captured(path: Path, binary: str) -> ToolOutput:
 def read_output(
     files: Mapping[str, Path], stderr: Path | None = None, exit_code: int | None = None, argv: Sequence[str] = ()
 ) -> ToolOutput:
-    """Return the output of one execution from its files; the one named STDOUT is its standard output.
+    """Return the output of one execution from its files; the file named STDOUT is its standard output.
 
-    Small files are read, large ones are left to be streamed. DataError: a file cannot be read.
+    Small files are read now, large ones later as streams. DataError: a file cannot be read.
     """
     contents, big = {}, {}
     for name, path in files.items():
@@ -82,7 +81,7 @@ def read_output(
 
 
 def find_argv(command: str, binary: str) -> tuple[str, ...]:
-    """Return the argument list of `binary` in a shell command line, also inside ``ssh host '...'``; () if none."""
+    """Return the argument list of `binary` in a shell command line, also inside ``ssh host '...'``; () if not found."""
     try:
         words = shlex.split(command)
     except ValueError:
@@ -95,7 +94,7 @@ def find_argv(command: str, binary: str) -> tuple[str, ...]:
 
 
 def parse_output(tool: Tool, path: Path, captured: ToolOutput) -> ParsedReport:
-    """Parse the output read from `path`, naming that file in errors."""
+    """Parse the output read from `path`; errors name that file."""
     try:
         return base.parse_output(tool, captured)
     except ParseError as error:
@@ -104,7 +103,7 @@ def parse_output(tool: Tool, path: Path, captured: ToolOutput) -> ParsedReport:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return a file's first MAX_READ_BYTES; DataError if it cannot be read."""
+    """Return the first MAX_READ_BYTES of a file; DataError if it cannot be read."""
     try:
         with path.open("rb") as file:
             return file.read(MAX_READ_BYTES)
@@ -118,10 +117,10 @@ NEVER_SUMMED = ("driver_cpu",)
 
 
 def driver_totals(reports: Sequence[ParsedReport]) -> list[Measurement]:
-    """Return the rows of driver ``*``, the totals; those of a single driver are the totals.
+    """Return the rows of driver ``*``, the totals over all drivers; for a single driver its own values.
 
-    Counts and rates are summed, each rate over its driver's own duration, and the duration is the longest of all.
-    Statistics of times are those of all drivers' single times (`ParsedReport.times_us`), and are left out without them.
+    Counts and rates are summed, each rate over its driver's own duration; the duration is the longest one. Statistics
+    of times are computed from the single times of all drivers, and left out if a driver has no single times.
     """
     if len(reports) == 1:
         return list(reports[0].measurements)
@@ -142,13 +141,13 @@ def driver_totals(reports: Sequence[ParsedReport]) -> list[Measurement]:
 
 
 def unmerged_times(reports: Sequence[ParsedReport]) -> list[str]:
-    """Return the time metrics that have no total, since a driver lacks the single times."""
+    """Return the time metrics without a total because a driver has no single times."""
     timed = {m.metric for report in reports for m in report.measurements if m.unit == "s" and m.metric != "duration"}
     return sorted(timed - set(_merged_times(reports))) if len(reports) > 1 else []
 
 
 def _merged_times(reports: Sequence[ParsedReport]) -> dict[str, Counter[int]]:
-    """Return the single times of all drivers by metric, where every driver has them."""
+    """Return the single times of all drivers by metric, for metrics that every driver has."""
     if not reports:
         return {}
     metrics = set.intersection(*(set(report.times_us) for report in reports))
@@ -156,7 +155,7 @@ def _merged_times(reports: Sequence[ParsedReport]) -> dict[str, Counter[int]]:
 
 
 def statistic_s(times_us: Mapping[int, int], statistic: str) -> float | None:
-    """Return a statistic of single times in s (percentiles: nearest rank); None for an unknown one."""
+    """Return a statistic of single times in s (percentiles: nearest rank); None for an unknown statistic."""
     count, ordered = sum(times_us.values()), sorted(times_us)
     mean = sum(us * n for us, n in times_us.items()) / count
     if statistic in ("min", "max", "mean"):
@@ -170,16 +169,16 @@ def statistic_s(times_us: Mapping[int, int], statistic: str) -> float | None:
     return next(us for us, n in zip(ordered, reached, strict=True) if n >= rank) / 1e6
 
 
-# a service's counter -> its metric; others have their own names
+# counter of a service -> metric; other counters keep their names
 METRICS = {"requests": "served_requests", "connections": "accepted_connections"}
 SOURCE = "service"
 
 
 def counter_rows(record: TrialRecord) -> tuple[list[Row], list[tuple[str, str]]]:
-    """Return two rows for each counter that was read twice; host and message of each counter that decreased.
+    """Return two rows for each counter that was read twice; host and message for each counter that decreased.
 
-    A counter decreases when its service restarts, or another one answers. Times (s) are those of the load's start and
-    end, warm-up included; 0 is the start of the window.
+    A counter decreases if its service restarts or another one answers. Times (s) are those of the load's start and end,
+    including warm-up; 0 is the start of the measurement window.
     """
     began = [d.started_ours for d in record.drivers if d.started_ours is not None]
     ended = [d.ended_ours for d in record.drivers if d.ended_ours is not None]
@@ -202,9 +201,9 @@ def counter_rows(record: TrialRecord) -> tuple[list[Row], list[tuple[str, str]]]
 
 
 def write_requests(folder: Path, record: TrialRecord, target: Path) -> ParseError | None:
-    """Write `target` from the request logs in a trial's folder; without readable logs no file is written.
+    """Write `target` from the request logs in a trial's folder; no file is written if no log is readable.
 
-    h2load appends to the log of the warm-up: rows from before its process are left out.
+    h2load appends to the log of the warm-up: rows from before the measuring process are left out.
     """
     logs = [(driver, folder / name) for driver in record.drivers for name in _request_logs(record.tool, driver)]
     if not logs:
@@ -239,7 +238,7 @@ def _request_logs(tool: str, driver: DriverRecord) -> Iterator[str]:
 
 ALL_DRIVERS = "*"
 READABLE = ("ok", "partial", "invalid")
-# hosts whose date has no fractions give process times in whole seconds
+# hosts whose `date` has no fractions of seconds record process times in whole seconds
 SPAN_SLACK_S = 1.0
 STDERR_TAIL_BYTES = 10_000
 
@@ -272,7 +271,7 @@ class TrialRows:
 
 
 def read_trial_rows(folder: Path, record: TrialRecord) -> TrialRows:
-    """Read one trial's folder."""
+    """Read the rows of one trial from its folder."""
     changed = changed_files(folder, record)
     if record.status in READABLE:
         rows = read_load_rows(folder, record, changed)
@@ -294,7 +293,7 @@ def read_load_rows(folder: Path, record: TrialRecord, changed: Sequence[str] = (
     rows = TrialRows(record)
     parsed = {d.host: p for d in record.drivers if (p := _parse_driver_output(folder, d, changed, rows)) is not None}
     if record.interleaved:
-        slices = len(_read_turns(folder, record, changed, rows))
+        slices = len(_read_slices(folder, record, changed, rows))
         parsed = {host: active_report(report, record, slices) for host, report in parsed.items()}
     if len(parsed) == len(record.drivers):
         rows.record = _with_request_times(record, parsed)
@@ -302,13 +301,13 @@ def read_load_rows(folder: Path, record: TrialRecord, changed: Sequence[str] = (
     return rows
 
 
-def _read_turns(folder: Path, record: TrialRecord, changed: Sequence[str], rows: TrialRows) -> list[Turn]:
-    """Return the slices of an arm of an interleaved block; of a plain trial, and of a damaged file, there are none."""
+def _read_slices(folder: Path, record: TrialRecord, changed: Sequence[str], rows: TrialRows) -> list[Slice]:
+    """Return the slices of an arm of an interleaved block; empty for other trials and for a damaged file."""
     if record.interleaved is None or record.interleaved.slices in changed:
         return []
     try:
         text = read_bytes(folder / record.interleaved.slices).decode(errors="replace")
-        return read_alternation(text).slices_of(record.interleaved.arm)
+        return read_slices(text).slices_of(record.interleaved.arm)
     except (ValueError, IndexError, DataError) as error:
         rows.add_problem("unreadable-output", f"slices: {error}", file=record.interleaved.slices)
         return []
@@ -340,14 +339,14 @@ def _parse_driver_output(
 
 
 def _with_request_times(record: TrialRecord, parsed: dict[str, ParsedReport]) -> TrialRecord:
-    """Return the record with start and end by the request log, where the tool writes one."""
+    """Return the record with start and end from the request log, if the tool writes one."""
     drivers = [_with_request_span(driver, parsed[driver.host].span) for driver in record.drivers]
     changed = {"drivers": drivers, **window_fields(drivers, record.clocks)}
     return record if drivers == record.drivers else record.model_copy(update=changed)
 
 
 def _with_request_span(driver: DriverRecord, span: tuple[float, float] | None) -> DriverRecord:
-    """Return a driver's record with a span inside its process's life; other spans use another clock."""
+    """Return a driver's record with the given span if it lies within the process's life; else its clock is another."""
     if span is None or driver.started_host is None or driver.ended_host is None:
         return driver
     if not driver.started_host - SPAN_SLACK_S <= span[0] < span[1] <= driver.ended_host + SPAN_SLACK_S:
@@ -370,7 +369,7 @@ def _add_measurements(rows: TrialRows, parsed: dict[str, ParsedReport]) -> None:
 
 
 def _add_host_metrics(rows: TrialRows, folder: Path, changed: Iterable[str]) -> None:
-    """Add every host's samples with times by our clock, 0 being the start of the measurement."""
+    """Add the samples of all hosts, with times by the controller's clock; 0 is the start of the measurement."""
     record = rows.record
     if record.window is None:
         return
@@ -379,7 +378,7 @@ def _add_host_metrics(rows: TrialRows, folder: Path, changed: Iterable[str]) -> 
             clock = record.clocks.get(monitor.host)
             opened = record.window[0] + (clock.offset_before_s if clock else 0.0)
             parsed = sampler.parse_sampler((folder / monitor.file).read_bytes())
-            # the load generator is meant to end before its monitor does
+            # the load generator normally ends before its monitor
             problems = [
                 p
                 for p in parsed.problems
@@ -388,7 +387,7 @@ def _add_host_metrics(rows: TrialRows, folder: Path, changed: Iterable[str]) -> 
             _add_host_metric_source(rows, parsed, opened, monitor, "sampler", problems)
     for polled in record.polled:
         if polled.file not in changed:
-            parsed = kinds.read_traces(polled.source, {polled.file: (folder / polled.file).read_bytes()})
+            parsed = read_traces(polled.source, {polled.file: (folder / polled.file).read_bytes()})
             early = [Problem("monitor_ended", polled.problem)] if polled.problem else []
             _add_host_metric_source(rows, parsed, record.window[0], polled, polled.source, [*early, *parsed.problems])
 

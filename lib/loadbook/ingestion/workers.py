@@ -1,7 +1,7 @@
-"""Parts of a run read by worker processes, or by a Dask cluster of the user (the optional extra `dask`).
+"""Reads parts of a run in worker processes, or on a Dask cluster of the user (optional dependency `dask`).
 
-A part holds whole trials, so that parts may be read in any order on any machine that sees data/. Jobs that a worker
-cannot do are done in this process. `code_version` identifies the code and libraries that made the tables.
+A part contains whole trials, so parts can be read in any order on any machine that has access to data/. Jobs that a
+worker cannot do are done in this process. `code_version` identifies the code and libraries that made the tables.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SOURCE_SUFFIXES = (".py", ".toml")
 
 @cache
 def code_version() -> str:
-    """Return a digest of loadbook's files, of registered tools, and of the versions of libraries."""
+    """Return a digest of the source files of loadbook and its registered tools, and of library versions."""
     digest = sha256(repr([platform.python_version(), *((name, version(name)) for name in LIBRARIES)]).encode())
     for folder in map(Path, dict.fromkeys((*loadbook.__path__, *loadbook.tools.__path__))):
         for file in sorted(p for p in folder.rglob("*") if p.suffix in SOURCE_SUFFIXES):
@@ -56,17 +56,17 @@ def code_version() -> str:
     return digest.hexdigest()
 
 
-# the tables of which every row belongs to one trial and needs no other
+# tables whose rows each belong to a single trial and do not depend on other trials
 TRIAL_TABLES = ("measurements", "samples", "traces")
-# the sources of traces that the rules read
+# sources of traces that validity rules use
 VALIDITY_SOURCES = ("sampler", "service")
 
 
 @dataclass(frozen=True)
 class IngestPart:
-    """Trials of one run with their folders, in the order of their names: the work of one job.
+    """Trials of one run with their folders, in the order of their names: the input of one job.
 
-    `requests` is the folder for request tables; `added` holds the metric files added to the run.
+    `requests` is the folder for request tables; `added` are the metric files added to the run.
     """
 
     study: str
@@ -81,7 +81,7 @@ class IngestPart:
 
 @dataclass(frozen=True)
 class IngestedTrial:
-    """Results of one trial beside its rows: its record as text (None: no usable one).
+    """Results of one trial besides its rows; `record` is trial.json as text, None if unusable.
 
     `problems` and `hits` are rows of JSON values.
     """
@@ -93,7 +93,7 @@ class IngestedTrial:
 
 @dataclass(frozen=True)
 class IngestedPart:
-    """Result of a part: trials, and tables (see TRIAL_TABLES) sorted by all their columns."""
+    """Result of a part: results of its trials, and the tables in TRIAL_TABLES sorted by all their columns."""
 
     trials: dict[str, IngestedTrial]
     tables: dict[str, pa.Table]
@@ -104,7 +104,7 @@ def read_part(part: IngestPart) -> IngestedPart:
 
     Raises
     ------
-    DataError : the worker runs another version of loadbook, or rows do not fit the declared schema.
+    DataError : the worker runs a different version of loadbook, or rows do not fit the declared schema.
     """
     if code_version() != part.code:
         raise DataError("the worker runs another version of loadbook, or of what it reads with", "install the same")
@@ -145,7 +145,7 @@ def _read_trial(part: IngestPart, planned: PlannedTrial, folder: Path) -> tuple[
 
 
 def _check_planned_as(planned: PlannedTrial, record: TrialRecord, part: IngestPart) -> None:
-    """Refuse a record that is not of this run's planned trial, such as a copied folder."""
+    """Raise DataError if a record is not that of the planned trial of this run, for example in a copied folder."""
     expected = (part.study, part.run, planned.trial, planned.treatment, planned.block, planned.slot)
     recorded = (record.study, record.run, record.trial, record.treatment, record.block, record.slot)
     if recorded != expected:
@@ -153,14 +153,14 @@ def _check_planned_as(planned: PlannedTrial, record: TrialRecord, part: IngestPa
 
 
 def _check_ledger_sum(folder: Path, record: TrialRecord, record_sums: Mapping[int, str] | None) -> None:
-    """Refuse a record with another sha256 than in the ledger; older ledgers have none."""
+    """Raise DataError if a record's sha256 differs from the ledger's; older ledgers have none."""
     note = folder / trial_record.RECORD_NAME
     if record_sums and record_sums.get(record.attempt) != trial_record.sha256_file(note):
         raise DataError(f"{note} is not as the ledger says it was kept; the trial was not used", "loadbook verify")
 
 
 def _rows_of_table(table: str, trials: Sequence[TrialRows], keys: dict[str, str]) -> list[Row]:
-    """Return a table's rows of all trials, each trial's sorted by nothing but their text and numbers."""
+    """Return a table's rows of all trials; the rows of each trial are sorted by all columns."""
     columns = [c for c in TABLES[table] if c not in ("study", "run", "trial")]
     return [
         keys | {"trial": rows.record.trial} | row
@@ -170,7 +170,7 @@ def _rows_of_table(table: str, trials: Sequence[TrialRows], keys: dict[str, str]
 
 
 def sorted_rows(rows: Sequence[Row], table: str, columns: Sequence[str]) -> list[Row]:
-    """Return rows in the order of these columns, nulls first."""
+    """Return rows sorted by these columns, nulls first."""
     nullable = {name for name in columns if TABLES[table][name].endswith("?")}
     if not nullable:
         return sorted(rows, key=itemgetter(*columns))
@@ -184,7 +184,7 @@ CONNECT_S = 10
 def dask_workers(address: str) -> Iterator[Executor]:
     """Yield the executor of the Dask cluster whose scheduler listens at `address` (``tcp://host:8786``).
 
-    Its workers need the same loadbook installed and must see data/ under the same path. The cluster goes on afterwards.
+    Its workers need the same version of loadbook and data/ under the same path. The cluster keeps running afterwards.
 
     Raises
     ------
@@ -199,7 +199,7 @@ def dask_workers(address: str) -> Iterator[Executor]:
         client = Client(address, timeout=CONNECT_S, set_as_default=False)
     except ValueError as error:
         raise UsageError(f"{address!r} is no address of a Dask scheduler: {error}", "tcp://HOST:8786") from error
-    except OSError as error:  # a time-out is one
+    except OSError as error:  # includes time-outs
         raise HostError(address, f"no Dask scheduler answers: {error}", "start one: dask scheduler") from error
     with client:
         if not client.scheduler_info()["workers"]:
@@ -216,7 +216,7 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 OnNote = Callable[[str], None]
 
-# seconds; a cluster without workers waits for ever, and no job takes so long
+# seconds; a cluster without workers waits forever, and no job takes this long
 WORKER_TIMEOUT_S = 600.0
 
 
@@ -226,13 +226,13 @@ def map_unordered(
     """Yield the results of all jobs, in any order.
 
     A job that fails on a worker (which died, runs other code or does not see the files) is repeated in this process,
-    where errors of the job itself are raised.
+    which raises the errors of the job itself.
 
     Parameters
     ----------
-    work : a function of a module; jobs and results are pickled.
-    executor : None does everything in this process.
-    on_note : receives a message when jobs are repeated.
+    work : function at the top level of a module; jobs and results are pickled.
+    executor : executes the jobs; None: this process.
+    say : called with a message if jobs are repeated.
     """
     left = list(jobs) if executor is None else (yield from _run_on_workers(work, jobs, executor, say))
     yield from map(work, left)
@@ -241,7 +241,7 @@ def map_unordered(
 def _run_on_workers(
     work: Callable[[Job], Result], jobs: Sequence[Job], executor: Executor, say: OnNote
 ) -> Generator[Result, None, list[Job]]:
-    """Yield the workers' results; return the jobs that they did not do."""
+    """Yield the results of the workers; return the jobs that they did not do."""
     waiting: dict[Future[Result], Job] = {}
     undone: list[Job] = []
     reasons: set[str] = set()
@@ -265,10 +265,10 @@ def _run_on_workers(
 
 
 def _submit(executor: Executor, work: Callable[[Job], Result], job: Job) -> Future[Result]:
-    """Return the job's future; a failed one if the executor no longer accepts jobs."""
+    """Return the job's future; a failed one if the executor accepts no more jobs."""
     try:
         return executor.submit(work, job)
-    except RuntimeError as error:  # BrokenExecutor is one
+    except RuntimeError as error:  # includes BrokenExecutor
         refused: Future[Result] = Future()
         refused.set_exception(error)
         return refused
@@ -285,7 +285,7 @@ def _failure(future: Future[Result]) -> str | None:
 
 @contextmanager
 def worker_processes(count: int | None = None) -> Iterator[Executor]:
-    """Yield an executor of processes, by default one per usable CPU; they end with the block or with us."""
+    """Yield an executor with worker processes, by default one per usable CPU; they end with the block or parent."""
     pool = ProcessPoolExecutor(count or usable_cpus(), _Context(), initializer=_follow_parent)
     try:
         yield pool
@@ -294,10 +294,10 @@ def worker_processes(count: int | None = None) -> Iterator[Executor]:
 
 
 class _Process(SpawnProcess):
-    """A fresh interpreter that does not import the running program.
+    """Worker process in a fresh interpreter that does not import the running program.
 
-    Otherwise a script without the usual guard would run its studies again in every worker. (A fork would copy locks
-    that threads of Jupyter or arrow hold.)
+    A script without `if __name__ == "__main__"` would otherwise run its studies again in every worker. (A fork would
+    copy locks that threads of Jupyter or arrow hold.)
     """
 
     def start(self) -> None:
@@ -319,8 +319,8 @@ def usable_cpus() -> int:
 
 
 def _follow_parent() -> None:
-    """In a worker: ignore Ctrl-C, and end when the parent ends."""
-    gc.set_threshold(100_000, 20, 20)  # rows have no reference cycles; collections would take a tenth of the time
+    """Prepare a worker process to ignore Ctrl-C, and to end when its parent ends."""
+    gc.set_threshold(100_000, 20, 20)  # rows have no reference cycles; garbage collection would take a tenth of time
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
     assert parent is not None

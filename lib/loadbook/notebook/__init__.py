@@ -1,7 +1,6 @@
 """The Python interface of notebook cells, ``import loadbook as lb``; modules in import order.
 
-- `display`: objects that a cell displays, and figures
-- `compare`: metrics by name, tables of trials, comparisons within a run and between two runs
+- `compare`: objects that a cell displays, metrics by name, tables of trials, comparisons within and between runs
 - `plots`: every figure of the reports for one run, and one to zoom into (plotly)
 - `run`: a recorded run, ``lb.load``, and files of its trials
 - `studies`: the table of studies, ``lb.history``, and pickers (ipywidgets)

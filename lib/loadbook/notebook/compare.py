@@ -1,4 +1,4 @@
-"""Trials and comparisons in a cell.
+"""Objects that a cell displays: trials and comparisons.
 
 Metrics by the names that users type, tables of trials, runs with some of their trials only; comparisons within a run by
 another metric, baseline, margin or group, and between two runs of a study.
@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pandas as pd
 
 from loadbook.analyses.compare_runs import page
 from loadbook.analyses.compare_runs.compute import EffectPair
@@ -18,19 +21,72 @@ from loadbook.core.errors import DataError, UsageError, unknown_name_error
 from loadbook.core.metrics import METRICS
 from loadbook.core.text import nearest_names
 from loadbook.core.units import NBSP
-from loadbook.notebook.display import Displayable
 from loadbook.report import verdicts
 from loadbook.report.blocks import Block, lines_list, note, note_block
 from loadbook.report.build import ensure_ingested
 from loadbook.report.checks import describe_change
-from loadbook.report.nodes import Group, Paragraph, Strong
+from loadbook.report.nodes import Group, Paragraph, Picture, Strong, Stylesheet
 from loadbook.stats.analyse import analyse
 from loadbook.stats.results import Analysis, AnalysisRow
 from loadbook.store.paths import project_layout
 from loadbook.store.tables import RunData, load_run, restrict_to
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from loadbook.report.figures.base import ReportFigure
+
+
+class Displayable:
+    """An object that a cell displays as a block of a report."""
+
+    def _block(self) -> Block:
+        """Return the block to display."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return self._block().text
+
+    def _repr_html_(self) -> str:
+        return str(self._repr_mimebundle_()["text/html"])
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
+        """Return the output for Jupyter, with the further MIME types of the block."""
+        return styled(self._block())._repr_mimebundle_()
+
+
+def styled(block: Block) -> Block:
+    """Return a block with the style of the reports in it, as a cell outside of a report needs it."""
+    return Block(Stylesheet(), block, data=block.data)
+
+
+class FigureView(Displayable):
+    """A figure of a run with its caption; `figure()` is matplotlib's object, `save(path)` writes it to a file."""
+
+    def __init__(self, figure: ReportFigure) -> None:
+        self._figure, self._picture = figure, Block(Picture(figure))
+
+    def _block(self) -> Block:
+        """Return the picture with its caption and its text for screen readers."""
+        return self._picture
+
+    @property
+    def answer(self) -> str:
+        """The conclusion of the figure, in one sentence."""
+        return self._figure.caption
+
+    def figure(self) -> Any:
+        """Return the figure as an object of matplotlib, to go on with."""
+        return self._figure.draw()
+
+    def save(self, path: str) -> Path:
+        """Write the figure to a file in the format of its suffix (.svg, .png, .pdf)."""
+        out = Path(path)
+        figure = self.figure()
+        kinds = sorted(figure.canvas.get_supported_filetypes())
+        if out.suffix.removeprefix(".") not in kinds:
+            raise unknown_name_error("kind of picture", out.suffix, kinds, plural="kinds")
+        figure.savefig(out)
+        return out
+
 
 FIRST_COLUMNS = ("trial", "treatment", "block", "slot", "status", "valid")
 DECLARED_NOTE = "As the study declared it before the run."
@@ -151,8 +207,6 @@ class Verdicts(Displayable):
     @property
     def frame(self) -> pd.DataFrame:
         """The numbers as a plain pandas frame, rounded nowhere; change and bounds are ratios minus 1."""
-        import pandas as pd
-
         rows = [({self.by: group} if self.by else {}) | _numbers(row) for group, row in self._rows()]
         return pd.DataFrame(rows)
 
@@ -173,7 +227,7 @@ class Verdicts(Displayable):
 
     def _block(self) -> Block:
         """Return the table of every group below its headline, and whether the study had declared the question."""
-        labels = {name: self.data.study.label(name) for name in self.data.study.treatments}
+        labels = self.data.study.labels
         parts = []
         for group, analysis in self.groups.items():
             answer = verdicts.summarise_answer(analysis).headline
@@ -335,8 +389,6 @@ class EffectChanges(Displayable):
     @cached_property
     def frame(self) -> pd.DataFrame:
         """The numbers as a plain pandas frame, rounded nowhere; effects and bounds are ratios minus 1."""
-        import pandas as pd
-
         return pd.DataFrame([_change_numbers(row) for row in self.page.result.rows])
 
     def __len__(self) -> int:

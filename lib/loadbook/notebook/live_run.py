@@ -26,7 +26,7 @@ from loadbook.core.units import format_bytes, format_duration, format_percent
 from loadbook.execution.power import forecast_power, power_lines
 from loadbook.execution.studies import load_study
 from loadbook.ingestion.ingest import ingest as ingest_run
-from loadbook.notebook.display import Displayable, styled
+from loadbook.notebook.compare import Displayable, styled
 from loadbook.report.blocks import Block, note, note_block
 from loadbook.report.nodes import Column, HtmlOnly, Paragraph, Strong, Table
 from loadbook.report.notebooks import DONE_MIME

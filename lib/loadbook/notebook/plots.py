@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from loadbook.analyses.balancers.figure import ConnectionsFigure
 from loadbook.analyses.balancers.page import BackendsPage, BalancersPage
-from loadbook.analyses.claims.figure import ClaimsFigure
-from loadbook.analyses.claims.page import assess_claims
+from loadbook.analyses.claims.page import ClaimsFigure, assess_claims
 from loadbook.analyses.compare_runs.figure import RunComparisonFigure
 from loadbook.analyses.compare_runs.page import PREVIOUS
 from loadbook.analyses.effects.figure import EffectsFigure, NonInferiorityFigure
@@ -17,15 +16,13 @@ from loadbook.analyses.effects.page import EffectsPage
 from loadbook.analyses.effects.pairs import PairedBlocksFigure
 from loadbook.analyses.factorial.figure import FactorialFigure
 from loadbook.analyses.factorial.page import FactorialPage
-from loadbook.analyses.noise.page import NoisePage
-from loadbook.analyses.noise.record import NoiseFigure
+from loadbook.analyses.noise import NoiseFigure, NoisePage
 from loadbook.analyses.page_size.figure import PageSizeFigure
 from loadbook.analyses.page_size.page import PageSizePage
-from loadbook.analyses.resources.peers import PeersFigure
+from loadbook.analyses.resources import PeersFigure
 from loadbook.core.errors import UsageError, unknown_name_error
 from loadbook.core.metrics import METRICS
-from loadbook.notebook.compare import check_trials, comparison_page, resolve_metric, trials_table
-from loadbook.notebook.display import Displayable, FigureView
+from loadbook.notebook import compare
 from loadbook.report import checks, palette, sections
 from loadbook.report.blocks import Block, note
 from loadbook.report.figures.errors import ErrorsFigure
@@ -46,7 +43,7 @@ ZOOM_INSTALL_HINT = (
 ZOOM_HELP = "Drag to zoom, double-click to see all; a click on a name hides its trials."
 
 
-class Plots(Displayable):
+class Plots(compare.Displayable):
     """The figures of a run, one method each; the repr lists them."""
 
     def __init__(self, data: RunData) -> None:
@@ -58,115 +55,117 @@ class Plots(Displayable):
 
     def _analysis(self, metric: str) -> Analysis:
         """Return the comparisons of a metric."""
-        name, statistic = resolve_metric(self._data, metric or self._data.study.metric)
+        name, statistic = compare.resolve_metric(self._data, metric or self._data.study.metric)
         return EffectsPage(self._data, metric=name).analyse(name, statistic)
 
-    def effects(self, metric: str = "") -> FigureView:
+    def effects(self, metric: str = "") -> compare.FigureView:
         """Draw which treatments matter, which way, and whether the checks of the laboratory passed."""
-        return FigureView(EffectsFigure(self._analysis(metric)))
+        return compare.FigureView(EffectsFigure(self._analysis(metric)))
 
-    def losses(self, metric: str = "") -> FigureView:
+    def losses(self, metric: str = "") -> compare.FigureView:
         """Draw whether each loss is certainly smaller than the accepted one."""
-        return FigureView(NonInferiorityFigure(self._analysis(metric)))
+        return compare.FigureView(NonInferiorityFigure(self._analysis(metric)))
 
-    def order(self, metric: str = "") -> FigureView:
+    def order(self, metric: str = "") -> compare.FigureView:
         """Draw every trial in order of execution, and below it the drift of the hosts."""
         reasons = sections.exclusion_reasons(self._data)
-        return FigureView(OrderFigure.from_run(self._data, self._analysis(metric), reasons))
+        return compare.FigureView(OrderFigure.from_run(self._data, self._analysis(metric), reasons))
 
-    def pairs(self, treatment: str = "", metric: str = "") -> FigureView:
+    def pairs(self, treatment: str = "", metric: str = "") -> compare.FigureView:
         """Draw the single blocks of one comparison: do they agree, or does one make the effect."""
-        return FigureView(PairedBlocksFigure.from_run(self._data, self._analysis(metric), treatment))
+        return compare.FigureView(PairedBlocksFigure.from_run(self._data, self._analysis(metric), treatment))
 
-    def errors(self) -> FigureView:
+    def errors(self) -> compare.FigureView:
         """Draw errors per trial: which treatments fail, and in how many trials."""
-        return FigureView(ErrorsFigure.from_run(self._data, self._page.analysis))
+        return compare.FigureView(ErrorsFigure.from_run(self._data, self._page.analysis))
 
-    def latency(self) -> FigureView:
+    def latency(self) -> compare.FigureView:
         """Draw the latency percentiles of every trial, each with verdicts of its own."""
         if not self._page.panels:
             raise UsageError(f"no percentiles of {', '.join(self._data.tools)} in this run", "run.metrics has the rest")
-        return FigureView(self._page.latency_figure)
+        return compare.FigureView(self._page.latency_figure)
 
-    def distribution(self) -> FigureView:
+    def distribution(self) -> compare.FigureView:
         """Draw the latency of all requests of each treatment together: a picture, never tested."""
         curves = checks.treatment_curves(self._data)
         if not curves:
             raise UsageError(
-                "no trial of this run kept its requests one by one", "docs/big-results.md says which tools do"
+                "no trial of this run kept its requests one by one", "docs/data-at-scale.md says which tools do"
             )
-        return FigureView(LatencyDistributionFigure(self._page.analysis, curves))
+        return compare.FigureView(LatencyDistributionFigure(self._page.analysis, curves))
 
-    def traces(self, trial: str = "", block: int | None = None) -> FigureView:
+    def traces(self, trial: str = "", block: int | None = None) -> compare.FigureView:
         """Draw the use of each resource in one block, that of `trial` or the one in the middle.
 
         Amber: the resource was full.
         """
         if trial:
-            check_trials(self._data, [trial])
+            compare.check_trials(self._data, [trial])
             block = int(self._data.trials.set_index("trial")["block"].to_dict()[trial])
-        return FigureView(HostMetricsFigure.from_run(self._data, block))
+        return compare.FigureView(HostMetricsFigure.from_run(self._data, block))
 
-    def overlay(self, treatment: str = "") -> FigureView:
+    def overlay(self, treatment: str = "") -> compare.FigureView:
         """Draw the traces of every trial (of one treatment) over one another: is one unlike the others."""
-        return FigureView(TrialOverlayFigure.from_run(self._data, treatment))
+        return compare.FigureView(TrialOverlayFigure.from_run(self._data, treatment))
 
-    def cores(self, host: str = "", block: int | None = None) -> FigureView:
+    def cores(self, host: str = "", block: int | None = None) -> compare.FigureView:
         """Draw each core and process of one host in one block: which could do no more."""
-        return FigureView(CoresFigure.from_run(self._data, block, host))
+        return compare.FigureView(CoresFigure.from_run(self._data, block, host))
 
-    def beside(self, trial: str) -> FigureView:
+    def beside(self, trial: str) -> compare.FigureView:
         """Draw the host metrics of one trial beside those of its treatment's other trials."""
-        return FigureView(PeersFigure.from_run(self._data, trial))
+        return compare.FigureView(PeersFigure.from_run(self._data, trial))
 
-    def gates(self) -> FigureView:
+    def gates(self) -> compare.FigureView:
         """Draw which validity rules excluded or doubted which trial, in order of execution."""
-        return FigureView(ValidityFigure.from_run(self._data, sections.rule_titles(self._data)))
+        return compare.FigureView(ValidityFigure.from_run(self._data, sections.rule_titles(self._data)))
 
-    def noise(self, metric: str = "") -> FigureView:
+    def noise(self, metric: str = "") -> compare.FigureView:
         """Draw how small a difference these hosts can see with the baseline's load."""
-        page = NoisePage(self._data, metric=resolve_metric(self._data, metric)[0] if metric else "")
+        page = NoisePage(self._data, metric=compare.resolve_metric(self._data, metric)[0] if metric else "")
         if page.record is None:
             raise UsageError(page.headline, "more blocks, or a run of the study noise: docs/noise.md")
-        return FigureView(NoiseFigure(page.record))
+        return compare.FigureView(NoiseFigure(page.record))
 
-    def factorial(self) -> FigureView:
+    def factorial(self) -> compare.FigureView:
         """Draw the effects of a factorial study: single switches, and pairs that act together."""
-        return FigureView(FactorialFigure(FactorialPage(self._data).result))
+        return compare.FigureView(FactorialFigure(FactorialPage(self._data).result))
 
-    def scaling(self) -> FigureView:
+    def scaling(self) -> compare.FigureView:
         """Draw the rate over the number of nodes."""
         figure = BalancersPage(self._data).scaling_figure
         if not figure.has_data:
             raise UsageError("one number of nodes only in this run", "scaling needs treatments of one node and of more")
-        return FigureView(figure)
+        return compare.FigureView(figure)
 
-    def connections(self) -> FigureView:
+    def connections(self) -> compare.FigureView:
         """Draw the connections that the application was sent for each request."""
         per_request = BackendsPage(self._data).connections_per_request
         if per_request.empty:
             raise UsageError("no application of this run counted its connections", "docs/services.md: counters")
-        return FigureView(ConnectionsFigure(self._page.analysis, per_request))
+        return compare.FigureView(ConnectionsFigure(self._page.analysis, per_request))
 
-    def page_size(self, by: Literal["rate", "bytes"] = "rate") -> FigureView:
+    def page_size(self, by: Literal["rate", "bytes"] = "rate") -> compare.FigureView:
         """Draw the rate, or with by="bytes" the bytes per second, over page size: where is the network the limit."""
         if by not in ("rate", "bytes"):
             raise unknown_name_error("way to draw page sizes", by, ["rate", "bytes"], plural="by")
-        return FigureView(PageSizeFigure(PageSizePage(self._data).result, by))
+        return compare.FigureView(PageSizeFigure(PageSizePage(self._data).result, by))
 
-    def published(self) -> FigureView:
+    def published(self) -> compare.FigureView:
         """Draw the claims of an article beside the results of this run."""
         results = assess_claims(self._data, self._page.analysis, self._page.level)
         if not results:
             raise UsageError("nothing published stands beside this study", "docs/claims.md says how claims are written")
-        return FigureView(ClaimsFigure(results, self._page.analysis))
+        return compare.FigureView(ClaimsFigure(results, self._page.analysis))
 
-    def two_runs(self, against: str = PREVIOUS, metric: str = "") -> FigureView:
+    def two_runs(self, against: str = PREVIOUS, metric: str = "") -> compare.FigureView:
         """Draw how far each effect moved from another run of the study to this one.
 
         `against` is the other run's id, by default the run before. `run.against(...)` has the numbers.
         """
-        return FigureView(RunComparisonFigure(comparison_page(self._data, against, metric=metric).result))
+        return compare.FigureView(
+            RunComparisonFigure(compare.comparison_page(self._data, against, metric=metric).result)
+        )
 
     def __dir__(self) -> list[str]:
         return [name for name in vars(type(self)) if not name.startswith("_")]
@@ -182,18 +181,18 @@ class Plots(Displayable):
         return Block(BulletList(lines, css="doubts", bullet=""))
 
 
-class ZoomView(Displayable):
+class ZoomView(compare.Displayable):
     """The order plot with every trial under the pointer; without plotly the still figure, and how to install it."""
 
-    def __init__(self, data: RunData, metric: str, still: FigureView) -> None:
+    def __init__(self, data: RunData, metric: str, still: compare.FigureView) -> None:
         self.data, self.metric, self.still = data, metric or data.study.metric, still
 
     @property
     def figure(self) -> dict[str, Any]:
         """The figure as plotly's JSON: traces and layout."""
-        metric, statistic = resolve_metric(self.data, self.metric)
+        metric, statistic = compare.resolve_metric(self.data, self.metric)
         unit = METRICS[metric].unit
-        frame = trials_table(self.data, (self.metric,))
+        frame = compare.trials_table(self.data, (self.metric,))
         frame["why"] = [", ".join(gates) or "no rule is broken" for gates in frame["gates"]]
         title = {"text": clean(f"{self.metric} ({statistic}), {unit}")}
         return {

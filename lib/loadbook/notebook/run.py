@@ -12,7 +12,7 @@ from loadbook.analyses.compare_runs.page import PREVIOUS
 from loadbook.core.errors import DataError, UsageError, unknown_name_error
 from loadbook.core.units import format_bytes, format_percent
 from loadbook.notebook import compare as comparisons
-from loadbook.notebook.display import Displayable
+from loadbook.notebook.compare import Displayable
 from loadbook.notebook.plots import Plots, ZoomView
 from loadbook.report import sections
 from loadbook.report.blocks import Block, lines_list, note
@@ -51,7 +51,7 @@ class TrialExplanation(Displayable):
     @property
     def sentences(self) -> list[str]:
         """The problems of the trial, then where its hosts differed from those of its treatment's other trials."""
-        from loadbook.analyses.resources.peers import peer_value_text
+        from loadbook.analyses.resources import peer_value_text
 
         own = self._data.problems[self._data.problems["trial"] == self.trial]
         problems = [f"{row.level}{f' ({row.host})' if isinstance(row.host, str) else ''}: {row.message}"

@@ -7,15 +7,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from loadbook.analyses.history import text
+import pandas as pd
+
+from loadbook.analyses.history import compute
 from loadbook.analyses.history.compute import ALARM_RATE
 from loadbook.analyses.history.figure import HistoryFigure
 from loadbook.analyses.history.page import HistoryPage, history_page
 from loadbook.core.errors import LoadbookError
 from loadbook.core.units import format_duration
-from loadbook.notebook.display import Displayable, FigureView
+from loadbook.notebook.compare import Displayable, FigureView
 from loadbook.notebook.run import Run, check_study_recorded, load, recorded_studies
 from loadbook.report.blocks import Block, note
 from loadbook.report.nodes import DASH, BulletList, Column, HtmlOnly, Table, TextOnly
@@ -23,9 +25,6 @@ from loadbook.store.ledger import is_run_complete, read_current_plan, read_ledge
 from loadbook.store.paths import Layout, project_layout
 from loadbook.study.plan import make_plan
 from loadbook.study.reader import is_variant, read_study, study_files
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 COLUMNS = ("study", "question", "runs", "latest", "trials", "planned", "complete", "hours", "problem")
 STUDIES_HELP = "lb.load(study) opens the latest run of one, lb.plan(study) says what a new run would do."
@@ -46,8 +45,6 @@ class History(Displayable):
     @property
     def frame(self) -> pd.DataFrame:
         """One row per comparison and run as a plain pandas frame; change and bounds are ratios minus 1."""
-        import pandas as pd
-
         rows = []
         for series in self.page.history.series:
             for point in series.points:
@@ -62,8 +59,6 @@ class History(Displayable):
     @property
     def runs(self) -> pd.DataFrame:
         """One row per run: start, hosts, why it is left out, which conditions changed since the run before."""
-        import pandas as pd
-
         marks = self.page.marks
         return pd.DataFrame([
             {"run": run.run, "started": pd.to_datetime(run.started, unit="s", utc=True), "hosts": run.hosts,
@@ -74,7 +69,7 @@ class History(Displayable):
     @property
     def sentences(self) -> list[str]:
         """A sentence per comparison."""
-        return [f"{series.label} {text.series_sentence(series)}" for series in self.page.history.series]
+        return [f"{series.label} {compute.series_sentence(series)}" for series in self.page.history.series]
 
     def plot(self) -> FigureView:
         """Draw every effect by date, and where recorded conditions changed."""
@@ -113,8 +108,6 @@ class Studies(Displayable):
     @cached_property
     def frame(self) -> pd.DataFrame:
         """One row per study; `hours` is what a new run takes, the rest is of the latest run."""
-        import pandas as pd
-
         return pd.DataFrame(self.rows, columns=list(COLUMNS))
 
     def __iter__(self) -> Iterator[str]:

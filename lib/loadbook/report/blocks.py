@@ -7,23 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from loadbook.core.metrics import get_metric
-from loadbook.report import palette
-from loadbook.report.nodes import (
-    BulletList,
-    Content,
-    Division,
-    Group,
-    Heading,
-    HtmlOnly,
-    Paragraph,
-    Strong,
-    Stylesheet,
-    TextOnly,
-    VerdictCell,
-    to_html,
-    to_markdown,
-    to_text,
-)
+from loadbook.report import nodes, palette
 from loadbook.report.palette import DOUBT_GLYPH, FAILED_GLYPH
 from loadbook.stats.results import AnalysisRow, CheckState, RowKind
 
@@ -32,22 +16,22 @@ URGENT_MIME = "application/vnd.loadbook.urgent+json"
 EMPTY_MIME = "application/vnd.loadbook.empty+json"
 
 
-class Block(Group):
+class Block(nodes.Group):
     """What a notebook cell shows; `data` adds further MIME types to the output (read by `report.notebooks`)."""
 
-    def __init__(self, *children: Content, data: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, *children: nodes.Content, data: Mapping[str, Any] | None = None) -> None:
         super().__init__(*children)
         self.data = data or {}
 
     @cached_property
     def html(self) -> str:
         """The block as HTML."""
-        return str(to_html(self))
+        return str(nodes.to_html(self))
 
     @cached_property
     def text(self) -> str:
         """The block as plain text, for terminals and diffs."""
-        return to_text(self)
+        return nodes.to_text(self)
 
     def __repr__(self) -> str:
         return self.text
@@ -55,12 +39,12 @@ class Block(Group):
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         """Return the output for Jupyter: HTML, plain text, Markdown, and what `data` adds."""
         html = f'<div class="lb cell">{self.html}</div>'
-        return {"text/html": html, "text/plain": self.text, "text/markdown": to_markdown(self), **self.data}
+        return {"text/html": html, "text/plain": self.text, "text/markdown": nodes.to_markdown(self), **self.data}
 
 
-def note(text: str) -> Paragraph:
+def note(text: str) -> nodes.Paragraph:
     """Return a sentence beside the main text."""
-    return Paragraph(text, css="soft")
+    return nodes.Paragraph(text, css="soft")
 
 
 def note_block(text: str) -> Block:
@@ -73,43 +57,47 @@ def empty_section(text: str) -> Block:
     return Block(note(text), data={EMPTY_MIME: True})
 
 
-def lines_list(lines: Iterable[Content]) -> BulletList:
+def lines_list(lines: Iterable[nodes.Content]) -> nodes.BulletList:
     """Return sentences as a list."""
-    return BulletList(lines, css="doubts")
+    return nodes.BulletList(lines, css="doubts")
 
 
-def answer_box(headline: str, *lines: Content, kind: str = "", counts: Sequence[tuple[int, str]] = ()) -> Division:
+def answer_box(
+    headline: str, *lines: nodes.Content, kind: str = "", counts: Sequence[tuple[int, str]] = ()
+) -> nodes.Division:
     """Return the box with a page's answer; `kind` is the verdict that gives the bar beside it its colour.
 
     `counts` are numbers with their words below the headline, in HTML only.
     """
-    tally = BulletList([Group(Strong(str(number)), f" {word}") for number, word in counts], css="counts")
-    paragraphs = [Paragraph(line) if isinstance(line, str) else line for line in lines if line]
-    return Division(
-        Paragraph(headline, css="headline"), *paragraphs, HtmlOnly(tally) if counts else None,
+    tally = nodes.BulletList(
+        [nodes.Group(nodes.Strong(str(number)), f" {word}") for number, word in counts], css="counts"
+    )
+    paragraphs = [nodes.Paragraph(line) if isinstance(line, str) else line for line in lines if line]
+    return nodes.Division(
+        nodes.Paragraph(headline, css="headline"), *paragraphs, nodes.HtmlOnly(tally) if counts else None,
         css=f"answer bar-{kind}" if kind else "answer",
     )  # fmt: skip
 
 
-def scope_nodes(question: str, line: str) -> Group:
+def scope_nodes(question: str, line: str) -> nodes.Group:
     """Return a page's title (its question) and the description of the run below it."""
-    return Group(Stylesheet(), Heading(question, level=1), Paragraph(line, css="scope"))
+    return nodes.Group(nodes.Stylesheet(), nodes.Heading(question, level=1), nodes.Paragraph(line, css="scope"))
 
 
-def provenance_line(pairs: Sequence[tuple[str, str]]) -> Group:
+def provenance_line(pairs: Sequence[tuple[str, str]]) -> nodes.Group:
     """Return where a page comes from, as one line of HTML."""
-    return Group(
-        HtmlOnly(Paragraph(" · ".join(f"{name} {value}" for name, value in pairs), css="provenance")),
-        TextOnly(*(Paragraph(f"{name}: {value}") for name, value in pairs)),
+    return nodes.Group(
+        nodes.HtmlOnly(nodes.Paragraph(" · ".join(f"{name} {value}" for name, value in pairs), css="provenance")),
+        nodes.TextOnly(*(nodes.Paragraph(f"{name}: {value}") for name, value in pairs)),
     )
 
 
-def verdict_cell(row: AnalysisRow, metric: str) -> VerdictCell | str:
+def verdict_cell(row: AnalysisRow, metric: str) -> nodes.VerdictCell | str:
     """Return the verdict cell of a row; the baseline has none."""
     if row.kind == "baseline":
         return "(reference)"
     kind = row.verdict.kind if row.verdict and row.kind == "treatment" else "check"
-    return VerdictCell(f"v-{kind}", palette.row_glyph(row), palette.row_word(row, get_metric(metric)))
+    return nodes.VerdictCell(f"v-{kind}", palette.row_glyph(row), palette.row_word(row, get_metric(metric)))
 
 
 CHECK_SHORT_NAMES: dict[RowKind, str] = {"aa": "A/A", "control": "known effect"}

@@ -122,6 +122,7 @@ def _trials_check(data: RunData) -> HarnessCheck:
     why = ", ".join(f"{n} " * (len(reasons) > 1) + lower_first(reason) for reason, n in reasons[:2])
     more = f" and {len(reasons) - 2} other reasons" if len(reasons) > 2 else ""
     order = "random order" if data.plan["seed"] is not None else "order as it was imported"
+    order = "in turns, in slices" if data.study.execution == "interleaved" else order
     text = (f"{left} excluded: {why}{more}; " if left else "none excluded; ") + order
     css, glyph = ("", "✓") if left <= MAX_INCOMPLETE_SHARE * number["planned"] else ("doubt", "!")
     return HarnessCheck(css, glyph, f"{number['valid']} of {number['planned']} trials count", text)
@@ -313,7 +314,7 @@ def _stationarity_cells(own: Sequence[RateSeries], trend: RateTrend | None) -> l
     settled = format_rounded(median(one.rate_per_s for one in steady))
     return [
         number, length, format_percent(trend.change), format_p_value(trend.p), whole, settled,
-        f"{median(one.warmup_s for one in steady):g}", "still moving" if trend.moving else "steady",
+        f"{median(one.transient_s for one in steady):g}", "still moving" if trend.moving else "steady",
     ]  # fmt: skip
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from typing import Any
 from xml.etree import ElementTree as ET
 
 from loadbook.core.text import clean, one_line
+from loadbook.core.units import utc_text
 from loadbook.stats.ci import CaseOutcome, CiCase, CiResult, assess_run
 from loadbook.stats.results import Analysis
 from loadbook.store.tables import RunData
@@ -124,7 +124,7 @@ def _add_suite(root: ET.Element, found: CiReport, number: int) -> None:
         root, "testsuite", id=str(number), package="loadbook", name=data.study.name, tests=str(len(cases)),
         failures=count["failed"], errors=count["invalid"], skipped=count["skipped"],
         hostname=_test_name(", ".join(data.run_record.hosts)) or "localhost",
-        timestamp=datetime.fromtimestamp(began, UTC).strftime("%Y-%m-%dT%H:%M:%S"),
+        timestamp=utc_text(began, "%Y-%m-%dT%H:%M:%S"),
         time=f"{max((ended or began) - began, 0):.3f}",
     )  # fmt: skip
     properties = ET.SubElement(suite, "properties")

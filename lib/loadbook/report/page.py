@@ -76,7 +76,7 @@ class Page:
     @cached_property
     def labels(self) -> dict[str, str]:
         """Each treatment as readers see it."""
-        return {name: self.data.study.label(name) for name in self.data.study.treatments}
+        return self.data.study.labels
 
     def scope(self) -> Block:
         """Show the question and, in one line, the design that answers it."""

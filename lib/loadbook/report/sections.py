@@ -13,13 +13,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loadbook.core.errors import DataError, LoadbookError
 from loadbook.core.metrics import get_metric
-from loadbook.core.units import NBSP, format_bytes, format_duration, format_percent, format_rounded
+from loadbook.core.units import NBSP, format_bytes, format_duration, format_percent, format_rounded, utc_text
 from loadbook.core.validity_rules import EVALUATED_RULES, rule_advice, rule_title
 from loadbook.report.blocks import Block, lines_list
 from loadbook.report.nodes import DASH, Column, Content, Division, Group, Paragraph, Picture, Strong, Table
@@ -41,11 +40,7 @@ _GENERATED_ID = re.compile(r"\b[0-9a-f]{12,}\b(?:-[0-9a-f]+)*")  # ids of a rend
 
 def started_text(data: RunData) -> str:
     """Return the date and time at which the run began, UTC."""
-    return _utc_text(data.run_record.started)
-
-
-def _utc_text(time_s: float) -> str:
-    return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return f"{utc_text(data.run_record.started)} UTC"
 
 
 def treatment_differences(data: RunData) -> Table:
@@ -196,16 +191,29 @@ def provenance_pairs(data: RunData) -> list[tuple[str, str]]:
     run, began = data.run_record, f"started {started_text(data)}"
     if source := run.imported:
         began = f"{began} by {source['conditions']}" if source["timed"] else "start not known"
-        began = f"imported {_utc_text(source['at'])} from {source['folder']}, {began}"
+        began = f"imported {utc_text(source['at'])} UTC from {source['folder']}, {began}"
     revision = run.git_revision[:12] if run.git_revision else "not known"
     revision += " (with changes)" if run.git_dirty else ""
     return [
         ("study", f"{data.study.name} (sha256 {run.study_sha256[:12]})"),
         ("run", f"{data.run}, {began}" + (f", in the {_LAB_NAMES[run.lab_kind]}" if run.lab_kind else "")),
+        *([("execution", execution_text(data))] if data.study.execution != "plain" else []),
         ("seed", "none: the order was not drawn by loadbook" if run.seed is None else str(run.seed)),
         ("loadbook", f"{run.loadbook_version}, revision {revision}"),
         ("raw data", verification_text(data)),
     ]
+
+
+def execution_text(data: RunData) -> str:
+    """Return how the trials of a block were executed; lengths of slice and gap are those of the first trial."""
+    if data.study.execution == "plain":
+        return "plain: one trial after the other"
+    for folder in sorted(data.paths.trials.glob("*")):
+        with suppress(DataError):
+            if record := trial_record.read_trial(folder).interleaved:
+                lengths = f"slices of {1000 * record.slice_s:g} ms with gaps of {1000 * record.gap_s:g} ms"
+                return f"interleaved: {len(record.beside)} treatments took turns in random order, in {lengths}"
+    return "interleaved: the treatments of a block took turns"
 
 
 @dataclass(frozen=True)

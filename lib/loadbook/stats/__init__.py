@@ -1,20 +1,19 @@
-"""Statistics: paired tests, intervals, equivalence, verdicts and their sentences.
+"""Statistics: paired tests, confidence intervals, equivalence, verdicts, and the sentences that state them.
 
 Modules, each importing only those before it:
 
-- `results`: the values that statistics return
-- `paired_tests`: paired tests on logs, permutations, intervals by inverting a test
-- `sequential`: stopping rules, the always-valid t, blocks needed for a difference
-- `text`: sentences and rounding of a comparison
-- `saturation`: full resources and the bottleneck of each treatment
+- `results`: data classes in which the other modules return results
+- `paired_tests`: paired tests on logarithms, permutations, intervals by inverting a test
+- `sequential`: stopping rules, the always-valid t test, number of blocks that shows a given difference
+- `text`: sentences, words and rounding of a comparison
+- `saturation`: resources used to capacity, and the bottleneck of each treatment
 - `diagnostics`: carry-over, drift, outliers, measurable percentiles, unstable effects
 - `compare`: comparison of two arms, families of comparisons, the best arm
-- `errors`: errors per trial
-- `steady_state`: warm-up and change of the rate within trials
-- `verdict`: verdicts, reasons against a comparison, states of A/A arm and positive control
-- `power`: noise of one configuration, blocks and trial length that it asks for
-- `analyse`: tables of a run to its `Analysis`
-- `headline`: first line of a report, the sentences below it and on harness checks
-- `ci`: outcome of a build by the study's CI policy
-- `table`: CSV files of trials
+- `errors`: number of errors per trial, compared between treatments
+- `steady_state`: transient at the start of a measurement, and trend of the rate after it
+- `verdict`: verdicts, reasons that forbid a comparison, outcomes of A/A arm and positive control
+- `power`: noise of one configuration, number of blocks and trial length that this noise requires
+- `analyse`: turns the tables of a run into an `Analysis`
+- `headline`: first line of a report, the sentences below it, sentences on A/A arm and positive control
+- `ci`: whether a build in continuous integration passes, by the policy in the study file
 """

@@ -1,7 +1,7 @@
-"""Analysis of a run: study's defaults, values, comparisons, checks and verdicts from its tables.
+"""Analysis of a run: from its tables to values, comparisons, checks and verdicts, with the study's defaults.
 
-A run with conditions (near or remote, say) is analysed stratum by stratum: treatments of different strata are never
-compared, and each stratum is analysed as if its treatments had been the whole study. Frames in, values out; no files.
+A run under several conditions (for example a near and a remote client) is analysed per condition, called stratum:
+treatments of different strata are never compared. This module neither reads nor writes files.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from loadbook.core.errors import UsageError, unknown_name_error
 from loadbook.core.metrics import Direction, get_metric
-from loadbook.stats import diagnostics
+from loadbook.stats import diagnostics, results
 from loadbook.stats import errors as error_counts
 from loadbook.stats.compare import (
     NO_BEST_ARM,
@@ -24,18 +24,6 @@ from loadbook.stats.compare import (
     find_best_arm,
 )
 from loadbook.stats.errors import ErrorCounts
-from loadbook.stats.results import (
-    VERDICT_ORDER,
-    Analysis,
-    AnalysisRow,
-    Comparison,
-    Contrasts,
-    ErrorSummary,
-    Hypothesis,
-    RowKind,
-    StoppingState,
-    Verdict,
-)
 from loadbook.stats.sequential import compute_stopping_state
 from loadbook.stats.steady_state import SETTLED, rate_trends, settled_rates
 from loadbook.stats.text import common_decimals, direction
@@ -60,10 +48,10 @@ SATURATION_RULE = "driver_saturated"
 
 @dataclass(frozen=True)
 class AnalysisSpec:
-    """A question with its defaults filled in, and the values that answer it.
+    """Settings of one analysis, defaults from the study filled in, and the values of each trial that it compares.
 
-    `planned_blocks` is None where there is no plan. `contrasts` and `hypothesis` are the study's for its own baseline
-    and metric only: another metric keeps "adjacent", with another baseline everything is compared with that.
+    `planned_blocks` is None if the run has no plan. The study's `contrasts` apply to its own baseline and metric
+    ("adjacent": to every metric), its `hypothesis` to its own metric. Otherwise the defaults below apply.
     """
 
     study: Study
@@ -77,13 +65,13 @@ class AnalysisSpec:
     trials: pd.DataFrame
     errors: dict[str, ErrorCounts]
     planned_blocks: int | None
-    contrasts: Contrasts = "baseline"
-    hypothesis: Hypothesis = "difference"
-    stopping_state: StoppingState = field(default_factory=StoppingState)
+    contrasts: results.Contrasts = "baseline"
+    hypothesis: results.Hypothesis = "difference"
+    stopping_state: results.StoppingState = field(default_factory=results.StoppingState)
 
     @property
     def options(self) -> ComparisonOptions:
-        """Options of each comparison."""
+        """Return the options of each comparison."""
         rule = self.stopping_state.rule
         return {"metric": self.metric, "statistic": self.statistic, "level": self.level, "rule": rule}
 
@@ -91,7 +79,7 @@ class AnalysisSpec:
 def resolve_spec(
     data: RunTables, baseline: str | None, metric: str | None, statistic: str | None, margin: float | None, level: float
 ) -> AnalysisSpec:
-    """Fill in the study's defaults; UsageError for a baseline or level that there is not."""
+    """Fill in the study's defaults; raise UsageError for an unknown baseline or a level outside 0.5 to 1."""
     study, metric_name = data.study, metric or data.study.metric
     metric_info = get_metric(metric_name)
     baseline_name = baseline or study.baseline
@@ -135,7 +123,7 @@ def resolve_spec(
 
 
 def apply_stopping_rule(data: RunTables, spec: AnalysisSpec) -> AnalysisSpec:
-    """Return the question with level and blocks by the stopping rule; UsageError for a level that it does not have."""
+    """Return the settings with the stopping rule's level and blocks; UsageError if it forbids the given level."""
     started_blocks = int(data.trials["block"].max()) if len(data.trials) else 0
     last_is_complete = int((data.trials["block"] == started_blocks).sum()) >= len(treatments_of(data))
     state = compute_stopping_state(
@@ -150,10 +138,10 @@ def apply_stopping_rule(data: RunTables, spec: AnalysisSpec) -> AnalysisSpec:
 
 
 def _trials_with_causes(data: RunTables) -> pd.DataFrame:
-    """Return the trials with only those rules in `gates` that excluded them, as far as problems are known.
+    """Return the trials; `gates` keeps only the validity rules that excluded the trial, if problems are recorded.
 
-    The column `at_ceiling` marks trials that served all of an open load, `moving` treatments whose rate moved within
-    trials (NaN: not known).
+    The column `at_ceiling` marks trials that served the whole offered rate of an open load; `moving` marks treatments
+    whose rate has a trend within trials (NaN if unknown).
     """
     problems = data.problems
     trials = data.trials.assign(
@@ -182,23 +170,23 @@ def analyse(
     statistic: str | None = None,
     margin: float | None = None,
     level: float = 0.95,
-) -> Analysis:
-    """Answer the study's question on one metric.
+) -> results.Analysis:
+    """Compare the treatments of a study on one metric.
 
     Parameters
     ----------
-    baseline, metric, margin : default: the study's (a metric that is not the study's has its own default margin).
-    statistic : of the metric; default: the metric's own.
-    level : confidence of the intervals.
+    baseline, metric, margin : default: those of the study (for another metric, the default margin of that metric).
+    statistic : statistic of the metric, such as "p99"; default: the usual one of the metric.
+    level : confidence level of the intervals.
 
     Returns
     -------
-    Rows in the order in which they are shown: baseline, treatments by verdict and size, checks. Only trials with
-    status ok that no validity rule excluded enter a comparison; errors are counted in all trials with a report.
+    Rows in display order: baseline, treatments by verdict and size of the effect, checks. Comparisons use only trials
+    with status ok that no validity rule excluded; errors are counted in all trials that have a report.
 
     Raises
     ------
-    UsageError : an unknown baseline or metric, a level out of range.
+    UsageError : an unknown baseline or metric, or a level out of range.
     """
     spec = apply_stopping_rule(data, resolve_spec(data, baseline, metric, statistic, margin, level))
     checks = {name: t.check for name, t in spec.study.treatments.items() if t.check}
@@ -214,7 +202,7 @@ def analyse(
         rows = [_invalidated(row) for row in rows]
     reference_row = _build_row(spec, comparisons.reference, "baseline", None)
     rows = [reference_row, *_with_common_decimals(rows), *_with_common_decimals(check_rows)]
-    analysis = Analysis(
+    analysis = results.Analysis(
         baseline=reference_row.treatment,
         metric=spec.metric,
         statistic=spec.statistic,
@@ -243,8 +231,8 @@ def _compare_treatments(spec: AnalysisSpec, treatments: list[str]) -> DeclaredCo
     )
 
 
-def _with_planned_blocks(spec: AnalysisSpec, comparison: Comparison) -> Comparison:
-    """Count blocks that were planned and not run as incomplete: a verdict belongs to the whole plan, or to its look."""
+def _with_planned_blocks(spec: AnalysisSpec, comparison: results.Comparison) -> results.Comparison:
+    """Count planned blocks that did not run as incomplete: a verdict needs all blocks of the plan or look."""
     missing, state = (spec.planned_blocks or 0) - comparison.blocks, spec.stopping_state
     return replace(
         comparison,
@@ -254,18 +242,20 @@ def _with_planned_blocks(spec: AnalysisSpec, comparison: Comparison) -> Comparis
     )
 
 
-def _build_row(spec: AnalysisSpec, name: str, kind: RowKind, comparison: Comparison | None) -> AnalysisRow:
+def _build_row(
+    spec: AnalysisSpec, name: str, kind: results.RowKind, comparison: results.Comparison | None
+) -> results.AnalysisRow:
     reference, reference_label, verdict = comparison.baseline if comparison else None, None, None
     if reference and kind == "treatment" and spec.contrasts != "baseline":
         reference_label = spec.study.label(reference)
     if comparison:
-        hypothesis: Hypothesis = spec.hypothesis if kind == "treatment" else "difference"
+        hypothesis: results.Hypothesis = spec.hypothesis if kind == "treatment" else "difference"
         invalid = _invalid_reason(spec, comparison, reference_label)
         verdict = decide_verdict(comparison, spec.margin, spec.better, reason=invalid, hypothesis=hypothesis)
     own = spec.values[spec.values["treatment"] == name]
     level, half_width = _median_and_half_width(own.loc[own["valid"], "value"].dropna(), spec.level)
     treatment = spec.study.treatments[name]
-    return AnalysisRow(
+    return results.AnalysisRow(
         treatment=name,
         label=spec.study.label(name),
         kind=kind,
@@ -280,7 +270,9 @@ def _build_row(spec: AnalysisSpec, name: str, kind: RowKind, comparison: Compari
     )
 
 
-def _invalid_reason(spec: AnalysisSpec, comparison: Comparison, reference_label: str | None = None) -> str | None:
+def _invalid_reason(
+    spec: AnalysisSpec, comparison: results.Comparison, reference_label: str | None = None
+) -> str | None:
     if spec.stopping_state.pending_reason:
         return spec.stopping_state.pending_reason
     errors = _error_summary(spec, comparison.treatment, comparison.baseline)
@@ -290,28 +282,28 @@ def _invalid_reason(spec: AnalysisSpec, comparison: Comparison, reference_label:
     return invalid_reason(spec.trials, comparison, errors, varied, reference_label or BASELINE_TEXT)
 
 
-def _error_summary(spec: AnalysisSpec, name: str, reference: str | None) -> ErrorSummary:
+def _error_summary(spec: AnalysisSpec, name: str, reference: str | None) -> results.ErrorSummary:
     return error_counts.summarise_errors(name, spec.errors[name], spec.errors[reference] if reference else None)
 
 
-def _aa_row(spec: AnalysisSpec, name: str, half_width_limit: float) -> AnalysisRow:
+def _aa_row(spec: AnalysisSpec, name: str, half_width_limit: float) -> results.AnalysisRow:
     original = spec.study.repeated_treatment(name) or spec.study.baseline
     row = _build_row(spec, name, "aa", _compare_with_reference(spec, name, original))
     state = aa_state(row.verdict, spec.study.validity.aa_p, half_width_limit)
     return replace(row, check_state=state, half_width_limit=half_width_limit)
 
 
-def _control_row(spec: AnalysisSpec, name: str) -> AnalysisRow:
+def _control_row(spec: AnalysisSpec, name: str) -> results.AnalysisRow:
     row = _build_row(spec, name, "control", _compare_with_reference(spec, name, spec.study.baseline_of(name)))
     return replace(row, check_state=control_state(row.verdict, _expected_sign(spec, name), row.expected_effect))
 
 
-def _compare_with_reference(spec: AnalysisSpec, name: str, reference: str) -> Comparison:
+def _compare_with_reference(spec: AnalysisSpec, name: str, reference: str) -> results.Comparison:
     return _with_planned_blocks(spec, compare(spec.values, name, reference, **spec.options))
 
 
 def _expected_sign(spec: AnalysisSpec, name: str) -> int | None:
-    """Return the sign that a control's effect must have on this metric, None where the study expects none."""
+    """Return the sign that a control's effect must have on this metric; None if the study expects none."""
     treatment = spec.study.treatments[name]
     if treatment.expect:
         return 1 if (treatment.expect == "better") == (spec.better == "higher") else -1
@@ -321,20 +313,20 @@ def _expected_sign(spec: AnalysisSpec, name: str) -> int | None:
     return 1 if (treatment.expect_effect > 0) == same_direction else -1
 
 
-def _invalidated(row: AnalysisRow) -> AnalysisRow:
+def _invalidated(row: results.AnalysisRow) -> results.AnalysisRow:
     if row.verdict is None or row.verdict.kind == "invalid":
         return row
     reason = "the laboratory contradicts itself (the duplicate of the baseline differs from it)"
-    return replace(row, verdict=Verdict("invalid", row.verdict.comparison, row.verdict.margin, reason=reason))
+    return replace(row, verdict=results.Verdict("invalid", row.verdict.comparison, row.verdict.margin, reason=reason))
 
 
-def _with_common_decimals(rows: list[AnalysisRow]) -> list[AnalysisRow]:
+def _with_common_decimals(rows: list[results.AnalysisRow]) -> list[results.AnalysisRow]:
     digits = common_decimals(r.verdict.comparison for r in rows if r.verdict and r.verdict.kind != "invalid")
     return [replace(r, verdict=replace(r.verdict, decimals=digits)) if r.verdict else r for r in rows]
 
 
 def _median_and_half_width(values: pd.Series, confidence: float) -> tuple[float | None, float | None]:
-    """Return the median and the half-width of the interval of the mean (t), in the metric's unit."""
+    """Return the median of values and the half-width of the t interval of their mean, in the metric's unit."""
     if values.empty:
         return None, None
     if len(values) < 2:
@@ -345,21 +337,21 @@ def _median_and_half_width(values: pd.Series, confidence: float) -> tuple[float 
     return float(values.median()), float(t.ppf((1 + confidence) / 2, len(values) - 1)) * error
 
 
-def _sorted_rows(rows: list[AnalysisRow], contrasts: Contrasts) -> list[AnalysisRow]:
-    """Sort rows for every view: baseline, treatments by verdict and falling size (rungs as they are), A/A, controls."""
+def _sorted_rows(rows: list[results.AnalysisRow], contrasts: results.Contrasts) -> list[results.AnalysisRow]:
+    """Sort rows: baseline, treatments by verdict and size (adjacent ones in study order), A/A arms, controls."""
     kinds = ("baseline", "treatment", "aa", "control")
 
-    def key(row: AnalysisRow) -> tuple[int, int, float]:
+    def key(row: results.AnalysisRow) -> tuple[int, int, float]:
         if row.kind != "treatment" or row.verdict is None or contrasts == "adjacent":
             return kinds.index(row.kind), 0, 0.0
         log_effect = abs(math.log1p(row.verdict.comparison.effect or 0.0))
-        return kinds.index(row.kind), VERDICT_ORDER.index(row.verdict.kind), -log_effect
+        return kinds.index(row.kind), results.VERDICT_ORDER.index(row.verdict.kind), -log_effect
 
     return sorted(rows, key=key)
 
 
-def _find_best_arm(spec: AnalysisSpec, analysis: Analysis) -> BestArm:
-    """Find the best among the baseline and the treatments that could be compared with it."""
+def _find_best_arm(spec: AnalysisSpec, analysis: results.Analysis) -> BestArm:
+    """Find the best arm among the baseline and the treatments that could be compared with it."""
     rows = analysis.of_kind("treatment")
     arms = [spec.baseline, *(r.treatment for r in rows if r.verdict and r.verdict.kind != "invalid")]
     rule, level = spec.stopping_state.rule, spec.level
@@ -374,11 +366,11 @@ def analyse_strata(
     statistic: str | None = None,
     level: float = 0.95,
     fixed: bool = False,
-) -> Analysis:
-    """Analyse each stratum of a run; see `analyse`.
+) -> results.Analysis:
+    """Analyse each stratum (condition) of a run on its own, and return all rows in one analysis.
 
-    With another `baseline` than the study's, everything is compared with it, in whatever stratum. `fixed` compares with
-    the study's baseline also where its contrasts are "best", whose reference differs from run to run.
+    If `baseline` is given, treatments of all strata are compared with it. `fixed` compares with the study's baseline
+    also where the study declares contrasts "best", whose reference differs from run to run.
     """
     analyses = {}
     for name, stratum in ({"": data} if baseline else strata_of(data)).items():
@@ -389,7 +381,7 @@ def analyse_strata(
     return combine_strata(analyses) if len(analyses) > 1 else next(iter(analyses.values()))
 
 
-def combine_strata(analysis_by_level: dict[str, Analysis]) -> Analysis:
+def combine_strata(analysis_by_level: dict[str, results.Analysis]) -> results.Analysis:
     """Return one analysis with the rows of all strata, each compared with the baseline of its own stratum."""
     analyses = list(analysis_by_level.values())
     rows = tuple(
@@ -407,7 +399,7 @@ def combine_strata(analysis_by_level: dict[str, Analysis]) -> Analysis:
 
 
 def _saturated_share(data: RunTables) -> float | None:
-    """Return the share of the trials in which a driver was at its limit; None where that is not known."""
+    """Return the share of the trials in which a driver was at its limit; None if problems were not recorded."""
     problems, trials = data.problems, data.trials["trial"]
     if problems is None or not len(trials):
         return None

@@ -1,7 +1,7 @@
-"""Outcome of a build by what its study declares unacceptable (docs/ci.md): one case per limit, check and rule.
+"""Outcome of a CI build by the policy of its study (docs/ci.md): one case per limit, harness check and rule.
 
-A limit is met, missed, or open where the run shows neither: open limits fail or pass as the study chose, and invalid
-comparisons never pass. No outcome rests on an estimate alone.
+A limit is met, missed, or open if the run shows neither. The study decides whether open limits fail the build; invalid
+comparisons never pass. Limits are compared with confidence intervals, never with an estimate alone.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ VERDICT_KINDS: dict[str, VerdictKind] = {"faster": "better", "slower": "worse"}
 
 
 def policy_text(policy: CiPolicy, metric: str) -> str:
-    """Return the policy in one line."""
+    """Return a one-line description of the policy."""
     words = unacceptable_verdicts(policy, metric)
     parts = [f"{' or '.join(words)} fails" if words else "no verdict fails"]
     parts += [f"at least {_signed_limit(policy.min_effect)}"] if policy.min_effect is not None else []
@@ -47,9 +47,9 @@ def policy_text(policy: CiPolicy, metric: str) -> str:
 
 
 def check_limits(limits: CiLimits, row: AnalysisRow, *, errors: bool = True) -> Iterator[tuple[LimitState, str]]:
-    """Yield the state of each limit of a comparison, with its text.
+    """Yield each limit that applies to a comparison as (met, missed or open; description).
 
-    `errors`: False where they are judged elsewhere.
+    `errors`: False if the errors are judged in another case.
     """
     assert row.verdict is not None
     comparison, kind = row.verdict.comparison, row.verdict.kind
@@ -68,7 +68,7 @@ def check_limits(limits: CiLimits, row: AnalysisRow, *, errors: bool = True) -> 
 
 
 def unacceptable_verdicts(limits: CiLimits, metric: str) -> tuple[str, ...]:
-    """Return the verdicts that fail: those named; else slower, unless a limit accepts some loss."""
+    """Return verdicts that fail a build: the policy's, or the defaults (without slower if limits allow it)."""
     if limits.fail_on is not None:
         return limits.fail_on
     limit = limits.min_effect if direction(metric) == "higher" else limits.max_effect
@@ -84,16 +84,16 @@ def _matches_verdict(verdict_word: str, row: AnalysisRow) -> bool:
 
 
 def _signed_limit(limit: float) -> str:
-    """Return a limit with as many decimals as it has, at most two, and its sign."""
+    """Return a limit as text with its sign and its own number of decimals, at most two."""
     return ("+" if limit > 0 else "−" if limit < 0 else "") + margin_text(abs(limit))
 
 
 def _check_limit(comparison: Comparison, limit: float, sign: int) -> LimitState:
-    """Return the side of a limit on which an effect lies; `sign` is 1 for a lower limit, -1 for an upper one.
+    """Return whether an effect meets or misses a limit; `sign` is 1 for a lower limit, -1 for an upper one.
 
-    Within, each end of the 90 % interval is a bound at one-sided 95 %, as for equivalence. Beyond is a claim that
-    fails a build, so that the interval counts that allows for all comparisons; where blocks are too few to have that
-    one, nothing is shown.
+    "Met" needs the 90 % interval inside the limit (each end is a one-sided 95 % bound, as for equivalence). "Missed"
+    needs the interval adjusted for all comparisons outside it; with too few blocks that interval does not exist, and
+    the limit is open.
     """
     inner, outer = comparison.ci90, comparison.ci_family if comparison.family_size > 1 else comparison.ci95
     if inner is not None and min(sign * end for end in inner) >= sign * limit:
@@ -109,10 +109,10 @@ CHECK_NAMES = {"aa": "A/A arm", "control": "positive control"}
 
 @dataclass(frozen=True)
 class CiCase:
-    """One case of a CI policy: the observation (a sentence), and the reason if it fails, is invalid or is skipped.
+    """Case of a CI policy: a sentence on the result, and the reason if the case failed, is invalid or was skipped.
 
-    `metric` is another one than the study's own. `undecided` says that the run shows neither, and that the study's
-    choice made the outcome.
+    `metric` is set only for a metric other than the study's. `undecided`: the run decides nothing, so that the study's
+    setting for undecided cases gave the outcome.
     """
 
     kind: CaseKind
@@ -127,7 +127,7 @@ class CiCase:
 
     @property
     def full_sentence(self) -> str:
-        """The sentence, followed by the reason unless it contains it."""
+        """Return the sentence, followed by the reason unless it contains it."""
         if self.because is None or self.because.lower() in self.sentence.lower():
             return self.sentence
         return f"{self.sentence} {self.because[0].upper()}{self.because[1:]}."
@@ -135,28 +135,28 @@ class CiCase:
 
 @dataclass(frozen=True)
 class CiResult:
-    """Outcome of a build: invalid before failed before passed."""
+    """Outcome of a build: invalid if any case is invalid, else failed if any case failed, else passed."""
 
     cases: tuple[CiCase, ...]
 
     @property
     def outcome(self) -> CaseOutcome:
-        """Outcome of the build; invalid if any case could not be judged."""
+        """Return the outcome of the build; it is invalid if any case could not be judged."""
         outcomes = {case.outcome for case in self.cases}
         return "invalid" if "invalid" in outcomes else "failed" if "failed" in outcomes else "passed"
 
     @property
     def exit_code(self) -> int:
-        """0 passed, 1 a verdict that the study declared unacceptable, 4 data that allow no verdict."""
+        """Return 0 if passed, 1 if a verdict is unacceptable to the study, 4 if the data allow no verdict."""
         return EXIT_CODES[self.outcome]
 
     def cases_with(self, *outcomes: CaseOutcome) -> tuple[CiCase, ...]:
-        """Return the cases that ended so."""
+        """Return the cases that have one of these outcomes."""
         return tuple(case for case in self.cases if case.outcome in outcomes)
 
     @property
     def sentence(self) -> str:
-        """The outcome in words, with the first reason; harness checks come first."""
+        """Return the outcome as a sentence with its first reason, a failed harness check before all others."""
         if self.outcome == "passed":
             return f"Build gate: passed{self._accepted_text()}."
         wrong = self.cases_with(self.outcome)
@@ -179,9 +179,9 @@ def assess_run(
 
     Parameters
     ----------
-    analysis : the answer to the study's own question: its baseline, metric and margin.
-    others : the same for the other metrics of the policy, by the names that it gives them.
-    data : the tables of the run; `problems`, `plan` and `run_record` are read where it has them.
+    analysis : comparisons on the study's own baseline, metric and margin.
+    others : analyses of the other metrics of the policy, by the names that the policy uses for these metrics.
+    data : tables of the run; `problems`, `plan` and `run_record` are used if present.
     """
     compared = [_comparison_case(policy, analysis, row) for row in analysis.of_kind("treatment")]
     for metric, other in (others or {}).items():
@@ -200,7 +200,7 @@ def assess_run(
 
 
 def _comparison_case(policy: CiPolicy, analysis: Analysis, row: AnalysisRow, metric: str | None = None) -> CiCase:
-    """Judge a treatment on the study's own metric or, errors left out, on another one."""
+    """Judge a treatment on the study's own metric, or on another metric (then without its errors)."""
     name, sentence = row.label if metric is None else f"{row.label} ({metric})", ""
     limits = policy.limits_for(row.treatment) if metric is None else policy.metric_limits(metric, row.treatment)
     if row.verdict and metric is None:
@@ -224,12 +224,12 @@ def _comparison_case(policy: CiPolicy, analysis: Analysis, row: AnalysisRow, met
 
 
 def _undecided_outcome(limits: CiLimits) -> CaseOutcome:
-    """Return the outcome that the study gives an open limit."""
+    """Return whether an open limit passes or fails, as the study declares it."""
     return "failed" if limits.undecided == "fail" else "passed"
 
 
 def _check_cases(analysis: Analysis) -> Iterator[CiCase]:
-    """Yield a case per harness check; "skipped" for a kind that the run does not have."""
+    """Yield a case per harness check; outcome "skipped" if the run has no A/A arm or no positive control."""
     for kind, name in CHECK_NAMES.items():
         rows = analysis.of_kind(kind)  # type: ignore[arg-type]
         if not rows:
@@ -259,7 +259,7 @@ def _check_case(analysis: Analysis, row: AnalysisRow, name: str) -> CiCase:
 
 
 def _trials_case(data: RunTables) -> CiCase:
-    """Return the case of the trials: the run is finished, and some count."""
+    """Return the case that checks whether the run is finished and any of its trials is valid."""
     planned = len(data.plan.get("trials") or data.trials)
     valid = int(data.trials["valid"].sum())
     record = data.run_record
@@ -271,7 +271,7 @@ def _trials_case(data: RunTables) -> CiCase:
 
 
 def _stopping_case(policy: CiPolicy, analysis: Analysis) -> CiCase:
-    """Return the case of the stopping rule: a run with undeclared blocks is exploratory."""
+    """Return the case of the stopping rule: a run with blocks beyond those declared is exploratory."""
     case = partial(CiCase, "stopping", "blocks as declared")
     if not analysis.stopping_state.added_blocks:
         return case("passed", "The run stopped as its study declared.")
@@ -301,7 +301,7 @@ def _doubt_cases(policy: CiPolicy, data: RunTables) -> Iterator[CiCase]:
 
 
 def _problem_messages(problems: pd.DataFrame | None, level: str) -> list[tuple[str, str]]:
-    """Return the distinct messages of a level, each with the name of its rule."""
+    """Return the distinct messages of problems of one level, each with the name of its validity rule."""
     if problems is None:
         return []
     rows = problems.loc[problems["level"] == level, ["name", "message"]].drop_duplicates()

@@ -1,7 +1,7 @@
-"""Comparisons of two arms over their complete blocks, and of families of arms.
+"""Comparisons of two arms (treatments or baseline) over their complete blocks, and of families of arms.
 
-The p-value comes from the test in `TESTS` (modules `paired_tests` and `sequential`). A family compares treatments with
-a baseline, with the one before, or with the arm observed best, and adjusts the p-values.
+The p-value comes from a test in `TESTS` (modules `paired_tests` and `sequential`). A family compares treatments with a
+baseline, with the treatment before them, or with the arm observed best, and adjusts the p-values.
 
 All comparisons of a family share their permutations: a swap gives a block the same sign in each of them, which keeps
 their joint distribution (neighbours on a ladder share an arm), and with it the error rate of the family.
@@ -23,24 +23,7 @@ import numpy as np
 
 from loadbook.core.metrics import Direction
 from loadbook.core.units import format_percent
-from loadbook.stats import diagnostics
-from loadbook.stats.paired_tests import (
-    LOG_TOLERANCE,
-    MAX_EXACT_BLOCKS,
-    PairedLogs,
-    PairedTestResult,
-    adjust_holm,
-    blocked_rank,
-    effect_from_log,
-    effect_interval_from_logs,
-    label_signs,
-    pair_arms,
-    paired_t,
-    rank_differences,
-    signed_rank,
-    step_down_max,
-    variances_differ,
-)
+from loadbook.stats import diagnostics, paired_tests
 from loadbook.stats.results import Comparison, Contrasts, Method
 from loadbook.stats.sequential import always_valid_paired_t
 from loadbook.study.limits import StoppingRuleName
@@ -51,11 +34,11 @@ if TYPE_CHECKING:
 MIN_BLOCKS = 5
 MIN_RANK_BLOCKS = 8
 MIN_SIGNED_BLOCKS = 10
-MAX_INCOMPLETE_SHARE = 0.20  # share of the blocks
+MAX_INCOMPLETE_SHARE = 0.20  # of the blocks
 TESTS = {
-    "blocked-rank": blocked_rank,
-    "signed-rank": signed_rank,
-    "paired-t": paired_t,
+    "blocked-rank": paired_tests.blocked_rank,
+    "signed-rank": paired_tests.signed_rank,
+    "paired-t": paired_tests.paired_t,
     "always-valid-t": always_valid_paired_t,
 }
 
@@ -65,11 +48,10 @@ CONSTANT_RATIO = "every block gives this very ratio; metric too coarse?"
 
 
 class ComparisonOptions(TypedDict, total=False):
-    """Options of `compare` and of families.
+    """Options of `compare` and of the functions for families.
 
-    `metric` and `statistic` name the values. `level` is that of the two-sided interval; the second interval is that of
-    two one-sided tests at the same level. With rule "always-valid" the test is the always-valid t at any number of
-    blocks from 5 on.
+    `metric` and `statistic` name the values. `level` is that of the two-sided interval and of the two one-sided tests
+    that give the second interval. Rule "always-valid" uses the always-valid t test from 5 blocks on.
     """
 
     metric: str
@@ -81,15 +63,15 @@ class ComparisonOptions(TypedDict, total=False):
 def compare(values: pd.DataFrame, treatment: str, baseline: str, **options: Unpack[ComparisonOptions]) -> Comparison:
     """Compare a treatment with the baseline over the blocks in which both have a value.
 
-    `values` has one row per trial: treatment, block, value (any unit) and, if there, valid. Fewer than 5 blocks: no
-    test. 5 to 7: paired t on logs. From 8: blocked rank test, exact up to 12 blocks; where the arms scatter
-    differently, signed ranks (from 10 blocks) or paired t.
+    `values` has one row per trial: treatment, block, value (any unit), and optionally valid. Fewer than 5 blocks: no
+    test. 5 to 7: paired t test on logarithms. From 8: blocked rank test, exact up to 12 blocks; if the scatter of the
+    arms differs, signed ranks (from 10 blocks) or paired t test.
     """
-    return compare_pairs(pair_arms(values, treatment, baseline), **options)
+    return compare_pairs(paired_tests.pair_arms(values, treatment, baseline), **options)
 
 
 def compare_pairs(
-    pairs: PairedLogs,
+    pairs: paired_tests.PairedLogs,
     *,
     metric: str = "value",
     statistic: str = "value",
@@ -97,7 +79,7 @@ def compare_pairs(
     family_size: int = 1,
     rule: StoppingRuleName = "fixed",
 ) -> Comparison:
-    """Compare two arms that were paired already; `family_size` comparisons share the error rate of `ci_family`."""
+    """Compare two paired arms; `ci_family` allows for `family_size` comparisons that share one error rate."""
     method = choose_method(pairs, rule)
     differences = pairs.other - pairs.base
     alpha = 1 - level
@@ -107,8 +89,8 @@ def compare_pairs(
     else:
         every_difference = np.subtract.outer(pairs.other, pairs.base)
         estimate = float(np.median(every_difference)) if every_difference.size else math.nan
-        result = PairedTestResult(estimate, math.nan, [])
-    intervals = [effect_interval_from_logs(interval) for interval in result.intervals] or [None, None]
+        result = paired_tests.PairedTestResult(estimate, math.nan, [])
+    intervals = [paired_tests.effect_interval_from_logs(interval) for interval in result.intervals] or [None, None]
     ci95, ci90, *family_intervals = intervals
     return Comparison(
         treatment=pairs.treatment,
@@ -118,7 +100,7 @@ def compare_pairs(
         blocks=len(pairs.blocks),
         excluded=pairs.incomplete,
         method=method,
-        effect=None if math.isnan(result.estimate) else effect_from_log(result.estimate),
+        effect=None if math.isnan(result.estimate) else paired_tests.effect_from_log(result.estimate),
         ci95=ci95,
         ci90=ci90,
         p=result.p if method else None,
@@ -130,8 +112,8 @@ def compare_pairs(
     )
 
 
-def choose_method(pairs: PairedLogs, rule: StoppingRuleName = "fixed") -> Method | None:
-    """Return the test for these pairs; None below 5 complete blocks."""
+def choose_method(pairs: paired_tests.PairedLogs, rule: StoppingRuleName = "fixed") -> Method | None:
+    """Return the name of the test for these pairs; None below 5 complete blocks."""
     blocks = len(pairs.blocks)
     if blocks < MIN_BLOCKS:
         return None
@@ -139,13 +121,13 @@ def choose_method(pairs: PairedLogs, rule: StoppingRuleName = "fixed") -> Method
         return "always-valid-t"
     if blocks < MIN_RANK_BLOCKS:
         return "paired-t"
-    if variances_differ(pairs.base, pairs.other):
+    if paired_tests.variances_differ(pairs.base, pairs.other):
         return "signed-rank" if blocks >= MIN_SIGNED_BLOCKS else "paired-t"
     return "blocked-rank"
 
 
 def insufficient_blocks(complete: int, incomplete: int) -> str | None:
-    """Return the reason if too few blocks are complete, or too many are not, for a verdict; else None."""
+    """Return the reason against a verdict: too few complete or too many incomplete blocks; None if neither."""
     if complete < MIN_BLOCKS:
         return f"only {complete} complete block{'' if complete == 1 else 's'}, {MIN_BLOCKS} are needed"
     if incomplete > MAX_INCOMPLETE_SHARE * (complete + incomplete):
@@ -154,7 +136,7 @@ def insufficient_blocks(complete: int, incomplete: int) -> str | None:
     return None
 
 
-def _comparison_flags(pairs: PairedLogs, method: Method | None) -> tuple[str, ...]:
+def _comparison_flags(pairs: paired_tests.PairedLogs, method: Method | None) -> tuple[str, ...]:
     flags = []
     if pairs.unusable:
         reason = "does not count (not valid, or its value is missing or not above zero)"
@@ -165,7 +147,7 @@ def _comparison_flags(pairs: PairedLogs, method: Method | None) -> tuple[str, ..
         flags.append(UNEQUAL_VARIANCES)
     if method and np.array_equal(pairs.base, pairs.other):
         flags.append(IDENTICAL_VALUES)
-    elif method and np.ptp(pairs.other - pairs.base) < LOG_TOLERANCE:
+    elif method and np.ptp(pairs.other - pairs.base) < paired_tests.LOG_TOLERANCE:
         flags.append(CONSTANT_RATIO)
     if method:
         flags += diagnostics.stability_flags(pairs.blocks, pairs.base, pairs.other)
@@ -177,11 +159,11 @@ def _left_out_flag(blocks: int, reason: str) -> str:
     return f"in {blocks} {noun} a trial of the treatment or of the baseline {reason}; {subject} left out"
 
 
-MIN_ARMS = 3  # below, no arm is called the best
+MIN_ARMS = 3  # fewer arms have no best one
 
 
 class BestArm(NamedTuple):
-    """`best` beats every other arm; else the `tied` arms (leader first), and whether those beat all the rest."""
+    """Best arm, if it beats every other; else the tied arms, leader first, and whether they beat all others."""
 
     best: str | None
     tied: tuple[str, ...]
@@ -192,7 +174,7 @@ NO_BEST_ARM = BestArm(None, (), False)
 
 
 class DeclaredComparisons(NamedTuple):
-    """Comparisons of a family, the arm with none of its own, and the best arm (None: not looked for)."""
+    """Comparisons of a family, the arm that is only a reference, and the best arm (None if not determined)."""
 
     reference: str
     comparisons: list[Comparison]
@@ -204,10 +186,10 @@ def compare_contrasts(
 ) -> list[Comparison]:
     """Compare the first arm of every contrast with the second, with p adjusted for all of them.
 
-    The family is every comparison that allows a verdict. From 8 blocks each, p is adjusted by joint permutations, step
-    down; else, and where the rule is always-valid, by Holm's method. An adjusted p is never below the plain one.
+    The family is all comparisons that allow a verdict. If each has 8 blocks or more, p is adjusted step-down by joint
+    permutations; otherwise, and under the always-valid rule, by Holm's method. An adjusted p is never below its own.
     """
-    pairs = [pair_arms(values, one, other) for one, other in contrasts]
+    pairs = [paired_tests.pair_arms(values, one, other) for one, other in contrasts]
     in_family = [k for k, p in enumerate(pairs) if insufficient_blocks(len(p.blocks), p.incomplete) is None]
     sizes = [len(in_family) if k in in_family else 1 for k in range(len(pairs))]
     comparisons = [compare_pairs(p, family_size=size, **options) for p, size in zip(pairs, sizes, strict=True)]
@@ -220,41 +202,45 @@ def compare_contrasts(
     return comparisons
 
 
-def _adjust_p(pairs: Sequence[PairedLogs], plain: Sequence[float | None], rule: StoppingRuleName) -> list[float]:
-    """Return the p values of comparisons, `plain` each on its own, adjusted for all of them."""
+def _adjust_p(
+    pairs: Sequence[paired_tests.PairedLogs], plain: Sequence[float | None], rule: StoppingRuleName
+) -> list[float]:
+    """Return p-values adjusted for the whole family; `plain` has the unadjusted ones, None if not tested."""
     if rule != "always-valid" and all(len(p.blocks) >= MIN_RANK_BLOCKS for p in pairs):
         return step_down_p(pairs)
-    return adjust_holm(plain)
+    return paired_tests.adjust_holm(plain)
 
 
-def step_down_p(pairs: Sequence[PairedLogs]) -> list[float]:
-    """Return p values adjusted by the largest statistic under swaps that all comparisons share (Westfall and Young).
+def step_down_p(pairs: Sequence[paired_tests.PairedLogs]) -> list[float]:
+    """Return p-values adjusted by the largest statistic under shared label swaps (Westfall and Young, step-down).
 
-    A block that a comparison lacks counts as no difference. Exact for up to 12 blocks.
+    A block that is missing in a comparison counts as no difference. Exact for up to 12 blocks.
     """
     differences = _rank_differences_of(pairs)
     lengths = np.sqrt((differences**2).sum(axis=1, keepdims=True))
     z = np.divide(differences, lengths, out=np.zeros_like(differences), where=lengths > 0)
     by_name = [z[k] for k in sorted(range(len(pairs)), key=lambda k: pairs[k].treatment)]
     z = z[:, np.lexsort(by_name)]  # sampled swaps must not depend on the names of blocks
-    permuted = np.abs(z @ label_signs(z.shape[1]).T.astype(float))
-    return step_down_max(np.abs(z.sum(axis=1)), permuted, exact=z.shape[1] <= MAX_EXACT_BLOCKS)
+    permuted = np.abs(z @ paired_tests.label_signs(z.shape[1]).T.astype(float))
+    return paired_tests.step_down_max(
+        np.abs(z.sum(axis=1)), permuted, exact=z.shape[1] <= paired_tests.MAX_EXACT_BLOCKS
+    )
 
 
-def _rank_differences_of(pairs: Sequence[PairedLogs]) -> np.ndarray:
-    """Return rank differences, comparisons by blocks; 0 where a comparison lacks a block."""
+def _rank_differences_of(pairs: Sequence[paired_tests.PairedLogs]) -> np.ndarray:
+    """Return rank differences, one row per comparison, one column per block; 0 where the block is missing."""
     if len({p.blocks for p in pairs}) == 1:
-        return rank_differences(np.stack([p.base for p in pairs]), np.stack([p.other for p in pairs]))
+        return paired_tests.rank_differences(np.stack([p.base for p in pairs]), np.stack([p.other for p in pairs]))
     blocks = sorted({block for p in pairs for block in p.blocks}, key=repr)
     column = {block: k for k, block in enumerate(blocks)}
     differences = np.zeros((len(pairs), len(blocks)))
     for row, p in zip(differences, pairs, strict=True):
-        row[[column[block] for block in p.blocks]] = rank_differences(p.base, p.other)
+        row[[column[block] for block in p.blocks]] = paired_tests.rank_differences(p.base, p.other)
     return differences
 
 
 class _ArmTests(NamedTuple):
-    """Tests of any two arms, without adjustment for further comparisons."""
+    """Tests between any two arms, not adjusted for multiple comparisons."""
 
     values: pd.DataFrame
     better: Direction
@@ -262,19 +248,19 @@ class _ArmTests(NamedTuple):
     rule: StoppingRuleName
 
     def ranked(self, arms: Sequence[str], baseline: str) -> list[str]:
-        """Return the arms that can be tested, the one observed best first."""
+        """Return the arms that have enough blocks for a test, the one observed best first."""
         sign = 1 if self.better == "higher" else -1
-        tests = {name: _run_test(pair_arms(self.values, name, baseline)) for name in arms}
+        tests = {name: _run_test(paired_tests.pair_arms(self.values, name, baseline)) for name in arms}
         estimate_by_arm = {name: sign * result.estimate for name, result in tests.items() if result}
         return sorted(estimate_by_arm, key=lambda name: -estimate_by_arm[name])
 
     def is_better(self, one: str, other: str) -> bool:
-        """Return whether an arm is shown to be better than another."""
-        result = _run_test(pair_arms(self.values, one, other), self.rule)
+        """Return whether `one` is significantly better than `other`."""
+        result = _run_test(paired_tests.pair_arms(self.values, one, other), self.rule)
         return result is not None and result.p < 1 - self.level and (result.estimate > 0) == (self.better == "higher")
 
     def best_arm(self, ranked: Sequence[str], tied: Sequence[str]) -> BestArm:
-        """Return the best of ranked arms, given those that are tied with the first."""
+        """Return the best of the ranked arms, given those that do not differ detectably from the first."""
         leader, rest = ranked[0], [name for name in ranked[1:] if name not in tied]
         if not tied:
             return BestArm(leader, (), False)
@@ -283,8 +269,8 @@ class _ArmTests(NamedTuple):
         return BestArm(None, leaders, ahead)
 
 
-def _run_test(pairs: PairedLogs, rule: StoppingRuleName = "fixed") -> PairedTestResult | None:
-    """Return estimate and p of one arm against another, None where there are too few blocks."""
+def _run_test(pairs: paired_tests.PairedLogs, rule: StoppingRuleName = "fixed") -> paired_tests.PairedTestResult | None:
+    """Return the estimate and p of one arm against another; None if there are too few blocks."""
     method = choose_method(pairs, rule)
     return TESTS[method](pairs.base, pairs.other, []) if method else None
 
@@ -298,9 +284,9 @@ def find_best_arm(
     level: float = 0.95,
     rule: StoppingRuleName = "fixed",
 ) -> BestArm:
-    """Find the arm that beats every other (two-sided, unadjusted: the largest p counts).
+    """Find the arm that beats every other arm (two-sided tests, not adjusted: the largest p must be significant).
 
-    `arms` are the treatments that could be compared, the baseline among them.
+    `arms` are the baseline and the treatments that could be compared with it.
     """
     tests = _ArmTests(values, better, level, rule)
     ranked = tests.ranked(arms, baseline)
@@ -317,9 +303,9 @@ def compare_with_best(
     better: Direction = "higher",
     **options: Unpack[ComparisonOptions],
 ) -> DeclaredComparisons | None:
-    """Compare every arm with the one observed best; None if fewer than three arms can be tested.
+    """Compare every arm with the one observed best; None if fewer than three arms have enough blocks for a test.
 
-    `arms` are all that may be compared, the baseline among them.
+    `arms` are the baseline and the treatments that could be compared with it.
     """
     level, rule = options.get("level", 0.95), options.get("rule", "fixed")
     tests = _ArmTests(values, better, level, rule)
@@ -328,7 +314,7 @@ def compare_with_best(
         return None
     observed_best, family_size, sign = ranked[0], len(ranked) - 1, 1 if better == "higher" else -1
     unadjusted = [
-        compare_pairs(pair_arms(values, name, observed_best), family_size=family_size, **options)
+        compare_pairs(paired_tests.pair_arms(values, name, observed_best), family_size=family_size, **options)
         for name in arms if name in ranked and name != observed_best
     ]  # fmt: skip
     largest_p = max(c.p if c.p is not None and sign * (c.effect or 0.0) < 0 else 1.0 for c in unadjusted)
@@ -348,10 +334,14 @@ def compare_with_best(
 def _p_against_any(
     values: pd.DataFrame, comparison: Comparison, ranked: Sequence[str], rule: StoppingRuleName
 ) -> float | None:
-    """Return the leader's p among all arms that are compared with this one, never below the plain one."""
+    """Return p of the best arm against this one, adjusted for all arms compared with it; at least the plain p."""
     if comparison.p is None:
         return None
-    pairs = {name: pair_arms(values, name, comparison.treatment) for name in ranked if name != comparison.treatment}
+    pairs = {
+        name: paired_tests.pair_arms(values, name, comparison.treatment)
+        for name in ranked
+        if name != comparison.treatment
+    }
     plain_p = {name: result.p for name, p in pairs.items() if (result := _run_test(p, rule))}
     adjusted = _adjust_p([pairs[name] for name in plain_p], list(plain_p.values()), rule)
     return max(comparison.p, dict(zip(plain_p, adjusted, strict=True))[comparison.baseline])
@@ -367,10 +357,10 @@ def compare_declared(
     comparable: Callable[[Comparison], bool] = lambda comparison: comparison.p is not None,
     **options: Unpack[ComparisonOptions],
 ) -> DeclaredComparisons:
-    """Compare the treatments as the study declares it.
+    """Compare the treatments in the way that the study declares as `contrasts`.
 
-    `others` are all other treatments; a ladder begins with the baseline and goes through them in this order. Only arms
-    whose comparison with the baseline is `comparable` can be the best one; where fewer than three arms can be compared,
+    `others` are all treatments but the baseline, in the order of the study, which "adjacent" follows. An arm can be the
+    best one only if `comparable` is true for its comparison with the baseline. With fewer than three such arms,
     contrasts "best" become comparisons with the baseline.
     """
     if contrasts == "adjacent":
@@ -388,7 +378,7 @@ def compare_declared(
 
 
 def _with_reference_named(comparisons: list[Comparison]) -> list[Comparison]:
-    """Let flags name the arm of the comparison, which is not the baseline of the study."""
+    """Replace "the baseline" in flags by the name of the arm that was the reference."""
     return [
         replace(c, flags=tuple(flag.replace("of the baseline", f"of {c.baseline}") for flag in c.flags))
         for c in comparisons

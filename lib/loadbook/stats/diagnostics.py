@@ -1,9 +1,9 @@
 """Diagnostics of a run: unusual trials, carry-over, drift, outliers, measurable percentiles, unstable effects.
 
-They describe; none leaves out a block or a trial. Blocks cancel drift of the host in a comparison, but neither a
-carry-over from one trial to the next nor an effect that itself changes. A percentile q of N requests rests on the
-N (1 - q) beyond it: below 20 of them it is biased and scatters by a tenth and more (not measurable), from 200 on it is
-good.
+Diagnostics only describe; none excludes a block or a trial. Blocks cancel the drift of a host in a comparison, but
+neither a carry-over from one trial to the next nor an effect that itself changes. A percentile q of N requests is
+determined by the N (1 - q) slowest: with fewer than 20 it is biased and scatters by a tenth or more (not measurable),
+with 200 or more it is good.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
+from scipy.special import betainc
+from scipy.stats import kendalltau, rankdata, theilslopes
 
 from loadbook.core.units import format_p_value, format_percent
 from loadbook.stats.paired_tests import LOG_DECIMALS, FloatArray, effect_from_log
 from loadbook.stats.saturation import finest_source_only
 from loadbook.stats.text import predicate
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-MIN_PEERS = 3  # other trials, below which nothing is compared
-MIN_RELATIVE_DIFFERENCE = 0.1  # of the usual value, or of one CPU; smaller differences are left out
-MIN_SCALED_DISTANCE = 3.0  # spreads of the other trials; values that lie nearer are usual
+MIN_PEERS = 3  # other trials of the treatment; with fewer, nothing is compared
+MIN_RELATIVE_DIFFERENCE = 0.1  # of the usual value, or of one CPU; smaller differences are ignored
+MIN_SCALED_DISTANCE = 3.0  # multiples of the spread between other trials; smaller distances are usual
 MAD_TO_SD = 1.4826  # median absolute deviation -> standard deviation of normal values
-# traffic is left out: it follows the rate
+# network traffic is not among them because it follows the request rate
 LEVEL_METRICS = {
     "memory_used": "memory in use",
     "sockets_tcp_tw": "sockets in TIME-WAIT",
@@ -38,16 +38,16 @@ OTHER_PROCESSES = "CPUs of other processes"
 PEER_COLUMNS = ["host", "resource", "unit", "here", "usual", "spread", "apart"]
 
 CARRY_OVER_ALPHA = 0.01
-ZERO_SUM_OF_SQUARES = 1e-20  # of logs that are equal
-MIN_RESIDUAL_DF = 5  # trials beyond the parameters of the regression
-DETECTABLE_STANDARD_ERRORS = 2.58 + 0.84  # of an effect that p < 0.01 finds in four of five runs
+ZERO_SUM_OF_SQUARES = 1e-20  # of logarithms of equal values
+MIN_RESIDUAL_DF = 5  # number of trials minus number of regression parameters
+DETECTABLE_STANDARD_ERRORS = 2.58 + 0.84  # effect, in standard errors, found at p < 0.01 with 80 % power
 
 MIN_DRIFT_BLOCKS, DRIFT_ALPHA = 5, 0.05
 TUKEY_FENCE, MIN_OUTLIER_TRIALS, NEIGHBOUR_TRIALS = 1.5, 8, 9
-EQUAL_LOGS = 1e-9  # logs this close are one value
+EQUAL_LOGS = 1e-9  # logarithms that differ by less count as equal
 
 REQUEST_TIMES = ("latency", "latency_intended", "service_time")
-GOOD_TAIL_REQUESTS = 200  # requests beyond a percentile
+GOOD_TAIL_REQUESTS = 200  # requests slower than the percentile
 _PERCENTILE = re.compile(r"p(\d+(?:\.\d+)?)")
 
 MIN_STABILITY_BLOCKS, UNSTABLE_ALPHA = 8, 0.01
@@ -55,13 +55,11 @@ FLAG_PREFIX = "unstable effect: "
 
 
 def host_resources(traces: pd.DataFrame, hosts: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
-    """Return every host's resources over time: trial, host, resource, unit, t_s, value.
+    """Return every host's resource use over time: trial, host, resource, unit, t_s, value.
 
-    CPUs are those that the host may use (run.json "hosts"), summed; processes are summed by label, as ids are others in
-    every trial. "other processes" is CPU time that no monitored process used.
+    CPU use is summed over the CPUs that the host may use (run.json "hosts"), processes are summed by label because
+    their ids change from trial to trial. "other processes" is CPU time that no monitored process used.
     """
-    import pandas as pd
-
     own = finest_source_only(traces)
     parts = [
         _cpu_resources(own[own["host"] == host], about.get("cpus")).assign(host=host) for host, about in hosts.items()
@@ -74,9 +72,7 @@ def host_resources(traces: pd.DataFrame, hosts: Mapping[str, Mapping[str, Any]])
 
 
 def _cpu_resources(own: pd.DataFrame, cpus: list[int] | None) -> pd.DataFrame:
-    """Return the busy CPUs of a host, those stolen by others, those of each process label, and of other processes."""
-    import pandas as pd
-
+    """Return the busy CPUs of a host, those stolen by the hypervisor, those of each process label, and others."""
     items = {f"cpu{n}" for n in cpus} if cpus else set(own["item"]) - {"all"}
     cores = own[own["item"].isin(list(items))]
     keys = ["trial", "t_s"]
@@ -104,17 +100,15 @@ def peer_comparison(
 
     Parameters
     ----------
-    resources : what `host_resources` returned.
-    windows_s : trial -> seconds of its measurement; samples outside do not count.
+    resources : result of `host_resources`.
+    windows_s : trial -> seconds of its measurement; samples outside it do not count.
 
     Returns
     -------
-    host, resource, unit; `here` the mean in this trial, `usual` the median of the others' means, `spread` their scaled
-    median absolute deviation, `apart` the signed distance in such spreads; NaN where the difference is small (less than
-    a tenth of the usual value, or of one CPU).
+    host, resource, unit; `here`: mean in this trial; `usual`: median of the means of the other trials; `spread`: their
+    scaled median absolute deviation; `apart`: signed distance as a multiple of `spread`, NaN for differences of less
+    than a tenth of the usual value or of one CPU.
     """
-    import pandas as pd
-
     treatment = trials.set_index("trial")["treatment"].to_dict()[trial]
     others = trials[(trials["treatment"] == treatment) & (trials["trial"] != trial) & trials["valid"]]["trial"]
     own = resources[resources["trial"].isin([trial, *others])]
@@ -147,15 +141,15 @@ def _scaled_distance(unit: str, here: float, usual: float, spread: float) -> flo
 class CarryOver:
     """Effect of a treatment on the trial after it (ratios minus 1).
 
-    Each log value is explained by block, treatment and previous treatment; the last is tested as a whole. Random order
-    cannot cure a carry-over: a treatment that slows down the next trial makes its neighbours look slow.
+    A regression explains the log of each value by block, treatment and previous treatment; an F test checks the last.
+    Random order does not remove carry-over: a treatment that slows down the next trial makes the others look slow.
 
     Parameters
     ----------
-    p : of all previous treatments together (F test).
+    p : F test of all previous treatments together.
     effect_by_predecessor : previous treatment -> effect on the next trial, against the mean of the other treatments.
-    detectable_effect : smallest carry-over that this test finds in four of five runs.
-    adjusted_effects : treatment -> its effect against the baseline with the previous treatment taken out.
+    detectable_effect : smallest carry-over that this test finds with 80 % power.
+    adjusted_effects : treatment -> its effect against the baseline, corrected for the previous treatment.
     """
 
     p: float
@@ -165,16 +159,16 @@ class CarryOver:
 
     @property
     def is_significant(self) -> bool:
-        """Whether there is a carry-over, at p < 0.01."""
+        """Return whether there is a carry-over, at p < 0.01."""
         return self.p < CARRY_OVER_ALPHA
 
     @property
     def worst_predecessor(self) -> str:
-        """The treatment after which trials differ most."""
+        """Return the treatment after which trials differ most."""
         return max(self.effect_by_predecessor, key=lambda name: abs(math.log1p(self.effect_by_predecessor[name])))
 
     def sentence(self, metric: str, labels: Mapping[str, str]) -> str:
-        """Return the carry-over in words."""
+        """Return a sentence on the carry-over."""
         if not self.is_significant:
             return (
                 f"No carry-over from one trial to the next is seen (p {format_p_value(self.p)}); "
@@ -188,13 +182,13 @@ class CarryOver:
 
 
 def carry_over(values: pd.DataFrame, baseline: str, repeats: Mapping[str, str] | None = None) -> CarryOver | None:
-    """Estimate carry-over; None where too few trials separate it from blocks and treatments.
+    """Estimate the carry-over; None if there are too few trials to separate it from blocks and treatments.
 
     Parameters
     ----------
-    values : treatment, block, slot, valid, value of every executed trial; invalid ones count as predecessors only.
-    baseline : reference of the adjusted effects.
-    repeats : treatment -> the treatment that it repeats exactly; as predecessors they are one.
+    values : treatment, block, slot, valid, value of every executed trial; invalid trials count only as previous trials.
+    baseline : reference for the adjusted effects.
+    repeats : A/A arm -> the treatment that it repeats; as previous treatments both count as one.
     """
     rows = _carry_over_rows(values, baseline, repeats or {})
     if rows["previous"].nunique() < 2 or rows["treatment"].nunique() < 2:
@@ -216,9 +210,7 @@ def carry_over(values: pd.DataFrame, baseline: str, repeats: Mapping[str, str] |
 
 
 def _carry_over_rows(values: pd.DataFrame, baseline: str, repeats: Mapping[str, str]) -> pd.DataFrame:
-    """Return valid trials with a known predecessor: log, block, treatment (baseline first) and previous."""
-    import pandas as pd
-
+    """Return valid trials whose previous trial is known: log, block, treatment (baseline first) and previous."""
     predecessor_by_slot = values.set_index("slot")["treatment"].map(lambda name: repeats.get(name, name))
     rows = values.assign(previous=(values["slot"] - 1).map(predecessor_by_slot))
     rows = rows[rows["valid"].astype(bool) & (rows["value"] > 0) & rows["previous"].notna()]
@@ -243,10 +235,10 @@ def _predecessor_effects(fit: Any, names: list[str]) -> tuple[dict[str, float], 
 
 
 class DriftSummary(NamedTuple):
-    """Change of the values with the order of execution, treatment effects removed; both None below 5 blocks.
+    """Trend of the values over the run, treatment effects removed; both fields are None below 5 blocks.
 
-    `drift` is the change from the first to the last block by the Theil-Sen slope (ratio minus 1), `drift_p` that of the
-    Mann-Kendall test of the blocks' median residuals.
+    `drift` is the change from the first to the last block (Theil-Sen slope, ratio minus 1), `drift_p` the p of the
+    Mann-Kendall test on the medians of the blocks' residuals.
     """
 
     drift: float | None = None
@@ -254,7 +246,7 @@ class DriftSummary(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """The drift in words."""
+        """Return a sentence on the drift."""
         if self.drift is None or self.drift_p is None:
             return "Too few blocks to see a drift."
         if self.drift_p >= DRIFT_ALPHA:
@@ -268,11 +260,9 @@ class DriftSummary(NamedTuple):
 def describe_drift(values: pd.DataFrame) -> DriftSummary:
     """Describe the drift of a run.
 
-    `values` has trial, treatment, block, slot, status, valid, value (`RunData.values`); only valid positive values
-    count.
+    `values` has trial, treatment, block, slot, status, valid, value (`RunData.values`); only valid positive values are
+    used.
     """
-    from scipy.stats import kendalltau, theilslopes
-
     usable, residuals = _usable_with_residuals(values)
     medians = residuals.groupby(usable["block"]).median()
     if len(medians) < MIN_DRIFT_BLOCKS or medians.nunique() < 2:
@@ -284,7 +274,7 @@ def describe_drift(values: pd.DataFrame) -> DriftSummary:
 
 
 def _usable_with_residuals(values: pd.DataFrame) -> tuple[pd.DataFrame, pd.Series]:
-    """Return the trials that count, by slot, and log of each value less the median log of its treatment."""
+    """Return valid positive trials by slot, and the log of each value minus the median log of its treatment."""
     usable = values[values["valid"].astype(bool) & (values["value"] > 0)].sort_values("slot")
     logs = np.log(usable["value"])
     return usable, logs - logs.groupby(usable["treatment"]).transform("median")
@@ -293,11 +283,11 @@ def _usable_with_residuals(values: pd.DataFrame) -> tuple[pd.DataFrame, pd.Serie
 def find_outliers(values: pd.DataFrame) -> dict[str, float]:
     """Return the outliers among the trials of each treatment: trial -> ratio to the expected value, minus 1.
 
-    Expected is the median of the treatment, and of the neighbouring nine trials' distances from theirs (the drift). Far
-    is outside Tukey's fences, 1.5 quartile ranges beyond the quartiles of the treatment; the range is that of the
-    treatment or of all trials, whichever is larger, as few trials may lie close together by chance. Outliers are marked
-    and never left out: that would double the false alarms (docs/statistics.md). `values` are as for `describe_drift`;
-    treatments with fewer than eight trials that count are not judged.
+    The expected value is the treatment's median, corrected for drift by the nine neighbouring trials. Outliers lie
+    outside Tukey's fences, 1.5 interquartile ranges beyond the quartiles of the treatment; the range is that of the
+    treatment or of all trials, whichever is larger, because few trials may lie close together by chance. Outliers are
+    marked and never excluded, which would double the false alarms (docs/statistics.md). `values` are as in
+    `describe_drift`; treatments with fewer than eight usable trials have no outliers.
     """
     usable, distances = _usable_with_residuals(values)
     distances -= distances.rolling(NEIGHBOUR_TRIALS, center=True, min_periods=MIN_DRIFT_BLOCKS).median().fillna(0.0)
@@ -318,30 +308,30 @@ def lag1_correlation(residuals: np.ndarray) -> float:
 
 
 def share_beyond(statistic: str) -> float | None:
-    """Return the share of requests beyond a percentile, 0.01 for p99; None for other statistics."""
+    """Return the share of requests slower than a percentile, 0.01 for p99; None for other statistics."""
     match = _PERCENTILE.fullmatch(statistic)
     return 1 - float(match[1]) / 100 if match and float(match[1]) < 100 else None
 
 
 def requests_needed(statistic: str, least: float) -> int:
-    """Return the number of requests of which `least` lie beyond a percentile."""
+    """Return the number of requests that has `least` requests slower than a percentile."""
     return math.ceil(least / (share_beyond(statistic) or 1.0) - 1e-6)
 
 
 def tail_requests(metric: str, statistic: str, requests: pd.Series) -> pd.Series | None:
-    """Return the number of requests beyond a percentile, per trial; None for other metrics and statistics."""
+    """Return the number of requests slower than a percentile, per trial; None if `statistic` is no percentile."""
     share = share_beyond(statistic)
     return None if share is None or metric not in REQUEST_TIMES else requests * share
 
 
 def has_short_tail(metric: str, statistic: str, requests: pd.Series, least: float) -> pd.Series:
-    """Return, per trial, whether too few of its requests lie beyond a percentile; False if unknown."""
+    """Return, per trial, whether fewer than `least` requests are slower than a percentile; False if unknown."""
     tail = tail_requests(metric, statistic, requests)
     return requests.isna() & False if tail is None else tail < least - 1e-9
 
 
 class EffectStability(NamedTuple):
-    """Change of the effect during a run: effects (ratio minus 1) of the halves of its blocks, and p."""
+    """Change of an effect during a run: effects (ratio minus 1) in both halves of the blocks, p of the change."""
 
     first_half: float
     second_half: float
@@ -349,28 +339,26 @@ class EffectStability(NamedTuple):
 
     @property
     def is_unstable(self) -> bool:
-        """Whether blocks in random order would show such a change less than once in a hundred comparisons."""
+        """Return whether the change has p < 0.01, given that blocks ran in random order."""
         return self.p < UNSTABLE_ALPHA
 
     @property
     def flag(self) -> str:
-        """The change in words."""
+        """Return the flag that describes the change."""
         first, second, p = format_percent(self.first_half), format_percent(self.second_half), format_p_value(self.p)
         halves = f"{first} in the first half of the blocks, {second} in the second"
         return f"{FLAG_PREFIX}{halves} (p {p}); measure again in a new run before relying on it"
 
 
 def effect_stability(differences: FloatArray) -> EffectStability | None:
-    """Return how log ratios, in the order of their blocks, changed; None below eight blocks.
+    """Return whether log ratios, given in the order of their blocks, changed during the run; None below 8 blocks.
 
-    p is twice the smaller one of two tests: Mann-Kendall (a trend) and von Neumann's ratio of ranks (neighbours alike;
-    Bartels, 1982).
+    p is twice the smaller one of two tests: Mann-Kendall (a trend), and the rank version of von Neumann's ratio
+    (neighbouring blocks resemble each other; Bartels, 1982).
     """
     differences, blocks = np.round(differences, LOG_DECIMALS), len(differences)
     if blocks < MIN_STABILITY_BLOCKS or np.ptp(differences) == 0:
         return None
-    from scipy.stats import kendalltau
-
     trend_p = float(kendalltau(np.arange(blocks), differences).pvalue)
     halves = differences[: blocks // 2], differences[(blocks + 1) // 2 :]
     first, second = (effect_from_log(float(np.median(half))) for half in halves)
@@ -378,10 +366,7 @@ def effect_stability(differences: FloatArray) -> EffectStability | None:
 
 
 def rank_von_neumann_p(values: FloatArray) -> float:
-    """Return the one-sided p of von Neumann's ratio of ranks, small where neighbours are alike (Bartels' beta)."""
-    from scipy.special import betainc
-    from scipy.stats import rankdata
-
+    """Return the one-sided p of the rank von Neumann ratio (Bartels' beta); small if neighbours are alike."""
     n, ranks = len(values), rankdata(values)
     von_neumann_ratio = float((np.diff(ranks) ** 2).sum() / ((ranks - ranks.mean()) ** 2).sum())
     shape = 5 * n * (n + 1) * (n - 1) ** 2 / (2 * (n - 2) * (5 * n**2 - 2 * n - 9)) - 0.5
@@ -389,7 +374,7 @@ def rank_von_neumann_p(values: FloatArray) -> float:
 
 
 def block_order(blocks: Sequence[object]) -> list[int] | None:
-    """Return the indices of blocks in order of execution; None where their names are no numbers."""
+    """Return the indices of blocks in order of execution; None if the names of blocks are not numbers."""
     try:
         numbers = [float(str(block)) for block in blocks]
     except ValueError:
@@ -398,7 +383,7 @@ def block_order(blocks: Sequence[object]) -> list[int] | None:
 
 
 def stability_flags(blocks: Sequence[object], base: FloatArray, other: FloatArray) -> tuple[str, ...]:
-    """Return the flag of a comparison whose effect is unstable, as a tuple of none or one."""
+    """Return the flag of a comparison whose effect is unstable; an empty tuple if it is stable."""
     order = block_order(blocks)
     stability = None if order is None else effect_stability((other - base)[order])
     return (stability.flag,) if stability and stability.is_unstable else ()

@@ -1,4 +1,4 @@
-"""Errors counted per trial: the trial is the unit, since errors come in bursts."""
+"""Errors per trial, compared between treatments; the trial is the unit because errors come in bursts."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
+from scipy.stats import fisher_exact
 
 from loadbook.core.metrics import ERROR_CLASSES
 from loadbook.stats.paired_tests import MAX_EXACT_BLOCKS, label_signs, p_from_hits
@@ -24,7 +25,7 @@ ErrorVerdictKind = Literal["more", "fewer", "undecided", "none"]
 
 
 class ErrorCounts(NamedTuple):
-    """Errors, requests and, where known, the block of each trial of one arm, and errors by class over all trials."""
+    """Errors, requests and, if known, block of each trial of one treatment; errors by class over all its trials."""
 
     errors: np.ndarray
     requests: np.ndarray
@@ -33,19 +34,19 @@ class ErrorCounts(NamedTuple):
 
     @property
     def trials(self) -> int:
-        """Trials that were counted."""
+        """Return the number of trials that were counted."""
         return len(self.errors)
 
     @property
     def trials_with_errors(self) -> int:
-        """Trials with any error."""
+        """Return the number of trials with at least one error."""
         return int((self.errors > 0).sum())
 
 
 def count_errors(trials: pd.DataFrame, measurements: pd.DataFrame, treatment: str) -> ErrorCounts:
-    """Count the errors of one treatment in all its trials with a report, invalid ones included.
+    """Count the errors of one treatment in all its trials that have a report, including invalid trials.
 
-    A trial whose tool gave no total of errors has the sum of its classes; one with neither is not counted.
+    If the tool reported no total of errors, the classes are summed; a trial without either is not counted.
     """
     own_trials = trials[trials["treatment"] == treatment].set_index("trial")
     totals_only = (measurements["driver"] == "*") & (measurements["statistic"] == "count")
@@ -61,9 +62,9 @@ def count_errors(trials: pd.DataFrame, measurements: pd.DataFrame, treatment: st
 
 
 def errors_by_block(trials: pd.DataFrame, measurements: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
-    """Return whether trials had errors (0 or 1), blocks down and arms across, complete blocks only.
+    """Return whether trials had errors (0 or 1), one row per block and one column per arm, complete blocks only.
 
-    Trials with a total of errors count, invalid ones included.
+    Trials with a total of errors count, including invalid ones.
     """
     errors = trial_values(trials, measurements, "errors", "count")
     table = errors.pivot(index="block", columns="treatment", values="value")
@@ -71,7 +72,7 @@ def errors_by_block(trials: pd.DataFrame, measurements: pd.DataFrame, arms: Sequ
 
 
 def summarise_errors(treatment: str, counts: ErrorCounts, baseline: ErrorCounts | None) -> ErrorSummary:
-    """Compare the errors of a treatment with those of the baseline; None is the baseline itself."""
+    """Compare the errors of a treatment with the baseline's; `baseline` is None for the baseline itself."""
     own = ErrorSummary(
         treatment=treatment,
         trials=counts.trials,
@@ -90,13 +91,11 @@ def summarise_errors(treatment: str, counts: ErrorCounts, baseline: ErrorCounts 
 
 
 def zero_error_upper_bound(trials: int) -> float:
-    """Return the upper bound (one-sided 95 %) of the share of trials with errors if none of so many had any."""
+    """Return the upper limit (one-sided 95 %) of the share of trials with errors, if none of `trials` had one."""
     return float(1 - 0.05 ** (1 / trials))
 
 
 def _fisher_p(counts: ErrorCounts, baseline: ErrorCounts) -> float | None:
-    from scipy.stats import fisher_exact
-
     if not counts.trials or not baseline.trials:
         return None
     table = [[c.trials_with_errors, c.trials - c.trials_with_errors] for c in (counts, baseline)]
@@ -115,9 +114,9 @@ def _error_verdict_kind(
 
 
 def block_sign_flip_p(counts: ErrorCounts, baseline: ErrorCounts) -> float | None:
-    """Return p of the differences of root counts under sign flips by block: a check of the other two tests.
+    """Return p of a test that checks the other two: the differences of root counts under sign flips by block.
 
-    None where no block has both arms.
+    None if no block has both arms.
     """
     own_roots, base_roots = (dict(zip(c.blocks, np.sqrt(c.errors), strict=False)) for c in (counts, baseline))
     differences = np.array([own_roots[block] - base_roots[block] for block in own_roots if block in base_roots])
@@ -128,9 +127,9 @@ def block_sign_flip_p(counts: ErrorCounts, baseline: ErrorCounts) -> float | Non
 
 
 def rate_ratio(counts: ErrorCounts, baseline: ErrorCounts) -> tuple[float | None, Interval | None]:
-    """Return errors per attempt over the baseline's, with a quasi-Poisson 95 % interval (t, Pearson scale).
+    """Return the ratio of errors per request to the baseline's, with a quasi-Poisson 95 % interval (t, Pearson scale).
 
-    None unless both arms have at least five trials with errors.
+    Both are None unless both arms have at least five trials with errors.
     """
     if min(counts.trials_with_errors, baseline.trials_with_errors) < MIN_ERROR_TRIALS:
         return None, None
@@ -143,7 +142,7 @@ def rate_ratio(counts: ErrorCounts, baseline: ErrorCounts) -> tuple[float | None
     arm = np.repeat([1.0, 0.0], [counts.trials, baseline.trials])
     design = np.column_stack([np.ones_like(arm), arm])[used]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a perfect fit: its interval is then a point, as it should be
+        warnings.simplefilter("ignore")  # a perfect fit gives warnings, and rightly an interval of width 0
         model = sm.GLM(errors[used], design, family=sm.families.Poisson(), offset=np.log(attempts[used]))
         fit = model.fit(scale="X2")
     half_width = float(t.ppf(1 - ALPHA / 2, fit.df_resid) * fit.bse[1])

@@ -1,4 +1,4 @@
-"""First line of a report, which answers the question of its study; sentences below it and on harness checks."""
+"""First line of a report, which answers the study's question, and sentences on other effects and harness checks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_LOSING = 2
 
 
 def non_inferiority_headline(rows: Sequence[AnalysisRow], margin: float) -> str:
-    """Return the first line of a non-inferiority study: how many lose more than the margin, and how many keep it."""
+    """Return the first line of a non-inferiority study: how many treatments lose more than the margin, how many not."""
     losing, within, undecided = (_rows_of_kind(rows, kind) for kind in ("worse", "no-loss", "undecided"))
     accepted, all_of_them = margin_text(margin), f"of {len(rows)} treatments"
     if len(within) == len(rows):
@@ -44,13 +44,13 @@ def non_inferiority_headline(rows: Sequence[AnalysisRow], margin: float) -> str:
 
 
 def losing_sentences(rows: Sequence[AnalysisRow]) -> str | None:
-    """Return the sentences of treatments that lose more, which the headline only counts."""
+    """Return sentences on treatments that lose more than the margin; None if none does or there is one treatment."""
     losing = _rows_of_kind(rows, "worse")[:MAX_LOSING] if len(rows) > 1 else []
     return " ".join(f"{row.label}{_row_verdict_phrase(row)}" for row in losing) or None
 
 
 def _worst_bound(row: AnalysisRow) -> float:
-    """Return the bound at worst, counted as a gain."""
+    """Return the end of the interval that is worst for the treatment, with a loss as a negative number."""
     worst, best = (row.verdict and row.verdict.one_sided_bounds) or (0.0, 0.0)
     return worst if worst <= best else -worst
 
@@ -62,23 +62,23 @@ MAX_SENTENCES = 2
 
 
 def headline(analysis: Analysis, labels: Mapping[str, str] | None = None) -> str:
-    """Return the first line of a report; `labels` replaces names that are shown.
+    """Return the first line of a report; `labels` replaces the labels of treatments.
 
-    It is shorter than 90 characters where its words allow; an effect keeps its interval whatever the length.
+    It has fewer than 90 characters if possible; an effect is shown with its interval at any length.
     """
     return mark_exploratory(_headline_text(analysis, labels), analysis.stopping_state)
 
 
 def mark_exploratory(text: str, stand: StoppingState) -> str:
-    """Return the first line with a prefix if the run is exploratory."""
+    """Return the first line, prefixed with "Exploratory:" if blocks were added to the run after looking at it."""
     needs_prefix = stand.added_blocks and not text.startswith((EXPLORATORY_PREFIX, "No verdict"))
     return f"{EXPLORATORY_PREFIX}{text}" if needs_prefix else text
 
 
 def neutral_headline(analysis: Analysis) -> str:
-    """Return the neutral first line of a run whose harness checks allow no verdict as a headline; "" otherwise.
+    """Return "No verdict: ..." if the stopping rule, a harness check or a full driver forbids a headline; else "".
 
-    Pages, figures, lists of runs and the command line all use it, whatever their own headline would be.
+    Pages, figures, lists of runs and the command line show it in place of their own headline.
     """
     if analysis.stopping_state.pending_reason and not analysis.is_void:
         return "No verdict yet: this is no planned look."
@@ -88,7 +88,7 @@ def neutral_headline(analysis: Analysis) -> str:
 
 
 def neutral_caption(analysis: Analysis) -> str:
-    """Return `neutral_headline` for a figure or a claim: with the difference observed, if an A/A arm failed."""
+    """Return the neutral headline for a figure or a claim, with the observed difference if an A/A arm failed."""
     check, text = analysis.demoting_check, neutral_headline(analysis)
     return f"{text} {_aa_difference(check)}" if check and analysis.is_void else text
 
@@ -123,7 +123,7 @@ def _headline_text(analysis: Analysis, labels: Mapping[str, str] | None) -> str:
 
 
 def aa_only_headline(analysis: Analysis) -> str | None:
-    """Return the first line of a study that compares a treatment with itself only, None for any other."""
+    """Return the first line of a study that compares a treatment only with itself; None for other studies."""
     aa_rows = [row for row in analysis.of_kind("aa") if row.verdict]
     if analysis.of_kind("treatment") or not aa_rows or not aa_rows[0].verdict:
         return None
@@ -135,7 +135,7 @@ def aa_only_headline(analysis: Analysis) -> str | None:
 
 
 def no_change_sentence(analysis: Analysis) -> str:
-    """Return the first line of a study in which no treatment is shown to do better or worse."""
+    """Return the first line of a study in which no treatment is shown to be better or worse."""
     size = f" by {margin_text(analysis.margin)} or more" if analysis.margin else ""
     change = f"the {metric_noun(analysis.metric)}{size}{_adjacent_suffix(analysis, 'against')}"
     return f"No treatment is shown to change {change}."
@@ -146,9 +146,9 @@ def _adjacent_suffix(analysis: Analysis, preposition: str) -> str:
 
 
 def supporting_text(analysis: Analysis) -> str:
-    """Return at most two sentences below the headline: the best arms, other effects, blocks that would decide.
+    """Return at most two sentences below the headline: best arms, other effects, number of blocks still needed.
 
-    Counts of verdicts are left out, as they stand below.
+    The numbers of treatments per verdict are left out because the page lists them below.
     """
     rows = analysis.of_kind("treatment")
     if analysis.is_void:
@@ -174,7 +174,7 @@ def supporting_text(analysis: Analysis) -> str:
 
 
 def _runner_up_sentence(analysis: Analysis) -> str | None:
-    """Return the sentence on the arm nearest to the best one."""
+    """Return the sentence on the arm nearest to the best one; None if there is none."""
     behind = _rows_of_kind(analysis.of_kind("treatment"), "worse")
     if analysis.best is None or not behind:
         return None
@@ -184,19 +184,19 @@ def _runner_up_sentence(analysis: Analysis) -> str | None:
 def _other_effects_sentence(
     analysis: Analysis, better: Sequence[AnalysisRow], worse: Sequence[AnalysisRow]
 ) -> str | None:
-    """Return the sentence on effects besides the headline's, each with its interval."""
+    """Return the sentence on effects that the headline does not state, each with its interval; None if no others."""
     rows = [*better, *worse][1:] if len(better) == 1 or not better or analysis.best is not None else [*better, *worse]
     return f"{'; '.join(f'{row.label}{_effect_phrase(row)}' for row in rows[:MAX_OTHERS])}." if rows else None
 
 
 def verdict_counts(analysis: Analysis) -> dict[VerdictKind, int]:
-    """Return how many treatments have each kind of verdict, in display order, kinds without any left out."""
+    """Return the number of treatments per kind of verdict, in display order, without kinds that do not occur."""
     rows = analysis.of_kind("treatment")
     return {kind: len(own) for kind in VERDICT_ORDER if (own := _rows_of_kind(rows, kind))}
 
 
 def _counts_headline(analysis: Analysis) -> str:
-    """Return "3 of 6 treatments are faster, 1 is slower."."""
+    """Return a headline such as "3 of 6 treatments are faster, 1 is slower."."""
     rows = analysis.of_kind("treatment")
     parts: list[str] = []
     for kind in ("better", "worse"):
@@ -208,7 +208,7 @@ def _counts_headline(analysis: Analysis) -> str:
 
 
 def _single_treatment_variants(row: AnalysisRow) -> list[str]:
-    """Return headlines of a study with one treatment, the longest form first."""
+    """Return possible headlines of a study with one treatment, the longest first."""
     kind = _verdict_kind(row)
     if row.verdict is None or kind == "invalid":
         return [": not compared."]
@@ -225,7 +225,7 @@ def _single_treatment_variants(row: AnalysisRow) -> list[str]:
 
 
 def _phrase_variants(row: AnalysisRow) -> list[str]:
-    """Return the phrase of a treatment, then the same without its number of blocks."""
+    """Return the verdict on a treatment as a phrase, with and without its number of blocks."""
     text = _row_verdict_phrase(row)
     return [text, f"{text.rpartition(', ')[0]}."]
 
@@ -241,14 +241,14 @@ def _row_verdict_phrase(row: AnalysisRow) -> str:
 
 
 def _effect_phrase(row: AnalysisRow) -> str:
-    """Return " is faster by 6.0 % (5.1 to 6.8 %)", or " is faster than another by ..."."""
+    """Return an effect such as " is faster by 6.0 % (5.1 to 6.8 %)", or " is faster than another by ..."."""
     assert row.verdict is not None
     texts, than_text = comparison_texts(row.verdict), f" than {row.reference_label}" if row.reference_label else ""
     return f" {predicate(row.verdict.comparison.metric, _row_effect(row))}{than_text} by {texts.size} ({texts.bounds})"
 
 
 def _forecast_text(rows: Sequence[AnalysisRow]) -> str | None:
-    """Return the forecast of the undecided treatment, or the range of several forecasts."""
+    """Return how many blocks would decide an undecided treatment, or the range over all such; None if no forecast."""
     undecided = _rows_of_kind(rows, "undecided")
     verdicts = [row.verdict for row in undecided if row.verdict]
     if not verdicts:
@@ -266,7 +266,7 @@ def _forecast_text(rows: Sequence[AnalysisRow]) -> str | None:
 
 
 def _no_comparison_reason(rows: Sequence[AnalysisRow]) -> str | None:
-    """Return the reason if no treatment could be compared."""
+    """Return the reason if no treatment could be compared; None if one could."""
     reasons = [row.verdict.reason for row in _rows_of_kind(rows, "invalid") if row.verdict and row.verdict.reason]
     if not reasons or len(reasons) < len(rows):
         return None
@@ -274,7 +274,7 @@ def _no_comparison_reason(rows: Sequence[AnalysisRow]) -> str | None:
 
 
 def _first_fitting(label: str, *variants: str) -> str:
-    """Join name and the first form that keeps the line below 90 characters, else the last one."""
+    """Join a label and the first variant that fits into 90 characters, or the last variant."""
     return label + next((variant for variant in variants if len(label) + len(variant) < MAX_LENGTH), variants[-1])
 
 
@@ -301,7 +301,7 @@ def _row_label(row: AnalysisRow, labels: Mapping[str, str] | None) -> str:
 
 
 def aa_sentence(row: AnalysisRow, baseline_label: str) -> str:
-    """Return the sentence on an A/A arm: passed, failed, too noisy to tell or not checked."""
+    """Return the sentence on an A/A arm: passed, failed, too noisy to tell, or not checked."""
     texts = comparison_texts(row.verdict) if row.verdict else None
     if texts is None or row.check_state in (None, "unchecked"):
         return f"{row.label}: not checked, {_not_checked_reason(row)}."
@@ -313,7 +313,7 @@ def aa_sentence(row: AnalysisRow, baseline_label: str) -> str:
 
 
 def control_sentence(row: AnalysisRow) -> str:
-    """Return the sentence on a positive control: whether the known effect was found with its sign."""
+    """Return the sentence on a positive control: whether its known effect was found with the right sign."""
     texts = comparison_texts(row.verdict) if row.verdict else None
     if texts is None or row.check_state in (None, "unchecked"):
         return f"{row.label}: not checked, {_not_checked_reason(row)}."
@@ -327,7 +327,7 @@ def control_sentence(row: AnalysisRow) -> str:
 
 
 def _half_width_text(row: AnalysisRow) -> str:
-    """Return how narrow the interval of an A/A arm must be: "a pass needs an interval of less than ±2 %"."""
+    """Return the condition under which an A/A arm passes: "a pass needs an interval of less than ±2 %"."""
     limit = row.half_width_limit or 0.0
     return f"a pass needs an interval of less than ±{format_percent(limit, 0 if limit >= 0.1 else 1, signed=False)}"
 
@@ -337,7 +337,7 @@ def _not_checked_reason(row: AnalysisRow) -> str:
 
 
 def _demoted_headline(check: AnalysisRow) -> str:
-    """Return the neutral first line of a run one of whose checks did not pass (`Analysis.demoting_check`)."""
+    """Return the neutral first line of a run in which the harness check `check` did not pass."""
     if check.check_state == "unchecked":
         return f"{NO_VERDICT}{'the A/A arm' if check.kind == 'aa' else 'the known effect'} could not be compared."
     if check.kind == "control":
@@ -349,7 +349,7 @@ def _demoted_headline(check: AnalysisRow) -> str:
 
 
 def _demoted_support(check: AnalysisRow) -> str:
-    """Return the sentences below `_demoted_headline`: the condition of a pass, and the value of the verdicts below."""
+    """Return the sentences on a check that did not pass: its condition for a pass, and how far verdicts hold."""
     below = "The verdicts below may not hold."
     if check.check_state == "unchecked":
         return f"Reason: {_not_checked_reason(check)}. {below}"
@@ -371,5 +371,5 @@ def _interval_text(row: AnalysisRow) -> str:
 
 
 def saturation_text(share: float) -> str:
-    """Return in how many trials a driver was at its limit."""
+    """Return the share of trials in which a driver was at its limit, in words."""
     return f"a driver was at its limit in {format_percent(share, 0, signed=False)} of the trials"

@@ -1,7 +1,7 @@
-"""Paired tests on logs of values in complete blocks, their permutations, and intervals by inverting a test.
+"""Paired tests on logarithms of values in complete blocks, their permutations, intervals by inverting a test.
 
-Every test works on the log scale, with blocks along the last axis; p values are also computed for many rows at once.
-Permutations swap the labels of the two arms within blocks: all of them for up to 12 blocks, 9,999 seeded ones beyond.
+All tests use logarithms, with blocks along the last axis; p-values are also computed for many rows at once.
+Permutations swap the labels of both arms within blocks: all swaps for up to 12 blocks, 9,999 seeded ones beyond.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ FloatArray = NDArray[np.floating]
 MAX_EXACT_BLOCKS = 12
 RESAMPLES = 9_999
 SEED = 20_170_422
-LOG_TOLERANCE, LOG_DECIMALS = 1e-12, 12  # logs closer than this are one value that was rounded differently
-HALF_STEP = 0.25  # rank statistics are multiples of one half
-STATISTIC_TOLERANCE = 1e-9  # of standardised statistics
-MAX_LOG = 700.0  # beyond, a ratio is no floating point number
+LOG_TOLERANCE, LOG_DECIMALS = 1e-12, 12  # logs that differ by less are the same value, rounded differently
+HALF_STEP = 0.25  # half the distance of neighbouring rank statistics, which are multiples of one half
+STATISTIC_TOLERANCE = 1e-9  # for standardised statistics
+MAX_LOG = 700.0  # the exponential of a larger one overflows a float
 UNEQUAL_VARIANCE_ALPHA = 0.05
 
 
 @lru_cache(maxsize=16)
 def label_signs(blocks: int) -> NDArray[np.float32]:
-    """Return swaps as rows of +1 and -1, one column per block.
+    """Return label swaps as rows of +1 and -1, one column per block.
 
-    Up to 12 blocks these are all swaps but for a common sign, which no two-sided test needs.
+    Up to 12 blocks these are all swaps, without those that differ only in the sign of the whole row.
     """
     if blocks <= MAX_EXACT_BLOCKS:
         numbers = np.arange(2 ** max(blocks - 1, 0))[:, None]
@@ -49,7 +49,7 @@ def label_signs(blocks: int) -> NDArray[np.float32]:
 
 
 def p_from_hits(hits: NDArray[np.bool_], *, exact: bool) -> FloatArray:
-    """Return p-values from which swaps (last axis) reached the observed statistic; sampled swaps add the observed."""
+    """Return p-values: shares of swaps (last axis) with a hit; unless `exact`, the observed labels are one more."""
     count = np.count_nonzero(hits, axis=-1)
     if exact:
         return np.asarray(count / hits.shape[-1], dtype=float)
@@ -57,23 +57,23 @@ def p_from_hits(hits: NDArray[np.bool_], *, exact: bool) -> FloatArray:
 
 
 def permutation_p(differences: FloatArray) -> FloatArray:
-    """Return the two-sided p of each row of block differences (multiples of one half) under the swaps.
+    """Return the two-sided p of each row of block differences (multiples of one half) under label swaps.
 
-    Sorting the magnitudes makes sampled p-values, too, independent of the order of blocks and of which arm is which.
+    Magnitudes are sorted so that sampled p-values do not depend on the order of blocks or on which arm comes first.
     """
     blocks = differences.shape[1]
     observed = np.abs(differences.sum(axis=1))
     magnitudes = np.sort(np.abs(differences), axis=1).astype(np.float32)
-    # not `@`: the threads of a BLAS wait for each other on a busy machine, ten times as long as this takes
+    # `@` would take ten times as long on a busy machine because the threads of BLAS wait for each other
     permuted = np.einsum("kb,sb->ks", magnitudes, label_signs(blocks))
     return p_from_hits(np.abs(permuted) >= observed[:, None] - HALF_STEP, exact=blocks <= MAX_EXACT_BLOCKS)
 
 
 def step_down_max(observed: FloatArray, relabelled: FloatArray, *, exact: bool) -> list[float]:
-    """Return p-values adjusted by the largest statistic of those left (Westfall and Young).
+    """Return p-values adjusted step-down by the largest remaining statistic (Westfall and Young).
 
-    `observed` has the statistic of each comparison, larger is more; `relabelled` (comparisons by relabellings) the same
-    after each relabelling that they share. `exact` says whether these are all relabellings, or a sample.
+    `observed` has each comparison's statistic (larger means stronger evidence), `relabelled` (one row per comparison)
+    the statistics under shared label swaps. `exact`: these are all possible swaps, not a sample.
     """
     order = np.argsort(-observed, kind="stable")
     largest_of_rest = np.maximum.accumulate(relabelled[order][::-1], axis=0)[::-1]
@@ -84,7 +84,7 @@ def step_down_max(observed: FloatArray, relabelled: FloatArray, *, exact: bool) 
 
 
 def adjust_holm(plain: Sequence[float | None]) -> list[float]:
-    """Return p-values of one family adjusted by Holm's method, which knows nothing of how they depend."""
+    """Return p-values of one family adjusted by Holm's method, which is valid under any dependence."""
     from statsmodels.stats.multitest import multipletests
 
     return [float(p) for p in multipletests(plain, method="holm")[1]]
@@ -93,10 +93,10 @@ def adjust_holm(plain: Sequence[float | None]) -> list[float]:
 def invert_test(
     points: FloatArray, p_at: Callable[[FloatArray], FloatArray], alphas: Sequence[float]
 ) -> list[tuple[float, float] | None]:
-    """Return, per alpha (two-sided), the interval of shifts that a test does not reject (p > alpha).
+    """Return, per two-sided alpha, the interval of shifts that a test does not reject (p > alpha).
 
-    `points` are all shifts at which p can change (it is constant between two neighbours), `p_at` gives the p-values of
-    an array of shifts. The ends are members of `points`; None where even the farthest shift is accepted.
+    `points` are all shifts at which p can change, `p_at` returns the p-values of an array of shifts. The ends of an
+    interval are members of `points`; it is None if the test does not even reject the largest shifts.
     """
     ordered = np.sort(points)
     ordered = ordered[np.diff(ordered, prepend=-np.inf) > LOG_TOLERANCE]
@@ -109,7 +109,7 @@ def invert_test(
     for alpha, low, high in zip(alphas, lowest, highest, strict=True):
         if max(p_first, p_last) > alpha:
             intervals.append(None)
-        elif max(p_at_estimate) <= alpha:  # coarse values: only the estimate itself, where values tie, is not rejected
+        elif max(p_at_estimate) <= alpha:  # tied values: the test rejects all but the estimate
             intervals.append((median, median))
         else:
             intervals.append((float(ordered[low - 1]), float(ordered[high])))
@@ -119,7 +119,7 @@ def invert_test(
 def _bisect_bounds(
     between: FloatArray, p_at: Callable[[FloatArray], FloatArray], centre: int, alphas: Sequence[float]
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return, per alpha, the lowest and the highest accepted gap; all ends are searched together, which is faster."""
+    """Return the lowest and highest accepted gap per alpha; all ends are searched at once, which is faster."""
     limits = np.tile(alphas, 2)
     rejected = np.repeat([0, len(between) - 1], len(alphas))
     accepted = np.full(len(limits), centre)
@@ -132,10 +132,10 @@ def _bisect_bounds(
 
 @dataclass(frozen=True)
 class PairedLogs:
-    """Logs of both arms by complete block.
+    """Logs of both arms in complete blocks.
 
-    `incomplete` blocks were not complete; of these, `unusable` ones have a value that has no logarithm, and the others
-    lack a trial.
+    `incomplete` is the number of other blocks; in `unusable` of these a value has no logarithm, in the rest a trial is
+    missing.
     """
 
     treatment: str
@@ -148,11 +148,11 @@ class PairedLogs:
 
 
 def pair_arms(values: pd.DataFrame, treatment: str, baseline: str) -> PairedLogs:
-    """Pair two arms by block; DataError where an arm has two rows in one block.
+    """Pair two arms by block; raise DataError if an arm has two rows in one block.
 
-    `values` has one row per trial: treatment, block, value and, if there, valid (rows that are not are left out). A
-    value that is missing, not finite, zero or negative drops its block: zero throughput is a failed trial. A block in
-    which any treatment ran was a block of both arms, too.
+    `values` has one row per trial: treatment, block, value, and optionally valid. A block is complete if both arms have
+    a valid, finite, positive value (zero throughput is a failed trial). Blocks in which only other treatments ran count
+    as incomplete.
     """
     base, other = (_values_by_block(values, name) for name in (baseline, treatment))
     all_blocks = list(dict.fromkeys(values["block"].tolist()))
@@ -173,7 +173,7 @@ def pair_arms(values: pd.DataFrame, treatment: str, baseline: str) -> PairedLogs
 
 
 def complete_blocks(values: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
-    """Return the values of those blocks in which every arm has one that counts: blocks down, arms across."""
+    """Return the values of blocks in which each arm has a valid positive one: a row per block, a column per arm."""
     usable = values[values["valid"] & (values["value"] > 0)]
     return usable.pivot(index="block", columns="treatment", values="value").reindex(columns=list(arms)).dropna()
 
@@ -192,17 +192,17 @@ def _values_by_block(values: pd.DataFrame, treatment: str) -> dict[object, float
 
 
 def effect_from_log(log_ratio: float) -> float:
-    """Return a log ratio as a ratio minus 1."""
+    """Convert a log ratio to a ratio minus 1."""
     return math.expm1(min(log_ratio, MAX_LOG))
 
 
 def effect_interval_from_logs(log_interval: Interval | None) -> Interval | None:
-    """Return an interval of log ratios as ratios minus 1."""
+    """Convert an interval of log ratios to ratios minus 1; None stays None."""
     return None if log_interval is None else (effect_from_log(log_interval[0]), effect_from_log(log_interval[1]))
 
 
 class PairedTestResult(NamedTuple):
-    """Estimate of the log ratio, two-sided p, and one interval of the log ratio per alpha asked for."""
+    """Estimate of the log ratio, its two-sided p, and one interval of the log ratio for each given alpha."""
 
     estimate: float
     p: float
@@ -210,14 +210,14 @@ class PairedTestResult(NamedTuple):
 
 
 def rank_differences(base: FloatArray, other: FloatArray) -> FloatArray:
-    """Return, per block, the midrank of `other` minus that of `base` among all values of both (last axis: blocks)."""
+    """Return, per block (last axis), the midrank of `other` minus that of `base` among all values of both arms."""
     blocks = base.shape[-1]
     ranks = stats.rankdata(np.concatenate([base, other], axis=-1), axis=-1)
     return np.asarray(ranks[..., blocks:] - ranks[..., :blocks])
 
 
 def blocked_rank(base: FloatArray, other: FloatArray, alphas: Sequence[float]) -> PairedTestResult:
-    """Test by Mann-Whitney's statistic under the swaps within blocks; the estimate is that of Hodges and Lehmann."""
+    """Test by Mann-Whitney's statistic under label swaps within blocks; the estimate is that of Hodges and Lehmann."""
     shifts = np.subtract.outer(other, base).ravel()
 
     def p_at(shift: FloatArray) -> FloatArray:
@@ -227,13 +227,13 @@ def blocked_rank(base: FloatArray, other: FloatArray, alphas: Sequence[float]) -
 
 
 def blocked_rank_p(base: FloatArray, other: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return, by row, p of the blocked rank test and the sum of rank differences."""
+    """Return, for each row, p of the blocked rank test and the sum of rank differences."""
     differences = rank_differences(base, other)
     return permutation_p(differences), differences.sum(axis=1)
 
 
 def signed_rank(base: FloatArray, other: FloatArray, alphas: Sequence[float]) -> PairedTestResult:
-    """Test by Wilcoxon's signed ranks, with midranks, under all sign changes; the estimate is Walsh's median."""
+    """Test by Wilcoxon's signed midranks under all sign changes; the estimate is the median of Walsh averages."""
     differences = np.round(other - base, LOG_DECIMALS)
     first, second = np.triu_indices(len(differences))
     walsh = (differences[first] + differences[second]) / 2
@@ -245,7 +245,7 @@ def signed_rank(base: FloatArray, other: FloatArray, alphas: Sequence[float]) ->
 
 
 def signed_rank_p(differences: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return, by row, p of the signed rank test and the sum of signed ranks."""
+    """Return, for each row, p of the signed rank test and the sum of signed ranks."""
     rounded = np.round(differences, LOG_DECIMALS + 1)
     ranks = np.sign(rounded) * stats.rankdata(np.abs(rounded), axis=-1)
     return permutation_p(ranks), ranks.sum(axis=1)
@@ -259,7 +259,7 @@ def paired_t(base: FloatArray, other: FloatArray, alphas: Sequence[float]) -> Pa
 
 
 def paired_t_p(differences: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return, by row, p of the paired t test, mean and standard error of the mean."""
+    """Return, for each row, p of the paired t test, the mean, and its standard error."""
     differences = np.round(differences, LOG_DECIMALS)
     blocks, mean = differences.shape[1], differences.mean(axis=1)
     error = differences.std(axis=1, ddof=1) / math.sqrt(blocks)
@@ -269,7 +269,7 @@ def paired_t_p(differences: FloatArray) -> tuple[FloatArray, FloatArray, FloatAr
 
 
 def variances_differ(base: FloatArray, other: FloatArray) -> NDArray[np.bool_]:
-    """Tell whether one arm scatters more: Spearman's correlation of sum and difference, robust Pitman-Morgan."""
+    """Return whether one arm scatters more, by Spearman's correlation of sum and difference (Pitman-Morgan test)."""
     total, difference = (_standard_ranks(np.round(x, LOG_DECIMALS)) for x in (base + other, other - base))
     correlation = (total * difference).mean(axis=-1)
     return np.asarray(np.abs(correlation) > _critical_correlation(base.shape[-1]))
@@ -277,7 +277,7 @@ def variances_differ(base: FloatArray, other: FloatArray) -> NDArray[np.bool_]:
 
 @lru_cache(maxsize=64)
 def _critical_correlation(blocks: int) -> float:
-    """Return the correlation of so many values beyond which Student's t is significant."""
+    """Return the smallest correlation of `blocks` pairs that Student's t finds significant."""
     critical = float(stats.t.isf(UNEQUAL_VARIANCE_ALPHA / 2, blocks - 2))
     return critical / math.sqrt(blocks - 2 + critical**2)
 

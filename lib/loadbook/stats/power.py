@@ -1,10 +1,10 @@
-"""Noise of one configuration, power of studies under it (by pseudo-studies from its trials), the best trial length.
+"""Noise of one configuration, power of studies simulated from its trials (pseudo-studies), best trial length.
 
-The noise is described on the log scale, but for the mean and the coefficient of variation.
+Noise is described on the log scale, except for the mean and the coefficient of variation.
 
-Blocks are pairs of neighbouring trials; labels are drawn, and every pseudo-study is judged by loadbook's own test. The
-scatter within a trial averages out with its length, the scatter between trials only with their number: the cost of a
-trial beyond its measurement decides where the best length lies.
+A block of a pseudo-study is a pair of neighbouring trials, labelled at random and judged by loadbook's own test.
+Scatter within a trial averages out with its length, scatter between trials only with their number; the best length
+depends on the time that a trial costs beyond its measurement.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ if TYPE_CHECKING:
 
 MIN_NOISE_TRIALS = 10
 GAP_SAMPLES, GAP_SEED = 999, 20_170_423
-MIDDLE_SHARE = 0.8  # gaps in the outer tenths are those of outliers, not of two groups
+MIDDLE_SHARE = 0.8  # wide gaps in the outer tenths are due to outliers, not to two groups
 BIMODAL_ALPHA = 0.01
 ALPHA, POWER = 0.05, 0.8
-BISECTION_STEPS = 12  # of the bisection: to 1/4,000 of the range of the values
-CHUNK_ROWS = 500  # studies that fit into memory together with all of their swaps
+BISECTION_STEPS = 12  # bisection to 1/4,000 of the range of the values
+CHUNK_ROWS = 500  # pseudo-studies whose label swaps fit into memory together
 PSEUDO_STUDIES, STUDY_SEED = 400, 20_170_424
-MAX_RESAMPLED_BLOCKS = 40  # beyond, a record of some 60 pairs is too small: the formula takes over
+MAX_RESAMPLED_BLOCKS = 40  # above, a record of some 60 pairs is too small, and a formula is used
 SD_RANGE_LEVEL = 0.8
 PRECISION_BLOCKS, PRECISION_STUDIES = (5, 6, 7, 8, 10, 12, 16, 24, 40), 200
 
 
 @dataclass(frozen=True)
 class GapTest:
-    """Widest gap (ratio minus 1) among the middle 80 % of the trials, and the number of trials on each side.
+    """Widest gap (ratio minus 1) among the middle 80 % of the trials, and the number of trials below and above it.
 
-    `p` is the share of normal samples of this size and spread that have one as wide.
+    `p` is the probability of a gap as wide in a normal sample of this size and spread.
     """
 
     gap: float
@@ -61,7 +61,7 @@ class GapTest:
 
     @property
     def is_bimodal(self) -> bool:
-        """Tell whether the trials lie in two groups."""
+        """Return whether the trials form two groups."""
         return self.p < BIMODAL_ALPHA
 
 
@@ -71,11 +71,11 @@ class NoiseSummary:
 
     Parameters
     ----------
-    slots, residuals : of each trial in order of execution; log of its value less the median log.
-    mean : of the values, in their unit.
-    cv, cv_interval : coefficient of variation with its 95 % interval.
-    drift, drift_p : change over the record (ratio minus 1), Mann-Kendall; None below 5 blocks.
-    lag1, lag1_error : correlation of neighbouring residuals, and its standard error if there were none.
+    slots, residuals : of each trial in order of execution: its slot, and the log of its value minus the median log.
+    mean : mean of the values, in their unit.
+    cv, cv_interval : coefficient of variation and its 95 % interval.
+    drift, drift_p : change from first to last trial (ratio minus 1), p (Mann-Kendall); None below 5 blocks.
+    lag1, lag1_error : correlation of neighbouring residuals; standard error of a correlation of zero.
     """
 
     slots: NDArray[np.int64]
@@ -91,18 +91,18 @@ class NoiseSummary:
 
     @property
     def trials(self) -> int:
-        """Number of valid trials."""
+        """Return the number of valid trials."""
         return len(self.residuals)
 
 
 def trials_of_arms(values: pd.DataFrame, arms: Collection[str]) -> pd.DataFrame:
-    """Return the valid trials with a value of these arms (one configuration), in order of execution."""
+    """Return the valid trials of these arms, which share one configuration, in order of execution."""
     counted = values[values["treatment"].isin(arms) & values["valid"].astype(bool) & (values["value"] > 0)]
     return counted.sort_values("slot", ignore_index=True)
 
 
 def summarise_noise(values: pd.DataFrame) -> NoiseSummary | None:
-    """Describe trials of one configuration (see `trials_of_arms`); None below 10 trials, or if all are equal."""
+    """Describe the noise of trials of one configuration; None below 10 trials, or if all values are equal."""
     if len(values) < MIN_NOISE_TRIALS or values["value"].nunique() < 2:
         return None
     logs = np.log(values["value"].to_numpy(float))
@@ -126,9 +126,9 @@ def summarise_noise(values: pd.DataFrame) -> NoiseSummary | None:
 
 
 def sd_interval_factors(sample: NDArray[np.float64], lag1: float = 0.0, level: float = 0.95) -> Interval:
-    """Return the interval of the true standard deviation over that of the sample.
+    """Return the interval of the true standard deviation, divided by the standard deviation of the sample.
 
-    Bonett's interval (2006), which allows for heavy tails, with the effective sample size of an autoregressive series:
+    Bonett's interval (2006), which allows for heavy tails, with the effective sample size of an autoregressive series,
     n (1 - r^2) / (1 + r^2).
     """
     from scipy.stats import norm, trim_mean
@@ -143,7 +143,7 @@ def sd_interval_factors(sample: NDArray[np.float64], lag1: float = 0.0, level: f
 
 
 def widest_gap_test(residuals: NDArray[np.float64]) -> GapTest:
-    """Test the widest gap among the middle 80 % of the residuals against normal noise."""
+    """Test whether the widest gap among the middle 80 % of the residuals is wider than in normal noise."""
     ordered = np.sort(residuals)
     start, gap = _widest_gap(ordered[None, :])
     simulated = np.sort(np.random.default_rng(GAP_SEED).normal(size=(GAP_SAMPLES, len(ordered))))
@@ -154,26 +154,26 @@ def widest_gap_test(residuals: NDArray[np.float64]) -> GapTest:
 
 
 def _widest_gap(ordered: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return, per row, start and width of the widest gap among the middle."""
+    """Return, per row of sorted values, the position and width of the widest gap in the middle 80 %."""
     outer = int(ordered.shape[1] * (1 - MIDDLE_SHARE) / 2)
     gaps = np.diff(ordered, axis=1)[:, outer : ordered.shape[1] - 1 - outer]
     return np.argmax(gaps, axis=1) + outer, gaps.max(axis=1)
 
 
 def normal_scores(size: int) -> NDArray[np.float64]:
-    """Return normal scores of so many sorted values (Blom)."""
+    """Return the expected values of `size` sorted standard normal values (Blom's approximation)."""
     return normal_quantiles((np.arange(1, size + 1) - 0.375) / (size + 0.25))
 
 
 def normal_quantiles(shares: ArrayLike) -> NDArray[np.float64]:
-    """Return the normal quantiles of shares."""
+    """Return the standard normal quantiles of these probabilities."""
     from scipy.special import ndtri
 
     return np.asarray(ndtri(np.asarray(shares, float)))
 
 
 class BlocksNeeded(NamedTuple):
-    """Number of blocks that detect a difference with a probability of 80 %, and its range."""
+    """Number of blocks that detect a difference with a probability of 80 %, and the range of this number."""
 
     blocks: int
     low: int
@@ -182,10 +182,10 @@ class BlocksNeeded(NamedTuple):
 
 
 class DesignPrecision(NamedTuple):
-    """Precision of studies of so many blocks.
+    """Precision of studies with a given number of blocks.
 
-    `half_width` is the median one of their 95 % intervals, `detectable_effect` the effect that 80 % of them find (both
-    ratios minus 1), `power` the share that finds the margin.
+    `half_width` is the median half-width of their 95 % intervals, `detectable_effect` the effect that 80 % of them
+    detect (both ratios minus 1), `power` the share of them that detects an effect as large as the margin.
     """
 
     blocks: int
@@ -195,10 +195,10 @@ class DesignPrecision(NamedTuple):
 
 
 class RelabellingTest(NamedTuple):
-    """Shares of pseudo-studies of `blocks` blocks, drawn from the windows of a record, that claim a difference.
+    """Shares of pseudo-studies that claim a difference; their `blocks` blocks are contiguous windows of a record.
 
-    `false_alarms`: labels drawn within blocks, no difference. `detected`: the same with one label times 1 + `effect`.
-    `fixed_order`: one label for the first half of a window, the other for the second; there is one such per window.
+    `false_alarms`: random labels in each block, no difference. `detected`: the same, one arm times 1 + `effect`.
+    `fixed_order`: all trials of one arm before those of the other, one such study per window.
     """
 
     blocks: int
@@ -219,17 +219,17 @@ class PairPool:
 
     @property
     def sd(self) -> float:
-        """Standard deviation of the log ratio of a pair; which of the two comes first does not matter."""
+        """Return the standard deviation of the log ratio of a pair, whichever of the two comes first."""
         return float(np.sqrt(np.mean(np.square(self.pairs[:, 0] - self.pairs[:, 1]))))
 
     @property
     def sd_factors(self) -> tuple[float, float]:
-        """Factors within which the true `sd` lies with a probability of 80 %, seen from this one."""
+        """Return the factors on `sd` between which the true standard deviation lies with a probability of 80 %."""
         ratios = self.pairs[:, 0] - self.pairs[:, 1]
         return sd_interval_factors(ratios, level=SD_RANGE_LEVEL)
 
     def draw_studies(self, blocks: int, number: int = PSEUDO_STUDIES) -> tuple[FloatArray, FloatArray]:
-        """Return `number` studies of so many blocks, as logs of both arms: pairs drawn again and again, and labels."""
+        """Return the logs of both arms in `number` studies; pairs are drawn with replacement, labels at random."""
         rng = np.random.default_rng((STUDY_SEED, blocks))
         drawn = self.pairs[rng.integers(0, len(self.pairs), (number, blocks))]
         return _with_drawn_labels(drawn, rng)
@@ -240,20 +240,20 @@ class PairPool:
         return float(np.mean(p_by_row(base, other + math.log1p(effect)) <= alpha))
 
     def detectable_effect(self, blocks: int, alpha: float = ALPHA, power: float = POWER) -> float:
-        """Return the effect (ratio minus 1) that this share of studies finds; infinite with too few blocks for alpha.
+        """Return the effect (ratio minus 1) that the share `power` of studies detects; infinite if no effect is enough.
 
-        With a power of one half it is the median half-width of their intervals.
+        With a power of 0.5 it is the median half-width of the intervals.
         """
         return _effect_found(smallest_detected(*self.draw_studies(blocks), alpha), power)
 
     def precision(self, blocks: int, margin: float) -> DesignPrecision:
-        """Return the precision of studies of so many blocks."""
+        """Return the precision of studies with this number of blocks."""
         smallest_effects = smallest_detected(*self.draw_studies(blocks, PRECISION_STUDIES), ALPHA)
         half_width, detectable = (_effect_found(smallest_effects, power) for power in (0.5, POWER))
         return DesignPrecision(blocks, half_width, detectable, self.power(blocks, margin))
 
     def blocks_needed(self, effect: float, alpha: float = ALPHA) -> BlocksNeeded | None:
-        """Return the number of blocks that detect an effect; None above 10,000. Beyond 40 blocks: by the formula."""
+        """Return the number of blocks that detect an effect (above 40 blocks by a formula); None above 10,000."""
         if not effect > 0:
             raise UsageError(f"a difference of {effect} is nothing to look for", "give 0.02 for 2 %")
         blocks, resampled = self._resampled(effect, alpha), True
@@ -266,11 +266,11 @@ class PairPool:
         return BlocksNeeded(blocks, min(low, blocks), max(high, blocks), resampled)
 
     def detectable_by_formula(self, blocks: int, alpha: float = ALPHA) -> float:
-        """Return the effect that more than 40 blocks detect, by the formula, from that of 40."""
+        """Return the effect that more than 40 blocks detect, extrapolated by a formula from 40 blocks."""
         return detectable_effect(blocks, self._sd_beyond(alpha), alpha=alpha)
 
     def _sd_beyond(self, alpha: float) -> float:
-        """Return the scatter with which the formula gives for 40 blocks what pseudo-studies of 40 blocks detect."""
+        """Return the standard deviation with which the formula agrees with pseudo-studies of 40 blocks."""
         if alpha not in self._known:
             found = self.detectable_effect(MAX_RESAMPLED_BLOCKS, alpha)
             by_formula = detectable_effect(MAX_RESAMPLED_BLOCKS, 1.0, alpha=alpha)
@@ -278,7 +278,7 @@ class PairPool:
         return self._known[alpha]
 
     def _resampled(self, effect: float, alpha: float) -> int | None:
-        """Return the fewest blocks up to 40 that have the power; found by bisection, as power grows with blocks."""
+        """Return the fewest blocks, up to 40, with 80 % power, found by bisection; None if 40 are not enough."""
         if self.power(MAX_RESAMPLED_BLOCKS, effect, alpha) < POWER:
             return None
         too_few, enough = MIN_BLOCKS - 1, MAX_RESAMPLED_BLOCKS
@@ -293,14 +293,14 @@ def _effect_found(smallest_effects: FloatArray, power: float) -> float:
 
 
 def pair_pool(series: NDArray[np.float64]) -> PairPool:
-    """Return the pairs of neighbours of logs in order of execution; an odd one at the end is left over."""
+    """Return pairs of neighbours from logs in order of execution, without the last one if their number is odd."""
     return PairPool(series[: len(series) // 2 * 2].reshape(-1, 2))
 
 
 def relabelling_test(
     series: NDArray[np.float64], blocks: int, studies: int = 5_000, effect: float = 0.02
 ) -> RelabellingTest | None:
-    """Judge pseudo-studies from contiguous windows of 2 x `blocks` trials; None if there is only one such window."""
+    """Judge pseudo-studies from contiguous windows of 2 x `blocks` trials; None if the record has only one window."""
     if len(series) <= 2 * blocks:
         return None
     windows = np.lib.stride_tricks.sliding_window_view(series, 2 * blocks)
@@ -313,18 +313,18 @@ def relabelling_test(
 
 
 def _with_drawn_labels(pairs: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-    """Draw for every pair (last axis) which of the two is the baseline."""
+    """Draw at random which of each pair (last axis) is the baseline; return the logs of both arms."""
     swapped = rng.integers(0, 2, pairs.shape[:-1], dtype=bool)
     return np.where(swapped, pairs[..., 1], pairs[..., 0]), np.where(swapped, pairs[..., 0], pairs[..., 1])
 
 
-BATCH_S = 10.0  # means over so many seconds count as independent
+BATCH_S = 10.0  # means over this time count as independent
 MIN_BATCHES = 3
 MIN_LENGTH_TRIALS = 5
 
 
 class TrialLength(NamedTuple):
-    """Scatter within and between trials (ratios; seconds); `best_s` is None where there is none between trials."""
+    """Scatter of the rate within 1 s and between trials (ratios), times in s; no `best_s` if trials do not differ."""
 
     best_s: float | None
     within_1s: float
@@ -336,13 +336,13 @@ class TrialLength(NamedTuple):
 def estimate_trial_length(
     rates: Sequence[ArrayLike], interval_s: float, sd_trial: float, overhead_s: float
 ) -> TrialLength | None:
-    """Estimate the best trial length from trials of one configuration; None where they are too short or too few.
+    """Estimate the best trial length from trials of one configuration; None if they are too short or too few.
 
     Parameters
     ----------
-    rates : of each trial, one value per `interval_s` seconds (warm-up is not among them).
-    sd_trial : scatter of the log rate of whole trials that blocks do not share: that of a pair over the root of two.
-    overhead_s : seconds of a trial beyond its measurement.
+    rates : rates of each trial, one value per `interval_s` seconds of its measurement.
+    sd_trial : scatter of the log rate between trials of one block: that of a pair's log ratio over the root of two.
+    overhead_s : seconds that a trial takes in addition to its measurement.
     """
     size = max(1, round(BATCH_S / interval_s))
     arrays = (np.asarray(series, float) for series in rates)
@@ -360,18 +360,18 @@ def estimate_trial_length(
 
 
 def p_by_row(base: FloatArray, other: FloatArray) -> FloatArray:
-    """Return loadbook's two-sided p of each row of two arms of logs."""
+    """Return the two-sided p of loadbook's own test, for each row of the logs of two arms."""
     starts = range(0, len(base), CHUNK_ROWS)
     return np.concatenate([_p_and_sign(base[k : k + CHUNK_ROWS], other[k : k + CHUNK_ROWS])[0] for k in starts])
 
 
 def smallest_detected(base: FloatArray, other: FloatArray, alpha: float) -> FloatArray:
-    """Return by how much (log) each row's `other` must be raised to be found above `base`; inf if never.
+    """Return, per row, the increase of `other` (log) at which it is found to be above `base`; inf if there is none.
 
-    By bisection: more of a difference is never harder to find.
+    Found by bisection, since a larger difference is never harder to detect.
     """
     max_shift = float(max(base.max() - other.min(), other.max() - base.min())) + 1e-6
-    max_shift *= 1 if base.shape[1] >= MIN_SIGNED_BLOCKS else 20  # the t test may ask for more than arms that lie apart
+    max_shift *= 1 if base.shape[1] >= MIN_SIGNED_BLOCKS else 20  # the t test may need more than disjoint arms
     low, high = np.full(len(base), -max_shift), np.full(len(base), max_shift)
     undetected = ~_is_detected(base, other, high, alpha)
     for _ in range(BISECTION_STEPS):
@@ -387,7 +387,7 @@ def _is_detected(base: FloatArray, other: FloatArray, shift: FloatArray, alpha: 
 
 
 def _p_and_sign(base: FloatArray, other: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return p and a number with the sign of the difference, by row; rows of one portion have one number of blocks."""
+    """Return, by row, p and a number with the sign of the difference; all rows have the same number of blocks."""
     blocks = base.shape[1]
     if blocks < MIN_RANK_BLOCKS:
         return paired_t_p(other - base)[:2]

@@ -1,4 +1,4 @@
-"""Values that statistics return. Effects and interval bounds are ratios to the baseline minus 1."""
+"""Data classes of statistical results. Effects and ends of intervals are ratios to the baseline minus 1."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ Interval = tuple[float, float]
 Method = Literal["blocked-rank", "paired-t", "signed-rank", "always-valid-t"]
 VerdictKind = Literal["better", "worse", "small", "no-loss", "equivalent", "undecided", "invalid"]
 RowKind = Literal["baseline", "treatment", "aa", "control"]
-# of an A/A arm or a positive control: inconclusive is too noisy to tell, unchecked was not compared
+# state of an A/A arm or positive control; inconclusive: too noisy to tell, unchecked: not compared
 CheckState = Literal["passed", "failed", "inconclusive", "unchecked"]
 # reference of each treatment: the baseline, the treatment before it, or the arm observed best
 Contrasts = Literal["baseline", "adjacent", "best"]
-# two-sided, or whether a loss beyond the margin is excluded
+# two-sided test, or one-sided test whether a loss beyond the margin is excluded
 Hypothesis = Literal["difference", "non-inferiority"]
 
-# order of comparisons in figure, sentences and table
+# order of verdicts in figure, sentences and table
 VERDICT_ORDER: tuple[VerdictKind, ...] = (
     "better", "worse", "small", "no-loss", "equivalent", "undecided", "invalid",
 )  # fmt: skip
@@ -26,14 +26,14 @@ VERDICT_ORDER: tuple[VerdictKind, ...] = (
 
 @dataclass(frozen=True)
 class Comparison:
-    """A treatment against a baseline over complete blocks; None where it could not be computed.
+    """Comparison of a treatment with a baseline over complete blocks; fields are None if they cannot be computed.
 
-    `ci95` and `p` belong together: 0 is outside `ci95` when p <= 1 - `level`. `ci90` is the interval of two one-sided
-    tests and decides equivalence. `level` is 0.95 unless the user asked for another; the two intervals are then at
-    `level` and 1 - 2 (1 - `level`). `ci_family` is at level 1 - (1 - `level`) / `family_size` where so many blocks can
-    have one. `sd_log` is the standard deviation of the paired log ratios, from which forecasts are made. At a planned
-    look (`interim_analysis` of how many) `level` is that of one look. `added_blocks`, which were not declared, make it
-    exploratory.
+    `ci95` and `p` agree: `ci95` excludes 0 if p <= 1 - `level`. `ci90` is the interval of two one-sided tests and
+    decides equivalence. `level` is 0.95 unless the user chose another; the levels of both intervals are then `level`
+    and 1 - 2 (1 - `level`). `ci_family` has the level 1 - (1 - `level`) / `family_size`, if the blocks suffice.
+    `sd_log` is the standard deviation of the paired log ratios, used for forecasts. At a planned look,
+    `interim_analysis` (number, number of all looks), `level` is that of one look. `added_blocks` were not declared and
+    make the comparison exploratory.
     """
 
     treatment: str
@@ -59,11 +59,11 @@ class Comparison:
 
 @dataclass(frozen=True)
 class StoppingState:
-    """State of a run by the stopping rule of its study (see `sequential.compute_stopping_state`).
+    """State of a run under the stopping rule of its study.
 
     `level` is that of each interval, `blocks` the number of blocks that count, `interim_analysis` the number of this
-    look and of all looks. `pending_reason` is why there is no verdict yet. `added_blocks`, which the rule does not
-    provide for, make a run exploratory.
+    look and of all looks. `pending_reason` is the reason if there is no verdict yet. `added_blocks` are those beyond
+    the stopping rule, which make a run exploratory.
     """
 
     rule: StoppingRuleName = "fixed"
@@ -76,7 +76,7 @@ class StoppingState:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Number of further blocks that would decide: `about`, in the range `low` to `high`; all None: not reachable."""
+    """Number of further blocks that would decide: `about`, within `low` to `high`; all None if out of reach."""
 
     about: int | None
     low: int | None
@@ -85,11 +85,11 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Verdict on a comparison, given the margin (ratio minus 1) declared before the run.
+    """Verdict on a comparison, given the margin (ratio minus 1) that was declared before the run.
 
-    A margin of 0 means that none was declared. `decimals` is the number that the analysis gives to every percentage,
-    None to follow the interval. `one_sided_bounds` are the effect at worst and at best (each one-sided at the level of
-    the comparison) of a non-inferiority test; None for a two-sided one.
+    A margin of 0 means that none was declared. `decimals` is common to all percentages of an analysis; None derives it
+    from the interval. `one_sided_bounds` are the worst and best effect of a non-inferiority test (each one-sided at the
+    level of the comparison); None for a two-sided test.
     """
 
     kind: VerdictKind
@@ -103,11 +103,11 @@ class Verdict:
 
 @dataclass(frozen=True)
 class ErrorSummary:
-    """Errors of one treatment: trials with any error of trials in all, and the verdict on runs against the baseline.
+    """Errors of one treatment: trials with errors among all its trials, and the verdict against the baseline.
 
-    `upper_share` bounds the share of trials that could have errors although none did (one-sided 95 %). `rate_ratio`
-    (errors per request against the baseline's, with its 95 % interval) is known only where both have at least five
-    trials with errors. `p_blocks` checks both: signs of the differences of root counts flipped by block.
+    `upper_share` is the upper limit (one-sided 95 %) of the share of trials with errors if none had any. `rate_ratio`
+    (errors per request over the baseline's, with 95 % interval) needs five trials with errors in both arms. `p_blocks`
+    is a second test of both results: the differences of root counts under sign flips by block.
     """
 
     treatment: str
@@ -126,11 +126,11 @@ class ErrorSummary:
 
 @dataclass(frozen=True)
 class AnalysisRow:
-    """Results of one treatment, unrounded: every view takes its numbers from here.
+    """Unrounded results of one treatment, from which tables, figures and sentences take their numbers.
 
-    `reference_label` is the label of the reference, None where that is the study's baseline.
-    `check_state` is that of an A/A arm or a control, None of other rows; `half_width_limit` is the half-width of the
-    interval (ratio) below which an A/A arm passes.
+    `reference_label` is the label of the reference, None if that is the study's baseline. `check_state` is the state of
+    an A/A arm or control, None for other rows; an A/A arm passes if the half-width of its interval is less than
+    `half_width_limit` (ratio).
     """
 
     treatment: str
@@ -148,19 +148,25 @@ class AnalysisRow:
     half_width_limit: float | None = None
 
     @property
+    def is_compared(self) -> bool:
+        """Whether the row has an effect that may be reported."""
+        verdict = self.verdict
+        return verdict is not None and verdict.kind != "invalid" and verdict.comparison.effect is not None
+
+    @property
     def passed(self) -> bool | None:
-        """Whether a check passed or failed; None where it could not tell, and of rows that are no checks."""
+        """Return whether a check passed; None for other rows, and if the check was inconclusive or not done."""
         return {"passed": True, "failed": False}.get(self.check_state or "")
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """The answer to a study's question on one metric: rows in display order, checks last.
+    """Results of a study on one metric: rows in display order, harness checks last.
 
-    `best` is named only if it beats every other arm; else `tied_with_best` lists, leader first, the arms that do not
-    differ detectably from the leader, and `ties_beat_rest` says whether all of those are ahead of all the rest.
-    `baseline` is the row without a comparison: with contrasts "best" the arm observed best. `driver_saturated_share` is
-    the share of the trials in which a driver was at its limit; None where that is not known.
+    `best` is set only if it beats every other arm; else `tied_with_best` lists the arms that do not differ detectably
+    from the leader (first), and `ties_beat_rest` says whether all of them beat all others. `baseline` is the row
+    without a comparison: with contrasts "best" the arm observed best. `driver_saturated_share` is the share of the
+    trials in which a driver was at its limit; None if unknown.
     """
 
     baseline: str
@@ -180,9 +186,9 @@ class Analysis:
 
     @property
     def demoting_check(self) -> AnalysisRow | None:
-        """The check that forbids a headline: the worst that did not pass, A/A arms first; None where all passed.
+        """Return the check that forbids a headline: the worst that did not pass, A/A arms first; None if all passed.
 
-        Where every treatment is undecided the headline claims nothing, and only a check that failed forbids it.
+        If every treatment is undecided the headline claims nothing; then only a failed check forbids it.
         """
         states, order = ("failed", "inconclusive", "unchecked") if self._has_claims else ("failed",), ("aa", "control")
         open_checks = [row for row in self.of_kind("aa", "control") if row.check_state in states]
@@ -190,7 +196,7 @@ class Analysis:
 
     @property
     def is_void(self) -> bool:
-        """Whether the demoting check is an A/A arm that differs, which leaves no treatment a verdict."""
+        """Return whether an A/A arm differs from its original, so that no treatment gets a verdict."""
         check, verdicts = self.demoting_check, [row.verdict for row in self.of_kind("treatment") if row.verdict]
         failed = check is not None and (check.kind, check.check_state) == ("aa", "failed")
         return failed and all(verdict.kind == "invalid" for verdict in verdicts)
@@ -202,24 +208,24 @@ class Analysis:
 
     @property
     def driver_saturated(self) -> bool:
-        """Whether a driver was at its limit in more than half of the trials."""
+        """Return whether a driver was at its limit in more than half of the trials."""
         return (self.driver_saturated_share or 0.0) > 0.5
 
     @property
     def allows_headline(self) -> bool:
-        """Whether a verdict may stand as the headline.
+        """Return whether the headline may be a verdict.
 
-        Every A/A arm and every control of the run passed, and a driver was at its limit in at most half of the trials.
+        It may if no A/A arm or control forbids it, and a driver was at its limit in at most half of the trials.
         """
         return self.demoting_check is None and not (self.driver_saturated and self._has_claims)
 
     @property
     def best_is_reference(self) -> bool:
-        """Whether everything is compared with the arm observed best."""
+        """Return whether treatments are compared with the arm observed best."""
         return self.contrasts == "best" and bool(self.best or self.tied_with_best)
 
     def row(self, treatment: str) -> AnalysisRow:
-        """Return one treatment's row."""
+        """Return the row of one treatment."""
         return next(r for r in self.rows if r.treatment == treatment)
 
     def of_kind(self, *kinds: RowKind) -> tuple[AnalysisRow, ...]:

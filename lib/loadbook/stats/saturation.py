@@ -1,7 +1,7 @@
-"""Saturation of resources by treatment and host, and the bottleneck that follows from it.
+"""Saturation of resources per treatment and host, and the bottleneck of each treatment.
 
-A resource is full in a sample from `FULL_SHARE` of its capacity on. The capacity of the CPU is the mask of the host or,
-where the study gives the processes less, theirs; that of the network is the link rate, of memory the installed size.
+A resource is full in a sample if `FULL_SHARE` or more of its capacity is used. The capacity of the CPU is the CPUs of
+the host or, if the study gives the processes fewer, those; of the network the link rate, of memory the total size.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import pandas as pd
 if TYPE_CHECKING:
     from loadbook.store.tables import RunData
 
-FULL_SHARE = 0.90  # of a capacity
-BOTTLENECK_TIME_SHARE = 0.50  # share of the measured time from which on a full resource is a bottleneck
-MIN_OWN_CPU_SHARE = 0.50  # share of a full CPU's work that must be that of the role's own processes
+FULL_SHARE = 0.90  # of the capacity
+BOTTLENECK_TIME_SHARE = 0.50  # of the measured time; a resource full for this share or more is a bottleneck
+MIN_OWN_CPU_SHARE = 0.50  # share of a full CPU's work that the role's own processes must do
 BALANCER_ROLES = ("balancer", "lb", "proxy")
-SOURCE_PRECEDENCE = ("sampler", "sadf", "node-exporter", "munin", "rrd")  # the finer first
+SOURCE_PRECEDENCE = ("sampler", "sadf", "node-exporter", "munin", "rrd")  # from the finest to the coarsest
 BYTES_PER_S_PER_MBIT = 1e6 / 8  # bytes per second
 COLUMNS = (
     "treatment", "host", "role", "resource", "share_full", "mean", "least", "most", "peak", "capacity",
@@ -27,11 +27,12 @@ COLUMNS = (
 )  # fmt: skip
 BottleneckCode = Literal["C", "N", "W", "D"]
 BOTTLENECK_NAMES: dict[str, str] = {"C": "balancer CPU", "N": "network", "W": "web CPU", "D": "driver"}
+RESOURCE_NOUNS = {"cpu": "CPU", "network": "network", "memory": "memory"}
 HostRecords = Mapping[str, Mapping[str, Any]]
 
 
 class CpuAllowance(NamedTuple):
-    """CPUs that the processes of a treatment may use on a host (None: all), and their quota in CPUs."""
+    """CPUs that the processes of a treatment may use on a host (None: all), and their CPU quota (None: no quota)."""
 
     cpus: tuple[int, ...] | None = None
     quota: float | None = None
@@ -53,21 +54,20 @@ def saturation(
 
     Parameters
     ----------
-    traces, trials : the run's tables.
-    hosts : run.json's "hosts": `roles`, `cpus` (None: all), `link_mbit` of each.
-    windows_s : trial -> seconds measured (the metric "duration"); default: to the trace's last sample.
-    link_capacities_b_per_s : host -> capacity of its network in B/s, where it is known; default: from `link_mbit`.
-    allowances : (treatment, host) -> CPUs of its processes, where they are fewer than the host has.
+    traces, trials : tables of the run.
+    hosts : "hosts" of run.json: `roles`, `cpus` (None: all), `link_mbit` of each host.
+    windows_s : trial -> measured seconds (metric "duration"); default: until the last sample.
+    link_capacities_b_per_s : host -> network capacity in B/s, where known; default: from `link_mbit`.
+    allowances : (treatment, host) -> CPUs for the processes of the treatment, where fewer than the host has.
 
     Returns
     -------
-    DataFrame of COLUMNS: `share_full` is the share of the measured time at which the resource was full, `mean` the
-    mean share of its capacity that was used, `least` and `most` the means of the trials that used least and most (all 0
-    to 1, NaN where the capacity is not known); `peak` and `capacity` are in B, B/s, or for the CPU as a share; `trials`
-    counts the monitored ones, `trials_full` those in which the resource was full for BOTTLENECK_TIME_SHARE or more;
-    `own` is the share of the CPU time that the monitored processes used (NaN: not known); `bottleneck` is C (CPU of a
-    balancer), W (of another server), D (of a driver), N (any network), None if the resource was not full, or other
-    processes filled the CPU.
+    DataFrame of COLUMNS. `share_full`: share of the measured time in which the resource was full; `mean`: mean used
+    share of the capacity; `least`, `most`: the lowest and highest mean of a trial (all 0 to 1, NaN if the capacity is
+    not known); `peak`, `capacity`: in B, B/s, or for the CPU as a share; `trials`: number of monitored trials;
+    `trials_full`: those in which the resource was full for BOTTLENECK_TIME_SHARE or more; `own`: share of the CPU time
+    used by monitored processes (NaN: not known); `bottleneck`: C (balancer CPU), W (CPU of another server), D (driver
+    CPU), N (network), or None if the resource was not full or other processes filled the CPU.
     """
     samples = _samples_within_windows(traces, trials, windows_s or {})
     links = link_capacities_b_per_s if link_capacities_b_per_s is not None else link_capacities(hosts)
@@ -78,7 +78,7 @@ def saturation(
 
 
 def saturation_of_run(data: RunData, links: Mapping[str, float] | None = None) -> pd.DataFrame:
-    """Return the saturation of a run, with windows, links and CPU placement from its records."""
+    """Return the saturation of a run, with windows, links and CPU placement from the run's records."""
     measured = data.values("duration").set_index("trial")["value"].dropna()
     windows_s = {str(trial): float(value) for trial, value in measured.items()}
     hosts, allowances = data.run_record.hosts, cpu_allowances(data)
@@ -88,14 +88,14 @@ def saturation_of_run(data: RunData, links: Mapping[str, float] | None = None) -
 
 
 def bottleneck_by_treatment(frame: pd.DataFrame) -> dict[str, BottleneckCode | None]:
-    """Return treatment -> its bottleneck: the most used of the full resources; None: no resource was full.
+    """Return the bottleneck of each treatment: the full resource with the highest use; None if none was full.
 
-    `frame` is the result of `saturation`; treatments without monitored trials are missing.
+    `frame` is a result of `saturation`; treatments without monitored trials are missing.
     """
     codes: dict[str, BottleneckCode | None] = {}
     for treatment, rows in frame.groupby("treatment", sort=False):
         full = rows[rows["bottleneck"].notna()]
-        # a driver first among equally used ones: while it is full, the limits of the others are not known
+        # of equally used resources a driver comes first: as long as it is full, the other limits are unknown
         ranked = full.assign(used=full["mean"].round(2), other=full["bottleneck"] != "D")
         ranked = ranked.sort_values(["used", "other"], ascending=[False, True])
         codes[str(treatment)] = ranked["bottleneck"].iloc[0] if len(full) else None
@@ -103,7 +103,7 @@ def bottleneck_by_treatment(frame: pd.DataFrame) -> dict[str, BottleneckCode | N
 
 
 def finest_source_only(traces: pd.DataFrame) -> pd.DataFrame:
-    """Return the samples of the finest source of each host and metric; several sources must not be added."""
+    """Return only the samples of the finest source per trial, host and metric; samples of two sources do not add up."""
     if "source" not in traces or traces["source"].nunique() < 2:
         return traces
     ranks = {name: index for index, name in enumerate(SOURCE_PRECEDENCE)}
@@ -113,7 +113,7 @@ def finest_source_only(traces: pd.DataFrame) -> pd.DataFrame:
 
 
 def hosts_with_traces(traces: pd.DataFrame, hosts: HostRecords) -> dict[str, dict[str, Any]]:
-    """Return the recorded hosts, then the machines that only trace files name, with their role there."""
+    """Return the recorded hosts and those that occur only in trace files, the latter with the role given there."""
     records = {alias: dict(host) for alias, host in hosts.items()}
     for row in traces[["host", "role"]].drop_duplicates().itertuples():
         records.setdefault(str(row.host), {"roles": [str(row.role)], "cpus": None})
@@ -121,7 +121,7 @@ def hosts_with_traces(traces: pd.DataFrame, hosts: HostRecords) -> dict[str, dic
 
 
 def cpu_allowances(data: RunData) -> dict[tuple[str, str], CpuAllowance]:
-    """Return the CPUs that the study gives each treatment's processes on each host."""
+    """Return, per treatment and host, the CPUs that the study gives to the treatment's processes."""
     from loadbook.hosts.shell import cpu_list
 
     allowances: dict[tuple[str, str], CpuAllowance] = {}
@@ -131,22 +131,22 @@ def cpu_allowances(data: RunData) -> dict[tuple[str, str], CpuAllowance]:
             masks = [s.cpus for s in settings if s.is_present]
             quotas = [s.cpu_quota for s in settings if s.is_present and s.cpu_quota]
             cpus = {n for mask in masks for n in cpu_list(mask)} if "all" not in masks else set()
-            if (own := host.get("cpus")) is not None:  # a study numbers CPUs within those of the host
+            if (own := host.get("cpus")) is not None:  # CPU numbers in a study count within the CPUs of the host
                 cpus = {own[n] for n in cpus if n < len(own)}
             allowances[treatment, alias] = CpuAllowance(tuple(sorted(cpus)) or None, sum(quotas) or None)
     return allowances
 
 
 def link_capacities(hosts: HostRecords) -> dict[str, float]:
-    """Return host -> rate of its link in B/s, where the hosts file has it."""
+    """Return host -> rate of its network link in B/s, for hosts whose link rate is recorded."""
     return {alias: host["link_mbit"] * BYTES_PER_S_PER_MBIT for alias, host in hosts.items() if host.get("link_mbit")}
 
 
 def _samples_within_windows(traces: pd.DataFrame, trials: pd.DataFrame, windows_s: Mapping[str, float]) -> pd.DataFrame:
-    """Return the samples within the windows of valid trials, with their treatment.
+    """Return the samples within the measurement windows of valid trials, with their treatment.
 
-    A sample stands for the interval before it: one whose interval began before the window counts only if there is no
-    other of its host.
+    A sample covers the interval before it; one whose interval began before the window counts only if its host has no
+    other sample.
     """
     treatments = trials[trials["valid"]].set_index("trial")["treatment"]
     samples = finest_source_only(traces[traces["trial"].isin(list(treatments.index)) & (traces["t_s"] >= 0)])
@@ -167,7 +167,7 @@ def _host_rows(
     links: Mapping[str, float],
     allowances: CpuAllowances,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of one treatment on one host."""
+    """Yield one row per resource of a host under one treatment."""
     roles = host.get("roles") or [str(own["role"].iloc[0])]
     allowance = allowances.get((treatment, alias), CpuAllowance())
     flows = own[own["metric"].isin(["net_rx", "net_tx"])]  # the busier direction of the busiest interface counts
@@ -187,7 +187,7 @@ def _host_rows(
 def _resource_row(
     values: pd.Series, capacity: float | None, resource: str, roles: list[str], own_share: float
 ) -> dict[str, Any]:
-    """Summarise samples (index: trial, t_s) of one resource; every trial has the same weight."""
+    """Summarise the samples (index: trial, t_s) of one resource; all trials have the same weight."""
     shares = values / capacity if capacity else values * np.nan
     full = (shares >= FULL_SHARE).groupby(level="trial").mean() if capacity else pd.Series([np.nan])
     means = shares.groupby(level="trial").mean()
@@ -218,9 +218,9 @@ def _bottleneck_code(resource: str, roles: list[str]) -> BottleneckCode | None:
 
 
 def _cpu_usage(own: pd.DataFrame, allowance: CpuAllowance, cpus: list[int] | None) -> pd.Series:
-    """Return the use of a host's CPU: the larger of its busiest core and the share of its processes' allowance.
+    """Return the use of a host's CPU: the larger of its busiest core and the used share of the processes' allowance.
 
-    Processes that move between cores, or have a quota of time, fill no core and still can do no more.
+    Processes that move between cores, or have a CPU quota, can be at their limit while no core is full.
     """
     busiest = _allowed_cores(own, allowance, cpus).groupby(["trial", "t_s"])["value"].max()
     available_cpus = allowance.quota or (len(allowance.cpus) if allowance.cpus else None)
@@ -236,11 +236,11 @@ def _allowed_cores(own: pd.DataFrame, allowance: CpuAllowance, cpus: list[int] |
     allowed = allowance.cpus or cpus
     items = {f"cpu{n}" for n in allowed} if allowed else set(cores["item"]) - {"all"} or {"all"}
     busy = cores[cores["item"].isin(list(items))]
-    return busy if len(busy) else cores[cores["item"] == "all"]  # a source without single cores
+    return busy if len(busy) else cores[cores["item"] == "all"]  # if the source has no values per core
 
 
 def _own_cpu_share(own: pd.DataFrame, allowance: CpuAllowance, cpus: list[int] | None) -> float:
-    """Return the share of the busy CPU time that the monitored processes used; 1 with a quota."""
+    """Return the share of the busy CPU time used by monitored processes; 1 with a quota, NaN if not known."""
     busy = _allowed_cores(own, allowance, cpus).groupby(["trial", "t_s"])["value"].sum().mean()
     used = _metric_sum(own, "process_cpu")
     if allowance.quota:

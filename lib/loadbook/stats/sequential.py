@@ -1,8 +1,8 @@
-"""Stopping rules of a run, and the number of blocks that a difference needs.
+"""Stopping rules of a run, and the number of blocks that detects a given difference.
 
-`sd` is the standard deviation of the paired log ratio: about 1.4 times the coefficient of variation of a trial when
-trials scatter independently, less when blocks share their noise. At planned looks the usual tests have a smaller
-threshold; the intervals of the always-valid t hold at every number of blocks at once, so that a run may stop any time.
+`sd` is the standard deviation of the paired log ratio: about 1.4 times the coefficient of variation of a trial if
+trials are independent, less if trials of one block share noise. At planned looks the usual tests have a lower p
+threshold. Intervals of the always-valid t test hold at all numbers of blocks at once, so a run may stop at any time.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ MAX_BLOCKS = 10_000
 
 
 def t_quantile(p: float, blocks: int) -> float:
-    """Return Student's t quantile for paired differences of so many blocks."""
+    """Return the quantile of Student's t for `blocks` paired differences."""
     from scipy.special import stdtrit
 
     return float(stdtrit(blocks - 1, p))
 
 
 def detectable_effect(blocks: int, sd: float, *, alpha: float = 0.05, power: float = 0.8) -> float:
-    """Return the smallest effect (ratio minus 1) that so many blocks find with this power."""
+    """Return the smallest effect (ratio minus 1) that this number of blocks detects with this power."""
     if blocks < 2:
         raise UsageError(f"{blocks} blocks detect nothing", "plan 10 blocks or more")
     return math.expm1((t_quantile(1 - alpha / 2, blocks) + t_quantile(power, blocks)) * sd / math.sqrt(blocks))
@@ -38,7 +38,7 @@ def detectable_effect(blocks: int, sd: float, *, alpha: float = 0.05, power: flo
 def blocks_needed(
     effect: float, sd: float, *, alpha: float = 0.05, power: float = 0.8, limit: int = MAX_BLOCKS
 ) -> int | None:
-    """Return how many blocks find an effect (ratio minus 1) with this power; None if more than `limit`."""
+    """Return how many blocks detect an effect (ratio minus 1) with this power; None if more than `limit`."""
     if effect <= -1:
         raise UsageError(f"an effect of {effect} is no ratio minus 1", "give 0.02 for 2 %")
     delta = abs(math.log1p(effect))
@@ -46,27 +46,27 @@ def blocks_needed(
 
 
 def smallest_block_count(quantiles: Callable[[int], float], delta: float, sd: float, limit: int) -> int | None:
-    """Return the smallest n with n >= (quantiles(n) sd / delta)^2, both on the log scale."""
+    """Return the smallest n with n >= (quantiles(n) sd / delta)^2, at most `limit`; None if there is none."""
     if delta <= 0:
         return None
     return next((n for n in range(2, limit + 1) if n >= (quantiles(n) * sd / delta) ** 2), None)
 
 
 def best_trial_length_s(sd_within_1s: float, sd_between: float, overhead_s: float) -> float:
-    """Return the trial length (s) that gives most precision per hour: (s_w / s_b) sqrt(c0).
+    """Return the trial length (s) with the highest precision per hour, (sd_within_1s / sd_between) sqrt(overhead_s).
 
-    `sd_within_1s` is the scatter of one second within a trial (autocorrelation included), `sd_between` that between
-    trials, `overhead_s` what a trial costs beyond its measurement (restart, warm-up).
+    `sd_within_1s` is the scatter of one second within a trial (including autocorrelation), `sd_between` the scatter
+    between trials, `overhead_s` the time that a trial takes in addition to its measurement (restart, warm-up).
     """
     return sd_within_1s / sd_between * math.sqrt(overhead_s)
 
 
 DEFAULT_LEVEL = 0.95
-MIN_ALPHA = 1e-6  # of so few blocks that they detect no difference of a size that matters
+MIN_ALPHA = 1e-6  # below, blocks are too few to detect any realistic difference
 
 
 def always_valid_paired_t(base: FloatArray, other: FloatArray, alphas: Sequence[float]) -> PairedTestResult:
-    """Test paired logs by the always-valid t; the estimate is the mean log ratio."""
+    """Test paired logs by the always-valid t test; the estimate is the mean log ratio."""
     return always_valid_t(np.round(other - base, LOG_DECIMALS), alphas)
 
 
@@ -74,8 +74,8 @@ def always_valid_t(differences: FloatArray, alphas: Sequence[float] = (), g: flo
     """Test whether the mean of differences is zero; p and intervals hold at any stopping time.
 
     Student's t mixed over normal effects of `g` times the variance (Lai 1976; Wang and Ramdas 2023). With r = (sqrt(1 +
-    n g) / alpha)^(2/n) it rejects where t^2 > (n - 1) (r - 1) / (1 - r / (1 + n g)); p is the alpha of equality.
-    `differences` are one per block, in any unit, at least two. So few that they have no interval have None.
+    n g) / alpha)^(2/n) it rejects if t^2 > (n - 1) (r - 1) / (1 - r / (1 + n g)); p is the alpha of equality.
+    `differences` has one value per block, in any unit, at least two. An interval is None if it needs more blocks.
     """
     n, mean = len(differences), float(np.mean(differences))
     error = float(np.std(differences, ddof=1)) / math.sqrt(n)
@@ -93,17 +93,17 @@ def _always_valid_p(mean: float, error: float, n: int, g: float) -> float:
 
 
 def critical_t(method: Method | None, blocks: int, alpha: float) -> float:
-    """Return the t beyond which a method of paired differences rejects, two-sided, after so many blocks."""
+    """Return the two-sided critical value of t for a test of paired differences with this number of blocks."""
     return _always_valid_critical_t(blocks, alpha) if method == "always-valid-t" else t_quantile(1 - alpha / 2, blocks)
 
 
 def equivalent_fixed_alpha(blocks: int, alpha: float) -> float:
-    """Return the alpha at which a fixed t test has the critical t of the always-valid one."""
+    """Return the alpha at which a fixed t test has the same critical value as the always-valid one."""
     return max(float(2 * stdtr(blocks - 1, -_always_valid_critical_t(blocks, alpha))), MIN_ALPHA)
 
 
 def _always_valid_critical_t(n: int, alpha: float, g: float = 1.0) -> float:
-    """Return the t beyond which zero is rejected; infinite where none is."""
+    """Return the critical value of the always-valid t; infinite if these blocks can never reject."""
     variance_ratio = 1 + n * g
     ratio = (math.sqrt(variance_ratio) / alpha) ** (2 / n)
     return math.sqrt((n - 1) * (ratio - 1) / (1 - ratio / variance_ratio)) if ratio < variance_ratio else math.inf
@@ -118,18 +118,18 @@ def compute_stopping_state(
     added: int = 0,
     level: float = DEFAULT_LEVEL,
 ) -> StoppingState:
-    """Return the level and blocks that the stopping rule gives a run now, or why it gives no verdict yet.
+    """Return the level and blocks that count now under the stopping rule, or why there is no verdict yet.
 
     Parameters
     ----------
-    started, complete : numbers of blocks with any trial, and with all trials.
-    planned : number of blocks, added ones included; None where there is no plan.
-    added : number of blocks that were added although the rule does not provide for them.
-    level : confidence over all looks together.
+    started, complete : numbers of blocks with at least one trial, and with all trials.
+    planned : number of blocks, including added ones; None if the run has no plan.
+    added : number of blocks that were added beyond the stopping rule.
+    level : confidence level over all looks together.
 
     Raises
     ------
-    UsageError : another level than 95 % at planned looks.
+    UsageError : planned looks and a level other than 95 %.
     """
     if stopping.rule == "fixed":
         return StoppingState(level=level, blocks=planned, added_blocks=added)

@@ -1,8 +1,8 @@
-"""Steady state within trials: the end of the transient inside the measurement, and whether the rate moves after it.
+"""Steady state within trials: transient at the start of the measurement, and trend of the rate after it.
 
-The planned warm-up is a process of its own (`execution/load.py`) and never in these data. `mser5` cuts the series of
-one trial so that its mean has the least error; `rate_trend` tests all trials of a treatment together after the first
-ten seconds. Neither changes a tool's own figures: the rate after the cut is a statistic of its own (`settled`).
+Not to be confused with the planned warm-up, which precedes the measurement (`execution/load.py`). `mser5` cuts the
+start of one trial so that its mean has the least error; `rate_trend` tests all trials of a treatment together after the
+first ten seconds. The rate after the cut is a statistic of its own (`settled`); a tool's own figures stay as is.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MSER_BATCH = 5  # samples; the 5 of MSER-5
-MAX_CUT = 0.5  # of the series; beyond, too little would be left to judge the rest by
-MIN_WARMUP_S = 10.0
-# of fewer than six means no order at all has p < 0.01
+MAX_CUT = 0.5  # of the series; with a later cut, too little of it would be left
+MIN_TRANSIENT_S = 10.0
+# with fewer than six means, no order has p < 0.01
 WINDOW_S, MAX_WINDOWS, MIN_WINDOWS = 5.0, 20, 6
 MOVING_ALPHA = 0.01
 
 
 class RateTrend(NamedTuple):
-    """Trend of a treatment's rate: `p` of Mann-Kendall, `change` from first to last window (ratio minus 1)."""
+    """Trend of a treatment's rate: `p` (Mann-Kendall), `change` from first to last window (ratio minus 1)."""
 
     moving: bool
     p: float
@@ -35,10 +35,10 @@ class RateTrend(NamedTuple):
 
 
 def mser5(series: ArrayLike, max_cut: float = MAX_CUT) -> int:
-    """Return the number of samples to cut from the front: the cut after which the mean has the smallest standard error.
+    """Return how many samples to cut from the start so that the mean of the rest has the smallest standard error.
 
-    The series is cut in batches of five (White, Cobb and Spratt, 2000), the rest at the end left out. At most the share
-    `max_cut` is cut; a series with a cut at that limit has not settled.
+    The cut is a multiple of five samples (White, Cobb and Spratt, 2000); samples after the last whole five are ignored.
+    At most the share `max_cut` is cut; a series cut at that limit has not settled.
     """
     values = np.asarray(series, float)
     batches = values[: len(values) // MSER_BATCH * MSER_BATCH].reshape(-1, MSER_BATCH).mean(axis=1)
@@ -49,18 +49,18 @@ def mser5(series: ArrayLike, max_cut: float = MAX_CUT) -> int:
     return int(np.argmin(errors)) * MSER_BATCH
 
 
-def warmup_samples(series: ArrayLike, interval_s: float = 1.0) -> int:
-    """Return the number of warm-up samples of one trial: ten seconds, and the cut of MSER-5 in the rest."""
-    first = math.ceil(MIN_WARMUP_S / interval_s)
+def transient_samples(series: ArrayLike, interval_s: float = 1.0) -> int:
+    """Return the number of transient samples of one trial: ten seconds, plus the cut of MSER-5 in the rest."""
+    first = math.ceil(MIN_TRANSIENT_S / interval_s)
     return first + mser5(np.asarray(series, float)[first:])
 
 
 def rate_trend(series_by_trial: Sequence[ArrayLike], interval_s: float = 1.0) -> RateTrend | None:
-    """Test whether the rate of one treatment moves after ten seconds; None where its series are too short.
+    """Test whether a treatment's rate has a trend after the first ten seconds; None if its series are too short.
 
-    Mann-Kendall at p < 0.01 on means over windows of 5 s (ten of them in trials of 60 s; at most 20, which are longer
-    in longer trials), averaged over all trials: the power in one trial alone is too low. Each trial has one rate per
-    `interval_s` seconds, warm-up included; all are cut to the shortest.
+    Mann-Kendall at p < 0.01 on means over windows of 5 s (ten in trials of 60 s; at most 20, longer ones in longer
+    trials), averaged over all trials because one trial alone has too little power. Each series has one rate per
+    `interval_s` seconds from the start of the measurement; all are cut to the shortest.
     """
     from scipy.stats import kendalltau
 
@@ -73,7 +73,7 @@ def rate_trend(series_by_trial: Sequence[ArrayLike], interval_s: float = 1.0) ->
 
 
 def _window_means(series_by_trial: Sequence[ArrayLike], interval_s: float) -> np.ndarray | None:
-    first = math.ceil(MIN_WARMUP_S / interval_s)
+    first = math.ceil(MIN_TRANSIENT_S / interval_s)
     rest = [np.asarray(series, float)[first:] for series in series_by_trial]
     samples = min((len(series) for series in rest), default=0)
     windows = min(MAX_WINDOWS, int(samples * interval_s / WINDOW_S + 1e-9))
@@ -84,36 +84,36 @@ def _window_means(series_by_trial: Sequence[ArrayLike], interval_s: float) -> np
     return np.asarray(average.reshape(windows, size).mean(axis=1))
 
 
-# the statistic of a rate after the warm-up: never the tool's own, never a default
+# statistic of the rate after the transient; never a tool's own figure, never the default
 SETTLED = "settled"
-# series of the samples table -> seconds per value, and whether its first and last value are of a part of that only
+# series in the samples table -> seconds per value, and whether its first and last value cover only part of an interval
 RATE_SERIES_KINDS = {"ended": (1.0, True), "started": (1.0, True), "reply_rate": (5.0, False)}
-MIN_SERIES_S = MIN_WARMUP_S + MIN_WINDOWS * WINDOW_S
+MIN_SERIES_S = MIN_TRANSIENT_S + MIN_WINDOWS * WINDOW_S
 
 
 class RateSeries(NamedTuple):
-    """Rates of one trial, all drivers together, one value per `interval_s` seconds from its first whole interval."""
+    """Rates of one trial, summed over drivers, one value per `interval_s` seconds, whole intervals only."""
 
     interval_s: float
     values: NDArray[np.float64]
 
     @property
     def duration_s(self) -> float:
-        """Length of the series, seconds."""
+        """Return the length of the series in seconds."""
         return len(self.values) * self.interval_s
 
 
 class SettledRate(NamedTuple):
-    """Seconds of warm-up by MSER-5, and the rate per second after it."""
+    """Seconds of the transient (ten, plus the cut of MSER-5), and the rate per second after it."""
 
-    warmup_s: float
+    transient_s: float
     rate_per_s: float
 
 
 def rate_series(samples: pd.DataFrame, metric: str = "requests_per_s") -> dict[str, RateSeries]:
     """Return trial -> its rates; trials of tools without rates per second are missing.
 
-    Rates of several drivers are added second by second: they start together, and each counts by its own clock.
+    Rates of several drivers are added second by second, since drivers start together; each counts by its own clock.
     """
     series_by_trial: dict[str, RateSeries] = {}
     selected = samples[(samples["metric"] == metric) & samples["series"].isin(list(RATE_SERIES_KINDS))]
@@ -126,9 +126,9 @@ def rate_series(samples: pd.DataFrame, metric: str = "requests_per_s") -> dict[s
 
 
 def rate_trends(samples: pd.DataFrame, treatment_of: Mapping[str, str]) -> dict[str, RateTrend | None]:
-    """Return the trend of each treatment's rate after ten seconds; None where rates are not known.
+    """Return the trend of each treatment's rate after the first ten seconds; None if its rates are not known.
 
-    `treatment_of` has the treatment of each valid trial.
+    `treatment_of` maps each valid trial to its treatment.
     """
     series_by_trial = rate_series(samples)
     result: dict[str, RateTrend | None] = {}
@@ -141,14 +141,14 @@ def rate_trends(samples: pd.DataFrame, treatment_of: Mapping[str, str]) -> dict[
 
 
 def settled_rate(series: RateSeries) -> SettledRate | None:
-    """Return the rate after the warm-up; None for a series that is too short."""
+    """Return the rate after the transient; None if the series is too short."""
     if series.duration_s < MIN_SERIES_S:
         return None
-    cut = warmup_samples(series.values, series.interval_s)
+    cut = transient_samples(series.values, series.interval_s)
     return SettledRate(cut * series.interval_s, float(series.values[cut:].mean()))
 
 
 def settled_rates(samples: pd.DataFrame, metric: str) -> dict[str, float]:
-    """Return trial -> its rate after the warm-up, for trials whose series allow it."""
+    """Return trial -> its rate after the transient, for trials whose series is long enough."""
     settled_by_trial = {trial: settled_rate(series) for trial, series in rate_series(samples, metric).items()}
     return {trial: one.rate_per_s for trial, one in settled_by_trial.items() if one is not None}

@@ -1,8 +1,8 @@
 """Sentences, words and rounding of comparisons and errors.
 
-Every view takes its texts from one `ComparisonTexts`, so that numbers are rounded once; digits follow the interval, and
-all rows of an analysis have the same number of decimals. The report states, it does not advise: "no difference" stands
-only where an interval excludes more. Known metrics take their words from `core.metrics`, others from their names.
+Tables, figures and pages take texts from one `ComparisonTexts`, so that each number is rounded once. Decimals follow
+from the interval, and all rows of an analysis have the same number. Texts state results and give no advice. Known
+metrics have their words in `core.metrics`, the words of others follow from their names.
 """
 
 from __future__ import annotations
@@ -27,11 +27,9 @@ from loadbook.core.units import (
 )
 from loadbook.stats.results import AnalysisRow, Comparison, ErrorSummary, Verdict
 
-METRIC_NOUNS = {"ok_per_s": "rate", "requests_per_s": "rate", "bytes_per_s": "data rate", "ttfb": "time to first byte"}
-
 
 class DirectionWords(NamedTuple):
-    """Words of a rise and a fall, and the predicate of a sentence about a treatment."""
+    """Words for a rise and a fall of a metric, and the pattern of a predicate such as "is faster"."""
 
     up: str
     down: str
@@ -48,25 +46,25 @@ _WORDS_BY_KIND: dict[MetricKind, DirectionWords] = {
 _PLURAL_VERBS = {"is": "are", "has": "have"}
 
 
-# words in the names of columns that loadbook does not know: latency_p99, p95_ms, response time, errors_total
+# words in unknown names of columns that mean a time or errors: latency_p99, p95_ms, response time, errors_total
 _TIME_WORD = re.compile(r"latency|latencies|time|ttfb|elapsed|delay|p\d+")
 _ERROR_WORD = re.compile(r"errors?|failures?|timeouts?")
 
 
 def direction(metric: str, better: Direction | None = None) -> Direction:
-    """Return the better direction: the given one, else the registry's, else "lower" for names of times and errors."""
+    """Return whether higher or lower values are better: `better` if given, else by the metric or its name."""
     if metric in METRICS:
         return better or METRICS[metric].better or "higher"
     return better or ("lower" if _metric_kind(metric) in ("time", "errors") else "higher")
 
 
 def metric_noun(metric: str) -> str:
-    """Return the metric as a noun in a sentence: rate, latency, connect time."""
-    return METRIC_NOUNS.get(metric, metric.replace("_", " "))
+    """Return the metric as a noun for a sentence: rate, latency, connect time."""
+    return (METRICS[metric].noun if metric in METRICS else "") or metric.replace("_", " ")
 
 
 def direction_words(metric: str) -> DirectionWords:
-    """Return the words of a metric."""
+    """Return the words for a rise and a fall of a metric."""
     return _WORDS_BY_KIND[_metric_kind(metric)]
 
 
@@ -80,12 +78,12 @@ def _metric_kind(metric: str) -> MetricKind:
 
 
 def direction_word(metric: str, effect: float) -> str:
-    """Return faster, shorter, fewer, ... for an effect of this sign."""
+    """Return faster, shorter, fewer, ... for an effect with this sign."""
     return direction_words(metric).up if effect > 0 else direction_words(metric).down
 
 
 def predicate(metric: str, effect: float, number: int = 1) -> str:
-    """Return "is faster", "has a shorter latency", "have fewer errors", ... for an effect of this sign."""
+    """Return "is faster", "has a shorter latency", "have fewer errors", ... for an effect with this sign."""
     pattern = direction_words(metric).predicate
     verb, _, rest = pattern.format(word=direction_word(metric, effect), name=metric_noun(metric)).partition(" ")
     return f"{verb if number == 1 else _PLURAL_VERBS[verb]} {rest}"
@@ -97,10 +95,10 @@ MAX_DECIMALS = 3
 
 @dataclass(frozen=True)
 class ComparisonTexts:
-    """Texts of one comparison or row; an en dash where something does not apply.
+    """Texts of one comparison or row; an en dash if something does not apply.
 
-    Texts ending in `_number` have no percent sign (for columns whose header has it). `size` and `bounds` are without
-    signs, for sentences in which `direction_word` says the direction. `worst` and `best` answer a one-sided question.
+    Texts ending in `_number` have no percent sign, for columns with it in their header. `size` and `bounds` have no
+    sign, for sentences in which `direction_word` gives the direction. `worst` and `best` are one-sided bounds.
     """
 
     direction_word: str = ABSENT
@@ -121,7 +119,7 @@ class ComparisonTexts:
 
 
 def row_texts(row: AnalysisRow) -> ComparisonTexts:
-    """Return all texts of a row: baseline, treatment or check."""
+    """Return all texts of one row: baseline, treatment or check."""
     texts = comparison_texts(row.verdict) if row.verdict else ComparisonTexts(blocks=str(row.valid_trials))
     level = format_rounded(row.median, row.mean_half_width) if row.median is not None else ABSENT
     errors = f"{row.errors.trials_with_errors} of {row.errors.trials}" if row.errors.trials else ABSENT
@@ -129,7 +127,7 @@ def row_texts(row: AnalysisRow) -> ComparisonTexts:
 
 
 def comparison_texts(verdict: Verdict) -> ComparisonTexts:
-    """Return the texts of a verdict's comparison; an invalid one keeps only its number of blocks."""
+    """Return the texts of a verdict's comparison; an invalid one has only its number of blocks."""
     comparison = verdict.comparison
     if verdict.kind == "invalid" or comparison.effect is None or comparison.ci95 is None:
         return ComparisonTexts(blocks=str(comparison.blocks))
@@ -159,9 +157,9 @@ def comparison_texts(verdict: Verdict) -> ComparisonTexts:
 
 
 def verdict_decimals(verdict: Verdict) -> int:
-    """Return the decimals of this verdict's percentages: the analysis's, or those of its interval.
+    """Return the number of decimals for the percentages of a verdict: that of the analysis, else of its interval.
 
-    One that excludes 0 is never shown with a bound of 0, one that excludes a loss never with a bound at the margin.
+    More are used if rounding would show an end of an interval without 0 as 0, or the deciding bound at the margin.
     """
     digits = verdict.decimals if verdict.decimals is not None else interval_decimals(verdict.comparison)
     bounds = [abs(bound) for bound in verdict.comparison.ci95 or () if verdict.kind in ("better", "worse", "small")]
@@ -178,13 +176,13 @@ def verdict_decimals(verdict: Verdict) -> int:
 
 
 def interval_decimals(comparison: Comparison) -> int:
-    """Return the decimals of percentages that follow from a comparison's interval."""
+    """Return the number of decimals that the width of a comparison's interval justifies."""
     low, high = comparison.ci95 or (0.0, 0.0)
     return min(decimals_for_half_width((high - low) / 2 * 100), MAX_DECIMALS)
 
 
 def common_decimals(comparisons: Iterable[Comparison]) -> int | None:
-    """Return the most frequent decimals of comparisons, the finest of equally frequent ones; None without any."""
+    """Return the most frequent number of decimals, of equally frequent ones the largest; None without intervals."""
     votes = Counter(interval_decimals(c) for c in comparisons if c.ci95)
     return max(votes, key=lambda digits: (votes[digits], digits), default=None)
 
@@ -203,9 +201,9 @@ ERROR_CLASS_NOUNS = {
 
 
 def errors_sentence(errors: ErrorSummary, compared_with: ErrorSummary | None = None, against: str | None = None) -> str:
-    """Return the sentence on one treatment's errors.
+    """Return the sentence on the errors of one treatment.
 
-    `compared_with` are the errors of the reference (None leaves them out), `against` its label (None: the baseline).
+    `compared_with` are the errors of the reference (None: not compared), `against` is its label (None: the baseline).
     """
     if not errors.trials:
         return "errors: not measured."
@@ -233,7 +231,7 @@ def _classes_text(errors: ErrorSummary) -> str:
 
 
 def rate_ratio_text(errors: ErrorSummary) -> str:
-    """Return the ratio of errors per request to the other arm's, with a leading comma; "" if not known."""
+    """Return the ratio of errors per request to the other arm's, after a comma; "" if it is not known."""
     if errors.rate_ratio is None or errors.rate_ci95 is None:
         return ""
     low, high = errors.rate_ci95
@@ -241,20 +239,20 @@ def rate_ratio_text(errors: ErrorSummary) -> str:
 
 
 def _unconfirmed_text(errors: ErrorSummary) -> str:
-    """Return the note that the check by blocks does not confirm the difference; "" if it does."""
+    """Return a note if the check by blocks does not confirm the difference in errors; else ""."""
     if errors.p_blocks is None or errors.p_blocks < ERROR_ALPHA:
         return ""
     return f", which the single blocks do not confirm (p {format_p_value(errors.p_blocks)})"
 
 
-MAX_TIED_NAMES = 4  # of treatments that do not differ detectably
+MAX_TIED_NAMES = 4  # in a sentence on treatments that do not differ detectably
 
 
 def verdict_phrase(verdict: Verdict, *, against: str | None = None, block_s: float | None = None) -> str:
-    """Return a verdict as pages print it, with what follows the treatment's name: " is faster by 6.0 % (...).".
+    """Return a verdict as pages print it after the treatment's name: " is faster by 6.0 % (...).".
 
-    `against` is the label of the reference, None where that is the baseline of the whole page; `block_s` (seconds per
-    block) adds the time to a forecast.
+    `against` is the label of the reference, None if that is the baseline of the whole page; `block_s` (seconds per
+    block) adds the time needed to a forecast.
     """
     comparison, texts = verdict.comparison, comparison_texts(verdict)
     margin, blocks = margin_text(verdict.margin), comparison_evidence(comparison)
@@ -279,7 +277,7 @@ def verdict_phrase(verdict: Verdict, *, against: str | None = None, block_s: flo
 
 
 def _non_inferiority_phrase(verdict: Verdict, against_text: str) -> str:
-    """Return the one-sided verdict with the bound that decides it, or that leaves it open."""
+    """Return a one-sided verdict with the bound that decides it, or that leaves it undecided."""
     texts, margin = comparison_texts(verdict), margin_text(verdict.margin)
     confidence = f"(one-sided {confidence_text(verdict.comparison.level)})"
     if verdict.kind == "worse":
@@ -289,9 +287,9 @@ def _non_inferiority_phrase(verdict: Verdict, against_text: str) -> str:
 
 
 def ascii_verdict(verdict: Verdict, against: str | None = None) -> str:
-    """Return a verdict as `loadbook compare` prints it: plain ASCII, ".." joins bounds, % follows at once.
+    """Return a verdict as `loadbook compare` prints it: plain ASCII, bounds joined by "..", no space before %.
 
-    `against` is the label of the reference where that is not the baseline of the whole table.
+    `against` is the label of the reference if that is not the baseline of the whole table.
     """
     comparison, texts, margin = verdict.comparison, comparison_texts(verdict), margin_text(verdict.margin)
     against_text, evidence = f" against {against}" if against else "", comparison_evidence(comparison)
@@ -336,7 +334,7 @@ def _dotted_range(verdict: Verdict, bounds: Sequence[float] | None) -> str:
 
 
 def row_phrase(row: AnalysisRow, compared_with: ErrorSummary | None = None) -> str:
-    """Return what pages print after a treatment's name: a verdict on errors first, then `verdict_phrase`, "given that".
+    """Return the text after a treatment's name: with more or fewer errors, first these, then "Given that, ...".
 
     `compared_with` are the errors of the reference.
     """
@@ -356,7 +354,7 @@ def row_phrase(row: AnalysisRow, compared_with: ErrorSummary | None = None) -> s
 
 
 def best_sentence(labels: list[str], best: str | None, ties_lead: bool = False) -> str | None:
-    """Return the sentence on the best treatment, or on the labels (leader first) that may be best."""
+    """Return the sentence on the best treatment or, leader first, on the labels that may be best; None if neither."""
     if best is not None:
         return f"{best} is ahead of every other treatment; its own gain is likely a little overstated."
     if len(labels) < 2:
@@ -368,21 +366,21 @@ def best_sentence(labels: list[str], best: str | None, ties_lead: bool = False) 
 
 
 def alternatives_text(labels: Sequence[str], *, capital: bool = False) -> str:
-    """Return the labels as alternatives: either A or B, any of A, B and C."""
+    """Return the labels as alternatives: "either A or B", "any of A, B and C"."""
     *others, last = labels
     text = f"either {others[0]} or {last}" if len(others) == 1 else f"any of {', '.join(others)} and {last}"
     return text[0].upper() + text[1:] if capital else text
 
 
 def evidence_text(blocks: int, look: tuple[int, int] | None = None, added: int = 0) -> str:
-    """Return the number of blocks of a verdict, its planned look, and the reason if it is exploratory."""
+    """Return the number of blocks behind a verdict, its planned look, and whether added blocks make it exploratory."""
     if added:
         return f"{_count_text(blocks, 'block')} (exploratory: {added_blocks_text(added)})"
     return f"look {look[0]} of {look[1]} ({_count_text(blocks, 'block')})" if look else _count_text(blocks, "block")
 
 
 def forecast_sentence(verdict: Verdict, block_s: float | None = None) -> str:
-    """Return how many more blocks would decide a comparison, and their time at `block_s` seconds each."""
+    """Return how many more blocks would decide a comparison, and their time if a block takes `block_s` seconds."""
     forecast = verdict.forecast
     if forecast is None or forecast.about is None:
         remedy = "widen the margin or quieten the host" if verdict.margin else "quieten the host"
@@ -393,7 +391,7 @@ def forecast_sentence(verdict: Verdict, block_s: float | None = None) -> str:
 
 
 def margin_text(margin: float) -> str:
-    """Return a margin with as many decimals as it has (at most two): 2 %, 0.5 %."""
+    """Return a margin with its own number of decimals (at most two): 2 %, 0.5 %."""
     digits = next(d for d in range(3) if d == 2 or abs(margin * 100 - round(margin * 100, d)) < 1e-9)
     return format_percent(margin, digits, signed=False)
 
@@ -407,7 +405,7 @@ def _forecast_words(verdict: Verdict) -> str:
 
 
 def multiplicity_note(verdict: Verdict, among: str = "comparisons") -> str:
-    """Return the reason why an interval that excludes 0 is undecided; "" where it does not."""
+    """Return why an interval that excludes 0 is nevertheless undecided (many comparisons); "" if it includes 0."""
     low, high = verdict.comparison.ci95 or (0.0, 0.0)
     if low <= 0 <= high:
         return ""
@@ -415,17 +413,17 @@ def multiplicity_note(verdict: Verdict, among: str = "comparisons") -> str:
 
 
 def added_blocks_text(blocks: int) -> str:
-    """Return the sentence part on added blocks, which make a run exploratory."""
+    """Return the part of a sentence on added blocks, which make a run exploratory."""
     return f"{_count_text(blocks, 'block')} {'was' if blocks == 1 else 'were'} added after looking"
 
 
 def comparison_evidence(comparison: Comparison) -> str:
-    """Return `evidence_text` of a comparison."""
+    """Return the number of blocks of a comparison, its planned look, and whether added blocks make it exploratory."""
     return evidence_text(comparison.blocks, comparison.interim_analysis, comparison.added_blocks)
 
 
 def confidence_text(level: float, *, one_sided: bool = False) -> str:
-    """Return a level as 95 %; `one_sided`: that of the two-sided interval whose ends are bounds at this level."""
+    """Return a level as text, such as 95 %; `one_sided`: the two-sided level with one-sided ends at `level`."""
     return f"{(1 - 2 * (1 - level) if one_sided else level) * 100:.4g}{NBSP}%"
 
 

@@ -1,11 +1,11 @@
 """Verdict on a comparison, given the margin declared before the run; reasons that forbid one; states of harness checks.
 
-In a family "the interval excludes 0" also needs an adjusted p below 1 - level: the interval stays the plain one, with
-`ci_family` beside it, and a difference that only the plain interval shows is undecided, with a flag.
+In a family of comparisons, a difference also needs an adjusted p below 1 - level. The interval is not adjusted
+(`ci_family` is); a difference that only the unadjusted interval shows is undecided, with a flag.
 
-Harness checks are arms whose truth is known. An A/A arm fails where it differs from what it repeats, and passes only
-where its interval is narrow enough to exclude what matters; a control passes where its known effect is found.
-Everything else is inconclusive (too noisy to tell) or unchecked (nothing was compared).
+Harness checks are arms with a known result. An A/A arm fails if it differs from the treatment that it repeats, and
+passes only if its interval is narrow enough; a control passes if its known effect is found. All else is inconclusive
+(too noisy to tell) or unchecked (not compared).
 """
 
 from __future__ import annotations
@@ -18,23 +18,14 @@ from typing import TYPE_CHECKING
 
 from loadbook.core.metrics import Direction, get_metric
 from loadbook.core.validity_rules import lower_first, rule_title
+from loadbook.stats import results
 from loadbook.stats.compare import insufficient_blocks
-from loadbook.stats.results import (
-    AnalysisRow,
-    CheckState,
-    Comparison,
-    ErrorSummary,
-    Forecast,
-    Hypothesis,
-    Interval,
-    Verdict,
-)
 from loadbook.stats.sequential import critical_t, smallest_block_count, t_quantile
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# columns of the trials table that must agree: words for readers, and the field of the workload that may vary on purpose
+# columns of the trials table in which arms must agree -> name in messages, workload field that may vary on purpose
 LOAD_COLUMNS = {
     "tool": ("tool", "tool"),
     "load_model": ("load model", "model"),
@@ -50,15 +41,15 @@ ResponseKey = tuple[int | None, int | None]
 
 def invalid_reason(
     trials: pd.DataFrame,
-    comparison: Comparison,
-    errors: ErrorSummary,
+    comparison: results.Comparison,
+    errors: results.ErrorSummary,
     varied: Collection[str] = (),
     reference_text: str = BASELINE_TEXT,
 ) -> str | None:
-    """Return the first reason that forbids the comparison, None where there is none.
+    """Return the first reason that forbids a comparison; None if there is none.
 
-    Of `trials`, only rows with status ok and valid are compared. `varied` are the fields of the workload in which the
-    study makes the two arms differ, `reference_text` names the arm that stands for the baseline.
+    Trials are compared only with status ok and valid. `varied` lists the workload fields in which the study makes the
+    arms differ, `reference_text` names the reference if it is not the baseline.
     """
     own = trials[trials["treatment"] == comparison.treatment]
     base = trials[trials["treatment"] == comparison.baseline]
@@ -78,12 +69,12 @@ def invalid_reason(
 
 
 def usable_mask(trials: pd.DataFrame) -> pd.Series:
-    """Return, per trial, whether it may enter a comparison."""
+    """Return, per trial, whether comparisons may use it: status ok, not excluded by a validity rule."""
     return (trials["status"] == "ok") & trials["valid"].astype(bool)
 
 
 def response_difference(own: Iterable[ResponseKey], base: Iterable[ResponseKey]) -> str | None:
-    """Describe how the most frequent responses (status, bytes) differ; None where they agree or are unknown."""
+    """Describe how the most frequent responses (status, bytes) differ; None if they agree or are unknown."""
     own_counts, base_counts = (Counter(a for a in responses if a[0] is not None) for responses in (own, base))
     if not own_counts or not base_counts:
         return None
@@ -96,12 +87,12 @@ def response_difference(own: Iterable[ResponseKey], base: Iterable[ResponseKey])
 
 
 def _most_frequent(counts: Counter[ResponseKey]) -> ResponseKey:
-    """Return the most frequent key, of equally frequent ones the largest: the order of the trials must not matter."""
+    """Return the most frequent response, of equally frequent ones the largest (independent of the order of trials)."""
     return max(counts, key=lambda key: (counts[key], key[0] or 0, key[1] or 0))
 
 
 def _response_reason(own: pd.DataFrame, base: pd.DataFrame, sized: bool) -> str | None:
-    """Describe how responses differ; sizes may differ (`sized`) if the study gives each arm its own page."""
+    """Describe how responses differ; `sized`: sizes may differ, since the study gives each arm its own page."""
 
     def keys(trials: pd.DataFrame) -> list[ResponseKey]:
         known = trials.reindex(columns=["response_status", "response_bytes"]).dropna()
@@ -119,7 +110,7 @@ def _load_reason(own: pd.DataFrame, base: pd.DataFrame, varied: Collection[str])
 
 
 def _tool_definition_reason(metric: str, own: pd.DataFrame, base: pd.DataFrame) -> str | None:
-    """Return the reason if two tools timed the arms: each defines its times in its own way (docs/tools.md)."""
+    """Return the reason if the arms were timed by different tools, which define times in different ways."""
     tools = _differing_values("tool", own, base)
     if tools is None or get_metric(metric).kind != "time":
         return None
@@ -127,9 +118,9 @@ def _tool_definition_reason(metric: str, own: pd.DataFrame, base: pd.DataFrame) 
 
 
 def _differing_values(column: str, own: pd.DataFrame, base: pd.DataFrame) -> tuple[object, object] | None:
-    """Return the most frequent value of a column in either arm where they differ; None where they agree or are unknown.
+    """Return each arm's most frequent value of a column if these differ; None if they agree or are unknown.
 
-    Of equally frequent values the smallest counts, whatever the order of the trials.
+    Of equally frequent values the smallest counts, independent of the order of the trials.
     """
     if column not in own or not len(own) or not len(base):
         return None
@@ -139,7 +130,7 @@ def _differing_values(column: str, own: pd.DataFrame, base: pd.DataFrame) -> tup
 
 
 def _ceiling_reason(metric: str, own: pd.DataFrame, base: pd.DataFrame) -> str | None:
-    """Return the reason if both arms served all of an open load: their rates are the setting of the generator."""
+    """Return the reason if both arms served the whole offered rate, which is then a setting of the generator."""
     if metric not in RATE_METRICS or "at_ceiling" not in own or not len(own) or not len(base):
         return None
     if own["at_ceiling"].mean() <= 0.5 or base["at_ceiling"].mean() <= 0.5:
@@ -147,7 +138,7 @@ def _ceiling_reason(metric: str, own: pd.DataFrame, base: pd.DataFrame) -> str |
     return "both served all of the offered load, so the rate is the generator's setting; offer more"
 
 
-def _insufficient_blocks_reason(comparison: Comparison, own: pd.DataFrame, base: pd.DataFrame) -> str | None:
+def _insufficient_blocks_reason(comparison: results.Comparison, own: pd.DataFrame, base: pd.DataFrame) -> str | None:
     reason = insufficient_blocks(comparison.blocks, comparison.excluded)
     if reason is None:
         return None
@@ -159,7 +150,7 @@ def _insufficient_blocks_reason(comparison: Comparison, own: pd.DataFrame, base:
 
 
 def _main_exclusion_cause(trials: pd.DataFrame) -> str | None:
-    """Return the most frequent cause of trials that do not count: a validity rule, else the status of the trial."""
+    """Return the most frequent cause of excluded trials: a validity rule, or else the status of the trial."""
     excluded = trials[~usable_mask(trials)]
     if excluded.empty:
         return None
@@ -172,7 +163,7 @@ def _main_exclusion_cause(trials: pd.DataFrame) -> str | None:
 
 
 def _order_reason(own: pd.DataFrame, base: pd.DataFrame) -> str | None:
-    """Return the reason if one arm ran whole before the other; None where times, and so the order, are not known."""
+    """Return the reason if one arm ran entirely before the other; None if it did not, or times are unknown."""
     if min(len(own), len(base)) < 2 or any("started" in arm and arm["started"].isna().any() for arm in (own, base)):
         return None
     if own["slot"].max() < base["slot"].min() or base["slot"].max() < own["slot"].min():
@@ -181,123 +172,125 @@ def _order_reason(own: pd.DataFrame, base: pd.DataFrame) -> str | None:
 
 
 def _short_tail_reason(statistic: str, own: pd.DataFrame, base: pd.DataFrame) -> str | None:
-    """Return the reason if a percentile is not measurable in most trials of an arm."""
+    """Return the reason if too few requests to measure the percentile were made in most trials of an arm."""
     if "short_tail" not in own or not any(arm["short_tail"].mean() > 0.5 for arm in (own, base)):
         return None
     return f"{statistic} is not measurable: too few requests of a trial lie beyond it (validity.min_tail_requests)"
 
 
 def _moving_rate_reason(own: pd.DataFrame, base: pd.DataFrame) -> str | None:
-    """Return the reason if the rate of only one of the arms moved within its trials."""
+    """Return the reason if the rate had a trend within trials in only one of the arms."""
     values = _differing_values("moving", own, base)
-    if values is None or any(moving != moving for moving in values):  # not known
+    if values is None or any(moving != moving for moving in values):  # NaN: not known
         return None
     moved, other = ("moved", "did not") if values[0] else ("held still", "did")
     return f"its rate {moved} within trials, the baseline's {other}"
 
 
-def _error_count_reason(metric: str, errors: ErrorSummary) -> str | None:
+def _error_count_reason(metric: str, errors: results.ErrorSummary) -> str | None:
     if metric in METRICS_WITH_ERRORS and errors.kind in ("more", "fewer"):
         return f"{metric} counts error responses, and it has {errors.kind} of them; compare ok_per_s"
     return None
 
 
 MAX_FORECAST_BLOCKS = 60
-EFFECT_TOLERANCE = 1e-9  # effects this close (ratios minus 1) are one value that was rounded differently
-MIN_EFFECT = -1 + 1e-15  # effects below are -1 in floating point, and have no logarithm
-# a forecast from about ten blocks is itself uncertain by this much (docs/statistics.md)
+EFFECT_TOLERANCE = 1e-9  # effects (ratios minus 1) that differ by less are the same value, rounded differently
+MIN_EFFECT = -1 + 1e-15  # smaller effects are -1 in floating point and have no logarithm
+# a forecast from about ten blocks is uncertain by these factors (docs/statistics.md)
 FORECAST_RANGE = (0.46, 1.63)
-FORECAST_POWER = 0.8  # of a forecast
+FORECAST_POWER = 0.8  # power of the test at the forecast number of blocks
 NOT_SIGNIFICANT_IN_FAMILY = "differs if looked at alone, but not among all {family} comparisons (adjusted p {p:.2g})"
 
 
 def decide_verdict(
-    comparison: Comparison,
+    comparison: results.Comparison,
     margin: float,
     better: Direction = "higher",
     *,
     reason: str | None = None,
-    hypothesis: Hypothesis = "difference",
-) -> Verdict:
-    """Return the verdict that a comparison allows.
+    hypothesis: results.Hypothesis = "difference",
+) -> results.Verdict:
+    """Return the verdict that follows from a comparison.
 
     Parameters
     ----------
-    margin : smallest difference that matters, ratio minus 1; 0 if none was declared (never small, never equivalent).
-    better : which direction of the metric is better.
-    reason : reason that forbids the comparison, whatever the numbers are.
+    margin : smallest difference that matters, ratio minus 1; 0 if none was declared (then never small or equivalent).
+    better : whether higher or lower values are better.
+    reason : reason that forbids the comparison, whatever its numbers; None if there is none.
     hypothesis : "non-inferiority" tests only whether a loss beyond the margin is excluded.
     """
     reason = reason or insufficient_blocks(comparison.blocks, comparison.excluded)
     if reason or comparison.effect is None or comparison.ci95 is None or comparison.ci90 is None:
         too_few = f"{comparison.blocks} blocks are too few for a {comparison.level:.4g} interval"
-        return Verdict("invalid", comparison, margin, reason=reason or too_few)
+        return results.Verdict("invalid", comparison, margin, reason=reason or too_few)
     if hypothesis == "non-inferiority":
         return _non_inferiority_verdict(comparison, comparison.ci90, margin, better)
     is_small = is_within_margin(comparison.ci90, margin)
     if is_significant(comparison):
         is_improvement = (comparison.effect > 0) == (better == "higher")
-        return Verdict("small" if is_small else ("better" if is_improvement else "worse"), comparison, margin)
+        return results.Verdict("small" if is_small else ("better" if is_improvement else "worse"), comparison, margin)
     if excludes_zero(comparison.ci95):
         flag = NOT_SIGNIFICANT_IN_FAMILY.format(family=comparison.family_size, p=comparison.p_adjusted)
         comparison = replace(comparison, flags=(*comparison.flags, flag))
     if is_small:
-        return Verdict("equivalent", comparison, margin)
-    return Verdict("undecided", comparison, margin, forecast=forecast_blocks(comparison, margin))
+        return results.Verdict("equivalent", comparison, margin)
+    return results.Verdict("undecided", comparison, margin, forecast=forecast_blocks(comparison, margin))
 
 
-def _non_inferiority_verdict(comparison: Comparison, interval: Interval, margin: float, better: Direction) -> Verdict:
-    """Judge the ends of the 90 % interval, each a one-sided bound at 95 %, against the largest loss accepted.
+def _non_inferiority_verdict(
+    comparison: results.Comparison, interval: results.Interval, margin: float, better: Direction
+) -> results.Verdict:
+    """Compare the ends of the 90 % interval, each a one-sided 95 % bound, with the largest accepted loss.
 
-    Each claim has its own risk of 5 %, as equivalence has: a family does not widen it.
+    Each claim has its own risk of 5 %, as for equivalence; it is not adjusted for the number of comparisons.
     """
     sign = 1 if better == "higher" else -1
     worst, best = interval[::sign]
     limit = loss_at_margin(margin, better)
     if _exceeds(sign * worst, sign * limit):
-        return Verdict("no-loss", comparison, margin, one_sided_bounds=(worst, best))
+        return results.Verdict("no-loss", comparison, margin, one_sided_bounds=(worst, best))
     if _exceeds(sign * limit, sign * best):
-        return Verdict("worse", comparison, margin, one_sided_bounds=(worst, best))
+        return results.Verdict("worse", comparison, margin, one_sided_bounds=(worst, best))
     forecast = forecast_one_sided(comparison, abs(_log_effect(comparison.effect or 0.0) - _log_effect(limit)))
-    return Verdict("undecided", comparison, margin, forecast=forecast, one_sided_bounds=(worst, best))
+    return results.Verdict("undecided", comparison, margin, forecast=forecast, one_sided_bounds=(worst, best))
 
 
-def excludes_zero(interval: Interval) -> bool:
-    """Tell whether an interval of effects lies on one side of no difference."""
+def excludes_zero(interval: results.Interval) -> bool:
+    """Return whether an interval of effects excludes 0."""
     return _exceeds(interval[0], 0.0) or _exceeds(0.0, interval[1])
 
 
 def _exceeds(effect: float, limit: float) -> bool:
-    """Tell whether an effect is above a limit by more than rounding: another unit of the values must change nothing."""
+    """Return whether an effect exceeds a limit by more than rounding, so that units of values do not matter."""
     return effect - limit > EFFECT_TOLERANCE * (1 + abs(limit))
 
 
-def is_within_margin(interval: Interval, margin: float) -> bool:
-    """Tell whether an interval of effects lies inside a factor 1 + margin in both directions."""
+def is_within_margin(interval: results.Interval, margin: float) -> bool:
+    """Return whether an interval of effects lies within a factor of 1 + margin in both directions."""
     return _exceeds(interval[0], loss_at_margin(margin, "higher")) and _exceeds(
         loss_at_margin(margin, "lower"), interval[1]
     )
 
 
 def loss_at_margin(margin: float, better: Direction) -> float:
-    """Return the effect at which a loss reaches the margin, a factor: -1.96 % of a rate for 2 %, +5 % of a time."""
+    """Return the effect of a loss of the size of the margin, a factor: -1.96 % of a rate for 2 %, +5 % of a time."""
     return 1 / (1 + margin) - 1 if better == "higher" else margin
 
 
-def is_significant(comparison: Comparison) -> bool:
-    """Tell whether a difference is significant, adjusted for all comparisons of the family."""
+def is_significant(comparison: results.Comparison) -> bool:
+    """Return whether a difference is significant after adjustment for all comparisons of its family."""
     if comparison.ci95 is None or not excludes_zero(comparison.ci95):
         return False
     return comparison.p_adjusted is None or comparison.p_adjusted < 1 - comparison.level
 
 
-def forecast_blocks(comparison: Comparison, margin: float) -> Forecast:
-    """Return how many more blocks would show the difference or exclude one beyond the margin, whichever comes first.
+def forecast_blocks(comparison: results.Comparison, margin: float) -> results.Forecast:
+    """Return how many more blocks would show a difference, or exclude one beyond the margin, whichever comes first.
 
-    Up to 60 blocks in all; within a family the threshold is divided by the number of comparisons.
+    At most 60 blocks in all; in a family, alpha is divided by the number of comparisons.
     """
     if comparison.effect is None or not comparison.sd_log:
-        return Forecast(None, None, None)
+        return results.Forecast(None, None, None)
     sd, alpha = comparison.sd_log, (1 - comparison.level) / comparison.family_size
     size, method = abs(_log_effect(comparison.effect)), comparison.method
     distance = math.log1p(margin) - size
@@ -308,13 +301,13 @@ def forecast_blocks(comparison: Comparison, margin: float) -> Forecast:
     return _additional_blocks(comparison, min((n for n in (detect, exclude) if n is not None), default=None))
 
 
-def forecast_one_sided(comparison: Comparison, distance: float) -> Forecast:
-    """Return how many more blocks bring a one-sided bound within `distance` (log) of the estimate, if that stays."""
+def forecast_one_sided(comparison: results.Comparison, distance: float) -> results.Forecast:
+    """Return how many more blocks bring a one-sided bound within `distance` (log) of an unchanged estimate."""
     return _additional_blocks(comparison, _blocks_for_one_sided_bound(comparison, distance))
 
 
-def _blocks_for_one_sided_bound(comparison: Comparison, distance: float) -> int | None:
-    """Return how many blocks have a one-sided bound that lies within `distance` (log) of the estimate."""
+def _blocks_for_one_sided_bound(comparison: results.Comparison, distance: float) -> int | None:
+    """Return how many blocks bring a one-sided bound within `distance` (log) of the estimate; None if too many."""
     if not comparison.sd_log:
         return None
     method, alpha, sd = comparison.method, 2 * (1 - comparison.level), comparison.sd_log
@@ -325,20 +318,20 @@ def _log_effect(effect: float) -> float:
     return math.log1p(max(effect, MIN_EFFECT))
 
 
-def _additional_blocks(comparison: Comparison, total: int | None) -> Forecast:
+def _additional_blocks(comparison: results.Comparison, total: int | None) -> results.Forecast:
     if total is None:
-        return Forecast(None, None, None)
+        return results.Forecast(None, None, None)
     about, low, high = (max(1, math.ceil(factor * total) - comparison.blocks) for factor in (1.0, *FORECAST_RANGE))
-    return Forecast(about, low, high)
+    return results.Forecast(about, low, high)
 
 
-KNOWN_EFFECT_PART = 3  # an A/A interval must be narrower than this part of the known effect, or than the margin
+KNOWN_EFFECT_PART = 3  # an A/A interval must be narrower than a third of the known effect, or than the margin
 
 
-def aa_state(verdict: Verdict | None, p_limit: float, half_width_limit: float) -> CheckState:
-    """Return the state of an A/A arm; one that differs fails even where it may not be compared otherwise.
+def aa_state(verdict: results.Verdict | None, p_limit: float, half_width_limit: float) -> results.CheckState:
+    """Return the state of an A/A arm; if it differs it fails even if the comparison is invalid.
 
-    It differs below the p value `p_limit`, and is too noisy to tell from the half-width `half_width_limit` (ratio) on.
+    It differs if p < `p_limit`; it is too noisy if the half-width (ratio) of its interval reaches `half_width_limit`.
     """
     if verdict is None or verdict.comparison.p is None or verdict.comparison.ci95 is None:
         return "unchecked"
@@ -350,8 +343,10 @@ def aa_state(verdict: Verdict | None, p_limit: float, half_width_limit: float) -
     return "passed" if (high - low) / 2 < half_width_limit else "inconclusive"
 
 
-def control_state(verdict: Verdict | None, expected_sign: int | None, expected_effect: float | None) -> CheckState:
-    """Return the state of a positive control; it is inconclusive where neither 0 nor the known effect is excluded.
+def control_state(
+    verdict: results.Verdict | None, expected_sign: int | None, expected_effect: float | None
+) -> results.CheckState:
+    """Return the state of a positive control; inconclusive if the interval contains both 0 and the known effect.
 
     `expected_sign` is 1 or -1 (None: any difference passes), `expected_effect` a ratio minus 1 (None: not known).
     """
@@ -364,11 +359,11 @@ def control_state(verdict: Verdict | None, expected_sign: int | None, expected_e
     return "inconclusive" if expected_effect is not None and low <= expected_effect <= high else "failed"
 
 
-def aa_half_width_limit(margin: float, controls: Collection[AnalysisRow]) -> float:
-    """Return the half-width below which an A/A interval passes: the margin, or a third of the largest known effect.
+def aa_half_width_limit(margin: float, controls: Collection[results.AnalysisRow]) -> float:
+    """Return the half-width below which an A/A arm passes: the margin or, if larger, a third of the known effect.
 
-    The known effect is the one that the study states, else the one that was measured if the control passed. It counts
-    as the share that the slower arm loses, so that it is the same whichever of the two is the baseline.
+    The largest known effect counts: the one stated in the study, else the one measured by a passed control. It is
+    expressed as the share that the slower arm loses, so that it does not depend on which arm is the baseline.
     """
     measured = {r.treatment: r.verdict.comparison.effect for r in controls if r.verdict and r.check_state == "passed"}
     known = (measured.get(r.treatment) if r.expected_effect is None else r.expected_effect for r in controls)

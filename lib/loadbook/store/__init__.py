@@ -1,11 +1,11 @@
 """Files of a run: paths, records, ledger, tables, verification and export.
 
-- `atomic`: files and folders written whole or not at all, and one run at a time in a study's folder
-- `paths`: where every file of a run lies
-- `trial_record`: trial.json
-- `run_record`: run.json, and recorded conditions in which two runs differ
+- `atomic`: writes files and folders completely or not at all, and allows one run at a time in a study's folder
+- `paths`: paths of all files of a run
+- `trial_record`: trial.json, the record of a trial
+- `run_record`: run.json, the record of a run; conditions in which two runs differ
 - `ledger`: ledger.jsonl, the events of a run
-- `tables`: columns of the processed tables, and the tables of a run
+- `tables`: columns of the processed tables, and a run loaded with its tables
 - `verify`: checks of recorded files against their checksums
-- `export`: runs as archives and spreadsheets
+- `export`: runs as archives, as CSV for spreadsheets, and in Go's benchmark format
 """

@@ -1,6 +1,6 @@
-"""Files and folders written whole or not at all, by one process at a time; errors of a full disk.
+"""Writes files and folders completely or not at all; lock of a study's folder; errors of a full disk.
 
-The lock of a study's folder is advisory; the kernel frees it when its owner dies.
+The lock of a study's folder is advisory; the kernel releases it when the process that holds it ends.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from pathlib import Path
 from loadbook.core.errors import UsageError
 from loadbook.core.units import format_bytes, format_duration
 
-# no space on the disk, in our quota, or within the limit of this process (ulimit -f)
+# no space on the disk, in the user's quota, or within the limit of this process (ulimit -f)
 DISK_FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 DISK_FULL_HINT = "free some space there, then give the same command again: nothing half-written was kept"
 
 
 class DiskFullError(OSError):
-    """No space for a file of loadbook; `filename` is its path, `strerror` has the bytes needed."""
+    """No space for a file of loadbook; `filename` is its path, `strerror` states the bytes needed."""
 
 
 @contextmanager
 def explain_disk_full(path: Path, needed_bytes: int | None = None) -> Iterator[None]:
-    """Turn the error of a full disk into `DiskFullError`: the file, bytes needed at least, bytes free."""
+    """Replace the error of a full disk by `DiskFullError` with the file, the bytes needed, and the bytes free."""
     try:
         yield
     except DiskFullError:
@@ -43,29 +43,29 @@ def explain_disk_full(path: Path, needed_bytes: int | None = None) -> Iterator[N
 
 
 def disk_full_error(path: Path, needed_bytes: int | None, cause: str) -> DiskFullError:
-    """Return the error for a file of `needed_bytes` (None: not known)."""
+    """Return the error for a file that needs `needed_bytes` (None: not known)."""
     needed = f"{format_bytes(needed_bytes)} needed, " if needed_bytes else ""
     return DiskFullError(errno.ENOSPC, f"no room: {needed}{format_bytes(free_bytes(path))} free ({cause})", str(path))
 
 
 def disk_full_message(error: OSError, where: str | Path = ".") -> str:
-    """Return the message for a full disk: the file, bytes needed where they are known, bytes free."""
+    """Return the message for a full disk: the file, the bytes needed if known, and the bytes free."""
     if not isinstance(error, DiskFullError):
         error = disk_full_error(Path(error.filename or where), None, error.strerror or str(error))
     return f"{error.filename}: {error.strerror}"
 
 
 def free_bytes(path: Path) -> int:
-    """Return the bytes that we may use on the disk of a path, which need not exist yet."""
+    """Return the bytes that this user may still write to the disk of a path, which need not exist yet."""
     existing = next((folder for folder in (path, *path.absolute().parents) if folder.exists()), Path("/"))
     return shutil.disk_usage(existing).free
 
 
 @contextmanager
 def atomic_path(path: Path, needed_bytes: int | None = None) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; the file that the block writes there becomes `path` at its end.
+    """Yield a temporary path beside `path`; a file written there is renamed to `path` when the block ends.
 
-    File and folder entry are synced to the disk. If the block fails, an existing file stays as it was.
+    The file and its folder are synced to the disk. If the block fails, an existing file stays unchanged.
     """
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -82,13 +82,13 @@ def atomic_path(path: Path, needed_bytes: int | None = None) -> Iterator[Path]:
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all: another name, fsync, rename, fsync of the folder."""
+    """Write a file completely or not at all: temporary name, fsync, rename, fsync of the folder."""
     with atomic_path(path, len(data)) as part:
         part.write_bytes(data)
 
 
 def move_folder(staged: Path, final: Path) -> None:
-    """Rename a folder to its final name, after every file in it is on the disk."""
+    """Rename a folder to its final name after syncing all files in it to the disk."""
     with explain_disk_full(final):
         for path in [*staged.rglob("*"), staged]:
             fsync_path(path)
@@ -112,9 +112,9 @@ LOCK_FILE = ".lock"
 
 @contextmanager
 def hold_study_lock(folder: Path) -> Iterator[str]:
-    """Hold the lock of a study's folder; a second runner gets UsageError with the owner's process, host and age.
+    """Hold the lock of a study's folder; UsageError names process, host and age of another run that holds it.
 
-    Yields a sentence about the previous owner if it died without releasing the lock, else "".
+    Yields a sentence on the previous holder if it died without releasing the lock, else "".
     """
     folder.mkdir(parents=True, exist_ok=True)
     fd = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -1,8 +1,8 @@
-"""A run for others: a tar archive with a manifest, a tidy CSV for spreadsheets, Go's benchmark format for benchstat.
+"""Exports of a run: tar archive with a manifest, tidy CSV file for spreadsheets, Go's benchmark format for benchstat.
 
-The archive holds the run's raw files, tables, executed notebooks and pages. Only raw files are taken from an archive
-that is opened, and nothing in it is trusted: tables are made again and compared with the checksums of those that were
-sent; notebooks and pages are code.
+An archive contains the run's raw files, tables, executed notebooks and pages. When it is opened, only raw files are
+taken from it and checked: notebooks and pages are code, so they are not used; tables are rebuilt, and their checksums
+compared with those in the archive.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FileProgress = Callable[[int, int], None]
 
 
 class ArchiveEntry(BaseModel):
-    """Size (bytes) and sha256 of one file of an archive."""
+    """Size (bytes) and sha256 of one file in an archive."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -50,7 +50,7 @@ class ArchiveEntry(BaseModel):
 
 
 class ArchiveManifest(BaseModel):
-    """manifest.json of an archive: `files` by path in it, below raw/, tables/, notebooks/ and pages/."""
+    """Content of an archive's manifest.json; `files` is keyed by path below raw/, tables/, notebooks/ or pages/."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -61,17 +61,17 @@ class ArchiveManifest(BaseModel):
     files: dict[str, ArchiveEntry]
 
     def files_below(self, folder: str) -> dict[str, ArchiveEntry]:
-        """Return the files of one folder by their path in it."""
+        """Return the files of one folder, by path in it."""
         return {name.removeprefix(f"{folder}/"): e for name, e in self.files.items() if name.startswith(f"{folder}/")}
 
 
 def pack_run(
     paths: RunPaths, pages: Mapping[str, Path], version: str, out: Path, on_file: FileProgress
 ) -> ArchiveManifest:
-    """Write the archive of a run to `out`, whole or not at all; equal files give equal bytes.
+    """Write the archive of a run to `out`, completely or not at all; equal files give equal bytes.
 
-    `pages` has name -> file of the run's HTML pages, `version` is that of loadbook; `on_file` is called with (files
-    done, files in all). UsageError: `out` is there already.
+    `pages` maps name -> file of the run's HTML pages, `version` is the version of loadbook; `on_file` is called with
+    (number of files written, number of all files). UsageError: `out` already exists.
     """
     if out.exists():
         raise UsageError(f"{out} is there already", "name another file: --out")
@@ -113,10 +113,10 @@ def _tar_member(name: str, length: int) -> tarfile.TarInfo:
 
 
 def unpack_run(archive: Path, layout: Layout, on_file: FileProgress) -> tuple[ArchiveManifest, bool]:
-    """Take the raw files of an archive into data/raw and return its contents, and whether they are new here.
+    """Unpack the raw files of an archive into data/raw; return its manifest, and whether the run is new here.
 
-    DataError: it is no archive of ours, a file is missing, odd, or not as its manifest says; nothing is kept.
-    UsageError: another run of that name is here already.
+    DataError: not an archive of loadbook, or a file is missing, of a wrong kind, or not as the manifest states; nothing
+    is kept then. UsageError: data/raw already has a different run of that name.
     """
     try:
         with tarfile.open(archive, "r:gz") as tar:
@@ -179,7 +179,7 @@ def _check_disk_space(contents: ArchiveManifest, layout: Layout) -> None:
 def _extract_raw_files(
     archive: Path, tar: tarfile.TarFile, contents: ArchiveManifest, part: Path | None, on_file: FileProgress
 ) -> None:
-    """Write the raw files to a folder of their own; without one, only check that they are as the manifest says."""
+    """Write the raw files to the folder `part`; if it is None, only check them against the manifest."""
     if part:
         shutil.rmtree(part, ignore_errors=True)
     pending = dict(contents.files_below("raw"))
@@ -222,19 +222,19 @@ def _extract_file(
 
 
 def differing_tables(contents: ArchiveManifest, paths: RunPaths) -> list[str]:
-    """Return the names of tables that are not, byte for byte, those that were sent with the raw files."""
+    """Return the names of rebuilt tables that differ from the archive's, byte for byte."""
     sent = {name: e.sha256 for name, e in contents.files_below("tables").items() if name.endswith(".parquet")}
     files = {name: paths.processed / name for name in sent}
     return sorted(n for n, file in files.items() if not file.is_file() or sha256_file(file) != sent[n])
 
 
-FORMULA_START = re.compile(r"[=+\-@\t\r]")  # a spreadsheet takes such a text for a formula
+FORMULA_START = re.compile(r"[=+\-@\t\r]")  # a spreadsheet interprets a text that begins so as a formula
 
 
 def tidy_csv(data: RunData) -> str:
     """Return one row per trial, driver, metric and statistic, with the trial's treatment, factors, block and rules.
 
-    Values are in base units (s, B, 1/s, 1). A text that a spreadsheet would compute gets an apostrophe before it.
+    Values are in base units (s, B, 1/s, 1). A text that a spreadsheet would take for a formula gets an apostrophe.
     """
     of_trial = data.trials.drop(columns=["study", "run"]).rename(columns={"started": "started_s"})
     of_trial["gates"] = [" ".join(gates) for gates in of_trial["gates"]]
@@ -248,10 +248,10 @@ def tidy_csv(data: RunData) -> str:
 
 
 def go_benchmark_text(data: RunData, metric: str) -> str:
-    """Return the trials that count as a Go benchmark, one line each (golang.org/design/14313-benchmark-format).
+    """Return valid trials as a Go benchmark, one line per trial (golang.org/design/14313-benchmark-format).
 
-    `benchstat -col /treatment FILE` compares them. It knows neither blocks nor margins nor validity rules, and takes a
-    unit's better direction from the `Unit` line.
+    `benchstat -col /treatment FILE` compares them, without blocks, margins and validity rules; it reads the better
+    direction of a unit from the `Unit` line.
     """
     definition = get_metric(metric)
     values = data.values(metric)

@@ -1,8 +1,8 @@
-"""ledger.jsonl, the append-only record of a run: a JSON line with a checksum, one write and one fsync per event.
+"""ledger.jsonl, the append-only record of a run: per event one JSON line with a checksum, one write and one fsync.
 
-The state of a trial is derived from these lines and from published folders only. A last line that was torn by a crash
-is ignored (and cut off by the next writer); any other bad line is an error. The ledger also holds what plan.json,
-which never changes, cannot: blocks that were added or left out, and files of traces that were added after the run.
+The state of a trial follows from these lines and from published folders. A last line torn by a crash is ignored (the
+next writer removes it); any other damaged line is an error. The ledger also records later changes, since plan.json
+never changes: blocks that were added or left out, and trace files that were added after the run.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ CHECKSUM_LENGTH = 16
 
 @dataclass(frozen=True)
 class TrialState:
-    """State of a trial: `status` is None while its last attempt has no recorded end.
+    """State of a trial; `status` is None as long as its last attempt has no recorded end.
 
-    A trial that is not `final` will be attempted again, by this process or the one that resumes the run.
+    A trial that is not `final` will be attempted again, by this process or by one that resumes the run.
     """
 
     attempt: int
@@ -42,9 +42,9 @@ class TrialState:
 
 
 class Ledger:
-    """Writer of one ledger file; use it as a context manager.
+    """Writer of a ledger file, used as a context manager.
 
-    The file at `path` is created; a torn last line is cut off before anything is appended.
+    The file at `path` is created if necessary; a torn last line is removed before anything is appended.
     """
 
     def __init__(self, path: Path) -> None:
@@ -55,7 +55,7 @@ class Ledger:
         os.ftruncate(self._fd, self._valid_bytes)
 
     def append(self, event: Event, **fields: Any) -> None:
-        """Write one event and sync it to disk; OSError: nothing was written (disk full)."""
+        """Write one event and sync it to the disk; OSError (disk full): nothing was written."""
         entry = {"n": len(self.entries) + 1, "event": event} | fields
         line = _encode_entry(entry)
         try:
@@ -68,7 +68,7 @@ class Ledger:
         self.entries.append(entry)
 
     def _write(self, line: bytes) -> None:
-        """Write a line after the last complete one; on a full disk remove the partial line."""
+        """Write a line after the last complete one; if the disk is full, remove the partial line."""
         done = 0
         while done < len(line):
             done += os.pwrite(self._fd, line[done:], self._valid_bytes + done)
@@ -86,15 +86,15 @@ class Ledger:
 
 
 def read_ledger(path: Path) -> list[dict[str, Any]]:
-    """Return the ledger's events, oldest first; a missing file has none.
+    """Return the events of a ledger, oldest first; none if the file is missing.
 
-    DataError: a line other than a torn last one is damaged, missing or out of order; the message has its number.
+    DataError: a line, other than a torn last one, is damaged, missing or out of order; the message has its number.
     """
     return _read_valid_entries(path)[0]
 
 
 def trial_states(entries: Iterable[dict[str, Any]]) -> dict[str, TrialState]:
-    """Return every trial's state by trial id; trials that were never started are not in it."""
+    """Return the state of every trial, by trial id; trials that were never started are missing."""
     states: dict[str, TrialState] = {}
     for entry in entries:
         if entry["event"] == "started":
@@ -108,7 +108,7 @@ def trial_states(entries: Iterable[dict[str, Any]]) -> dict[str, TrialState]:
 
 
 def _read_valid_entries(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """Return the good entries and the number of bytes that they take."""
+    """Return the valid entries at the start of a ledger, and the number of bytes that they occupy."""
     data = path.read_bytes() if path.exists() else b""
     lines = data.splitlines(keepends=True)
     entries: list[dict[str, Any]] = []
@@ -130,7 +130,7 @@ def _encode_entry(entry: dict[str, Any]) -> bytes:
 
 
 def _decode_line(line: bytes, number: int) -> dict[str, Any] | None:
-    """Return the entry of a line, None unless it is whole, unchanged and the `number`-th of its file."""
+    """Return the entry of a line; None unless it is complete, unchanged and the `number`-th of its file."""
     if not line.endswith(b"\n"):
         return None
     try:
@@ -150,14 +150,14 @@ LedgerEntries = Iterable[dict[str, Any]]
 
 
 def read_current_plan(paths: RunPaths) -> PlanRecord:
-    """Return plan.json with the changes in the ledger (`current_plan`); DataError if either cannot be read."""
+    """Return plan.json with the changes in the ledger applied; DataError if either file cannot be read."""
     return current_plan(read_json(paths.plan_json), read_ledger(paths.ledger))
 
 
 def current_plan(plan: PlanRecord, entries: LedgerEntries) -> PlanRecord:
-    """Return a plan with added blocks, and without those after an interim analysis that ended the run.
+    """Return a plan with the blocks that were added, and without those after an interim analysis that ended the run.
 
-    `added` is how many of them the study did not provide for: with any, the run is exploratory.
+    `added` is the number of blocks added beyond the study's stopping rule; if there are any, the run is exploratory.
     """
     changes = [e for e in entries if e["event"] == "blocks-added" or (e["event"] == "run-ended" and "blocks" in e)]
     if not changes:
@@ -171,12 +171,12 @@ def current_plan(plan: PlanRecord, entries: LedgerEntries) -> PlanRecord:
 
 
 def all_planned_trials(plan: PlanRecord, entries: LedgerEntries) -> list[PlannedTrialRecord]:
-    """Return every trial that was ever drawn for a run, in order."""
+    """Return all trials that were ever drawn for a run, in order, including those left out later."""
     return [*plan["trials"], *(trial for e in entries if e["event"] == "blocks-added" for trial in e["trials"])]
 
 
 def is_run_complete(paths: RunPaths) -> bool:
-    """Return whether a run is complete: all planned trials were done and the hosts' facts were read again."""
+    """Return whether a run is complete: all planned trials done, and facts of the hosts read again after them."""
     ends = [e["event"] for e in read_ledger(paths.ledger) if e["event"] in ("run-ended", "blocks-added")]
     return bool(ends) and ends[-1] == "run-ended"
 
@@ -185,11 +185,11 @@ TRACES_ADDED_EVENT: Event = "traces-added"
 
 
 class AddedTraceFiles(NamedTuple):
-    """Added files of one kind and one host.
+    """Trace files of one kind and one host that were added to a run.
 
-    `parsed_files` are those that ingest reads, by path below the run's raw folder with their sha256 (hex);
-    `original_files`, from which they were made, lie beside them. `offset_s` is the host's clock minus ours, None where
-    the trials' own measurement of it counts.
+    `parsed_files` maps files that ingest reads (paths below the run's raw folder) to sha256 (hex); `original_files`,
+    from which they were made, are stored beside them. `offset_s` is the host's clock minus the controller's; None uses
+    the offset measured in each trial.
     """
 
     host: str
@@ -201,17 +201,17 @@ class AddedTraceFiles(NamedTuple):
 
     @property
     def files(self) -> dict[str, str]:
-        """Every file with its sha256."""
+        """Return all files with their sha256."""
         return dict((*self.parsed_files, *self.original_files))
 
 
 def read_added_files(paths: RunPaths) -> list[AddedTraceFiles]:
-    """Return the files that were added to a run, oldest first; DataError where its ledger is damaged."""
+    """Return the files that were added to a run, oldest first; DataError if its ledger is damaged."""
     return added_files_in(read_ledger(paths.ledger))
 
 
 def added_files_in(entries: Iterable[dict[str, Any]]) -> list[AddedTraceFiles]:
-    """Return the added files that a ledger's entries name."""
+    """Return the added files that entries of a ledger list."""
     return [
         AddedTraceFiles(
             e["host"], e["role"], e["kind"], e["offset_s"], *(tuple(sorted(e[k].items())) for k in ("read", "kept"))
@@ -225,9 +225,9 @@ def store_added_files(
     paths: RunPaths, host: str, role: str, kind: str, offset_s: float | None,
     parsed_files: Mapping[str, bytes], original_files: Mapping[str, bytes],
 ) -> AddedTraceFiles:  # fmt: skip
-    """Write files into a run's raw folder, each under a number of its own, and record them in its ledger.
+    """Write files into a run's raw folder, each under a new number, and record them in its ledger.
 
-    `parsed_files` and `original_files` are contents by plain file name. The caller holds the lock of the study.
+    `parsed_files` and `original_files` map plain file names to contents. The caller must hold the lock of the study.
     """
     number = sum(len(added.files) for added in read_added_files(paths))
     checksums: list[dict[str, str]] = []

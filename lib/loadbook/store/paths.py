@@ -1,4 +1,4 @@
-"""The only place that builds paths under data/, reports/ and the cache."""
+"""Paths under data/, reports/ and the cache; no other module builds them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from loadbook.core.errors import UsageError, unknown_name_error
 from loadbook.core.text import nearest_names
 
-EXAMPLE_STUDY = "example"  # the study whose recorded run comes with the project
+EXAMPLE_STUDY = "example"  # study whose recorded run is part of the project
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 
 
 def check_name(kind: str, name: str) -> str:
-    """Return `name` if it is safe as a folder, host or treatment name, else raise UsageError."""
+    """Return `name` if it is safe as the name of a folder, host or treatment; else raise UsageError."""
     if not NAME_PATTERN.match(name) or ".." in name:
         raise UsageError(f"{kind} name {name!r} is not allowed", "use letters, digits, '.', '_' and '-' (at most 63)")
     return name
@@ -23,44 +23,44 @@ def check_name(kind: str, name: str) -> str:
 
 @dataclass(frozen=True)
 class RunPaths:
-    """Where one run of a study lives, raw and processed."""
+    """Paths of one run of a study, raw and processed."""
 
     raw: Path
     processed: Path
 
     @property
     def study_toml(self) -> Path:
-        """Exact copy of the study file, includes resolved by hash in run.json."""
+        """Exact copy of the study file; included files have their sha256 in run.json."""
         return self.raw / "study.toml"
 
     @property
     def plan_json(self) -> Path:
-        """Trials in order, seed."""
+        """Plan of the run: trials in order, seed."""
         return self.raw / "plan.json"
 
     @property
     def run_json(self) -> Path:
-        """Versions, revision, hosts by alias, schema version."""
+        """Record of the run: versions, revision, hosts by alias, schema version."""
         return self.raw / "run.json"
 
     @property
     def hosts_toml(self) -> Path:
-        """Hosts file that plays the run back."""
+        """Hosts file with which the run can be replayed."""
         return self.raw / "hosts.toml"
 
     @property
     def ledger(self) -> Path:
-        """Append-only account of every trial's state."""
+        """Append-only record of the state of every trial."""
         return self.raw / "ledger.jsonl"
 
     @property
     def facts(self) -> Path:
-        """Folder of <host>-before.json and <host>-after.json."""
+        """Folder of <host>-before.json and <host>-after.json, the facts of each host."""
         return self.raw / "facts"
 
     @property
     def added_files(self) -> Path:
-        """Folder of files of traces that were added to the run."""
+        """Folder of trace files that were added to the run."""
         return self.raw / "traces"
 
     @property
@@ -74,80 +74,80 @@ class RunPaths:
         return self.raw / "failed"
 
     def trial(self, trial: str) -> Path:
-        """Folder of one published trial."""
+        """Return the folder of one published trial."""
         return self.trials / check_name("trial", trial)
 
     def table(self, name: str) -> Path:
-        """Parquet file of one table (trials, measurements, samples, traces, problems)."""
+        """Return the Parquet file of one table (trials, measurements, samples, traces, problems)."""
         return self.processed / f"{check_name('table', name)}.parquet"
 
     @property
     def request_logs(self) -> Path:
-        """Folder of the requests of each trial one by one, <trial>.parquet."""
+        """Folder of the single requests of each trial, <trial>.parquet."""
         return self.processed.absolute() / "requests"
 
     @property
     def ingest_cache(self) -> Path:
-        """Folder of the ingest cache, so that the next ingest reads only new trials."""
+        """Folder of the ingest cache, which lets the next ingest read only new trials."""
         return self.processed / ".ingest"
 
 
 @dataclass(frozen=True)
 class Layout:
-    """All paths of a project below its `root` (the folder that holds studies/ and notebooks/)."""
+    """Paths of a project below its `root`, the folder that contains studies/ and notebooks/."""
 
     root: Path
 
     @property
     def studies(self) -> Path:
-        """Study files."""
+        """Folder of study files."""
         return self.root / "studies"
 
     @property
     def notebooks(self) -> Path:
-        """Notebooks as committed."""
+        """Folder of notebooks without outputs, as committed."""
         return self.root / "notebooks"
 
     @property
     def reports(self) -> Path:
-        """Exported HTML and the index page."""
+        """Folder of exported HTML pages and their index."""
         return self.root / "reports"
 
     def batch(self, name: str) -> Path:
-        """Folder of one batch: its state, its summary page, and the pages and notebooks of its entries."""
+        """Return the folder of one batch: its state, its summary page, and the pages and notebooks of its entries."""
         return self.reports / "batch" / check_name("batch", name)
 
     @property
     def lab(self) -> Path:
-        """State of the loopback lab (keys, sshd configurations, work folders)."""
+        """Folder of the lab on this machine (keys, sshd configurations, work folders)."""
         return self.root / ".cache" / "lab"
 
     @property
     def replay(self) -> Path:
-        """Work folders of hosts that are played back; they live as long as the run under way."""
+        """Work folders of replayed hosts; they exist only during a run."""
         return self.root / ".cache" / "replay"
 
     def study_raw(self, study: str) -> Path:
-        """Folder of all runs of a study; the example's is one of its own, as its noise is not that of these hosts."""
+        """Return the folder of all runs of a study; the example has a separate one, as it ran on different hosts."""
         example_folder = self.root / "data" / EXAMPLE_STUDY
         return example_folder if study == EXAMPLE_STUDY else self.root / "data" / "raw" / check_name("study", study)
 
     def run(self, study: str, run: str) -> RunPaths:
-        """Paths of one run."""
+        """Return the paths of one run."""
         processed = self.root / "data" / "processed" / check_name("study", study) / check_name("run", run)
         return RunPaths(self.study_raw(study) / run, processed)
 
     def runs(self, study: str) -> list[str]:
-        """Run ids of a study that have a plan, oldest first (ids sort by time)."""
+        """Return the ids of runs of a study that have a plan, oldest first (ids sort by time)."""
         folder = self.study_raw(study)
         return sorted(p.parent.name for p in folder.glob("*/plan.json")) if folder.is_dir() else []
 
     def studies_with_runs(self) -> list[str]:
-        """Names of the studies that have a run, in alphabetical order; the example is none of them."""
+        """Return the names of studies that have a run, in alphabetical order, without the example."""
         return sorted({plan.parents[1].name for plan in (self.root / "data" / "raw").glob("*/*/plan.json")})
 
     def resolve_run(self, study: str, run: str = "latest") -> str:
-        """Turn "latest" into the newest run id; an unknown run raises UsageError naming those there are."""
+        """Return the id of a run ("latest": the newest); UsageError for an unknown run lists the known ones."""
         known = self.runs(study)
         if not known:
             raise UsageError(f"study {study!r} has no run under {self.study_raw(study)}", self._missing_run_hint(study))
@@ -158,7 +158,7 @@ class Layout:
         return run
 
     def _missing_run_hint(self, study: str) -> str:
-        """Return the remedy for a study without a run: start one, or use the similar name."""
+        """Return the next step for a study without a run: start one, or use the name of a similar study."""
         from loadbook.study.reader import SMOKE_SUFFIX
 
         if study.endswith(".toml") or (self.studies / f"{study.removesuffix(SMOKE_SUFFIX)}.toml").is_file():
@@ -168,7 +168,7 @@ class Layout:
 
 
 def project_layout() -> Layout:
-    """Return the project's layout: of $LOADBOOK_HOME, else of the nearest folder above with studies/ and notebooks/."""
+    """Return the project's layout: that of $LOADBOOK_HOME, else of the nearest folder upwards that is a project."""
     home = os.environ.get("LOADBOOK_HOME")
     if home:
         if not Path(home).is_dir():

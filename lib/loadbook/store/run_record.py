@@ -1,7 +1,7 @@
 """run.json (time, hosts, versions, prices, lab of a run), and recorded conditions in which two runs differ.
 
-Conditions are study, treatments, hosts, versions, facts. A host is named by its role ("web", and "web 2" where there
-are several), so that runs on other hosts can be compared.
+Conditions are study, treatments, hosts, versions and facts. Hosts are named by role ("web", and "web 2" for a second
+one), so that runs on different hosts can be compared.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _RecordedHost(TypedDict):
 
 
 class RecordedHost(_RecordedHost, total=False):
-    """One host of a run: its roles, the CPUs that everything had there, the rate of its link (Mbit/s)."""
+    """One host of a run: its roles, the CPUs that it could use, the rate of its network link (Mbit/s)."""
 
     __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
 
@@ -35,7 +35,7 @@ class RecordedHost(_RecordedHost, total=False):
 
 
 class RecordedPrices(TypedDict, total=False):
-    """Prices a month by host and by external role, in `currency`."""
+    """Prices per month, by host and by external role, in `currency`."""
 
     __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
 
@@ -45,9 +45,9 @@ class RecordedPrices(TypedDict, total=False):
 
 
 class ImportSource(TypedDict, total=False):
-    """Where an imported run comes from: names of the folder and of the file of conditions, when it was imported.
+    """Origin of an imported run: names of the folder and of the file of conditions, time of the import.
 
-    `timed` tells whether the times of its trials are known.
+    `timed` is true if the times of its trials are known.
     """
 
     __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
@@ -59,20 +59,20 @@ class ImportSource(TypedDict, total=False):
 
 
 class RunRecord(BaseModel):
-    """The content of run.json; fields that older versions of loadbook did not record have defaults.
+    """Content of run.json; fields that older versions of loadbook did not record have defaults.
 
     Attributes
     ----------
-    started, ended : epoch seconds, our clock; `ended` is None while the run is not done.
-    git_revision, git_dirty : of the project's folder; None where it is no checkout.
-    seed : None where the order was not drawn by loadbook.
-    hosts : by alias.
+    started, ended : epoch seconds on the controller's clock; `ended` is None until the run is done.
+    git_revision, git_dirty : state of the project's git checkout; None if it is not in git.
+    seed : seed of the order of trials; None if loadbook did not draw it.
+    hosts : alias -> host.
     tool_versions, service_versions : host -> "name version, name version".
-    delay : how a delay was made, "kernel" or "userspace"; None: none was asked for.
-    lab : kind of the lab, "" or False for other hosts; True stands for the first kind that there was.
-    replay : the run that was played back.
-    resumed : how often the run was resumed.
-    provenance : "imported" for results of others.
+    delay : tool that delayed packets, "kernel" or "userspace"; None if no delay was requested.
+    lab : kind of the lab, "" or False for other hosts; True (old records) means the first kind of lab.
+    replay : run that was replayed; None for a measured run.
+    resumed : number of times that the run was resumed.
+    provenance : "imported" for results that others measured.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -102,50 +102,50 @@ class RunRecord(BaseModel):
 
     @property
     def lab_kind(self) -> str:
-        """Kind of the lab, "" for other hosts."""
+        """Return the kind of the lab, such as "loopback"; "" for hosts outside a lab."""
         return "loopback" if self.lab is True else self.lab or ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the content of run.json: what was given or read, so that writing a record again changes nothing."""
+        """Return the content of run.json without defaults, so that writing a record again changes nothing."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
 def read_run_record(paths: RunPaths) -> RunRecord:
-    """Read run.json; DataError if it is missing or no record of a run."""
+    """Read run.json; DataError if it is missing or not the record of a run."""
     try:
         return RunRecord.model_validate_json(paths.run_json.read_bytes())
     except FileNotFoundError:
         raise DataError(f"{paths.run_json} is not there", RESTORE_HINT) from None
-    except ValueError as error:  # ValidationError among them
+    except ValueError as error:  # includes ValidationError
         found = error.errors()[:3] if isinstance(error, ValidationError) else []
         reason = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'file'}: {e['msg']}" for e in found) or str(error)
         raise DataError(f"{paths.run_json} is no record of a run: {reason}", RESTORE_HINT) from error
 
 
 def write_run_record(paths: RunPaths, record: RunRecord) -> None:
-    """Write run.json, whole or not at all."""
+    """Write run.json, completely or not at all."""
     write_json(paths.run_json, record.to_json())
 
 
-Fact = Mapping[str, Any]  # "value" and "kind", see hosts/facts
+Fact = Mapping[str, Any]  # keys "value" and "kind", see hosts/facts
 ChangeCategory = Literal["run", "study", "treatment", "host", "version", "fact", "loadbook"]
 
 FACT_TOLERANCE = 0.02
-BEFORE_SUFFIX, AFTER_SUFFIX = "-before", "-after"  # of files of facts
-# facts that identify a machine: pages do not print them
+BEFORE_SUFFIX, AFTER_SUFFIX = "-before", "-after"  # endings of the names of files with facts
+# facts that identify a machine; pages do not show them
 BOOT_ID_FACT, MACHINE_FACT = "boot_id", "machine"
-# fields of a study that are texts, or names of treatments, which the plan has, too
+# fields of a study that are only texts, or names of treatments, which the plan contains, too
 NON_CONDITION_KEYS = frozenset(
     {"schema_version", "name", "question", "background", "notebooks", "published", "subset", "subsets", "seed"}
     | {"blocks", "factors", "factorial", "grid", "treatments"}
 )
-# fields of a study that decide the load on the servers; the others decide how a run is judged
-LOAD_KEYS = ("workload", "roles")
-MAX_VALUE_LENGTH = 200  # letters of a value; a longer one is a file
+# fields of a study that determine the load on the servers; the others determine how a run is judged
+LOAD_KEYS = ("workload", "roles", "execution")
+MAX_VALUE_LENGTH = 200  # characters; a longer value is the content of a file
 
 
 class FactDifference(NamedTuple):
-    """A fact that changed; `kind` as in the facts."""
+    """A fact of a host that changed; `kind` decides which changes matter."""
 
     name: str
     before: str | float | None
@@ -154,10 +154,10 @@ class FactDifference(NamedTuple):
 
 
 class ConditionChange(NamedTuple):
-    """One recorded condition of two runs.
+    """One recorded condition in which two runs differ.
 
-    `host_roles` name the hosts, none for the run as a whole. None as a value: not there, or not recorded.
-    `prevents_comparison`: the condition must be the same before rates of the two runs may be compared.
+    `host_roles` names the hosts; it is empty for a condition of the whole run. A value is None if it does not exist or
+    was not recorded. `prevents_comparison`: rates of the two runs cannot be compared if this condition differs.
     """
 
     category: ChangeCategory
@@ -170,9 +170,9 @@ class ConditionChange(NamedTuple):
 
 @dataclass(frozen=True)
 class RunConditions:
-    """The recorded conditions of a run without its tables (`store.tables.read_run_conditions`).
+    """Recorded conditions of a run, without its tables.
 
-    `plan` is plan.json as it stands (see `store.ledger`); `facts` of hosts by file, ``web-before``.
+    `plan` is plan.json with the changes in the ledger applied; `facts` maps names of files (``web-before``) to facts.
     """
 
     study: Study
@@ -182,10 +182,10 @@ class RunConditions:
 
 
 def condition_changes(older: RunConditions, newer: RunConditions) -> list[ConditionChange]:
-    """Return the recorded conditions in which the newer run differs.
+    """Return the recorded conditions in which the newer run differs from the older.
 
-    A fact that one of the runs has no record of (its loadbook knew no such fact) is no change; facts of kind "info"
-    never are. A reboot does not prevent a comparison: kernel and hardware have facts of their own.
+    A fact that only one run recorded (older versions of loadbook record fewer) and facts of kind "info" are not
+    changes. A reboot does not prevent a comparison, since kernel and hardware have their own facts.
     """
     informative = ("replay of", "blocks", "blocks added")
     return [
@@ -208,7 +208,7 @@ def treatment_contrast(study: Study, treatment: str, against: str) -> dict[str, 
 def fact_differences(
     before: Mapping[str, Fact], after: Mapping[str, Fact], tolerance: float = FACT_TOLERANCE
 ) -> list[FactDifference]:
-    """Return the facts of a host that differ by more than their kind allows; "info" facts never do."""
+    """Return the facts of a host that differ by more than their kind allows; "info" facts may always differ."""
     differing = []
     for name in dict.fromkeys([*before, *after]):
         old, new = before.get(name, {}).get("value"), after.get(name, {}).get("value")
@@ -258,7 +258,7 @@ def _treatment_changes(older: RunConditions, newer: RunConditions) -> Iterator[C
 
 
 def _treatment_settings(study: Study, name: str) -> dict[str, Any]:
-    """Return the settings of a treatment itself."""
+    """Return the settings of a treatment, without those of the study."""
     spec = study.treatments[study.treatments[name].same_as or name]
     return dict(spec.set) | {f"workload.{key}": value for key, value in spec.workload.items()}
 
@@ -274,7 +274,7 @@ def _hosts_changes(older: RunConditions, newer: RunConditions) -> Iterator[Condi
 
 
 def _host_by_role(run: RunRecord) -> dict[str, str]:
-    """Return role ("web 2" for the second host of one) -> host of a run, in the order in which its roles appear."""
+    """Return role ("web 2" for a role's second host) -> host of a run, in the order in which roles appear."""
     by_role: dict[str, list[str]] = {}
     for alias, host in run.hosts.items():
         for role in host["roles"]:
@@ -324,7 +324,7 @@ def _value_changes(
 
 
 def _merged_changes(changes: Iterator[ConditionChange]) -> list[ConditionChange]:
-    """Return the changes, one for all hosts where several have the same."""
+    """Return the changes, joined into one if several hosts have the same change."""
     merged: dict[str, ConditionChange] = {}
     for change in changes:
         key = repr(change._replace(host_roles=()))
@@ -333,7 +333,7 @@ def _merged_changes(changes: Iterator[ConditionChange]) -> list[ConditionChange]
 
 
 def _flattened(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield each value below nested tables with its path, a list as text, a whole file as its sha256."""
+    """Yield each value in nested tables with its path; a list becomes text, a file's content its sha256."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _flattened(inner, f"{path}.{key}" if path else str(key))

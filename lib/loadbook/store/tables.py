@@ -1,7 +1,7 @@
-"""The tables (docs/data-format.md) with their arrow schemas, and one run, loaded: study, plan, facts, tables as frames.
+"""Tables of a run (docs/data-format.md) with their arrow schemas; a loaded run: study, plan, facts, tables as frames.
 
-Parquet is written whole or not at all. A trials table has one more column `factor_<name>` (text) per factor of its
-study. Units are base units.
+Parquet files are written completely or not at all. The trials table has an additional column `factor_<name>` (text) for
+each factor of its study. Values are in base units.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ TABLES: dict[str, dict[str, str]] = {
 
 
 def arrow_schema(table: str, factors: tuple[str, ...] = ()) -> pa.Schema:
-    """Return the arrow schema of `table`; `factors` adds the trials table's factor columns."""
+    """Return the arrow schema of `table`; `factors` adds factor columns to the trials table."""
     import pyarrow as pa
 
     types = {
@@ -74,7 +74,7 @@ def arrow_schema(table: str, factors: tuple[str, ...] = ()) -> pa.Schema:
 
 
 def to_arrow(table: str, rows: Sequence[Mapping[str, Any]], factors: tuple[str, ...] = ()) -> pa.Table:
-    """Return `rows` as an arrow table; DataError where one lacks a required value or has one of another type."""
+    """Return `rows` as an arrow table; DataError if a required value is missing or a value has a wrong type."""
     import pyarrow as pa
 
     schema = arrow_schema(table, factors)
@@ -93,9 +93,9 @@ def to_arrow(table: str, rows: Sequence[Mapping[str, Any]], factors: tuple[str, 
 
 
 def write_arrow(path: Path, data: pa.Table) -> None:
-    """Write an arrow table as the parquet file `path`, whole or not at all.
+    """Write an arrow table as the parquet file `path`, completely or not at all.
 
-    The bytes depend on the rows and their order only, not on the chunks that the table was put together from.
+    The bytes depend only on the rows and their order, not on the chunks in which the table was assembled.
     """
     import pyarrow.parquet as pq
 
@@ -105,7 +105,7 @@ def write_arrow(path: Path, data: pa.Table) -> None:
 
 
 def read_table(path: Path, table: str) -> pd.DataFrame:
-    """Read a table as a pandas frame; a missing or foreign file raises DataError."""
+    """Read a table as a pandas frame; DataError if the file is missing or not this table."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -123,7 +123,7 @@ def read_table(path: Path, table: str) -> pd.DataFrame:
 
 @dataclass(frozen=True, repr=False)
 class RunData(RunConditions):
-    """Everything that reports and statistics read about one run; nothing here touches a host."""
+    """Recorded conditions and tables of one run, from which reports and statistics are made; no host is contacted."""
 
     run: str
     paths: RunPaths
@@ -138,31 +138,31 @@ class RunData(RunConditions):
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """Names of the load generators of this run, in the plan's order."""
+        """Return the names of the load generators of this run, in the order of the plan."""
         return self.study.tools_of(self.plan["treatments"])
 
     def values(self, metric: str, statistic: str | None = None) -> pd.DataFrame:
         """Return one row per planned and executed trial: trial, treatment, block, slot, status, valid, value.
 
-        `value` (base units, total over drivers) is NaN where the trial has no such measurement.
+        `value` (base units, total over drivers) is NaN if the trial has no such measurement.
         """
         return trial_values(self.trials, self.measurements, metric, statistic)
 
 
 class RunTables(Protocol):
-    """Parts of a run that an analysis reads; `store.tables.RunData` has them all, None is a table that is missing."""
+    """Parts of a run that an analysis uses, such as those of `RunData`; a missing table is None."""
 
     @property
     def study(self) -> Study:
-        """The question, its treatments and margin."""
+        """Study of the run: question, treatments, margin."""
 
     @property
     def plan(self) -> Mapping[str, Any]:
-        """plan.json with added blocks; empty where there is none."""
+        """Content of plan.json with added blocks; empty if there is no plan."""
 
     @property
     def run_record(self) -> RunRecord | None:
-        """The content of run.json."""
+        """Content of run.json."""
 
     @property
     def trials(self) -> pd.DataFrame:
@@ -174,17 +174,17 @@ class RunTables(Protocol):
 
     @property
     def samples(self) -> pd.DataFrame | None:
-        """Rates within trials."""
+        """Rates within trials, one row per trial, driver and interval."""
 
     @property
     def problems(self) -> pd.DataFrame | None:
-        """Messages of validity rules."""
+        """Messages of validity rules and problems of files."""
 
 
 def trial_values(
     trials: pd.DataFrame, measurements: pd.DataFrame, metric: str, statistic: str | None = None
 ) -> pd.DataFrame:
-    """Join one metric's total (driver "*") to the trials; see `RunData.values`."""
+    """Return the trials with the total of one metric over all drivers as `value`, NaN if a trial has none."""
     statistic_name = statistic or get_metric(metric).default_statistic
     is_total = (measurements["statistic"] == statistic_name) & (measurements["driver"] == "*")
     rows = measurements[is_total & (measurements["metric"] == metric)]
@@ -194,7 +194,7 @@ def trial_values(
 
 
 def edited_tables(paths: RunPaths) -> list[str]:
-    """Return the names of tables that are not as ingest wrote them; none where it left no checksums."""
+    """Return the names of tables that changed since ingest wrote them; none if there are no checksums of them."""
     try:
         sums = read_json(paths.ingest_cache / "memory.json")["files"]
         return [n for n in TABLES if n + ".parquet" in sums and sums[n + ".parquet"] != sha256_file(paths.table(n))]
@@ -215,16 +215,16 @@ def load_run(layout: Layout, study: str, run: str = "latest") -> RunData:
 
 
 def read_run_conditions(paths: RunPaths) -> RunConditions:
-    """Read the record of a run, its tables left alone.
+    """Read the recorded conditions of a run, without its tables.
 
-    DataError: a file of the record is missing or torn. UsageError: its study is no study to this loadbook.
+    DataError: a file of the record is missing or torn. UsageError: this version of loadbook cannot read its study.
     """
     facts = {p.stem: read_json(p) for p in sorted(paths.facts.glob("*.json"))} if paths.facts.is_dir() else {}
     return RunConditions(_recorded_study(paths), read_current_plan(paths), read_run_record(paths), facts)
 
 
 def _recorded_study(paths: RunPaths) -> Study:
-    """Return the study as it was when the run was planned (plan.json keeps it whole, includes resolved)."""
+    """Return the study from plan.json, which contains it completely, as it was when the run was planned."""
     recorded = read_json(paths.plan_json).get("study_spec")
     if recorded is None:
         raise DataError(f"{paths.plan_json} holds no study_spec", "the plan was made by another version of loadbook")
@@ -235,16 +235,16 @@ def _recorded_study(paths: RunPaths) -> Study:
 
 
 def treatments_of(data: RunTables) -> list[str]:
-    """Return the treatments of the run in the order of its subset or, without a plan, of the study's file."""
+    """Return the treatments of the run in the order of its subset or, without a plan, of the study file."""
     planned = data.plan.get("treatments")
     names = planned or set(data.trials["treatment"])
     return [name for name in planned or data.study.treatments if name in names and name in data.study.treatments]
 
 
 def strata_of(data: RunData) -> dict[str, RunData]:
-    """Return level of `Study.stratify_by` -> the part of the run under it; one part "" without strata.
+    """Return level of the factor `Study.stratify_by` -> part of the run with this level; without strata "" -> the run.
 
-    The prefix "near: " of a label is left out in the stratum "near".
+    In the stratum "near", labels lose their prefix "near: ".
     """
     study, levels = data.study, dict[str, list[str]]()
     if study.stratify_by is None:
@@ -261,7 +261,7 @@ def strata_of(data: RunData) -> dict[str, RunData]:
 
 
 def restrict_to(data: RunData, treatments: Collection[str], **changes: Any) -> RunData:
-    """Return the run as if it had these treatments alone, in a study with `changes`."""
+    """Return the run as if its study had only these treatments, and the fields in `changes`."""
     study, kept_names = data.study, [name for name in treatments_of(data) if name in treatments]
     specs = {name: study.treatments[name] for name in kept_names}
     published = study.published and study.published.model_copy(
@@ -281,7 +281,7 @@ def restrict_to(data: RunData, treatments: Collection[str], **changes: Any) -> R
 
 
 def _rows_of_trials(frame: Any, trials: pd.DataFrame, *, keep_run_rows: bool = False) -> Any:
-    """Return the rows of these trials, None of a missing table; with `keep_run_rows` those of the run as such, too."""
+    """Return the rows of these trials, None for a missing table; `keep_run_rows` adds rows that belong to no trial."""
     if frame is None:
         return None
     selected = frame["trial"].isin(trials["trial"])

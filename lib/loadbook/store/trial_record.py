@@ -1,7 +1,7 @@
-"""trial.json: conditions of one trial, how it ended, and the sha256 of every file beside it.
+"""trial.json: conditions of one trial, its status, and the sha256 of every file in its folder.
 
-Conditions are read only from here; folder names have no meaning. The record is written last into a staged folder,
-which one rename publishes: a trial is there whole or not at all. Times of several hosts are compared only here.
+Conditions are read only from this record; names of folders have no meaning. It is written last into a temporary folder
+that one rename publishes, so a trial is complete or absent. Only here are times of several hosts compared.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from loadbook.core.errors import DataError
 from loadbook.store.atomic import move_folder, write_atomic
 
-SCHEMA_VERSION = 1  # of records and tables
+SCHEMA_VERSION = 1  # version of the format of records and tables
 Status = Literal["ok", "partial", "invalid", "tool_failed", "timeout", "lost", "cancelled"]
 RECORD_NAME = "trial.json"
 RESTORE_HINT = "restore it from a copy of the run; loadbook verify STUDY names every file that is missing or changed"
@@ -29,7 +29,7 @@ def _check_inside(name: str) -> str:
     return name
 
 
-# a file of a trial, by its path in the trial's folder: a record may come from somebody else
+# path of a file in the trial's folder; checked, since a record may come from somebody else
 RelativeFile = Annotated[str, AfterValidator(_check_inside)]
 
 
@@ -45,7 +45,7 @@ class FileRecord(_Record):
 
 
 class DriverRecord(_Record):
-    """One load generator process; times are epoch seconds by its host's clock and by the controller's."""
+    """One load generator process; times are epoch seconds, by its host's clock and by the controller's."""
 
     host: str
     argv: list[str]
@@ -64,7 +64,7 @@ class DriverRecord(_Record):
 
 
 class ClockRecord(_Record):
-    """Host clock minus ours, seconds, with the round trip (s) of the best probe; before and after the load."""
+    """Host's clock minus the controller's (s) before and after the load, each with its probe's round trip (s)."""
 
     offset_before_s: float
     rtt_before_s: float
@@ -73,7 +73,7 @@ class ClockRecord(_Record):
 
 
 class MonitorRecord(_Record):
-    """One sampler's output; `file` in the trial folder, `interval_s` as asked."""
+    """Output of one sampler: `file` in the trial folder, and the configured `interval_s`."""
 
     host: str
     role: str
@@ -84,7 +84,7 @@ class MonitorRecord(_Record):
 
 
 class PolledRecord(_Record):
-    """Answers of a host's own monitor during the trial, times by our clock; `problem` is why it ended early."""
+    """Output of a host's own monitor during the trial, times by the controller's clock; `problem` if it ended early."""
 
     host: str
     role: str
@@ -95,7 +95,7 @@ class PolledRecord(_Record):
 
 
 class ServiceRecord(_Record):
-    """One service under test: which configuration it was proven to run."""
+    """One service under test, and the evidence that it ran with the configuration of the treatment."""
 
     host: str
     role: str
@@ -127,10 +127,10 @@ class ResponseRecord(_Record):
 
 
 class InterleavedRecord(_Record):
-    """How an arm of an interleaved block took turns: slice and gap as planned, active time as measured, seconds.
+    """Slices of one arm of an interleaved block: slice and gap as planned, active time as measured (s).
 
-    `slices` is the file with start and end of every slice (seconds by the driver's monotonic clock); `beside` are the
-    treatments that were up at the same time, in the order of their arms.
+    `slices` is the file with start and end of every slice (seconds by the driver's monotonic clock); `beside` lists the
+    treatments that ran in the same block, in the order of their arms.
     """
 
     arm: int
@@ -139,11 +139,12 @@ class InterleavedRecord(_Record):
     gap_s: float
     slices: RelativeFile
     active_s: float | None = None
+    late_share: float | None = Field(None, description="share of its slices that lasted 1.5 times as long as planned")
     latency_s: float | None = Field(None, description="mean latency of the slowest arm, where measured in this block")
 
 
 class TrialRecord(_Record):
-    """One attempt at one trial, whole."""
+    """One attempt at one trial: conditions, status, and all files."""
 
     schema_version: int = SCHEMA_VERSION
     study: str
@@ -182,13 +183,13 @@ class TrialRecord(_Record):
 
 
 def sha256_file(path: Path) -> str:
-    """Return the hex sha256 of a file, read in blocks."""
+    """Return the hex sha256 of a file, which is read in blocks."""
     with path.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def seal_trial(folder: Path, record: TrialRecord) -> TrialRecord:
-    """Hash every file in `folder` into `record`, write trial.json last, and return the sealed record."""
+    """Record the sha256 of every file in `folder`, write trial.json last, and return the completed record."""
     names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file() and p.name != RECORD_NAME)
     files = {n: FileRecord(size=(folder / n).stat().st_size, sha256=sha256_file(folder / n)) for n in names}
     sealed = record.model_copy(update={"files": files})
@@ -197,14 +198,14 @@ def seal_trial(folder: Path, record: TrialRecord) -> TrialRecord:
 
 
 def publish_trial(staged: Path, final: Path) -> None:
-    """Make a sealed folder appear under its final name by one rename; refuses to replace anything."""
+    """Rename a completed folder to its final name, which must not exist yet."""
     if final.exists():
         raise DataError(f"{final} is already there", "a published trial is never overwritten")
     move_folder(staged, final)
 
 
 def read_trial(folder: Path) -> TrialRecord:
-    """Read and validate a trial's record; anything else raises DataError naming the file."""
+    """Read and validate a trial's record; DataError names the file if it is missing or invalid."""
     path = folder / RECORD_NAME
     try:
         return TrialRecord.model_validate_json(path.read_bytes())
@@ -224,14 +225,14 @@ def changed_files(folder: Path, record: TrialRecord) -> list[str]:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write `value` as indented JSON, atomically."""
+    """Write `value` as indented JSON, completely or not at all."""
     text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    # half a character of UTF-16, which a notebook may hold, has no bytes of its own but an escape in JSON
+    # lone surrogates, which a notebook may contain, cannot be encoded as UTF-8; JSON can escape them
     write_atomic(path, text.encode(errors="backslashreplace"))
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file of a run; a missing or truncated one raises DataError."""
+    """Read a JSON file of a run; DataError if it is missing or truncated."""
     try:
         return json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -241,37 +242,37 @@ def read_json(path: Path) -> Any:
 
 
 class MeasurementSpans(NamedTuple):
-    """Start and end of every driver's measurement by host, epoch seconds by our clock."""
+    """Start and end of every driver's measurement by host, epoch seconds on the controller's clock."""
 
     by_host: Mapping[str, tuple[float, float]]
 
     @property
     def window(self) -> tuple[float, float] | None:
-        """Time in which every driver was measuring; None where there is none."""
+        """Return start and end of the time in which all drivers were measuring; None if there is none."""
         opened, closed = max(start for start, _ in self.by_host.values()), min(end for _, end in self.by_host.values())
         return (opened, closed) if opened < closed else None
 
     @property
     def full_span(self) -> tuple[float, float]:
-        """Time from the first start to the last end."""
+        """Return the first start and the last end."""
         return min(start for start, _ in self.by_host.values()), max(end for _, end in self.by_host.values())
 
     @property
     def start_skew_s(self) -> float:
-        """Seconds between the first and the last start."""
+        """Return the seconds between the first and the last start."""
         starts = [start for start, _ in self.by_host.values()]
         return max(starts) - min(starts)
 
     @property
     def non_overlap_share(self) -> float:
-        """Share (0 to 1) of the whole in which not every driver was measuring."""
+        """Return the share (0 to 1) of the full span in which not all drivers were measuring."""
         length = self.full_span[1] - self.full_span[0]
         together = self.window[1] - self.window[0] if self.window else 0.0
         return 1 - together / length if length > 0 else 0.0
 
 
 def measurement_spans(drivers: Sequence[DriverRecord], clocks: Mapping[str, ClockRecord]) -> MeasurementSpans | None:
-    """Return when the drivers measured, None where it is not known of each."""
+    """Return when the drivers measured; None if this is not known of all of them."""
     spans = {
         d.host: (d.started_host - clocks[d.host].offset_before_s, d.ended_host - clocks[d.host].offset_before_s)
         for d in drivers
@@ -288,6 +289,6 @@ def window_fields(drivers: Sequence[DriverRecord], clocks: Mapping[str, ClockRec
 
 
 def clock_error_s(record: TrialRecord) -> float:
-    """Return the largest error (s) between corrected clocks of two hosts: half of each probe's round trip."""
+    """Return the largest error (s) of the difference of two hosts' corrected clocks: half of each round trip."""
     round_trips = sorted(record.clocks[d.host].rtt_before_s for d in record.drivers if d.host in record.clocks)
     return sum(round_trips[-2:]) / 2

@@ -1,7 +1,7 @@
 """Checks of a run's files against recorded checksums.
 
-trial.json has the checksums of a trial's files; the ledger, whose lines have checksums of their own, has those of
-trial.json and of the files of the run as a whole.
+trial.json contains the checksums of a trial's files; the ledger, whose lines have their own checksums, contains those
+of trial.json and of the run's other files.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FindingKind = Literal["changed", "missing", "extra", "unreadable"]
 
 
 class IntegrityFinding(NamedTuple):
-    """A file or folder that is not as it was recorded."""
+    """A file or folder that differs from its record."""
 
     kind: FindingKind
     path: Path
@@ -29,10 +29,10 @@ class IntegrityFinding(NamedTuple):
 
 
 class LedgerChecksums(NamedTuple):
-    """Checksums in a ledger: sha256 of trial.json by trial and attempt, and of the run's own files by name.
+    """Checksums in a ledger: sha256 of trial.json by trial and attempt, sha256 of the run's other files by name.
 
-    None where the ledger has none (older version); a run that has not ended has no files of its own.
-    `added_trace_files` are files of traces that were added to it.
+    None if the ledger has none (older versions); `run_files` is also None before the end of a run. `added_trace_files`
+    are trace files that were added to the run.
     """
 
     attempts: Mapping[tuple[str, int], str | None]
@@ -42,7 +42,7 @@ class LedgerChecksums(NamedTuple):
 
 @dataclass
 class IntegrityCheck:
-    """Result of a check: attempts, files and bytes that were hashed, findings, files without a checksum."""
+    """Result of a check: numbers of attempts, files and bytes, findings, and files without a checksum."""
 
     attempts: int = 0
     files: int = 0
@@ -55,7 +55,7 @@ class IntegrityCheck:
         self.findings.append(IntegrityFinding(kind, path, message))
 
     def check_file(self, path: Path, sha256: str | None) -> None:
-        """Hash one file and compare."""
+        """Compare the sha256 of one file with `sha256`; a difference is a finding."""
         try:
             now = trial_record.sha256_file(path)
             self.files, self.size = self.files + 1, self.size + path.stat().st_size
@@ -71,12 +71,12 @@ class IntegrityCheck:
 
 
 def run_file_checksums(paths: RunPaths) -> dict[str, str]:
-    """Return the sha256 of the files of a run that belong to no trial, by name; the ledger gets them at its end."""
+    """Return name -> sha256 of the files of a run that belong to no trial; the ledger records them at the run's end."""
     return {p.relative_to(paths.raw).as_posix(): trial_record.sha256_file(p) for p in _run_file_paths(paths)}
 
 
 def changed_run_files(paths: RunPaths) -> list[str]:
-    """Return the names of files of a run, of no trial, that are missing or changed since the run ended."""
+    """Return the names of files outside trial folders that are missing or changed since the run ended."""
     checksums = _read_checksums(paths, IntegrityCheck())
     known = (checksums.run_files if checksums else None) or {}
     return sorted(
@@ -87,12 +87,12 @@ def changed_run_files(paths: RunPaths) -> list[str]:
 
 
 def missing_ledger_lines(paths: RunPaths) -> str:
-    """Return the evidence that a ledger lacks its last lines, "" where there is none."""
+    """Return the evidence that the last lines of a ledger are missing; "" if there is none."""
     try:
         entries = read_ledger(paths.ledger)
         ended = read_run_record(paths).ended is not None
     except (DataError, OSError):
-        return ""  # damaged files have errors of their own
+        return ""  # other functions report damaged files
     known = {entry["trial"] for entry in entries if "trial" in entry}
     trials = sorted(p.name for p in paths.trials.iterdir()) if paths.trials.is_dir() else []
     if unknown := [name for name in trials if not name.startswith(".") and name not in known]:
@@ -103,7 +103,7 @@ def missing_ledger_lines(paths: RunPaths) -> str:
 
 
 def attempt_checksums(paths: RunPaths) -> dict[str, dict[int, str]]:
-    """Return by trial and attempt the sha256 that the ledger has of its trial.json; nothing where it has none."""
+    """Return trial -> attempt -> sha256 of its trial.json, as recorded in the ledger; empty if it has none."""
     ledger_checksums = _read_checksums(paths, IntegrityCheck())
     checksums: dict[str, dict[int, str]] = {}
     for (trial, attempt), sha256 in ledger_checksums.attempts.items() if ledger_checksums else ():
@@ -119,7 +119,7 @@ def _run_file_paths(paths: RunPaths) -> Iterator[Path]:
 
 
 def verify_run(paths: RunPaths, on_attempt: Callable[[int, int], None] = lambda done, total: None) -> IntegrityCheck:
-    """Hash every file of a run and compare; `on_attempt(done, total)` is called after each attempt."""
+    """Compare all files of a run with their checksums; `on_attempt(done, total)` is called after each attempt."""
     checked = IntegrityCheck()
     checksums = _read_checksums(paths, checked)
     folders = sorted(f for parent in (paths.trials, paths.failed) if parent.is_dir() for f in parent.iterdir())
@@ -152,7 +152,7 @@ def _read_checksums(paths: RunPaths, checked: IntegrityCheck) -> LedgerChecksums
 
 
 def _check_attempt(folder: Path, checksums: LedgerChecksums | None, checked: IntegrityCheck) -> tuple[str, int] | None:
-    """Check the folder of one attempt; return its trial and number, None without a readable record."""
+    """Check the folder of one attempt; return its trial and number, or None without a readable record."""
     record_path = folder / trial_record.RECORD_NAME
     try:
         record = trial_record.read_trial(folder)
@@ -177,7 +177,7 @@ def _check_run_files(paths: RunPaths, checksums: LedgerChecksums | None, checked
     paths_by_name = {p.relative_to(paths.raw).as_posix(): p for p in _run_file_paths(paths)}
     for name in sorted({*paths_by_name, *(run_files or {}), *trace_files}):
         known = {**(run_files or {}), **trace_files}.get(name)
-        # added files were always accounted for
+        # added files have been recorded since they were introduced
         unknown = run_files is None and (paths.raw / name).parent != paths.added_files
         if known or unknown:
             checked.check_file(paths.raw / name, known)

@@ -1,12 +1,12 @@
-"""The study: what is compared, how it is read from TOML, and its plan.
+"""The study: model of a study file, reading and checking it, and the plan of its trials.
 
-- `workload`: the load, and how several drivers share it
+- `workload`: the load, and its division among several drivers
 - `treatments`: roles, factors and treatments
-- `limits`: stopping rule, monitors, rest between trials, thresholds of the validity rules, verdicts that fail a build
-- `problems`: mistakes in a file, by key path
+- `limits`: stopping rule, monitors, rest between trials, thresholds of validity rules, CI policy
+- `problems`: mistakes in a study file, with key paths
 - `model`: the whole study, and claims of an article
-- `interleaving`: whether treatments can take turns, and the lengths of slice and gap
-- `designs`: treatments made by rule: grids and factorials, and effects that are confounded
-- `reader`: reading and checking a study file
-- `plan`: every trial of a run, in order
+- `interleaving`: conditions for interleaved blocks, and the lengths of slice and gap
+- `designs`: grids and factorials of treatments, and effects that are confounded
+- `reader`: reads and checks a study file
+- `plan`: all trials of a run, in order
 """

@@ -1,12 +1,12 @@
-"""Designs: treatments made by rule, or every mistake in `[grid]` and `[factorial]` with its key path.
+"""Designs: treatments generated from `[grid]` or `[factorial]`, and the mistakes in these tables with key paths.
 
-[grid] takes every combination of the levels of some factors, named by its levels. [factorial] takes factors at two
-levels each, or a fraction of their combinations.
+[grid] generates every combination of the levels of some factors; levels make up its name. [factorial] generates all
+combinations of factors with two levels each, or a fraction of them.
 
-Factor i is bit i of a number. A combination is the set of factors at their high level; an effect is the set of
-factors whose signs are multiplied (one factor: a main effect, two: an interaction). A fraction is defined by words,
-effects that are constant over it; it is the fraction in which every word holds an even number of high factors, so that
-"all low" is always one of its combinations (Box, Hunter & Hunter, Statistics for Experimenters, chapter 6).
+Sets of factors are integers, with bit i for factor i. A combination is the set of factors at their high level; an
+effect is the set of factors whose signs are multiplied (one factor: main effect, two: interaction). A fraction is
+defined by words, effects that are constant in it: it has the combinations in which every word contains an even number
+of high factors, so it includes "all low" (Box, Hunter & Hunter, Statistics for Experimenters, chapter 6).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FACTOR_LETTERS = "abcdefghi"
 
 
 def defining_relation(words: Iterable[int]) -> frozenset[int]:
-    """Return all products of `words` but the empty one: the defining relation. It holds 0 if they are dependent."""
+    """Return all products of one or more words, the defining relation; it contains 0 if the words are dependent."""
     products = {0}
     new_products: set[int] = set()
     for word in words:
@@ -44,15 +44,15 @@ def defining_relation(words: Iterable[int]) -> frozenset[int]:
 
 
 def effect_sign(effect: int, cell: int) -> int:
-    """Return the sign, +1 or -1, with which a combination enters an effect."""
+    """Return the sign, +1 or -1, with which the response of a combination (`cell`) enters an effect."""
     return -1 if (effect.bit_count() - (effect & cell).bit_count()) % 2 else 1
 
 
 @cache
 def minimum_aberration_words(factor_count: int, word_count: int) -> tuple[int, ...]:
-    """Return the words of the fraction 1 / 2 ** `word_count` of minimum aberration.
+    """Return the words of the fraction 1 / 2 ** `word_count` with minimum aberration.
 
-    It has the highest resolution, then the fewest short words; its last factors are products of the first ones.
+    It has the highest resolution, then the fewest shortest words; its last factors are products of the first ones.
     """
     base = factor_count - word_count
     products = [p for p in range(2 ** max(base, 0)) if p.bit_count() > 1]
@@ -72,39 +72,39 @@ def minimum_aberration_words(factor_count: int, word_count: int) -> tuple[int, .
 
 @dataclass(frozen=True)
 class FactorialDesign:
-    """Names of the switches (factors or groups of them) and the words that define the fraction."""
+    """Names of the switches (factors, or groups of factors set together) and the words that define the fraction."""
 
     names: tuple[str, ...]
     words: tuple[int, ...]
 
     @cached_property
     def relation(self) -> frozenset[int]:
-        """The defining relation of the words."""
+        """Return the defining relation: all products of the words."""
         return defining_relation(self.words)
 
     @cached_property
     def cells(self) -> tuple[int, ...]:
-        """The combinations that are run, in standard order, "all low" first."""
+        """Return the combinations that are run, in standard order, "all low" first."""
         every = range(2 ** len(self.names))
         return tuple(cell for cell in every if not any((cell & word).bit_count() % 2 for word in self.words))
 
     @property
     def resolution(self) -> int | None:
-        """Length of the shortest word of the defining relation; None for a whole factorial."""
+        """Return the length of the shortest word of the defining relation; None for a full factorial."""
         return min((word.bit_count() for word in self.relation), default=None)
 
     @property
     def main_and_pair_effects(self) -> list[int]:
-        """The main effects, then the interactions of two factors, in the factors' order."""
+        """Return the main effects, then the interactions of two factors, in the order of the factors."""
         mains = [1 << i for i in range(len(self.names))]
         return mains + [a | b for a, b in itertools.combinations(mains, 2)]
 
     @cached_property
     def alias_sets(self) -> list[tuple[int, ...]]:
-        """The sets of main effects and two-factor interactions that are confounded, each once.
+        """Return the sets of confounded main effects and two-factor interactions; an effect on its own is a set, too.
 
-        The first of a set is the one that it is named by: a main effect where it holds one. Products of three and more
-        factors are left out: they are taken to be negligible, as is usual.
+        The first effect of a set gives its name: a main effect if the set has one. Interactions of three or more
+        factors are left out, since they are usually negligible.
         """
         remaining, sets = self.main_and_pair_effects, []
         while remaining:
@@ -115,12 +115,12 @@ class FactorialDesign:
 
     @property
     def effects(self) -> list[int]:
-        """The effects by which the alias sets are named: main effects first, then pairs."""
+        """Return the effects that name the alias sets: main effects first, then pairs."""
         return [alias_set[0] for alias_set in self.alias_sets]
 
     @cached_property
     def higher_order_effects(self) -> list[int]:
-        """Effects of three and more factors that no main effect and no pair is mixed with, aliases only once."""
+        """Return effects of three or more factors not confounded with main effects or pairs, one per set of aliases."""
         products = (0, *self.relation)
         excluded = {e ^ word for e in (0, *self.main_and_pair_effects) for word in products}
         effects = []
@@ -131,28 +131,28 @@ class FactorialDesign:
         return effects
 
     def switch_names(self, effect: int) -> tuple[str, ...]:
-        """Return the names of the switches whose signs an effect multiplies."""
+        """Return the names of the switches whose signs are multiplied in an effect."""
         return tuple(name for i, name in enumerate(self.names) if effect >> i & 1)
 
     def effect_name(self, effect: int) -> str:
-        """Return an effect as readers see it: tcp_nopush, or tcp_nopush x sendfile."""
+        """Return the name of an effect: tcp_nopush, or tcp_nopush x sendfile."""
         return " x ".join(self.switch_names(effect))
 
     def shortest_alias_names(self, effect: int) -> str:
-        """Return an effect with its aliases of the fewest factors: a x b x c or d x e x f."""
+        """Return the names of those aliases of an effect that have the fewest factors: a x b x c or d x e x f."""
         aliased = {effect ^ word for word in (0, *self.relation)}
         fewest = min(e.bit_count() for e in aliased)
         return " or ".join(self.effect_name(e) for e in sorted(aliased) if e.bit_count() == fewest)
 
     def cell_by_treatment(self, baseline: str) -> dict[str, int]:
-        """Return treatment -> combination; the letters of its high factors name it, "all low" is the baseline."""
+        """Return treatment -> combination; its name has the letters of high factors, "all low" is the baseline."""
         return {
             "".join(FACTOR_LETTERS[i] for i in range(len(self.names)) if c >> i & 1) or baseline: c for c in self.cells
         }
 
 
 def factorial_design(spec: Factorial) -> FactorialDesign:
-    """Return the design of a [factorial] without mistakes."""
+    """Return the design of a [factorial] table that has no mistakes."""
     words = []
     for text in spec.generators:
         left, _, right = text.partition("=")
@@ -162,7 +162,7 @@ def factorial_design(spec: Factorial) -> FactorialDesign:
 
 
 def alias_sentences(design: FactorialDesign) -> list[str]:
-    """Return the confounded effects, one sentence each; the first sentence is about the whole design."""
+    """Return sentences on the design: first on the number of runs and resolution, then one per confounded effect."""
     resolution, count = design.resolution, len(design.cells)
     if resolution is None:
         first = f"All {count} combinations are run, so every effect stands alone."
@@ -187,7 +187,7 @@ def switch_label(study: Study, name: str) -> str:
 
 
 def level_labels(study: Study, name: str) -> tuple[str, str]:
-    """Return low and high of a switch as an axis writes them; a group is off or on as a whole."""
+    """Return the labels of the low and high level of a switch; "off" and "on" for a group of factors."""
     if study.factorial and name in study.factorial.groups:
         return "off", "on"
     low, high = switch_levels(study, name)[name]
@@ -195,7 +195,7 @@ def level_labels(study: Study, name: str) -> tuple[str, str]:
 
 
 def switch_levels(study: Study, name: str) -> dict[str, tuple[FactorLevel, FactorLevel]]:
-    """Return the factors that a switch sets, each with its low and its high level."""
+    """Return the factors that a switch sets, each with its low and high level."""
     spec, low = study.factorial, study.treatments[study.baseline].set
     if spec is None:
         return {}
@@ -205,12 +205,12 @@ def switch_levels(study: Study, name: str) -> dict[str, tuple[FactorLevel, Facto
 
 
 def level_text(level: FactorLevel) -> str:
-    """Return a level as readers see it."""
+    """Return the label of a level: on and off for booleans."""
     return {True: "on", False: "off"}[level] if isinstance(level, bool) else str(level)
 
 
 def switched_factors(spec: Factorial, name: str) -> tuple[str, ...]:
-    """Return the factors that a name switches: its group's, or itself."""
+    """Return the factors of a group, or the factor itself if the name is no group."""
     return spec.groups.get(name, (name,))
 
 
@@ -223,10 +223,10 @@ class _GridTables(BaseModel):
 
 
 def expand_grid(raw: dict[str, Any]) -> list[SpecProblem]:
-    """Add the treatments of [grid] to a study read from its file; return the problems.
+    """Add the treatments of [grid] to the tables of a study file, in place; return the problems.
 
-    A treatment that the file spells out under the name of a combination keeps its other keys (a label, a note).
-    Tables of the wrong shape are left as they are, to be named when the study is validated.
+    A treatment that the file itself defines under the name of a combination keeps its other keys (label, note). Tables
+    of the wrong type are left unchanged; validation of the study reports them.
     """
     explicit = raw.get("treatments", {})
     if "grid" not in raw or not isinstance(explicit, dict) or not all(isinstance(t, dict) for t in explicit.values()):
@@ -279,12 +279,12 @@ def _grid_problems(parts: _GridTables) -> Iterator[tuple[str, str]]:
         yield "grid.factors", "two combinations have one name: their levels differ in signs only"
 
 
-# keys of comparisons of single treatments
+# keys that concern comparisons of single treatments
 REQUIRED_VALUES = {"contrasts": "baseline", "hypothesis": "difference"}
 
 
 def smoke_factorial(study: Study) -> tuple[Factorial, dict[str, Treatment]] | None:
-    """Return the whole factorial of the first two switches and its treatments, for a smoke variant."""
+    """Return a full factorial of the first two switches and its treatments; None if the study is no factorial."""
     if study.factorial is None:
         return None
     changes = {"factors": study.factorial.factors[:2], "fraction": "full", "generators": ()}
@@ -302,9 +302,9 @@ class _FactorialTables(BaseModel):
 
 
 def expand_factorial(raw: dict[str, Any]) -> list[SpecProblem]:
-    """Add the treatments of [factorial] to a study read from its file; return the problems.
+    """Add the treatments of [factorial] to the tables of a study file, in place; return the problems.
 
-    Tables of the wrong shape are left as they are, to be named when the study is validated.
+    Tables of the wrong type are left unchanged; validation of the study reports them.
     """
     baseline, explicit = raw.get("baseline"), raw.get("treatments", {})
     if "factorial" not in raw or not isinstance(baseline, str) or not isinstance(explicit, dict):
@@ -339,7 +339,7 @@ def expand_factorial(raw: dict[str, Any]) -> list[SpecProblem]:
 def _factorial_treatment_tables(
     spec: Factorial, levels: Mapping[str, tuple[FactorLevel, FactorLevel]], baseline: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the name of each combination, its label and its levels."""
+    """Yield the name of each combination, and its table with label and levels."""
     for treatment, cell in factorial_design(spec).cell_by_treatment(baseline).items():
         high = {name for i, name in enumerate(spec.factors) if cell >> i & 1}
         chosen_levels = {f: levels[f][name in high] for name in spec.factors for f in switched_factors(spec, name)}
@@ -350,7 +350,7 @@ def _factorial_treatment_tables(
 
 
 def _low_and_high(parts: _FactorialTables, name: str) -> tuple[FactorLevel, FactorLevel]:
-    """Return low and high of a factor: as stated, else the role's own value (or the first level) and the other one."""
+    """Return a factor's low and high: as stated, else the role's own value (or the first level) and the other level."""
     factor = parts.factors[name]
     if name in parts.factorial.levels:
         return parts.factorial.levels[name]
@@ -424,7 +424,7 @@ def _design_problems(spec: Factorial) -> PathMessages:
 
 
 def _generator_problem(spec: Factorial, text: str) -> str | None:
-    """Return the problem of a generator, None if it is valid."""
+    """Return the problem of a generator such as "d = a b c"; None if it is valid."""
     left, equals, right = text.partition("=")
     names = [left.strip(), *right.split()]
     unknown = [name for name in names if name not in spec.factors]

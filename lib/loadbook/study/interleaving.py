@@ -1,7 +1,7 @@
-"""Interleaved execution: whether a study's treatments can be measured in turns, and the lengths of slice and gap.
+"""Interleaved execution: whether a study's treatments can be interleaved, and the lengths of slice and gap.
 
-In an interleaved block all treatments are up at once, each with a load generator of its own. Only one generator runs at
-any instant, the others are stopped; they take turns in slices. Slow changes of a host then hit all treatments alike.
+In an interleaved block all treatments run at once, each with its own load generator. Only one generator runs at any
+instant, the others are stopped; they alternate in slices. Slow changes of a host then affect all treatments alike.
 """
 
 from __future__ import annotations
@@ -16,53 +16,54 @@ from loadbook.study.model import Study
 
 Execution = Literal["auto", "interleaved", "plain"]
 
-# load generators that end on time and count right when stopped in between (tests/services/test_paused_load.py)
+# load generators that end on time and count correctly if stopped in between (tests/services/test_paused_load.py)
 PAUSABLE_TOOLS = frozenset({"wrk", "ab", "h2load"})
 MIN_SLICE_S, MAX_SLICE_S, MIN_GAP_S = 0.025, 1.0, 0.001
-# requests that are under way when a generator is stopped are answered within about one mean latency (Little's law)
+# requests under way when a generator is stopped are answered within about one mean latency (Little's law)
 SLICE_LATENCIES, GAP_LATENCIES = 20, 2
-# an arm's generator starts and opens its connections in its first slice
+# in its first slice, a generator starts and opens its connections
 FIRST_SLICE_S = 0.05
-# keys of a role that change the whole host: two treatments cannot have two values at the same time
+# keys of a role that change the whole host, which cannot have the values of two treatments at the same time
 HOST_KEYS = ("sysctls", "delay_ms", "loss", "rate_mbit")
 
 
-class Turns(NamedTuple):
-    """Lengths of a slice, of the gap before each slice, and of an arm's first slice, seconds."""
+class SliceLengths(NamedTuple):
+    """Lengths in seconds of a slice, of the gap before each slice, and of a generator's first slice."""
 
     slice_s: float
     gap_s: float
     first_s: float = FIRST_SLICE_S
 
 
-def turns_for_latency(latency_s: float) -> Turns | None:
-    """Return slice and gap for the mean latency of the slowest arm; None where a slice would be longer than a trial.
+def slices_for_latency(latency_s: float) -> SliceLengths | None:
+    """Return the turns for the mean latency of the slowest arm; None if a slice would be longer than a trial.
 
-    A slice is at least 20 mean latencies and 25 ms, so that responses that are counted beyond its end are few; a gap is
-    at least 2 mean latencies and 1 ms, so that no work of one arm is left in the slice of the next.
+    A slice is at least 20 mean latencies and 25 ms, so that few responses arrive after its end; a gap is at least 2
+    mean latencies and 1 ms, so that no work of one arm remains in the slice of the next.
     """
     slice_s = max(MIN_SLICE_S, SLICE_LATENCIES * latency_s)
     if slice_s > MAX_SLICE_S:
         return None
-    return Turns(math.ceil(slice_s * 1000) / 1000, math.ceil(max(MIN_GAP_S, GAP_LATENCIES * latency_s) * 1000) / 1000)
+    gap_s = max(MIN_GAP_S, GAP_LATENCIES * latency_s)
+    return SliceLengths(math.ceil(slice_s * 1000) / 1000, math.ceil(gap_s * 1000) / 1000)
 
 
-def block_seconds(turns: Turns, arms: int, duration_s: float) -> float:
-    """Return the seconds from the start of the first generator until every arm has had `duration_s` of load."""
-    rounds = math.ceil(max(0.0, duration_s - turns.first_s) / turns.slice_s)
-    return arms * (turns.first_s + turns.gap_s) + rounds * arms * (turns.slice_s + turns.gap_s)
+def block_seconds(lengths: SliceLengths, arms: int, duration_s: float) -> float:
+    """Return the seconds from the start of the first generator until each arm has had `duration_s` of load."""
+    rounds = math.ceil(max(0.0, duration_s - lengths.first_s) / lengths.slice_s)
+    return arms * (lengths.first_s + lengths.gap_s) + rounds * arms * (lengths.slice_s + lengths.gap_s)
 
 
 def draw_rounds(arms: int, rounds: int, seed: str) -> list[list[int]]:
-    """Return the order of the arms in every round, drawn from `seed`."""
+    """Return the random order of the arms in every round, drawn from `seed`."""
     draw = random.Random(seed)
     return [draw.sample(range(arms), arms) for _ in range(rounds)]
 
 
 def plain_reasons(study: Study, treatments: Sequence[str]) -> list[str]:
-    """Return why these treatments cannot be interleaved, as far as the study tells; empty: they can.
+    """Return the reasons in the study file why these treatments cannot be interleaved; empty if they can.
 
-    The hosts may have further reasons: several drivers, another machine, too little memory.
+    The hosts may give further reasons: several drivers, a different machine, too little memory.
     """
     return [*_question_reasons(study, treatments), *_load_reasons(study, treatments), *_host_reasons(study, treatments)]
 

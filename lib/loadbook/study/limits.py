@@ -1,7 +1,7 @@
 """Stopping rule and limits of a study: `[stopping]`, `[monitors]`, `[reset]`, `[validity]` and `[ci]` (docs/ci.md).
 
-A rule that allows interim analyses pays for them with a smaller threshold at each; stopping as soon as the result
-pleases finds differences where there are none (docs/comparisons.md).
+If interim analyses are allowed, each one has a smaller threshold of p; stopping as soon as the result pleases would
+find differences that do not exist (docs/comparisons.md).
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from loadbook.study.workload import StrictModel
 
 StoppingRuleName = Literal["fixed", "looks", "always-valid"]
 
-# fewer are not analysed (stats.compare)
+# with fewer, `stats.compare` makes no test
 MIN_ANALYSIS_BLOCKS = 5
-# threshold of p at each of so many equally spaced looks, 5 % in all (Pocock 1977, two-sided)
+# number of equally spaced looks -> threshold of p at each, for 5 % in all (Pocock 1977, two-sided)
 POCOCK_P = {2: 0.0294, 3: 0.0221, 4: 0.0182, 5: 0.0158}
 
 
 class StoppingRule(StrictModel):
-    """The rule by which a run ends.
+    """Rule that decides when a run ends.
 
     Attributes
     ----------
-    rule : after `blocks`; at planned looks, each with a smaller threshold; or whenever all is decided.
-    looks : numbers of blocks, two to five, equally spaced; only with the rule "looks", and needed there.
+    rule : end after `blocks` ("fixed"), at planned looks, or when all is decided ("always-valid").
+    looks : numbers of blocks at the looks, two to five, equally spaced; only for the rule "looks", which needs them.
     """
 
     rule: StoppingRuleName = "fixed"
@@ -53,17 +53,17 @@ class StoppingRule(StrictModel):
         return self
 
     def interim_blocks(self, blocks: int) -> tuple[int, ...]:
-        """Return the numbers of blocks after which a run of `blocks` blocks looks; the last is its end."""
+        """Return the numbers of blocks at which a run of `blocks` blocks is analysed, including its end."""
         if self.rule == "looks":
             return self.looks
         return tuple(range(min(MIN_ANALYSIS_BLOCKS, blocks), blocks + 1)) if self.rule == "always-valid" else (blocks,)
 
     def allows_interim(self, blocks: int) -> bool:
-        """Return whether an interim analysis is allowed after so many blocks."""
+        """Return whether an interim analysis is allowed after this number of blocks."""
         return self.rule == "always-valid" or blocks in self.looks
 
     def describe(self) -> str:
-        """Return the rule in words."""
+        """Return a description of the rule."""
         if self.rule == "looks":
             *first, last = map(str, self.looks)
             return f"looks after {', '.join(first)} and {last} blocks, each at p < {POCOCK_P[len(self.looks)]}"
@@ -73,13 +73,13 @@ class StoppingRule(StrictModel):
 
 
 class MonitorSettings(StrictModel):
-    """Traces of every host of the trial.
+    """Traces that are recorded of every host during a trial.
 
     Attributes
     ----------
     interval_s : seconds between two samples.
-    sources : our own sampler, which needs nothing installed, and what else is asked on each host while the load runs:
-        a munin node, a Prometheus node_exporter. Asking costs the host something (docs/traces.md).
+    sources : the built-in sampler, which needs no installation, and monitors of the host that are polled during the
+        load: a munin node, a Prometheus node_exporter. Polling costs CPU time on the host (docs/traces.md).
     """
 
     interval_s: Annotated[float, Field(ge=0.05, le=60)] = 0.25
@@ -87,35 +87,37 @@ class MonitorSettings(StrictModel):
 
 
 class ValidityLimits(StrictModel):
-    """Thresholds of the validity rules (docs/gates.md), with their defaults.
+    """Thresholds of the validity rules (docs/validity-rules.md), with their defaults.
 
     Attributes
     ----------
-    max_error_share : share of all requests that may fail in a trial.
-    doubt_error_share : the same, for a doubt.
-    driver_cpu : share of a driver's CPU, or of the core of a tool with one thread.
-    driver_cpu_doubt : the same, for a doubt.
-    driver_own_share : of that, the share that must be the load generator's.
-    drivers_apart : share of the measurement in which not all drivers were at work.
-    drivers_apart_doubt : the same, for a doubt.
-    offered_ceiling : achieved / offered rate from which all was served.
-    offered_shortfall : achieved / offered rate below which it was not met.
-    steal : share of the CPUs' time that the hypervisor took.
-    foreign_cpu : CPUs' worth of time that neither driver nor service used.
-    aa_p : p value of the A/A arm.
+    max_error_share : share of all requests that may fail in a valid trial.
+    doubt_error_share : share of failed requests above which a trial is doubtful.
+    driver_cpu : use of a driver's CPU (for a tool with one thread, of its core) at which a trial is invalid.
+    driver_cpu_doubt : use of a driver's CPU at which a trial is doubtful.
+    driver_own_share : part of this CPU use that must be the load generator's own; if less, the trial is only doubtful.
+    drivers_apart : share of the measurement in which not all drivers were running, above which a trial is invalid.
+    drivers_apart_doubt : share in which not all drivers were running, above which a trial is doubtful.
+    offered_ceiling : achieved / offered rate at and above which all of the load was served.
+    offered_shortfall : achieved / offered rate below which the offered load was not served.
+    steal : share of CPU time stolen by the hypervisor that is allowed.
+    foreign_cpu : CPU time (in CPUs) used by processes other than driver and service that is allowed.
+    aa_p : p-value of the A/A arm below which it differs.
     trace_coverage : share of the measurement that samples must cover.
-    little_tolerance : how far rate x mean latency may lie beside the connections, as a share of these.
-    min_tail_requests : requests that must lie beyond a percentile for it to be compared.
-    bytes_tolerance : how far bytes per response may lie beside each other, as a share.
-    header_bytes : bytes of headers that a response may have beside its page.
-    stall : share of the measurement in which nothing was served, from which a trial does not count.
-    clock_step_s : seconds by which a host's clock may move against ours.
-    absurd_duration : how many times as long as its window a measurement may have taken by the tool's account.
-    facts_tolerance : how far a measured fact of a host may move during the run, as a share.
-    time_wait_increase : sockets in TIME-WAIT above those at the block's start.
-    rest_conntrack : conntrack entries above those at the block's start.
-    rest_open_files : open files above those at the block's start.
-    rest_load : load per CPU above that at the block's start.
+    little_tolerance : allowed relative difference between rate x mean latency and the number of connections.
+    min_tail_requests : number of requests slower than a percentile that is needed to compare it.
+    bytes_tolerance : allowed relative difference of bytes per response between trials or treatments.
+    header_bytes : bytes of headers allowed in a response in addition to its page.
+    stall : share of the measurement without any service above which a trial is invalid.
+    late_slices : share of an interleaved trial's slices that may last more than 1.5 times as long as planned.
+    unasked_work : share of a service's CPU time that it may use during the slices of other treatments.
+    clock_step_s : seconds by which a host's clock may move relative to the controller's.
+    absurd_duration : allowed ratio of the duration that the tool reports to the measurement window.
+    facts_tolerance : allowed relative change of a measured fact of a host during the run.
+    time_wait_increase : allowed increase of sockets in TIME-WAIT since the start of the block.
+    rest_conntrack : allowed increase of conntrack entries since the start of the block.
+    rest_open_files : allowed increase of open files since the start of the block.
+    rest_load : allowed increase of the load per CPU since the start of the block.
     """
 
     max_error_share: Annotated[float, Field(ge=0, le=1)] = 0.0
@@ -136,6 +138,8 @@ class ValidityLimits(StrictModel):
     bytes_tolerance: Annotated[float, Field(ge=0, lt=1)] = 0.02
     header_bytes: Annotated[int, Field(ge=0)] = 1024
     stall: Annotated[float, Field(gt=0, le=1)] = 0.1
+    late_slices: Annotated[float, Field(ge=0, le=1)] = 0.05
+    unasked_work: Annotated[float, Field(ge=0, le=1)] = 0.02
     clock_step_s: Annotated[float, Field(ge=0)] = 0.1
     absurd_duration: Annotated[float, Field(gt=1)] = 10.0
     facts_tolerance: Annotated[float, Field(ge=0)] = 0.02
@@ -146,13 +150,13 @@ class ValidityLimits(StrictModel):
 
 
 class ResetSettings(StrictModel):
-    """When a host counts as back at rest before a trial.
+    """Conditions for a host to be at rest before a trial.
 
     Attributes
     ----------
-    wait_s : seconds after which a trial begins anyway, with a doubt.
-    settle_s : seconds of rest before each trial in any case.
-    time_wait_sockets : sockets in TIME-WAIT up to which a host is at rest.
+    wait_s : seconds after which a trial begins although the host is not at rest; the trial is then doubtful.
+    settle_s : minimum seconds of rest before each trial.
+    time_wait_sockets : largest number of sockets in TIME-WAIT of a host at rest.
     """
 
     wait_s: Annotated[float, Field(ge=0, le=600)] = 10.0
@@ -160,7 +164,7 @@ class ResetSettings(StrictModel):
     time_wait_sockets: Annotated[int, Field(ge=0)] = renamed_field("time_wait_sockets", "max_time_wait", 5000)
 
 
-# "small" is a real loss smaller than the margin; the only gain that can be unacceptable is "faster"
+# "small" is a significant loss smaller than the margin; the only gain that can be unacceptable is "faster"
 FailureVerdict = Literal["faster", "slower", "small", "more-errors"]
 UndecidedPolicy = Literal["fail", "pass"]
 DEFAULT_FAIL_ON: tuple[FailureVerdict, ...] = ("slower", "more-errors")
@@ -191,17 +195,16 @@ FailureVerdicts = Annotated[
 
 
 class CiLimits(StrictModel):
-    """Limits for one treatment; keys that it leaves out are those of `[ci]`.
+    """Limits for one treatment; keys that are left out have the values of `[ci]`.
 
-    The interval decides, not the estimate: beyond a limit it fails, within it passes, across it is undecided.
+    The interval decides, not the estimate: a limit is missed, met, or (if the interval contains it) undecided.
 
     Attributes
     ----------
-    fail_on : verdicts that fail; default: slower (unless a limit says how much of a loss is accepted) and more-errors.
-    undecided : "fail" or "pass" a build whose comparison shows neither.
-    min_effect : least change that is acceptable, a ratio minus 1 to what the treatment is compared with, -0.02 for
-        2 % less.
-    max_effect : largest change that is acceptable, where growing is what must not be (a time, say).
+    fail_on : verdicts that fail a build; default: more-errors, and slower unless a limit states the accepted loss.
+    undecided : "fail" or "pass": outcome of a build if a limit is neither met nor missed.
+    min_effect : smallest acceptable change, a ratio to the reference minus 1; -0.02 accepts a loss of 2 %.
+    max_effect : largest acceptable change, for a metric that must not grow (a time, for example).
     """
 
     fail_on: FailureVerdicts | None = None
@@ -217,16 +220,16 @@ class CiLimits(StrictModel):
 
 
 class CiPolicy(CiLimits):
-    """The table `[ci]`: results that fail a build.
+    """The table `[ci]`: results that fail a build in continuous integration.
 
-    `undecided` has no default: the study decides whether a build passes that shows neither.
+    `undecided` has no default: each study must state whether an undecided comparison fails the build.
 
     Attributes
     ----------
-    only : the treatments that are judged; default: all.
-    doubts : validity rules (docs/gates.md) whose doubt fails a build; "all" is any of them.
-    metrics : other metrics that are judged, too, each by limits of its own: "latency p99", say.
-    treatments : what differs for some of them.
+    only : treatments that are judged; default: all.
+    doubts : validity rules (docs/validity-rules.md) whose doubts fail a build; "all" means any rule.
+    metrics : other metrics that are judged as well, each with its own limits, such as "latency p99".
+    treatments : keys that differ for single treatments.
     """
 
     undecided: UndecidedPolicy = Field(description='"fail" or "pass" a build whose comparison shows neither')
@@ -247,18 +250,18 @@ class CiPolicy(CiLimits):
         return self
 
     def limits_for(self, treatment: str) -> CiLimits:
-        """Return the limits for a treatment, its own keys before those of `[ci]`."""
+        """Return the limits for a treatment: its own keys, and for the others those of `[ci]`."""
         common = {key: getattr(self, key) for key in CiLimits.model_fields}
         own = self.treatments.get(treatment, CiLimits()).model_dump(exclude_none=True)
         return CiLimits.model_validate(common | own)
 
     def metric_limits(self, metric: str, treatment: str) -> CiLimits:
-        """Return the limits for a treatment on one of `metrics`."""
+        """Return the limits for a treatment on one of the metrics in `metrics`."""
         own = self.metrics[metric]
         return own if own.undecided else own.model_copy(update={"undecided": self.limits_for(treatment).undecided})
 
     def restricted_to(self, treatments: Iterable[str]) -> CiPolicy | None:
-        """Return the policy for a study with these treatments only; None if it is about others only."""
+        """Return the policy for a study with only these treatments; None if it concerns none of them."""
         known = set(treatments)
         only = tuple(name for name in self.only if name in known)
         if self.only and not only:

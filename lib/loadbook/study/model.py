@@ -1,4 +1,4 @@
-"""The model of a whole study (`reader` reads it from TOML), and the claims of an article that it checks."""
+"""Model of a whole study (`reader` reads it from TOML), and of the claims of an article that a study checks."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ ERROR_CLAIM_KINDS: tuple[ClaimKind, ...] = ("fewer-errors", "more-errors", "inte
 
 
 class Claim(StrictModel):
-    """One sentence of an article about `treatment` against another, with the article's numbers for both.
+    """One sentence of an article on `treatment` against another treatment, with the article's numbers for both.
 
     Attributes
     ----------
-    claim : our short form.
-    quote : the article's own words, where we have them.
-    kind : the check (docs/claims.md); without one better or worse, as the two numbers say.
-    treatment, against : the two treatments of the study; of a resource only the first counts.
-    among : of "best" the rivals besides `against`; of "slope" the points between the two; of "interaction" the arms
-        that complete the four cells (default: all that ran).
-    further : more pairs of the same comparison (other page sizes, say): the geometric mean of the ratios is judged.
-    factors : of "interaction" the cause and the remedy, `treatment` having both, `against` the cause; of "slope" the
-        one with the numbers of x.
-    slope : range of the log-log slope that the sentence means.
-    resource : of the hosts of `role`.
-    role : whose hosts' resource is meant.
-    used : range of what `treatment` used of it in every trial: a share of the capacity, of memory the highest use in
-        bytes.
-    margin : instead of the study's; of errors the share of trials that matters.
-    value, against_value : the article's numbers for both treatments, in the metric's unit.
-    metric : what they are (docs/data-format.md).
-    statistic : p99, say, of a time.
-    errors, against_errors : requests that failed, by the article.
-    offered_per_s : requests per second that its tool offered, of an open load.
+    claim : short form of the sentence, in your own words.
+    quote : the article's own words, if they are available.
+    kind : kind of check (docs/claims.md); default: better or worse, as the article's two numbers say.
+    treatment, against : the two treatments of the study that are compared; a resource claim uses only `treatment`.
+    among : in a "best" claim the other rivals, in "slope" the points between the two treatments, in "interaction" the
+        other two cells (default: all treatments that ran).
+    further : more pairs for the same comparison (for example other page sizes); the geometric mean of ratios is judged.
+    factors : in "interaction" cause and remedy (`treatment` has both, `against` the cause); in "slope" the factor whose
+        levels are the numbers on the x axis.
+    slope : range of the log-log slope that the sentence states.
+    resource : resource whose use is checked, on the hosts of `role`.
+    role : role whose hosts' resource is checked.
+    used : range of the resource's use by `treatment` in all trials: share of the capacity, for memory the highest use
+        in bytes.
+    margin : margin in place of the study's; for errors the share of trials that matters.
+    value, against_value : the article's numbers for the two treatments, in the metric's unit.
+    metric : metric of these numbers (docs/data-format.md).
+    statistic : statistic of the metric, such as p99 of a time.
+    errors, against_errors : failed requests of the two treatments in the article.
+    offered_per_s : requests per second that the article's tool offered, for an open load.
     """
 
     claim: str
@@ -87,32 +87,32 @@ class Claim(StrictModel):
 
     @property
     def effective_kind(self) -> ClaimKind:
-        """The kind of check: stated in the study, else inferred from the two numbers of the article."""
+        """Return the kind of check: as stated in the study, else inferred from the article's two numbers."""
         if self.kind:
             return self.kind
         return "better" if (self.value or 0.0) > (self.against_value or 0.0) else "worse"
 
     @property
     def claimed_effect(self) -> float | None:
-        """The article's change, a ratio minus 1; None without two positive numbers."""
+        """Return the article's change, a ratio minus 1; None without two positive numbers."""
         value, against_value = self.value or 0.0, self.against_value or 0.0
         return value / against_value - 1 if value > 0 and against_value > 0 else None
 
     @property
     def treatments(self) -> tuple[str, ...]:
-        """Every treatment that the claim is about, each once."""
+        """Return every treatment that the claim concerns, each once."""
         pairs = [name for pair in self.further for name in pair]
         return tuple(dict.fromkeys((self.treatment, self.against, *self.among, *pairs)))
 
 
 class Published(StrictModel):
-    """Values that an article measured.
+    """Results that an article published.
 
     Attributes
     ----------
-    source : who, what, where, when.
-    file : its output or table, one file or several beside the study.
-    claims : its sentences.
+    source : author, title, place and date of the article.
+    file : files beside the study with the article's outputs or tables.
+    claims : sentences of the article that the study checks.
     """
 
     source: str
@@ -120,7 +120,7 @@ class Published(StrictModel):
     claims: tuple[Claim, ...] = ()
 
 
-# records write the name of schema 1
+# recorded plans contain the names of schema 1
 _RECORDED_HYPOTHESES = {present: old for old, present in OLD_HYPOTHESES.items()}
 
 
@@ -132,38 +132,38 @@ Hypothesis = Annotated[
 
 
 class Study(StrictModel):
-    """One question and everything needed to answer it again.
+    """One question, and everything needed to answer it again.
 
     Attributes
     ----------
-    schema : of this format.
-    name : the file's name without its ending.
-    question : what the report answers, at least 3 characters.
-    background : what a reader should know.
-    notebooks : the pages of the report, of notebooks/; the first is the study's own.
-    metric : what is compared (docs/data-format.md).
-    baseline : the treatment that others are compared with.
-    stratify_by : a factor whose levels are conditions (near, remote), each judged by itself.
-    margin : the smallest difference that matters, 0.02 for 2 %; with hypothesis = "non-inferiority" the largest loss
-        that is accepted, and needed.
-    blocks : how often every treatment runs.
-    stopping : when a run ends (docs/comparisons.md).
-    execution : "plain", one trial after the other, or "interleaved", all treatments of a block up at once, their load
-        generators taking turns in slices (docs/interleaving.md).
-    contrasts : what each treatment is compared with: the baseline, the one before it, the best (docs/comparisons.md).
-    hypothesis : whether they differ, or only whether a loss beyond the margin is excluded.
-    seed : what the order within blocks is drawn from.
-    subset : the treatments that run unless others are asked for; "default" means all where no subset has this name.
-    roles : what hosts do, and with which service.
-    workload : what is requested, and how hard.
-    factors : what treatments may set.
-    factorial, grid : treatments made by rule (docs/factorial.md, docs/study-file.md).
-    treatments : what is compared.
-    subsets : groups of treatments by name, each with the baseline; one called "smoke" is the smoke variant.
-    monitors : what is recorded of hosts during a trial.
-    reset : how hosts come to rest between trials.
-    validity : limits of the validity rules (docs/gates.md).
-    ci : what fails a build.
+    schema : version of this format.
+    name : name of the file without its ending.
+    question : question that the report answers, at least 3 characters.
+    background : text that readers should know beforehand.
+    notebooks : pages of the report, from notebooks/; the first is the study's own.
+    metric : metric that is compared (docs/data-format.md).
+    baseline : treatment with which the others are compared.
+    stratify_by : factor whose levels are conditions (near, remote); each condition is analysed on its own.
+    margin : smallest difference that matters, 0.02 for 2 %; with hypothesis = "non-inferiority" the largest accepted
+        loss, then required.
+    blocks : number of blocks; each treatment runs once per block.
+    stopping : rule that decides when a run ends (docs/comparisons.md).
+    execution : "plain": one trial after the other; "interleaved": all treatments of a block run at once, and their load
+        generators alternate in slices (docs/interleaving.md).
+    contrasts : reference of each treatment: the baseline, the treatment before it, or the best (docs/comparisons.md).
+    hypothesis : "difference", or "non-inferiority": only whether a loss beyond the margin is excluded.
+    seed : seed of the random order within blocks.
+    subset : treatments that run by default; "default" means all treatments if no subset has this name.
+    roles : roles of hosts, each with its service.
+    workload : requests and their rate or concurrency.
+    factors : settings that treatments may vary.
+    factorial, grid : rules that generate treatments (docs/factorial.md, docs/study-file.md).
+    treatments : treatments that are compared.
+    subsets : named groups of treatments, each with the baseline; "smoke" defines the smoke variant.
+    monitors : traces that are recorded of hosts during a trial.
+    reset : conditions for hosts to be at rest between trials.
+    validity : thresholds of the validity rules (docs/validity-rules.md).
+    ci : results that fail a build.
     published : claims of an article (docs/claims.md).
     """
 
@@ -203,14 +203,15 @@ class Study(StrictModel):
         return raw | {"blocks": last} if last else raw
 
     def repeated_treatment(self, treatment: str) -> str | None:
-        """Return the treatment that this one duplicates, for an A/A arm the baseline; None if it is no duplicate."""
+        """Return the treatment that this one repeats, for an A/A arm the baseline; None if it repeats none."""
         spec = self.treatments[treatment]
         return spec.same_as or (self.baseline if spec.check == "aa" else None)
 
     def baseline_of(self, treatment: str) -> str:
-        """Return the baseline of a treatment: the study's or, in a stratified study, that of its stratum.
+        """Return the baseline of a treatment: the study's or, in a stratified study, the baseline of its stratum.
 
-        That is the first treatment, no check, that differs from the study's baseline in the stratum only.
+        This is the first treatment, other than A/A arms and controls, that differs from the study's baseline in stratum
+        only.
         """
         if self.stratify_by is None:
             return self.baseline
@@ -219,7 +220,7 @@ class Study(StrictModel):
         return like[0] if like else self.baseline
 
     def levels_of(self, treatment: str) -> dict[str, FactorLevel]:
-        """Return every factor's level under `treatment`; factors that it does not set have the role's value."""
+        """Return every factor's level under `treatment`; factors that it does not set have the role's own value."""
         spec = self.treatments[treatment]
         repeated_levels = self.levels_of(spec.same_as) if spec.same_as else {}
         return (
@@ -229,7 +230,7 @@ class Study(StrictModel):
         )
 
     def _usual_level(self, name: str, factor: Factor) -> FactorLevel:
-        """Return the level that a factor has where nothing sets it."""
+        """Return the level of a factor that a treatment does not set."""
         if factor.of == "variant":
             return factor.levels[0]
         if factor.of == "workload":
@@ -240,7 +241,7 @@ class Study(StrictModel):
         return factor.levels[0] if level is None else level
 
     def setting(self, treatment: str, role: str) -> Setting:
-        """Return the setting of a role under `treatment`: its variant, with the levels of all factors."""
+        """Return the setting of a role under `treatment`: the role's variant with the levels of all factors."""
         levels = self.levels_of(treatment)
         role_factors = {name: factor for name, factor in self.factors.items() if factor.role == role}
         variants = [str(levels[name]) for name, factor in role_factors.items() if factor.of == "variant"]
@@ -256,11 +257,11 @@ class Study(StrictModel):
         return setting.with_changes(changes)
 
     def vars_of(self, treatment: str, role: str) -> dict[str, FactorLevel]:
-        """Return the service variables of `role` under `treatment`."""
+        """Return the variables of the service of `role` under `treatment`."""
         return self.setting(treatment, role).vars
 
     def target_of(self, treatment: str) -> str:
-        """Return the role that gets the load: the target or, where a treatment leaves that out, its first backend."""
+        """Return the role that gets the load: the target or, if a treatment leaves that out, its first backend."""
         role, passed = self.workload.target, set[str]()
         while not (setting := self.setting(treatment, role)).is_present and setting.backends and role not in passed:
             passed.add(role)
@@ -279,29 +280,34 @@ class Study(StrictModel):
 
     @property
     def page_size_factor(self) -> str | None:
-        """The factor that sets the size of the page, a variable of its service; None where all have one size."""
+        """Return the factor that sets the page size, a variable of a service; None if all pages have the same size."""
         return next((n for n, f in self.factors.items() if f.of == "vars" and (f.var or n) == "page_bytes"), None)
 
     def page_bytes(self, treatment: str) -> int | None:
-        """Return how many bytes the page of a treatment has by a factor; None where no factor sets it."""
+        """Return the page size of a treatment in bytes; None if no factor sets it."""
         level = self.levels_of(treatment)[self.page_size_factor] if self.page_size_factor else None
         return level if type(level) is int else None
 
     def first_same_page(self, treatment: str) -> str:
-        """Return the first arm (the baseline before all) whose page has the same size, and so the same response."""
+        """Return the first treatment (baseline first) with the same page size, and so the same response."""
         arms, size = [self.baseline, *self.treatments], self.page_bytes(treatment)
         return next(name for name in arms if self.page_bytes(name) == size)
 
     def tools_of(self, treatments: Iterable[str]) -> tuple[str, ...]:
-        """Return the names of the tools that these treatments are measured with, each once, in their order."""
+        """Return the names of the load generators of these treatments, each once, in their order."""
         return tuple(dict.fromkeys(self.workload_of(name).tool for name in treatments))
 
+    @property
+    def labels(self) -> dict[str, str]:
+        """Return treatment -> label shown to readers."""
+        return {name: self.label(name) for name in self.treatments}
+
     def label(self, treatment: str) -> str:
-        """Return the name of a treatment as readers see it."""
+        """Return the label of a treatment that is shown to readers; default: its name."""
         return self.treatments[treatment].label or treatment
 
     def treatments_in(self, subset: str | None = None) -> tuple[str, ...]:
-        """Return the treatments of a subset in file order; "all" is every treatment."""
+        """Return the treatments of a subset in file order; "all" means every treatment."""
         name = subset or self.subset
         if name == "all" or (name == "default" and name not in self.subsets):
             return tuple(self.treatments)

@@ -1,7 +1,7 @@
-"""The plan of a run: all trials in order, drawn before the first one starts (docs/statistics.md).
+"""Plan of a run: all trials in order, drawn before the first one starts (docs/statistics.md).
 
-Randomised complete blocks. Each block draws its order from a generator of its own, seeded by (seed, block), so that
-asking for more blocks later leaves the earlier ones as they were.
+Randomised complete blocks. The order of each block has its own random generator, seeded by (seed, block), so that
+blocks added later do not change the earlier ones.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from loadbook.core.errors import DataError, UsageError
 from loadbook.study.interleaving import plain_reasons
 from loadbook.study.model import Study
 
-# measured in the lab by benchmarks/overhead.py, rounded up; only the estimate of hours and disk uses them
+# measured in the lab by benchmarks/overhead.py, rounded up; used only to estimate hours and disk space
 TRIAL_OVERHEAD_S = 0.5
 TRIAL_BYTES, SAMPLE_BYTES = 30_000, 2_000
 
 
 @dataclass(frozen=True)
 class PlannedTrial:
-    """One trial to be done: `slot` is its 1-based position in the whole run."""
+    """One planned trial; `slot` is its 1-based position in the run."""
 
     trial: str
     treatment: str
@@ -34,7 +34,7 @@ class PlannedTrial:
 
 
 class PlannedTrialRecord(TypedDict):
-    """One trial in plan.json."""
+    """One planned trial in plan.json."""
 
     trial: str
     treatment: str
@@ -43,7 +43,7 @@ class PlannedTrialRecord(TypedDict):
 
 
 class PlanRecord(TypedDict):
-    """The content of plan.json; `added` blocks, for which the study did not provide, are in the ledger only."""
+    """Content of plan.json; `added`, the number of blocks beyond those of the study, is recorded only in the ledger."""
 
     study: str
     study_spec: dict[str, Any]
@@ -58,9 +58,9 @@ class PlanRecord(TypedDict):
 
 @dataclass(frozen=True)
 class Plan:
-    """All trials of a run in the order of execution, and the study and seed that they were drawn from.
+    """All trials of a run in order of execution, with the study and seed from which they were drawn.
 
-    `seed` is None where the order was not drawn by loadbook: results that were imported.
+    `seed` is None if loadbook did not draw the order (imported results).
     """
 
     study: Study
@@ -72,23 +72,23 @@ class Plan:
 
     @property
     def interleaved(self) -> bool:
-        """Whether the treatments of a block are up at once and take turns."""
+        """Return whether the treatments of a block run at once and alternate in slices."""
         return self.study.execution == "interleaved"
 
     @property
     def trial_s(self) -> float:
-        """Expected seconds of one trial, on average: reset, warm-up, measurement and everything around them."""
+        """Return the expected mean seconds of a trial, including reset and warm-up."""
         loads = [self.study.workload_of(name) for name in self.treatments]
         return self.study.reset.settle_s + fmean(w.warmup_s + w.duration_s for w in loads) + TRIAL_OVERHEAD_S
 
     @property
     def hours(self) -> float:
-        """Expected hours of the whole plan."""
+        """Return the expected hours of the whole plan."""
         return len(self.trials) * self.trial_s / 3600
 
     @property
     def disk_bytes(self) -> int:
-        """Expected bytes under data/raw for the whole plan (rough: traces are most of it)."""
+        """Return the expected bytes under data/raw for the whole plan (a rough number, mostly traces)."""
         samples = self.trial_s / self.study.monitors.interval_s * len(self.study.roles)
         return int(len(self.trials) * (TRIAL_BYTES + samples * SAMPLE_BYTES))
 
@@ -109,11 +109,11 @@ class Plan:
 
 
 def make_plan(study: Study, subset: str | None = None, blocks: int | None = None, seed: int | None = None) -> Plan:
-    """Return the plan of `study`; None takes the study's own subset, number of blocks and seed.
+    """Return the plan of `study`; None means the study's own subset, number of blocks or seed.
 
     Raises
     ------
-    UsageError : unknown subset, fewer than one block, or another number than the study's last look.
+    UsageError : unknown subset, fewer than one block, or a number of blocks other than the study's last look.
     """
     treatments = study.treatments_in(subset)
     blocks = study.blocks if blocks is None else blocks
@@ -135,11 +135,11 @@ def make_plan(study: Study, subset: str | None = None, blocks: int | None = None
 
 
 def additional_trials(plan: Plan, blocks: int) -> tuple[PlannedTrial, ...]:
-    """Return the trials that extend a plan to so many blocks, by the same random draw.
+    """Return the trials that extend a plan to `blocks` blocks, from the same random draw.
 
     Raises
     ------
-    UsageError : the plan was not drawn by loadbook.
+    UsageError : loadbook did not draw the plan.
     """
     if plan.seed is None:
         raise UsageError("the order of an imported run was not drawn here", "import a longer run instead")
@@ -156,7 +156,7 @@ def _draw_trials(treatments: tuple[str, ...], seed: int, blocks: int) -> tuple[P
 
 
 def parse_plan(raw: Mapping[str, Any], source: str) -> Plan:
-    """Return the plan that plan.json (`raw`) holds; DataError names `source` when it does not hold one."""
+    """Return the plan in the content `raw` of plan.json; DataError names `source` if it is not a plan."""
     try:
         study = Study.model_validate_json(json.dumps(raw["study_spec"]))
         trials = tuple(PlannedTrial(**t) for t in raw["trials"])
@@ -169,14 +169,14 @@ def parse_plan(raw: Mapping[str, Any], source: str) -> Plan:
 
 
 def study_spec(study: Study) -> dict[str, Any]:
-    """Return the whole spec as JSON values, includes resolved."""
+    """Return the whole study as JSON values, with included files merged."""
     left_out = {"ci"} if study.ci is None else set()
-    if study.execution == "plain":  # the spec of earlier versions, which resumed runs are compared with
+    if study.execution == "plain":  # earlier versions had no such key, and resumed runs are compared with their specs
         left_out.add("execution")
     return study.model_dump(mode="json", by_alias=True, exclude=left_out)
 
 
 def study_sha256(study: Study) -> str:
-    """Return the sha256 of a study without `[ci]`; comments, order and formatting of its file do not count."""
+    """Return the sha256 of a study without `[ci]`; comments, order and formatting of its file have no effect."""
     measurement_spec = {key: value for key, value in study_spec(study).items() if key != "gate"}
     return hashlib.sha256(json.dumps(measurement_spec, sort_keys=True).encode()).hexdigest()

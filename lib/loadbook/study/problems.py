@@ -19,16 +19,16 @@ from loadbook.study.workload import Workload
 
 _PLAIN_NAME = re.compile(r"[\w.-]{1,80}\Z", re.ASCII)
 _UNION_TAGS = frozenset({"str", "int", "float", "bool"})
-# keys of the load that are the same for all treatments
+# keys of the load that must be the same in all treatments
 STUDY_WIDE_LOAD_KEYS = frozenset({"role", "target", "model", "scheme"})
-# characters of texts in a study file; recorded runs with longer ones are read
+# characters of texts in a study file; longer texts in recorded runs are accepted
 MAX_LABEL_CHARS, MAX_TEXT_CHARS = 200, 10_000
 # keys of a claim that name a treatment, a metric or a factor
 CLAIM_NAME_KEYS = frozenset({"treatment", "against", "among", "further", "metric", "factors"})
 
 
 def validation_problems(error: ValidationError, model: type[BaseModel]) -> list[SpecProblem]:
-    """Return the errors of pydantic on `model` as problems, one per key path, in the file's order."""
+    """Return pydantic's errors on `model` as problems, one per key path, in the order of the file."""
     messages: dict[str, str] = {}
     for detail in error.errors():
         loc = [p for p in detail["loc"] if p != "[key]"]
@@ -42,22 +42,22 @@ def validation_problems(error: ValidationError, model: type[BaseModel]) -> list[
 
 
 def key_path(loc: Iterable[int | str]) -> str:
-    """Return `a.b.0.c`; a part that is no plain name is quoted, so that no control character reaches a terminal."""
+    """Return the key path `a.b.0.c`; parts that are not plain names are quoted, so no control character is printed."""
     parts = (str(part) if _PLAIN_NAME.match(str(part)) else json.dumps(str(part)[:80]) for part in loc)
     return ".".join(parts) or "file"
 
 
 def short_repr(value: object) -> str:
-    """Return a short `repr` of any value that a TOML file can hold."""
+    """Return a short `repr` of any value that a TOML file can contain."""
     try:
         text = repr(value)
-    except ValueError:  # a whole number too long for Python to print
+    except ValueError:  # an integer with too many digits for Python to print
         return "a huge number"
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def suggestion(name: object, known: Iterable[str]) -> str:
-    """Return `; did you mean 'x'?` with the nearest known name, or `; known: x, y`."""
+    """Return `; did you mean 'x'?` with the most similar known name, or `; known: x, y`."""
     names = list(map(str, known))
     if nearest := closest_name(name, names):
         return f"; did you mean {short_repr(nearest)}?"
@@ -80,7 +80,7 @@ def _problem_message(detail: Any, loc: list[int | str], model: type[BaseModel]) 
 def _model_at(model: type[BaseModel], loc: Iterable[int | str]) -> type[BaseModel]:
     for part in loc:
         field = next((f for n, f in model.model_fields.items() if part in (n, f.alias)), None)
-        if field is not None:  # any other part is a key or an index inside the table that we are in
+        if field is not None:  # other parts of the path are keys or indices within the same table
             model = _model_in(field.annotation) or model
     return model
 
@@ -102,14 +102,14 @@ PathMessages = Iterator[tuple[str, str]]
 
 
 def last_declared_look(raw: dict[str, Any]) -> int | None:
-    """Return the last look in the tables of a study file, None where there is none or no number."""
+    """Return the last look declared in the tables of a study file; None if it is missing or not a number."""
     looks = table_in(raw, "stopping").get("looks")
     last = looks[-1] if isinstance(looks, (list, tuple)) and looks else None
     return last if isinstance(last, int) else None
 
 
 def table_in(raw: object, key: str) -> dict[str, Any]:
-    """Return the table of this name, an empty one where there is none."""
+    """Return the table called `key`; an empty one if it is missing or not a table."""
     value = raw.get(key) if isinstance(raw, dict) else None
     return value if isinstance(value, dict) else {}
 
@@ -182,7 +182,7 @@ def _factor_problems(raw: dict[str, Any]) -> PathMessages:
 
 
 def _usual_level(raw: dict[str, Any], role: str, factor: dict[str, Any], name: str) -> tuple[str, object]:
-    """Return the key path and the value of a factor's default level; None if there is none."""
+    """Return the key path and the value of a factor's default level; the value is None if there is none."""
     of, var = factor.get("of", "vars"), factor.get("var", name)
     table = raw if of == "workload" else table_in(table_in(raw, "roles"), role)
     if of in ("vars", "sysctls", "workload"):
@@ -193,7 +193,7 @@ def _usual_level(raw: dict[str, Any], role: str, factor: dict[str, Any], name: s
 
 def _treatment_problems(raw: dict[str, Any]) -> PathMessages:
     treatments, factors = table_in(raw, "treatments"), table_in(raw, "factors")
-    # of several strata each has a baseline of its own
+    # with strata, each stratum has its own baseline
     baseline = None if raw.get("stratify_by") else raw.get("baseline")
     for name, treatment in treatments.items():
         path = key_path(("treatments", name))
@@ -219,7 +219,7 @@ def _treatment_problems(raw: dict[str, Any]) -> PathMessages:
 
 
 def _load_problems(raw: dict[str, Any]) -> PathMessages:
-    """Check the loads that treatments change; a load that is wrong already is left to `validation_problems`."""
+    """Check the loads that treatments change; loads that are wrong by themselves are left to `validation_problems`."""
     common = table_in(raw, "workload")
     for name, treatment in table_in(raw, "treatments").items():
         changed, path = table_in(treatment, "workload"), ("treatments", name, "workload")
@@ -282,7 +282,7 @@ def _length_problems(raw: dict[str, Any]) -> PathMessages:
 
 
 def _nested_names(path: str, value: object) -> Iterator[tuple[str, object]]:
-    """Yield a name with its key path, or those of a list and of the lists in it."""
+    """Yield names with their key paths, from a single name or from nested lists."""
     for number, part in enumerate(value) if isinstance(value, list) else ():
         yield from _nested_names(f"{path}.{number}", part)
     if not isinstance(value, list):
@@ -314,5 +314,6 @@ def _ci_problems(raw: dict[str, Any]) -> PathMessages:
     for number, name in enumerate(doubts):
         if isinstance(name, str) and name not in (ALL_RULES, *RULE_INFO):
             nearest = suggestion(name, (ALL_RULES, *RULE_INFO))
-            where = nearest if "did you mean" in nearest else '; docs/gates.md has their names, "all" is any of them'
-            yield f"ci.doubts.{number}", f"no validity rule {short_repr(name)}{where}"
+            names = '; docs/validity-rules.md has their names, "all" is any of them'
+            hint = nearest if "did you mean" in nearest else names
+            yield f"ci.doubts.{number}", f"no validity rule {short_repr(name)}{hint}"

@@ -1,4 +1,4 @@
-"""Reads study files, with their includes and the files beside them, and checks them; names all mistakes by key path."""
+"""Reads and checks study files, their includes and the files beside them; reports all mistakes with key paths."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from loadbook.study.problems import (
 from loadbook.study.treatments import ABSENT_VARIANT, RESERVED_ROLE_NAMES, Role, Setting, Treatment
 
 MAX_PROBLEMS = 20
-# keys on processes that loadbook starts itself, and on those of a service in any mode
+# keys for processes that loadbook itself starts, and for those of a service in any mode
 PROCESS_LIMIT_KEYS = frozenset({"cpus", "cpu_quota", "nofile"})
 SERVICE_KEYS = PROCESS_LIMIT_KEYS | {"mode", "config"}
-DRIVER_KEYS = frozenset({"nofile"})  # keys on the load generator, too, where a role drives
+DRIVER_KEYS = frozenset({"nofile"})  # keys that also affect the load generator, in the role that runs it
 SYSTEM_MODE_MESSAGE = "goes without system mode: the host's own server has what its system gives it"
 NETWORK_PATH_MESSAGE = "is of the way from the drivers to the target: say it of the role that drives"
 IDLE_HOSTS_MESSAGE = "would change hosts on which nothing runs: this role has no service"
@@ -37,7 +37,7 @@ DRIVER_CPUS_MESSAGE = "of a driver stand in the hosts file, where they keep its 
 
 
 def setting_problems(study: Study) -> list[SpecProblem]:
-    """Return problems in the roles of a study under each treatment; the tables themselves are valid."""
+    """Return problems in the roles of a study under each treatment; the tables must be valid by themselves."""
     checks = (_role_problems, _factor_problems, _process_problems, _network_problems, _stratum_problems)
     by_path: dict[str, SpecProblem] = {}
     for problem in [p for check in checks for p in check(study)] or _treatment_problems(study):
@@ -58,7 +58,7 @@ def _role_problems(study: Study) -> Iterator[SpecProblem]:
 
 
 def _reachable_roles(study: Study, role: str, visited: frozenset[str] = frozenset()) -> set[str]:
-    """Return a role and every role that its requests may go on to."""
+    """Return a role and all roles to which its requests may be forwarded."""
     if role in visited or role not in study.roles:
         return set()
     return {role}.union(*(_reachable_roles(study, other, visited | {role}) for other in study.roles[role].backends))
@@ -69,7 +69,7 @@ def _factor_problems(study: Study) -> Iterator[SpecProblem]:
         if factor.of == "workload" and (factor.var or name) in STUDY_WIDE_LOAD_KEYS:
             yield SpecProblem(f"factors.{name}.var", "is the same for every treatment: set it in [workload]")
         if factor.role not in study.roles:
-            continue  # named by consistency_problems, or a factor of the load
+            continue  # reported by consistency_problems, or a factor of the load
         known = {ABSENT_VARIANT, *study.roles[factor.role].variants}
         for number, level in enumerate(factor.levels if factor.of == "variant" else ()):
             if level not in known:
@@ -80,13 +80,13 @@ def _factor_problems(study: Study) -> Iterator[SpecProblem]:
 
 
 def _settings_by_path(name: str, role: Role) -> dict[str, Setting]:
-    """Return the settings of a role and of its variants by key path."""
+    """Return the settings of a role and of its variants, by key path."""
     variants = {f"roles.{name}.variants.{v}": role.variant_setting(v) for v in role.variants}
     return {f"roles.{name}": role.base_setting, **variants}
 
 
 def _process_problems(study: Study) -> Iterator[SpecProblem]:
-    """Check that keys on processes belong to a role with a service that loadbook starts itself."""
+    """Check that keys for processes are in roles with a service that loadbook itself starts."""
     for name, role in study.roles.items():
         settings, drives = _settings_by_path(name, role), name == study.workload.role
         by_factor = {str(f.of): f"factors.{n}.of" for n, f in study.factors.items() if f.role == name}
@@ -104,7 +104,7 @@ def _process_problems(study: Study) -> Iterator[SpecProblem]:
 
 
 def _network_problems(study: Study) -> Iterator[SpecProblem]:
-    """Check that keys on network and kernel belong to a role whose hosts a trial changes."""
+    """Check that keys for network and kernel are in roles whose hosts a trial may change."""
     for name, role in study.roles.items():
         settings = _settings_by_path(name, role)
         refused = {} if name == study.workload.role else dict.fromkeys(("delay_ms", "loss"), NETWORK_PATH_MESSAGE)
@@ -118,7 +118,7 @@ def _network_problems(study: Study) -> Iterator[SpecProblem]:
 
 
 def _stratum_problems(study: Study) -> Iterator[SpecProblem]:
-    """Check that a stratified study has a baseline in each stratum, which its A/A arms repeat."""
+    """Check that a stratified study has a baseline in each stratum, and that A/A arms repeat these baselines."""
     if study.stratify_by is None:
         return
     if (factor := study.stratify_by) not in study.factors:
@@ -148,7 +148,7 @@ def _treatment_problems(study: Study) -> Iterator[SpecProblem]:
             yield SpecProblem(where, f"leaves nothing that gets the load: role {target} has no service")
 
 
-ARTICLE_SUFFIX = "-article"  # the end of the name of a study at its article's own scale, for real hosts
+ARTICLE_SUFFIX = "-article"  # ending of the names of studies at the scale of their article, for real hosts
 
 
 def study_files(folder: Path) -> list[Path]:
@@ -157,9 +157,9 @@ def study_files(folder: Path) -> list[Path]:
 
 
 def is_variant(path: Path) -> bool:
-    """Return whether a study file is a variant: at the article's scale, or with an include and no question of its own.
+    """Return whether a study file is a variant: at an article's scale, or an include without a question of its own.
 
-    A file that cannot be read is none; reading it as a study names its mistakes.
+    A file that cannot be read is not a variant; reading it as a study reports its mistakes.
     """
     try:
         raw = read_toml(path)
@@ -175,7 +175,7 @@ INCLUDE_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.toml\Z")
 
 
 def read_study(path: Path) -> Study:
-    """Read, merge and check a study file; StudyError names every mistake with its key path."""
+    """Read, merge and check a study file; StudyError lists all mistakes with key paths."""
     raw, study = read_study_tables(path), None
     mistakes = [*designs.expand_factorial(raw), *designs.expand_grid(raw), *_read_named_files(path.parent, raw)]
     try:
@@ -212,7 +212,7 @@ def _read_named_files(folder: Path, raw: dict[str, Any]) -> Iterator[SpecProblem
 
 
 def find_study(studies: Path, name: str) -> Study:
-    """Return the study called `name`: a path, a file in `studies`, or `<name>-smoke`, the smoke variant of one."""
+    """Return a study by path, by name of a file in `studies`, or the smoke variant `<name>-smoke` of one."""
     direct = Path(name)
     if direct.suffix == ".toml":
         return read_study(direct)
@@ -226,10 +226,10 @@ def find_study(studies: Path, name: str) -> Study:
 
 
 def smoke_variant(study: Study) -> Study:
-    """Return the short variant of a study: baseline, its checks and one treatment, 6 blocks of 1 s.
+    """Return the smoke variant of a study: the baseline, its checks and one treatment, 6 blocks of 1 s.
 
-    A subset `smoke` of the study replaces that choice. Of a factorial it is the whole factorial of the first two
-    switches.
+    The subset `smoke` of the study replaces this choice of treatments. For a factorial it is the full factorial of the
+    first two switches.
     """
     treatments = study.treatments_in()
     checks = [t for t in treatments if study.treatments[t].check]
@@ -265,7 +265,7 @@ def _shortened_treatment(study: Study, name: str) -> Treatment:
 
 
 def read_study_tables(path: Path, depth: int = 0) -> dict[str, Any]:
-    """Return the file's tables with its `include` (a file beside it) merged under them."""
+    """Return the tables of a file, merged over those of its `include` (a file beside it)."""
     try:
         raw = read_toml(path)
     except OSError as error:

@@ -1,6 +1,6 @@
 """Roles, factors and treatments: the parts of a study that are compared.
 
-A role has a usual setting and, in `variants`, alternatives; factors change parts of it. `Study.setting` combines them
+A role has a default setting and, in `variants`, alternatives; factors change parts of it. `Study.setting` combines them
 for a treatment.
 """
 
@@ -14,10 +14,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_serializer
 
 from loadbook.study.workload import FileName, StrictModel
 
-ABSENT_VARIANT = "none"  # the level of a factor of variants that leaves the role out
-# names of the jobs of a trial: no role can have these names
+ABSENT_VARIANT = "none"  # level of a variant factor that leaves the role out
+# names of the parts of a trial, which no role may have
 RESERVED_ROLE_NAMES = frozenset({"guard", "line", "load", "monitor"})
-# what a factor may change of its role beside its service's variables ("vars") and the load ("workload")
+# parts of its role that a factor may change, besides service variables ("vars") and the load ("workload")
 FactorTarget = Literal[
     "vars", "variant", "hosts", "cpus", "cpu_quota", "nofile", "sysctls", "delay_ms", "loss", "rate_mbit", "workload"
 ]
@@ -51,7 +51,7 @@ def _check_cpu_ranges(cpus: str) -> str:
 
 
 def one_or_more(value: object) -> object:
-    """Return a list also for a single text."""
+    """Return a list; a single text becomes a list with one element."""
     return [value] if isinstance(value, str) else value
 
 
@@ -71,27 +71,27 @@ FactorLevel = Annotated[str | int | float | bool, AfterValidator(_check_level)]
 
 
 class Setting(StrictModel):
-    """How a role is filled: by a service with its variables, by an external address, or, with neither, not at all.
+    """Setting of a role: a service with variables, an external address, or neither (the role is left out).
 
     Attributes
     ----------
-    service : the software (docs/services.md).
+    service : software that runs in the role (docs/services.md).
     vars : variables of the service.
-    external : host:port of something that is measured, not configured; the hosts file must name it, too.
-    backends : roles that its requests go on to; they are started first, and it is told their addresses.
-    hosts : how many of the role's hosts run its service, in the order of the hosts file.
-    cpus : CPUs of its processes, numbered within those that its host has ("0", "0-1", "0,2"); "all": every one.
-    cpu_quota : CPUs' worth of time that its processes get together, without it no limit; needs allow = ["cgroup"].
-    nofile : open files that each of its processes may have; without it what the login has.
-    sysctls : settings of its hosts' kernel for the time of the trial; needs allow = ["sysctl"].
-    delay_ms : of the role that drives: milliseconds added to every packet on the way to the load's target, none on the
-        way back.
-    loss : of the role that drives: share of packets lost on that way.
-    rate_mbit : of the role that drives: megabits per second on that way; of another role, of all that its hosts send.
-    config : a file beside the study that takes the place of the service's own main template.
-    config_text : what it holds; filled in when the study is read.
-    mode : "managed", a process of our own in its own folder; "system", the host's own server, with its files replaced
-        for the time of a trial.
+    external : host:port of a server that is measured but not configured; the hosts file must name it, too.
+    backends : roles to which the service forwards requests; they start first, and it gets their addresses.
+    hosts : number of the role's hosts that run the service, in the order of the hosts file.
+    cpus : CPUs for its processes, numbered within the CPUs of the host ("0", "0-1", "0,2"); "all": all of them.
+    cpu_quota : CPU time for its processes together, in CPUs; default: no limit; needs allow = ["cgroup"].
+    nofile : limit of open files of each process; default: the limit of the login.
+    sysctls : kernel settings of its hosts during the trial; needs allow = ["sysctl"].
+    delay_ms : milliseconds added to every packet from the load generator to the target, not on the way back; only for
+        the load generator's role.
+    loss : share of packets from the load generator to the target that are lost; only for the load generator's role.
+    rate_mbit : limit in Mbit/s from the load generator to the target; in another role, of all that its hosts send.
+    config : file beside the study that replaces the main template of the service.
+    config_text : content of this file; filled in when the study is read.
+    mode : "managed": a separate process in its own folder; "system": the host's installed server, whose files are
+        replaced during a trial.
     """
 
     service: Name | None = None
@@ -112,29 +112,29 @@ class Setting(StrictModel):
 
     @property
     def is_present(self) -> bool:
-        """Return whether a service or host fills the role."""
+        """Return whether a service or an external address fills the role."""
         return self.service is not None or self.external is not None
 
     def with_changes(self, values: Mapping[str, Any]) -> Self:
-        """Return the setting with some of its keys changed; tables are merged. ValidationError for a wrong value."""
+        """Return the setting with some keys changed; tables are merged. ValidationError: a wrong value."""
         current = self.model_dump()
         merged = {k: current[k] | v if isinstance(v, dict) else v for k, v in values.items()}
         return type(self).model_validate(current | merged)
 
 
 class Role(Setting):
-    """One role of a host in the study; a role with a `service` runs it with `vars` (the baseline's values).
+    """One role of hosts in the study; its service runs with `vars`, which are the baseline's values.
 
     Attributes
     ----------
-    variants : other settings of the role by name, for a factor `of = "variant"`; what one does not say is the role's.
+    variants : alternative settings by name, for a factor with `of = "variant"`; missing keys are those of the role.
     """
 
     variants: dict[Name, Setting] = Field(default_factory=dict)
 
     @field_serializer("variants")
     def _serialize_stated_keys(self, variants: Mapping[str, Setting]) -> dict[str, Any]:
-        """Write only the keys that a variant states, so that the others still come from the role when read again."""
+        """Return only the keys that each variant states, so that the others come from the role when read again."""
         return {name: setting.model_dump(exclude_unset=True) for name, setting in variants.items()}
 
     @property
@@ -143,29 +143,29 @@ class Role(Setting):
         return Setting.model_validate(self.model_dump(exclude={"variants"}))
 
     def variant_setting(self, name: str) -> Setting:
-        """Return the role's setting with a variant's keys put over it; ABSENT_VARIANT leaves only its backends."""
+        """Return the role's setting with the keys of a variant; ABSENT_VARIANT leaves only its backends."""
         base = self.base_setting
         if name == ABSENT_VARIANT and name not in self.variants:
             return Setting(backends=self.backends)
         overrides = self.variants[name].model_dump(exclude_unset=True)
         same_service = overrides.get("service", base.service) == base.service and "external" not in overrides
-        if not same_service:  # another service knows nothing of this one's variables or file
+        if not same_service:  # variables and file of one service mean nothing to another
             own_keys = {"service", "external", "vars", "config", "config_text"}
             base = Setting.model_validate(base.model_dump(exclude=own_keys))
         return base.with_changes(overrides)
 
 
 class Factor(StrictModel):
-    """A part of the study that treatments set: a variable of a role's service or, by `of`, of the role or the workload.
+    """A setting that treatments vary: a variable of a role's service or, by `of`, another key of the role or the load.
 
     Attributes
     ----------
-    role : whose; a factor of the load needs none.
-    of : what is set: a variable of the service ("vars"), one of the role's variants ("variant"), a key of the load
-        ("workload"), or that key of the role.
-    var : the variable, kernel setting or key of the load; default: the factor's own name. Only with "vars", "sysctls"
-        and "workload".
-    levels : the values that treatments may set; the role's own must be among them.
+    role : role that the factor changes; not needed for a factor of the load.
+    of : kind of setting: a variable of the service ("vars"), a variant of the role ("variant"), a key of the load
+        ("workload"), or another key of the role by its name.
+    var : variable, kernel setting or key of the load; default: the factor's name. Only with "vars", "sysctls" and
+        "workload".
+    levels : values that treatments may set; they must include the role's own value.
     """
 
     role: str = "web"
@@ -175,17 +175,17 @@ class Factor(StrictModel):
 
 
 class Factorial(StrictModel):
-    """Treatments made by rule (docs/factorial.md): every combination of `factors`, or a fraction of them.
+    """Rule that generates treatments (docs/factorial.md): all combinations of `factors`, or a fraction of them.
 
     Attributes
     ----------
-    factors : factors, or names of `groups`.
-    levels : low and high of a factor that has more than two levels.
-    groups : factors that are switched together, by the name of the group.
-    labels : what readers see of a combination; their names are the letters of the factors that are high.
-    fraction : how many of all combinations run.
-    generators : choose the fraction instead, "d = a b c" each.
-    screening : allows a fraction that mixes single effects with those of pairs.
+    factors : names of factors or of `groups`.
+    levels : low and high level of a factor that has more than two levels.
+    groups : name of a group -> factors that are set together.
+    labels : labels of combinations shown to readers; a combination is named by the letters of its high factors.
+    fraction : share of all combinations that runs.
+    generators : alternative to `fraction` that defines it, each such as "d = a b c".
+    screening : true allows a fraction in which main effects are confounded with interactions of two factors.
     """
 
     factors: Annotated[tuple[Ident, ...], Field(min_length=2, max_length=9)]
@@ -198,13 +198,13 @@ class Factorial(StrictModel):
 
 
 class Grid(StrictModel):
-    """Treatments made by rule: every combination of the levels of `factors`, named by its levels.
+    """Rule that generates treatments: all combinations of the levels of `factors`, named by their levels.
 
     Attributes
     ----------
-    factors : names, in the order in which their levels make the name of a treatment.
-    only : limits a factor to some of its levels.
-    label : the name that readers see, with `{factor}` for a level.
+    factors : names of factors, in the order in which levels form the name of a treatment.
+    only : factor -> those of its levels that are used.
+    label : label of a treatment for readers, with `{factor}` for a level.
     """
 
     factors: Annotated[tuple[Ident, ...], Field(min_length=1, max_length=6)]
@@ -213,18 +213,18 @@ class Grid(StrictModel):
 
 
 class Treatment(StrictModel):
-    """One combination of levels, or a check of the laboratory.
+    """One combination of levels, or a harness check (A/A arm or positive control).
 
     Attributes
     ----------
-    label : the name that readers see; default: its name here.
-    set : factor -> level, where it differs from the role's own.
-    workload : keys of the load that differ from the study's: another tool, say, to see how far tools agree.
-    same_as : repeats another treatment exactly, its load included.
-    check : "aa", the baseline under another name, which must not differ; "control", a cost that must be found.
-    expect : which way a control differs; needed there.
-    expect_effect : how much, as a ratio minus 1 (-0.1: a tenth less), where it is known; drawn as a tick.
-    note : for readers.
+    label : label shown to readers; default: the name of the treatment.
+    set : factor -> level, where it differs from the role's own value.
+    workload : keys of the load that differ from the study's, such as another tool, to compare tools.
+    same_as : another treatment that this one repeats exactly, including its load.
+    check : "aa": repeats the baseline and must not differ; "control": has a known effect that must be found.
+    expect : direction of a control's effect; required for a control.
+    expect_effect : size of a control's effect if known, ratio minus 1 (-0.1: a tenth less); shown as a tick in figures.
+    note : remark for readers.
     """
 
     label: str | None = None

@@ -1,4 +1,4 @@
-"""The load of a study, one model for every load generator, and its shares on several drivers."""
+"""The load of a study, one model for all load generators, and its division among several drivers."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ UrlPath = Annotated[str, Field(pattern=r"^/[!-~]*$", max_length=2000)]
 
 
 class StrictModel(BaseModel):
-    """Base of all tables of a study file: no unknown keys, immutable, finite numbers only."""
+    """Base of all tables of a study file: no unknown keys, immutable, only finite numbers."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Workload(StrictModel):
-    """The workload of a study; settings that a tool does not support are refused, never ignored (docs/tools.md).
+    """Workload of a study; a key that a tool does not support is an error and never ignored (docs/tools.md).
 
     Attributes
     ----------
-    tool : the load generator (docs/tools.md).
-    model : closed: each connection sends the next request when the last is answered; open: requests start at a rate,
-        whatever the server does.
-    role : who drives: all hosts of this role.
-    target : the role that gets the load.
-    scheme : https takes any certificate.
-    path : what is asked for; it cannot lead to another host.
+    tool : load generator (docs/tools.md).
+    model : "closed": each connection sends its next request after a response; "open": requests start at a given rate,
+        regardless of the server.
+    role : role whose hosts, all of them, generate the load.
+    target : role that gets the load.
+    scheme : http or https; with https, any certificate is accepted.
+    path : path of the page; it cannot name another host.
     duration_s : seconds of measurement.
-    requests : end after so many, all connections together; duration_s is then what they are expected to take, and a
-        load that takes over three times as long has hung.
+    requests : number of requests, over all connections, after which the load ends; duration_s is then the expected
+        time, and a load that takes more than three times as long counts as hung.
     warmup_s : seconds of the same load before the measurement.
-    connections : open at a time, all drivers together.
-    threads : of the tool, on each driver.
-    think_time_s : seconds between an answer and the next request of its connection; closed loads only.
-    rate_per_s : requests that start each second, all drivers together; open loads only, and needed there.
+    connections : number of open connections, over all drivers.
+    threads : number of threads of the tool, on each driver.
+    think_time_s : seconds between a response and the next request on its connection; only for closed loads.
+    rate_per_s : requests that start per second, over all drivers; required for open loads, only allowed there.
     calls_per_connection : requests on each connection of an open load.
-    keepalive : false: a connection for every request.
-    timeout_s : seconds after which a request counts as lost.
-    headers : of each request; no login, as it would stand in data and process lists.
-    expect_status : what the page must answer before and after the load.
-    expect_bytes : how long the page must be.
-    extra : options of the tool's own, for what no key here says.
-    plan : a file beside the study with a plan of the tool's own (JMeter's .jmx).
-    plan_text : what it holds; filled in when the study is read.
+    keepalive : false opens a new connection for every request.
+    timeout_s : seconds after which a request counts as failed.
+    headers : headers of each request; no credentials, since they would appear in data and process lists.
+    expect_status : status with which the page must answer before and after the load.
+    expect_bytes : size in bytes that the page must have.
+    extra : further options of the tool, for settings without a key here.
+    plan : file beside the study with the tool's own plan (JMeter's .jmx).
+    plan_text : content of this file; filled in when the study is read.
     """
 
     tool: str
@@ -89,15 +89,15 @@ class Workload(StrictModel):
 
     @property
     def hang_limit_s(self) -> float:
-        """Seconds after which the load counts as hung, without the tool's own extra time."""
+        """Return the seconds after which the load counts as hung, without extra time that a tool needs."""
         return self.duration_s * (3 if self.requests is not None else 1) + self.timeout_s
 
     def with_duration(self, duration_s: float, warmup_s: float) -> Workload:
-        """Return the same load for another time; a number of requests shrinks or grows with it.
+        """Return the same load for another duration; a number of requests is scaled with it.
 
-        A load without warm-up stays without: where pages wait for one another, what a warm-up leaves is in the way.
+        A load without warm-up stays without one, as requests left by it would disturb pages that wait for each other.
         """
-        unit = 1 if self.requests is None or self.requests % self.connections else self.connections  # stays even
+        unit = 1 if self.requests is None or self.requests % self.connections else self.connections  # keep multiples
         scale = duration_s / self.duration_s / unit
         requests = self.requests and max(round(self.requests * scale) * unit, self.connections)
         times = {"duration_s": duration_s, "warmup_s": min(warmup_s, self.warmup_s)}
@@ -105,15 +105,15 @@ class Workload(StrictModel):
 
 
 def split_load(workload: Workload, drivers: Sequence[str]) -> dict[str, Workload]:
-    """Return each driver's part of a load; one driver has all of it.
+    """Return each driver's part of the load; a single driver gets all of it.
 
-    `connections`, `requests` and `rate_per_s` are shared so that they add up: in whole numbers where the total is one
-    (a rate in whole connections per second), the first drivers getting one more where it does not come out even.
-    Everything else, `threads` and `extra` among it, is the same on every driver.
+    `connections`, `requests` and `rate_per_s` are divided so that they add up, in whole numbers if the total is one (a
+    rate: whole connections per second); the first drivers get one more if the division leaves a remainder. All other
+    keys, including `threads` and `extra`, are the same on every driver.
 
     Raises
     ------
-    UsageError : there are fewer connections or requests than drivers.
+    UsageError : fewer connections or requests than drivers.
     """
     count = len(drivers)
     shares: dict[str, Sequence[float]] = {}
@@ -126,7 +126,7 @@ def split_load(workload: Workload, drivers: Sequence[str]) -> dict[str, Workload
         shares |= {} if total is None else {key: _split_evenly(total, count)}
     if (rate := workload.rate_per_s) is not None:
         shares["rate_per_s"] = [rate / count] * count
-        for unit in (1, workload.calls_per_connection):  # whole connections per second before whole requests
+        for unit in (1, workload.calls_per_connection):  # whole connections per second if possible, else whole requests
             if (rate / unit).is_integer() and rate / unit >= count:
                 shares["rate_per_s"] = [float(part * unit) for part in _split_evenly(int(rate / unit), count)]
     return {

@@ -1,8 +1,8 @@
-"""Validity rules: records and tables of a run in, violations out.
+"""Validity rules: functions that read the records and tables of a run and return violations (hits).
 
-- `base`: what a rule reads and returns
-- `load`: errors, limits of the driver, the rate that was offered, several drivers, stalls
-- `responses`: the page, the server that answered, how much was measured, outputs of imported runs
-- `machine`: other load on the hosts, gaps in samples, clocks, recorded conditions, hosts back at rest
-- `rules`: all rules on one trial, all rules on a run
+- `base`: data classes that rules read and return
+- `load`: errors, limits of the driver, offered rate, several drivers, stalls
+- `responses`: the page, the server that answered, number of requests, outputs of imported runs
+- `machine`: other load on the hosts, gaps in samples, clocks, recorded conditions, hosts not back at rest
+- `rules`: functions that apply all rules to one trial or to a run
 """

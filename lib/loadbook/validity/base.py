@@ -1,4 +1,4 @@
-"""Evidence of one trial, which rules read, and hits, which they return."""
+"""Evidence on one trial, which validity rules read, and hits, which they return."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOTAL = "*"
 
 @dataclass(frozen=True)
 class RuleHit:
-    """A violation of a rule, or a rule without evidence ("unchecked"); `trial` is None for a hit on the whole run."""
+    """Violation of a validity rule, or a rule without data ("unchecked"); no `trial` if it concerns the run."""
 
     name: str
     level: Severity
@@ -31,10 +31,10 @@ class RuleHit:
 
 @dataclass(frozen=True)
 class Evidence:
-    """One trial: its record, rows of measurements and of traces (t_s: seconds from the window's start).
+    """One trial: its record, its rows of measurements and of traces (t_s: seconds since the window's start).
 
-    `samples` are series within the trial (rates by the second), `parser_doubts` the names of what the tool's parser
-    doubts.
+    `samples` are series within the trial (rates per second), `parser_doubts` names of doubts that the parser of the
+    tool's output raised.
     """
 
     record: TrialRecord
@@ -45,11 +45,11 @@ class Evidence:
     samples: Sequence[Row] = ()
 
     def total(self, metric: str, statistic: str | None = None) -> float | None:
-        """Return a metric's total over drivers, None where there is none."""
+        """Return a metric's total over all drivers; None if the trial has none."""
         return self.value(TOTAL, metric, statistic)
 
     def value(self, driver: str, metric: str, statistic: str | None = None) -> float | None:
-        """Return a metric of one driver, None where there is none."""
+        """Return a metric of one driver; None if the driver has none."""
         for row in self.rows:
             if (row["driver"], row["metric"]) == (driver, metric) and statistic in (None, row["statistic"]):
                 return float(row["value"])
@@ -57,13 +57,13 @@ class Evidence:
 
     @property
     def window_s(self) -> float | None:
-        """Length of the measurement window, seconds."""
+        """Return the length of the measurement window in seconds; None if the window is not known."""
         window = self.record.window
         return window[1] - window[0] if window else None
 
     @cached_property
     def _series(self) -> dict[tuple[str, str], dict[str, list[tuple[float, float]]]]:
-        """Trace points (t_s, value) in the window by host and metric, then by item."""
+        """Return the points (t_s, value) of traces in the window: (host, metric) -> item, such as cpu0 -> points."""
         end = self.window_s
         series: dict[tuple[str, str], dict[str, list[tuple[float, float]]]] = {}
         for row in self.traces:
@@ -73,9 +73,9 @@ class Evidence:
         return series
 
     def trace_means(self, host: str, metric: str) -> dict[str, float]:
-        """Return, by item, the mean of a trace of a host over the measurement window.
+        """Return the mean of a host's trace over the measurement window, per item (CPU, process, interface).
 
-        A point stands for the interval before it, so one that began before the window counts only if there is no other.
+        A point covers the interval before it; one whose interval began before the window counts only if it is alone.
         """
         interval = next((m.interval_s for m in self.record.monitors if m.host == host), 0.0)
         series = self._series.get((host, metric), {})
@@ -83,7 +83,7 @@ class Evidence:
         return {item: fmean(whole[item] or [v for _, v in points]) for item, points in series.items()}
 
     def trace_sums(self, host: str, metrics: Sequence[str], prefix: str = "") -> list[dict[float, float]]:
-        """Return by time the sum of traces of a host over items that begin with `prefix`; nothing without a trace."""
+        """Return time -> sum of a host's traces over items that begin with `prefix`; an empty list without traces."""
         sums: dict[float, float] = {}
         for metric in metrics:
             for item, points in self._series.get((host, metric), {}).items():
@@ -92,13 +92,13 @@ class Evidence:
         return [sums] if sums else []
 
     def cpu_means(self, monitor: MonitorRecord, metric: str) -> dict[str, float]:
-        """Return the means of a per-CPU trace for the CPUs that are this host's own (its mask, else all)."""
+        """Return the means of a per-CPU trace for the CPUs in this host's mask, or for all CPUs if it has none."""
         own_cpus = {f"cpu{number}" for number in monitor.cpus}
         means = self.trace_means(monitor.host, metric)
         return {item: mean for item, mean in means.items() if (item in own_cpus if own_cpus else item != "all")}
 
     def monitors_sharing_cpus(self, monitor: MonitorRecord) -> list[MonitorRecord]:
-        """Return the monitors whose processes may run on this host's CPUs, itself among them."""
+        """Return the monitors of all hosts, this one included, whose processes may run on this host's CPUs."""
         boots = self.record.boot_ids
 
         def may_share(other: MonitorRecord) -> bool:
@@ -108,16 +108,16 @@ class Evidence:
         return [other for other in self.record.monitors if other.host == monitor.host or may_share(other)]
 
     def sample_times(self, host: str) -> list[float]:
-        """Return the instants (s since the window opened) at which a host was sampled within the window."""
+        """Return the times (s since the window opened) at which samples of a host were taken within the window."""
         own = (items.values() for (name, _), items in self._series.items() if name == host)
         return sorted({t for items in own for points in items for t, _ in points})
 
     def hit(self, name: str, level: Severity, observation: str, host: str | None = None) -> RuleHit:
-        """Return a hit on the trial; see `rule_hit`."""
+        """Return a hit of a rule on this trial."""
         return rule_hit(name, level, observation, self.record, host=host)
 
     def unchecked(self, name: str, reason: str, host: str | None = None) -> RuleHit:
-        """Return the hit of a rule that had no evidence."""
+        """Return the hit of a rule that could not be checked on this trial."""
         return RuleHit(name, "unchecked", self.record.trial, self.record.treatment, host, f"not checked: {reason}")
 
 
@@ -130,14 +130,14 @@ def rule_hit(
     treatment: str | None = None,
     host: str | None = None,
 ) -> RuleHit:
-    """Return a hit whose message has the observation, the reason and the remedy.
+    """Return a hit whose message states the observation, the reason and the remedy.
 
-    Without a record it is a hit on a treatment or, without one, on the whole run.
+    Without `record`, it is a hit on `treatment` or, if that is None too, on the whole run.
     """
     trial, treatment = (record.trial, record.treatment) if record else (None, treatment)
     return RuleHit(name, level, trial, treatment, host, observation + rule_advice(name))
 
 
 def not_checked(name: str, reason: str, *, treatment: str | None = None, host: str | None = None) -> RuleHit:
-    """Return the hit of a rule on a run that had no evidence."""
+    """Return the hit of a rule that could not be checked on a run."""
     return RuleHit(name, "unchecked", None, treatment, host, f"not checked: {reason}")

@@ -1,9 +1,9 @@
-"""Rules about the load: requests that failed, limits of the driver, CPUs that it shares, the rate offered, stalls.
+"""Rules on the load: failed requests, limits of the driver, shared CPUs, offered rate, several drivers, stalls.
 
-Sums over several drivers mean something only where these measured at the same time. A stall is time within a
-closed-loop measurement in which nothing was served (a frozen server or load generator, a cut link): the requests under
-way wait, and most tools count what they had before and after. Three kinds of evidence tell, the finest that there is:
-samples of the service's CPU and of the network, the tool's requests by the second, the largest latency.
+A stall is time in a closed-loop measurement in which nothing was served (a frozen server or load generator, a cut
+link). The requests under way then wait, and most tools show nothing of it but one large latency. Stalls are found in
+the finest data recorded: samples of service CPU and network, else the tool's requests per second, else the largest
+latency.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SOCKET_ERRORS = ("errors_connect", "errors_timeout", "errors_read", "errors_writ
 
 
 def zero_work(evidence: Evidence) -> Iterator[RuleHit]:
-    """Refuse a trial without any response, or without one that counts."""
+    """Find trials without any response, or without any successful one."""
     requests, ok = evidence.total("requests", "count"), evidence.total("ok", "count")
     if requests is None and ok is None:
         yield evidence.unchecked("zero_work", "the tool reports neither requests nor successes")
@@ -31,7 +31,7 @@ def zero_work(evidence: Evidence) -> Iterator[RuleHit]:
 
 
 def error_responses(evidence: Evidence) -> Iterator[RuleHit]:
-    """Judge responses with status 400 and above as a share of all responses."""
+    """Judge responses with status 400 and above, as a share of all responses."""
     errors, requests = evidence.total("errors_status", "count"), evidence.total("requests", "count")
     if errors is None or requests is None:
         yield from _non_2xx_hit(evidence, requests)
@@ -40,7 +40,7 @@ def error_responses(evidence: Evidence) -> Iterator[RuleHit]:
 
 
 def _non_2xx_hit(evidence: Evidence, requests: float | None) -> Iterator[RuleHit]:
-    """Judge a tool that separates only 2xx from other codes (ab): if the page itself is 2xx, no other may occur."""
+    """Judge responses of a tool that separates only 2xx from others (ab): if the page itself is 2xx, all must be."""
     good = evidence.total("status_2xx", "count")
     if good is None or not requests:
         yield evidence.unchecked("error_responses", "the tool reports no error responses")
@@ -51,7 +51,7 @@ def _non_2xx_hit(evidence: Evidence, requests: float | None) -> Iterator[RuleHit
 
 
 def socket_errors(evidence: Evidence) -> Iterator[RuleHit]:
-    """Judge failed connections and transfers as a share of all attempts; the driver's own limits are not among them."""
+    """Judge failed connections and transfers as a share of all attempts, without failures at the driver's limits."""
     names = [n for n in SOCKET_ERRORS if n != "errors_timeout" or "timeouts_weighted" not in evidence.parser_doubts]
     counts = [found for name in names if (found := evidence.total(name, "count")) is not None]
     requests = evidence.total("requests", "count")
@@ -71,20 +71,20 @@ def _error_share_hit(evidence: Evidence, name: str, errors: float, total: float,
 
 
 def driver_limits(evidence: Evidence) -> Iterator[RuleHit]:
-    """Failures at the generator's own limits make its results meaningless (httperf's manual)."""
+    """Find failures at the load generator's own limits, which make its results meaningless (httperf's manual)."""
     errors = evidence.total("errors_driver", "count")
     if errors:
         yield evidence.hit("driver_limits", "invalid", f"{errors:,.0f} attempts failed on the driver itself")
 
 
-# tools that poll without pause: their CPU is always full and says nothing (httperf(1))
+# tools that poll without pause: their CPU is always full, whatever the load (httperf(1))
 SPINNING_TOOLS = ("httperf",)
 
 
 def driver_saturated(evidence: Evidence) -> Iterator[RuleHit]:
-    """Judge each driver over the measurement window: its busiest CPU, and the generator's own threads.
+    """Judge the CPU use of each driver over the measurement window: its busiest CPU, and the load generator's threads.
 
-    With `driver_cpu = 1` (a study of the generators themselves) a full CPU is doubted, never invalid.
+    With `driver_cpu = 1` (in studies of the load generators themselves) a full CPU is only a doubt.
     """
     for host in driver_hosts(evidence):
         if evidence.record.tool in SPINNING_TOOLS:
@@ -100,7 +100,7 @@ def driver_saturated(evidence: Evidence) -> Iterator[RuleHit]:
 
 
 def _load_cpu_use(evidence: Evidence, monitor: MonitorRecord) -> float | None:
-    """Return how many CPUs the processes of a driver, and of others that share its CPUs, used; None: not known."""
+    """Return how many CPUs were used by a driver's processes and others that share its CPUs; None if not known."""
     sharing, load_hosts = evidence.monitors_sharing_cpus(monitor), {monitor.host, *driver_hosts(evidence)}
     means = (evidence.trace_means(m.host, "process_cpu") for m in sharing if m.host in load_hosts)
     watched = [mean for by_process in means for mean in by_process.values()]
@@ -108,7 +108,7 @@ def _load_cpu_use(evidence: Evidence, monitor: MonitorRecord) -> float | None:
 
 
 def _busiest_cpu_hit(evidence: Evidence, host: str, busy: dict[str, float], used: float | None) -> Iterator[RuleHit]:
-    """Judge the busiest CPU: full of the generator's own work is invalid, full of others' work a doubt."""
+    """Judge a driver's busiest CPU: invalid if filled by the load generator itself, a doubt if filled by others."""
     cpu = max(busy, key=lambda item: busy[item])
     if busy[cpu] < evidence.thresholds.driver_cpu_doubt:
         return
@@ -121,7 +121,7 @@ def _busiest_cpu_hit(evidence: Evidence, host: str, busy: dict[str, float], used
 
 
 def _thread_hit(evidence: Evidence, host: str) -> Iterator[RuleHit]:
-    """Judge the generator's threads: those that move between CPUs fill none of them, yet can do no more."""
+    """Judge the load generator's threads: if they move between CPUs they fill none, and yet can be at their limit."""
     tool, threads = evidence.record.tool, int(evidence.record.workload.get("threads") or 1)
     watched = evidence.trace_means(host, "process_cpu")
     cpu_per_thread = sum(mean for item, mean in watched.items() if item.partition(":")[0] == tool) / threads
@@ -134,7 +134,7 @@ def _thread_hit(evidence: Evidence, host: str) -> Iterator[RuleHit]:
 
 
 def shared_cores(evidence: Evidence) -> Iterator[RuleHit]:
-    """Find driver and service on one machine (same boot id) without disjoint CPU masks."""
+    """Find driver and service on the same machine (same boot id) without disjoint CPU masks."""
     boots = evidence.record.boot_ids
     if not evidence.record.services:
         yield evidence.unchecked("shared_cores", "it is not recorded where the service ran")
@@ -160,7 +160,7 @@ def _shared_cpu_hit(evidence: Evidence, driver: MonitorRecord, service: ServiceR
 
 
 def offered_ceiling(evidence: Evidence) -> Iterator[RuleHit]:
-    """Find open load that was served whole: the rate is the generator's setting."""
+    """Find open loads that were served completely, so that the rate is the load generator's setting."""
     offered, achieved = offered_and_achieved_rates(evidence)
     if offered is None:
         return
@@ -172,7 +172,7 @@ def offered_ceiling(evidence: Evidence) -> Iterator[RuleHit]:
 
 
 def offered_shortfall(evidence: Evidence) -> Iterator[RuleHit]:
-    """Find open load of which a part was not served."""
+    """Find open loads of which a part was not served."""
     offered, achieved = offered_and_achieved_rates(evidence)
     if offered is None:
         return
@@ -185,23 +185,23 @@ def offered_shortfall(evidence: Evidence) -> Iterator[RuleHit]:
 
 
 def driver_hosts(evidence: Evidence) -> list[str]:
-    """Return the hosts that generated load."""
+    """Return the hosts that generated the load."""
     return list(dict.fromkeys(driver.host for driver in evidence.record.drivers))
 
 
 def monitor_of(evidence: Evidence, host: str) -> MonitorRecord | None:
-    """Return the monitor of a host."""
+    """Return the monitor of a host; None if it has none."""
     return next((monitor for monitor in evidence.record.monitors if monitor.host == host), None)
 
 
 def offered_and_achieved_rates(evidence: Evidence) -> tuple[float | None, float | None]:
-    """Return offered (None for closed load) and achieved requests per second."""
+    """Return offered (None for a closed load) and achieved requests per second."""
     offered = evidence.record.workload.get("rate_per_s") or evidence.total("offered_per_s")
     return (float(offered) if offered else None), evidence.total("requests_per_s", "value")
 
 
 def drivers_apart(evidence: Evidence) -> Iterator[RuleHit]:
-    """Judge the share of the time from first start to last end in which not every driver was measuring."""
+    """Judge the share of the time, from first start to last end, in which not all drivers were measuring."""
     record, limits = evidence.record, evidence.thresholds
     if len(record.drivers) < 2:
         return
@@ -222,33 +222,33 @@ def drivers_apart(evidence: Evidence) -> Iterator[RuleHit]:
         yield evidence.hit("drivers_apart", "doubt", observation)
 
 
-# a sample is idle below this share of what is usual within the window (its 90th percentile)
+# a sample is idle below this share of the usual value in the window (its 90th percentile)
 IDLE_SHARE, USUAL_QUANTILE = 0.05, 0.9
-# a service, or a host's network, that usually does less than this is too quiet to tell: CPUs' worth, B/s
+# minimum usual value (CPUs in use, B/s) of a service's CPU time or a host's traffic; with less, idling means nothing
 MIN_USUAL_CPU, MIN_USUAL_TRAFFIC = 0.15, 10_000.0
-# more than two samples; sampling is late by a part of an interval
+# more than two samples, since samples may be late by a part of an interval
 MIN_IDLE_SAMPLES = 2.5
-# idle time that slow answers, few requests or think time explain is no stall
+# idle time that is explained by slow responses, few requests or think time is no stall
 MIN_MISSED_REQUESTS, MIN_MISSED_CYCLES = 20.0, 2.0
-# of the measurement: a request that took so long tells of a stall where there is no other evidence
+# of the measurement: without other data, a request that took longer than this share indicates a stall
 LATENCY_SHARE = 0.2
 RATES_BY_SECOND = ("ended", "started")
 
 
 class IdleSpan(NamedTuple):
-    """A stretch of the measurement window, seconds since it opened."""
+    """Part of the measurement window without work; seconds since the window opened."""
 
     start: float
     end: float
 
     @property
     def length(self) -> float:
-        """Seconds."""
+        """Return the length in seconds."""
         return self.end - self.start
 
 
 def stall(evidence: Evidence) -> Iterator[RuleHit]:
-    """Find time of a closed-loop measurement in which nothing was served, though requests were under way."""
+    """Find time in a closed-loop measurement in which nothing was served although requests were under way."""
     workload, window = evidence.record.workload, evidence.window_s
     duration = evidence.total("duration") or window
     requests = evidence.total("requests", "count")
@@ -277,7 +277,7 @@ def stall(evidence: Evidence) -> Iterator[RuleHit]:
 
 
 def _idle_by_samples(evidence: Evidence, window: float, duration: float) -> list[IdleSpan] | None:
-    """Return the span in which all serving hosts were idle for more than two samples; None without samples."""
+    """Return the spans in which all serving hosts were idle for more than two samples; None without samples."""
     services: dict[str, set[str]] = {}
     for service in evidence.record.services:
         services.setdefault(service.host, set()).add(service.service)
@@ -292,21 +292,21 @@ def _idle_by_samples(evidence: Evidence, window: float, duration: float) -> list
         both = (IdleSpan(max(a.start, b.start), min(a.end, b.end)) for a in idle for b in other)
         idle = [span for span in both if span.length > 0]
     interval = max(intervals.values())
-    # a tool that starts late or ends early (JMeter's JVM) is idle at the window's edges by its own account
+    # a tool that starts late or ends early (JMeter's JVM) is itself idle at the edges of the window
     spare = max(0.0, window - duration)
     idle = [_without_edges(span, window, spare, interval) for span in idle]
     return [span for span in idle if span.length > MIN_IDLE_SAMPLES * interval]
 
 
 def _without_edges(span: IdleSpan, window: float, spare: float, interval: float) -> IdleSpan:
-    """Return an idle span without the parts that may be the tool's own start or end."""
+    """Return an idle span without the part at an edge of the window in which the tool itself starts or ends."""
     if span.start <= 2 * interval:
         return span._replace(start=min(span.start + spare, span.end))
     return span._replace(end=max(span.end - spare, span.start)) if span.end >= window - 2 * interval else span
 
 
 def _host_idle_spans(evidence: Evidence, host: str, services: Iterable[str], interval: float) -> list[IdleSpan] | None:
-    """Return when neither the services of a host nor its network were at work; None where neither is traced."""
+    """Return the spans in which neither a host's services nor its network worked; None if neither was recorded."""
     cpu = [points for name in services for points in evidence.trace_sums(host, ("process_cpu",), f"{name}:")]
     known = [points for points in cpu if _usual(points) >= MIN_USUAL_CPU]
     known += [p for p in evidence.trace_sums(host, ("net_rx", "net_tx")) if _usual(p) >= MIN_USUAL_TRAFFIC]
@@ -319,7 +319,7 @@ def _host_idle_spans(evidence: Evidence, host: str, services: Iterable[str], int
 
 
 def _runs(times: Sequence[float], idle: Mapping[float, bool], interval: float) -> Iterator[IdleSpan]:
-    """Yield the spans of consecutive idle samples; a missing sample ends one."""
+    """Yield the spans of consecutive idle samples; a missing sample ends a span."""
     numbered, number = [], 0
     for k, t in enumerate(times):
         number += k > 0 and (t - times[k - 1] > 2 * interval or idle[t] != idle[times[k - 1]])
@@ -331,13 +331,13 @@ def _runs(times: Sequence[float], idle: Mapping[float, bool], interval: float) -
 
 
 def _usual(points: Mapping[float, float]) -> float:
-    """Return the value that most samples of a window reach at times; a stall may take more than half of it."""
+    """Return the 90th percentile of the samples of a window, so that a stall may last more than half of it."""
     values = sorted(points.values())
     return values[min(len(values) - 1, int(USUAL_QUANTILE * len(values)))] if values else 0.0
 
 
 def _idle_by_seconds(evidence: Evidence, duration: float) -> list[IdleSpan] | None:
-    """Return the span in which no request ended, by the tool's log; None without rates by the second."""
+    """Return the spans in which no request ended, from the tool's log; None without rates per second."""
     counts: dict[int, float] = {}
     for row in evidence.samples:
         if row["series"] in RATES_BY_SECOND and row["metric"] == "requests_per_s":
@@ -348,3 +348,35 @@ def _idle_by_seconds(evidence: Evidence, duration: float) -> list[IdleSpan] | No
     seconds = range(first, max(max(counts), first + int(duration) - 1) + 1)
     idle = {float(s + 1): not counts.get(s) for s in seconds}
     return [IdleSpan(run.start - first, run.end - first) for run in _runs(list(idle), idle, 1.0)]
+
+
+def late_slices(evidence: Evidence) -> Iterator[RuleHit]:
+    """Judge how many slices of an interleaved trial lasted much longer than planned: its driver was disturbed."""
+    interleaved = evidence.record.interleaved
+    if interleaved is None:
+        return
+    if interleaved.late_share is None:
+        yield evidence.unchecked("late_slices", "there are too few slices")
+    elif interleaved.late_share > evidence.thresholds.late_slices:
+        share = format_percent(interleaved.late_share, 0, signed=False)
+        planned = format_duration(interleaved.slice_s)
+        yield evidence.hit("late_slices", "doubt", f"{share} of its slices lasted 1.5 times the {planned} planned")
+
+
+def unasked_work(evidence: Evidence) -> Iterator[RuleHit]:
+    """Find services of an interleaved trial that work without a request, and so in the slices of other treatments.
+
+    Their CPU use just before the slices, without any load, is taken to have gone on in the others' slices.
+    """
+    interleaved, window = evidence.record.interleaved, evidence.window_s
+    if interleaved is None or window is None or interleaved.active_s is None:
+        return
+    for service in evidence.record.services:
+        if not service.cpu_s or service.idle_cpu_share is None:
+            yield evidence.unchecked("unasked_work", f"the CPU time of {service.service} is not known", service.host)
+            continue
+        share = service.idle_cpu_share * max(0.0, window - interleaved.active_s) / service.cpu_s
+        if share > evidence.thresholds.unasked_work:
+            unasked, of_all = (format_percent(v, 1, signed=False) for v in (service.idle_cpu_share, share))
+            observation = f"{service.service} used {unasked} of a CPU without load: {of_all} of its CPU time"
+            yield evidence.hit("unasked_work", "doubt", observation, service.host)

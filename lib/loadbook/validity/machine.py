@@ -1,4 +1,4 @@
-"""Rules about hosts: other load, gaps in samples, clocks, conditions that changed, state left by earlier trials."""
+"""Rules on hosts: other load, gaps in samples, clocks, changed conditions, hosts that an earlier trial has altered."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from loadbook.validity.base import Evidence, RuleHit, not_checked, rule_hit
 
 
 def stolen_cpu(evidence: Evidence) -> Iterator[RuleHit]:
-    """Judge the steal time of the host's own CPUs."""
+    """Judge the CPU time stolen by the hypervisor on the host's own CPUs."""
     if not evidence.record.monitors:
         yield evidence.unchecked("stolen_cpu", "no monitor was running")
     for monitor in evidence.record.monitors:
@@ -31,10 +31,10 @@ def stolen_cpu(evidence: Evidence) -> Iterator[RuleHit]:
 
 
 def foreign_cpu(evidence: Evidence) -> Iterator[RuleHit]:
-    """Judge the CPU time on a host's own CPUs that no watched process used, in CPUs.
+    """Judge the CPU time, in CPUs, that no monitored process used on the host's own CPUs.
 
-    Hosts may share a machine (the lab): only CPUs of the host's mask are counted, and where masks overlap the
-    processes watched for the other host are counted, too. Stolen time, a part of busy, is left to `stolen_cpu`.
+    Hosts may share a machine (the lab): only CPUs in the host's mask count, and if masks overlap, the processes
+    monitored for the other host count as known. Stolen time is subtracted, since `stolen_cpu` judges it.
     """
     if not evidence.record.monitors:
         yield evidence.unchecked("foreign_cpu", "no monitor was running")
@@ -64,7 +64,7 @@ def not_at_rest(evidence: Evidence) -> Iterator[RuleHit]:
 
 
 def monitor_gaps(evidence: Evidence) -> Iterator[RuleHit]:
-    """Judge the share of the window that samples cover."""
+    """Judge the share of the measurement window that samples cover."""
     window = evidence.window_s
     if not evidence.record.monitors or not window:
         yield evidence.unchecked("monitor_gaps", "no monitor was running" if window else "no measurement window")
@@ -81,7 +81,7 @@ def monitor_gaps(evidence: Evidence) -> Iterator[RuleHit]:
 
 
 def clock(evidence: Evidence) -> Iterator[RuleHit]:
-    """Find impossible durations, and host clocks that moved against the controller's during the trial."""
+    """Find impossible durations, and host clocks that moved relative to the controller's clock during the trial."""
     duration, window = evidence.total("duration"), evidence.window_s
     if duration is not None and duration <= 0:
         yield evidence.hit("clock", "invalid", f"the tool measured for {duration:g} s")
@@ -99,9 +99,9 @@ def clock(evidence: Evidence) -> Iterator[RuleHit]:
             yield evidence.hit("clock", "doubt", f"the host's clock moved by {step:.2f} s against ours", host)
 
 
-# host, what else the value belongs to (its tool, its treatment) -> value
+# (host, further subject of the value such as a tool or treatment) -> value
 ConditionValues = Mapping[tuple[str | None, str], str | None]
-# state of a host (trials/reset) -> words, threshold
+# recorded state of a host before a trial -> words, key of the threshold
 HOST_STATE_LIMITS = {
     "time_wait": ("sockets in TIME-WAIT", "time_wait_increase"),
     "conntrack": ("conntrack entries", "rest_conntrack"),
@@ -111,9 +111,9 @@ HOST_STATE_LIMITS = {
 
 
 def facts_differ(study: Study, records: Sequence[TrialRecord], facts: Mapping[str, Any]) -> Iterator[RuleHit]:
-    """Find recorded conditions that no factor declares and that differ between trials, or before and after the run.
+    """Find recorded conditions that differ between trials, or before and after the run, without being a factor.
 
-    `facts` are those of the hosts (hosts/monitors) under ``<host>-before`` and ``<host>-after``.
+    `facts` are facts of the hosts (kernel, hardware, settings) under ``<host>-before`` and ``<host>-after``.
     """
     for kind, values in _conditions_by_kind(records).items():
         yield from _differing_trials(kind, values)
@@ -126,7 +126,7 @@ def facts_differ(study: Study, records: Sequence[TrialRecord], facts: Mapping[st
 
 
 def _conditions_by_kind(records: Sequence[TrialRecord]) -> dict[str, list[tuple[TrialRecord, ConditionValues]]]:
-    """Return, for each kind of condition that can differ between trials, its value per trial."""
+    """Return, per kind of condition that can differ between trials, its value in each trial."""
     conditions: dict[str, list[tuple[TrialRecord, ConditionValues]]] = {}
     for r in records:
         drivers, treatment_key = [driver.host for driver in r.drivers], f"treatment {r.treatment}"
@@ -149,7 +149,7 @@ def _conditions_by_kind(records: Sequence[TrialRecord]) -> dict[str, list[tuple[
 
 
 def _differing_trials(kind: str, values: Sequence[tuple[TrialRecord, ConditionValues]]) -> Iterator[RuleHit]:
-    """Yield a doubt on each trial whose value differs from that of most trials."""
+    """Yield a doubt on each trial whose value differs from the value of most trials."""
     by_key: dict[tuple[str | None, str], list[tuple[TrialRecord, str]]] = {}
     for record, values_by_subject in values:
         for key, value in values_by_subject.items():
@@ -165,7 +165,7 @@ def _differing_trials(kind: str, values: Sequence[tuple[TrialRecord, ConditionVa
 
 
 def _differing_fields(value: str, usual: str) -> tuple[str, str]:
-    """Return two values; of two loads only the fields that differ."""
+    """Return two values as text; of two loads, only the fields that differ."""
     if not value.startswith("{"):
         return value, usual
     loads = json.loads(value), json.loads(usual)
@@ -180,7 +180,7 @@ def _shorten(value: object) -> str:
 
 
 def _changed_facts(study: Study, host: str, before: Any, after: Any) -> Iterator[RuleHit]:
-    """Yield a doubt on the run for each fact that changed more than its kind allows; boots are judged by trial."""
+    """Yield a doubt for each fact of a host, except its boot, that changed in the run by more than its kind allows."""
     if after is None:
         yield not_checked("facts_differ", "the facts of the host were not read again after the run", host=host)
         return
@@ -192,7 +192,7 @@ def _changed_facts(study: Study, host: str, before: Any, after: Any) -> Iterator
 
 
 def state_grew_within_block(study: Study, records: Sequence[TrialRecord]) -> Iterator[RuleHit]:
-    """Compare each host's state before a trial with that before the first trial of its block."""
+    """Compare the state of each host before a trial with its state before the first trial of the block."""
     for _, block in groupby(sorted(records, key=attrgetter("block", "slot")), key=attrgetter("block")):
         first, *others = block
         for record in others:
@@ -213,7 +213,7 @@ def _exceeded_limits(
 
 
 def _machine_cpu_count(record: TrialRecord, host: str) -> int:
-    """Return how many CPUs of the host's machine are known: the masks of all hosts that were booted with it."""
+    """Return the number of known CPUs of a host's machine: the masks of all hosts with the same boot id."""
     boot = record.boot_ids.get(host)
     monitors = [m for m in record.monitors if m.host == host or (boot and record.boot_ids.get(m.host) == boot)]
     return max(1, len({cpu for monitor in monitors for cpu in monitor.cpus}))

@@ -1,6 +1,6 @@
-"""Rules about responses: the page, the server that sent it, how many there were, and copies of outputs.
+"""Rules on responses: the page, the server that sent it, number of requests, copied outputs.
 
-Copies and the order of trials are questions about imported runs, which loadbook did not measure itself.
+Copied outputs and the order of trials are checked for imported runs, which loadbook did not measure itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from loadbook.validity.base import TOTAL, Evidence, RuleHit, rule_hit
 
 
 def wrong_response(evidence: Evidence) -> Iterator[RuleHit]:
-    """Hold the page, fetched once before and once after the load, against the workload's expectation and itself."""
+    """Compare the page, fetched before and after the load, with the workload's expectation and with each other."""
     record = evidence.record
     responses = [(when, r) for when, r in (("before", record.response_before), ("after", record.response_after)) if r]
     if not responses:
@@ -36,9 +36,9 @@ def wrong_response(evidence: Evidence) -> Iterator[RuleHit]:
 
 
 def bytes_per_response(evidence: Evidence) -> Iterator[RuleHit]:
-    """Hold the bytes that came under load against the known page: its body at least, and room for headers.
+    """Compare the bytes received per response with the known page: at least its body, plus a limit for headers.
 
-    What connections were still receiving when the load ended may be counted, too: one page for each.
+    Bytes that connections were still receiving at the end of the load may be included: one page for each connection.
     """
     received, requests = evidence.total("bytes_read", "count"), evidence.total("requests", "count")
     expected, record = evidence.record.workload.get("expect_bytes"), evidence.record
@@ -60,7 +60,7 @@ def bytes_per_response(evidence: Evidence) -> Iterator[RuleHit]:
 
 
 def config_not_live(evidence: Evidence) -> Iterator[RuleHit]:
-    """Ask whether the live process answered with this configuration's id."""
+    """Check that the live process answered with the id of this configuration."""
     if not evidence.record.services:
         yield evidence.unchecked("config_not_live", "no service was recorded")
     for service in evidence.record.services:
@@ -85,17 +85,17 @@ def server_identity(evidence: Evidence) -> Iterator[RuleHit]:
 
 
 REQUEST_TIME_METRICS = ("latency", "latency_intended", "service_time")
-# a tail beyond p99 is nobody's question by accident
+# higher percentiles are ignored
 MAX_PERCENTILE = 99.0
-# tools whose latency is the whole time of a request as it was -> the shortest mean (s) that their resolution can tell
+# tools whose latency is a request's whole, uncorrected time -> shortest mean (s) that their resolution allows
 MIN_MEAN_LATENCY_S = {"ab": 0.010, "jmeter": 0.010, "h2load": 0.0, "weighttp": 0.0}
-# below these, starting and ending are a part of the mean
+# below these limits, start and end affect the mean
 MIN_REQUESTS_PER_CONNECTION, MIN_DURATION_S = 20, 0.5
 H2LOAD_STREAMS = re.compile(r"(?:-m ?|--max-concurrent-streams[= ])(\d{1,6})")
 
 
 def too_short(evidence: Evidence) -> Iterator[RuleHit]:
-    """Find percentiles that so few requests cannot measure (ab prints p99 of 10 requests)."""
+    """Find percentiles that the trial has too few requests to measure (ab prints p99 of 10 requests)."""
     highest = _highest_percentiles(evidence)
     for driver in [TOTAL] if TOTAL in highest else sorted(highest):
         requests, p = evidence.value(driver, "requests", "count"), highest[driver]
@@ -108,7 +108,7 @@ def too_short(evidence: Evidence) -> Iterator[RuleHit]:
 
 
 def _highest_percentiles(evidence: Evidence) -> dict[str, float]:
-    """Return the highest percentile that each driver has; with one driver or merged times, the total, too."""
+    """Return each driver's highest percentile; also the total's, if there is one driver or times were merged."""
     highest: dict[str, float] = {}
     for row in evidence.rows:
         if row["metric"] in REQUEST_TIME_METRICS and re.fullmatch(r"p\d+(\.\d+)?", str(row["statistic"])):
@@ -119,7 +119,7 @@ def _highest_percentiles(evidence: Evidence) -> dict[str, float]:
 
 
 def little_law(evidence: Evidence) -> Iterator[RuleHit]:
-    """Compare rate x mean latency with the requested connections: in a closed load each has one request in flight."""
+    """Compare rate x mean latency with the number of connections, by Little's law; only for closed loads."""
     workload, tool = evidence.record.workload, evidence.record.tool
     if workload.get("model", "closed") != "closed" or tool not in MIN_MEAN_LATENCY_S:
         return
@@ -142,7 +142,7 @@ def little_law(evidence: Evidence) -> Iterator[RuleHit]:
 
 
 def _mean_latency(evidence: Evidence) -> float | None:
-    """Return the mean over all requests; a mean, unlike a percentile, is that of the drivers weighted by requests."""
+    """Return the mean latency over all requests: the drivers' means weighted by requests; None if one is unknown."""
     if (mean := evidence.total("latency", "mean")) is not None:
         return mean
     hosts = [driver.host for driver in evidence.record.drivers]
@@ -161,7 +161,7 @@ def _concurrency_hit(evidence: Evidence, rate: float, cycle_s: float, connection
 
 
 def _concurrent_streams(evidence: Evidence) -> int:
-    """Return how many requests h2load has under way on each connection (-m)."""
+    """Return how many requests h2load has under way on each connection (option -m)."""
     if evidence.record.tool != "h2load" or not evidence.record.drivers:
         return 1
     found = H2LOAD_STREAMS.search(" ".join(evidence.record.drivers[0].argv))
@@ -169,9 +169,9 @@ def _concurrent_streams(evidence: Evidence) -> int:
 
 
 def order_not_random(records: Sequence[TrialRecord]) -> Iterator[RuleHit]:
-    """Doubt an order that was not recorded, or that is confounded with a treatment.
+    """Doubt an order of trials that was not recorded, or that is confounded with a treatment.
 
-    Orders that loadbook drew need no evidence: they come from the plan's seed.
+    Orders drawn by loadbook are not checked, since they follow from the plan's seed.
     """
     imported = [r for r in records if any(driver.source for driver in r.drivers)]
     problem = _order_problem(imported) if imported else None
@@ -180,7 +180,7 @@ def order_not_random(records: Sequence[TrialRecord]) -> Iterator[RuleHit]:
 
 
 def _order_problem(records: Sequence[TrialRecord]) -> str | None:
-    """Return the problem of the order of trials, None if their times show complete rounds in mixed orders."""
+    """Return the problem of the order of trials; None if their times show complete rounds in mixed orders."""
     timed = [(r.started, r) for r in records if r.started is not None]
     if len(timed) < len(records):
         return f"for {len(records) - len(timed)} of {len(records)} trials it is not known when they began"
@@ -195,7 +195,7 @@ def _order_problem(records: Sequence[TrialRecord]) -> str | None:
 
 
 def _fixed_position(orders: Sequence[Sequence[str]]) -> str | None:
-    """Return which treatment has the same place in every round, if one has."""
+    """Return a treatment that has the same position in every round; None if there is none."""
     if len(orders) < 2 or len(orders[0]) < 2:
         return None
     if all(order == orders[0] for order in orders):
@@ -207,7 +207,7 @@ def _fixed_position(orders: Sequence[Sequence[str]]) -> str | None:
 
 
 def same_output(records: Sequence[TrialRecord]) -> Iterator[RuleHit]:
-    """Doubt a trial whose output is that of an earlier one: a file that was copied, not a second measurement."""
+    """Doubt a trial whose output equals that of an earlier trial: a copied file, not a second measurement."""
     first: dict[tuple[str, ...], str] = {}
     for record in sorted(records, key=lambda r: r.slot):
         names = [name for driver in record.drivers for name in (driver.stdout, *driver.files.values())]

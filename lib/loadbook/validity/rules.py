@@ -1,7 +1,8 @@
-"""All rules on one trial, and the rules on a run as a whole.
+"""Functions that apply all validity rules to one trial, and to a run as a whole.
 
-To add a rule on trials: a function beside similar ones, a line in `TRIAL_RULES`, an entry in
-`core/validity_rules.toml`.
+To add a rule on trials: write a function beside similar ones, add a line to `TRIAL_RULES` and an entry to
+`core/validity_rules.toml`. To add a rule on runs: write a function here or in `machine` or `responses`, add a call in
+`check_run` and an entry in the same file.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ UNSTEADY = "unsteady"
 
 
 def unsteady(records: Sequence[TrialRecord], samples: pd.DataFrame) -> Iterator[RuleHit]:
-    """Judge each treatment by the rates per second (table samples) of all its trials that count together."""
+    """Judge whether the rate of each treatment was steady within trials, by the rates per second of valid trials."""
     from loadbook.stats.steady_state import MIN_SERIES_S, rate_series, rate_trends
 
     if not records:
@@ -76,6 +77,8 @@ TRIAL_RULES: tuple[Callable[[Evidence], Iterator[RuleHit]], ...] = (
     machine.monitor_gaps,
     machine.clock,
     load.stall,
+    load.late_slices,
+    load.unasked_work,
 )
 
 
@@ -87,14 +90,14 @@ def check_trial(
     thresholds: ValidityLimits,
     samples: Sequence[Row] = (),
 ) -> list[RuleHit]:
-    """Return every hit on one trial; a trial that measured nothing (lost, timed out, ...) has none.
+    """Return all hits on one trial; none if the trial measured nothing (lost, timed out, ...).
 
     Parameters
     ----------
-    rows : its measurements (driver, metric, statistic, value, unit).
-    traces : its traces (host, t_s, metric, item, value), t_s in seconds since the measurement window opened.
-    doubts : name and message of what the tool's parser doubts; one that a rule has judged already is not repeated.
-    samples : its series within the trial (series, metric, x, value): requests by the second.
+    rows : measurements of the trial (driver, metric, statistic, value, unit).
+    traces : traces of the trial (host, t_s, metric, item, value); t_s in seconds since the measurement window opened.
+    doubts : name and message of doubts of the tool's parser; those that a rule has judged are not repeated.
+    samples : series within the trial (series, metric, x, value), such as requests per second.
     """
     if record.status not in MEASURED_STATUSES:
         return []
@@ -124,15 +127,15 @@ def check_run(
     samples: pd.DataFrame | None = None,
     changes: Changes | None = None,
 ) -> list[RuleHit]:
-    """Return the hits on a run: those on one trial name it, those on a treatment or on everything do not.
+    """Return the hits on a run; hits on one trial name it, hits on a treatment or the whole run do not.
 
     Parameters
     ----------
     measurements : rows of all trials with trial, driver, metric, statistic, value.
-    excluded : trials that a rule on trials has called invalid; they do not count here either.
-    facts : of the hosts, under ``<host>-before`` and ``<host>-after``.
-    changes : by service and variable, what the variable must change of what is measured.
-    samples : the samples table; without it `unsteady` is not applied.
+    excluded : trials that are invalid by a rule on trials; they are not used here.
+    facts : facts of the hosts, under ``<host>-before`` and ``<host>-after``.
+    changes : (service, variable) -> measured quantities that the variable must change.
+    samples : the samples table; without it the rule `unsteady` is not applied.
     """
     measured = [record for record in records if record.status == "ok" and record.trial not in excluded]
     return [
@@ -149,10 +152,10 @@ def check_run(
 
 
 def arms_answer_differently(study: Study, records: Sequence[TrialRecord]) -> Iterator[RuleHit]:
-    """Compare the usual answer of each treatment (status, bytes, then content) with the baseline's.
+    """Compare each treatment's most frequent response (status, bytes, then content) with the baseline's.
 
-    Where a factor sets the size of the page, arms of one size are compared with the first of them; that each has its
-    own size is asked of every trial (`responses.wrong_response`).
+    If a factor sets the size of the page, treatments with the same size are compared with the first of them. The rule
+    `wrong_response` checks in every trial that the page has the right size.
     """
     for treatment in study.treatments:
         first = study.first_same_page(treatment)
@@ -177,7 +180,7 @@ def _response_sizes(records: Sequence[TrialRecord]) -> list[tuple[int | None, in
 
 
 def _contents_differ(own_records: Sequence[TrialRecord], base_records: Sequence[TrialRecord]) -> bool:
-    """Return whether each arm always sends the same content, different from the other's."""
+    """Return whether each arm always sends the same content and the contents differ."""
     own_digests, base_digests = (
         [r.response_before.sha256 for r in arm if r.response_before] for arm in (own_records, base_records)
     )
@@ -187,9 +190,9 @@ def _contents_differ(own_records: Sequence[TrialRecord], base_records: Sequence[
 
 
 def bytes_differ(study: Study, records: Sequence[TrialRecord], measurements: Sequence[Row]) -> Iterator[RuleHit]:
-    """Compare the bytes per response under load: of each trial with its arm's, of each arm with the baseline's.
+    """Compare bytes per response under load: each trial with its treatment's median, each treatment with the baseline.
 
-    Tools send other headers and count other bytes, so only arms of one tool are compared.
+    Tools send different headers and count bytes differently, so only trials of the same tool are compared.
     """
     tolerance, sizes_by_arm = study.validity.bytes_tolerance, _bytes_per_response(records, measurements)
     medians = {key: median(sizes.values()) for key, sizes in sizes_by_arm.items()}
@@ -207,15 +210,15 @@ def bytes_differ(study: Study, records: Sequence[TrialRecord], measurements: Seq
             yield _treatment_hit("arms_answer_differently", "doubt", treatment, observation)
 
 
-# (service, variable) -> what the variable must change ("response_bytes")
+# (service, variable) -> measured quantities that the variable must change ("response_bytes")
 Changes = Mapping[tuple[str, str], Collection[str]]
-SAME_BYTES = 0.001  # of the bytes per response, beyond which they differ
+SAME_BYTES = 0.001  # of the bytes per response; a larger difference counts as a change
 
 
 def treatment_not_exercised(
     study: Study, records: Sequence[TrialRecord], measurements: Sequence[Row], changes: Changes
 ) -> Iterator[RuleHit]:
-    """Find treatments whose variable must change the bytes of a response, but did not."""
+    """Find treatments with a variable that must change the bytes per response, but did not."""
     medians = {arm: median(sizes.values()) for arm, sizes in _bytes_per_response(records, measurements).items()}
     for treatment in study.treatments:
         reference = study.baseline_of(treatment)
@@ -244,7 +247,7 @@ def _settings_that_change_bytes(study: Study, treatment: str, reference: str, ch
 def _bytes_per_response(
     records: Sequence[TrialRecord], measurements: Sequence[Row]
 ) -> dict[tuple[str, str], dict[str, float]]:
-    """Return bytes received per response by treatment and tool, then trial, where the tool counts both."""
+    """Return (treatment, tool) -> trial -> bytes received per response, if the tool counts both."""
     counted = {
         (row["trial"], row["metric"]): row["value"]
         for row in measurements

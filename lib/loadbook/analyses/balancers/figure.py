@@ -12,12 +12,11 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from loadbook.analyses.balancers import compute
-from loadbook.analyses.effects.figure import is_compared
 from loadbook.core.metrics import get_metric
-from loadbook.core.units import NBSP, decimals_for_half_width
+from loadbook.core.units import NBSP, decimals_for_half_width, pluralize
 from loadbook.report import palette
 from loadbook.report.figures import axes, base
-from loadbook.report.figures.base import LETTER_PT, ReportFigure, Sheet, drawable, max_text_width, pluralize, wrap
+from loadbook.report.figures.base import LETTER_PT, ReportFigure, Sheet, drawable, max_text_width, wrap
 from loadbook.stats.headline import neutral_caption
 from loadbook.stats.results import Analysis, AnalysisRow, Interval
 from loadbook.stats.text import margin_text
@@ -73,7 +72,7 @@ class ScalingFigure(ReportFigure):
             place = (row, series[row.treatment], nodes[row.treatment])
             if row.kind == "baseline":
                 points.append(ScalingPoint(*place, 1.0, None))
-            elif is_compared(row) and row.verdict and row.verdict.comparison.ci95:
+            elif row.is_compared and row.verdict and row.verdict.comparison.ci95:
                 own = row.verdict.comparison
                 low, high = (1 + bound for bound in own.ci95 or (0.0, 0.0))
                 is_limited = row.treatment in limited

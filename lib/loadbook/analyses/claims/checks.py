@@ -14,6 +14,7 @@ from statistics import median
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
+from scipy.stats import binomtest, fisher_exact, theilslopes
 
 from loadbook.analyses.claims import compute
 from loadbook.analyses.claims.compute import ClaimFinding, ClaimResult, ClaimRun, number_text
@@ -23,7 +24,7 @@ from loadbook.stats.errors import ALPHA, errors_by_block
 from loadbook.stats.headline import neutral_caption
 from loadbook.stats.paired_tests import complete_blocks, paired_t, permutation_p, signed_rank
 from loadbook.stats.results import ErrorSummary, Forecast, Interval, Verdict
-from loadbook.stats.saturation import saturation_of_run
+from loadbook.stats.saturation import RESOURCE_NOUNS, saturation_of_run
 from loadbook.stats.text import direction, forecast_sentence, margin_text, rate_ratio_text
 from loadbook.stats.verdict import MAX_FORECAST_BLOCKS, decide_verdict, forecast_one_sided, loss_at_margin
 from loadbook.store.tables import RunData, RunTables, strata_of
@@ -234,8 +235,6 @@ def check_slope(claim: Claim, run: ClaimRun) -> ClaimFinding:
     One slope per block (Theil-Sen over the logs), then an interval over the blocks (t below 10, else signed ranks): the
     block is the unit, not the trial. Contradicted if the interval lies outside the range.
     """
-    from scipy.stats import theilslopes
-
     sizes = {name: run.study.levels_of(name)[claim.factors[0]] for name in claim.treatments}
     not_positive = [f"{run.label(n)} ({x})" for n, x in sizes.items() if not isinstance(x, int | float) or not x > 0]
     if not_positive or len(set(sizes.values())) < 2:
@@ -269,7 +268,7 @@ def check_resource(claim: Claim, run: ClaimRun) -> ClaimFinding:
     Contradicted if it lies outside in every trial, on the same side; for memory the highest use of all trials counts.
     """
     rows, label = _usage_rows(claim, run), run.label(claim.treatment)
-    noun = compute.RESOURCE_NOUNS[claim.resource or ""]
+    noun = RESOURCE_NOUNS[claim.resource or ""]
     if rows is None or rows.empty or claim.used is None:
         lacks = ", or its link’s rate is not known" if claim.resource == "network" else ""
         return ClaimFinding("unchecked", f"No monitor recorded the {noun} of the {claim.role} under {label}{lacks}.")
@@ -303,8 +302,6 @@ def check_errors(claim: Claim, run: ClaimRun, expected: str) -> ClaimFinding:
     occur in fewer, or if their share of trials is certainly below the margin. "Fewer" cannot be checked if the other
     arm had none, or certainly has next to none.
     """
-    from scipy.stats import fisher_exact
-
     own, other = run.errors(claim.treatment, claim.against)
     if not own.trials or not other.trials:
         return ClaimFinding("unchecked", "Errors were not counted in any trial of these treatments.")
@@ -337,8 +334,6 @@ def check_errors(claim: Claim, run: ClaimRun, expected: str) -> ClaimFinding:
 
 def failing_share_bound(failing: int, trials: int) -> float:
     """Return the largest share of trials with errors that so many allow (one-sided 95 %, Clopper and Pearson)."""
-    from scipy.stats import binomtest
-
     return float(binomtest(failing, trials, alternative="less").proportion_ci(1 - ALPHA).high)
 
 

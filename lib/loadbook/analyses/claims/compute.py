@@ -8,25 +8,24 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
+import pandas as pd
 
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP, format_bytes, format_percent, format_quantity, format_rounded
 from loadbook.stats import errors as error_counts
 from loadbook.stats.analyse import analyse
 from loadbook.stats.compare import compare
+from loadbook.stats.saturation import RESOURCE_NOUNS
 from loadbook.stats.text import direction, margin_text, verdict_phrase
 from loadbook.stats.verdict import decide_verdict, usable_mask
 from loadbook.store.tables import RunData, RunTables, treatments_of, trial_values
 from loadbook.study.model import ERROR_CLAIM_KINDS, Claim
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from loadbook.stats.results import Analysis, ErrorSummary, Verdict
     from loadbook.study.model import Study
 
 MAX_CHANCE = 0.05
-RESOURCE_NOUNS = {"cpu": "CPU", "network": "network", "memory": "memory"}
 ClaimOutcome = Literal["holds", "contradicted", "undecided", "unchecked", "not-run"]
 CouldShow = Literal["yes", "in part", "no", "not known"]
 
@@ -211,8 +210,6 @@ def _same_treatment(treatment: str, then: Study, now: Study) -> bool:
 
 def _geometric_means(values: pd.DataFrame, pairs: list[tuple[str, str]]) -> pd.DataFrame:
     """Return rows of two arms, named as the first pair: each block's geometric mean over the pairs' arms."""
-    import pandas as pd
-
     usable = values[values["valid"] & (values["value"] > 0)]
     logs = usable.assign(value=np.log(usable["value"])).pivot(index="block", columns="treatment", values="value")
     sides = zip(*pairs, strict=True)

@@ -1,22 +1,170 @@
-"""The section "What did the article say?", and the claims of a study over all of its runs."""
+"""The section "What did the article say?" with its figure, and the claims of a study over all of its runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from matplotlib.axes import Axes
 
 from loadbook.analyses.claims.checks import check_claims
-from loadbook.analyses.claims.compute import OUTCOMES, ClaimResult, article_numbers_text, claim_title
-from loadbook.analyses.claims.figure import ClaimsFigure
+from loadbook.analyses.claims.compute import OUTCOMES, ClaimResult, article_numbers_text, claim_title, claims_summary
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.core.errors import LoadbookError
+from loadbook.core.metrics import get_metric
+from loadbook.core.units import format_percent
+from loadbook.report import palette
 from loadbook.report.blocks import Block, empty_section, note
 from loadbook.report.build import ensure_ingested
+from loadbook.report.figures import axes, base
+from loadbook.report.figures.base import LETTER_PT, ReportFigure, Sheet, max_text_width, text_height, wrap
 from loadbook.report.nodes import Break, Column, Group, HtmlOnly, Picture, Span, Strong, Table, TextOnly
-from loadbook.stats.results import Analysis
+from loadbook.stats.results import Analysis, AnalysisRow, ErrorSummary
+from loadbook.stats.text import comparison_texts
 from loadbook.store.paths import Layout
 from loadbook.store.tables import RunData, load_run
-from loadbook.study.model import Study
+from loadbook.study.model import ERROR_CLAIM_KINDS, Study
+
+HEAD_IN, FOOT_IN, ROW_IN, NAME_IN, RESULT_IN = 0.34, 0.66, 0.46, 3.0, 2.2
+SMALL_PT = LETTER_PT - 0.8
+
+
+@dataclass(frozen=True)
+class ClaimLine:
+    """One claim as the figure draws it: the claim, the article's numbers, our outcome and numbers in their colour.
+
+    `effect` is the article's ratio minus 1 where the claim is about it, `here` our comparison; `at_ceiling` and
+    `inconclusive`: the article's value, or both of them, are the rate that its tool offered.
+    """
+
+    title: str
+    numbers: str
+    effect: float | None
+    at_ceiling: bool
+    inconclusive: bool
+    here: AnalysisRow | None
+    outcome: str
+    result: str
+    colour: str
+
+
+def claim_line(one: ClaimResult) -> ClaimLine:
+    """Return how a claim is drawn."""
+    claim, article, verdict = one.claim, one.article, one.finding.verdict
+    about_ratio = claim.effective_kind not in (*ERROR_CLAIM_KINDS, "slope")
+    here, result, colour = None, one.finding.short_evidence, palette.SOFT
+    if verdict and verdict.kind != "invalid" and verdict.comparison.effect is not None:
+        name, texts = verdict.comparison.treatment, comparison_texts(verdict)
+        no_errors = ErrorSummary(name, 0, 0, 0, 0, {})
+        here = AnalysisRow(name, name, "treatment", None, None, 0, 0, verdict, no_errors)  # as intervals are drawn of
+        word = palette.row_word(here, get_metric(verdict.comparison.metric))
+        result = f"{palette.row_glyph(here)} {word} {texts.change} ({texts.interval_number})"
+        colour = palette.VERDICTS[verdict.kind].text
+    title, numbers = base.drawable(claim_title(claim), claim.treatment), article_numbers_text(claim)
+    effect, outcome = article.effect if about_ratio else None, " ".join(OUTCOMES[one.finding.outcome])
+    limits = article.at_ceiling, article.both_at_ceiling
+    return ClaimLine(title, numbers, effect, *limits, here, outcome, result, colour)
+
+
+class ClaimsFigure(ReportFigure):
+    """Each published ratio as a hollow diamond without interval, and the measured one below it with an interval.
+
+    At the right stands how each claim fares here. Claims about errors or slopes are not ratios of two values: they
+    have words only.
+    """
+
+    def __init__(self, results: Sequence[ClaimResult], analysis: Analysis) -> None:
+        self.results, self.analysis = results, analysis
+        self.lines = [claim_line(one) for one in results]
+
+    @property
+    def has_data(self) -> bool:
+        """Whether there is any ratio to draw."""
+        return any(line.effect is not None or line.here is not None for line in self.lines)
+
+    def _draw(self) -> Sheet:
+        titles = [wrap(line.title, NAME_IN, LETTER_PT, True) for line in self.lines]
+        numbers = [wrap(line.numbers, NAME_IN, SMALL_PT) for line in self.lines]
+        results = [wrap(line.result, RESULT_IN, SMALL_PT) for line in self.lines]
+        texts = list(zip(titles, numbers, results, strict=True))
+        counts = [[base.line_count(part) for part in parts] for parts in texts]
+        heights = [max(ROW_IN, text_height(LETTER_PT, max(t + n, 1 + r)) + 0.14) for t, n, r in counts]
+        bottom = HEAD_IN + sum(heights)
+        sheet = Sheet(bottom + FOOT_IN)
+        here = f"here ({base.blocks_text(self.analysis)})"
+        left = max(max_text_width(titles, LETTER_PT, True), max_text_width(numbers, SMALL_PT), 1.6) + 0.25
+        outcomes = max_text_width([*(line.outcome for line in self.lines), here], LETTER_PT, True)
+        right = base.WIDTH_IN - max(outcomes, max_text_width(results, SMALL_PT)) - 0.2
+        comparisons = [line.here.verdict.comparison for line in self.lines if line.here and line.here.verdict]
+        published = [line.effect for line in self.lines if line.effect is not None]
+        decided = [*published, *(c.effect for c in comparisons if c.effect is not None)]
+        panel, margin = sheet.rows_panel(left, HEAD_IN, right, bottom), self.analysis.margin
+        scale = axes.ratio_scale([c.ci95 for c in comparisons if c.ci95], published, decided, margin)
+        ticks = axes.set_ratio_axis(panel, scale, right - left, sheet.size, margin)
+        axes.draw_ratio_background(panel, margin, ticks, HEAD_IN, bottom)
+        top = HEAD_IN
+        for line, (title, number, result), height in zip(self.lines, texts, heights, strict=True):
+            middle = top + height / 2
+            _draw_ratios(panel, scale, line, middle)
+            half = text_height(sheet.size, title.count("\n") + 1 + number.count("\n") + 1) / 2
+            sheet.text(0.05, middle - half, title, bold=True, va="top")
+            sheet.text(0.05, middle + half, number, size=SMALL_PT, colour=palette.SOFT, va="bottom")
+            half = text_height(sheet.size, 1 + base.line_count(result)) / 2
+            sheet.text(right + 0.12, middle - half, line.outcome, bold=True, va="top")
+            sheet.text(right + 0.12, middle + half, result, size=SMALL_PT, colour=line.colour, va="bottom")
+            top += height
+        size, article = sheet.size - 0.6, "the article’s claim (◇ one run, no interval)"
+        sheet.text(right + 0.12, 0.16, here, size=size, colour=palette.SOFT)
+        sheet.text(0.05, 0.16, article, size=size, colour=palette.SOFT)
+        title = wrap("change against the claim’s other value (log scale)", max(right - left, 3.5), sheet.size)
+        sheet.text((left + right) / 2, bottom + 0.28, title, colour=palette.SOFT, align="center", va="top")
+        return sheet
+
+    @property
+    def caption(self) -> str:
+        """How the claims fare here: direction first, then size; then which the article's numbers could show."""
+        return claims_summary([one.finding for one in self.results], [one.article.could_show for one in self.results])
+
+    @property
+    def help(self) -> str:
+        """How the figure is read, naming only the marks that it has."""
+        ratios = [line for line in self.lines if line.effect is not None]
+        text = "◇: the article’s single value, so without an interval; "
+        text += f"below it ours with its {base.level_text(self.analysis)} interval."
+        if any(line.at_ceiling and not line.inconclusive for line in ratios):
+            text += " An arrow: the value lies within 2\u00a0% of the rate that the tool offered, hence “at least”."
+        if any(line.inconclusive for line in ratios):
+            text += " A cross inside: both values lie there, so there is no evidence either way."
+        if len(ratios) < len(self.lines):
+            text += " Claims about errors and slopes are no ratios of two values; they stand in words."
+        return text + " Shaded: the margin. Other machines, other load: compare directions and verdicts, not rates."
+
+    @property
+    def alt_text(self) -> str:
+        """The caption and each claim's change there and here."""
+        rows = []
+        for line in self.lines:
+            ratio = f"{format_percent(line.effect)} ({line.numbers})" if line.effect is not None else line.numbers
+            rows.append(f"{line.title}: {ratio} in the article, {f'{line.outcome} {line.result}'.strip()}")
+        return f"Published claims against this run. {self.caption} {'; '.join(rows)}."
+
+
+def _draw_ratios(panel: Axes, scale: axes.RatioScale, line: ClaimLine, y: float) -> None:
+    """Draw the article's ratio above the measured one."""
+    above, below = (y - 0.09, y + 0.09) if line.here else (y, y)
+    if line.effect is not None:
+        x = axes.log_ratio(line.effect)
+        panel.plot([x], [above], zorder=4, **base.marker_props(palette.PUBLISHED, 9))
+        if line.inconclusive:
+            panel.plot([x], [above], "x", color=palette.INK, markersize=4.2, markeredgewidth=1.1, zorder=5)
+        elif line.at_ceiling:
+            end = min(x + 0.09 * (scale.high - scale.low), scale.high)
+            arrow = {"arrowstyle": "->", "color": palette.INK, "linewidth": 1.1, "shrinkA": 5, "shrinkB": 0}
+            panel.annotate("", (end, above), (x, above), annotation_clip=False, zorder=3, arrowprops=arrow)
+    if line.here and line.here.verdict:
+        comparison = replace(line.here.verdict.comparison, ci_family=None)
+        axes.draw_interval(panel, scale, below, line.here, comparison, tick=0.06)
+
 
 OnMessage = Callable[[str], None]
 

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from loadbook.analyses.compare_runs import compute
 from loadbook.analyses.compare_runs.compute import RunComparison
-from loadbook.analyses.effects.figure import EDGE_IN, HEAD_IN, Edges, FigureRow, RowsFigure, is_compared
+from loadbook.analyses.effects.figure import EDGE_IN, HEAD_IN, Edges, FigureRow, RowsFigure, interval_scale
 from loadbook.core.metrics import get_metric
 from loadbook.report import palette
 from loadbook.report.figures import axes
@@ -39,7 +39,8 @@ class RunComparisonFigure(RowsFigure):
     @cached_property
     def scale(self) -> axes.RatioScale:
         """The axis that holds both runs' intervals, unless one is far wider than the decided effects."""
-        return self.scale_of(side for pair in self.result.rows for side in pair.sides if side is not None)
+        sides = (side for pair in self.result.rows for side in pair.sides if side is not None)
+        return interval_scale(sides, self.margin)
 
     def figure_rows(self) -> list[FigureRow]:
         """Return the texts of all rows; where an effect was not compared, the reason."""
@@ -74,7 +75,7 @@ class RunComparisonFigure(RowsFigure):
         """Draw the older interval above, hollow and in ink, the newer one below it in its verdict's colour."""
         pair = self.result.rows[number]
         for side, at in ((pair.older, y - APART_IN), (pair.newer, y + APART_IN)):
-            if side is None or side.verdict is None or not is_compared(side):
+            if side is None or side.verdict is None or not side.is_compared:
                 continue
             style, is_older = palette.row_style(side), side is pair.older
             style = replace(style, fill=palette.INK, hollow=True) if is_older else replace(style, hollow=False)

@@ -15,19 +15,9 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from loadbook.core.metrics import get_metric
-from loadbook.core.units import format_p_value
+from loadbook.core.units import format_p_value, pluralize
 from loadbook.report import palette
 from loadbook.report.figures import axes, base
-from loadbook.report.figures.base import (
-    LETTER_PT,
-    WIDTH_IN,
-    ReportFigure,
-    Sheet,
-    level_text,
-    max_text_width,
-    text_width,
-    wrap,
-)
 from loadbook.stats import text as words
 from loadbook.stats.headline import headline, neutral_caption, no_change_sentence, non_inferiority_headline
 from loadbook.stats.results import Analysis, AnalysisRow, VerdictKind
@@ -58,7 +48,7 @@ class FigureRow:
     hover: str = ""
 
 
-class RowsFigure(ReportFigure):
+class RowsFigure(base.ReportFigure):
     """One row per comparison, an interval over the margin band; a subclass provides texts, marks and background.
 
     `margin_label` and `change_head` stand above the band, which lies at the effect `margin_at`, and above the changes.
@@ -79,7 +69,7 @@ class RowsFigure(ReportFigure):
         """Return the texts of all rows."""
 
     @abstractmethod
-    def draw_marks(self, sheet: Sheet, panel: Axes, number: int, y: float, edges: Edges) -> None:
+    def draw_marks(self, sheet: base.Sheet, panel: Axes, number: int, y: float, edges: Edges) -> None:
         """Draw what the plot shows of row `number`, whose middle is at `y` inches."""
 
     @property
@@ -87,27 +77,27 @@ class RowsFigure(ReportFigure):
     def scale(self) -> axes.RatioScale:
         """The axis of the plot."""
 
-    def draw_background(self, sheet: Sheet, panel: Axes, ticks: Sequence[float], bottom: float) -> None:
+    def draw_background(self, sheet: base.Sheet, panel: Axes, ticks: Sequence[float], bottom: float) -> None:
         """Draw the background of all rows: grid, margin band, and the line of no difference."""
         axes.draw_ratio_background(panel, self.margin, ticks, self.top_in, bottom)
 
-    def _draw(self) -> Sheet:
+    def _draw(self) -> base.Sheet:
         rows = self.figure_rows()
         height = self.top_in + sum(row.height for row in rows) + CHECKS_IN * any(row.is_check for row in rows)
-        sheet = Sheet(height + FOOT_IN)
+        sheet = base.Sheet(height + FOOT_IN)
         bottom = sheet.height - FOOT_IN
-        names = max((max_text_width([row.name], LETTER_PT, not row.is_check) for row in rows), default=1.0)
-        changes = [max_text_width([row.change], row.change_pt) for row in rows]
-        verdicts = max([max_text_width([row.verdict], LETTER_PT, True) for row in rows] + [0.6])
-        columns = verdicts + 0.2 + max([*changes, text_width(self.change_head, LETTER_PT - 0.6)])
-        left, right = edges = max(names, 1.0) + 0.22, WIDTH_IN - EDGE_IN - columns - 0.12
+        names = max((base.max_text_width([row.name], base.LETTER_PT, not row.is_check) for row in rows), default=1.0)
+        changes = [base.max_text_width([row.change], row.change_pt) for row in rows]
+        verdicts = max([base.max_text_width([row.verdict], base.LETTER_PT, True) for row in rows] + [0.6])
+        columns = verdicts + 0.2 + max([*changes, base.text_width(self.change_head, base.LETTER_PT - 0.6)])
+        left, right = edges = max(names, 1.0) + 0.22, base.WIDTH_IN - EDGE_IN - columns - 0.12
         panel = sheet.rows_panel(left, self.top_in, right, bottom)
         ticks = axes.set_ratio_axis(panel, self.scale, right - left, sheet.size, self.margin)
         self.draw_background(sheet, panel, ticks, bottom)
         self._write_directions(sheet, edges)
         size, y = sheet.size - 0.6, self.top_in
         sheet.text(right + 0.12, y - 0.1, self.verdict_head, size=size, colour=palette.SOFT, va="baseline")
-        change_at = WIDTH_IN - EDGE_IN
+        change_at = base.WIDTH_IN - EDGE_IN
         sheet.text(change_at, y - 0.1, self.change_head, size=size, colour=palette.SOFT, align="right", va="baseline")
         for number, row in enumerate(rows):
             if row.is_check and not (number and rows[number - 1].is_check):
@@ -125,14 +115,14 @@ class RowsFigure(ReportFigure):
         half = max((right - left) / 2, 1.4)
         middle = min((left + right) / 2, sheet.width - half)
         title = f"change in {self.metric_label} against {self.reference} (ratio, log scale)"
-        title = wrap(title, 2 * half, sheet.size)
+        title = base.wrap(title, 2 * half, sheet.size)
         sheet.text(middle, sheet.height - FOOT_IN + 0.27, title, colour=palette.SOFT, align="center", va="top")
         return sheet
 
-    def _write_directions(self, sheet: Sheet, edges: Edges) -> None:
+    def _write_directions(self, sheet: base.Sheet, edges: Edges) -> None:
         """Write the words of the margin above its band, and on both sides which way the metric goes."""
         size, y, (left, right) = sheet.size - 0.6, self.top_in - 0.1, edges
-        half = text_width(self.margin_label, size) / 2
+        half = base.text_width(self.margin_label, size) / 2
         at = self.scale.to_inches(axes.log_ratio(self.margin_at), left, right)
         middle = min(max(at, half + EDGE_IN), right - half)
         sheet.text(middle, y, self.margin_label, size=size, colour=palette.SOFT, align="center", va="baseline")
@@ -140,18 +130,11 @@ class RowsFigure(ReportFigure):
         slower, faster = f"← {below}", f"{above} →"
         starts = max(left, middle - half - DIRECTION_WORDS_IN)
         ends = min(right, middle + half + DIRECTION_WORDS_IN)
-        tight = starts + text_width(slower, size) > middle - half - GAP_IN
-        tight |= ends - text_width(faster, size) < middle + half + GAP_IN
+        tight = starts + base.text_width(slower, size) > middle - half - GAP_IN
+        tight |= ends - base.text_width(faster, size) < middle + half + GAP_IN
         line = y - base.text_height(size) if tight else y
         sheet.text(starts, line, slower, size=size, colour=palette.SOFT, va="baseline")
         sheet.text(ends, line, faster, size=size, colour=palette.SOFT, align="right", va="baseline")
-
-    def scale_of(self, rows: Iterable[AnalysisRow], expected: Sequence[float] = ()) -> axes.RatioScale:
-        """Return the axis that holds every compared row's interval, unless it is far wider than decided effects."""
-        compared = [(row, row.verdict) for row in rows if row.verdict and is_compared(row)]
-        intervals = [bounds for _, v in compared if (bounds := v.comparison.ci_family or v.comparison.ci95)]
-        decided = [v.comparison.effect or 0.0 for r, v in compared if r.kind != "treatment" or v.kind in DECIDED]
-        return axes.ratio_scale(intervals, expected, [*decided, *expected], self.margin)
 
 
 class EffectsFigure(RowsFigure):
@@ -163,7 +146,7 @@ class EffectsFigure(RowsFigure):
         self.metric_label = base.metric_label(self.metric, analysis.statistic)
         self.reference = reference_text(analysis)
         self.rows = [*analysis.of_kind("treatment"), *analysis.of_kind("aa", "control")]
-        self.change_head = f"change ({level_text(analysis)} interval), blocks"
+        self.change_head = f"change ({base.level_text(analysis)} interval), blocks"
         self.margin_label = f"margin ±{margin_text(analysis.margin)}"
 
     def words_of(self, row: AnalysisRow) -> tuple[str, str, str]:
@@ -178,19 +161,19 @@ class EffectsFigure(RowsFigure):
     @cached_property
     def scale(self) -> axes.RatioScale:
         """The axis that holds every compared row's interval, unless it is far wider than the decided effects."""
-        expected = [r.expected_effect for r in self.rows if is_compared(r) and r.expected_effect is not None]
-        return self.scale_of(self.rows, expected)
+        expected = [r.expected_effect for r in self.rows if r.is_compared and r.expected_effect is not None]
+        return interval_scale(self.rows, self.margin, expected)
 
     def figure_rows(self) -> list[FigureRow]:
         """Return the texts of all rows."""
         rows = []
         for row in self.rows:
-            compared, is_check = is_compared(row), row.kind != "treatment"
-            change_pt = LETTER_PT if compared else LETTER_PT - 0.8
+            compared, is_check = row.is_compared, row.kind != "treatment"
+            change_pt = base.LETTER_PT if compared else base.LETTER_PT - 0.8
             verdict, change, second_line = self.words_of(row)
-            change = change if compared else wrap(change, REASON_IN, change_pt)
+            change = change if compared else base.wrap(change, REASON_IN, change_pt)
             change = "\n".join(filter(None, (change, second_line)))
-            name = wrap(self.names[row.treatment], NAME_IN, LETTER_PT, not is_check)
+            name = base.wrap(self.names[row.treatment], NAME_IN, base.LETTER_PT, not is_check)
             height = ROW_IN + 0.07 * ("\n" in name or "\n" in change)
             colour, hover = palette.row_text_colour(row), self._hover_text(row) if compared else ""
             rows.append(FigureRow(name, verdict, change, height, is_check, change_pt, colour=colour, hover=hover))
@@ -202,17 +185,17 @@ class EffectsFigure(RowsFigure):
         p = f", p {format_p_value(comparison.p)}" if comparison and comparison.p is not None else ""
         return f"{self.names[row.treatment]}: {palette.row_word(row, self.metric)}, {change_text(row)} blocks{p}"
 
-    def draw_marks(self, sheet: Sheet, panel: Axes, number: int, y: float, edges: Edges) -> None:
+    def draw_marks(self, sheet: base.Sheet, panel: Axes, number: int, y: float, edges: Edges) -> None:
         """Draw a row's interval, with the true size of a known effect, or write that it has none."""
         row = self.rows[number]
-        if is_compared(row):
+        if row.is_compared:
             self.draw_row(panel, y, row)
             if row.expected_effect is not None and self.scale.contains(axes.log_ratio(row.expected_effect)):
                 expected = axes.log_ratio(row.expected_effect)
                 panel.plot([expected] * 2, [y - 0.11, y + 0.11], color=palette.INK, linewidth=1.1)
             return
         size, (left, right) = sheet.size - 0.6, edges
-        need = text_width(NOT_COMPARED, size) + 0.06
+        need = base.text_width(NOT_COMPARED, size) + 0.06
         before, after = (self.scale.to_inches(axes.log_ratio(m), left, right) for m in (-self.margin, self.margin))
         if before - left > need:  # beside the band, on the side that has room
             sheet.text(before - 0.06, y, NOT_COMPARED, size=size, italic=True, colour=palette.SOFT, align="right")
@@ -238,7 +221,7 @@ class EffectsFigure(RowsFigure):
         if analysis.contrasts != "baseline":
             return headline(analysis, self.names)
         treatments = analysis.of_kind("treatment")
-        if treatments and not any(map(is_compared, treatments)):
+        if treatments and not any(row.is_compared for row in treatments):
             return "No treatment could be compared."
         kinds: tuple[VerdictKind, ...] = ("better", "worse")
         decided = {kind: [r for r in treatments if r.verdict and r.verdict.kind == kind] for kind in kinds}
@@ -261,9 +244,9 @@ class EffectsFigure(RowsFigure):
     @property
     def help(self) -> str:
         """How the figure is read, naming only the marks that it has."""
-        compared = [(row, row.verdict) for row in self.rows if row.verdict and is_compared(row)]
+        compared = [(row, row.verdict) for row in self.rows if row.verdict and row.is_compared]
         family = sum(1 for _, verdict in compared if verdict.comparison.ci_family)
-        parts = [f"thick line: {level_text(self.analysis)} interval"] if compared else []
+        parts = [f"thick line: {base.level_text(self.analysis)} interval"] if compared else []
         if family > 1:
             parts.append(f"thin line: widened for {family} comparisons")
         if any(v.kind in ("equivalent", "small") and r.kind == "treatment" for r, v in compared):
@@ -289,7 +272,7 @@ class EffectsFigure(RowsFigure):
         head = f"Effect of each treatment on {self.metric_label} against {reference}."
         rows = [
             f"{self.names[r.treatment]}: {palette.row_word(r, self.metric)}, {change_text(r)}"
-            f"{' blocks' if is_compared(r) else ''}"
+            f"{' blocks' if r.is_compared else ''}"
             for r in self.rows
         ]
         return " ".join([head, self.caption, "; ".join(rows) + "."])
@@ -300,7 +283,7 @@ class NonInferiorityFigure(EffectsFigure):
 
     def __init__(self, analysis: Analysis) -> None:
         super().__init__(analysis)
-        self.change_head = f"one-sided {level_text(analysis)} bound, blocks"
+        self.change_head = f"one-sided {base.level_text(analysis)} bound, blocks"
         self.margin_label = f"largest loss accepted, {margin_text(analysis.margin)}, declared before"
         self.margin_at = loss_at_margin(analysis.margin, direction(analysis.metric))
 
@@ -316,10 +299,10 @@ class NonInferiorityFigure(EffectsFigure):
         errors = row.errors
         if row.kind == "treatment" and (errors.trials_with_errors or errors.kind == "fewer"):
             word = f"{errors.kind} errors" if errors.kind in ("more", "fewer") else "errors undecided"
-            second_line = f"{word}: {errors.trials_with_errors} of {base.pluralize(errors.trials, 'trial')}"
+            second_line = f"{word}: {errors.trials_with_errors} of {pluralize(errors.trials, 'trial')}"
         return verdict, change, second_line
 
-    def draw_background(self, sheet: Sheet, panel: Axes, ticks: Sequence[float], bottom: float) -> None:
+    def draw_background(self, sheet: base.Sheet, panel: Axes, ticks: Sequence[float], bottom: float) -> None:
         """Draw the grid, no difference as a thin line, and the accepted losses up to the solid edge of their band."""
         top = self.top_in
         axes.draw_ratio_grid(panel, ticks, top, bottom)
@@ -353,7 +336,7 @@ class NonInferiorityFigure(EffectsFigure):
         rows = self.analysis.of_kind("treatment")
         if text := neutral_caption(self.analysis):
             return text
-        if not any(map(is_compared, rows)):
+        if not any(row.is_compared for row in rows):
             return "No treatment could be compared."
         return non_inferiority_headline(rows, self.analysis.margin)
 
@@ -361,15 +344,15 @@ class NonInferiorityFigure(EffectsFigure):
     def help(self) -> str:
         """How the figure is read."""
         text = self.reference_note + (
-            f"thick tick: the one-sided {level_text(self.analysis)} bound that decides; thin line: from the bound at "
-            f"worst to the bound at best; solid line: the largest loss accepted, {margin_text(self.analysis.margin)}, "
-            "declared before the run; shaded: losses smaller than that"
+            f"thick tick: the one-sided {base.level_text(self.analysis)} bound that decides; thin line: from the bound "
+            "at worst to the bound at best; solid line: the largest loss accepted, "
+            f"{margin_text(self.analysis.margin)}, declared before the run; shaded: losses smaller than that"
         )
         verdicts = [row.verdict for row in self.analysis.of_kind("treatment") if row.verdict]
         bounds = [bound for verdict in verdicts for bound in verdict.one_sided_bounds or ()]
         if not all(self.scale.contains(axes.log_ratio(bound)) for bound in bounds):
             text += "; arrow head: it goes on beyond the axis"
-        has_known_effect = any(row.expected_effect is not None for row in self.rows if is_compared(row))
+        has_known_effect = any(row.expected_effect is not None for row in self.rows if row.is_compared)
         text += "; long tick: the true size of the known effect." if has_known_effect else "."
         return f"{text[0].upper()}{text[1:]}"
 
@@ -385,14 +368,17 @@ class NonInferiorityFigure(EffectsFigure):
         return " ".join([head, self.caption, *rows])
 
 
-def is_compared(row: AnalysisRow) -> bool:
-    """Return whether the row has an effect that may be reported."""
-    return row.verdict is not None and row.verdict.kind != "invalid" and row.verdict.comparison.effect is not None
+def interval_scale(rows: Iterable[AnalysisRow], margin: float, expected: Sequence[float] = ()) -> axes.RatioScale:
+    """Return the axis that holds every compared row's interval, unless it is far wider than decided effects."""
+    compared = [(row, row.verdict) for row in rows if row.verdict and row.is_compared]
+    intervals = [bounds for _, v in compared if (bounds := v.comparison.ci_family or v.comparison.ci95)]
+    decided = [v.comparison.effect or 0.0 for r, v in compared if r.kind != "treatment" or v.kind in DECIDED]
+    return axes.ratio_scale(intervals, expected, [*decided, *expected], margin)
 
 
 def change_text(row: AnalysisRow, blocks: bool = True) -> str:
     """Return change and interval, or why there is none."""
-    if is_compared(row) and row.verdict:
+    if row.is_compared and row.verdict:
         texts = row_texts(row)
         return f"{texts.change} ({texts.interval_number})" + (f", {texts.blocks}" if blocks else "")
     return base.drawable((row.verdict.reason if row.verdict else None) or "", "") or "not compared"
@@ -407,4 +393,4 @@ def reference_text(analysis: Analysis) -> str:
 
 def interval_help(analysis: Analysis) -> str:
     """Return the meaning of the short ticks of an interval."""
-    return f"short ticks: {level_text(analysis, one_sided=True)} interval, which decides equivalence"
+    return f"short ticks: {base.level_text(analysis, one_sided=True)} interval, which decides equivalence"

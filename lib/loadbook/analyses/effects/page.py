@@ -115,13 +115,12 @@ class EffectsPage(Page):
         return self._each_stratum(EffectsPage._single_blocks_block)
 
     def _single_blocks_block(self) -> Block:
-        from loadbook.analyses.effects.figure import is_compared
         from loadbook.analyses.effects.pairs import PairedBlocksFigure, default_treatment
 
         chosen = default_treatment(self.analysis)
-        if chosen is None or not is_compared(self.analysis.row(chosen)):
+        if chosen is None or not self.analysis.row(chosen).is_compared:
             return empty_section("No comparison has complete blocks.")
-        others = [r.treatment for r in self.analysis.of_kind("treatment") if r.treatment != chosen and is_compared(r)]
+        others = [r.treatment for r in self.analysis.of_kind("treatment") if r.treatment != chosen and r.is_compared]
         pictures = [
             Picture(PairedBlocksFigure(self.analysis, name, self.values))
             for name in [chosen, *others[:MAX_OTHER_FIGURES]]

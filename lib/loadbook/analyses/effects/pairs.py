@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from loadbook.analyses.effects.figure import is_compared
 from loadbook.core.errors import unknown_name_error
 from loadbook.core.metrics import get_metric
+from loadbook.core.units import pluralize
 from loadbook.report import palette
 from loadbook.report.figures import axes, base
-from loadbook.report.figures.base import ReportFigure, Sheet, cross_props, marker_props, pluralize, wrap
+from loadbook.report.figures.base import ReportFigure, Sheet, cross_props, marker_props, wrap
 from loadbook.stats.results import Analysis
 from loadbook.stats.text import margin_text, predicate, row_texts
 from loadbook.store.tables import RunData
@@ -141,7 +141,7 @@ class PairedBlocksFigure(ReportFigure):
     @property
     def _change_text(self) -> str:
         texts = row_texts(self.row)
-        return f"{texts.change} ({texts.interval_number})" if is_compared(self.row) else ""
+        return f"{texts.change} ({texts.interval_number})" if self.row.is_compared else ""
 
     @property
     def caption(self) -> str:

@@ -11,19 +11,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from loadbook.analyses.history.levels import (
-    MIN_PAST_RUNS,
-    MIN_SEGMENT_RUNS,
-    Alarm,
-    EffectLevel,
-    assess_newest,
-    estimate_level,
-    find_changes,
-)
+from loadbook.analyses.history import levels
 from loadbook.core.metrics import Direction
+from loadbook.core.units import (
+    NBSP,
+    decimals_for_half_width,
+    format_percent,
+    format_percent_range,
+    join_words,
+    shorten_list,
+    utc_text,
+)
 from loadbook.stats.paired_tests import effect_from_log
 from loadbook.stats.results import Interval, RowKind, VerdictKind
 from loadbook.stats.sequential import t_quantile
+from loadbook.stats.text import MAX_DECIMALS, margin_text
 
 ALARM_RATE = 0.01  # of runs, in any of a study's comparisons
 CHANGE_RATE = 0.01  # of histories without a change, in any of a study's comparisons
@@ -100,7 +102,7 @@ class Segment:
 
     indices: tuple[int, ...]
     hosts: int
-    level: EffectLevel
+    level: levels.EffectLevel
     start_kind: str
     run_interval: Interval | None = None
 
@@ -128,7 +130,7 @@ class EffectSeries:
     points: tuple[EffectPoint, ...]
     segments: tuple[Segment, ...]
     question_changes: Mapping[int, tuple[str, ...]]
-    alarm: Alarm | None = None
+    alarm: levels.Alarm | None = None
     no_alarm_reason: str = ""
 
     @property
@@ -188,7 +190,7 @@ def effect_series(
     names = dict.fromkeys(e.treatment for kind in kinds for e in newest_first if e.kind == kind)
     points = {name: _effect_points(runs, name) for name in names}
     groups = {name: _comparable_groups(points[name]) for name in names}
-    searchable = sum(len(indices) >= 2 * MIN_SEGMENT_RUNS for parts in groups.values() for indices in parts)
+    searchable = sum(len(indices) >= 2 * levels.MIN_SEGMENT_RUNS for parts in groups.values() for indices in parts)
     assessable = sum(_is_assessable(points[name], runs) for name in names)
     series = []
     for name in names:
@@ -225,14 +227,12 @@ def _comparable_groups(points: Sequence[EffectPoint]) -> list[list[int]]:
 
 def _segments(points: Sequence[EffectPoint], indices: Sequence[int], rate: float) -> Iterable[Segment]:
     logs = _log_effects(points, indices)
-    edges = [0, *find_changes(logs, rate), len(indices)]
+    edges = [0, *levels.find_changes(logs, rate), len(indices)]
     for start, end in pairwise(edges):
         first = points[indices[start]]
         run_interval = first.effect.interval if end - start == 1 else None
-        yield Segment(
-            tuple(indices[start:end]), first.hosts, estimate_level(logs[start:end]), "changed" if start else "first",
-            run_interval,
-        )  # fmt: skip
+        kind, level = "changed" if start else "first", levels.estimate_level(logs[start:end])
+        yield Segment(tuple(indices[start:end]), first.hosts, level, kind, run_interval)
 
 
 def _log_effects(points: Sequence[EffectPoint], indices: Iterable[int]) -> list[tuple[float, float]]:
@@ -260,16 +260,16 @@ def _with_alarm(
         return replace(series, no_alarm_reason=reason)
     past = _past_indices(points)
     logs = [(*log, points[index].effect.blocks) for index in (*past, -1) if (log := points[index].effect.log)]
-    alarm = assess_newest(logs[:-1], logs[-1], better=better, rate=rate, margin=margin)
+    alarm = levels.assess_newest(logs[:-1], logs[-1], better=better, rate=rate, margin=margin)
     if alarm is None:
         present = "there is none" if not past else f"there {'is' if len(past) == 1 else 'are'} {len(past)}"
-        more = MIN_PAST_RUNS - len(past)
+        more = levels.MIN_PAST_RUNS - len(past)
         enough = f"{more} more run{'' if more == 1 else 's'} will do"
-        reason = f"it takes {MIN_PAST_RUNS} earlier runs of its level, hosts and question; {present}, {enough}"
+        reason = f"it takes {levels.MIN_PAST_RUNS} earlier runs of its level, hosts and question; {present}, {enough}"
         return replace(series, no_alarm_reason=reason)
     if not alarm.raised:
         return replace(series, alarm=alarm)
-    level = estimate_level(_log_effects(points, past))
+    level = levels.estimate_level(_log_effects(points, past))
     segments = tuple(
         replace(segment, indices=tuple(past), level=level) if segment.indices[:-1] == tuple(past) else segment
         for segment in series.segments
@@ -285,7 +285,7 @@ def _past_indices(points: Sequence[EffectPoint]) -> list[int]:
     earlier = next(group for group in _comparable_groups(points) if group[-1] == len(points) - 1)[:-1]
     if not earlier:
         return []
-    edges = find_changes(_log_effects(points, earlier), CHANGE_RATE)
+    edges = levels.find_changes(_log_effects(points, earlier), CHANGE_RATE)
     return earlier[edges[-1] if edges else 0 :]
 
 
@@ -300,3 +300,127 @@ def _question_changes(points: Sequence[EffectPoint]) -> dict[int, tuple[str, ...
             changes[index] = tuple(parts)
         last[point.hosts] = point
     return changes
+
+
+MIN_RUNS = levels.MIN_PAST_RUNS + 1
+MAX_NAMES = 2
+
+
+def date_text(epoch_s: float) -> str:
+    """Return the day of a time (epoch seconds), UTC."""
+    return utc_text(epoch_s, "%Y-%m-%d")
+
+
+def headline(history: StudyHistory) -> str:
+    """Return the answer: whether the newest run is worse than its past, and whether any effect changed."""
+    if history.included_runs < 2:
+        verb = "counts" if history.included_runs == 1 else "count"
+        return f"{run_count_text(history.included_runs)} that {verb}: there is no history yet."
+    if history.alarms:
+        labels = [series.label for series in history.alarms]
+        return f"The newest run is worse than its past: {join_words(shorten_list(labels, MAX_NAMES))}."
+    text = "The newest run is not shown to be worse than its past" if history.assessed else "No alarm can be raised yet"
+    changed = [series.label for series in history.treatments if series.changed_segments]
+    if changed:
+        return f"{text}; {join_words(shorten_list(changed, MAX_NAMES))} changed on the way."
+    was_searched = any(
+        len(segment.indices) >= 2 * levels.MIN_SEGMENT_RUNS for c in history.series for segment in c.segments
+    )
+    return f"{text}; {'no change is visible' if was_searched else 'there are too few runs to see a change'}."
+
+
+def supporting_text(history: StudyHistory) -> str:
+    """Return the rate of false alarms; with too few runs, how many an alarm needs."""
+    if not history.assessed:
+        return f"An alarm needs {MIN_RUNS} runs that count, on the same hosts and of the same question."
+    number = len(history.assessed)
+    comparisons = "its comparison" if number == 1 else f"any of its {number} comparisons"
+    return (
+        f"Of runs in which nothing changed, 1 in {1 / history.alarm_rate:,.3g} raises a false alarm "
+        f"in {comparisons}: about {365 * history.alarm_rate:.2g} in a year of nightly runs."
+    )
+
+
+def run_count_text(number: int) -> str:
+    """Return "1 run" or "12 runs"."""
+    return f"{number:,} run{'' if number == 1 else 's'}"
+
+
+def series_sentence(series: EffectSeries) -> str:
+    """Return the level of one comparison and since when, its changes, and the alarm of the newest run."""
+    return " ".join(filter(None, (level_sentence(series), *change_sentences(series), alarm_sentence(series))))
+
+
+def level_sentence(series: EffectSeries) -> str:
+    """Return the level of the newest run that counts."""
+    segment = current_segment(series)
+    if segment is None:
+        return "no run of it counts."
+    since, number = date_text(series.points[segment.indices[0]].started), len(segment.indices)
+    runs_text = f"{run_count_text(number)} since {since}" if number > 1 else f"one run, {since}"
+    return f"stands at {level_text(segment)}, {runs_text}{_hosts_text(series, segment)}."
+
+
+def _hosts_text(series: EffectSeries, segment: Segment) -> str:
+    several = len({s.hosts for s in series.segments}) > 1
+    return f" on hosts {host_set_letter(segment.hosts)}" if several else ""
+
+
+def current_segment(series: EffectSeries) -> Segment | None:
+    """Return the segment of the newest run that counts; for one with an alarm, the level that it fell from."""
+    newest_hosts = {point.hosts for point in series.points[-1:] if point.is_included}
+    return max(series.segments, key=lambda segment: (segment.hosts in newest_hosts, segment.indices[-1]), default=None)
+
+
+def level_text(segment: Segment) -> str:
+    """Return a level with its interval: "+6.0 % (95 % interval +5.8 to +6.2 %)"."""
+    low, high = segment.interval
+    digits = min(decimals_for_half_width((high - low) / 2 * 100), MAX_DECIMALS)
+    return f"{format_percent(segment.effect, digits)} (95{NBSP}% interval {format_percent_range((low, high), digits)})"
+
+
+def change_sentences(series: EffectSeries) -> list[str]:
+    """Return a sentence for each change, the newest first."""
+    sentences = []
+    for segment in reversed(series.changed_segments):
+        before = series.segments[series.segments.index(segment) - 1]
+        change = (1 + segment.effect) / (1 + before.effect) - 1
+        sentences.append(
+            f"Changed by {format_percent(change, 1)}{_hosts_text(series, segment)} with the run of "
+            f"{date_text(series.points[segment.indices[0]].started)}: before, {format_percent(before.effect, 1)} "
+            f"({run_count_text(len(before.indices))})."
+        )
+    return sentences
+
+
+def alarm_sentence(series: EffectSeries) -> str:
+    """Return the sentence on the newest run: an alarm, no alarm and its limit, or why none is possible."""
+    alarm = series.alarm
+    if alarm is None:
+        return f"No alarm is possible: {series.no_alarm_reason}." if series.no_alarm_reason else ""
+    effect, limit = format_percent(alarm.effect, 1), format_percent(alarm.limit, 1)
+    past_text = f"its {run_count_text(alarm.past_runs)} before it"
+    if alarm.raised:
+        return f"ALARM: the newest run gives {effect}, and {past_text} let expect {limit} at worst."
+    power = format_percent(alarm.power, 0, signed=False)
+    if alarm.power > 0.99 or alarm.power < 0.01:
+        power = f"over 99{NBSP}%" if alarm.power > 0.5 else f"under 1{NBSP}%"
+    return (
+        f"No alarm: the newest run gives {effect}; worse than {limit} would be one, by {past_text}. "
+        f"A worsening by {margin_text(alarm.margin)} would be found with a probability of {power}."
+    )
+
+
+def host_set_letter(hosts: int) -> str:
+    """Return the name of a set of hosts: A, B, ... Z, AA, ..."""
+    head, tail = divmod(hosts, 26)
+    return (host_set_letter(head - 1) if head else "") + chr(ord("A") + tail)
+
+
+def method_sentence(history: StudyHistory) -> str:
+    """Return the method that finds changes, and its rate of false ones."""
+    return (
+        f"A change is a level of at least {levels.MIN_SEGMENT_RUNS} runs that stands out from the others "
+        f"(circular binary segmentation, weighted by each run’s own error); "
+        f"of histories in which nothing changed, at most 1 in {1 / history.change_rate:,.3g} shows one."
+    )

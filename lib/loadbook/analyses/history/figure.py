@@ -14,28 +14,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from loadbook.analyses.history import text as words
+from loadbook.analyses.history import compute
 from loadbook.analyses.history.compute import EffectPoint, EffectSeries, StudyHistory
 from loadbook.core.metrics import get_metric
-from loadbook.core.units import NBSP, join_words
+from loadbook.core.units import NBSP, join_words, pluralize, utc_text
 from loadbook.report import palette
-from loadbook.report.figures import axes
-from loadbook.report.figures.base import (
-    LETTER_PT,
-    SMALLEST_PT,
-    WIDTH_IN,
-    ReportFigure,
-    Sheet,
-    avoid_overlap,
-    drawable,
-    marker_props,
-    metric_label,
-    pluralize,
-    shorten,
-    text_height,
-    text_width,
-    wrap,
-)
+from loadbook.report.figures import axes, base
 from loadbook.stats.text import margin_text
 
 DAY_S = 86400.0
@@ -63,7 +47,7 @@ class DateAxis:
         """Return place and date of the runs whose dates fit: the first, the last, then the widest spread."""
         runs, form = list(self.places), "%H:%M" if self._is_one_day and len(self.times) > 1 else "%Y-%m-%d"
         order = [runs[k] for k in _widest_spread(len(runs))]
-        labels = [(self.places[run], datetime.fromtimestamp(self.times[run], UTC).strftime(form)) for run in order]
+        labels = [(self.places[run], utc_text(self.times[run], form)) for run in order]
         width = width_in + 2 * OVERHANG_IN
         fitting = axes.fitting_labels(labels, lambda at: at * width_in + OVERHANG_IN, size, width)
         by_label: dict[str, float] = {}
@@ -196,16 +180,16 @@ class SeriesPanel:
                        markerfacecolor="none", markeredgecolor=palette.INK, markeredgewidth=1.3, zorder=7,
                        clip_on=False)  # fmt: skip
 
-    def write_host_letters(self, sheet: Sheet, panel: Axes, right: float, top: float) -> None:
+    def write_host_letters(self, sheet: base.Sheet, panel: Axes, right: float, top: float) -> None:
         """Write the letter of each set of hosts beside its last level, where there are several sets."""
         if len({point.hosts for point in self.series.points}) < 2:
             return
         last = {segment.hosts: segment.level.mean for segment in self.series.segments}
         low, high = panel.get_ylim()
         wanted = [top + HEIGHT_IN * (high - level) / (high - low) for level in last.values()]
-        places = avoid_overlap(wanted, [text_height(sheet.size)] * len(wanted), top, top + HEIGHT_IN)
+        places = base.avoid_overlap(wanted, [base.text_height(sheet.size)] * len(wanted), top, top + HEIGHT_IN)
         for hosts, y in zip(last, places, strict=True):
-            sheet.text(right + 0.08, y, words.host_set_letter(hosts), bold=True, size=sheet.size - 0.6)
+            sheet.text(right + 0.08, y, compute.host_set_letter(hosts), bold=True, size=sheet.size - 0.6)
 
 
 def _draw_point(panel: Axes, scale: axes.RatioScale, x: float, point: EffectPoint, size: float) -> None:
@@ -225,23 +209,23 @@ def _draw_point(panel: Axes, scale: axes.RatioScale, x: float, point: EffectPoin
             panel.plot([x], [end], marker, color=style.edge, markersize=max(5.0, 0.8 * size), markeredgewidth=0,
                        clip_on=False)  # fmt: skip
     if scale.contains(log[0]):
-        panel.plot([x], [log[0]], zorder=4, **marker_props(style, size))
+        panel.plot([x], [log[0]], zorder=4, **base.marker_props(style, size))
         return
     y, va = (scale.low, "bottom") if log[0] < scale.low else (scale.high, "top")
     text = axes.log_ratio_text(log[0])
-    panel.text(x - 0.018, y, text, ha="right", va=va, fontsize=SMALLEST_PT, color=palette.SOFT)
+    panel.text(x - 0.018, y, text, ha="right", va=va, fontsize=base.SMALLEST_PT, color=palette.SOFT)
 
 
 ConditionChanges = Mapping[str, tuple[str, ...]]
 LEFT_IN, RIGHT_IN, HEIGHT_IN, GAP_IN, FOOT_IN = 0.72, 0.3, 1.15, 0.12, 0.52
 PAUSE_IN, HEAD_IN = 0.18, 0.3  # for the lengths of the pauses, and for the numbers of the changes
-TITLE_IN = text_height(LETTER_PT) + 0.09
-EDGES = (LEFT_IN, WIDTH_IN - RIGHT_IN)
+TITLE_IN = base.text_height(base.LETTER_PT) + 0.09
+EDGES = (LEFT_IN, base.WIDTH_IN - RIGHT_IN)
 MOST_PANELS, MOST_CHANGES = 12, 8
-SMALL_PT = LETTER_PT - 0.6
+SMALL_PT = base.LETTER_PT - 0.6
 
 
-class HistoryFigure(ReportFigure):
+class HistoryFigure(base.ReportFigure):
     """Each comparison's effect by date, with the levels between changes, and lines where conditions changed.
 
     `condition_changes` maps a run to the recorded conditions that differ from the run before it on the same hosts.
@@ -257,26 +241,26 @@ class HistoryFigure(ReportFigure):
         self.dates = date_axis({run.run: run.started for run in history.runs if run.run in runs})
         self.changed_runs = [run for run in self.dates.places if condition_changes.get(run)]
 
-    def _draw(self) -> Sheet:
+    def _draw(self) -> base.Sheet:
         key = self._key_lines()
         step, left, right = TITLE_IN + HEIGHT_IN + GAP_IN, *EDGES
         foot = FOOT_IN + (PAUSE_IN if self.dates.pauses else 0.0)
-        sheet = Sheet(HEAD_IN + step * len(self.panels) + foot + text_height(LETTER_PT, len(key)) + 0.04)
+        sheet = base.Sheet(HEAD_IN + step * len(self.panels) + foot + base.text_height(base.LETTER_PT, len(key)) + 0.04)
         tops = [HEAD_IN + number * step + TITLE_IN for number in range(len(self.panels))]
         for series_panel, top in zip(self.panels, tops, strict=True):
             panel = sheet.panel(left, top, right, top + HEIGHT_IN)
-            _write_title(sheet, series_panel.series, top - TITLE_IN + text_height(sheet.size) / 2)
+            _write_title(sheet, series_panel.series, top - TITLE_IN + base.text_height(sheet.size) / 2)
             series_panel.draw(panel, self.dates, HEIGHT_IN)
             series_panel.write_host_letters(sheet, panel, right, top)
             panel.set_xticks([])
         self._draw_changes_and_pauses(sheet, [(HEAD_IN - 0.06, HEAD_IN), *((t, t + HEIGHT_IN) for t in tops)])
         self._write_dates(sheet, tops[-1] + HEIGHT_IN)
         for number, line in enumerate(key):
-            y = sheet.height - text_height(sheet.size, len(key) - number) - 0.04
+            y = sheet.height - base.text_height(sheet.size, len(key) - number) - 0.04
             sheet.text(0.08, y, line, size=SMALL_PT, va="top")
         return sheet
 
-    def _draw_changes_and_pauses(self, sheet: Sheet, spans: list[tuple[float, float]]) -> None:
+    def _draw_changes_and_pauses(self, sheet: base.Sheet, spans: list[tuple[float, float]]) -> None:
         """Draw a hairline through all panels for each change of conditions, and a strip for each pause that is cut."""
         places = [_to_inches(self.dates.before(run)) for run in self.changed_runs]
         for x in places:
@@ -291,7 +275,7 @@ class HistoryFigure(ReportFigure):
             y, size = spans[-1][1] + 0.1, sheet.size - 1.2
             sheet.text(x, y, f"// {length}", size=size, align="center", colour=palette.SOFT)
 
-    def _write_dates(self, sheet: Sheet, bottom: float) -> None:
+    def _write_dates(self, sheet: base.Sheet, bottom: float) -> None:
         left, right = EDGES
         y = bottom + (PAUSE_IN if self.dates.pauses else 0.04)
         for place, label in self.dates.ticks((right - left) / (1 + 2 * PADDING), sheet.size):
@@ -304,8 +288,10 @@ class HistoryFigure(ReportFigure):
         """Return the meaning of each numbered line, in lines that fit."""
         lines = []
         for number, run in enumerate(self.changed_runs[:MOST_CHANGES], 1):
-            date, changes = words.date_text(self.dates.times[run]), "; ".join(self.condition_changes[run])
-            lines += wrap(drawable(f"{number}  {date}: {changes}", run), WIDTH_IN - 0.16, SMALL_PT).split("\n")
+            date, changes = compute.date_text(self.dates.times[run]), "; ".join(self.condition_changes[run])
+            lines += base.wrap(
+                base.drawable(f"{number}  {date}: {changes}", run), base.WIDTH_IN - 0.16, SMALL_PT
+            ).split("\n")
         more = len(self.changed_runs) - MOST_CHANGES
         if more > 0:
             lines.append(f"and {pluralize(more, 'other change')} of conditions: see the table of runs")
@@ -314,14 +300,14 @@ class HistoryFigure(ReportFigure):
     @property
     def caption(self) -> str:
         """Whether the newest run is worse than its past, and whether effects changed."""
-        return words.headline(self.history)
+        return compute.headline(self.history)
 
     @property
     def help(self) -> str:
         """How the figure is read, naming only the marks that it has."""
         history = self.history
         points = [point for series in history.series for point in series.points]
-        label = metric_label(get_metric(history.metric))
+        label = base.metric_label(get_metric(history.metric))
         optional = {
             "short line at the newest run: beyond it, that run would raise an alarm": any(
                 series.alarm for series in history.series
@@ -343,26 +329,26 @@ class HistoryFigure(ReportFigure):
         ]
         left_out = len(history.series) - len(self.panels)
         note = f" {pluralize(left_out, 'other comparison')} are not drawn; the table has them." if left_out else ""
-        return f"{'; '.join(parts)}. {words.method_sentence(history)}{note}"
+        return f"{'; '.join(parts)}. {compute.method_sentence(history)}{note}"
 
     @property
     def alt_text(self) -> str:
         """The caption, and of every comparison its level and its changes."""
-        series = [f"{one.label} {words.series_sentence(one)}" for one in self.history.series]
-        days = [words.date_text(run.started) for run in self.history.runs if run.run in self.changed_runs]
+        series = [f"{one.label} {compute.series_sentence(one)}" for one in self.history.series]
+        days = [compute.date_text(run.started) for run in self.history.runs if run.run in self.changed_runs]
         changes = [f"Conditions changed with the runs of {join_words(days)}."] if days else []
-        head = f"Effects of {words.run_count_text(len(self.dates.places))} by date."
+        head = f"Effects of {compute.run_count_text(len(self.dates.places))} by date."
         return " ".join([head, self.caption, *series, *changes])
 
 
-def _write_title(sheet: Sheet, series: EffectSeries, y: float) -> None:
+def _write_title(sheet: base.Sheet, series: EffectSeries, y: float) -> None:
     """Write the comparison's name, and at the right its present level, or that the newest run is worse."""
-    right, segment = EDGES[1], words.current_segment(series)
-    level = words.level_text(segment) if segment else "no run counts"
-    width = text_width(level, SMALL_PT)
+    right, segment = EDGES[1], compute.current_segment(series)
+    level = compute.level_text(segment) if segment else "no run counts"
+    width = base.text_width(level, SMALL_PT)
     flag = "▼ newest run worse  " if series.alarm and series.alarm.raised else ""
-    room = right - 0.08 - width - text_width(flag, sheet.size, bold=True)
-    name = shorten(drawable(series.label, series.treatment), room - 0.2, sheet.size, bold=True)
+    room = right - 0.08 - width - base.text_width(flag, sheet.size, bold=True)
+    name = base.shorten(base.drawable(series.label, series.treatment), room - 0.2, sheet.size, bold=True)
     sheet.text(0.08, y, name, bold=series.kind == "treatment")
     if flag:
         sheet.text(right - width, y, flag, bold=True, colour=palette.VERDICTS["worse"].text, align="right")
@@ -373,9 +359,9 @@ def _number_places(places: list[float]) -> list[tuple[float, str]]:
     """Return the positions of the line numbers, spread apart; of very many only those that fit."""
     left, right = EDGES
     numbers = [(x, str(number)) for number, x in enumerate(places, 1)]
-    widths = [text_width(text, SMALL_PT, bold=True) + 0.05 for _, text in numbers]
+    widths = [base.text_width(text, SMALL_PT, bold=True) + 0.05 for _, text in numbers]
     if sum(widths) <= right - left:
-        spread = avoid_overlap(places, widths, left - 0.1, right + 0.1)
+        spread = base.avoid_overlap(places, widths, left - 0.1, right + 0.1)
         return [(x, text) for x, (_, text) in zip(spread, numbers, strict=True)]
     return [numbers[k] for k in axes.fitting_labels(numbers, lambda x: x - left, SMALL_PT, right - left)]
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
-from loadbook.analyses.history import text as words
+from loadbook.analyses.history import compute
 from loadbook.analyses.history.compute import ALARM_RATE, RunSummary
 from loadbook.analyses.history.runs import IMPORTED_HOSTS_TEXT, HistoryRuns, OnProgress, read_history
 from loadbook.core.metrics import get_metric
-from loadbook.core.units import NBSP, format_percent, format_percent_range, join_words
+from loadbook.core.units import NBSP, format_percent, format_percent_range, join_words, utc_text
 from loadbook.report import checks, palette
 from loadbook.report.blocks import Block, answer_box, lines_list, note_block, provenance_line, scope_nodes
 from loadbook.report.nodes import DASH, Column, Details, Picture, Table, VerdictCell
@@ -35,7 +34,7 @@ class HistoryPage:
         for run in self.history.runs:
             changes = self._describe_changes(self.runs.marked_changes(run.run))
             if changes and len(self.runs.hosts) > 1:
-                changes = (f"hosts {words.host_set_letter(run.hosts)}: {changes[0]}", *changes[1:])
+                changes = (f"hosts {compute.host_set_letter(run.hosts)}: {changes[0]}", *changes[1:])
             if changes:
                 marks[run.run] = changes
         return marks
@@ -47,11 +46,11 @@ class HistoryPage:
     def scope(self) -> Block:
         """Show the question and, in one line, the runs of the history."""
         history, hosts = self.history, self.runs.hosts
-        dates = dict.fromkeys(words.date_text(run.started) for run in (history.runs[0], history.runs[-1]))
+        dates = dict.fromkeys(compute.date_text(run.started) for run in (history.runs[0], history.runs[-1]))
         if len(hosts) > 1:
-            hosts = [f"{words.host_set_letter(number)}: {name}" for number, name in enumerate(hosts)]
+            hosts = [f"{compute.host_set_letter(number)}: {name}" for number, name in enumerate(hosts)]
         parts = [
-            f"HISTORY of {words.run_count_text(len(history.runs))}, {history.included_runs} of which count",
+            f"HISTORY of {compute.run_count_text(len(history.runs))}, {history.included_runs} of which count",
             " to ".join(dates),
             f"change in {get_metric(history.metric).name} against the baseline",
             f"margin ±{margin_text(history.margin)}",
@@ -62,7 +61,7 @@ class HistoryPage:
     def answer(self) -> Block:
         """Show whether the newest run is worse than its past, whether effects changed, and the rate of false alarms."""
         kind = "worse" if self.history.alarms else "invalid"
-        return Block(answer_box(words.headline(self.history), words.supporting_text(self.history), kind=kind))
+        return Block(answer_box(compute.headline(self.history), compute.supporting_text(self.history), kind=kind))
 
     def effect_timeline(self) -> Block:
         """Show every effect by date, the levels between changes, and where recorded conditions changed."""
@@ -78,7 +77,7 @@ class HistoryPage:
         for series in self.history.series:
             alarm = bool(series.alarm and series.alarm.raised)
             glyph = palette.VERDICTS["worse"].glyph if alarm else {"aa": "○", "control": "□"}.get(series.kind, "●")
-            sentence = f" {words.series_sentence(series)}"
+            sentence = f" {compute.series_sentence(series)}"
             lines.append(VerdictLine("worse" if alarm else "check", glyph, series.label, sentence))
         return Block(verdict_list(lines), Details("The numbers behind this figure", self.effects_table()))
 
@@ -113,8 +112,8 @@ class HistoryPage:
         several = len(self.runs.hosts) > 1
         columns = [Column("Run"), Column("Began (UTC)"), *([Column("Hosts")] if several else []), Column("Counts"),
                    Column(REMARKS_HEADER, wrap=True)]  # fmt: skip
-        rows = [[run.run, f"{datetime.fromtimestamp(run.started, UTC):%Y-%m-%d %H:%M}" if run.started else DASH,
-                 *([words.host_set_letter(run.hosts) if run.hosts >= 0 else DASH] if several else []),
+        rows = [[run.run, utc_text(run.started) if run.started else DASH,
+                 *([compute.host_set_letter(run.hosts) if run.hosts >= 0 else DASH] if several else []),
                  self._counting_text(run), self._remarks(run)]
                 for run in reversed(self.history.runs)]  # fmt: skip
         return Table("Every run", columns, rows)
@@ -161,7 +160,7 @@ class HistoryPage:
             "study": self.history.study,
             "runs": len(self.history.runs),
             "alarms": [series.treatment for series in self.history.alarms],
-            "sentences": [words.headline(self.history)],
+            "sentences": [compute.headline(self.history)],
         }
 
 

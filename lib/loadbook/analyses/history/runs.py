@@ -99,6 +99,8 @@ def _compute_effects(paths: RunPaths, record: RunConditions, metric: str) -> lis
             "the load": _short_digest(declared["workload"]),
             "the set-up of the roles": _short_digest(declared["roles"]),
         }
+        if study.execution != "plain":
+            question["the execution"] = study.execution
         effect = RunEffect(row.treatment, row.label, row.kind, "invalid", None, None, analysis.level, 0,
                            "it has no values", row.passed, question)  # fmt: skip
         if verdict and comparison:

@@ -16,24 +16,10 @@ from matplotlib.axes import Axes
 from loadbook.analyses.page_size import text as words
 from loadbook.analyses.page_size.compute import PageSizeResult, PageSizeSeries, TwoRegimeCurve
 from loadbook.core.metrics import get_metric
-from loadbook.core.units import NBSP
+from loadbook.core.units import NBSP, pluralize
 from loadbook.report import palette
 from loadbook.report.figures import axes as scales
-from loadbook.report.figures.base import (
-    LETTER_PT,
-    SMALLEST_PT,
-    WIDTH_IN,
-    ReportFigure,
-    Sheet,
-    avoid_overlap,
-    drawable,
-    marker_props,
-    max_text_width,
-    pluralize,
-    shorten,
-    text_height,
-    text_width,
-)
+from loadbook.report.figures import base
 from loadbook.stats.results import Verdict
 from loadbook.stats.saturation import BOTTLENECK_NAMES
 from loadbook.stats.text import margin_text
@@ -76,7 +62,7 @@ class SizeAxis:
         """Return the position of a size in inches of the sheet."""
         return self.left + self.octave_in * self.position(size_b)
 
-    def panel(self, sheet: Sheet, top: float, bottom: float) -> Axes:
+    def panel(self, sheet: base.Sheet, top: float, bottom: float) -> Axes:
         """Return axes over this axis, from its edge to somewhat beyond the last size."""
         panel = sheet.panel(self.edge, top, self.right + PADDING_IN, bottom)
         end = self.position(self.last) + PADDING_IN / self.octave_in
@@ -124,7 +110,7 @@ def front_of(result: PageSizeResult, series: PageSizeSeries) -> tuple[object, ..
     return tuple(level for name, level in series.levels.items() if name != tier)
 
 
-class PageSizeFigure(ReportFigure):
+class PageSizeFigure(base.ReportFigure):
     """Every trial, the fitted curves with their bands, knees and the ceiling; below, what limits each point.
 
     `by` is "rate" for answers per second, "bytes" for the page's bytes per second.
@@ -133,7 +119,7 @@ class PageSizeFigure(ReportFigure):
     def __init__(self, result: PageSizeResult, by: Literal["rate", "bytes"] = "rate") -> None:
         self.result, self.by_bytes = result, by == "bytes"
         self.series, self.styles = result.series, series_styles(result)
-        self.names = {one.name: drawable(one.name, f"series {k}") for k, one in enumerate(self.series, 1)}
+        self.names = {one.name: base.drawable(one.name, f"series {k}") for k, one in enumerate(self.series, 1)}
         self.usable = usable_mask(result.values)
         own = result.values[result.values["treatment"].isin(list(result.size_by_arm))]
         factors = own["treatment"].map(result.size_by_arm).astype(float) if self.by_bytes else 1.0
@@ -143,11 +129,11 @@ class PageSizeFigure(ReportFigure):
         """Return a rate of answers in the unit of the figure: answers or bytes per second."""
         return rate * size_b if self.by_bytes else rate
 
-    def _draw(self) -> Sheet:
+    def _draw(self) -> base.Sheet:
         result, strip = self.result, STRIP_IN * len(self.names) + 0.24
         has_tiers = bool(result.tiers) and not self.by_bytes
         tiers = TIERS_IN + TIERS_HEAD_IN + TIERS_FOOT_IN if has_tiers else 0.0
-        sheet = Sheet(TOP_IN + PANEL_IN + 0.3 + strip + tiers + 0.2)
+        sheet = base.Sheet(TOP_IN + PANEL_IN + 0.3 + strip + tiers + 0.2)
         axis = self._axis()
         panel = axis.panel(sheet, TOP_IN, TOP_IN + PANEL_IN)
         unit = scales.axis_unit(get_metric("bytes_per_s" if self.by_bytes else "ok_per_s"), self.limits[1])
@@ -174,10 +160,10 @@ class PageSizeFigure(ReportFigure):
     def _axis(self) -> SizeAxis:
         """Return the axis of sizes, with room for the names at its left."""
         knees = [f"knee {words.knee_text(curve, tick=True)}" for curve in self.result.curves.values()]
-        names = max_text_width(list(self.names.values()), LETTER_PT, True)
-        names_in = min(2.3, max(names, max_text_width(knees, KNEE_PT), 1.1)) + 0.45
+        names = base.max_text_width(list(self.names.values()), base.LETTER_PT, True)
+        names_in = min(2.3, max(names, base.max_text_width(knees, KNEE_PT), 1.1)) + 0.45
         sizes = self.result.sizes_b or [1, 2]
-        return SizeAxis(sizes[0], sizes[-1], TICKS_IN, TICKS_IN + names_in, WIDTH_IN - PADDING_IN - 0.1)
+        return SizeAxis(sizes[0], sizes[-1], TICKS_IN, TICKS_IN + names_in, base.WIDTH_IN - PADDING_IN - 0.1)
 
     def _draw_trials(self, panel: Axes, axis: SizeAxis, series: PageSizeSeries) -> None:
         """Draw one hollow mark per trial, beside each other by block; a cross for those that do not count."""
@@ -187,7 +173,7 @@ class PageSizeFigure(ReportFigure):
             own = values[(values["treatment"] == treatment) & (values["value"] > 0)]
             xs = axis.position(size) + SPREAD * ((own["block"].to_numpy(float) - 0.5) / last - 0.5)
             ys, usable = np.log(self._scaled(own["value"].to_numpy(float), size)), self.usable[own.index].to_numpy(bool)
-            props = marker_props(self.styles[series.name].marker, 4.2) | {"markeredgewidth": 0.8}
+            props = base.marker_props(self.styles[series.name].marker, 4.2) | {"markeredgewidth": 0.8}
             panel.plot(xs[usable], ys[usable], **props, zorder=3)
             panel.plot(xs[~usable], ys[~usable], "x", color=palette.OTHERS, markersize=4, markeredgewidth=0.9, zorder=3)
 
@@ -209,7 +195,7 @@ class PageSizeFigure(ReportFigure):
         panel.plot([axis.position(knee.value)], [y], "|", color=style.shade, markersize=22, markeredgewidth=2.2,
                    zorder=5)  # fmt: skip
 
-    def _draw_ceiling(self, sheet: Sheet, panel: Axes, axis: SizeAxis) -> None:
+    def _draw_ceiling(self, sheet: base.Sheet, panel: Axes, axis: SizeAxis) -> None:
         """Draw the bandwidth ceiling where it crosses the panel, with its name along the line."""
         named_ceiling = bandwidth_ceiling(self.result)
         if named_ceiling is None:
@@ -224,8 +210,8 @@ class PageSizeFigure(ReportFigure):
         xs = np.log2(sizes / axis.first)
         panel.plot(xs[inside], ys[inside], color=palette.DOUBT, linewidth=1.3, linestyle=(0, (5, 2.5)), zorder=2)
         slope = (ys[-1] - ys[0]) / (high - low) * PANEL_IN / ((xs[-1] - xs[0]) * axis.octave_in)
-        angle, size = math.atan(slope), max(sheet.size - 1, SMALLEST_PT)
-        length = text_width(name, size) * math.cos(angle)
+        angle, size = math.atan(slope), max(sheet.size - 1, base.SMALLEST_PT)
+        length = base.text_width(name, size) * math.cos(angle)
         start, end = (axis.left + axis.octave_in * x for x in (xs[inside][0], xs[inside][-1]))
         x = max(start + 0.1, (start + end - length) / 2 if slope else end - length - 0.1)
         if x + length > end + PADDING_IN:
@@ -236,17 +222,19 @@ class PageSizeFigure(ReportFigure):
             x, y_in, name, size=size, colour=palette.DOUBT_TEXT, va="baseline", rotation=math.degrees(angle)
         )  # fmt: skip
 
-    def _write_names(self, sheet: Sheet, axis: SizeAxis) -> None:
+    def _write_names(self, sheet: base.Sheet, axis: SizeAxis) -> None:
         """Write each series at the left end of its curve, its knee below its name."""
         low, high = (math.log(limit) for limit in self.limits)
         ends = [TOP_IN + PANEL_IN * (high - self._left_end(one, low)) / (high - low) for one in self.series]
-        places = avoid_overlap(ends, [text_height(sheet.size, 2) + 0.03] * len(ends), TOP_IN - 0.1, TOP_IN + PANEL_IN)
+        places = base.avoid_overlap(
+            ends, [base.text_height(sheet.size, 2) + 0.03] * len(ends), TOP_IN - 0.1, TOP_IN + PANEL_IN
+        )
         left, room = axis.edge + 0.1, axis.left - axis.edge - 0.42
         for one, end, y in zip(self.series, ends, places, strict=True):
             fit = self.result.fits[one.name]
-            sheet.text(left, y - 0.08, shorten(self.names[one.name], room, sheet.size, True), bold=True)
+            sheet.text(left, y - 0.08, base.shorten(self.names[one.name], room, sheet.size, True), bold=True)
             knee = f"knee {words.knee_text(fit, tick=True)}" if isinstance(fit, TwoRegimeCurve) else "no curve"
-            sheet.text(left, y + 0.075, shorten(knee, room + 0.1, KNEE_PT), colour=palette.SOFT, size=KNEE_PT)
+            sheet.text(left, y + 0.075, base.shorten(knee, room + 0.1, KNEE_PT), colour=palette.SOFT, size=KNEE_PT)
             x = axis.left - 0.14
             sheet.line([x - 0.2, x], [y - 0.04, end], self.styles[one.name].shade, 0.7)
 
@@ -259,7 +247,7 @@ class PageSizeFigure(ReportFigure):
         median = float(own[own > 0].median())
         return math.log(self._scaled(median, size)) if median > 0 else fallback
 
-    def _draw_bottlenecks(self, sheet: Sheet, axis: SizeAxis, top: float) -> None:
+    def _draw_bottlenecks(self, sheet: base.Sheet, axis: SizeAxis, top: float) -> None:
         """Write one letter per size and series: the bottleneck by the host metrics."""
         sheet.text(0.05, top - 0.13, "full, by the traces:", size=8.2, colour=palette.SOFT)
         for k, series in enumerate(self.series):
@@ -270,7 +258,7 @@ class PageSizeFigure(ReportFigure):
             for x in np.arange(0.06, 0.32, 0.05) if style.order else [0.06]:  # a piece of the series' line
                 sheet.line([x, x + 0.025 if style.order else 0.32], [y, y], style.shade, 1.4)
             sheet.marker(0.19, y, style.marker, 4.8)
-            name = shorten(self.names[series.name], axis.left - 0.65, 8.4)
+            name = base.shorten(self.names[series.name], axis.left - 0.65, 8.4)
             sheet.text(0.4, y, name, size=8.4, colour=palette.SOFT)
             for size, treatment in series.arms.items():
                 x, letter = axis.to_inches(size), bottleneck_letter(self.result, treatment)
@@ -281,7 +269,7 @@ class PageSizeFigure(ReportFigure):
                     sheet.box(x - half, y - 0.08, x + half, y + 0.08, palette.DOUBT_BOX)
                 sheet.text(x, y, letter, bold=is_resource, colour=colour, align="center", size=8.6)
 
-    def _draw_tier_ratios(self, sheet: Sheet, axis: SizeAxis, top: float) -> None:
+    def _draw_tier_ratios(self, sheet: base.Sheet, axis: SizeAxis, top: float) -> None:
         """Draw the ratio of the tiers at each size, over the axis of sizes of the panel above."""
         assert self.result.tiers is not None
         pairs, margin = self.result.tiers.pairs, self.result.margin
@@ -367,4 +355,4 @@ def _draw_verdict(panel: Axes, scale: scales.RatioScale, x: float, verdict: Verd
     for bound in comparison.ci90 if verdict.kind in ("equivalent", "small") else ():
         panel.plot([x], [scales.log_ratio(bound)], "_", color=style.edge, markersize=6, zorder=2)
     own = palette.VerdictStyle(style.fill, style.text, style.glyph, marker)
-    panel.plot([x], [scales.log_ratio(comparison.effect or 0.0)], **marker_props(own, 5.6), zorder=3)
+    panel.plot([x], [scales.log_ratio(comparison.effect or 0.0)], **base.marker_props(own, 5.6), zorder=3)

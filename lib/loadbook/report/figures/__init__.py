@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from loadbook.report.figures.base import ReportFigure
 
 FIGURES = {
-    "claims": "loadbook.analyses.claims.figure:ClaimsFigure",
+    "claims": "loadbook.analyses.claims.page:ClaimsFigure",
     "connections": "loadbook.analyses.balancers.figure:ConnectionsFigure",
     "cores": "loadbook.report.figures.host_metrics:CoresFigure",
     "effects": "loadbook.analyses.effects.figure:EffectsFigure",
@@ -34,12 +34,12 @@ FIGURES = {
     "host_metrics": "loadbook.report.figures.host_metrics:HostMetricsFigure",
     "latency": "loadbook.report.figures.latency:LatencyFigure",
     "latency_distribution": "loadbook.report.figures.latency:LatencyDistributionFigure",
-    "noise": "loadbook.analyses.noise.record:NoiseFigure",
+    "noise": "loadbook.analyses.noise:NoiseFigure",
     "non_inferiority": "loadbook.analyses.effects.figure:NonInferiorityFigure",
     "order": "loadbook.report.figures.order:OrderFigure",
     "page_size": "loadbook.analyses.page_size.figure:PageSizeFigure",
     "paired_blocks": "loadbook.analyses.effects.pairs:PairedBlocksFigure",
-    "peers": "loadbook.analyses.resources.peers:PeersFigure",
+    "peers": "loadbook.analyses.resources:PeersFigure",
     "run_comparison": "loadbook.analyses.compare_runs.figure:RunComparisonFigure",
     "scaling": "loadbook.analyses.balancers.figure:ScalingFigure",
     "trial_overlay": "loadbook.report.figures.host_metrics:TrialOverlayFigure",

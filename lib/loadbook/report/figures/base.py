@@ -13,7 +13,7 @@ import io
 import re
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -29,7 +29,7 @@ from matplotlib.text import Text
 from matplotlib.textpath import text_to_path
 
 from loadbook.core.metrics import Metric
-from loadbook.core.units import join_words
+from loadbook.core.units import join_words, pluralize
 from loadbook.report import palette
 from loadbook.stats import text as sentences
 from loadbook.stats.results import Analysis, AnalysisRow
@@ -325,11 +325,6 @@ def _start(group: tuple[list[int], float, float], low: float, high: float) -> fl
     return max(low, min(total / len(members), high - size))
 
 
-def pluralize(number: int, singular: str, plural: str | None = None) -> str:
-    """Return "1 trial" or "12 trials"."""
-    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
-
-
 def join_first(items: Sequence[str], most: int, noun: str) -> str:
     """Return the items joined, or the first ones and how many more there are."""
     if len(items) <= most:
@@ -382,16 +377,9 @@ def cross_props(size_pt: float, width_pt: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-_METRIC_LABELS: Mapping[str, str] = {
-    "ok_per_s": "ok responses per second", "requests_per_s": "requests per second",
-    "bytes_per_s": "bytes received per second", "latency_intended": "latency from the intended start",
-    "connect_time": "time to connect", "ttfb": "time to the first byte", "connection_time": "life of a connection",
-}  # fmt: skip
-
-
 def metric_label(metric: Metric, statistic: str | None = None) -> str:
     """Return a metric's name as axes write it, with the statistic where it is not the plain value."""
-    name = _METRIC_LABELS.get(metric.name, metric.name.replace("_", " "))
+    name = metric.label or metric.name.replace("_", " ")
     return name if statistic in (None, "value", "count") else f"{name} ({statistic})"
 
 

@@ -9,22 +9,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
+from loadbook.core.units import pluralize
 from loadbook.report import palette
-from loadbook.report.figures import axes
-from loadbook.report.figures.base import (
-    LETTER_PT,
-    WIDTH_IN,
-    ReportFigure,
-    Sheet,
-    cross_props,
-    join_first,
-    marker_props,
-    max_text_width,
-    pluralize,
-    rows_in_reading_order,
-    treatment_names,
-    wrap,
-)
+from loadbook.report.figures import axes, base
 from loadbook.stats.results import Analysis, AnalysisRow, ErrorSummary
 from loadbook.stats.text import ERROR_CLASS_NOUNS
 from loadbook.store.tables import RunData
@@ -37,7 +24,7 @@ _STYLES = {
 }  # fmt: skip
 
 
-class ErrorsFigure(ReportFigure):
+class ErrorsFigure(base.ReportFigure):
     """One strip per treatment: trials without errors in a lane of their own, the others on a log axis.
 
     `errors` and `requests` are `RunData.values` of these metrics.
@@ -45,7 +32,7 @@ class ErrorsFigure(ReportFigure):
 
     def __init__(self, analysis: Analysis, errors: pd.DataFrame, requests: pd.DataFrame) -> None:
         self.analysis, self.errors = analysis, errors
-        self.names, self.rows = treatment_names(analysis), rows_in_reading_order(analysis)
+        self.names, self.rows = base.treatment_names(analysis), base.rows_in_reading_order(analysis)
         self.trials = _error_rates(errors, requests)
 
     @classmethod
@@ -58,15 +45,15 @@ class ErrorsFigure(ReportFigure):
         """Return whether any trial had an error; without one, pages have a sentence instead of the figure."""
         return any(row.errors.errors or row.errors.trials_with_errors for row in analysis.rows)
 
-    def _draw(self) -> Sheet:
-        size = LETTER_PT - 0.6
-        names = [wrap(self.names[r.treatment], NAME_IN, LETTER_PT, True) for r in self.rows]
-        summaries = [wrap(_summary_text(r.errors), SUMMARY_IN, size) for r in self.rows]
+    def _draw(self) -> base.Sheet:
+        size = base.LETTER_PT - 0.6
+        names = [base.wrap(self.names[r.treatment], NAME_IN, base.LETTER_PT, True) for r in self.rows]
+        summaries = [base.wrap(_summary_text(r.errors), SUMMARY_IN, size) for r in self.rows]
         heights = [ROW_IN + 0.09 * ("\n" in n or "\n" in s) for n, s in zip(names, summaries, strict=True)]
-        sheet = Sheet(HEAD_IN + sum(heights) + FOOT_IN)
-        left = max(max_text_width(names, LETTER_PT, True), 0.9) + 0.2
+        sheet = base.Sheet(HEAD_IN + sum(heights) + FOOT_IN)
+        left = max(base.max_text_width(names, base.LETTER_PT, True), 0.9) + 0.2
         zero_right = left + min(max(0.075 * self.trials["block"].nunique(), 0.7), 1.3)
-        right = WIDTH_IN - max(max_text_width(summaries, size), 1.75) - 0.25
+        right = base.WIDTH_IN - max(base.max_text_width(summaries, size), 1.75) - 0.25
         zero = sheet.rows_panel(left, HEAD_IN, zero_right, sheet.height - FOOT_IN)
         axis = sheet.rows_panel(zero_right + 0.12, HEAD_IN, right, sheet.height - FOOT_IN)
         limits = self._set_axes(sheet, zero, axis, (left, zero_right + 0.12, right))
@@ -78,7 +65,7 @@ class ErrorsFigure(ReportFigure):
                       linestyle=axes.DASHED, zorder=-1)  # fmt: skip
             self._draw_trials(zero, axis, row, middle, limits)
             if not bold:
-                name = wrap(self.names[row.treatment], NAME_IN, sheet.size)
+                name = base.wrap(self.names[row.treatment], NAME_IN, sheet.size)
             sheet.text(left - 0.12, middle, name, bold=bold, align="right")
             at_fault = row.errors.by_class.get(DRIVER_CLASS)
             colour = palette.DOUBT_TEXT if at_fault else _STYLES.get(row.errors.kind, palette.BASELINE).text
@@ -89,7 +76,7 @@ class ErrorsFigure(ReportFigure):
         return sheet
 
     def _set_axes(
-        self, sheet: Sheet, zero: Axes, axis: Axes, places: tuple[float, float, float]
+        self, sheet: base.Sheet, zero: Axes, axis: Axes, places: tuple[float, float, float]
     ) -> tuple[float, float]:
         """Set up both panels and return the limits of the log axis (errors per 100,000 requests)."""
         left, axis_left, right = places
@@ -99,12 +86,12 @@ class ErrorsFigure(ReportFigure):
         axes.set_ticks(zero.xaxis, [0.5], ["0"])
         width, size = right - axis_left, sheet.size - 0.8
         axes.set_value_x_axis(axis, (low, high), axes.AxisUnit(1.0, ""), width, sheet.size)
-        limit = wrap("beyond 0.1\u00a0%: the rate counts ok responses only", width + 0.6, size)
-        half = max_text_width([limit], size) / 2
+        limit = base.wrap("beyond 0.1\u00a0%: the rate counts ok responses only", width + 0.6, size)
+        half = base.max_text_width([limit], size) / 2
         x = axis_left + width * np.log(LIMIT_PER / low) / np.log(high / low)
         x = min(max(x, left + half), right + 0.15 - half - 0.1)
         sheet.text(x, HEAD_IN - 0.06, limit, size=size, colour=palette.DOUBT_TEXT, align="center", va="bottom")
-        title = wrap("errors per 100,000 requests (log scale; zero apart)", right - left + 0.5, sheet.size)
+        title = base.wrap("errors per 100,000 requests (log scale; zero apart)", right - left + 0.5, sheet.size)
         head = "trials with errors; classes"
         sheet.text(right + 0.15, HEAD_IN - 0.06, head, size=size, colour=palette.SOFT, va="bottom")
         y = sheet.height - FOOT_IN + 0.28
@@ -116,7 +103,7 @@ class ErrorsFigure(ReportFigure):
         style = _STYLES.get(row.errors.kind, palette.BASELINE)
         own = self.trials[self.trials["treatment"] == row.treatment]
         for valid in (True, False):
-            props = marker_props(style, 4.0) if valid else cross_props(4.5, 1.2)
+            props = base.marker_props(style, 4.0) if valid else base.cross_props(4.5, 1.2)
             clean = own[(own["rate"] == 0) & (own["valid"] == valid)]
             failing = own[(own["rate"] > 0) & (own["valid"] == valid)]
             zero.plot(clean["place"], [y] * len(clean), **props)
@@ -129,11 +116,11 @@ class ErrorsFigure(ReportFigure):
         more = [f"{self.names[r.treatment]} ({share})" for r, share in rows if r.errors.kind == "more"]
         if more:
             verb = "has" if len(more) == 1 else "have"
-            return f"{join_first(more, 3, 'treatments')} {verb} more errors than the baseline."
+            return f"{base.join_first(more, 3, 'treatments')} {verb} more errors than the baseline."
         failing = [f"{self.names[r.treatment]} in {share}" for r, share in rows if r.errors.trials_with_errors]
         if not failing:
             return f"No errors in any of {pluralize(sum(r.errors.trials for r in self.analysis.rows), 'trial')}."
-        treatments = join_first(failing, 3, "treatments")
+        treatments = base.join_first(failing, 3, "treatments")
         return f"Errors occurred: {treatments}; none is shown to have more than the baseline."
 
     @property

@@ -16,35 +16,20 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from loadbook.core.errors import UsageError, unknown_name_error
-from loadbook.core.units import MINUS, NBSP, join_words
+from loadbook.core.units import MINUS, NBSP, join_words, pluralize
 from loadbook.report import palette
-from loadbook.report.figures import axes, tracks
-from loadbook.report.figures.base import (
-    LETTER_PT,
-    WIDTH_IN,
-    ReportFigure,
-    Sheet,
-    avoid_overlap,
-    drawable,
-    line_count,
-    max_text_width,
-    pluralize,
-    shorten,
-    text_height,
-    text_width,
-    wrap,
-)
+from loadbook.report.figures import axes, base, tracks
 from loadbook.report.figures.tracks import Hosts, Timeline, Track, draw_lines, host_name, numbered
 from loadbook.stats.saturation import finest_source_only, hosts_with_traces, link_capacities
 from loadbook.store.tables import RunData
 
 LEFT_IN, RIGHT_IN, PANEL_IN, STEP_IN, HEAD_IN, FOOT_IN, GAP_IN = 0.62, 0.1, 0.62, 1.0, 0.3, 0.52, 0.3
-PANEL_WIDTH_IN = WIDTH_IN - RIGHT_IN - LEFT_IN
+PANEL_WIDTH_IN = base.WIDTH_IN - RIGHT_IN - LEFT_IN
 FULL_TIME_SHARE = 0.05  # share of the measured time from which on a resource counts as having been full
 TIME_STEPS = (0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
 LINES_SLICES, FEWEST_SLICES = 3000, 20  # of the lines of a panel together, and of one: many lines cover each other
 UNLIKE_SHARE = 0.1  # of the capacity: a trial whose mean lies further from the others' median is unlike them
-NAME_PT = LETTER_PT - 1.0
+NAME_PT = base.LETTER_PT - 1.0
 
 
 def values_by_trial(run: RunData, metric: str) -> dict[str, float]:
@@ -60,7 +45,7 @@ def monitored_hosts(run: RunData) -> Hosts:
     return hosts_with_traces(run.traces, run.run_record.hosts)
 
 
-class _TimelineFigure(ReportFigure):
+class _TimelineFigure(base.ReportFigure):
     """A panel per track of a timeline; `subject` begins the alternative text."""
 
     timeline: Timeline
@@ -70,7 +55,7 @@ class _TimelineFigure(ReportFigure):
     def _draw_track(self, panel: Axes, track: Track) -> None:
         """Draw what a panel holds."""
 
-    def _draw_panels(self, sheet: Sheet, head: float, zero: float = 0.0) -> None:
+    def _draw_panels(self, sheet: base.Sheet, head: float, zero: float = 0.0) -> None:
         """Draw every track below `head` inches; the ticks of time count from `zero` seconds."""
         last, size = len(self.timeline.tracks) - 1, sheet.size - 0.4
         for k, track in enumerate(self.timeline.tracks):
@@ -82,8 +67,8 @@ class _TimelineFigure(ReportFigure):
             set_value_ticks(panel, [0.0, limit / 2, limit] if track.capacity else round_ticks(limit))
             self._draw_track(panel, track)
             sheet.text(LEFT_IN, top - 0.12, track.title, size=size)
-            x = LEFT_IN + text_width(track.title, size) + 0.12
-            number = wrap(self.timeline.number_text(track), sheet.width - x - 0.04, size - 0.4, lines=1)
+            x = LEFT_IN + base.text_width(track.title, size) + 0.12
+            number = base.wrap(self.timeline.number_text(track), sheet.width - x - 0.04, size - 0.4, lines=1)
             colour = palette.DOUBT_TEXT if self.timeline.full_share(track) else palette.SOFT
             sheet.text(x, top - 0.12, number, size=size - 0.4, colour=colour)
             set_time_axis(panel, self.timeline.end, sheet.size, labelled=k == last, zero=zero)
@@ -138,7 +123,7 @@ class HostMetricsFigure(_TimelineFigure):
         blocks = sorted({int(b) for b in run.trials["block"]})
         if block is not None and block not in blocks:
             raise unknown_name_error("block", block, map(str, blocks))
-        labels = {name: run.study.label(name) for name in run.study.treatments}
+        labels = run.study.labels
         windows, rates = (values_by_trial(run, metric) for metric in ("duration", "ok_per_s"))
         return cls(run.traces, run.trials, hosts, labels, link_capacities(hosts), windows, rates, block)
 
@@ -147,13 +132,13 @@ class HostMetricsFigure(_TimelineFigure):
         """Return whether any monitor recorded a metric that the figure draws."""
         return bool(traces["metric"].isin(tracks.DRAWN_METRICS).any())
 
-    def _draw(self) -> Sheet:
+    def _draw(self) -> base.Sheet:
         timeline, names = self.timeline, self._names()
         number = len(timeline.tracks)
-        lines, widest = max(map(line_count, names), default=1), max_text_width(names, NAME_PT, True)
+        lines, widest = max(map(base.line_count, names), default=1), base.max_text_width(names, NAME_PT, True)
         upright = widest > _name_width(len(names)) + 0.2
-        head = 0.38 + (widest if upright else text_height(NAME_PT, lines))
-        sheet = Sheet(head + max(1, number) * STEP_IN - GAP_IN + FOOT_IN)
+        head = 0.38 + (widest if upright else base.text_height(NAME_PT, lines))
+        sheet = base.Sheet(head + max(1, number) * STEP_IN - GAP_IN + FOOT_IN)
         if not number:
             sheet.text(0.1, 0.2, "no monitor recorded anything in this block", colour=palette.SOFT)
         self._draw_panels(sheet, head)
@@ -176,19 +161,21 @@ class HostMetricsFigure(_TimelineFigure):
     def _names(self) -> list[str]:
         """Return each trial's treatment as it stands above its window: in up to three lines, or in one upright line."""
         spans = self.timeline.trials
-        names = [drawable(self.labels.get(span.treatment, span.treatment), span.treatment) for span in spans]
+        names = [base.drawable(self.labels.get(span.treatment, span.treatment), span.treatment) for span in spans]
         width = _name_width(len(names))
-        wrapped = [wrap(name, width, NAME_PT, True, lines=3) for name in names]
+        wrapped = [base.wrap(name, width, NAME_PT, True, lines=3) for name in names]
         if width < 0.55 or any("…" in name for name in wrapped):
-            wrapped = [shorten(name, 1.5, NAME_PT, True) for name in names]
+            wrapped = [base.shorten(name, 1.5, NAME_PT, True) for name in names]
         return [name + ("" if span.valid else " ✕") for name, span in zip(wrapped, spans, strict=True)]
 
-    def _write_names(self, sheet: Sheet, names: list[str], head: float, upright: bool) -> None:
+    def _write_names(self, sheet: base.Sheet, names: list[str], head: float, upright: bool) -> None:
         """Write each trial's treatment once, above its measurement window."""
         spans, inch, y = self.timeline.trials, PANEL_WIDTH_IN / self.timeline.end, head - 0.26
         wanted = [LEFT_IN + inch * (span.opens + span.window / 2) for span in spans]
-        sizes = [NAME_PT * 1.15 / 72 if upright else max_text_width([name], NAME_PT, True) + 0.06 for name in names]
-        places = avoid_overlap(wanted, sizes, LEFT_IN, sheet.width - 0.03)
+        sizes = [
+            NAME_PT * 1.15 / 72 if upright else base.max_text_width([name], NAME_PT, True) + 0.06 for name in names
+        ]
+        places = base.avoid_overlap(wanted, sizes, LEFT_IN, sheet.width - 0.03)
         for name, x, span in zip(names, places, spans, strict=True):
             colour, bold = (palette.INK, False) if span.valid else (palette.DOUBT_TEXT, True)
             if upright:
@@ -258,7 +245,7 @@ class CoresFigure(HostMetricsFigure):
         if host not in monitored and (host or not monitored):
             raise unknown_name_error("host whose cores were watched", host, monitored, plural="hosts")
         servers = [alias for alias in monitored if "driver" not in hosts[alias].get("roles", [])]
-        labels = {name: run.study.label(name) for name in run.study.treatments}
+        labels = run.study.labels
         chosen, windows = host or [*servers, *monitored][0], values_by_trial(run, "duration")
         return cls(run.traces, run.trials, hosts, labels, chosen, windows, block)
 
@@ -325,9 +312,9 @@ class TrialOverlayFigure(_TimelineFigure):
             found[track.title] = set(means.index[distances > UNLIKE_SHARE * (track.capacity or np.inf)])
         return found
 
-    def _draw(self) -> Sheet:
+    def _draw(self) -> base.Sheet:
         timeline = self.timeline
-        sheet = Sheet(HEAD_IN + max(1, len(timeline.tracks)) * STEP_IN - GAP_IN + FOOT_IN)
+        sheet = base.Sheet(HEAD_IN + max(1, len(timeline.tracks)) * STEP_IN - GAP_IN + FOOT_IN)
         self._draw_panels(sheet, HEAD_IN, timeline.trials[0].opens)
         write_time_title(sheet, f"{time_unit(timeline.end)[1]} since the measurement began; shaded = measured")
         return sheet
@@ -368,7 +355,7 @@ def _name_width(trials: int) -> float:
     return PANEL_WIDTH_IN / max(1, trials) - 0.08
 
 
-def track_panel(sheet: Sheet, top: float) -> Axes:
+def track_panel(sheet: base.Sheet, top: float) -> Axes:
     """Return the axes of one resource, which begin at `top` inches."""
     return sheet.panel(LEFT_IN, top, sheet.width - RIGHT_IN, top + PANEL_IN)
 
@@ -384,7 +371,7 @@ def round_ticks(limit: float) -> list[float]:
     return [0.0, float(next(m * step for m in (8, 6, 5, 4, 3, 2, 1, 0.5) if m * step <= limit))]
 
 
-def write_time_title(sheet: Sheet, title: str) -> None:
+def write_time_title(sheet: base.Sheet, title: str) -> None:
     """Write the title of the time axis at the foot of the sheet."""
     sheet.text(sheet.width / 2, sheet.height - 0.13, title, colour=palette.SOFT, align="center", size=sheet.size - 0.4)
 

@@ -13,22 +13,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from loadbook.core.metrics import get_metric
-from loadbook.core.units import NBSP, format_duration, join_words
+from loadbook.core.units import NBSP, format_duration, join_words, pluralize
 from loadbook.report import palette
-from loadbook.report.figures import axes
-from loadbook.report.figures.base import (
-    LETTER_PT,
-    ReportFigure,
-    Sheet,
-    blocks_text,
-    marker_props,
-    max_text_width,
-    pluralize,
-    rows_in_reading_order,
-    shorten,
-    treatment_names,
-    wrap,
-)
+from loadbook.report.figures import axes, base
 from loadbook.request_logs.summary import ExceedanceCurve
 from loadbook.stats.headline import neutral_headline
 from loadbook.stats.results import Analysis, AnalysisRow
@@ -43,7 +30,7 @@ PLAIN_STYLE = palette.VerdictStyle(palette.INK, palette.INK, "", "o", hollow=Tru
 
 def _small_multiples(
     number: int, most_in_a_row: int, each: tuple[float, float, float], sides: tuple[float, float], gap: float
-) -> tuple[Sheet, float, list[tuple[float, float]]]:
+) -> tuple[base.Sheet, float, list[tuple[float, float]]]:
     """Return a sheet for panels side by side, the width of each panel, and the left and top edge of each.
 
     Parameters
@@ -54,13 +41,13 @@ def _small_multiples(
     """
     (head, height, foot), (left, right), across = each, sides, min(most_in_a_row, max(1, number))
     step = head + height + foot
-    sheet = Sheet(step * max(1, math.ceil(number / across)))
+    sheet = base.Sheet(step * max(1, math.ceil(number / across)))
     width = (sheet.width - left - right - gap * (across - 1)) / across
     places = [divmod(n, across) for n in range(number)]
     return sheet, width, [(left + column * (width + gap), row * step + head) for row, column in places]
 
 
-class LatencyFigure(ReportFigure):
+class LatencyFigure(base.ReportFigure):
     """One panel per percentile, one row per treatment, one mark per trial, coloured by that percentile's verdict.
 
     Parameters
@@ -72,13 +59,13 @@ class LatencyFigure(ReportFigure):
 
     def __init__(self, analysis: Analysis, percentiles: Percentiles, definition: str = "") -> None:
         self.analysis, self.percentiles, self.definition = analysis, percentiles, definition
-        self.names, self.rows = treatment_names(analysis), rows_in_reading_order(analysis)
+        self.names, self.rows = base.treatment_names(analysis), base.rows_in_reading_order(analysis)
 
-    def _draw(self) -> Sheet:
-        size = LETTER_PT - 0.4
-        names = [wrap(self.names[r.treatment], NAME_IN, size) for r in self.rows]
+    def _draw(self) -> base.Sheet:
+        size = base.LETTER_PT - 0.4
+        names = [base.wrap(self.names[r.treatment], NAME_IN, size) for r in self.rows]
         step = ROW_IN + 0.07 * any("\n" in name for name in names)
-        height, left = len(self.rows) * step, max_text_width(names, size) + 0.16
+        height, left = len(self.rows) * step, base.max_text_width(names, size) + 0.16
         each = (0.28, height, 0.54)
         sheet, width, places = _small_multiples(len(self.percentiles), MOST_IN_A_ROW, each, (left, 0.12), 0.18)
         for (percentile, (values, own)), (x, y) in zip(self.percentiles.items(), places, strict=True):
@@ -109,7 +96,7 @@ class LatencyFigure(ReportFigure):
                 continue
             style = styles.get(row.treatment, PLAIN_STYLE)
             style = style if style.marker else PLAIN_STYLE
-            props = marker_props(style, 3.8) | {"markeredgewidth": 0.8 if style.hollow else 0.2}
+            props = base.marker_props(style, 3.8) | {"markeredgewidth": 0.8 if style.hollow else 0.2}
             panel.plot(np.log(trials["value"]), k + 0.5 + heights[trials.index], **props)
             median = math.log(trials["value"].median())
             panel.plot([median] * 2, [k + 0.1, k + 0.9], color=style.edge, linewidth=2.4, solid_capstyle="butt",
@@ -145,7 +132,7 @@ class LatencyFigure(ReportFigure):
         own = next(iter(self.percentiles.values()))[1] if self.percentiles else self.analysis
         parts = [
             f"One mark is one trial’s percentile{', ' + self.definition if self.definition else ''};",
-            f"bar: median of the trials ({blocks_text(own)}); dashed: baseline.",
+            f"bar: median of the trials ({base.blocks_text(own)}); dashed: baseline.",
             "Each panel has a range of its own, which does not start at zero.",
             f"Colour and shape: this percentile’s own verdict, margin {margin_text(own.margin)}; grey is undecided.",
         ]
@@ -157,7 +144,7 @@ class LatencyFigure(ReportFigure):
         lines = []
         for percentile, (values, own) in self.percentiles.items():
             medians = values[values["valid"]].groupby("treatment")["value"].median()
-            names = treatment_names(own)
+            names = base.treatment_names(own)
             texts = [f"{names.get(str(t), str(t))} {format_duration(float(v))}" for t, v in medians.items() if v > 0]
             lines.append(f"{percentile}: " + ", ".join(texts))
         return f"Latency percentiles per trial. {self.caption} Medians: {'; '.join(lines)}."
@@ -193,27 +180,27 @@ def _effect(row: AnalysisRow) -> float:
     return (row.verdict.comparison.effect if row.verdict else None) or 0.0
 
 
-class LatencyDistributionFigure(ReportFigure):
+class LatencyDistributionFigure(base.ReportFigure):
     """One panel per treatment: time (log) against the share of requests that took longer (log).
 
     `curves` maps treatments to the distribution of the requests of all their counting trials together.
     """
 
     def __init__(self, analysis: Analysis, curves: Mapping[str, ExceedanceCurve]) -> None:
-        self.analysis, self.curves, self.names = analysis, curves, treatment_names(analysis)
+        self.analysis, self.curves, self.names = analysis, curves, base.treatment_names(analysis)
         times = [t for curve in curves.values() for t in curve.times_s if t > 0]
         low, high = (min(times), max(times)) if times else (1e-3, 1e-2)
         self.limits = (low / 1.05, max(high, 1.1 * low) * 1.05)
         self.unit = axes.axis_unit(get_metric("latency"), self.limits[1])
 
-    def _draw(self) -> Sheet:
+    def _draw(self) -> base.Sheet:
         order = [row.treatment for row in self.analysis.rows if row.treatment in self.curves]
         each = (0.3, CURVE_IN, 0.46)
         sheet, width, places = _small_multiples(len(order), MOST_CURVES_IN_A_ROW, each, (CURVES_LEFT_IN, 0.1), 0.24)
         baseline = self.analysis.baseline
         for treatment, (left, top) in zip(order, places, strict=True):
             panel = sheet.panel(left, top, left + width, top + CURVE_IN)
-            sheet.text(left, top - 0.13, shorten(self.names[treatment], width, sheet.size, bold=True), bold=True)
+            sheet.text(left, top - 0.13, base.shorten(self.names[treatment], width, sheet.size, bold=True), bold=True)
             self._set_axes(panel, width, sheet.size, first=left == CURVES_LEFT_IN)
             if treatment != baseline and baseline in self.curves:
                 _draw_curve(panel, self.curves[baseline], palette.SOFT, 1.1, (0, (3, 2)))

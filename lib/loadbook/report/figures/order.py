@@ -13,28 +13,9 @@ from matplotlib.axes import Axes
 
 from loadbook.core.errors import UsageError
 from loadbook.core.metrics import get_metric
-from loadbook.core.units import format_percent, format_quantity
+from loadbook.core.units import format_percent, format_quantity, pluralize
 from loadbook.report import palette
-from loadbook.report.figures import axes
-from loadbook.report.figures.base import (
-    LETTER_PT,
-    WIDTH_IN,
-    ReportFigure,
-    Sheet,
-    avoid_overlap,
-    cross_props,
-    drawable,
-    line_count,
-    marker_props,
-    max_text_width,
-    metric_label,
-    pluralize,
-    text_height,
-    text_width,
-    treatment_names,
-    treatment_styles,
-    wrap,
-)
+from loadbook.report.figures import axes, base
 from loadbook.stats.diagnostics import find_outliers
 from loadbook.stats.results import Analysis, Interval
 from loadbook.store.tables import RunData
@@ -49,7 +30,7 @@ BOTTOM_IN = TITLE_IN + VALUES_IN  # of the upper panel
 OTHERS = palette.VerdictStyle(palette.OTHERS, palette.SOFT, "", "o")
 
 
-class OrderFigure(ReportFigure):
+class OrderFigure(base.ReportFigure):
     """Every trial's value in order of execution, and below it the drift of the host.
 
     Parameters
@@ -63,7 +44,7 @@ class OrderFigure(ReportFigure):
         self, analysis: Analysis, values: pd.DataFrame, exclusion_reasons: Mapping[str, str] | None = None
     ) -> None:
         self.analysis, self.values, self.exclusion_reasons = analysis, values, exclusion_reasons or {}
-        self.metric, self.names = get_metric(analysis.metric), treatment_names(analysis)
+        self.metric, self.names = get_metric(analysis.metric), base.treatment_names(analysis)
         self.outliers = find_outliers(values)
         self.excluded = values[~values["valid"]]
 
@@ -78,7 +59,7 @@ class OrderFigure(ReportFigure):
     @cached_property
     def styles(self) -> dict[str, palette.VerdictStyle]:
         """Treatment -> style; beyond eight arms only baseline, A/A and the two largest effects keep their own."""
-        styles = treatment_styles(self.analysis)
+        styles = base.treatment_styles(self.analysis)
         if len(self.analysis.rows) - 1 <= MOST_ARMS:
             return styles
         effects = {
@@ -105,12 +86,12 @@ class OrderFigure(ReportFigure):
         usable = usable.assign(off=np.log(usable["value"] / usual))
         return usable, usable.groupby("block")["off"].median()
 
-    def _draw(self) -> Sheet:
-        size = LETTER_PT - 0.4
-        names = [wrap(name, NAME_IN, size) for _, name, _ in self.key]
+    def _draw(self) -> base.Sheet:
+        size = base.LETTER_PT - 0.4
+        names = [base.wrap(name, NAME_IN, size) for _, name, _ in self.key]
         drift_top = BOTTOM_IN + GAP_IN
-        sheet = Sheet(drift_top + DRIFT_IN + FOOT_IN)
-        right = WIDTH_IN - max_text_width(names, size) - 0.3
+        sheet = base.Sheet(drift_top + DRIFT_IN + FOOT_IN)
+        right = base.WIDTH_IN - base.max_text_width(names, size) - 0.3
         upper = sheet.panel(LEFT_IN, TITLE_IN, right, BOTTOM_IN)
         lower = sheet.panel(LEFT_IN, drift_top, right, drift_top + DRIFT_IN)
         limits = self._draw_values(upper)
@@ -142,7 +123,7 @@ class OrderFigure(ReportFigure):
         axes.set_value_y_axis(panel, (low, high), axes.axis_unit(self.metric, high), VALUES_IN)
         for treatment, style in sorted(self.styles.items(), key=lambda item: item[1] is not OTHERS):
             own = usable[usable["treatment"] == treatment]
-            props = marker_props(style, _marker_pt(style))
+            props = base.marker_props(style, _marker_pt(style))
             panel.plot(own["slot"], np.log(own["value"]), **props, zorder=2 if style is OTHERS else 3)
         far = usable[usable["trial"].isin(list(self.outliers))]
         panel.plot(
@@ -151,7 +132,7 @@ class OrderFigure(ReportFigure):
         )  # fmt: skip
         return low, high
 
-    def _draw_excluded(self, sheet: Sheet, panel: Axes, limits: Interval, right: float) -> None:
+    def _draw_excluded(self, sheet: base.Sheet, panel: Axes, limits: Interval, right: float) -> None:
         """Draw a cross for each trial that is not counted (on the lowest line if it has no value), and write why."""
         excluded = self.excluded
         if excluded.empty:
@@ -160,15 +141,15 @@ class OrderFigure(ReportFigure):
         lowest = low + NO_VALUE_SHARE * span
         heights = np.log(excluded["value"].where(excluded["value"] > 0)).clip(lowest, low + 0.84 * span)
         heights = heights.fillna(lowest)
-        panel.plot(excluded["slot"], heights, **cross_props(6, 1.4))
+        panel.plot(excluded["slot"], heights, **base.cross_props(6, 1.4))
         size, width = sheet.size - 0.8, right - LEFT_IN
         statuses = excluded["status"].str.replace("_", " ")
         reasons = [
-            drawable(self.exclusion_reasons.get(trial) or status, status)
+            base.drawable(self.exclusion_reasons.get(trial) or status, status)
             for trial, status in zip(excluded["trial"], statuses, strict=True)
         ]
-        texts = [wrap(f"{reason}: not counted", 0.55 * width, size, lines=1) for reason in reasons]
-        widths = [text_width(text, size) + 0.14 for text in texts]
+        texts = [base.wrap(f"{reason}: not counted", 0.55 * width, size, lines=1) for reason in reasons]
+        widths = [base.text_width(text, size) + 0.14 for text in texts]
         first, last = axes.slot_limits(self.values)
         xs = [LEFT_IN + width * (slot - first) / (last - first) for slot in excluded["slot"]]
         ys = [BOTTOM_IN - VALUES_IN * (height - low) / span for height in heights]
@@ -176,9 +157,9 @@ class OrderFigure(ReportFigure):
         if len(texts) > MOST_REASONS or sum(widths) > width or sum(without_value) > 1:
             why = f": {reasons[0]}" if len(set(reasons)) == 1 else ""
             text = f"✕ {len(excluded)} of {pluralize(len(self.values), 'trial')} not counted{why}"
-            sheet.text(LEFT_IN + 0.08, TITLE_IN + 0.1, wrap(text, width, size, lines=1), size=size)
+            sheet.text(LEFT_IN + 0.08, TITLE_IN + 0.1, base.wrap(text, width, size, lines=1), size=size)
             return
-        middles = avoid_overlap(xs, widths, LEFT_IN, right)
+        middles = base.avoid_overlap(xs, widths, LEFT_IN, right)
         for text, x, y, need, middle, is_lowest in zip(texts, xs, ys, widths, middles, without_value, strict=True):
             if is_lowest and x + need < right:
                 sheet.text(x + 0.08, y, text, size=size, colour=palette.SOFT)
@@ -207,7 +188,7 @@ class OrderFigure(ReportFigure):
         middles = usable.groupby("block")["slot"].mean()
         panel.plot(middles, by_block, color=palette.INK, linewidth=1.8, solid_joinstyle="round")
 
-    def _write_names(self, sheet: Sheet, names: list[str], limits: Interval, right: float) -> None:
+    def _write_names(self, sheet: base.Sheet, names: list[str], limits: Interval, right: float) -> None:
         """Write each treatment's name at the right, as near to its median as the other names allow."""
         size, low, high = sheet.size - 0.4, math.log(limits[0]), math.log(limits[1])
         medians = self.values[self.values["value"] > 0].groupby("treatment")["value"].median()
@@ -216,14 +197,14 @@ class OrderFigure(ReportFigure):
             median = medians.get(treatment, math.nan)
             y = BOTTOM_IN if not median > 0 else BOTTOM_IN - VALUES_IN * (math.log(median) - low) / (high - low)
             wanted.append(min(max(y, TITLE_IN), BOTTOM_IN))
-        heights = [text_height(size, line_count(name)) + 0.015 for name in names]
+        heights = [base.text_height(size, base.line_count(name)) + 0.015 for name in names]
         lacking = max(0.0, sum(heights) - VALUES_IN)
-        places = avoid_overlap(wanted, heights, TITLE_IN - lacking / 2, BOTTOM_IN + lacking / 2)
+        places = base.avoid_overlap(wanted, heights, TITLE_IN - lacking / 2, BOTTOM_IN + lacking / 2)
         for name, (_, _, style), y in zip(names, self.key, places, strict=True):
             sheet.marker(right + 0.14, y, style, _marker_pt(style))
             sheet.text(right + 0.26, y, name, size=size, colour=style.text)
 
-    def _add_hover_areas(self, sheet: Sheet, limits: Interval, right: float) -> None:
+    def _add_hover_areas(self, sheet: base.Sheet, limits: Interval, right: float) -> None:
         """Give each counted trial its number, treatment and value on hover."""
         usable, (first, last) = self.drift[0], axes.slot_limits(self.values)
         across = (right - LEFT_IN) / (last - first)
@@ -267,7 +248,7 @@ class OrderFigure(ReportFigure):
     @property
     def alt_text(self) -> str:
         """The caption with the number of trials, blocks and excluded trials."""
-        label = metric_label(self.metric, self.analysis.statistic)
+        label = base.metric_label(self.metric, self.analysis.statistic)
         return (
             f"{label} of {len(self.values)} trials in order of execution, "
             f"{pluralize(self.values['block'].nunique(), 'block')}, {len(self.excluded)} not counted, "

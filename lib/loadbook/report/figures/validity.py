@@ -12,21 +12,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
+from loadbook.core.units import pluralize
 from loadbook.report import palette
-from loadbook.report.figures import axes
-from loadbook.report.figures.base import (
-    LETTER_PT,
-    WIDTH_IN,
-    ReportFigure,
-    Sheet,
-    drawable,
-    join_first,
-    line_count,
-    max_text_width,
-    pluralize,
-    text_height,
-    wrap,
-)
+from loadbook.report.figures import axes, base
 from loadbook.store.tables import RunData
 
 LEVELS = ("invalid", "doubt", "note", "unchecked")
@@ -65,7 +53,7 @@ class RuleResult:
     text: str
 
 
-class ValidityFigure(ReportFigure):
+class ValidityFigure(base.ReportFigure):
     """A row per validity rule over the trials in order of execution; only hits are drawn, an empty row was checked.
 
     `trials` and `problems` are the run's tables, `titles` maps every rule to its title, `labels` treatments to names.
@@ -80,7 +68,7 @@ class ValidityFigure(ReportFigure):
     @classmethod
     def from_run(cls, run: RunData, titles: Mapping[str, str]) -> Self:
         """Return the figure of a run; `titles` maps every rule that was evaluated to its title."""
-        return cls(run.trials, run.problems, titles, {name: run.study.label(name) for name in run.study.treatments})
+        return cls(run.trials, run.problems, titles, run.study.labels)
 
     @cached_property
     def results(self) -> list[RuleResult]:
@@ -128,21 +116,21 @@ class ValidityFigure(ReportFigure):
         text = ", ".join(parts) or "0"
         treatments = list(hits["treatment"].unique())
         if hits["trial"].nunique() > 1 and len(treatments) == 1 and self.trials["treatment"].nunique() > 1:
-            text += f", all {drawable(self.labels.get(treatments[0], treatments[0]), treatments[0])}"
+            text += f", all {base.drawable(self.labels.get(treatments[0], treatments[0]), treatments[0])}"
         return text
 
-    def _draw(self) -> Sheet:
-        with_result, size = [result for result in self.results if result.level], LETTER_PT - 0.6
+    def _draw(self) -> base.Sheet:
+        with_result, size = [result for result in self.results if result.level], base.LETTER_PT - 0.6
         # all rules have a row, or those with a result if the others would only make it long
         all_rows = len(self.results) - len(with_result) <= MOST_CLEAN or not with_result
         rows = self.results if all_rows else with_result
-        texts = [wrap(row.text, RESULT_IN, LETTER_PT - 0.8) for row in rows]
+        texts = [base.wrap(row.text, RESULT_IN, base.LETTER_PT - 0.8) for row in rows]
         heights = [ROW_IN + 0.1 * ("\n" in text) for text in texts]
         bottom, clean = HEAD_IN + sum(heights), self._clean_text(rows)
-        sheet = Sheet(bottom + FOOT_IN + (text_height(size, line_count(clean)) + 0.08 if clean else 0))
-        names = [wrap(row.title, NAME_IN, sheet.size) for row in rows]
-        left = max(max_text_width(names, sheet.size), 1.0) + 0.2
-        right = WIDTH_IN - max(max_text_width(texts, sheet.size - 0.8), 0.6) - 0.2
+        sheet = base.Sheet(bottom + FOOT_IN + (base.text_height(size, base.line_count(clean)) + 0.08 if clean else 0))
+        names = [base.wrap(row.title, NAME_IN, sheet.size) for row in rows]
+        left = max(base.max_text_width(names, sheet.size), 1.0) + 0.2
+        right = base.WIDTH_IN - max(base.max_text_width(texts, sheet.size - 0.8), 0.6) - 0.2
         panel = sheet.rows_panel(left, HEAD_IN, right, bottom)
         if len(self.trials):
             axes.set_block_axis(panel, self.trials, right - left, sheet.size)
@@ -164,7 +152,7 @@ class ValidityFigure(ReportFigure):
         titles = {row.title for row in rows}
         clean = [result.title for result in self.results if result.title not in titles]
         text = f"{len(clean)} more rules, checked and clean: {', '.join(clean)}."
-        return wrap(text, WIDTH_IN - 0.25, LETTER_PT - 0.6, lines=30) if clean else ""
+        return base.wrap(text, base.WIDTH_IN - 0.25, base.LETTER_PT - 0.6, lines=30) if clean else ""
 
     @property
     def _counts(self) -> str:
@@ -179,7 +167,7 @@ class ValidityFigure(ReportFigure):
             return f"All {pluralize(len(self.trials), 'trial')} count{tail}"
         excluded = [(r.title, r.hits.loc[r.hits["level"] == "invalid", "trial"].nunique()) for r in self.results]
         excluding = [f"{title} ({number})" for title, number in excluded if number]
-        return f"{self._counts}; the others were excluded by {join_first(excluding, 3, 'rules')}."
+        return f"{self._counts}; the others were excluded by {base.join_first(excluding, 3, 'rules')}."
 
     @property
     def help(self) -> str:
@@ -197,7 +185,7 @@ class ValidityFigure(ReportFigure):
 
 
 def _title_of(name: str) -> str:
-    text = drawable(name, "rule").replace("-", " ").replace("_", " ")
+    text = base.drawable(name, "rule").replace("-", " ").replace("_", " ")
     return text[:1].upper() + text[1:]
 
 
@@ -222,14 +210,14 @@ def _stretches(slots: Sequence[int]) -> list[tuple[int, int]]:
     return [(slots[a], slots[b - 1]) for a, b in pairwise([0, *cuts, len(slots)])] if slots else []
 
 
-def _write_row(sheet: Sheet, row: RuleResult, text: str, y: float, edges: tuple[float, float]) -> None:
+def _write_row(sheet: base.Sheet, row: RuleResult, text: str, y: float, edges: tuple[float, float]) -> None:
     left, right = edges
     colour = {"invalid": palette.INK, "doubt": palette.DOUBT_TEXT}.get(row.level or "", palette.SOFT)
     size = sheet.size - 0.8
-    sheet.text(left - 0.1, y, wrap(row.title, NAME_IN, sheet.size, lines=1), align="right")
+    sheet.text(left - 0.1, y, base.wrap(row.title, NAME_IN, sheet.size, lines=1), align="right")
     sheet.text(right + 0.1, y, text, size=size, colour=colour)
     if row.wholly_unchecked:
-        why = drawable(row.unchecked or "", "no evidence").removeprefix("not checked: ")
-        reason = wrap(f"not checked: {why}", right - left - 0.3, size, lines=1)
+        why = base.drawable(row.unchecked or "", "no evidence").removeprefix("not checked: ")
+        reason = base.wrap(f"not checked: {why}", right - left - 0.3, size, lines=1)
         written = sheet.text((left + right) / 2, y, reason, size=size, colour=palette.SOFT, align="center")
         written.set_bbox({"facecolor": palette.BACKGROUND, "edgecolor": "none", "pad": 1.0})

@@ -1,4 +1,4 @@
-"""The program that lets load generators take turns: slices, ends, and nothing left stopped; real processes."""
+"""The program that lets load generators take slices: slices, ends, and nothing left stopped; real processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 
 from waiting import wait_until
 
-PROGRAM = str(files("loadbook.hosts").joinpath("alternate.pl"))
+PROGRAM = str(files("loadbook.hosts").joinpath("interleave.pl"))
 SETTINGS = {"first": 0.05, "slice": 0.025, "gap": 0.002, "end": 1.0, "tail": 1.0}
 # counts for so many seconds of the wall clock, then prints its count; it does not count while it is stopped
 COUNTER = "import sys, time\nend, n = time.monotonic() + float(sys.argv[1]), 0\nwhile time.monotonic() < end: n += 1\n"
@@ -25,7 +25,7 @@ COUNTER = "import sys, time\nend, n = time.monotonic() + float(sys.argv[1]), 0\n
 pytestmark = pytest.mark.skipif(not shutil.which("perl"), reason="needs perl")
 
 
-class Turn(NamedTuple):
+class Slice(NamedTuple):
     arm: str
     start_s: float
     end_s: float
@@ -41,57 +41,57 @@ def write_schedule(folder: Path, commands: dict[str, str], **settings: float) ->
     (folder / "schedule").write_text("\n".join(lines) + "\n")
 
 
-def alternate(folder: Path, commands: dict[str, str], **settings: float) -> tuple[int, list[Turn], dict[str, int]]:
+def interleave(folder: Path, commands: dict[str, str], **settings: float) -> tuple[int, list[Slice], dict[str, int]]:
     write_schedule(folder, commands, **settings)
     done = subprocess.run(["perl", PROGRAM, "schedule"], cwd=folder, capture_output=True, text=True, timeout=60)
     assert done.stderr == ""
     words = [line.split() for line in done.stdout.splitlines()]
-    turns = [Turn(w[1], float(w[2]), float(w[3])) for w in words if w[0] == "slice"]
-    return done.returncode, turns, {w[1]: int(w[2]) for w in words if w[0] == "exit"}
+    slices = [Slice(w[1], float(w[2]), float(w[3])) for w in words if w[0] == "slice"]
+    return done.returncode, slices, {w[1]: int(w[2]) for w in words if w[0] == "exit"}
 
 
 def counter(seconds: float) -> str:
     return f"exec {sys.executable} -c '{COUNTER}print(n)' {seconds}"
 
 
-def test_alternate_gives_every_arm_the_same_time_and_never_two_at_once(tmp_path: Path) -> None:
-    rc, turns, codes = alternate(tmp_path, {k: counter(2) for k in "abc"}, end=2.0, first=0.1)
+def test_interleave_gives_every_arm_the_same_time_and_never_two_at_once(tmp_path: Path) -> None:
+    rc, slices, codes = interleave(tmp_path, {k: counter(2) for k in "abc"}, end=2.0, first=0.1)
     assert (rc, codes) == (0, {"a": 0, "b": 0, "c": 0})
-    assert all(before.end_s <= after.start_s for before, after in pairwise(turns))
-    active = {arm: sum(t.end_s - t.start_s for t in turns if t.arm == arm) for arm in "abc"}
+    assert all(before.end_s <= after.start_s for before, after in pairwise(slices))
+    active = {arm: sum(t.end_s - t.start_s for t in slices if t.arm == arm) for arm in "abc"}
     assert max(active.values()) < 1.5 * min(active.values())
     assert all(int((tmp_path / arm / "stdout").read_text()) > 0 for arm in "abc")
 
 
-def test_alternate_follows_the_drawn_order(tmp_path: Path) -> None:
-    _, turns, _ = alternate(tmp_path, {k: counter(1) for k in "ab"})
-    regular = [turn.arm for turn in turns][2:]
+def test_interleave_follows_the_drawn_order(tmp_path: Path) -> None:
+    _, slices, _ = interleave(tmp_path, {k: counter(1) for k in "ab"})
+    regular = [each.arm for each in slices][2:]
     assert "".join(regular).startswith("abbaabba")
 
 
-def test_alternate_goes_on_when_one_arm_ends_early(tmp_path: Path) -> None:
-    rc, turns, codes = alternate(tmp_path, {"a": "exit 7", "b": counter(1)})
+def test_interleave_goes_on_when_one_arm_ends_early(tmp_path: Path) -> None:
+    rc, slices, codes = interleave(tmp_path, {"a": "exit 7", "b": counter(1)})
     assert (rc, codes) == (0, {"a": 7, "b": 0})
-    assert [turn.arm for turn in turns].count("a") == 1
-    assert [turn.arm for turn in turns].count("b") > 10
+    assert [each.arm for each in slices].count("a") == 1
+    assert [each.arm for each in slices].count("b") > 10
 
 
-def test_alternate_kills_a_generator_that_hangs_and_keeps_the_others(tmp_path: Path) -> None:
-    rc, _, codes = alternate(tmp_path, {"a": "trap '' TERM; while :; do :; done", "b": counter(1)}, tail=0.3)
+def test_interleave_kills_a_generator_that_hangs_and_keeps_the_others(tmp_path: Path) -> None:
+    rc, _, codes = interleave(tmp_path, {"a": "trap '' TERM; while :; do :; done", "b": counter(1)}, tail=0.3)
     assert (rc, codes) == (124, {"a": 137, "b": 0})
 
 
-def test_alternate_stops_children_of_a_generator_too(tmp_path: Path) -> None:
-    _, turns, codes = alternate(tmp_path, {"a": f"{counter(1).removeprefix('exec ')}; exit 0", "b": counter(1)})
+def test_interleave_stops_children_of_a_generator_too(tmp_path: Path) -> None:
+    _, slices, codes = interleave(tmp_path, {"a": f"{counter(1).removeprefix('exec ')}; exit 0", "b": counter(1)})
     assert codes == {"a": 0, "b": 0}
     # had the child of a gone on while b ran, a would have counted about twice as much as b
     counts = [int((tmp_path / arm / "stdout").read_text()) for arm in "ab"]
     assert counts[0] < 1.6 * counts[1]
-    assert {turn.arm for turn in turns} == {"a", "b"}
+    assert {each.arm for each in slices} == {"a", "b"}
 
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_alternate_ended_by_a_signal_leaves_no_process(tmp_path: Path, sign: signal.Signals) -> None:
+def test_interleave_ended_by_a_signal_leaves_no_process(tmp_path: Path, sign: signal.Signals) -> None:
     write_schedule(tmp_path, dict.fromkeys("ab", "echo $$ >pid; exec sleep 60"), end=60.0)
     process = subprocess.Popen(["perl", PROGRAM, "schedule"], cwd=tmp_path, stdout=subprocess.DEVNULL)
     wait_until(lambda: (tmp_path / "b" / "pid").exists() and (tmp_path / "b" / "pid").read_text())
@@ -103,7 +103,7 @@ def test_alternate_ended_by_a_signal_leaves_no_process(tmp_path: Path, sign: sig
             os.kill(int((tmp_path / arm / "pid").read_text()), 0)
 
 
-def test_alternate_killed_with_its_group_leaves_no_stopped_process(tmp_path: Path) -> None:
+def test_interleave_killed_with_its_group_leaves_no_stopped_process(tmp_path: Path) -> None:
     write_schedule(tmp_path, dict.fromkeys("ab", "echo $$ >pid; exec sleep 60"), end=60.0)
     process = subprocess.Popen(
         ["perl", PROGRAM, "schedule"], cwd=tmp_path, stdout=subprocess.DEVNULL, start_new_session=True
@@ -124,7 +124,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def test_alternate_runs_with_perl_base_alone(tmp_path: Path) -> None:
+def test_interleave_runs_with_perl_base_alone(tmp_path: Path) -> None:
     """Debian's perl-base has no Time::HiRes: the clock is then read by a system call."""
     write_schedule(tmp_path, {k: counter(0.5) for k in "ab"}, end=0.5)
     (tmp_path / "Time").mkdir()

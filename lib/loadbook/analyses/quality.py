@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from loadbook.core.units import format_duration, format_percent
 from loadbook.core.validity_rules import rule_title
 from loadbook.report import checks, sections
@@ -24,8 +26,6 @@ MIN_NOISE_TRIALS = 3
 
 def block_residuals(values: pd.DataFrame) -> pd.DataFrame:
     """Return log values of valid trials less their treatment's median and their block's median (`residual`)."""
-    import numpy as np
-
     valid = values[values["valid"] & (values["value"] > 0)].copy()
     logs = np.log(valid["value"])
     logs -= logs.groupby(valid["treatment"]).transform("median")

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 # Let the load generators of several arms take turns: one runs, the others are stopped (SIGSTOP). Needs perl-base only.
 #
-#   alternate.pl SCHEDULE       run in the folder of a job, as the leader of one of its steps
+#   interleave.pl SCHEDULE       run in the folder of a job, as the leader of one of its steps
 #
 # SCHEDULE has a line each:
 #   arm K FOLDER                arm K is started in FOLDER by `sh cmd`; files stdout, stderr and pid are made there
@@ -23,7 +23,7 @@ use POSIX ();
 my %number = ( x86_64 => 228, aarch64 => 113, riscv64 => 113 );
 my $number = $number{ ( POSIX::uname() )[4] };
 my $has_hires = eval { require Time::HiRes; 1 };
-die "alternate.pl: no Time::HiRes, and an unknown machine\n" if !$has_hires && !$number;
+die "interleave.pl: no Time::HiRes, and an unknown machine\n" if !$has_hires && !$number;
 
 sub clock {    # seconds of a clock: 0 the time of day, 1 monotonic
     my ($id) = @_;
@@ -37,7 +37,7 @@ sub clock {    # seconds of a clock: 0 the time of day, 1 monotonic
 sub now { return clock(1) }
 
 my ( %settings, %folder, @arms, @rounds );
-open my $schedule, '<', $ARGV[0] or die "alternate.pl: $ARGV[0]: $!\n";
+open my $schedule, '<', $ARGV[0] or die "interleave.pl: $ARGV[0]: $!\n";
 while (<$schedule>) {
     my ( $key, @words ) = split;
     if    ( $key eq 'arm' )   { push @arms, $words[0]; $folder{ $words[0] } = $words[1] }
@@ -88,7 +88,7 @@ sub reap {    # note the end of a generator; with $wait_s wait for it so long
     }
 }
 
-sub turn {    # let arm $k run until $until, or until it ends within $wait_s more
+sub run_slice {    # let arm $k run until $until, or until it ends within $wait_s more
     my ( $k, $length_s, $whole ) = @_;
     my $start = now();
     kill 'CONT', @{ $family{$k} };
@@ -110,7 +110,7 @@ sub end_all {
 for my $k (@arms) {
     last if $ending;
     my $start = $started{$k} = now();
-    my $child = fork // die "alternate.pl: fork: $!\n";
+    my $child = fork // die "interleave.pl: fork: $!\n";
     if ( !$child ) {
         $SIG{$_} = 'DEFAULT' for qw(TERM INT HUP);
         chdir $folder{$k} or POSIX::_exit(126);
@@ -140,7 +140,7 @@ while ( !$ending && now() < $over ) {
     last if !@alive;
     for my $k (@alive) {
         last if $ending || now() >= $over;
-        turn( $k, $settings{slice}, 0 );
+        run_slice( $k, $settings{slice}, 0 );
         sleep_until( now() + $settings{gap} );
     }
 }
@@ -151,7 +151,7 @@ for my $tail_s ( $settings{tail} / 10, $settings{tail} ) {
         last if $ending;
         next if exists $ended{$k};
         sleep_until( $started{$k} + $settings{end} );
-        turn( $k, $tail_s, 1 );
+        run_slice( $k, $tail_s, 1 );
         sleep_until( now() + $settings{gap} );
     }
 }

@@ -4,25 +4,124 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 
-from loadbook.core.units import NBSP, format_bytes, format_duration, join_words
+from loadbook.core.errors import unknown_name_error
+from loadbook.core.units import NBSP, format_bytes, format_duration, format_quantity, join_words, pluralize
+from loadbook.report import palette
 from loadbook.report.blocks import Block, answer_box, empty_section, note, note_block
+from loadbook.report.figures import host_metrics
+from loadbook.report.figures.base import ReportFigure, Sheet, shorten
+from loadbook.report.figures.host_metrics import CoresFigure, HostMetricsFigure, TrialOverlayFigure, values_by_trial
+from loadbook.report.figures.tracks import Hosts, median_block
 from loadbook.report.nodes import DASH, BulletList, Column, Details, HtmlOnly, Paragraph, Picture, Table
 from loadbook.report.page import Page, load_run_data
+from loadbook.report.sections import row_tuples
 from loadbook.stats import saturation
-from loadbook.stats.saturation import (
-    BOTTLENECK_NAMES,
-    BOTTLENECK_TIME_SHARE,
-    FULL_SHARE,
-    MIN_OWN_CPU_SHARE,
-    bottleneck_by_treatment,
-)
+from loadbook.stats.diagnostics import OTHER_PROCESSES, host_resources, peer_comparison
+from loadbook.stats.saturation import BOTTLENECK_NAMES, BOTTLENECK_TIME_SHARE, FULL_SHARE, MIN_OWN_CPU_SHARE
+from loadbook.store.tables import RunData
 
-if TYPE_CHECKING:
-    import pandas as pd
+MOST_PANELS = 5
+MIB = 2.0**20
+ALWAYS_DRAWN = ("CPUs busy", OTHER_PROCESSES)
+
+
+class PeersFigure(ReportFigure):
+    """A panel per resource: grey lines for the other trials of the treatment, one in ink for this one.
+
+    `hosts` are run.json's "hosts"; `windows` is trial -> seconds of its measurement.
+    """
+
+    def __init__(
+        self, traces: pd.DataFrame, trials: pd.DataFrame, hosts: Hosts, trial: str,
+        windows: Mapping[str, float] | None = None,
+    ) -> None:  # fmt: skip
+        self.trial, self.windows = trial, windows or {}
+        samples = host_resources(traces, hosts)
+        table = peer_comparison(samples, trials, trial, self.windows)
+        unusual = table[table["apart"].notna()][:MOST_PANELS]
+        usual = table[table["apart"].isna() & table["resource"].isin(ALWAYS_DRAWN)]
+        treatment = trials.set_index("trial")["treatment"].to_dict()[trial]
+        peers = trials[(trials["treatment"] == treatment) & (trials["valid"] | (trials["trial"] == trial))]
+        self.unusual = row_tuples(unusual)
+        self.rows = row_tuples(pd.concat([unusual, usual])[:MOST_PANELS])
+        self.samples = samples[samples["trial"].isin(list(peers["trial"]))]
+
+    @classmethod
+    def from_run(cls, run: RunData, trial: str) -> Self:
+        """Return the figure of one trial of a run."""
+        if trial not in set(run.trials["trial"]):
+            raise unknown_name_error("trial", trial, map(str, run.trials["trial"]), f"in run {run.run}")
+        return cls(run.traces, run.trials, host_metrics.monitored_hosts(run), trial, values_by_trial(run, "duration"))
+
+    def _draw(self) -> Sheet:
+        samples, number = self.samples, len(self.rows)
+        head, step = host_metrics.HEAD_IN, host_metrics.STEP_IN
+        sheet = Sheet(head + max(1, number) * step - host_metrics.GAP_IN + host_metrics.FOOT_IN)
+        if not self.rows:
+            sheet.text(0.1, 0.2, "no monitor recorded enough to compare", colour=palette.SOFT)
+        start, end = (float(samples["t_s"].min()), float(samples["t_s"].max())) if len(samples) else (0.0, 1.0)
+        window = self.windows.get(self.trial, end)
+        for k, row in enumerate(self.rows):
+            top = head + k * step
+            panel = host_metrics.track_panel(sheet, top)
+            own = samples[(samples["host"] == row.host) & (samples["resource"] == row.resource)]
+            divisor = MIB if str(row.unit).startswith("B") else 1.0
+            panel.axvspan(-start, window - start, color=palette.WINDOW_TINT, linewidth=0, zorder=-3)
+            for name, of_trial in own.groupby("trial", sort=False):
+                colour, width, zorder = (palette.INK, 1.5, 3) if name == self.trial else (palette.OTHERS, 0.7, 2)
+                line = panel.plot(of_trial["t_s"] - start, of_trial["value"] / divisor, zorder=zorder)[0]
+                line.set(color=colour, linewidth=width)
+            highest = max(float(own["value"].max()) / divisor, 1e-9)
+            panel.set_ylim(0, 1.08 * highest)
+            host_metrics.set_value_ticks(panel, host_metrics.round_ticks(highest))
+            unit = f" ({'MiB/s' if row.unit == 'B/s' else 'MiB'})" if divisor == MIB else ""
+            title = shorten(f"{row.host}: {_row_text(row)}{unit}", host_metrics.PANEL_WIDTH_IN, sheet.size - 0.4)
+            colour = palette.INK if row.apart == row.apart else palette.SOFT
+            sheet.text(host_metrics.LEFT_IN, top - 0.12, title, size=sheet.size - 0.4, colour=colour)
+            host_metrics.set_time_axis(panel, end - start, sheet.size, labelled=k == number - 1, zero=-start)
+        unit = host_metrics.time_unit(end)[1]
+        host_metrics.write_time_title(sheet, f"{unit} since the measurement began; shaded = measured")
+        return sheet
+
+    @property
+    def caption(self) -> str:
+        """Host metrics of this trial that differ from those of its treatment's other trials."""
+        if not self.rows:
+            return f"Not known: too little was recorded of {self.trial} or of others of its treatment."
+        if not self.unusual:
+            return f"{self.trial}’s hosts did what they do in its treatment’s others."
+        return f"{self.trial} differs in {join_words([f'{_row_text(row)} ({row.host})' for row in self.unusual])}."
+
+    @property
+    def help(self) -> str:
+        """How the figure is read."""
+        others = pluralize(self.samples["trial"].nunique() - 1, "other trial")
+        return (
+            f"Ink: {self.trial}; grey: the {others} of its treatment. Named are resources that lie more than three "
+            "usual spreads and a tenth away: they changed together with the result; the figure cannot show whether "
+            "they caused it."
+        )
+
+    @property
+    def alt_text(self) -> str:
+        """The caption and the number of every panel."""
+        rows = "; ".join(f"{row.host}, {_row_text(row)}" for row in self.rows)
+        return f"Resources of one trial beside the others of its treatment. {self.caption} {rows}."
+
+
+def _row_text(row: Any) -> str:
+    return f"{row.resource}: {peer_value_text(row, row.here)} here, usually {peer_value_text(row, row.usual)}"
+
+
+def peer_value_text(row: Any, value: float) -> str:
+    """Return a value of a row for readers: CPUs with two decimals, counts as they are, the rest in its unit."""
+    return f"{value:.2f}" if row.resource.startswith("CPUs") else format_quantity(float(f"{value:.3g}"), row.unit)
+
 
 SOURCE_NAMES = {
     "sampler": "our sampler", "sadf": "sysstat", "munin": "munin node", "rrd": "munin’s databases",
@@ -45,7 +144,6 @@ SATURATION_NOTE = (
     f"Full: at or above 90{NBSP}% of its capacity, in share of the measured time. Every trial weighs alike; "
     "bottleneck: of what was full at least half of the time, and mostly of the role’s own work, what was used most."
 )
-RESOURCE_NOUNS = {"cpu": "CPU", "network": "network", "memory": "memory"}
 HEADROOM = 1 / FULL_SHARE  # what is used must not fill the host
 GIB = 1024**3
 MEMORY_SIZES_B = tuple(GIB * n for n in (0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512))
@@ -108,7 +206,7 @@ class ResourcesPage(Page):
             return empty_section(NO_TRACES)
         heads = ("CPU, mean", "CPU full", "Network, at most", "full", "Memory, at most", "Trials")
         columns = [*map(Column, ("Treatment", "Host", "Bottleneck")), *(Column(head, True) for head in heads)]
-        found, last = bottleneck_by_treatment(usage), ""
+        found, last = saturation.bottleneck_by_treatment(usage), ""
         rows: list[list[str]] = []
         rules: set[int] = set()
         for key, own in usage.groupby(["treatment", "role", "host"], sort=False):
@@ -131,9 +229,6 @@ class ResourcesPage(Page):
 
     def blocks(self) -> Block:
         """Show the block in the middle of the run on one time axis; the first and the last are one click away."""
-        from loadbook.report.figures.host_metrics import HostMetricsFigure
-        from loadbook.report.figures.tracks import median_block
-
         if not HostMetricsFigure.has_data(self.data.traces):
             return note_block(NO_TRACES)
         middle = median_block(self.data.trials)
@@ -144,16 +239,12 @@ class ResourcesPage(Page):
 
     def all_trials(self) -> Block:
         """Show all trials in one figure, by the time since their measurements began."""
-        from loadbook.report.figures.host_metrics import HostMetricsFigure, TrialOverlayFigure
-
         if not HostMetricsFigure.has_data(self.data.traces):
             return empty_section(NO_TRACES)
         return Block(Details("All trials, one over the other", Picture(TrialOverlayFigure.from_run(self.data))))
 
     def cores(self) -> Block:
         """Show each core and each process of every host in the block in the middle."""
-        from loadbook.report.figures.host_metrics import CoresFigure
-
         hosts = CoresFigure.hosts_with_cores(self.data.traces, self.hosts)
         if not hosts:
             return empty_section("No monitor reported single cores or processes.")
@@ -185,8 +276,6 @@ class ResourcesPage(Page):
 
     def sources(self) -> Block:
         """Show every source with its metrics, its interval and its problems, and how far several sources agree."""
-        from loadbook.report.figures.host_metrics import values_by_trial
-
         columns = [Column("Host"), Column("Source"), Column("A sample every", True), Column("Trials", True),
                    Column("Samples", True), Column("Notes", True), Column("What it told", wrap=True)]  # fmt: skip
         traces, problems = self.data.traces, self.data.problems
@@ -223,7 +312,7 @@ def headline(usage: pd.DataFrame) -> str:
     """Return the answer: the full resources, in how many treatments, and whether the driver was full."""
     if usage.empty:
         return "Not known: no monitor recorded anything while trials that count were measured."
-    bottlenecks, parts = bottleneck_by_treatment(usage), []
+    bottlenecks, parts = saturation.bottleneck_by_treatment(usage), []
     for letter in BOTTLENECK_NAMES:
         number = sum(own == letter for own in bottlenecks.values())
         roles = join_words(sorted(set(usage.loc[usage["bottleneck"] == letter, "role"])))
@@ -261,7 +350,7 @@ def _driver_phrase(usage: pd.DataFrame) -> str:
 
 def host_sentences(usage: pd.DataFrame, labels: Mapping[str, str]) -> list[str]:
     """Return a sentence per host that was full: "balancer: 98 % of its CPU in every trial of small8"."""
-    full = usage[(usage["share_full"] >= BOTTLENECK_TIME_SHARE) & usage["resource"].isin(list(RESOURCE_NOUNS))]
+    full = usage[(usage["share_full"] >= BOTTLENECK_TIME_SHARE) & usage["resource"].isin([*saturation.RESOURCE_NOUNS])]
     total = usage["treatment"].nunique()
     order = ["role", "host", "resource", "mean"]
     texts_by_host: dict[tuple[str, str], list[str]] = {}
@@ -271,7 +360,7 @@ def host_sentences(usage: pd.DataFrame, labels: Mapping[str, str]) -> list[str]:
         for _, row in rows[~is_foreign].iterrows():
             trials = f"{row['trials_full']} of {row['trials']} trials"
             when = "every trial" if row["trials_full"] == row["trials"] else trials
-            use = f"{_percent(row['mean'])} of its {RESOURCE_NOUNS[str(row['resource'])]} in {when}"
+            use = f"{_percent(row['mean'])} of its {saturation.RESOURCE_NOUNS[str(row['resource'])]} in {when}"
             treatments_by_use.setdefault(use, []).append(labels.get(str(row["treatment"]), str(row["treatment"])))
         texts = [_use_with_treatments(use, names, total) for use, names in treatments_by_use.items()]
         if is_foreign.any():
