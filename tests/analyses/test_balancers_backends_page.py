@@ -64,7 +64,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> BackendsPage:
     return project(tmp_path_factory.mktemp("backends"))
 
 
-def test_backends_page_names_the_fastest_way_in_both_conditions(page: BackendsPage) -> None:
+def test_backends_page_names_the_fastest_connection_type_in_both_conditions(page: BackendsPage) -> None:
     text = page.answer().text
     assert "Near and remote: http_proxy with keep-alive is the fastest way to the application." in text
     assert "Near: next is http_proxy, slower by " in text and "; static file faster by " in text
@@ -72,7 +72,7 @@ def test_backends_page_names_the_fastest_way_in_both_conditions(page: BackendsPa
     assert page.summary()["notebook"] == "backend_modes"
 
 
-def test_backends_page_has_baseline_and_checks_per_condition(page: BackendsPage) -> None:
+def test_backends_page_has_a_baseline_and_harness_checks_per_condition(page: BackendsPage) -> None:
     near, remote = page.strata.values()
     assert list(page.strata) == ["near", "remote"]
     assert near.analysis.baseline == "near-proxy" and remote.analysis.baseline == "remote-proxy"
@@ -86,18 +86,18 @@ def test_backends_page_has_baseline_and_checks_per_condition(page: BackendsPage)
     assert "Same against same" in page.trust().text and "Known effect found" in page.trust().text
 
 
-def test_backends_page_states_both_conditions_when_they_disagree(tmp_path: Path) -> None:
+def test_backends_page_gives_separate_answers_when_conditions_disagree(tmp_path: Path) -> None:
     told = project(tmp_path, TRUTH | {"remote-pooled": -0.8, "remote-fastcgi": -0.7}).answer().text
     assert "Near: http_proxy with keep-alive is fastest; remote: FastCGI is fastest." in told
 
 
-def test_backends_page_lists_ways_that_may_be_fastest(tmp_path: Path) -> None:
+def test_backends_page_lists_all_connection_types_that_may_be_fastest(tmp_path: Path) -> None:
     tied = project(tmp_path, TRUTH | {"remote-pooled": -0.8, "remote-fastcgi": -0.8})
     assert "may be fastest" in tied.answer().text
     assert tied.summary()["verdict"]["kind"] == "undecided"
 
 
-def test_backends_page_names_a_condition_without_a_verdict(tmp_path: Path) -> None:
+def test_backends_page_states_which_condition_has_no_verdict(tmp_path: Path) -> None:
     few = project(tmp_path, blocks=3)
     assert few.answer().text.splitlines()[0] == "Near: no verdict; remote: no verdict."
     assert few.summary()["verdict"]["kind"] == "invalid"
@@ -112,7 +112,7 @@ def test_backends_page_condition_with_failed_aa_arm_has_no_verdict(tmp_path: Pat
     assert "✕ Same differs from same: near: http_proxy, again +5" in void.trust().text
 
 
-def test_backends_page_missing_check_is_not_passed(page: BackendsPage) -> None:
+def test_backends_page_counts_a_missing_harness_check_as_not_passed(page: BackendsPage) -> None:
     trials = page.data.trials.assign(
         valid=page.data.trials["valid"] & (page.data.trials["treatment"] != "remote-proxy-again")
     )
@@ -126,26 +126,26 @@ def test_backends_page_with_failed_aa_arms_has_no_verdict(tmp_path: Path) -> Non
     assert "is fastest" not in void.answer().text and void.summary()["verdict"]["word"] == "no verdict"
 
 
-def test_backends_page_reports_a_known_effect_not_found(page: BackendsPage, tmp_path: Path) -> None:
+def test_backends_page_reports_a_failed_positive_control(page: BackendsPage, tmp_path: Path) -> None:
     missed = project(tmp_path, TRUTH | {"near-control": 0.0}).answer()
     line = "This laboratory may miss other effects, too. The verdicts below may not hold."
     assert missed.text.splitlines()[1] == line
     assert "may miss other" in missed.html and "may miss other" not in page.answer().html
 
 
-def test_backends_page_pools_conditions(page: BackendsPage) -> None:
+def test_backends_page_shows_connection_reuse_of_all_conditions(page: BackendsPage) -> None:
     text = page.connections().text
     assert "Connections are used again by near: http_proxy with keep-alive (1 for 3,300 requests)" in text
     assert "every other way opens 1.00 per request" in text and "static" not in text
     assert BackendsPage(replace(page.data, traces=page.data.traces[:0])).connections().text.startswith("Not known")
 
 
-def test_backends_page_judges_article_claims_within_conditions(page: BackendsPage) -> None:
+def test_backends_page_checks_article_claims_within_conditions(page: BackendsPage) -> None:
     text = page.published().text
     assert text.count("holds here") == 3 and "pooled http_proxy is the best backend (remote)" in text
 
 
-def test_backends_page_blocks_are_well_formed(page: BackendsPage) -> None:
+def test_backends_page_sections_are_well_formed(page: BackendsPage) -> None:
     cells = [c.source for c in nbformat.read(NOTEBOOK, as_version=4).cells if c.cell_type == "code"]
     called = [name for source in cells for name in re.findall(r"page\.(\w+)\(\)", source)]
     assert called[:5] == ["scope", "answer", "trust", "effects", "connections"] and called[-1] == "provenance"
@@ -167,7 +167,7 @@ def drawn(case: str, root: Path):
 
 
 @pytest.mark.parametrize("case", ["plain", "none-opened", "excluded"])
-def test_backends_figure_texts_are_whole_and_apart(case: str, tmp_path: Path) -> None:
+def test_backends_figure_texts_are_complete_and_do_not_overlap(case: str, tmp_path: Path) -> None:
     figure = drawn(case, tmp_path)
     must_be_legible(figure)
 
@@ -181,7 +181,7 @@ def test_backends_page_states_connections_per_request(value: float, said: str) -
     assert compute.per_request_text(value) == said
 
 
-def test_study_without_strata_is_one_part(page: BackendsPage) -> None:
+def test_study_without_separate_conditions_is_analysed_as_a_whole(page: BackendsPage) -> None:
     plain = replace(page.data, study=page.data.study.model_copy(update={"stratify_by": None}))
     assert list(strata_of(plain)) == [""]
 
@@ -200,7 +200,7 @@ def test_stratified_study_needs_a_baseline_in_every_stratum(tmp_path: Path) -> N
         assert where in [p.path for p in caught.value.problems]
 
 
-def test_article_claims_are_judged_equally_on_page_and_command(tmp_path: Path) -> None:
+def test_article_claims_have_the_same_outcomes_on_page_and_command_line(tmp_path: Path) -> None:
     void = project(tmp_path, TRUTH | {"near-proxy-again": 0.5})
     found = {one.claim.claim: one.finding for one in check_claims(void.data.study, void.data)}
     near, remote = (found[f"pooled http_proxy is the best backend ({where})"] for where in ("near", "remote"))
@@ -208,7 +208,7 @@ def test_article_claims_are_judged_equally_on_page_and_command(tmp_path: Path) -
     assert remote.outcome == "holds" and remote.evidence in void.published().text
 
 
-def test_every_page_uses_the_strata_of_the_study(page: BackendsPage) -> None:
+def test_every_page_analyses_the_strata_of_the_study_separately(page: BackendsPage) -> None:
     for other in (EffectsPage(page.data), QualityPage(page.data)):
         rows = {row.treatment: row for row in other.analysis.rows}
         assert rows["remote-fastcgi"].verdict.comparison.baseline == "remote-proxy"

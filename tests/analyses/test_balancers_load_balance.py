@@ -51,7 +51,7 @@ def test_load_balance_flags_one_uneven_trial() -> None:
     assert "1 of 2 treatments even to within 5" in evenness_sentence([found, *good], LABELS)
 
 
-def test_load_balance_ignores_counter_probe_requests() -> None:
+def test_load_balance_calls_a_node_idle_if_it_only_answered_counter_readings() -> None:
     found = one({"a": [(0, 50_000)], "b": [(7, 8)], "c": [(0, 50_000)]})
     assert (found.idle_nodes, found.is_even, found.text) == (("b",), False, "nothing reached b")
     assert evenness_sentence([found], LABELS) == "Not spread: in two nodes, nothing reached b in at least one trial."

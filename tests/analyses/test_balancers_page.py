@@ -108,7 +108,7 @@ def test_balancers_page_shows_requests_per_node(recorded: RunData) -> None:
     assert "one node" not in text  # it has no one to share with
 
 
-def test_balancers_page_doubts_a_node_without_requests(recorded: RunData) -> None:
+def test_balancers_page_reports_a_doubt_about_a_node_without_requests(recorded: RunData) -> None:
     page = page_of(recorded, EVEN | {"four": [0.5, 0.5, 0.0, 0.0]})
     assert "A node got nothing: L4, 4 nodes: nothing reached www3 and www4" in page.doubts().text
     assert "A node got nothing" in page.trust().text
@@ -143,7 +143,7 @@ def test_balancers_page_prices_have_intervals(recorded: RunData) -> None:
     assert any(line.replace("\u00a0", " ") == said for line in page.summary()["sentences"])
 
 
-def test_balancers_page_names_missing_prices(recorded: RunData) -> None:
+def test_balancers_page_lists_hosts_without_a_price(recorded: RunData) -> None:
     page = page_of(recorded)  # the cloud's balancer has no price
     assert "cloud" not in page.prices.by_treatment
     assert "no price for external balancer in the hosts file" in page.value().text
@@ -154,7 +154,7 @@ def test_balancers_page_names_missing_prices(recorded: RunData) -> None:
     assert [c.header for c in bare.effects_table().columns][-1] == "With errors"
 
 
-def test_balancers_page_served_offered_rate_is_a_lower_bound(recorded: RunData) -> None:
+def test_balancers_page_calls_a_fully_served_offered_rate_a_lower_bound(recorded: RunData) -> None:
     trials = recorded.trials.copy()
     trials["gates"] = [["offered_ceiling"] if t == "two" else list(g) for t, g in trials[["treatment", "gates"]].values]
     page = page_of(replace(recorded, trials=trials))
@@ -164,7 +164,7 @@ def test_balancers_page_served_offered_rate_is_a_lower_bound(recorded: RunData) 
     assert figure.points[0].text.startswith("at least ")
 
 
-def test_balancers_page_blocks_are_well_formed(recorded: RunData) -> None:
+def test_balancers_page_sections_are_well_formed(recorded: RunData) -> None:
     page = page_of(recorded)
     for block in (page.answer(), page.effects(), page.scaling(), page.spread(), page.value()):
         assert not forbidden_content(f"<!DOCTYPE html><html><body>{block.html}</body></html>")
@@ -172,7 +172,7 @@ def test_balancers_page_blocks_are_well_formed(recorded: RunData) -> None:
 
 
 @pytest.mark.parametrize("limited", [(), ("two", "four")], ids=["measured", "offered"])
-def test_scaling_figure_is_complete(recorded: RunData, limited: tuple[str, ...]) -> None:
+def test_scaling_figure_texts_are_complete_and_legible(recorded: RunData, limited: tuple[str, ...]) -> None:
     page = page_of(recorded)
     nodes = {"node": 1, "one": 1, "two": 2, "four": 4, "cloud": 2}
     series = {"node": "no balancer", "one": "l4", "two": "l4", "four": "l4", "cloud": "a cloud with a long name"}
@@ -185,7 +185,7 @@ def test_scaling_figure_is_complete(recorded: RunData, limited: tuple[str, ...])
     assert sum("at least" in text for text, _ in boxes) == min(len(limited), 1)  # each line's last point is labelled
 
 
-def test_scaling_figure_is_omitted_without_node_counts(recorded: RunData) -> None:
+def test_scaling_figure_is_omitted_if_the_number_of_nodes_does_not_vary(recorded: RunData) -> None:
     assert not ScalingFigure(page_of(recorded).analysis, {"node": 1, "one": 1}, {"node": "no", "one": "l4"}).has_data
 
 

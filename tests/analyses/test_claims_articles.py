@@ -97,7 +97,7 @@ def test_article_claims_of_the_page_size_study() -> None:
     ]  # fmt: skip
 
 
-def test_article_rates_below_saturation_are_undecided() -> None:
+def test_article_claims_about_rates_below_saturation_are_undecided() -> None:
     """1 Gbit/s at 64 KB and 2.5 at 512 KB: bytes per second still rise, and the nodes may differ where they do."""
     rising = sized(dict(zip(PAGES, (1.0, 1.36, 2.5), strict=True)), four=0.1)
     assert fates("page-size-tps", rising, few=True)[2:4] == ["contradicted", "contradicted"]

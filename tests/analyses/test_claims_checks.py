@@ -78,14 +78,14 @@ def test_claim_size_is_judged_only_if_its_direction_holds():
     assert found[4].evidence.endswith("The article’s −6.0\u00a0% lies below that interval.")
 
 
-def test_equivalence_does_not_contradict_a_claim_within_the_margin():
+def test_claim_smaller_than_the_margin_is_not_contradicted_by_equivalence():
     tiny = claim("better", "even", "base", value=1.005, against_value=1.0)
     (one,) = judged(ARMS, tiny, only=("base", "even"))
     assert one.finding.outcome == "undecided"
     assert one.finding.evidence.endswith("The article’s +0.5\u00a0% is not larger.")
 
 
-def test_claim_of_equivalence_is_undecided_across_the_margin():
+def test_claim_of_equivalence_is_undecided_if_the_interval_crosses_the_margin():
     arms = {"base": {}, "near": {"effect": 0.022, "sd": 0.012}}
     (one,) = judged(arms, claim("equivalent", "near", "base"), seed=4)
     assert one.finding.verdict.kind == "better"
@@ -104,7 +104,7 @@ def test_claim_margin_overrides_the_study_margin():
     assert "10\u00a0%" in both[0].check
 
 
-def test_claim_of_best_needs_to_beat_every_rival():
+def test_claim_to_be_best_holds_only_if_every_rival_is_beaten():
     claims = [
         claim("best", "fast", "base", among=["even", "slow"]),
         claim("best", "even", "base", among=["fast"]),
@@ -125,7 +125,7 @@ def test_claim_of_best_needs_to_beat_every_rival():
     assert found[3].finding.evidence.startswith("noisy is not shown to be ahead of ")
 
 
-def test_claim_of_best_names_its_rivals():
+def test_claim_to_be_best_lists_its_rivals():
     claims = [
         claim("best", "fast", "base", among=["base"]),
         claim("best", "noisy", "base", among=["base"]),
@@ -140,7 +140,7 @@ def test_claim_of_best_names_its_rivals():
     ]
 
 
-def test_claim_of_best_is_undecided_with_missing_rivals():
+def test_claim_to_be_best_is_undecided_if_rivals_were_not_run():
     best = claim("best", "fast", "base", among=["even", "slow"])
     (one,) = judged(ARMS, best, only=("base", "fast", "even"))
     assert one.finding.outcome == "undecided"
@@ -150,7 +150,7 @@ def test_claim_of_best_is_undecided_with_missing_rivals():
     assert one.finding.evidence.endswith(" Not run: slow.")
 
 
-def test_claim_of_best_rarely_holds_for_equal_arms():
+def test_claim_to_be_best_rarely_holds_for_equal_treatments():
     """Of equal arms one is called best in 0.1 % of studies (docs/claims.md has the simulation)."""
     arms = {name: {"sd": 0.03} for name in ("base", "a", "b")}
     best = claim("best", "a", "base", among=["b"])
@@ -159,7 +159,7 @@ def test_claim_of_best_rarely_holds_for_equal_arms():
     assert found.count("undecided") >= 4
 
 
-def test_claim_about_several_pairs_uses_a_geometric_mean():
+def test_claim_about_several_pairs_of_treatments_uses_a_geometric_mean():
     arms = {"a1": {}, "a2": {"effect": 0.5}, "b1": {"effect": 0.04}, "b2": {"effect": 0.44}}
     joint = claim("equivalent", "b1", "a1", further=[["b2", "a2"]])
     single = claim("equivalent", "b1", "a1")
@@ -169,7 +169,7 @@ def test_claim_about_several_pairs_uses_a_geometric_mean():
     assert found[0].check.endswith("(geometric mean of 2 ratios)")
 
 
-def test_claim_with_an_invalid_pair_is_not_checked():
+def test_claim_about_pairs_is_not_checked_if_a_pair_is_invalid():
     arms = {"a1": {}, "a2": {}, "b1": {}, "b2": {}}
     joint = claim("equivalent", "b1", "a1", further=[["b2", "a2"]])
     study = study_of(arms, joint)
@@ -197,7 +197,7 @@ def test_claim_about_latency_uses_its_metric_and_direction():
 ERRORS = {"base": {}, "often": {"failing": 0.95}, "seldom": {"failing": 0.25}, "never": {}}
 
 
-def test_claim_about_errors_counts_trials():
+def test_claim_about_errors_compares_trials_with_errors():
     claims = [
         claim("more-errors", "often", "base"),
         claim("fewer-errors", "never", "often"),
@@ -225,7 +225,7 @@ def test_claim_of_no_errors_needs_enough_trials():
 
 
 @pytest.mark.parametrize("blocks", [6, 12])
-def test_claim_about_removal_of_absent_errors_cannot_be_checked(blocks):
+def test_claim_that_errors_are_removed_cannot_be_checked_without_errors(blocks):
     """More blocks without errors would not make a removal visible, so none are forecast."""
     (one,) = judged(ERRORS, claim("fewer-errors", "never", "base", margin=0.1), only=("base", "never"), blocks=blocks)
     assert one.finding.outcome == "unchecked"
@@ -235,7 +235,7 @@ def test_claim_about_removal_of_absent_errors_cannot_be_checked(blocks):
     assert "would decide" not in one.finding.evidence
 
 
-def test_claim_about_errors_in_every_trial_has_their_ratio_per_request():
+def test_claim_about_errors_in_every_trial_compares_errors_per_request():
     arms = {"base": {"failing": 1.0}, "tuned": {"failing": 1.0}}
     study = study_of(arms, claim("fewer-errors", "tuned", "base"))
     run = run_of(study, arms)
@@ -246,7 +246,7 @@ def test_claim_about_errors_in_every_trial_has_their_ratio_per_request():
     assert one.finding.short_evidence == "0.77 times as many errors per request"
 
 
-def test_claim_about_error_interaction_forecasts_blocks():
+def test_claim_about_error_interaction_forecasts_the_blocks_that_decide_it():
     arms = {name: arm | {"failing": 0.0} for name, arm in TWO_BY_TWO.items()}
     few, many = (
         judged(arms, claim("interaction", "both", "accept", **PAIR), blocks=blocks)[0].finding for blocks in (6, 9)
@@ -270,7 +270,7 @@ PAIR = {"factors": ["accept", "epoll"]}
         ({"accept": 0.5, "both": 0.3, "neither": 0.1}, "undecided"),
     ],
 )
-def test_claim_about_interaction_needs_the_effect_where_the_cause_is(failing, outcome):
+def test_claim_that_a_remedy_removes_errors_needs_errors_with_the_cause_alone(failing, outcome):
     arms = {name: arm | {"failing": failing.get(name, 0.0)} for name, arm in TWO_BY_TWO.items()}
     (one,) = judged(arms, claim("interaction", "both", "accept", **PAIR), seed=2)
     assert one.finding.outcome == outcome, one.finding.evidence
@@ -290,7 +290,7 @@ def test_claim_about_interaction_averages_other_factors():
     assert part.finding.evidence == "Not run: epoll alone; neither accept nor epoll."
 
 
-def test_claim_about_interaction_rarely_holds_for_equal_cells():
+def test_claim_about_interaction_rarely_holds_for_equal_error_rates():
     arms = {name: arm | {"failing": 0.5} for name, arm in TWO_BY_TWO.items()}
     study = study_of(arms, claim("interaction", "both", "accept", **PAIR))
     (one,) = study.published.claims
@@ -314,7 +314,7 @@ def slope(low: float, high: float, first: int, last: int):
     return claim("slope", f"s{last}", f"s{first}", among=between, factors=["page_bytes"], slope=[low, high])
 
 
-def test_claim_about_slope_names_the_regime():
+def test_claim_about_slope_names_the_dominant_cost():
     claims = [
         slope(-0.1, 0.1, 128, 8192),
         slope(-1.1, -0.9, 128, 8192),
@@ -328,7 +328,7 @@ def test_claim_about_slope_names_the_regime():
     assert outcomes(sized(sd=1.0), slope(-0.9, -0.7, 65_536, 524_288)) == ["undecided"]
 
 
-def test_claim_about_slope_needs_numbers_and_blocks():
+def test_claim_about_slope_needs_numeric_levels_and_enough_blocks():
     flat = slope(-0.1, 0.1, 128, 8192)
     assert judged(sized(), flat, blocks=4)[0].finding.evidence == "Only 4 complete blocks, 5 are needed."
     arms = {"a": {"set": {"page_bytes": "small"}}, "b": {"set": {"page_bytes": 2048}}}
@@ -341,13 +341,13 @@ def test_claim_about_slope_needs_numbers_and_blocks():
     assert equal.finding.evidence == "A slope needs at least two values of page_bytes."
 
 
-def test_claim_about_slope_of_served_offered_rates_is_not_checked() -> None:
+def test_claim_about_slope_is_not_checked_if_offered_rates_were_fully_served() -> None:
     (one,) = judged(sized(), slope(-0.1, 0.1, 128, 8192), offered=20_000.0)
     assert one.finding.outcome == "unchecked"
     assert one.finding.evidence.startswith("All of the offered load was served by s8192; s128; s2048: ")
 
 
-def test_claim_of_best_is_undecided_with_an_invalid_rival() -> None:
+def test_claim_to_be_best_is_undecided_if_a_rival_is_invalid() -> None:
     best = claim("best", "fast", "base", among=["even", "slow"])
     study = study_of(ARMS, best)  # type: ignore[arg-type]
     run = run_of(study, ARMS, only=("base", "fast", "even", "slow"))  # type: ignore[arg-type]
@@ -357,7 +357,7 @@ def test_claim_of_best_is_undecided_with_an_invalid_rival() -> None:
     assert one.finding.evidence.endswith(" Not compared: even.")
 
 
-def test_claim_about_missing_treatments_names_the_command():
+def test_claim_about_treatments_not_run_names_the_command_that_runs_them():
     better = claim("better", "fast", "base")
     study = study_of(
         ARMS,  # type: ignore[arg-type]
@@ -376,7 +376,7 @@ def test_claim_about_missing_treatments_names_the_command():
     assert few.finding.evidence == "The study has no run. To run: loadbook run s --subset all."
 
 
-def test_claim_about_served_offered_rates_is_not_checked():
+def test_claim_is_not_checked_if_the_offered_rates_were_fully_served():
     (one,) = judged(ARMS, claim("no-loss", "fast", "base"), only=("base", "fast"), offered=20_000.0)
     assert one.finding.outcome == "unchecked"
     assert "offered load" in one.finding.evidence
@@ -392,7 +392,7 @@ def test_claims_are_not_checked_with_few_blocks_or_failed_aa_arm():
         assert one.finding.evidence.startswith("No verdict: the laboratory contradicts itself.")
 
 
-def test_claim_outcome_agrees_with_its_page():
+def test_claim_outcome_agrees_with_the_verdict_on_the_page():
     """Against the baseline the whole family counts; what is undecided there cannot be shown here."""
     arms = {"base": {}} | {f"t{k}": {"effect": 0.012, "sd": 0.012} for k in range(6)}
     claims = [claim("better", name, "base") for name in arms if name != "base"]
@@ -403,7 +403,7 @@ def test_claim_outcome_agrees_with_its_page():
         assert one.finding.verdict == whole.row(one.claim.treatment).verdict
 
 
-def test_claims_of_one_sided_and_stepwise_studies_keep_their_kind():
+def test_claims_are_checked_against_the_baseline_in_one_sided_and_stepwise_studies():
     better = claim("better", "fast", "base")
     for declared in ({"hypothesis": "non-inferiority"}, {"contrasts": "best"}, {"contrasts": "adjacent"}):
         study = study_of(ARMS, better, **declared)  # type: ignore[arg-type]
@@ -414,7 +414,7 @@ def test_claims_of_one_sided_and_stepwise_studies_keep_their_kind():
             assert one.finding.verdict.comparison.baseline == "base"
 
 
-def test_claims_are_not_judged_between_planned_looks():
+def test_claims_are_not_checked_between_planned_looks():
     more = claim("more-errors", "often", "base")
     study = study_of(ERRORS, more, stopping={"rule": "looks", "looks": [10, 20]}, blocks=20)
     run = run_of(study, ERRORS, only=("base", "often"), blocks=12)
@@ -424,7 +424,7 @@ def test_claims_are_not_judged_between_planned_looks():
     assert one.finding.evidence.startswith("Not yet a planned look")
 
 
-def test_claim_about_uncounted_errors_is_not_checked():
+def test_claim_about_errors_is_not_checked_if_errors_were_not_counted():
     more = claim("more-errors", "often", "base")
     study = study_of(ERRORS, more)
     run = run_of(study, ERRORS, only=("base", "often"))

@@ -112,13 +112,13 @@ def test_claims_command_without_a_run_lists_claims_as_not_run(project, monkeypat
     assert "The study has no run. To run: loadbook run mock." in out
 
 
-def test_claims_about_changed_treatments_count_as_not_run(project, monkeypatch, capsys):
+def test_claims_about_treatments_changed_since_the_run_count_as_not_run(project, monkeypatch, capsys):
     project(connections=50)
     assert exit_code(monkeypatch, "claims", "--json") == 0
     assert {row["outcome"] for row in json.loads(capsys.readouterr().out)} == {"not-run"}
 
 
-def test_claims_command_names_and_skips_an_unreadable_run(project, monkeypatch, capsys):
+def test_claims_command_reports_and_skips_an_unreadable_run(project, monkeypatch, capsys):
     layout = project()
     layout.run("mock", RUN).plan_json.write_text("{")
     assert exit_code(monkeypatch, "claims") == 0
@@ -127,7 +127,7 @@ def test_claims_command_names_and_skips_an_unreadable_run(project, monkeypatch, 
     assert "not yet run here" in said.out
 
 
-def test_claims_command_reports_studies_without_claims_and_unknown_ones(project, monkeypatch, capsys):
+def test_claims_command_reports_studies_without_claims_and_unknown_studies(project, monkeypatch, capsys):
     layout = project()
     path = layout.studies / "mock.toml"
     path.write_text(path.read_text().partition("[published]")[0])

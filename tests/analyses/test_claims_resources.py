@@ -65,6 +65,6 @@ def test_resource_claim_without_host_metrics_is_not_checked(data):
 
 
 @pytest.mark.parametrize("changes", [{}, {"resource": "cpu"}, {"resource": "cpu", "used": (1.0, 0.5)}])
-def test_resource_claim_requires_its_keys(changes):
+def test_resource_claim_requires_its_keys_in_the_study_file(changes):
     with pytest.raises(ValidationError, match=r"needs|range"):
         Claim(**{"claim": "c", "kind": "resource", "treatment": "a", "against": "a", "role": "web"} | changes)

@@ -33,7 +33,7 @@ def said(text: str) -> str:
     return text.replace(NBSP, " ")
 
 
-def test_claim_outcomes_have_fixed_words() -> None:
+def test_claim_outcomes_have_fixed_wording() -> None:
     assert [f"{glyph} {word}" for glyph, word in OUTCOMES.values()] == [
         "✓ holds here", "✗ does not hold here", "? undecided here", "– cannot be checked here", "· not yet run here",
     ]  # fmt: skip
@@ -58,7 +58,7 @@ NEEDS = {
 
 
 @pytest.mark.parametrize("kind", CHECKS)
-def test_claim_checks_have_fixed_words(kind: str) -> None:
+def test_claim_criteria_have_fixed_wording(kind: str) -> None:
     assert said(criterion_text(of(kind, **NEEDS.get(kind, {})), 0.02)) == CHECKS[kind]  # type: ignore[arg-type]
 
 
@@ -110,12 +110,12 @@ SENTENCES = [
 
 
 @pytest.mark.parametrize(("text", "wanted"), SENTENCES, ids=[w[:40] for _, w in SENTENCES])
-def test_change_sentences_are_fixed_words(text: str, wanted: str) -> None:
+def test_sentences_have_fixed_wording(text: str, wanted: str) -> None:
     assert said(text) == wanted
     assert not re.search(r"significant|prove|no effect|\bsame\b", text)
 
 
-def test_claim_sentence_of_errors_of_two_arms() -> None:
+def test_claim_sentence_states_errors_of_two_treatments() -> None:
     ours = ErrorSummary("x", 12, 11, 990, 5, {}, p=0.0001)
     assert said(words.error_trials_sentence(ours, ErrorSummary("y", 12, 0, 0, 5, {}), "X", "Y")) == (
         "X: errors in 11 of 12 trials; Y: in 0 of 12 trials (p < 0.001)."
@@ -171,7 +171,7 @@ def test_claims_summary_counts_outcomes(case: str) -> None:
     assert claims_summary(findings, could) == wanted  # type: ignore[arg-type]
 
 
-def test_claim_is_described_in_words_and_numbers() -> None:
+def test_claim_is_described_by_its_title_and_the_numbers_of_the_article() -> None:
     """Quotation marks stand only around the article's own words."""
     assert claim_title(of("better")) == "x: better"
     assert claim_title(of("better", quote="誤差の範囲")) == "“誤差の範囲”"
@@ -217,13 +217,13 @@ WORTH = [
 
 
 @pytest.mark.parametrize(("given", "scatter", "could", "sentence"), WORTH)
-def test_claim_rates_the_evidence_of_the_article(given, scatter, could, sentence) -> None:
+def test_claim_states_whether_the_numbers_of_the_article_could_show_it(given, scatter, could, sentence) -> None:
     """34 % at a CV of 2 % (a paired scatter of 2.8 %) and 53 % at 3 % are the figures of the method's simulation."""
     found = assess_article(given, 0.98, scatter)
     assert (found.could_show, said(found.sentence)) == (could, sentence)
 
 
-def test_claim_value_at_the_offered_rate_is_a_lower_bound() -> None:
+def test_claimed_value_at_the_offered_rate_is_a_lower_bound() -> None:
     found = assess_article(of("better", **OFFERED), 0.98, 0.03)
     assert (found.at_ceiling, found.both_at_ceiling) == (True, False)
     assert not assess_article(of("better", **(OFFERED | {"value": 23_871.8})), 0.98, 0.03).at_ceiling

@@ -59,7 +59,7 @@ def test_runs_of_different_studies_are_refused(make: Maker) -> None:
     assert said == "run a is of study 'recorded', run b is of study 'other'"
 
 
-def test_replays_of_the_same_run_are_refused(make: Maker) -> None:
+def test_run_and_its_replay_are_not_compared(make: Maker) -> None:
     assert "those of run a" in refused(make.run("a"), make.run("b", replay="a"))
     assert "those of run x" in refused(make.run("a", replay="x"), make.run("b", replay="x"))
     compute.check_comparable(make.run("a", replay="x"), make.run("b", replay="y"))
@@ -76,7 +76,7 @@ def test_copied_run_is_refused(make: Maker) -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("metric", "latency"), ("baseline", "auto-nopush")])
-def test_runs_with_other_metric_need_one_to_be_named(make: Maker, name: str, value: str) -> None:
+def test_runs_with_different_metrics_need_a_metric_chosen_by_the_user(make: Maker, name: str, value: str) -> None:
     older, newer = make.run("a"), make.run("b", lambda spec: spec.update({name: value}))
     assert f"the study's {name} was" in refused(older, newer)
     compute.check_comparable(older, newer, **{name: value})
@@ -88,7 +88,7 @@ def test_runs_without_common_treatments_are_refused(make: Maker) -> None:
     assert "no treatment in common" in refused(older, newer)
 
 
-def test_changed_treatment_is_not_compared(make: Maker) -> None:
+def test_treatment_changed_between_runs_is_not_compared(make: Maker) -> None:
     def other(spec: dict[str, Any]) -> None:
         spec["treatments"]["auto-nopush"]["set"] = {"tcp_nodelay": "off"}
 
@@ -97,7 +97,7 @@ def test_changed_treatment_is_not_compared(make: Maker) -> None:
     assert "tcp_nopush unset → on in the older run, as the baseline in the newer" in found["auto-nopush"]
 
 
-def test_changed_common_setup_is_compared_with_a_doubt(make: Maker) -> None:
+def test_runs_with_changed_common_setup_are_compared_with_a_doubt(make: Maker) -> None:
     def busier(spec: dict[str, Any]) -> None:
         spec["workload"]["connections"] = 100
         spec["roles"]["web"]["vars"]["page_bytes"] = 50
@@ -110,7 +110,7 @@ def test_changed_common_setup_is_compared_with_a_doubt(make: Maker) -> None:
     assert "workload.connections" in told[0][1]
 
 
-def test_compare_runs_doubts_name_the_run(make: Maker) -> None:
+def test_compare_runs_doubts_state_which_run_they_concern(make: Maker) -> None:
     older = make.run("a", imported={"folder": "f", "conditions": "c.csv", "timed": True})
     newer = make.run("b", lambda spec: spec.update(margin=0.05), replay="x", ended=None)
     newer.plan["added"] = 3

@@ -49,7 +49,7 @@ def row(found: RunComparison, name: str) -> EffectPair:
     return next(r for r in found.rows if r.row.treatment == name)
 
 
-def test_effect_change_of_paired_t_runs_is_welchs_test() -> None:
+def test_effect_change_between_paired_t_runs_equals_welchs_test() -> None:
     pairs = [noisy(n, {"base": 0.0, "x": e}, seed=s) for n, e, s in ((6, 0.06, 1), (7, 0.02, 2))]
     found = effect_change(*(compare(values, "x", "base") for values in pairs))  # type: ignore[arg-type]
     logs = []
@@ -69,7 +69,7 @@ def test_effect_change_equals_the_ratio_of_printed_effects() -> None:
     assert (1 + older) * (1 + row(found, "x").change.effect) == pytest.approx(1 + newer)
 
 
-def test_effect_change_words_follow_its_interval() -> None:
+def test_effect_change_is_classified_by_its_interval() -> None:
     older = run({"moved": 0.06, "stayed": 0.06, "noisy": 0.01})
     newer = run({"moved": 0.01, "stayed": 0.062}, seed=2)
     loud = run({"noisy": 0.01}, seed=4, sd=0.04)
@@ -81,7 +81,7 @@ def test_effect_change_words_follow_its_interval() -> None:
     }
 
 
-def test_different_verdicts_alone_are_no_change() -> None:
+def test_different_verdicts_alone_do_not_count_as_a_change() -> None:
     """One run shows the effect, the other is too noisy to: the difference decides."""
     older, newer = run({"x": 0.02}), run({"x": 0.02}, seed=5, sd=0.05)
     kinds = [a.row("x").verdict.kind for a in (older, newer)]
@@ -89,7 +89,7 @@ def test_different_verdicts_alone_are_no_change() -> None:
     assert words(compare_analyses(older, newer, ALIKE)) == {"x": "undecided"}
 
 
-def test_overlapping_intervals_can_be_a_change() -> None:
+def test_effects_with_overlapping_intervals_can_differ_significantly() -> None:
     def found(effect: float, seed: int) -> Comparison:
         return compare(noisy(10, {"base": 0.0, "x": effect}, seed=seed, sd=0.01), "x", "base")
 
@@ -101,13 +101,13 @@ def test_overlapping_intervals_can_be_a_change() -> None:
     assert moved is not None and is_changed(moved) and moved.p < 0.05
 
 
-def test_change_smaller_than_the_margin_says_so() -> None:
+def test_sentence_on_a_significant_change_smaller_than_the_margin_says_so() -> None:
     found = compare_analyses(run({"x": 0.06}, sd=0.001), run({"x": 0.05}, seed=2, sd=0.001), ALIKE)
     assert words(found) == {"x": "changed"}
     assert wording.effect_change_phrase(row(found, "x"), 0.02).endswith("That is less than the 2\u00a0% that matters.")
 
 
-def test_effect_changes_are_one_family_without_checks() -> None:
+def test_effect_changes_are_adjusted_together_without_harness_checks() -> None:
     effects = {f"t{k}": 0.01 * k for k in range(16)}
     older, newer = (run(effects | {"aa": 0.0}, blocks=6, seed=seed) for seed in (1, 2))
     found = compare_analyses(older, newer, ALIKE)
@@ -117,7 +117,7 @@ def test_effect_changes_are_one_family_without_checks() -> None:
     assert found.rows[-1].row.kind == "aa"
 
 
-def test_change_significant_only_unadjusted_is_undecided() -> None:
+def test_effect_change_significant_only_without_adjustment_is_undecided() -> None:
     older, newer = (
         run({f"t{k}": effect if k == 0 else 0.0 for k in range(4)}, blocks=7, seed=seed, sd=0.01)
         for seed, effect in ((1, 0.0), (10, 0.014))
@@ -127,14 +127,14 @@ def test_change_significant_only_unadjusted_is_undecided() -> None:
     assert "differs if looked at alone, but not among 4 comparisons" in wording.effect_change_phrase(found, 0.02)
 
 
-def test_treatments_of_one_run_have_rows() -> None:
+def test_treatments_that_only_one_run_has_are_listed() -> None:
     found = compare_analyses(run({"x": 0.06, "gone": 0.0}), run({"x": 0.06, "new": 0.0}, seed=2), ALIKE)
     assert words(found) == {"x": "agrees", "new": "not compared", "gone": "not compared"}
     assert row(found, "gone").reason == "only the older run has it"
     assert "Not compared: " in wording.supporting_text(found)
 
 
-def test_runs_without_common_treatment_have_no_change() -> None:
+def test_runs_without_comparable_treatments_have_no_effect_change() -> None:
     found = compare_analyses(run({"gone": 0.06}), run({"new": 0.06}, seed=2), ALIKE)
     assert wording.headline(found) == "Nothing could be compared between the two runs."
 
@@ -147,12 +147,12 @@ def test_invalid_run_is_named_in_every_row() -> None:
     assert (found.kind, found.reason) == ("not compared", "the newer run: the laboratory contradicts itself")
 
 
-def test_changed_treatment_has_no_change() -> None:
+def test_treatment_with_changed_settings_has_no_effect_change() -> None:
     found = compare_analyses(run({"x": 0.06}), run({"x": 0.06}, seed=2), {"x": "it sets other things"})
     assert wording.effect_change_phrase(row(found, "x"), 0.02) == ": not compared: it sets other things."
 
 
-def test_headline_is_neutral_if_the_checks_of_a_run_failed() -> None:
+def test_headline_is_neutral_if_the_harness_checks_of_a_run_failed() -> None:
     passed, failed = run({"x": 0.06}), run({"x": -0.06, "aa": 0.05}, seed=2)
     failed = replace(failed, rows=(*failed.rows[:-1], replace(failed.row("aa"), check_state="failed")))
     newer, older = compare_analyses(passed, failed, ALIKE), compare_analyses(failed, passed, ALIKE)
@@ -160,7 +160,7 @@ def test_headline_is_neutral_if_the_checks_of_a_run_failed() -> None:
     assert wording.headline(older) == "No verdict: the laboratory contradicts itself (older run)."
 
 
-def test_step_with_another_reference_has_no_change() -> None:
+def test_effect_against_a_different_reference_has_no_effect_change() -> None:
     newer = run({"x": 0.06}, seed=2)
     verdict = newer.row("x").verdict
     verdict = replace(verdict, comparison=replace(verdict.comparison, baseline="rung-2"))
@@ -171,7 +171,7 @@ def test_step_with_another_reference_has_no_change() -> None:
     )
 
 
-def test_effect_change_with_few_blocks_has_no_interval() -> None:
+def test_effect_change_has_no_interval_with_too_few_blocks() -> None:
     found = row(compare_analyses(run({"x": 0.06}), run({"x": 0.06}, blocks=4), ALIKE), "x")
     assert found.change is None and "only 4 complete blocks" in found.reason
 
@@ -181,7 +181,7 @@ def test_effect_change_uses_the_smaller_margin() -> None:
     assert words(compare_analyses(older, newer, ALIKE)) == {"x": "undecided"}
 
 
-def test_effect_decrease_is_bounded_by_the_matching_interval_ends() -> None:
+def test_effect_change_combines_opposite_ends_of_asymmetric_intervals() -> None:
     even = compare(noisy(10, {"base": 0.0, "x": 0.02}, sd=0.002), "x", "base")
     older = replace(even, effect=0.02, ci95=(0.019, 0.021), ci90=(0.019, 0.021))
     newer = replace(older, ci95=(-0.05, 0.021))
@@ -205,7 +205,7 @@ def test_runs_agree_by_the_90_percent_interval() -> None:
     assert words(compare_analyses(both, both, ALIKE)) == {"x": "agrees"}
 
 
-def test_forecast_blocks_decide_a_change() -> None:
+def test_forecast_number_of_blocks_decides_an_effect_change() -> None:
     """As many blocks as the forecast asks for decide in most of two such runs."""
 
     def pair(blocks: int, seed: int) -> EffectPair:
@@ -218,7 +218,7 @@ def test_forecast_blocks_decide_a_change() -> None:
     assert found.change is not None and blocks_needed_per_run(replace(found.change, sd_logs=(0.5, 0.5)), 0.02) is None
 
 
-def test_effect_change_of_constant_values_has_no_width() -> None:
+def test_effect_change_of_values_without_scatter_has_an_interval_of_width_zero() -> None:
     still = compare(noisy(6, {"base": 0.0, "x": 0.05}, sd=0.0, shared=0.0), "x", "base")
     other = replace(still, effect=0.03, ci95=(0.03, 0.03), ci90=(0.03, 0.03))
     same, moved = effect_change(still, still), effect_change(still, other)
@@ -226,7 +226,7 @@ def test_effect_change_of_constant_values_has_no_width() -> None:
     assert moved is not None and moved.p < 1e-50 and is_changed(moved)
 
 
-def test_change_sentences_are_fixed_words() -> None:
+def test_sentences_have_fixed_wording() -> None:
     older = run({"moved": 0.06, "stayed": 0.06})
     found = compare_analyses(older, run({"moved": 0.01, "stayed": 0.061}, seed=2), ALIKE)
     assert wording.headline(found) == "1 of 2 comparisons changed: moved on."

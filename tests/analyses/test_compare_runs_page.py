@@ -145,12 +145,12 @@ def test_compare_runs_page_marks_a_changed_effect(page: ComparePage) -> None:
     assert re.search(r"tcp_nopush on: changed: it is slower than it was, by \d", shown.text)
 
 
-def test_compare_runs_page_lists_checks_below(page: ComparePage) -> None:
+def test_compare_runs_page_lists_harness_checks_below_treatments(page: ComparePage) -> None:
     assert [row.row.kind for row in page.result.rows][-2:] == ["aa", "control"]
     assert page.result.rows[-1].change.p_adjusted is None
 
 
-def test_compare_runs_page_shows_levels_only_for_equal_conditions(
+def test_compare_runs_page_shows_medians_only_if_conditions_are_equal(
     page: ComparePage, cases: dict[str, ComparePage]
 ) -> None:
     assert page.levels().text == (
@@ -160,7 +160,7 @@ def test_compare_runs_page_shows_levels_only_for_equal_conditions(
     assert "Older run, ok/s" in shown and re.search(r"baseline +4\d,\d\d\d", shown)
 
 
-def test_compare_runs_page_shows_levels_after_a_reboot(tmp_path: Path) -> None:
+def test_compare_runs_page_shows_medians_after_a_reboot(tmp_path: Path) -> None:
     layout = CASES["one"](tmp_path)
     with_fact(layout, "boot_id", "another")
     page = page_of(layout)
@@ -169,7 +169,7 @@ def test_compare_runs_page_shows_levels_after_a_reboot(tmp_path: Path) -> None:
     assert "Older run, ok/s" in page.levels().text
 
 
-def test_compare_runs_page_hides_levels_of_imported_runs(tmp_path: Path) -> None:
+def test_compare_runs_page_hides_medians_of_imported_runs(tmp_path: Path) -> None:
     layout = CASES["one"](tmp_path)
     told = {"folder": "f", "conditions": "c.csv", "timed": True, "at": 0.0}
     told_otherwise(layout, lambda record: record.update(imported=told))
@@ -178,7 +178,7 @@ def test_compare_runs_page_hides_levels_of_imported_runs(tmp_path: Path) -> None
     assert "The newer run was imported" in page.doubts().text
 
 
-def test_compare_runs_page_has_rows_for_treatments_of_one_run(cases: dict[str, ComparePage]) -> None:
+def test_compare_runs_page_lists_treatments_that_only_one_run_has(cases: dict[str, ComparePage]) -> None:
     page = cases["apart"]
     assert words(page) == {"new": "not compared", "gone": "not compared"}
     assert "only the older run has it" in page.effects().text
@@ -203,7 +203,7 @@ def test_compare_runs_page_adjusts_sixteen_treatments_together(cases: dict[str, 
     assert found.rows[0].row.treatment == "t3" and found.rows[0].kind == "changed"
 
 
-def test_compare_runs_figure_has_one_margin_band_and_page_words(page: ComparePage) -> None:
+def test_compare_runs_figure_has_one_margin_label_and_the_words_of_the_page(page: ComparePage) -> None:
     figure = RunComparisonFigure(page.result).draw()
     said = [t.get_text() for t in figure.findobj(Text)]
     assert said.count("margin ±2\u00a0%") == 1
@@ -226,13 +226,13 @@ NAMES = ["upgraded", *CASES]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_figure_texts_are_whole_apart_and_large_enough(cases: dict[str, ComparePage], name: str) -> None:
+def test_figure_texts_are_complete_legible_and_do_not_overlap(cases: dict[str, ComparePage], name: str) -> None:
     drawn = RunComparisonFigure(cases[name].result).draw()
     must_be_legible(drawn)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_compare_runs_page_is_escaped_and_complete(cases: dict[str, ComparePage], name: str) -> None:
+def test_compare_runs_page_escapes_texts_and_has_all_sections(cases: dict[str, ComparePage], name: str) -> None:
     page = cases[name]
     figure = RunComparisonFigure(page.result)
     answer, how, alt = figure.caption, figure.help, figure.alt_text
@@ -257,7 +257,7 @@ def test_compare_runs_page_accepts_metric_and_baseline(upgraded: Layout) -> None
         page_of(upgraded, baseline="no-such").answer()
 
 
-def test_compare_runs_accepts_run_id_or_previous(upgraded: Layout) -> None:
+def test_compare_runs_accepts_a_run_id_or_the_word_previous(upgraded: Layout) -> None:
     assert resolve_run_pair(upgraded, STUDY, "latest", "previous") == (OLDER, NEWER)
     assert resolve_run_pair(upgraded, STUDY, OLDER, NEWER) == (OLDER, NEWER)
     for run, against, said in (
@@ -287,7 +287,7 @@ DOCUMENTED = re.findall(r"^loadbook report (.*?) *(?:#.*)?$", (REPO / "docs/comp
 
 
 @pytest.mark.parametrize("command", DOCUMENTED)
-def test_compare_runs_documented_commands_make_the_page(reported: Layout, command: str) -> None:
+def test_documented_compare_runs_commands_make_the_page(reported: Layout, command: str) -> None:
     name = f"{STUDY}-{NEWER}-against-{OLDER}.html"
     (reported.reports / name).unlink(missing_ok=True)
     made = make_report(reported, *command.split())
@@ -301,11 +301,11 @@ def test_compare_runs_documented_commands_make_the_page(reported: Layout, comman
     assert f'href="{STUDY}.html"' in made.page(name)
 
 
-def test_compare_runs_page_of_docs_has_commands() -> None:
+def test_documentation_of_compare_runs_has_two_example_commands() -> None:
     assert len(DOCUMENTED) == 2
 
 
-def test_compare_runs_command_refuses_before_execution(tmp_path: Path) -> None:
+def test_compare_runs_command_refuses_wrong_input_before_executing_a_notebook(tmp_path: Path) -> None:
     from click.testing import CliRunner
 
     from loadbook.cli.report import report

@@ -40,7 +40,7 @@ def words(figure) -> list[str]:
 
 
 @pytest.mark.parametrize("case", ["plain", "wide_interval", "long_names", "japanese", "all_invalid", "five_blocks"])
-def test_non_inferiority_figure_draws_every_case(case: str) -> None:
+def test_non_inferiority_figure_texts_lie_within_the_figure(case: str) -> None:
     figure = NonInferiorityFigure(one_sided(case)).draw()
     assert to_svg(figure) == to_svg(NonInferiorityFigure(one_sided(case)).draw())
     renderer = FigureCanvasAgg(figure).get_renderer()
@@ -84,7 +84,7 @@ def test_non_inferiority_figure_band_lies_on_the_loss_side(better: str, side: in
     assert min(abs(band.get_x()), abs(band.get_x() + band.get_width())) == pytest.approx(0)  # type: ignore[attr-defined]
 
 
-def test_non_inferiority_figure_rows_state_errors() -> None:
+def test_non_inferiority_figure_rows_state_trials_with_errors() -> None:
     analysis = one_sided()
     rows = tuple(
         replace(r, errors=replace(r.errors, kind="more", trials_with_errors=9, trials=12))
@@ -105,7 +105,7 @@ def test_non_inferiority_figure_texts_state_the_bounds() -> None:
     assert NonInferiorityFigure(one_sided("all_invalid")).caption == "No treatment could be compared."
 
 
-def test_non_inferiority_table_uses_its_words() -> None:
+def test_non_inferiority_table_uses_the_wording_of_losses() -> None:
     analysis = one_sided()
     table = verdicts.verdict_table(analysis, {})
     heads = [column.header for column in table.columns]
@@ -129,7 +129,7 @@ def laddered(contrasts: str) -> Analysis:
     return replace(m.analysis, contrasts=contrasts, rows=rows, **best)  # type: ignore[arg-type]
 
 
-def test_adjacent_contrasts_table_names_the_row_above() -> None:
+def test_adjacent_contrasts_state_the_treatment_above_as_reference() -> None:
     analysis = laddered("adjacent")
     assert any("against the treatment above it" in t.replace("\n", " ") for t in words(EffectsFigure(analysis).draw()))
     assert EffectsFigure(analysis).help.startswith(
@@ -139,7 +139,7 @@ def test_adjacent_contrasts_table_names_the_row_above() -> None:
     assert [c.header for c in verdicts.verdict_table(analysis, {}).columns][2] == "Against"
 
 
-def test_best_contrasts_answer_names_the_leader() -> None:
+def test_contrasts_with_the_best_name_the_leading_treatment() -> None:
     analysis = laddered("best")
     note = "its own gain is likely a little overstated"
     assert EffectsFigure(analysis).caption == f"baseline is ahead of every other treatment; {note}."
@@ -147,7 +147,7 @@ def test_best_contrasts_answer_names_the_leader() -> None:
     assert verdicts.summarise_answer(analysis).headline.endswith(f"{note}.")
 
 
-def test_error_table_has_both_p_values_and_excludes_checks() -> None:
+def test_error_table_has_both_p_values_but_none_for_harness_checks() -> None:
     table = verdicts.verdict_table(mock("plain").analysis, {})
     heads = [column.header for column in table.columns]
     at = heads.index("p")

@@ -48,7 +48,7 @@ def test_added_blocks_mark_every_verdict_as_exploratory(data, exploratory, tmp_p
     assert "xploratory" not in " ".join(texts)
 
 
-def test_planned_look_page_uses_its_levels_and_words(tmp_path):
+def test_page_at_a_planned_look_states_its_adjusted_levels(tmp_path):
     page = EffectsPage(run(tmp_path, blocks=10, stopping={"rule": "looks", "looks": [5, 10]}))
     assert "looks after 5 and 10 blocks, each at p < 0.0294" in page.scope().text
     said = page.effects().text
@@ -57,7 +57,7 @@ def test_planned_look_page_uses_its_levels_and_words(tmp_path):
     assert f"(94.12{NBSP}% interval " in said
 
 
-def test_page_between_looks_has_no_verdict(tmp_path):
+def test_page_between_planned_looks_has_no_verdict(tmp_path):
     data = run(tmp_path, blocks=10, stopping={"rule": "looks", "looks": [5, 10]})
     page = EffectsPage(replace(data, trials=data.trials[data.trials["block"] <= 8]))
     assert page.answer().text.startswith("No verdict yet: this is no planned look.")
@@ -66,7 +66,7 @@ def test_page_between_looks_has_no_verdict(tmp_path):
 
 
 @pytest.mark.long
-def test_always_valid_page_says_so(tmp_path):
+def test_page_with_always_valid_intervals_says_so(tmp_path):
     data = run(tmp_path, stopping={"rule": "always-valid"})
     page = EffectsPage(replace(data, trials=data.trials[data.trials["block"] <= 9]))
     assert "always-valid: a look after every block from 5 on" in page.scope().text

@@ -86,7 +86,7 @@ def test_factorial_finds_known_effects_and_equivalences(half: FactorialAnalysis)
     assert all((e.verdict.comparison.p_adjusted or 0) >= (e.verdict.comparison.p or 0) for e in half.effects)
 
 
-def test_factorial_rows_match_a_regular_analysis(half: FactorialAnalysis) -> None:
+def test_factorial_analysis_has_rows_for_baseline_factors_and_harness_checks(half: FactorialAnalysis) -> None:
     assert [row.kind for row in half.analysis.rows] == ["baseline", *["treatment"] * 5, "aa", "control"]
     assert [row.passed for row in half.analysis.rows[-2:]] == [True, True]
 
@@ -102,7 +102,7 @@ def test_factorial_interaction_gives_all_four_cell_means(half: FactorialAnalysis
     assert meeting.conditional_effects[False][0] == pytest.approx(-0.025, abs=0.01)
 
 
-def test_change_sentences_are_fixed_words(half: FactorialAnalysis) -> None:
+def test_sentences_have_fixed_wording(half: FactorialAnalysis) -> None:
     assert say.factorial_headline(half) == "accept on and epoll on act together: what one does depends on the other."
     (together,) = map(plain, say.interaction_sentences(half))
     up, down = r"\+\d\.\d % \(\+\d\.\d to \+\d\.\d %\)", r"−\d\.\d % \(−\d\.\d to −\d\.\d %\)"
@@ -127,12 +127,12 @@ def test_change_sentences_are_fixed_words(half: FactorialAnalysis) -> None:
     )
 
 
-def test_factorial_cost_equals_the_power_calculation() -> None:
+def test_one_factor_at_a_time_trials_equal_the_power_calculation() -> None:
     """statistics.md 3.1: 2^3 in 5 blocks has the power that one factor at a time reaches with twice the trials."""
     assert one_factor_at_a_time_trials(FactorialDesign(("a", "b", "c"), ()), 40) == 80
 
 
-def test_factorial_aliased_interactions_name_each_other() -> None:
+def test_factorial_aliased_interactions_list_each_other() -> None:
     names = ("a", "b", "c", "d")
     found = analysed(factorial_study(names, 9, fraction="half"), {("a", "b"): 0.06, ("d",): 0.03})
     assert kinds(found) == {
@@ -143,7 +143,7 @@ def test_factorial_aliased_interactions_name_each_other() -> None:
     assert "act together" not in say.factorial_headline(found)
 
 
-def test_factorial_without_effects_keeps_the_family_error_rate() -> None:
+def test_factorial_analysis_without_effects_keeps_the_familywise_error_rate() -> None:
     design = FactorialDesign(("a", "b", "c"), ())
     rng, claims = np.random.default_rng(7), 0
     for _ in range(100):
@@ -152,7 +152,7 @@ def test_factorial_without_effects_keeps_the_family_error_rate() -> None:
     assert claims <= 12  # 5 of 100, and four standard deviations
 
 
-def test_factorial_large_effect_creates_no_others() -> None:
+def test_factorial_large_effect_does_not_make_other_effects_significant() -> None:
     design = FactorialDesign(("a", "b", "c"), ())
     rng, claims = np.random.default_rng(8), 0
     shift = np.array([designs.effect_sign(1, c) for c in design.cells]) * 0.3
@@ -177,7 +177,7 @@ def test_factorial_reports_a_three_way_interaction() -> None:
     assert say.higher_order_sentence(few) == "Whether three factors act together cannot be seen in so few combinations."
 
 
-def test_factorial_with_few_blocks_uses_t_and_holm() -> None:
+def test_factorial_with_few_blocks_uses_t_tests_and_holm_adjustment() -> None:
     found = analysed(factorial_study(("a", "b"), 6), {("a",): 0.1})
     assert (found.adjustment, {e.verdict.comparison.method for e in found.effects}) == ("Holm", {"paired-t"})
     assert kinds(found)["a"] == "better"
@@ -198,7 +198,7 @@ def test_factorial_block_needs_every_combination() -> None:
     assert "blocks are incomplete" in (again.effects[0].verdict.reason or "")
 
 
-def test_factorial_run_of_a_subset_says_so() -> None:
+def test_factorial_analysis_of_an_incomplete_run_says_so() -> None:
     run = factorial_run(factorial_study(("a", "b"), 8), {})
     run.trials = run.trials[run.trials["treatment"] != "ab"]
     found = analyse_factorial(run)
@@ -266,7 +266,7 @@ def test_study_without_factorial_has_no_factorial_analysis() -> None:
     assert analyse_factorial(run) is None and count_factorial_errors(run) is None
 
 
-def test_factorial_groups_of_variables_switch_together() -> None:
+def test_factorial_group_of_variables_is_switched_as_one_factor() -> None:
     study = factorial_study(("net", "events"), 8, groups={"net": ["nopush", "nodelay"], "events": ["accept", "epoll"]})
     assert study.treatments["a"].set == {"nopush": "on", "nodelay": "on", "accept": "off", "epoll": "off"}
     assert factorial_design(study.factorial).names == ("net", "events")

@@ -60,7 +60,7 @@ def found_of(case: str) -> FactorialAnalysis:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_figure_texts_are_whole_apart_and_large_enough(case: str) -> None:
+def test_figure_texts_are_complete_legible_and_do_not_overlap(case: str) -> None:
     drawn = FactorialFigure(found_of(case)).draw()
     assert drawn.get_figwidth() == base.WIDTH_IN
     must_be_legible(drawn)
@@ -102,7 +102,7 @@ def project(root: Path, effects: dict[str, float], name: str = "tuned") -> Facto
     return FactorialPage(load_run(layout, name))
 
 
-def test_factorial_page_answers_and_names_the_next_run(tmp_path: Path) -> None:
+def test_factorial_page_answers_the_question_and_proposes_the_next_run(tmp_path: Path) -> None:
     page = project(tmp_path, {"a": 0.06, "ab": 0.06})
     assert page.answer().text.startswith("network group on is faster by ")
     assert "No pair is shown to act together" in page.answer().text
@@ -140,7 +140,7 @@ def test_factorial_page_follow_up_study_is_valid(tmp_path: Path) -> None:
     assert made.treatments["ab"].set == {"tcp_nopush": "on", "tcp_nodelay": "off"}
 
 
-def test_factorial_page_without_effects_proposes_nothing(tmp_path: Path) -> None:
+def test_factorial_page_without_effects_proposes_no_follow_up_study(tmp_path: Path) -> None:
     page = project(tmp_path, {})
     lines, text = follow_up_study(page.data.study, page.result)
     assert text is None
@@ -160,7 +160,7 @@ def test_factorial_page_with_aliases_proposes_a_larger_fraction() -> None:
     ]
 
 
-def test_page_refuses_a_study_of_another_kind(tmp_path: Path) -> None:
+def test_page_refuses_a_study_that_it_cannot_answer(tmp_path: Path) -> None:
     layout = make_project(tmp_path, name="plain-study")
     with pytest.raises(UsageError, match="has no \\[factorial\\]"):
         FactorialPage(load_run(layout, "plain-study")).answer()

@@ -94,7 +94,7 @@ def test_headline_of_every_page_is_withdrawn_by_a_failed_aa_arm(page):
 
 
 @pytest.mark.parametrize("page", CONTROL, indirect=True)
-def test_headline_of_every_page_reports_a_known_effect_not_found(page):
+def test_headline_of_every_page_reports_a_failed_positive_control(page):
     found = faster(page, "control", 9.0)
     assert MISSED in found.answer().text.splitlines() and MISSED in found.answer().html
     assert MISSED not in page.answer().html

@@ -35,7 +35,7 @@ def noisy(effects, sd=0.004, seed=1):
 
 
 @pytest.mark.parametrize("sd", [0.001, 0.01], ids=["runs agree within their errors", "runs scatter more than that"])
-def test_history_level_of_equal_errors_is_mean_with_prediction_interval(sd):
+def test_history_level_of_runs_with_equal_errors_is_the_mean_with_a_prediction_interval(sd):
     values = RNG.normal(0.02, sd, 9)
     found = estimate_level(logs(values))
     assert found.mean == pytest.approx(values.mean())
@@ -43,12 +43,12 @@ def test_history_level_of_equal_errors_is_mean_with_prediction_interval(sd):
     assert found.prediction_error(0.004) == pytest.approx(values.std(ddof=1) * math.sqrt(1 + 1 / 9), rel=1e-3)
 
 
-def test_history_weights_runs_by_their_error():
+def test_history_weights_runs_by_their_standard_error():
     found = estimate_level([(0.0, 0.001), (0.001, 0.001), (-0.001, 0.001), (0.05, 0.05)])
     assert abs(found.mean) < 0.001
 
 
-def test_history_level_of_identical_runs_keeps_their_errors():
+def test_history_level_of_identical_runs_keeps_their_standard_errors():
     found = estimate_level(logs([0.01] * 5))
     assert (found.sd_between_runs, found.scale) == (0.0, 1.0)
     assert found.prediction_error(0.004) > 0.004
@@ -64,7 +64,7 @@ def test_history_level_of_identical_runs_keeps_their_errors():
     ],
     ids=["a step", "one that was taken back", "the newest runs", "two steps"],
 )
-def test_history_locates_a_change(effects, expected):
+def test_history_finds_the_run_at_which_the_level_changed(effects, expected):
     assert find_changes(noisy(effects), 0.01) == expected
 
 
@@ -73,15 +73,15 @@ def test_history_locates_a_change(effects, expected):
     [[], [0.0], [0.0, 0.1], [0.0, 0.0, 0.0, 0.1, 0.1], [0.0] * 20, [0.0] * 15 + [-0.03] + [0.0] * 15],
     ids=["none", "one run", "two", "fewer than two levels", "no change", "one run alone"],
 )
-def test_history_shows_no_change_without_one(effects):
+def test_history_shows_no_change_if_the_level_did_not_change(effects):
     assert find_changes(noisy(effects, 1e-3), 0.01) == []
 
 
-def test_history_distinguishes_levels_of_constant_values():
+def test_history_finds_a_change_between_levels_without_scatter():
     assert find_changes(logs([0.0] * 4 + [0.02] * 4), 0.01) == [4]
 
 
-def test_history_alarm_is_for_worse_runs_only():
+def test_history_alarm_is_raised_for_worse_runs_only():
     past = noisy_runs([0.03] * 10)
     worse, better = (
         assess_newest(past, (0.03 + by, 0.004, 10), better="higher", rate=0.01, margin=0.02) for by in (-0.05, 0.05)
@@ -103,7 +103,7 @@ def test_history_alarm_needs_enough_earlier_runs():
     assert assess_newest(past, (-1.0, 0.004, 10), better="higher", rate=0.01, margin=0.02).raised
 
 
-def test_history_alarm_uses_at_least_the_usual_error():
+def test_history_alarm_uses_at_least_the_usual_standard_error():
     past, limits = noisy_runs([0.0] * 10), {}
     for error, blocks in ((0.0004, 10), (0.004, 10), (0.04, 10), (0.0004, 1000)):
         limits[error, blocks] = assess_newest(past, (0.0, error, blocks), better="higher", rate=0.01, margin=0.02).limit
@@ -119,7 +119,7 @@ def test_history_alarm_limit_is_a_prediction_interval():
 
 
 @pytest.mark.parametrize("runs", [5, 10, 30])
-def test_history_alarm_keeps_its_rate_and_predicted_power(runs):
+def test_history_alarm_has_the_stated_false_alarm_rate_and_power(runs):
     """In short; benchmarks/history_rates.py is it whole."""
     histories = 150
     found = rates(runs, "normally", histories, rate=0.1)

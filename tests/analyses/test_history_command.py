@@ -118,7 +118,7 @@ def test_history_command_lists_runs_that_do_not_count(five, monkeypatch, capsys,
     assert f"run {run} cannot be held against its past" in err
 
 
-def test_history_command_names_a_damaged_run_and_continues(five, monkeypatch, capsys):
+def test_history_command_reports_a_damaged_run_and_continues(five, monkeypatch, capsys):
     layout = Layout(five)
     damaged = layout.run(STUDY, layout.runs(STUDY)[2])
     damaged.plan_json.write_text("{")
@@ -130,7 +130,7 @@ def test_history_command_names_a_damaged_run_and_continues(five, monkeypatch, ca
     assert len(course(said)["points"]) == 3
 
 
-def test_history_command_separates_machines_unless_asked(five, monkeypatch, capsys):
+def test_history_command_separates_machines_unless_by_name_is_given(five, monkeypatch, capsys):
     night(five, 5, machine="another")
     said = told(monkeypatch, capsys, five)
     assert [run["hosts"] for run in said["runs"]] == [0] * 5 + [1]
@@ -141,7 +141,7 @@ def test_history_command_separates_machines_unless_asked(five, monkeypatch, caps
     assert course(by_name)["alarm"]["past"] == 5
 
 
-def test_history_separates_runs_with_another_margin(five, monkeypatch, capsys):
+def test_history_separates_runs_with_a_different_margin(five, monkeypatch, capsys):
     night(five, 5, change=many_runs.margin)
     said = told(monkeypatch, capsys, five)
     assert course(said)["alarm"] is None
@@ -187,7 +187,7 @@ COMMANDS = re.findall(
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=[words.strip() or "alone" for words in COMMANDS])
-def test_history_page_commands_run(steady, monkeypatch, capsys, words):
+def test_commands_in_the_history_documentation_run(steady, monkeypatch, capsys, words):
     code, out, _ = history(monkeypatch, capsys, steady, *words.split())
     assert code == 0
     assert out
@@ -199,7 +199,7 @@ def test_history_command_of_an_unknown_study_names_the_next_step(steady, monkeyp
     assert "nothing" in capsys.readouterr().err
 
 
-def test_history_in_a_cell_gives_frames_sentences_and_figure(steady, monkeypatch):
+def test_history_in_a_notebook_gives_frames_sentences_and_figure(steady, monkeypatch):
     import loadbook as lb
 
     monkeypatch.setenv("LOADBOOK_HOME", str(steady))

@@ -63,7 +63,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_history_figure_draws_every_case(case):
+def test_history_figure_draws_every_kind_of_history(case):
     history_page = page(CASES[case], {"run-001": [KERNEL]})
     figure = HistoryFigure(history_page.history, history_page.marks)
     drawn = figure.draw()
@@ -80,7 +80,7 @@ def test_history_figure_bytes_are_reproducible():
     assert one == other
 
 
-def test_history_figure_names_comparisons_not_drawn():
+def test_history_figure_lists_comparisons_that_are_not_drawn():
     shown = page(CASES["many comparisons"])
     assert "2 other comparisons are not drawn" in HistoryFigure(shown.history, {}).help
 
@@ -127,7 +127,7 @@ def test_history_page_has_a_hosts_column_for_several_hosts():
     assert "as if they were on the same hosts" in shown.doubts().text
 
 
-def test_history_page_states_the_alarm_first():
+def test_history_page_states_an_alarm_first():
     from loadbook.report.notebooks import DONE_MIME
 
     shown = page(CASES["the newest is worse"])

@@ -23,7 +23,7 @@ def made(layout, said):
     return history_report.build_history_page(layout, STUDY, "Which one?", said.append, 120)
 
 
-def test_history_page_of_two_runs_is_self_contained(two, monkeypatch):
+def test_history_page_of_two_runs_has_figure_and_links(two, monkeypatch):
     monkeypatch.setenv("LOADBOOK_HOME", str(two.root))
     said = []
     (page,), failed = made(two, said)

@@ -37,7 +37,7 @@ def history(seen, **other):
 
 
 @pytest.mark.parametrize(("number", "more"), [(1, 4), (2, 3), (3, 2), (4, 1)])
-def test_history_with_few_runs_names_how_many_more_are_needed(number, more):
+def test_history_with_few_runs_states_how_many_more_are_needed(number, more):
     seen = runs(number)
     course = one(seen)
     assert course.alarm is None
@@ -58,7 +58,7 @@ def test_history_level_of_several_runs_has_the_interval_of_their_mean():
     assert segment.interval == pytest.approx((low, high))
 
 
-def test_history_separates_runs_on_other_hosts():
+def test_history_separates_runs_on_different_hosts():
     seen = runs(20, of=lambda k: 0.1 * (k % 2), hosts=lambda k: k % 2)
     course = one(seen)
     assert not course.changed_segments
@@ -68,13 +68,13 @@ def test_history_separates_runs_on_other_hosts():
     assert "on hosts B" in compute.series_sentence(course)
 
 
-def test_history_first_run_on_new_hosts_has_no_past():
+def test_history_first_run_on_new_hosts_is_not_compared_with_earlier_runs():
     course = one(runs(20, hosts=lambda k: int(k == 19)))
     assert course.alarm is None
     assert "there is none" in course.no_alarm_reason
 
 
-def test_history_begins_a_new_level_for_another_question():
+def test_history_begins_a_new_level_when_the_question_changes():
     seen = runs(20)
     seen[-1] = replace(seen[-1], effects=(effect(-1.0, question={"margin": "0.05"}),))
     course = one(seen)
@@ -83,20 +83,20 @@ def test_history_begins_a_new_level_for_another_question():
     assert course.question_changes[19] == ("margin",)
 
 
-def test_history_continues_after_an_interlude():
+def test_history_continues_after_a_run_with_a_different_question():
     seen = runs(20)
     seen[10] = replace(seen[10], effects=(effect(-1.0, question={"margin": "0.05"}),))
     assert one(seen).alarm.past_runs == 18
 
 
-def test_history_of_a_later_treatment_begins_with_it():
+def test_history_of_an_added_treatment_begins_with_its_first_run():
     seen = runs(12, names=("tuned", "late"))
     seen[:6] = [replace(run, effects=run.effects[:1]) for run in seen[:6]]
     found = {course.treatment: course for course in effect_series(seen, "higher", 0.02)}
     assert (found["tuned"].alarm.past_runs, found["late"].alarm.past_runs) == (11, 5)
 
 
-def test_history_does_not_judge_a_removed_treatment():
+def test_history_raises_no_alarm_for_a_removed_treatment():
     seen = runs(12, names=("tuned", "gone"))
     seen[-1] = replace(seen[-1], effects=seen[-1].effects[:1])
     found = {course.treatment: course for course in effect_series(seen, "higher", 0.02)}
@@ -132,7 +132,7 @@ def test_history_ignores_runs_that_do_not_count():
     assert not with_bad.changed_segments
 
 
-def test_history_past_begins_with_the_last_change():
+def test_history_compares_the_newest_run_with_runs_since_the_last_change():
     course = one(runs(30, of=lambda k: 0.03 if k < 15 else -0.03))
     assert course.alarm.past_runs == 14
     assert not course.alarm.raised
@@ -141,20 +141,20 @@ def test_history_past_begins_with_the_last_change():
     assert "Changed by −6." in compute.series_sentence(course)
 
 
-def test_history_excludes_the_newest_run_from_its_past():
+def test_history_excludes_the_newest_run_from_the_runs_it_is_compared_with():
     course = one(runs(30, of=lambda k: -0.1 if k == 29 else 0.03))
     assert course.alarm.raised
     assert course.alarm.past_runs == 29
     assert "ALARM" in compute.alarm_sentence(course)
 
 
-def test_history_alarm_rate_is_shared_by_comparisons():
+def test_history_alarm_rate_is_divided_among_comparisons():
     alone, together = (effect_series(runs(10, names=names), "higher", 0.02) for names in (("a",), ("a", "b", "c", "d")))
     assert alone[0].alarm.rate == pytest.approx(4 * together[0].alarm.rate)
     assert together[0].alarm.limit < alone[0].alarm.limit
 
 
-def test_history_checks_raise_no_alarm():
+def test_history_harness_checks_raise_no_alarm():
     seen = runs(12, of=lambda k: -1.0 if k == 11 else 0.0, kind="aa")
     course = one(seen)
     assert course.alarm is None
@@ -173,7 +173,7 @@ def test_history_ignores_comparisons_without_an_interval():
     assert "no interval of any width" in one(seen).points[1].excluded_reason
 
 
-def test_history_headline_states_alarms_changes_and_gaps():
+def test_history_headline_states_alarms_changes_and_missing_runs():
     assert compute.headline(history([])) == "0 runs that count: there is no history yet."
     assert "there is no history yet" in compute.headline(history(runs(1)))
     assert compute.headline(history(runs(3))).startswith("No alarm can be raised yet; there are too few runs")

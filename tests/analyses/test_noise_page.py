@@ -60,7 +60,7 @@ def page(tmp_path_factory):
 
 
 @pytest.mark.parametrize("case", RECORDS)
-def test_figure_texts_are_whole_apart_and_large_enough(records, case):
+def test_figure_texts_are_complete_legible_and_do_not_overlap(records, case):
     drawn = NoiseFigure(records[case]).draw()
     assert len(drawn.axes) == 4
     must_be_legible(drawn)
@@ -82,7 +82,7 @@ def test_figure_bytes_are_reproducible(records):
     assert len(first) < 150_000
 
 
-def test_noise_figure_panels_state_their_results(records):
+def test_noise_figure_panel_titles_state_their_results(records):
     assert "two groups: " in NoiseFigure(records["two groups"]).alt_text
     assert "one group: no gap is visible" in NoiseFigure(records["calm"]).alt_text
     assert re.search(r"drift of −1\d\.\d\u00a0% over the record", NoiseFigure(records["drifting"]).alt_text)
@@ -91,7 +91,7 @@ def test_noise_figure_panels_state_their_results(records):
     assert not records["noisy"].blocks_needed.resampled
 
 
-def test_noise_page_states_relabelling_as_a_count(records):
+def test_noise_page_states_false_alarms_of_simulated_studies_with_their_number(records):
     said = relabelling_sentence(records["drifting"].relabelling)
     assert re.match(
         r"False alarms: \d\.\d\u00a0% of 5,000 pseudo-studies of 10 blocks; these trials in fixed order: ", said
@@ -100,7 +100,7 @@ def test_noise_page_states_relabelling_as_a_count(records):
     assert relabelling_sentence(None) == "Too few trials to draw labels anew."
 
 
-def test_noise_page_is_complete(page):
+def test_noise_page_has_all_sections(page):
     said = page.answer().text
     assert said.startswith("On these hosts 2\u00a0% needs ")
     assert "False alarms: " in said
@@ -145,7 +145,7 @@ def test_noise_page_states_a_failed_aa_arm_first(tmp_path):
 
 
 @pytest.mark.long
-def test_noise_page_accepts_a_single_arm(tmp_path):
+def test_noise_page_accepts_a_study_with_the_baseline_only(tmp_path):
     layout = make_project(tmp_path, {"baseline": Arm()}, name="alone", blocks=30, traces=False)
     page = NoisePage(load_run(layout, "alone"))
     assert page.record.noise.trials == 29

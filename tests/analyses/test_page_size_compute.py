@@ -105,7 +105,7 @@ def test_page_size_curve_needs_enough_sizes() -> None:
     assert "only 0 blocks have two sizes" in str(fit_curve(disjoint))
 
 
-def test_page_size_series_differ_in_size_only() -> None:
+def test_page_size_series_contain_treatments_that_differ_in_size_only() -> None:
     study = sized_study()
     series = page_size_series(study, study.treatments)
     assert [one.name for one in series] == [
@@ -119,7 +119,7 @@ def test_page_size_series_differ_in_size_only() -> None:
     assert study.first_same_page(series[3].arms[2048]) == series[0].arms[2048]
 
 
-def test_page_size_reports_network_limit_and_convergence() -> None:
+def test_page_size_reports_network_limit_and_equivalent_tiers() -> None:
     found = analyse_page_sizes(sized_run(sized_study(sizes=TIER_SIZES), failing=0.6), "ok_per_s")  # type: ignore[arg-type]
     by_name = {one.name: one for one in found.series}
     assert found.network_limited_from(by_name["large balancer, 2 nodes"]) == 262_144
@@ -160,7 +160,7 @@ def test_page_size_limit_is_unknown_with_few_valid_trials() -> None:
     assert words.headline(nowhere).replace("\xa0", " ").startswith("At no size up to 256 KiB is the network")
 
 
-def test_page_size_subset_has_its_own_factors() -> None:
+def test_page_size_analysis_of_a_subset_ignores_factors_with_one_level() -> None:
     """As a smoke variant is: one tier of two, one balancer of two."""
     study = sized_study(FOUR, blocks=5)
     part = [name for name in study.treatments if name.endswith("-large-2")]
@@ -171,7 +171,7 @@ def test_page_size_subset_has_its_own_factors() -> None:
 
 
 @pytest.mark.parametrize(("balancer", "web", "letter"), [(0.6, 0.2, "C"), (0.2, 0.6, "W")])
-def test_page_size_separates_hosts_sharing_a_core_by_process_use(balancer: float, web: float, letter: str) -> None:
+def test_page_size_attributes_a_shared_full_core_by_process_cpu(balancer: float, web: float, letter: str) -> None:
     run = sized_run(sized_study(FOUR, ("large",), (2,), blocks=5), watched=False)
     one_core = {n: h | {"cpus": [min(h["cpus"][0], 1)]} for n, h in HOSTS.items()}
     run.run_record = make_run_record(lab=True, hosts=one_core)

@@ -48,13 +48,13 @@ def found_of(case: str) -> PageSizeResult:
 
 
 @pytest.mark.parametrize(("case", "by"), [*((c, "rate") for c in CASES), ("three balancers", "bytes")])
-def test_figure_texts_are_whole_apart_and_large_enough(case: str, by: str) -> None:
+def test_figure_texts_are_complete_legible_and_do_not_overlap(case: str, by: str) -> None:
     drawn = PageSizeFigure(found_of(case), by).draw()  # type: ignore[arg-type]
     assert drawn.get_figwidth() == base.WIDTH_IN
     must_be_legible(drawn, lambda text: not text.get_rotation() % 90)
 
 
-def test_page_size_figure_labels_curves_at_their_trials() -> None:
+def test_page_size_figure_labels_a_curve_without_left_end_at_its_trials() -> None:
     study = sized_study(FIVE, ("large",), (2,))
     run = sized_run(study)
     sizes = {name: float(study.levels_of(name)["page_bytes"]) for name in study.treatments}
@@ -68,7 +68,7 @@ def test_page_size_figure_labels_curves_at_their_trials() -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_factorial_figure_texts_match_the_data(case: str) -> None:
+def test_page_size_figure_texts_match_the_data(case: str) -> None:
     found = found_of(case)
     for by in ("rate", "bytes"):
         figure = PageSizeFigure(found, by)
@@ -82,7 +82,7 @@ def test_factorial_figure_texts_match_the_data(case: str) -> None:
     assert bool(words.tier_sentences(found)) == (found.tiers is not None)
 
 
-def test_page_size_figure_is_reproducible() -> None:
+def test_page_size_figure_bytes_are_reproducible() -> None:
     found = found_of("two tiers")
     letters = [bottleneck_letter(found, arm) for arm in found.series[2].arms.values()]
     assert letters == ["C", "C", "C", "C", "N"]
@@ -104,7 +104,7 @@ def project(root: Path) -> PageSizePage:
     return PageSizePage(load_run(layout, "sizes"))
 
 
-def test_page_size_page_answers_with_curves(tmp_path: Path) -> None:
+def test_page_size_page_answers_the_question_and_shows_curves(tmp_path: Path) -> None:
     page = project(tmp_path)
     assert "is the network the limit" in page.answer().text
     curves = page.curves().text.replace("\xa0", " ")
@@ -122,7 +122,7 @@ def test_page_size_page_answers_with_curves(tmp_path: Path) -> None:
         assert not FORBIDDEN.search(block.text), block.text
 
 
-def test_page_size_page_uses_jmeter_names_for_jmeter(tmp_path: Path) -> None:
+def test_page_size_page_uses_the_column_names_of_jmeter_for_jmeter_runs(tmp_path: Path) -> None:
     page = project(tmp_path)
     page.data.trials["tool"] = "jmeter"
     found = jmeter_table.jmeter_tables(page.data, page.labels)
@@ -139,7 +139,7 @@ def test_page_size_page_uses_jmeter_names_for_jmeter(tmp_path: Path) -> None:
     assert "last 20,000" in page.jmeter().text
 
 
-def test_page_refuses_a_study_of_another_kind(tmp_path: Path) -> None:
+def test_page_refuses_a_study_that_it_cannot_answer(tmp_path: Path) -> None:
     layout = make_project(tmp_path, name="plain-study")
     with pytest.raises(UsageError, match="no factor of study 'plain-study' sets page_bytes"):
         PageSizePage(load_run(layout, "plain-study")).answer()

@@ -65,13 +65,13 @@ def test_outlier_is_reported_marked_and_counted(run: RunData) -> None:
     assert page.analysis.row("y").valid_trials == run.trials.query("treatment == 'y'")["valid"].sum()
 
 
-def test_unstable_effect_is_a_doubt(run: RunData) -> None:
+def test_effect_that_changes_during_the_run_is_a_doubt(run: RunData) -> None:
     page = EffectsPage(changed(run, lambda t, before: 1 + 0.03 * t.block * (t.treatment == "y")))
     assert "unstable effect: " in page.doubts().text
     assert "measure again in a new run before relying on it" in page.doubts().text
 
 
-def test_closed_loop_latency_is_labelled(run: RunData) -> None:
+def test_latency_at_fixed_concurrency_has_a_note(run: RunData) -> None:
     shown = EffectsPage(run).latency()
     said = shown.text
     assert "At fixed concurrency (closed loop): " in said
@@ -86,7 +86,7 @@ def with_requests(run: RunData, number: float) -> RunData:
     return replace(run, measurements=run.measurements.assign(value=run.measurements["value"].where(~counted, number)))
 
 
-def test_unmeasurable_percentiles_are_named_and_not_drawn(run: RunData) -> None:
+def test_percentiles_with_too_few_requests_are_listed_and_not_drawn(run: RunData) -> None:
     page = EffectsPage(with_requests(run, 1500.0))
     assert "p99" not in page.panels and "p90" in page.panels
     said = page.latency().text
@@ -109,7 +109,7 @@ def logged(run: RunData) -> RunData:
     return run
 
 
-def test_merged_requests_are_used_for_the_figure_only(logged: RunData) -> None:
+def test_requests_merged_over_trials_are_used_for_the_figure_only(logged: RunData) -> None:
     before = EffectsPage(logged).analysis
     found = checks.treatment_curves(logged)
     assert set(found) == {"baseline", "x"}
@@ -121,7 +121,7 @@ def test_merged_requests_are_used_for_the_figure_only(logged: RunData) -> None:
     assert EffectsPage(logged).analysis == before
 
 
-def test_distribution_curve_equals_the_sorted_times(logged: RunData) -> None:
+def test_latency_distribution_curve_equals_the_sorted_latencies(logged: RunData) -> None:
     paths = sorted(logged.paths.request_logs.glob("*.parquet"))[:3]
     merged, files = merge_times(paths)
     every = np.sort(np.concatenate([
@@ -135,7 +135,7 @@ def test_distribution_curve_equals_the_sorted_times(logged: RunData) -> None:
     assert exceedance_curve([]) is None
 
 
-def test_distribution_figure_has_a_panel_per_treatment(logged: RunData) -> None:
+def test_latency_distribution_figure_has_a_panel_per_treatment(logged: RunData) -> None:
     analysis, found = EffectsPage(logged).analysis, checks.treatment_curves(logged)
     figure = LatencyDistributionFigure(analysis, found).draw()
     assert len(figure.axes) == 2

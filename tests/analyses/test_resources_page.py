@@ -44,7 +44,7 @@ def test_resources_page_names_the_saturated_resource(data):
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_resources_page_sections_are_complete(section, data):
+def test_resources_page_has_all_sections(section, data):
     text = getattr(ResourcesPage(data), section)().text
     assert text.strip() and not FORBIDDEN.search(text)
 
@@ -63,7 +63,7 @@ def test_resources_page_recommends_a_memory_size(data):
     assert resources_page_module.memory_size_text(1e15, None).endswith("no usual size would have held it")
 
 
-def test_resources_page_shows_sources_side_by_side(data):
+def test_resources_page_compares_the_monitors_of_a_host(data):
     other = data.traces.assign(source="sadf", value=data.traces["value"] * 0.5)
     both = without(data, traces=pd.concat([data.traces, other]))
     page = ResourcesPage(both)
@@ -74,7 +74,7 @@ def test_resources_page_shows_sources_side_by_side(data):
 
 
 @pytest.mark.long
-def test_resources_page_includes_machines_from_added_files(data):
+def test_resources_page_includes_machines_whose_traces_were_added_later(data):
     edge = data.traces[data.traces["host"] == "web"].assign(host="edge", role="balancer", source="munin")
     more = pd.concat([data.traces, edge])
     known = hosts_with_traces(more, data.run_record.hosts)

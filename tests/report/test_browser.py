@@ -46,7 +46,7 @@ def test_report_opens_in_a_browser_without_errors_or_overflow(chrome, made, size
     assert all((tmp_path / f"{part}.png").read_bytes().startswith(PNG) for part in ("first", "full"))
 
 
-def test_figures_fit_a_laptop_and_scroll_in_their_boxes_on_a_phone(chrome, made):
+def test_figures_fit_a_laptop_screen_and_scroll_in_their_boxes_on_a_phone(chrome, made):
     for name, size in SIZES.items():
         chrome.open(made.layout.reports / PAGES[0], *size)
         assert chrome.value("[...document.images].every(i => i.complete && i.naturalWidth > 0)")
@@ -57,7 +57,7 @@ def test_figures_fit_a_laptop_and_scroll_in_their_boxes_on_a_phone(chrome, made)
         assert chrome.value(right) <= size[0]  # the end of the picture can be reached
 
 
-def test_effect_plot_rows_have_their_numbers_on_hover(chrome, made):
+def test_effects_figure_shows_numbers_on_hover_in_a_browser(chrome, made):
     chrome.open(made.layout.reports / PAGES[0], *SIZES["laptop"])
     texts = chrome.value("[...document.querySelectorAll('figure span[title]')].map(s => s.title)")
     assert any(re.search(r"^tcp_nopush on: faster, \+[\d.]+\s%.* blocks, p ", text) for text in texts)
@@ -68,7 +68,7 @@ def test_effect_plot_rows_have_their_numbers_on_hover(chrome, made):
     assert chrome.value(middle)
 
 
-def test_report_headline_and_checks_are_above_the_fold(chrome, made):
+def test_report_headline_and_harness_checks_are_visible_without_scrolling(chrome, made):
     """Laptop: answer, trust and five rows of the effect plot; phone: two rows."""
     top, height = (
         "document.querySelector('figure img').getBoundingClientRect().top",

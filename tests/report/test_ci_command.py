@@ -59,7 +59,7 @@ def test_gate_command_exit_codes_and_last_line(project, monkeypatch, capsys, arm
     assert shown.err == "" or "[ci] of the study file" in shown.err
 
 
-def test_gate_command_prints_a_line_per_question(project, monkeypatch, capsys) -> None:
+def test_gate_command_prints_a_line_per_question_of_the_policy(project, monkeypatch, capsys) -> None:
     project(ARMS, {"undecided": "fail", "only": ["slow"]})
     exit_code(monkeypatch, "gate", STUDY)
     lines = capsys.readouterr().out.splitlines()
@@ -94,7 +94,7 @@ def test_gate_command_reports_a_policy_written_after_the_run(project, monkeypatc
     assert "was planned without [ci]" in shown.err
 
 
-def test_gate_command_uses_the_policy_of_the_plan(project, monkeypatch, capsys) -> None:
+def test_gate_command_uses_the_policy_with_which_the_run_was_planned(project, monkeypatch, capsys) -> None:
     write_study(project(FINE, {"undecided": "fail"}), '[ci]\nundecided = "fail"\nfail_on = ["faster"]')
     assert exit_code(monkeypatch, "gate", STUDY) == 0
     assert "it counts from the next run on" in capsys.readouterr().err
@@ -179,7 +179,7 @@ def test_gate_files_escape_hostile_names(project, monkeypatch, tmp_path) -> None
 
 
 @pytest.mark.parametrize("words", [("--junit", "x", "--json", "x"), ("--junit", "/dev/null"), ("--json", "studies")])
-def test_gate_command_leaves_other_files_alone(project, monkeypatch, capsys, words) -> None:
+def test_gate_command_refuses_equal_or_special_output_paths(project, monkeypatch, capsys, words) -> None:
     project(FINE, {"undecided": "pass"})
     assert exit_code(monkeypatch, "gate", STUDY, *words) == 2
     assert not Path("/dev/null").is_file()

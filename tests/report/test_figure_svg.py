@@ -38,7 +38,7 @@ def test_svg_minification_moves_no_point_visibly(svg):
     assert max(abs(a - b) for p, q in zip(before, after, strict=True) for a, b in zip(p, q, strict=True)) <= 0.0051
 
 
-def test_svg_minification_keeps_every_reference_target(svg):
+def test_svg_minification_keeps_every_element_that_is_referred_to(svg):
     small = compact_svg(svg)
     ids = set(re.findall(r'\bid="([^"]+)"', small))
     used = set(re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', small))
@@ -46,7 +46,7 @@ def test_svg_minification_keeps_every_reference_target(svg):
     assert used
 
 
-def test_svg_minification_shares_styles():
+def test_svg_minification_moves_repeated_styles_to_a_group():
     svg = "".join(f'<use xlink:href="#m1" x="{x}" y="2" style="fill: #fff; stroke: #000"/>' for x in range(3))
     marks = "".join(f'<use href="#m1" x="{x}" y="2"/>' for x in range(3))
     assert compact_svg(svg) == f'<g style="fill:#fff;stroke:#000">{marks}</g>'

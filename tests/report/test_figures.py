@@ -79,14 +79,14 @@ def boxes(figure):
 
 
 @pytest.mark.parametrize(("figure", "case"), PAIRS)
-def test_figure_texts_are_whole_apart_and_large_enough(figure, case):
+def test_figure_texts_are_complete_legible_and_do_not_overlap(figure, case):
     drawn = make(figure, case).draw()
     assert drawn.get_figwidth() == base.WIDTH_IN
     must_be_legible(drawn)
 
 
 @pytest.mark.parametrize(("figure", "case"), PAIRS)
-def test_figure_captions_are_complete_and_match_the_data(figure, case):
+def test_figure_captions_are_whole_sentences_and_match_the_data(figure, case):
     made = make(figure, case)
     assert made.caption.endswith(".") and len(made.caption) > 15
     assert made.help.endswith(".")
@@ -207,11 +207,11 @@ def test_effects_figure_gives_no_verdict_when_a_check_failed():
     )
 
 
-def test_effects_figure_names_the_number_of_blocks():
+def test_effects_figure_states_the_number_of_blocks():
     assert any(text.endswith(", 12") for text in words(EffectsFigure(mock("plain").analysis).draw()))
 
 
-def test_effects_gives_each_comparison_its_numbers_on_hover():
+def test_effects_figure_shows_the_numbers_of_each_comparison_on_hover():
     analysis = mock("plain").analysis
     areas = EffectsFigure(analysis).draw_sheet().hover_areas
     compared = [r for r in EffectsFigure(analysis).rows if r.verdict and r.verdict.kind != "invalid"]
@@ -222,7 +222,7 @@ def test_effects_gives_each_comparison_its_numbers_on_hover():
     assert all(a.left >= 0 and a.left + a.width <= 100 and a.top >= 0 and a.top + a.height <= 100 for a in areas)
 
 
-def test_order_gives_each_counted_trial_its_value_on_hover():
+def test_order_figure_shows_the_value_of_each_valid_trial_on_hover():
     m = mock("plain")
     areas = OrderFigure(m.analysis, m.values, m.reasons).draw_sheet().hover_areas
     assert [area.text.split(":")[0] for area in areas] == list(m.values.loc[m.values["valid"], "trial"])
@@ -252,7 +252,7 @@ def test_order_figure_gives_each_treatment_a_shape():
     assert len({(s.marker, s.hollow) for s in looks}) == len(looks)
 
 
-def test_order_figure_shows_four_of_many_treatments():
+def test_order_figure_distinguishes_four_of_many_treatments():
     said = words(OrderFigure(mock("sixteen").analysis, mock("sixteen").values).draw())
     assert "15 others" in said and "baseline" in said and "A/A: baseline again" in said
 
@@ -269,7 +269,7 @@ def test_order_figure_reports_incomplete_blocks():
     assert OrderFigure(m.analysis, m.values[m.values["slot"] != 5]).caption.startswith("Hardly")
 
 
-def test_pairs_figure_counts_agreeing_blocks():
+def test_paired_blocks_figure_counts_blocks_with_the_same_direction():
     m = mock("all_undecided")
     treatment = default_treatment(m.analysis)
     drawn = PairedBlocksFigure(m.analysis, treatment, m.values).draw()
@@ -279,7 +279,7 @@ def test_pairs_figure_counts_agreeing_blocks():
     assert 0 < against < len(lines)
 
 
-def test_pairs_figure_shows_compared_treatments_only():
+def test_paired_blocks_figure_accepts_compared_treatments_only():
     assert default_treatment(mock("plain").analysis) == "tcp_nopush-on"
     assert default_treatment(mock("all_invalid").analysis) is None
 
@@ -320,7 +320,7 @@ def test_latency_figure_draws_six_panels_in_a_row():
     assert words(drawn).count("baseline") == 1
 
 
-def test_latency_figure_states_each_direction():
+def test_latency_figure_caption_states_longer_and_shorter_percentiles():
     m = mock("plain")
     values, own = next(iter(m.panels.values()))
     name = own.rows[1].treatment
@@ -368,7 +368,7 @@ def test_host_metrics_figure_names_saturated_and_unmonitored_resources():
     assert "not measured: no monitor" in words(host_metrics(silent).draw())
 
 
-def test_host_metrics_figure_of_an_invalid_block_is_not_called_unmonitored():
+def test_host_metrics_figure_distinguishes_an_invalid_block_from_missing_monitors():
     m = mock("plain")
     none = m.trials.assign(valid=False)
     assert "no trial of block" in host_metrics(m, trials=none).caption
@@ -381,14 +381,14 @@ def test_host_metrics_figure_names_a_saturated_driver():
     assert "the tool" in host_metrics(m, hosts=swapped).caption
 
 
-def test_host_metrics_figure_does_not_join_gaps():
+def test_host_metrics_figure_draws_no_line_across_gaps():
     m = mock("plain")
     network = host_metrics(m).draw().axes[2]
     line = max(network.lines, key=lambda one: len(one.get_xdata()))  # type: ignore[arg-type]
     assert np.isnan(line.get_ydata()).sum() == 2 * m.trials["treatment"].nunique()
 
 
-def test_host_metrics_figure_accepts_windows_and_an_empty_table():
+def test_host_metrics_figure_accepts_measurement_windows_and_an_empty_table():
     m = mock("plain")
     nothing = m.traces.iloc[:0]
     assert not HostMetricsFigure.has_data(nothing) and HostMetricsFigure.has_data(m.traces)
@@ -420,7 +420,7 @@ def test_host_metrics_figure_reports_a_briefly_saturated_driver():
     assert "the driver had room except in" in host_metrics(m, traces=full).caption
 
 
-def test_cores_figure_shows_cores_of_the_mask_and_each_process():
+def test_cores_figure_shows_allowed_cores_and_each_process():
     m = mock("plain")
     drawn = CoresFigure(m.traces, m.trials, m.hosts, m.labels, "gen").draw()
     assert len(drawn.axes) == len(m.hosts["gen"]["cpus"] or "01")
@@ -434,7 +434,7 @@ def test_cores_figure_shows_cores_of_the_mask_and_each_process():
     assert "www" not in CoresFigure.hosts_with_cores(m.traces[m.traces["item"] == "all"], m.hosts)
 
 
-def test_overlay_figure_marks_a_trial_unlike_the_others():
+def test_overlay_figure_marks_a_trial_that_differs_from_the_others():
     m = mock("plain")
     assert TrialOverlayFigure(m.traces, m.trials, m.hosts).caption.startswith("No trial of")
     trial = m.trials["trial"].iloc[5]
@@ -443,7 +443,7 @@ def test_overlay_figure_marks_a_trial_unlike_the_others():
     assert TrialOverlayFigure(odd, m.trials, m.hosts).caption.startswith("1 of")
 
 
-def test_host_metrics_figure_does_not_mix_sources():
+def test_host_metrics_figure_uses_one_monitor_per_host():
     m = mock("plain")
     other = m.traces.assign(source="munin", value=m.traces["value"] * 0.1)
     both = pd.concat([m.traces, other])
@@ -481,7 +481,7 @@ def test_validity_figure_counts_levels_and_hatches_unchecked_trials():
     )
 
 
-def test_validity_figure_lists_clean_rules_in_words():
+def test_validity_figure_lists_rules_without_hits_below_the_rows():
     m = mock("plain")
     titles = m.titles | {f"more-{n}": f"One more gate {n}" for n in range(20)}
     drawn = ValidityFigure(m.trials, m.problems, titles, m.labels).draw()
@@ -502,7 +502,7 @@ def test_claims_figure_draws_no_interval_for_the_article():
     assert "· not yet run here" in words(drawn)
 
 
-def test_claims_figure_judges_direction_before_size():
+def test_claims_figure_states_direction_before_size():
     m = mock("plain")
     said = ClaimsFigure(judged(m), m.analysis).caption
     assert said == (
@@ -511,7 +511,7 @@ def test_claims_figure_judges_direction_before_size():
     )
 
 
-def test_claims_figure_draws_the_compared_treatments():
+def test_claims_figure_draws_the_comparison_that_the_claim_names():
     m = mock("plain")
     claim = m.study.published.claims[0].model_copy(update={"treatment": "access_log-on", "against": "tcp_nopush-on"})
     study = m.study.model_copy(update={"published": m.study.published.model_copy(update={"claims": (claim,)})})
@@ -536,7 +536,7 @@ def test_claims_figure_leaves_out_claims_without_numbers():
 # shared helpers
 
 
-def test_figure_labels_fall_back_to_the_key_for_missing_glyphs():
+def test_figure_labels_use_the_treatment_key_if_the_font_lacks_a_letter():
     assert base.treatment_names(mock("japanese").analysis)["use-epoll"] == "use-epoll"
     assert base.treatment_names(mock("dollar").analysis)["tcp_nopush-on"] == "cost $5 < $6 & more"
 
@@ -555,7 +555,7 @@ def test_label_shortening_keeps_both_ends():
 
 @pytest.mark.parametrize("width_in", [0.9, 1.2, 2.4])
 @pytest.mark.parametrize(("low", "high"), [(0.21, 0.48), (1.8, 2.5), (2.2, 3.3), (40, 44), (0.9, 60), (5, 1000)])
-def test_value_axis_has_no_missing_tick(low, high, width_in):
+def test_value_axis_has_all_ticks_between_its_outermost_ones(low, high, width_in):
     from matplotlib.figure import Figure
 
     axes = Figure().add_subplot()

@@ -107,7 +107,7 @@ def is_inert(chrome: Chrome, page: Path, counter: Counter) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", [EffectsPage, QualityPage])
-def test_pages_of_hostile_data_are_inert(chrome: Chrome, tmp_path: Path, counter: Counter, kind: type) -> None:
+def test_pages_of_hostile_data_execute_nothing(chrome: Chrome, tmp_path: Path, counter: Counter, kind: type) -> None:
     page = page_html(kind(load_run(hostile_project(tmp_path, counter), "hostile")))
     assert forbidden_content(page) == []
     assert silent(page)
@@ -117,7 +117,7 @@ def test_pages_of_hostile_data_are_inert(chrome: Chrome, tmp_path: Path, counter
     assert "<script>document.title='PWN'</script>" in shown and "{{7*7}}" in shown and "=cmd|" in shown
 
 
-def test_inertness_check_can_fail(chrome: Chrome, tmp_path: Path, counter: Counter) -> None:
+def test_check_for_active_content_finds_unescaped_texts(chrome: Chrome, tmp_path: Path, counter: Counter) -> None:
     """The very same texts, unescaped and without a policy, run, ask and lead away."""
     seen = set()
     chrome.call(
@@ -155,7 +155,7 @@ SVG = "<svg xmlns='http://www.w3.org/2000/svg'><script>document.title='PWN'</scr
 
 @pytest.mark.filterwarnings("ignore:Your element with mimetype")
 @pytest.mark.parametrize("mime", ACTIVE_TYPES)
-def test_forged_notebook_outputs_are_inert_or_not_exported(
+def test_forged_notebook_outputs_are_inactive_or_not_exported(
     chrome: Chrome, tmp_path: Path, counter: Counter, mime: str
 ) -> None:
     """Somebody edits what papermill left, or a library prints HTML of its own."""
@@ -173,7 +173,7 @@ def test_forged_notebook_outputs_are_inert_or_not_exported(
             is_inert(chrome, page, counter)
 
 
-def test_notebook_streams_tracebacks_titles_and_links_are_inert(
+def test_notebook_streams_tracebacks_titles_and_links_have_no_active_content(
     chrome: Chrome, tmp_path: Path, counter: Counter
 ) -> None:
     texts = [counter.of(text).replace("\ud800", "?") for text in (*HTML, *TERMINAL)]
@@ -208,7 +208,7 @@ def test_content_security_policy_alone_stops_scripts_and_requests(
     assert counter.asked == []
 
 
-def test_index_page_of_hostile_studies_is_inert(chrome: Chrome, tmp_path: Path, counter: Counter) -> None:
+def test_index_page_of_hostile_studies_has_no_active_content(chrome: Chrome, tmp_path: Path, counter: Counter) -> None:
     for number, text in enumerate(map(counter.of, CORPUS)):
         verdict = dict.fromkeys(("kind", "glyph", "word", "sentence"), text)
         said = {"study": f"study-{number}", "run": text, "question": text, "started": 1.7e9, "ended": None,
@@ -229,7 +229,7 @@ def test_index_page_of_hostile_studies_is_inert(chrome: Chrome, tmp_path: Path, 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_report_command_on_hostile_data_makes_inert_pages(
+def test_report_command_on_hostile_data_makes_pages_without_active_content(
     chrome: Chrome, tmp_path: Path, counter: Counter, record_property: object
 ) -> None:
     layout = hostile_project(tmp_path, counter)

@@ -108,7 +108,7 @@ def port() -> Iterator[int]:
     listener.close()
 
 
-def test_run_against_a_hostile_server_is_reported_and_inert(
+def test_report_of_a_run_against_a_hostile_server_has_no_active_content(
     lab: Lab, port: int, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     layout = with_studies(tmp_path / "home")

@@ -64,7 +64,7 @@ def test_every_figure_has_caption_and_alt_text(soup):
         assert b"<script" not in base64.b64decode(image["src"].split(",")[1])
 
 
-def test_exported_page_folds_its_code(soup):
+def test_exported_page_hides_its_code_until_a_click(soup):
     code = soup.find("details", class_="code")
     assert "open" not in code.attrs
     assert "lb.effects_page(" in code.get_text()
@@ -139,7 +139,7 @@ def test_exported_page_bytes_are_reproducible(made, tmp_path):
         '<a href="a/../../x.html">x</a>', '<a href="batch/n/x.js">x</a>',
     ],
 )  # fmt: skip
-def test_export_scan_refuses_active_content(bad, tmp_path):
+def test_export_refuses_pages_with_active_content(bad, tmp_path):
     assert forbidden_content(f"<html><body>{bad}</body></html>")
     book = nbformat.v4.new_notebook(cells=[shown({"text/html": bad})])
     nbformat.write(book, tmp_path / "n.ipynb")
@@ -155,7 +155,7 @@ def shown(data):
 @pytest.mark.parametrize(
     "good", ['<a href="#doubts">x</a>', '<a href="index.html">x</a>', '<img src="data:image/svg+xml;base64,x">']
 )
-def test_export_scan_accepts_static_content(good):
+def test_export_accepts_pages_with_static_content(good):
     assert forbidden_content(good) == []
 
 

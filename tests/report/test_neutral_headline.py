@@ -46,7 +46,7 @@ def doubtful(request, tmp_path):
     return EffectsPage(data), layout, request.param
 
 
-def test_every_place_has_the_neutral_headline_of_a_doubtful_run(doubtful):
+def test_every_output_has_the_neutral_headline_if_a_harness_check_gives_doubt(doubtful):
     page, layout, check = doubtful
     neutral = neutral_headline(page.analysis)
     assert neutral.startswith(HEADLINES[check])
@@ -66,25 +66,25 @@ def test_every_place_has_the_neutral_headline_of_a_doubtful_run(doubtful):
     assert cell.span["class"] == ["v", "v-invalid"]
 
 
-def test_the_gate_gives_no_verdict_on_a_doubtful_run(doubtful):
+def test_gate_gives_no_verdict_if_a_harness_check_gives_doubt(doubtful):
     page, _, _ = doubtful
     found = ci.evaluate_ci(page.data, CiPolicy(undecided="pass"))
     assert (found.result.outcome, found.result.exit_code) == ("invalid", 4)
 
 
-def test_the_verdicts_of_a_noisy_run_stay_in_the_table(doubtful):
+def test_verdicts_stay_in_the_table_if_a_harness_check_is_too_noisy(doubtful):
     page, _, check = doubtful
     text = page.effects().text
     assert ("tcp_nopush on is faster by" in text) == (check != "failed A/A arm")
 
 
-def test_a_noisy_check_is_marked_in_lists_of_runs():
+def test_harness_check_that_is_too_noisy_is_marked_in_lists_of_runs():
     summary = {"aa": None, "control": True, "check_states": {"aa": "inconclusive", "control": "passed"}}
     assert check_texts(summary) == ["! A/A", "✓ known effect"]
     assert check_texts({"aa": True, "control": None}) == ["✓ A/A", "– known effect"]  # written before there were states
 
 
-def test_a_small_run_whose_checks_pass_keeps_its_headline(tmp_path):
+def test_small_run_with_passed_harness_checks_keeps_its_headline(tmp_path):
     arms = {
         "baseline": Arm(),
         "aa": Arm(check="aa"),
@@ -95,7 +95,7 @@ def test_a_small_run_whose_checks_pass_keeps_its_headline(tmp_path):
     assert page.answer().text.startswith("tcp_nopush on is faster by ")
 
 
-def test_an_undecided_run_with_a_noisy_aa_arm_stays_undecided(tmp_path):
+def test_undecided_run_with_a_noisy_aa_arm_stays_undecided(tmp_path):
     arms = {"baseline": Arm(), "aa": Arm(check="aa", scatter=0.2), "fast": Arm(0.01, label="fast", scatter=0.2)}
     page = EffectsPage(load_run(make_project(tmp_path, arms, name="small", blocks=6), "small"))
     assert page.answer().text.startswith("fast: undecided, ")

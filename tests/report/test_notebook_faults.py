@@ -79,7 +79,7 @@ def failed_cell(book: Path) -> tuple[int, str]:
 
 @pytest.mark.long
 @pytest.mark.fault(6)
-def test_killed_kernel_fails_only_its_page(layout, tmp_path, record_property):
+def test_killed_jupyter_kernel_fails_only_its_page(layout, tmp_path, record_property):
     write(layout, "victim", WAITS.format(tmp_path / "pid", 60))
     batch = loadbook(layout, "report", "first", "middle", "third")
     kill_kernel(tmp_path / "pid")
@@ -100,7 +100,7 @@ def test_killed_kernel_fails_only_its_page(layout, tmp_path, record_property):
 
 @pytest.mark.long
 @pytest.mark.fault(7)
-def test_cell_beyond_its_time_limit_names_limit_and_option(layout, tmp_path, record_property):
+def test_cell_beyond_its_time_limit_gives_an_error_with_limit_and_option(layout, tmp_path, record_property):
     write(layout, "victim", WAITS.format(tmp_path / "pid", 4))
     short = loadbook(layout, "report", "middle", "--timeout-s", "1")
     _, err = short.communicate(timeout=100)
@@ -119,7 +119,7 @@ def test_cell_beyond_its_time_limit_names_limit_and_option(layout, tmp_path, rec
 
 @pytest.mark.fault(6)
 @pytest.mark.parametrize("victim", ["kernel", "papermill"])
-def test_partial_notebook_of_a_killed_papermill_is_not_a_report(layout, tmp_path, victim):
+def test_partial_notebook_of_a_killed_papermill_process_is_not_exported(layout, tmp_path, victim):
     write(layout, "victim", WAITS.format(tmp_path / "pid", 60))
     out = tmp_path / "out.ipynb"
     command = [sys.executable, "-m", "papermill", "--no-progress-bar", "notebooks/victim.ipynb", str(out)]
@@ -191,7 +191,7 @@ print(done["study"])
 
 
 @pytest.mark.parametrize(("failures", "ends"), [(1, "well"), (9, "badly")])
-def test_kernel_that_fails_to_start_is_retried_once(layout, tmp_path, monkeypatch, failures, ends):
+def test_jupyter_kernel_that_fails_to_start_is_retried_once(layout, tmp_path, monkeypatch, failures, ends):
     write(layout, "victim")
     spec, counter = tmp_path / "jupyter" / "kernels" / "python3", tmp_path / "starts"
     spec.mkdir(parents=True)

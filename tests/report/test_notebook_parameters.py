@@ -88,7 +88,7 @@ def test_injected_parameters_are_checked_against_declared_ones():
         notebooks.check_injected([*cells[:2], '# Parameters\nlevel = "y"\n'])
 
 
-def test_parameters_are_not_checked_without_papermill():
+def test_notebook_parameters_are_not_checked_without_papermill():
     notebooks.check_injected(["", 'study = "x"', "study = 5"])
 
 
@@ -102,7 +102,7 @@ def test_hostile_texts_are_refused_as_parameter_names():
 
 
 @pytest.mark.fault(47)
-def test_hostile_parameter_values_arrive_verbatim_or_are_refused():
+def test_hostile_parameter_values_are_passed_unchanged_or_refused():
     """What papermill makes of a value is run as Python; it must be that value and nothing else."""
     from papermill.translators import PythonTranslator
 

@@ -64,7 +64,7 @@ def test_unknown_parameter_is_refused_before_a_kernel_starts(layout, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_failing_cell_is_named_and_the_notebook_kept(layout, tmp_path):
+def test_failing_cell_is_reported_and_the_notebook_kept(layout, tmp_path):
     write(layout, "bad", "1 / 0", DONE_CELL)
     with pytest.raises(ReportError, match=r"notebook bad: cell \d failed: ZeroDivisionError"):
         notebooks.execute_notebook(layout, "bad", {}, tmp_path / "o.ipynb")
@@ -72,7 +72,7 @@ def test_failing_cell_is_named_and_the_notebook_kept(layout, tmp_path):
 
 
 @pytest.mark.fault(6)
-def test_dead_kernel_is_a_failure(layout, tmp_path):
+def test_dead_jupyter_kernel_is_a_failure(layout, tmp_path):
     write(layout, "dead", "import os; os._exit(1)", DONE_CELL)
     with pytest.raises(ReportError, match="notebook dead"):
         notebooks.execute_notebook(layout, "dead", {}, tmp_path / "o.ipynb")
@@ -86,7 +86,7 @@ def test_notebook_without_end_marker_is_a_failure(layout, tmp_path):
 
 
 @pytest.mark.fault(7)
-def test_hanging_cell_is_ended(layout, tmp_path):
+def test_hanging_cell_is_stopped_at_its_time_limit(layout, tmp_path):
     write(layout, "slow", "import time; time.sleep(60)", DONE_CELL)
     with pytest.raises(ReportError, match=r"notebook slow: .*[Tt]ime"):
         notebooks.execute_notebook(layout, "slow", {}, tmp_path / "o.ipynb", timeout_s=2)
@@ -122,7 +122,7 @@ def test_plain_papermill_refuses_a_parameter_mismatch(layout, name, value, said,
     assert said in done.stderr
 
 
-def test_run_study_notebook_executes_nothing_by_default(tmp_path):
+def test_run_study_notebook_measures_nothing_by_default(tmp_path):
     for name in ("studies", "notebooks"):
         shutil.copytree(REPO / name, tmp_path / name)
     notebooks.execute_notebook(Layout(tmp_path), "run_study", {"study": "nginx-directives"}, tmp_path / "o.ipynb")

@@ -78,7 +78,7 @@ def test_notebook_cells_are_short_and_few(notebook):
     assert sum(len(c.source.splitlines()) for c in cells) / len(cells) <= 3
 
 
-def test_notebook_cells_load_call_or_display(notebook):
+def test_notebook_cells_only_load_or_call_or_display(notebook):
     for cell in code(notebook):
         tree = ast.parse(cell.source)
         assert not [n for n in ast.walk(tree) if isinstance(n, FORBIDDEN)], cell.source
@@ -90,7 +90,7 @@ def test_notebook_cells_load_call_or_display(notebook):
             assert not WORDS.search(cell.source), cell.source
 
 
-def test_notebook_calls_public_verbs_only(notebook):
+def test_notebook_calls_public_functions_only(notebook):
     used = {name for c in code(notebook) for name in re.findall(r"\blb\.(\w+)", c.source)}
     assert used <= set(_VERBS)
 

@@ -47,7 +47,7 @@ def test_page_states_scope_and_answer(usual):
     assert len(usual.answer().text.splitlines()[0]) <= 90
 
 
-def test_page_claim_about_two_treatments_compares_them(tmp_path):
+def test_page_checks_a_claim_about_two_treatments_by_comparing_them(tmp_path):
     claims = [PUBLISHED["claims"][0] | {"treatment": "access-log", "against": "tcp-nopush"}]
     page = page_of(tmp_path, published=PUBLISHED | {"claims": claims})
     said = re.search(r"is slower than tcp_nopush on by (\d+\.\d)\u00a0%", page.published().text)
@@ -71,7 +71,7 @@ def test_page_explains_a_passed_aa_arm_whose_interval_excludes_zero(usual):
     assert told.glyph == "✓" and told.text.endswith("; p 0.025, which fails below 0.01")
 
 
-def test_page_merges_sentences_of_several_treatments(usual):
+def test_page_merges_equal_notes_on_several_treatments(usual):
     left_out = "in 1 block a trial of the treatment or of the baseline does not count; that block is left out"
     rows = [
         replace(row, verdict=row.verdict and replace(row.verdict, comparison=replace(row.verdict.comparison, flags=f)))
@@ -84,14 +84,14 @@ def test_page_merges_sentences_of_several_treatments(usual):
     ]
 
 
-def test_page_ends_with_the_result_for_the_runner(usual):
+def test_page_ends_with_the_summary_for_the_report_command(usual):
     summary = usual.summary()
     assert usual.provenance().data == {"application/vnd.loadbook.done+json": summary}
     assert (summary["valid"], summary["planned"], summary["aa"], summary["control"]) == (95, 108, True, True)
     assert summary["verdict"]["kind"] == "better"
 
 
-def test_page_setup_shows_differences_and_changed_facts_first(usual):
+def test_page_setup_shows_treatments_before_hosts_and_changed_facts(usual):
     block = usual.setup()
     assert block.html.index("How do the treatments differ") < block.html.index("On which hosts")
     assert "load 1min" in block.html
@@ -105,7 +105,7 @@ def test_page_provenance_reports_changed_raw_data(tmp_path):
     assert "NOT as recorded: t0002/stdout-driver-1" in page.provenance().text
 
 
-def test_page_of_a_run_without_one_trial_record_names_the_file(tmp_path):
+def test_page_of_a_run_with_a_missing_trial_record_names_the_file(tmp_path):
     page = page_of(tmp_path)
     (page.data.paths.trial("t0001") / "trial.json").unlink()
     assert "NOT as recorded: t0001/trial.json" in text_of(page_html(page))
@@ -119,7 +119,7 @@ def test_page_shows_any_figure_by_name(usual):
             usual.figure(name)
 
 
-def test_page_unknown_names_list_the_known_ones(usual):
+def test_error_on_an_unknown_name_lists_the_known_names(usual):
     with pytest.raises(UsageError, match="no treatment 'x'"):
         EffectsPage(usual.data, baseline="x").answer()
     with pytest.raises(UsageError, match="no metric 'speed'"):
@@ -186,7 +186,7 @@ def test_page_of_an_invalid_run_renders(tmp_path):
     assert "No A/A arm" in text
 
 
-def test_page_with_failed_aa_arm_has_no_answer(tmp_path):
+def test_page_with_failed_aa_arm_has_no_verdict(tmp_path):
     arms = {"baseline": Arm(), "aa": Arm(0.08, check="aa", label="A/A"), "one": Arm(0.06, label="one")}
     page = page_of(tmp_path, arms)
     text = text_of(page_html(page))
@@ -265,7 +265,7 @@ def recorded_run(tmp_path_factory):
     return load_run(layout, STUDY)
 
 
-def test_page_of_a_recorded_run_fills_every_section(recorded_run):
+def test_page_of_a_recorded_run_has_no_empty_section(recorded_run):
     """The real run among the fixtures: real traces, gates, facts, configurations and published claims."""
     page = EffectsPage(recorded_run)
     html = page_html(page)
@@ -289,7 +289,7 @@ def test_quality_page_of_a_recorded_run_renders(recorded_run):
 
 
 @pytest.mark.parametrize("kind", [EffectsPage, QualityPage])
-def test_page_of_a_run_without_outputs_renders(tmp_path, kind):
+def test_page_of_a_run_with_empty_tool_outputs_renders(tmp_path, kind):
     """Every trial's output was cut to nothing: no number at all, and the page says so instead of breaking."""
     layout = copy_recorded_run(tmp_path)
     for path in run_of(layout).glob("trials/*/stdout-driver"):

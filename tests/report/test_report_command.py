@@ -31,7 +31,7 @@ def test_report_command_ends_with_verdicts_and_path(made):
     assert lines[-1] == f"index: {made.layout.reports / 'index.html'}"
 
 
-def test_report_command_stores_notebooks_with_processed_data(made):
+def test_report_command_stores_executed_notebooks_beside_processed_data(made):
     folder = made.layout.run("nginx-directives", "20261120T101500").processed / "notebooks"
     assert sorted(p.name for p in folder.iterdir()) == ["config_effects.ipynb", "run_quality.ipynb"]
 

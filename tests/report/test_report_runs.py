@@ -24,18 +24,18 @@ def two_runs(tmp_path):
     return layout
 
 
-def test_an_interrupted_run_is_passed_over_and_named(two_runs):
+def test_report_command_skips_and_names_an_interrupted_run(two_runs):
     assert select_run(two_runs, "quick") == (OLD, NEW)
     assert select_run(two_runs, "quick", NEW) == (NEW, None)
 
 
-def test_without_a_finished_run_the_newest_is_reported(two_runs):
+def test_report_command_uses_the_newest_run_if_none_is_finished(two_runs):
     record = two_runs.run("quick", OLD).run_json
     record.write_text(json.dumps(json.loads(record.read_text()) | {"ended": None}))
     assert select_run(two_runs, "quick") == (NEW, None)
 
 
-def test_report_and_index_name_the_interrupted_run_with_the_command_that_resumes_it(two_runs):
+def test_report_and_index_name_the_interrupted_run_and_the_command_that_resumes_it(two_runs):
     made = make_report(two_runs, "quick", "--format", "md")
     assert made.exit_code == 0, made.stderr
     assert f"run {NEW} is not finished, so this is the report of run {OLD}; next: loadbook run quick" in made.stderr
@@ -48,7 +48,7 @@ def test_report_and_index_name_the_interrupted_run_with_the_command_that_resumes
     assert "<div" not in markdown
 
 
-def test_pages_of_another_run_keep_its_id_and_their_links(tmp_path):
+def test_pages_of_an_earlier_run_are_kept_with_its_id_and_updated_links(tmp_path):
     (tmp_path / "s.html").write_text('<a href="s-quality.html">q</a> <a href="index.html">i</a> old')
     (tmp_path / "s-quality.html").write_text('<a href="s.html">verdicts</a>')
     (tmp_path / "s-history.html").write_text("all runs")

@@ -26,7 +26,7 @@ def rows(version: str, keepalive: int | str) -> list[list[str]]:
     return [row for row in host_table(run_of_a_proxy(version, keepalive)).rows if row[0].endswith(" unset")]
 
 
-def test_report_names_the_default_of_the_nginx_that_served() -> None:
+def test_report_states_defaults_of_the_nginx_version_that_ran() -> None:
     assert rows("1.22.1", "unset") == [["upstream_keepalive unset", "–", "one connection per request, HTTP/1.0"]]
     assert rows("1.29.7", "unset") == [["upstream_keepalive unset", "–", "kept connections, HTTP/1.1"]]
     assert rows("1.29.7", "off") == rows("1.22.1", 32) == []

@@ -1,20 +1,20 @@
-"""Analyses: one folder, or one module, per question with a notebook. A slice imports no other slice but `effects`.
+"""Analyses: a folder or module ("slice") per question that a notebook answers; slices may import `effects` only.
 
-- `effects`: which treatments matter, and by how much; the base of other pages
-- `balancers`: what a balancer costs, what more nodes bring, which way to a backend is fastest
-- `claims`: the claims of an article against what a run found
-- `compare_runs`: how far effects moved from one run to another
-- `factorial`: what every factor and every pair of factors does
-- `history`: a study through all of its runs
-- `noise`: how small a difference these hosts can show
-- `page_size`: from which page size on the network is the limit
+- `effects`: which treatments change the metric, and by how much; its page is the base class of most other pages
+- `balancers`: cost of a load balancer, gain from more nodes, fastest kind of connection to a backend
+- `claims`: the claims of a published article, each checked against a run
+- `compare_runs`: how far effects changed from one run to another
+- `factorial`: the effect of every factor and of every pair of factors
+- `history`: the effects of a study in all of its runs, over time
+- `noise`: the smallest difference that can be detected on these hosts
+- `page_size`: the page size from which on the network limits the rate
 - `quality`: whether a run can be trusted
-- `resources`: which host, core or process was full
+- `resources`: which hosts, cores or processes were saturated
 
 To delete an analysis, delete its folder or module and its lines below.
 """
 
-# verbs of `import loadbook as lb` that return a page -> the module that defines them
+# function of `import loadbook as lb` that returns a page -> the module that defines it
 PAGES = {
     "backends_page": "loadbook.analyses.balancers.page",
     "balancers_page": "loadbook.analyses.balancers.page",

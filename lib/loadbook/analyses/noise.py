@@ -1,4 +1,4 @@
-"""The noise page: the smallest difference that these hosts can resolve, and the noise of every recorded load."""
+"""The noise page: the smallest difference that can be detected on these hosts, and the noise of every load."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ DRIFT_P = 0.05
 
 @dataclass(frozen=True)
 class NoiseRecord:
-    """Trials of one configuration, their noise, the precision of designs at that noise, and a relabelling test.
+    """Trials of one configuration, their noise, the precision of designs with that noise, and a relabelling test.
 
-    `relabelling` is None if the record is not longer than two pseudo-studies.
+    `relabelling` has the error rates of studies simulated from these trials; None if there are too few trials for it.
     """
 
     metric: str
@@ -63,7 +63,7 @@ class NoiseRecord:
 
 
 def compute_noise_record(values: pd.DataFrame, metric: str, margin: float) -> NoiseRecord | None:
-    """Return the record of trials of one configuration (`power.trials_of_arms`); None if they are too few."""
+    """Return the noise record of equal trials (rows of `power.trials_of_arms`); None if they are too few."""
     summary = power.summarise_noise(values)
     if summary is None or summary.trials < 2 * MIN_PAIRS:
         return None
@@ -74,7 +74,7 @@ def compute_noise_record(values: pd.DataFrame, metric: str, margin: float) -> No
 
 
 def noise_headline(record: NoiseRecord | None, margin: float) -> str:
-    """Return the answer line of a noise page."""
+    """Return the headline: how many blocks the margin needs on these hosts, or why that is not known."""
     size = margin_text(margin)
     if record is None:
         return f"Not known yet: fewer than {2 * MIN_PAIRS} trials of one configuration count, or all are equal."
@@ -84,7 +84,7 @@ def noise_headline(record: NoiseRecord | None, margin: float) -> str:
 
 
 def relabelling_sentence(test: power.RelabellingTest | None) -> str:
-    """Return the rates of false alarms and of detection in pseudo-studies from windows of the record."""
+    """Return the sentence on false alarms and detected effects in studies simulated from the recorded trials."""
     if test is None:
         return "Too few trials to draw labels anew."
     alarms, ordered, detected = (
@@ -98,7 +98,7 @@ def relabelling_sentence(test: power.RelabellingTest | None) -> str:
 
 
 class NoiseFigure(ReportFigure):
-    """Four panels: values by slot, neighbours, sorted residuals, and the difference that a number of blocks finds."""
+    """Four panels: values by slot, neighbouring trials, sorted residuals, and detectable difference by blocks."""
 
     def __init__(self, record: NoiseRecord) -> None:
         self.record, self.noise = record, record.noise
@@ -122,7 +122,7 @@ class NoiseFigure(ReportFigure):
         return sheet
 
     def _draw_values(self, panel: Axes) -> tuple[str, str, str]:
-        """Draw the trials in order with their trend; return title, y axis and x axis, as all panels do."""
+        """Draw the trials in order with their trend; return panel title, title of the y axis, title of the x axis."""
         noise, metric, values = self.noise, get_metric(self.record.metric), self.record.values["value"]
         limits = axes.value_range(values)
         unit = axes.axis_unit(metric, limits[1])
@@ -166,7 +166,7 @@ class NoiseFigure(ReportFigure):
         return self._groups_text, "trial against the median", "share of trials below (normal scale)"
 
     def _draw_detectable(self, panel: Axes) -> tuple[str, str, str]:
-        """Draw the curve with its range (log, log), the margin as a band from below, and where they meet."""
+        """Draw the detectable difference by blocks (log-log) with its range, the margin band, and their crossing."""
         record, limit = self.record, math.log(MAX_RESAMPLED_BLOCKS)
         points = [(a.blocks, a.detectable_effect) for a in record.precisions if math.isfinite(a.detectable_effect)]
         needed = record.blocks_needed
@@ -221,12 +221,12 @@ class NoiseFigure(ReportFigure):
 
     @property
     def caption(self) -> str:
-        """How many blocks the margin needs on these hosts."""
+        """One sentence on how many blocks the margin needs on these hosts."""
         return noise_headline(self.record, self.record.margin)
 
     @property
     def help(self) -> str:
-        """How the figure is read."""
+        """Instructions for reading the figure."""
         trials, pairs = pluralize(self.noise.trials, "trial"), pluralize(len(self.record.pool.pairs), "pair")
         return (
             f"{relabelling_sentence(self.record.relabelling)} One dot is one of {trials} of one configuration. Thin "
@@ -235,7 +235,7 @@ class NoiseFigure(ReportFigure):
 
     @property
     def alt_text(self) -> str:
-        """The caption and the numbers of all four panels."""
+        """The caption, then the numbers of all four panels."""
         noise = self.noise
         low, high = (format_percent(bound, 1, signed=False) for bound in noise.cv_interval)
         return (
@@ -250,13 +250,13 @@ def _draw_dots(panel: Axes, xs: np.ndarray, ys: np.ndarray) -> None:
 
 
 def _residual_scale(residuals: np.ndarray) -> axes.RatioScale:
-    """Return an axis of residuals that holds them all."""
+    """Return a symmetric axis that contains all residuals."""
     limit = 1.08 * float(np.abs(residuals).max())
     return axes.RatioScale(-limit, limit)
 
 
 def _set_residual_y_axis(panel: Axes, scale: axes.RatioScale) -> None:
-    """Make y a ratio axis with as many ticks as lines of text fit above each other."""
+    """Make y a ratio axis with as many ticks as there is room for labels."""
     panel.set_ylim(scale.low, scale.high)
     inside = sorted((e for e in axes.EFFECTS if scale.contains(axes.log_ratio(e))), key=lambda e: (e != 0, -abs(e)))
     labels = [(axes.log_ratio(e), "00") for e in inside]  # two digits are about as wide as a line is high
@@ -271,7 +271,7 @@ TAIL_METRICS = ("latency", "latency_intended", "service_time")
 
 @dataclass(frozen=True)
 class RunNoise:
-    """One run's part of a row: values, and how far their p99, if any, differs from the mean."""
+    """One run's part of a table row: values of its trials, and relative deviations of their p99 from the mean p99."""
 
     metric: str
     values: Floats
@@ -279,7 +279,7 @@ class RunNoise:
 
 
 def noise_by_load_table(data: RunData) -> Table:
-    """Return a row per study, tool and command with ten trials of one configuration on the hosts of this run."""
+    """Return one row per study and load with at least ten equal trials (same configuration) on this run's hosts."""
     layout = Layout(data.paths.raw.parents[3])
     rows = []
     for (study, load), parts in _collect_run_noise(layout, data.paths).items():
@@ -294,7 +294,7 @@ def noise_by_load_table(data: RunData) -> Table:
 
 
 def load_text(load: Workload) -> str:
-    """Return a load in the words of a command: wrk, 50 connections, 1 s, /index.html."""
+    """Return a load as text: "wrk, 50 connections, 1 s, /index.html"."""
     much = f"{load.duration_s:g} s" if load.requests is None else f"{load.requests:,} requests"
     rate = [f"{load.rate_per_s:,.6g} requests/s"] if load.rate_per_s else []
     return ", ".join([load.tool, f"{load.connections} connections", *rate, much, load.path])
@@ -306,7 +306,7 @@ def _collect_run_noise(layout: Layout, paths: RunPaths) -> dict[tuple[str, str],
         try:
             study = parse_plan(read_json(run.plan_json), str(run.plan_json)).study
             trials, measured = (read_table(run.table(name), name) for name in ("trials", "measurements"))
-        except LoadbookError:  # of another version, or not ingested: it adds nothing
+        except LoadbookError:  # a run of another version or without tables is skipped
             continue
         values_of_arm = trials_of_arms(trial_values(trials, measured, study.metric), aa_arms(study))
         if len(values_of_arm) >= MIN_TRIALS_IN_RUN:
@@ -318,7 +318,7 @@ def _collect_run_noise(layout: Layout, paths: RunPaths) -> dict[tuple[str, str],
 
 
 def _p99_deviations(trials: pd.DataFrame, measured: pd.DataFrame, values_of_arm: pd.DataFrame) -> Floats:
-    """Return by how much the p99 of these trials differ from their mean; empty where the tool prints none."""
+    """Return the relative deviations of these trials' p99 from their mean; empty if the load tool prints no p99."""
     for name in TAIL_METRICS:
         every = trial_values(trials, measured, name, "p99").set_index("trial")["value"]
         p99 = every.reindex(values_of_arm["trial"]).dropna()
@@ -329,7 +329,7 @@ def _p99_deviations(trials: pd.DataFrame, measured: pd.DataFrame, values_of_arm:
 
 
 def _noise_cells(parts: list[RunNoise]) -> list[str]:
-    """Return mean, CV, its interval, correlation of neighbours, CV of p99, and the numbers of trials and runs."""
+    """Return the cells mean, CV, its interval, lag-1 correlation, CV of p99, number of trials, number of runs."""
     values, sizes = np.concatenate([part.values for part in parts]), [len(part.values) for part in parts]
     deviations = np.concatenate([part.values / part.values.mean() - 1 for part in parts])
     cv_cells = ["0", DASH, DASH]
@@ -347,28 +347,28 @@ def _noise_cells(parts: list[RunNoise]) -> list[str]:
 
 
 class NoisePage(Page):
-    """How small a difference can this laboratory see? See `noise_page`."""
+    """The page on the smallest difference that can be detected on a run's hosts, made by `noise_page`."""
 
     notebook = "noise"
 
     @cached_property
     def record(self) -> NoiseRecord | None:
-        """The trials of the baseline's configuration, under all of its names."""
+        """The noise record of all trials of the baseline's configuration: baseline and A/A arms; None if too few."""
         trials = trials_of_arms(self.values, aa_arms(self.data.study))
         return compute_noise_record(trials, self.metric, self.analysis.margin)
 
     @cached_property
     def trial_s(self) -> float:
-        """Seconds that one trial takes here, everything around it included."""
+        """Median duration of a trial in seconds, including all of its phases."""
         return float(np.median(self.data.trials["duration_s"].dropna()))
 
     def answer(self) -> Block:
-        """Show the number of blocks for the margin on these hosts, and the false alarms of redrawn labels."""
+        """Show how many blocks the margin needs on these hosts, and the rate of false alarms with random labels."""
         return Block(answer_box(*self.sentences))
 
     @cached_property
     def sentences(self) -> list[str]:
-        """The answer: that the laboratory contradicts itself if it does, blocks for the margin, false alarms."""
+        """The sentences of the answer: a failed A/A arm if there is one, blocks for the margin, false alarms."""
         lines = [neutral_caption(self.analysis)] if self.analysis.is_void else []
         lines.append(self.headline)
         if self.record is None:
@@ -385,26 +385,26 @@ class NoisePage(Page):
         return noise_headline(self.record, self.analysis.margin)
 
     def noise_record(self) -> Block:
-        """Show the record: drift, correlation of neighbours, groups, and the detectable difference by blocks."""
+        """Show the noise record: drift, correlation of neighbours, groups, and detectable difference by blocks."""
         if self.record is None:
             return empty_section(self.headline)
         table = ability_table(self.record)
         return Block(Picture(NoiseFigure(self.record)), Details("The numbers behind this figure", table))
 
     def every_load(self) -> Block:
-        """Show the noise of each load that was recorded on these hosts, this run's among them."""
+        """Show the noise of each load recorded on these hosts, in this run and in others."""
         table = noise_by_load_table(self.data)
         return Block(table) if table.rows else note_block("No load has ten trials yet.")
 
     def summary(self) -> dict[str, Any]:
-        """Return the headline and the result of redrawn labels for the index and the command line."""
+        """Return the headline and the rate of false alarms for the index page and the command line."""
         verdict = {"kind": "undecided", "glyph": "○", "word": "noise", "sentence": self.sentences[0]}
         doubts = len(sections.doubt_messages(self.data))
         return super().summary() | {"verdict": verdict, "sentences": self.sentences, "doubts": doubts}
 
 
 def ability_table(found: NoiseRecord) -> Table:
-    """Return the table of detectable differences by number of blocks."""
+    """Return a table by number of blocks: half-width of the interval, detectable difference, power for the margin."""
     heads = ("Blocks", "Half-width of the interval", "Found with 80 %", f"Power for {margin_text(found.margin)}")
     rows = [
         [str(a.blocks), *(format_percent(v, 1, False) for v in (a.half_width, a.detectable_effect)),
@@ -415,5 +415,5 @@ def ability_table(found: NoiseRecord) -> Table:
 
 
 def noise_page(study: str = "noise", run: str = "latest", metric: str = "") -> NoisePage:
-    """Return the page on the noise of one run's hosts; see `effects_page` for parameters and errors."""
+    """Return the page on the noise of one run's hosts; parameters and errors as of `effects_page`."""
     return NoisePage(load_run_data(study, run), metric=metric)

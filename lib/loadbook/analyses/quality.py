@@ -25,7 +25,7 @@ MIN_NOISE_TRIALS = 3
 
 
 def block_residuals(values: pd.DataFrame) -> pd.DataFrame:
-    """Return log values of valid trials less their treatment's median and their block's median (`residual`)."""
+    """Return the valid trials with `residual`: log value minus the median of its treatment, minus that of its block."""
     valid = values[values["valid"] & (values["value"] > 0)].copy()
     logs = np.log(valid["value"])
     logs -= logs.groupby(valid["treatment"]).transform("median")
@@ -34,7 +34,7 @@ def block_residuals(values: pd.DataFrame) -> pd.DataFrame:
 
 
 def noise_sentence(analysis: Analysis) -> str:
-    """Return the smallest difference that this run's blocks find with a probability of 80 %."""
+    """Return a sentence on the smallest difference that this run's blocks detect with a probability of 80 %."""
     verdicts = [row.verdict for row in analysis.of_kind("treatment", "aa") if row.verdict]
     spreads = [sd_log for verdict in verdicts if (sd_log := verdict.comparison.sd_log)]
     blocks = analysis.planned_blocks
@@ -49,14 +49,14 @@ def noise_sentence(analysis: Analysis) -> str:
 
 
 class QualityPage(Page):
-    """Can the data of a run be trusted? See `quality_page`."""
+    """The page on whether a run's data can be trusted, made by `quality_page`."""
 
     notebook = "run_quality"
     explained_levels = ("invalid", "doubt", "unchecked", "note")
 
     @property
     def question(self) -> str:
-        """The page's question, independent of the study's."""
+        """The page's question, which is not that of the study."""
         return "Can the data of this run be trusted?"
 
     def answer(self) -> Block:
@@ -69,7 +69,7 @@ class QualityPage(Page):
         return Block(answer_box(headline), checks.check_strip(cells))
 
     def noise(self) -> Block:
-        """Show the detectable difference and, per treatment, the scatter of its trials and within their blocks."""
+        """Show the detectable difference and, per treatment, the scatter over all trials and within blocks."""
 
         def text(scatter: float, logs: pd.Series) -> str:
             return format_percent(scatter, 1, signed=False) if len(logs) >= MIN_NOISE_TRIALS else DASH
@@ -86,14 +86,14 @@ class QualityPage(Page):
         return Block(Paragraph(noise_sentence(self.analysis)), table)
 
     def within(self) -> Block:
-        """Show whether rates were steady within trials, and the settled rates without the warm-up."""
+        """Show whether rates were steady within trials, and the rates without the warm-up."""
         text = checks.stationarity_note(self.data)
         if checks.STATIONARITY_METRIC not in set(self.data.samples["metric"]):
             return note_block(text)
         return Block(Paragraph(text), checks.stationarity_table(self.data, self.labels))
 
     def unread(self) -> Block:
-        """Show every problem with its place: trial, host, file and line."""
+        """Show every problem of reading or checking the data, with trial, host, file and line."""
         problems = self.data.problems
         if problems.empty:
             return empty_section("Everything was read, and no validity rule has a hit.")
@@ -123,5 +123,5 @@ class QualityPage(Page):
 
 
 def quality_page(study: str, run: str = "latest", metric: str = "") -> QualityPage:
-    """Return the page on one run's data; see `effects_page` for parameters and errors."""
+    """Return the page on the quality of one run's data; parameters and errors as of `effects_page`."""
     return QualityPage(load_run_data(study, run), metric=metric)

@@ -1,4 +1,4 @@
-"""The page on the hosts of a run: full resources by host, core and process, memory, and the sources of the data."""
+"""The page on a run's hosts: saturated resources by host, core and process, memory, and sources of the data."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ ALWAYS_DRAWN = ("CPUs busy", OTHER_PROCESSES)
 
 
 class PeersFigure(ReportFigure):
-    """A panel per resource: grey lines for the other trials of the treatment, one in ink for this one.
+    """One panel per resource: a dark line for this trial, grey lines for the other trials of its treatment.
 
-    `hosts` are run.json's "hosts"; `windows` is trial -> seconds of its measurement.
+    `hosts` is the entry "hosts" of run.json; `windows` is trial -> length of its measurement in seconds.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class PeersFigure(ReportFigure):
 
     @property
     def caption(self) -> str:
-        """Host metrics of this trial that differ from those of its treatment's other trials."""
+        """One sentence on the host metrics of this trial that differ from those of its treatment's other trials."""
         if not self.rows:
             return f"Not known: too little was recorded of {self.trial} or of others of its treatment."
         if not self.unusual:
@@ -99,7 +99,7 @@ class PeersFigure(ReportFigure):
 
     @property
     def help(self) -> str:
-        """How the figure is read."""
+        """Instructions for reading the figure."""
         others = pluralize(self.samples["trial"].nunique() - 1, "other trial")
         return (
             f"Ink: {self.trial}; grey: the {others} of its treatment. Named are resources that lie more than three "
@@ -109,7 +109,7 @@ class PeersFigure(ReportFigure):
 
     @property
     def alt_text(self) -> str:
-        """The caption and the number of every panel."""
+        """The caption, then the numbers of every panel."""
         rows = "; ".join(f"{row.host}, {_row_text(row)}" for row in self.rows)
         return f"Resources of one trial beside the others of its treatment. {self.caption} {rows}."
 
@@ -119,7 +119,7 @@ def _row_text(row: Any) -> str:
 
 
 def peer_value_text(row: Any, value: float) -> str:
-    """Return a value of a row for readers: CPUs with two decimals, counts as they are, the rest in its unit."""
+    """Return a value as text: CPUs with two decimals, other quantities with three digits and their unit."""
     return f"{value:.2f}" if row.resource.startswith("CPUs") else format_quantity(float(f"{value:.3g}"), row.unit)
 
 
@@ -133,7 +133,7 @@ METRIC_GROUPS = {
     "network": ("net_rx", "net_tx"), "load": ("load1",), "sockets": ("sockets_tcp_inuse", "sockets_tcp_tw"),
     "processes": ("process_cpu", "process_rss"),
 }  # fmt: skip
-# problems of a source (docs/traces.md)
+# names of problems that concern a source of host metrics (docs/traces.md)
 SOURCE_PROBLEMS = (
     "gap", "torn_sample", "unreadable_sample", "unreadable_line", "counter_went_back", "too_few_samples", "outside",
     "monitor_ended", "no_timestamps", "local_times", "memory_not_told", "munin_says", "changed-file", "clock_not_known",
@@ -144,13 +144,13 @@ SATURATION_NOTE = (
     f"Full: at or above 90{NBSP}% of its capacity, in share of the measured time. Every trial weighs alike; "
     "bottleneck: of what was full at least half of the time, and mostly of the role’s own work, what was used most."
 )
-HEADROOM = 1 / FULL_SHARE  # what is used must not fill the host
+HEADROOM = 1 / FULL_SHARE  # factor on the used memory, so that a host of the proposed size is not full
 GIB = 1024**3
 MEMORY_SIZES_B = tuple(GIB * n for n in (0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512))
 
 
 def source_agreement(traces: pd.DataFrame, trials: pd.DataFrame, windows: Mapping[str, float]) -> str:
-    """Return the mean CPU use of each host that has several sources, by source, while trials were measured."""
+    """Return a sentence with the mean CPU use by source, for each host that several monitors measured."""
     ends = traces["trial"].map(dict(windows)).astype(float)
     cpu = traces[(traces["metric"] == "cpu_busy") & (traces["t_s"] > 0) & (traces["t_s"] <= ends)]
     cpu = cpu[cpu["item"] == "all"]
@@ -166,27 +166,27 @@ def source_agreement(traces: pd.DataFrame, trials: pd.DataFrame, windows: Mappin
 
 
 class ResourcesPage(Page):
-    """The resources of the hosts and the limit of the run; see `resources_page`."""
+    """The page on the resources of the hosts and the bottleneck of a run, made by `resources_page`."""
 
     notebook = "resource_traces"
 
     @property
     def question(self) -> str:
-        """The question of the page, which is not that of the study."""
+        """The page's question, which is not that of the study."""
         return "Which host, core or process was the limit?"
 
     @cached_property
     def hosts(self) -> dict[str, dict[str, Any]]:
-        """Every monitored host: those of the run, and machines whose traces were added to it."""
+        """All monitored hosts: those of the run, and machines whose host metrics were added later."""
         return saturation.hosts_with_traces(self.data.traces, self.data.run_record.hosts)
 
     @cached_property
     def resource_usage(self) -> pd.DataFrame:
-        """Use of resources by treatment and host."""
+        """The use of each resource by treatment and host, as a table."""
         return saturation.saturation_of_run(self.data)
 
     def answer(self) -> Block:
-        """Show the full resources and whether the driver was full, a line per resource."""
+        """Show the saturated resources and whether the driver was saturated, one line per resource."""
         lines = host_sentences(self.resource_usage, self.labels)
         return Block(answer_box(self._headline(), BulletList(lines, bullet="") if lines else None))
 
@@ -200,7 +200,7 @@ class ResourcesPage(Page):
         return f"{NO_TRACES} {files} of sysstat, munin or Prometheus can be added: loadbook traces."
 
     def saturation(self) -> Block:
-        """Show the use of each resource by treatment and host; the bottleneck is in the row of its host."""
+        """Show the use of each resource by treatment and host; the bottleneck is in the row of the saturated host."""
         usage = self.resource_usage
         if usage.empty:
             return empty_section(NO_TRACES)
@@ -228,7 +228,7 @@ class ResourcesPage(Page):
         return Block(note(SATURATION_NOTE), Table("What was used", columns, rows, frozenset(rules)))
 
     def blocks(self) -> Block:
-        """Show the block in the middle of the run on one time axis; the first and the last are one click away."""
+        """Show the host metrics of the run's middle block on one time axis; a click opens the first and last block."""
         if not HostMetricsFigure.has_data(self.data.traces):
             return note_block(NO_TRACES)
         middle = median_block(self.data.trials)
@@ -238,13 +238,13 @@ class ResourcesPage(Page):
         return Block(first, HtmlOnly(Details("The first and the last block", *rest)) if rest else None)
 
     def all_trials(self) -> Block:
-        """Show all trials in one figure, by the time since their measurements began."""
+        """Show the host metrics of all trials over one another, by the time since their measurement began."""
         if not HostMetricsFigure.has_data(self.data.traces):
             return empty_section(NO_TRACES)
         return Block(Details("All trials, one over the other", Picture(TrialOverlayFigure.from_run(self.data))))
 
     def cores(self) -> Block:
-        """Show each core and each process of every host in the block in the middle."""
+        """Show each core and each process of every host during the middle block."""
         hosts = CoresFigure.hosts_with_cores(self.data.traces, self.hosts)
         if not hosts:
             return empty_section("No monitor reported single cores or processes.")
@@ -252,7 +252,7 @@ class ResourcesPage(Page):
         return Block(first, Details("The other hosts", *rest) if rest else None)
 
     def memory(self) -> Block:
-        """Show the highest use of memory, and the smallest usual size that would hold it."""
+        """Show the highest use of memory, and the smallest common memory size that suffices."""
         used, traces = self.resource_usage[self.resource_usage["resource"] == "memory"], self.data.traces
         together = traces[traces["metric"] == "process_rss"].groupby(["host", "trial", "t_s"])["value"].sum()
         watched = {str(host): float(value) for host, value in together.groupby(level="host").max().items()}
@@ -268,14 +268,14 @@ class ResourcesPage(Page):
             rows.append([name, *(format_bytes(b) if np.isfinite(b) else DASH for b in sizes), text.partition(": ")[2]])
             lines.append(f"{name}: {text}.")
         capacities = used.groupby("host")["capacity"].max()
-        if len(capacities) > 1 and capacities.nunique() == 1:  # exactly the same memory: likely one machine
+        if len(capacities) > 1 and capacities.nunique() == 1:  # equal to the byte: probably one machine
             lines.append("Hosts of a lab are one machine: each of them sees the memory of all.")
         if not rows:
             return empty_section("No monitor reported the memory in use.")
         return Block(Paragraph(" ".join(lines)), Table("Memory", columns, rows))
 
     def sources(self) -> Block:
-        """Show every source with its metrics, its interval and its problems, and how far several sources agree."""
+        """Show each source of host metrics: metrics, sampling interval, problems, agreement with other sources."""
         columns = [Column("Host"), Column("Source"), Column("A sample every", True), Column("Trials", True),
                    Column("Samples", True), Column("Notes", True), Column("What it told", wrap=True)]  # fmt: skip
         traces, problems = self.data.traces, self.data.problems
@@ -298,7 +298,7 @@ class ResourcesPage(Page):
         return Block(Paragraph(agreement), Table("Sources", columns, [[*map(str, row)] for row in rows]))
 
     def summary(self) -> dict[str, Any]:
-        """Return the summary for the index and the command line."""
+        """Return the summary for the index page and the command line."""
         lines = host_sentences(self.resource_usage, self.labels)
         verdict = {"kind": "undecided", "glyph": "▣", "word": "resources", "sentence": self._headline()}
         return super().summary() | {"verdict": verdict, "sentences": [self._headline(), *lines]}
@@ -309,7 +309,7 @@ def _percent(share: float) -> str:
 
 
 def headline(usage: pd.DataFrame) -> str:
-    """Return the answer: the full resources, in how many treatments, and whether the driver was full."""
+    """Return one sentence: saturated resources, in how many treatments, and whether the driver was saturated."""
     if usage.empty:
         return "Not known: no monitor recorded anything while trials that count were measured."
     bottlenecks, parts = saturation.bottleneck_by_treatment(usage), []
@@ -349,7 +349,7 @@ def _driver_phrase(usage: pd.DataFrame) -> str:
 
 
 def host_sentences(usage: pd.DataFrame, labels: Mapping[str, str]) -> list[str]:
-    """Return a sentence per host that was full: "balancer: 98 % of its CPU in every trial of small8"."""
+    """Return a sentence per saturated resource, like "balancer: 98 % of its CPU in every trial of small8"."""
     full = usage[(usage["share_full"] >= BOTTLENECK_TIME_SHARE) & usage["resource"].isin([*saturation.RESOURCE_NOUNS])]
     total = usage["treatment"].nunique()
     order = ["role", "host", "resource", "mean"]
@@ -387,7 +387,7 @@ def _use_with_treatments(use: str, treatments: list[str], total: int) -> str:
 
 
 def memory_size_text(used: float, installed: float | None) -> str:
-    """Return the smallest usual size that would hold the highest use, with some memory left free (both in bytes)."""
+    """Return a text on the smallest common memory size for the highest use with some room (arguments in bytes)."""
     enough = next((s for s in MEMORY_SIZES_B if used * HEADROOM <= s), None)
     text = f"a host of {enough / GIB:g}{NBSP}GiB would have held it" if enough else "no usual size would have held it"
     if installed and enough and enough > installed:
@@ -396,5 +396,5 @@ def memory_size_text(used: float, installed: float | None) -> str:
 
 
 def resources_page(study: str, run: str = "latest", metric: str = "") -> ResourcesPage:
-    """Return the page on host metrics of a run; see `effects_page` for parameters and errors."""
+    """Return the page on the host metrics of a run; parameters and errors as of `effects_page`."""
     return ResourcesPage(load_run_data(study, run), metric=metric)

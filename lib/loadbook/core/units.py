@@ -46,7 +46,7 @@ def join_words(words: Sequence[str], last: str = "and") -> str:
 
 
 def pluralize(number: int, singular: str, plural: str | None = None) -> str:
-    """Return "1 trial" or "12 trials"."""
+    """Return number and noun: "1 trial" or "12 trials"."""
     return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
 
 

@@ -1,4 +1,4 @@
-"""A block of a report, which a notebook cell shows, and the parts that many blocks share."""
+"""Blocks (the content of a notebook cell in a report), and the parts that many blocks share."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from loadbook.report import nodes, palette
 from loadbook.report.palette import DOUBT_GLYPH, FAILED_GLYPH
 from loadbook.stats.results import AnalysisRow, CheckState, RowKind
 
-# marks in an output's data, read when the notebook is exported: put this section first; leave this section out
+# marks in a cell's output for the export: move this section to the top; leave this section out
 URGENT_MIME = "application/vnd.loadbook.urgent+json"
 EMPTY_MIME = "application/vnd.loadbook.empty+json"
 
 
 class Block(nodes.Group):
-    """What a notebook cell shows; `data` adds further MIME types to the output (read by `report.notebooks`)."""
+    """The content of a notebook cell; `data` adds further MIME types to the cell's output, such as the end marker."""
 
     def __init__(self, *children: nodes.Content, data: Mapping[str, Any] | None = None) -> None:
         super().__init__(*children)
@@ -37,18 +37,18 @@ class Block(nodes.Group):
         return self.text
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        """Return the output for Jupyter: HTML, plain text, Markdown, and what `data` adds."""
+        """Return the output for Jupyter: HTML, plain text, Markdown, and the MIME types of `data`."""
         html = f'<div class="lb cell">{self.html}</div>'
         return {"text/html": html, "text/plain": self.text, "text/markdown": nodes.to_markdown(self), **self.data}
 
 
 def note(text: str) -> nodes.Paragraph:
-    """Return a sentence beside the main text."""
+    """Return a paragraph in the grey style of side notes."""
     return nodes.Paragraph(text, css="soft")
 
 
 def note_block(text: str) -> Block:
-    """Return one sentence as a block."""
+    """Return a block that contains only a side note."""
     return Block(note(text))
 
 
@@ -58,16 +58,16 @@ def empty_section(text: str) -> Block:
 
 
 def lines_list(lines: Iterable[nodes.Content]) -> nodes.BulletList:
-    """Return sentences as a list."""
+    """Return sentences as a bullet list."""
     return nodes.BulletList(lines, css="doubts")
 
 
 def answer_box(
     headline: str, *lines: nodes.Content, kind: str = "", counts: Sequence[tuple[int, str]] = ()
 ) -> nodes.Division:
-    """Return the box with a page's answer; `kind` is the verdict that gives the bar beside it its colour.
+    """Return the box with a page's answer; `kind` is the verdict whose colour the bar beside the box has.
 
-    `counts` are numbers with their words below the headline, in HTML only.
+    `counts` are (number, word) pairs shown below the headline, in HTML only.
     """
     tally = nodes.BulletList(
         [nodes.Group(nodes.Strong(str(number)), f" {word}") for number, word in counts], css="counts"
@@ -80,12 +80,12 @@ def answer_box(
 
 
 def scope_nodes(question: str, line: str) -> nodes.Group:
-    """Return a page's title (its question) and the description of the run below it."""
+    """Return the head of a page: the stylesheet, the question as title, and a line that describes the run."""
     return nodes.Group(nodes.Stylesheet(), nodes.Heading(question, level=1), nodes.Paragraph(line, css="scope"))
 
 
 def provenance_line(pairs: Sequence[tuple[str, str]]) -> nodes.Group:
-    """Return where a page comes from, as one line of HTML."""
+    """Return a page's sources (name, value): one line in HTML, one line each in plain text."""
     return nodes.Group(
         nodes.HtmlOnly(nodes.Paragraph(" · ".join(f"{name} {value}" for name, value in pairs), css="provenance")),
         nodes.TextOnly(*(nodes.Paragraph(f"{name}: {value}") for name, value in pairs)),
@@ -93,7 +93,7 @@ def provenance_line(pairs: Sequence[tuple[str, str]]) -> nodes.Group:
 
 
 def verdict_cell(row: AnalysisRow, metric: str) -> nodes.VerdictCell | str:
-    """Return the verdict cell of a row; the baseline has none."""
+    """Return the table cell with a row's verdict; for the baseline the text "(reference)"."""
     if row.kind == "baseline":
         return "(reference)"
     kind = row.verdict.kind if row.verdict and row.kind == "treatment" else "check"
@@ -101,14 +101,14 @@ def verdict_cell(row: AnalysisRow, metric: str) -> nodes.VerdictCell | str:
 
 
 CHECK_SHORT_NAMES: dict[RowKind, str] = {"aa": "A/A", "control": "known effect"}
-CHECK_STATES: tuple[CheckState, ...] = ("failed", "inconclusive", "unchecked", "passed")  # the worst first
+CHECK_STATES: tuple[CheckState, ...] = ("failed", "inconclusive", "unchecked", "passed")  # worst first
 CHECK_GLYPHS = {"failed": FAILED_GLYPH, "inconclusive": DOUBT_GLYPH, "unchecked": "–", "passed": "✓"}
-_OLD_STATES = {True: "passed", False: "failed", None: "unchecked"}  # of summaries without `check_states`
+_OLD_STATES = {True: "passed", False: "failed", None: "unchecked"}  # for older summaries, which lack `check_states`
 CI_GLYPHS = {"passed": "✓", "failed": FAILED_GLYPH, "invalid": DOUBT_GLYPH}
 
 
 def check_texts(summary: Mapping[str, Any]) -> list[str]:
-    """Return the A/A arm, the positive control and the build gate, each with its glyph; nothing without a report."""
+    """Return glyph and name of the A/A arm, positive control and build gate, as far as the summary has results."""
     states = {kind: _OLD_STATES[summary[kind]] for kind in CHECK_SHORT_NAMES if kind in summary}
     states |= summary.get("check_states", {})
     found = [f"{CHECK_GLYPHS[states[kind]]} {words}" for kind, words in CHECK_SHORT_NAMES.items() if kind in states]

@@ -1,4 +1,4 @@
-"""A study's report: ingest if needed, execute its notebooks, export them; from two runs on the page of its history."""
+"""Builds a study's report: ingests if needed, executes and exports notebooks; with two runs also the history page."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from loadbook.study.plan import Plan, parse_plan
 
 HISTORY_NOTEBOOK = "history"
 OnMessage = Callable[[str], None]
-MAX_PAGE_COMPARISONS = 3  # of a page's links to comparisons of its run
+MAX_PAGE_COMPARISONS = 3  # largest number of links from a page to comparisons of its run
 
 
 @dataclass(frozen=True)
 class OutputPaths:
-    """Folder and name prefix of pages, and the folder of executed notebooks (None: beside the pages).
+    """Paths of a report: folder and name prefix of pages, folder of executed notebooks (None: that of the pages).
 
-    `home` is the text of each page's link to the index.html beside it. With `markdown` each page gets a Markdown file
-    beside it.
+    `home` is the text of each page's link to index.html in the same folder. `markdown`: write a Markdown file beside
+    each page.
     """
 
     pages: Path
@@ -35,18 +35,18 @@ class OutputPaths:
     markdown: bool = False
 
     def page_path(self, notebook: str, first: bool) -> Path:
-        """Return the file of a notebook's page."""
+        """Return the path of the HTML page of a notebook."""
         return self.pages / page_file_name(self.stem, notebook, first)
 
     def executed_path(self, notebook: str, first: bool) -> Path:
-        """Return the file of the executed notebook."""
+        """Return the path of the executed notebook."""
         beside = self.page_path(notebook, first).with_suffix(".ipynb")
         return beside if self.notebooks is None else self.notebooks / f"{notebook}.ipynb"
 
 
 @dataclass
 class BuiltReport:
-    """Result of reporting one study: its run and notebooks, the summary for the index, its pages, and failures."""
+    """Result of building one study's report: run, notebooks, summary for the index, pages, messages of failures."""
 
     study: str
     run: str
@@ -65,14 +65,14 @@ def build_report(
     timeout_s: float | None = notebooks.TIMEOUT_S,
     markdown: bool = False,
 ) -> BuiltReport:
-    """Make the report of one run; a notebook that fails is a line of `failed`, the others go on.
+    """Build the report of one run; a notebook that fails adds a line to `failed`, and the others are still built.
 
     Parameters
     ----------
-    pairs : ``name=value`` texts for the notebooks' parameters; each must be known to at least one notebook.
+    pairs : ``name=value`` texts that set parameters; at least one notebook must declare each name.
     on_message : called with each line of progress.
-    timeout_s : seconds that one cell of a notebook may take; None: no limit.
-    markdown : write each page as Markdown, too, beside it.
+    timeout_s : time limit of one notebook cell in seconds; None: no limit.
+    markdown : also write each page as a Markdown file beside it.
 
     Raises
     ------
@@ -101,9 +101,9 @@ def build_report(
 
 
 def select_run(layout: Layout, study: str, run: str = "latest") -> tuple[str, str | None]:
-    """Return the run to report: of "latest" the newest that is finished, else the newest.
+    """Return the id of the run to report; for "latest" the newest finished run, or the newest if none is finished.
 
-    The second value is the newest run where that was passed over as it is not finished.
+    The second value is the id of a newer run that was skipped because it is not finished, else None.
     """
     newest = layout.resolve_run(study, run)
     if run != "latest" or _is_finished(layout.run(study, newest)):
@@ -129,7 +129,7 @@ def build_report_at(
     on_message: OnMessage,
     timeout_s: float | None = notebooks.TIMEOUT_S,
 ) -> BuiltReport:
-    """Do as `build_report` does, with typed parameters, for pages at another place; the index is left alone."""
+    """Build a report at `place` with typed parameters `values`; other arguments as of `build_report`; no index."""
     paths = layout.run(study, run)
     plan = parse_plan(read_current_plan(paths), str(paths.plan_json))
     given = notebook_parameters(layout, plan.study.notebooks, {"study": study, "run": run}, values)
@@ -147,11 +147,11 @@ def build_report_at(
 def notebook_parameters(
     layout: Layout, names: Sequence[str], fixed: Mapping[str, Any], values: Mapping[str, Any]
 ) -> dict[str, dict[str, Any]]:
-    """Return notebook -> its parameters: the fixed ones, and those of `values` that it declares.
+    """Return notebook -> its parameters: those of `fixed`, and those of `values` that the notebook declares.
 
     Raises
     ------
-    UsageError : no such notebook; a value that no notebook declares, of another type, or fixed already.
+    UsageError : no such notebook; a value of the wrong type, of a name that no notebook declares, or of a fixed name.
     """
     declared = _declared_by_notebook(layout, names)
     clash = sorted(set(values) & set(fixed))
@@ -162,17 +162,17 @@ def notebook_parameters(
 
 
 def _declared_by_notebook(layout: Layout, names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return notebook -> every parameter that it declares, with its default."""
+    """Return notebook -> the parameters that it declares, with their defaults."""
     return {name: notebooks.declared_parameters(notebooks.find_notebook(layout, name)) for name in names}
 
 
 def _merge_parameters(declared: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the parameters of several notebooks together."""
+    """Return the parameters of several notebooks in one dictionary."""
     return {key: value for each in declared.values() for key, value in each.items()}
 
 
 def ensure_ingested(paths: RunPaths, on_message: OnMessage) -> None:
-    """Ingest the run if a table is missing, older than the records, or changed since the last ingest."""
+    """Ingest the run if a table is missing, older than the raw data, or changed since the last ingestion."""
     tables = [paths.table(name) for name in TABLES]
     sources = (paths.plan_json, paths.run_json, paths.trials, paths.failed, paths.added_files)
     recorded = [p.stat().st_mtime for p in sources if p.exists()]
@@ -188,7 +188,7 @@ def ensure_ingested(paths: RunPaths, on_message: OnMessage) -> None:
 
 
 def page_file_name(study: str, notebook: str, first: bool) -> str:
-    """Return the file name of a page: <study>.html for its first notebook, <study>-quality.html for run_quality."""
+    """Return the file name of a page: <study>.html for the first notebook, otherwise like <study>-quality.html."""
     return f"{study}.html" if first else f"{study}-{notebook.removeprefix('run_').replace('_', '-')}.html"
 
 
@@ -223,7 +223,7 @@ def _build_page(
 
 
 def page_breadcrumbs(plan: Plan, run: str, name: str, place: OutputPaths) -> list[tuple[str, str | None]]:
-    """Return the links above a page: the index, the study's other pages, and the pages that its run links to."""
+    """Return (text, target) of the links above a page: index, other pages, history, comparisons, earlier runs."""
     study, names = plan.study.name, plan.study.notebooks
     titles = {n: "verdicts" if n == names[0] else _page_name(n) for n in names if n != name}
     others = [(title, place.page_path(n, n == names[0]).name) for n, title in titles.items()]
@@ -237,7 +237,7 @@ def _page_name(notebook: str) -> str:
 
 
 def history_link(study: str, pages: Path) -> list[tuple[str, str | None]]:
-    """Return the text and the target of a link to a study's history, nothing where none was made."""
+    """Return (text, target) of the link to a study's history page; empty if the page does not exist."""
     page = _history_page_path(study, pages)
     return [(HISTORY_NOTEBOOK, page.name)] if page.is_file() else []
 
@@ -245,7 +245,7 @@ def history_link(study: str, pages: Path) -> list[tuple[str, str | None]]:
 def build_history_page(
     layout: Layout, study: str, question: str, on_message: OnMessage, timeout_s: float | None
 ) -> tuple[list[Path], list[str]]:
-    """Make the page of a study's history; return it and the failures, both empty for a study with one run."""
+    """Build a study's history page; return (pages, failures), both empty if the study has only one run."""
     runs = layout.runs(study)
     if len(runs) < 2:
         return [], []

@@ -1,8 +1,8 @@
-"""Harness checks and diagnostics of a run, as text and tables.
+"""Harness checks and diagnostics of a run, as texts and tables.
 
-Harness checks (A/A arm, known effect, valid trials, doubts) stand beside the verdict. Further parts: the order of
-trials (drift, carry-over, outliers), latency percentiles and the distribution of all requests, rates within trials and
-the settled rate, and the recorded conditions in which two runs differ.
+Harness checks (A/A arm, positive control, valid trials, doubts) are shown beside the verdict. Diagnostics cover the
+order of trials (drift, carry-over, outliers), latency percentiles and the distribution of all requests, rates within
+trials with and without warm-up, and the recorded conditions in which two runs differ.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ MISSING_CHECK_TEXTS = {
 
 @dataclass(frozen=True)
 class HarnessCheck:
-    """One cell of the trust strip."""
+    """One cell of the strip of harness checks that is shown at the top of a page."""
 
     css_class: str
     glyph: str
@@ -61,7 +61,7 @@ class HarnessCheck:
 
 
 def harness_checks(data: RunData, analysis: Analysis, more: Sequence[ValidityMessage] = ()) -> list[HarnessCheck]:
-    """Return the four cells: same against same, known effect, trials that count, doubts (`more` of them are known)."""
+    """Return four cells: A/A arm, positive control, valid trials, doubts (those in `more` are added)."""
     return [
         _arm_check(data, analysis, "aa"),
         _arm_check(data, analysis, "control"),
@@ -71,7 +71,7 @@ def harness_checks(data: RunData, analysis: Analysis, more: Sequence[ValidityMes
 
 
 def check_strip(cells: Sequence[HarnessCheck]) -> Division:
-    """Return checks side by side; in plain text one line each."""
+    """Return harness checks side by side; in plain text one line each."""
     return Division(
         *(
             Division(
@@ -109,7 +109,7 @@ def _arm_check(data: RunData, analysis: Analysis, kind: str) -> HarnessCheck:
 
 
 def _borderline_note(row: AnalysisRow, limit: float) -> str:
-    """Return why an A/A arm passed although its interval leaves zero out: one run of twenty does without a reason."""
+    """Return a note if an A/A arm passed although its interval excludes zero (1 in 20 does by chance), else ""."""
     found = row.verdict.comparison if row.verdict else None
     if not row.passed or found is None or found.ci95 is None or found.ci95[0] <= 0 <= found.ci95[1]:
         return ""
@@ -141,7 +141,7 @@ def _doubts_check(data: RunData, analysis: Analysis, more: Sequence[ValidityMess
 
 
 def comparison_notes(analysis: Analysis) -> list[ValidityMessage]:
-    """Return notes on the comparisons for the reader, and the harness checks that the study lacks."""
+    """Return notes and doubts about the comparisons, failed positive controls, and a missing A/A arm."""
     found: list[ValidityMessage] = []
     if added := analysis.stopping_state.added_blocks:
         why = "which the study did not declare: going on after a look finds differences where there are none"
@@ -153,7 +153,7 @@ def comparison_notes(analysis: Analysis) -> list[ValidityMessage]:
         for flag in row.verdict.comparison.flags if row.verdict else ():
             flagged.setdefault(flag, []).append(row.label)
     for flag, labels in flagged.items():
-        level = "doubt" if flag.startswith(diagnostics.FLAG_PREFIX) else "note"  # the next run may contradict it
+        level = "doubt" if flag.startswith(diagnostics.FLAG_PREFIX) else "note"  # may not hold in the next run
         found.append(ValidityMessage("comparison", "; ".join(labels), level, 0, flag))
     unseen = "a change that is known to matter was not seen, so smaller ones may be missed: more blocks, less noise"
     for row in analysis.of_kind("control"):
@@ -165,7 +165,7 @@ def comparison_notes(analysis: Analysis) -> list[ValidityMessage]:
     return found
 
 
-TRIALS_PER_CHANCE_OUTLIER = 40  # of so many trials of nothing but noise about one is marked
+TRIALS_PER_CHANCE_OUTLIER = 40  # about one in so many trials is marked as an outlier by chance
 MAX_ADJUSTED = 4
 CARRY_OVER_NOT_CHECKED = "Carry-over was not checked: too few trials to tell what ran before from block and treatment."
 
@@ -173,7 +173,7 @@ CARRY_OVER_NOT_CHECKED = "Carry-over was not checked: too few trials to tell wha
 def order_sentences(
     carried: CarryOver | None, analysis: Analysis, values: pd.DataFrame, labels: Mapping[str, str]
 ) -> list[str]:
-    """Return the sentences below the order plot: drift, carry-over (see `detect_carry_over`), outliers."""
+    """Return the sentences below the order plot: drift, carry-over (`carried`; None: not tested), outliers."""
     carry_over_text = carried.sentence(analysis.metric, labels) if carried else CARRY_OVER_NOT_CHECKED
     return [*filter(None, [diagnostics.describe_drift(values).sentence, carry_over_text, _outlier_text(values)])]
 
@@ -181,7 +181,7 @@ def order_sentences(
 def order_notes(
     carried: CarryOver | None, analysis: Analysis, values: pd.DataFrame, labels: Mapping[str, str]
 ) -> list[ValidityMessage]:
-    """Return the doubts about the order: a detected carry-over and, as a note, outliers."""
+    """Return messages about the order of trials: a doubt if carry-over was detected, a note on outliers."""
     found = []
     if carried and carried.is_significant:
         effects = carried.adjusted_effects
@@ -196,13 +196,13 @@ def order_notes(
 
 
 def detect_carry_over(data: RunData, analysis: Analysis, values: pd.DataFrame) -> CarryOver | None:
-    """Test a run for carry-over; duplicates of a treatment (the A/A arm) count as that treatment."""
+    """Test a run for carry-over, the A/A arm counted as the treatment that it repeats; None if it cannot be tested."""
     same = {name: original for name in data.study.treatments if (original := data.study.repeated_treatment(name))}
     return carry_over(values, analysis.baseline, same) if values["slot"].is_unique else None
 
 
 def _outlier_text(values: pd.DataFrame) -> str:
-    """Return the sentence on the number of outliers; "" for none."""
+    """Return the sentence on the number of outliers; "" if there are none."""
     outliers, counted = len(diagnostics.find_outliers(values)), int(values["valid"].sum())
     if not outliers:
         return ""
@@ -221,14 +221,14 @@ DISTRIBUTION_TITLE = "All requests together: a picture, not evidence"
 
 
 def measurable_values(data: RunData, metric: str, statistic: str) -> pd.DataFrame:
-    """Return `RunData.values` of a percentile without trials that have too few requests beyond it."""
+    """Return `RunData.values` of a percentile; NaN for trials with too few requests above the percentile."""
     values, requests = data.values(metric, statistic), data.values("requests")["value"]
     short = diagnostics.has_short_tail(metric, statistic, requests, data.study.validity.min_tail_requests)
     return values.assign(value=values["value"].mask(short))
 
 
 def tail_note(data: RunData, metric: str, statistics: Sequence[str], left_out: Sequence[str]) -> str:
-    """Return the note on percentiles for the reader; `left_out` are those that no trial can measure."""
+    """Return the note on the limits of percentiles; `left_out` are percentiles that no trial can measure."""
     counted = data.trials[data.trials["valid"]]
     sentences = [CLOSED_LOOP_NOTE] if "closed" in set(counted["load_model"]) else []
     if left_out:
@@ -246,7 +246,7 @@ def tail_note(data: RunData, metric: str, statistics: Sequence[str], left_out: S
 
 
 def treatment_curves(data: RunData) -> dict[str, ExceedanceCurve]:
-    """Return the latency distribution of each treatment whose valid trials have request logs."""
+    """Return treatment -> latency distribution of the requests in its valid trials, if they have request logs."""
     paths: dict[str, list[Path]] = {}
     for trial, treatment in _counted_trials(data).items():
         path, own = data.paths.request_logs / f"{trial}.parquet", paths.setdefault(treatment, [])
@@ -260,13 +260,13 @@ def treatment_curves(data: RunData) -> dict[str, ExceedanceCurve]:
 
 
 def _counted_trials(data: RunData) -> dict[str, str]:
-    """Return trial -> treatment of the trials that count."""
+    """Return valid trial -> its treatment."""
     counted = data.trials[data.trials["valid"]]
     return dict(zip(counted["trial"], counted["treatment"], strict=True))
 
 
 def distribution_details(analysis: Analysis, found: Mapping[str, ExceedanceCurve]) -> HtmlOnly:
-    """Return the distributions, one click away."""
+    """Return the figure of latency distributions in a part that opens on a click."""
     from loadbook.report.figures.latency import LatencyDistributionFigure
 
     return HtmlOnly(Details(DISTRIBUTION_TITLE, Picture(LatencyDistributionFigure(analysis, found))))
@@ -277,9 +277,9 @@ STATIONARITY_METRIC = "requests_per_s"
 
 
 def stationarity_table(data: RunData, labels: Mapping[str, str]) -> Table:
-    """Return per treatment how its rate moved within trials, and its rate with and without the warm-up.
+    """Return a table by treatment: change of the rate within trials, and rate with and without the warm-up.
 
-    Both rates are medians over trials of the mean over whole seconds; the tool's own figure stays as it is, elsewhere.
+    Both rates are medians over trials of the mean over whole seconds; verdicts use the rate that the tool printed.
     """
     counted = _counted_trials(data)
     found, moved = rate_series(data.samples, STATIONARITY_METRIC), rate_trends(data.samples, counted)
@@ -292,7 +292,7 @@ def stationarity_table(data: RunData, labels: Mapping[str, str]) -> Table:
 
 
 def stationarity_note(data: RunData) -> str:
-    """Return the note on the evidence of the table, or the reason why there is none."""
+    """Return the note on how the table of rates within trials is computed, or the reason why there is no table."""
     known = rate_series(data.samples, STATIONARITY_METRIC)
     if not known:
         return f"Not known: {' and '.join(data.tools)} reported no rates per second."
@@ -327,7 +327,7 @@ MAX_PLACES = 3
 
 
 def change_name(change: ConditionChange, labels: Mapping[str, str] | None = None) -> str:
-    """Return the name and place of a change: "web: kernel"; `labels` are the treatments' display names."""
+    """Return place and name of a changed condition: "web: kernel"; `labels` maps treatments to display names."""
     if change.category == "treatment":
         treatment, colon, factor = change.name.partition(": ")
         return f"treatment {(labels or {}).get(treatment, treatment)}{colon}{factor}"
@@ -339,7 +339,7 @@ def change_name(change: ConditionChange, labels: Mapping[str, str] | None = None
 
 
 def change_values(change: ConditionChange) -> tuple[str, str]:
-    """Return the old and the new value of a change."""
+    """Return the old and the new value of a changed condition as texts."""
     if change.name in PRIVATE_CONDITIONS and change.category == "fact":
         return PRIVATE_CONDITIONS[change.name]
     return _change_value_text(change, change.before), _change_value_text(change, change.after)
@@ -355,12 +355,12 @@ def _change_value_text(change: ConditionChange, value: Any) -> str:
 
 
 def describe_change(change: ConditionChange, labels: Mapping[str, str] | None = None) -> str:
-    """Return one change in words: "web: kernel 6.1 → 6.8"."""
+    """Return a changed condition as text: "web: kernel 6.1 → 6.8"."""
     older, newer = change_values(change)
     return f"{change_name(change, labels)} {older} → {newer}"
 
 
 def changes_table(changes: Sequence[ConditionChange], labels: Mapping[str, str]) -> Table:
-    """Return every change, one row each, in the order of `conditions.changes`."""
+    """Return the table of changed conditions, one row each, in the given order."""
     rows = [[change_name(change, labels), *change_values(change)] for change in changes]
     return Table("Changes", [Column("Condition"), Column("Older run", wrap=True), Column("Newer run", wrap=True)], rows)

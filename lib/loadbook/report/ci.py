@@ -1,8 +1,8 @@
-"""The CI outcome of a run: JSON summary, JUnit XML and the line on its page.
+"""The CI result of a run: JSON summary, JUnit XML, and the sentence on its page.
 
-The JUnit file has a suite per study and a case per question of its CI policy. It keeps to the intersection of both
-schemas in use: Jenkins (xunit plugin, junit-10.xsd) and the stricter one of Ant (windyroad/JUnit-Schema), which
-requires host, time and outputs of every suite, and allows no output of a case.
+The JUnit file has one suite per run and one case per question of the CI policy. It is valid for both common schemas:
+that of Jenkins (xunit plugin, junit-10.xsd) and the stricter one of Ant (windyroad/JUnit-Schema), which requires host,
+time and outputs of every suite and forbids outputs of a case.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class CiReport:
-    """A run with its CI outcome; `late`: the policy was written after the run was planned."""
+    """A run with its CI result; `late`: the CI policy was written after the run was planned."""
 
     data: RunData
     policy: CiPolicy
@@ -35,16 +35,16 @@ class CiReport:
 
     @property
     def sentence(self) -> str:
-        """The outcome as a sentence, with a remark if the policy was written after the run."""
+        """The result as a sentence, with a remark if the policy was written after the run was planned."""
         return self.result.sentence + (" [ci] was written after this run was planned." if self.late else "")
 
 
 def evaluate_ci(data: RunData, written_since: CiPolicy | None = None) -> CiReport | None:
-    """Judge a run by the CI policy that its study had when the run was planned; None if there is none.
+    """Assess a run by the CI policy that its study had when the run was planned; None if there is no policy.
 
     Parameters
     ----------
-    written_since : the policy of the study file now; it counts if the run was planned without one.
+    written_since : the policy in the present study file, used if the run was planned without a policy.
     """
     policy = data.study.ci or written_since
     if policy is None:
@@ -60,7 +60,7 @@ def evaluate_ci(data: RunData, written_since: CiPolicy | None = None) -> CiRepor
 
 
 def ci_document(found: CiReport) -> dict[str, Any]:
-    """Return the JSON summary (docs/ci.md has its fields); effects and intervals are ratios minus 1."""
+    """Return the JSON summary (docs/ci.md lists its fields); effects and intervals are ratios minus 1."""
     data, result = found.data, found.result
     numbers = {word: len(result.cases_with(word)) for word in ("passed", "failed", "invalid", "skipped")}
     return {
@@ -84,12 +84,12 @@ def ci_document(found: CiReport) -> dict[str, Any]:
 
 
 def ci_summary(found: CiReport) -> dict[str, Any]:
-    """Return the CI fields of a report's JSON summary, without the cases."""
+    """Return the CI fields of a report's JSON summary, without the single cases."""
     return {"outcome": found.result.outcome, "exit_code": found.result.exit_code, "sentence": found.sentence}
 
 
 def _case_record(case: CiCase) -> dict[str, Any]:
-    """Return a case with the numbers of its comparison; those of one that may not be made are null."""
+    """Return a case with the numbers of its comparison; the numbers are null if the comparison is invalid."""
     record = asdict(case)
     del record["row"]
     if case.row is None or case.row.verdict is None:
@@ -101,14 +101,14 @@ def _case_record(case: CiCase) -> dict[str, Any]:
     return record | question | {"verdict": verdict.kind, **numbers, "blocks": found["blocks"]}
 
 
-# characters that XML 1.0 cannot hold, not even escaped
+# characters that XML 1.0 forbids even if escaped
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 OUTCOME_TAGS: dict[CaseOutcome, str] = {"failed": "failure", "invalid": "error", "skipped": "skipped"}
 MAX_TEST_NAME = 200
 
 
 def junit_xml(found: Sequence[CiReport]) -> bytes:
-    """Return the XML of judged runs, one suite each."""
+    """Return the JUnit XML of assessed runs, one suite each."""
     root = ET.Element("testsuites")
     for number, one in enumerate(found):
         _add_suite(root, one, number)

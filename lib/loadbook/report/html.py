@@ -1,7 +1,7 @@
-"""Pages as files: an executed notebook as one self-contained HTML file, and small JSON files beside the pages.
+"""Export of pages: an executed notebook as one self-contained HTML file, and small JSON files beside the pages.
 
-A page has no script and makes no external request: the content security policy forbids both, and a scan of the page
-refuses them, too; a page that does not pass is not written. nbconvert renders the template templates/page.html.j2.
+A page has no script and makes no external request: the content security policy forbids both, and a page is written only
+if a scan finds neither. nbconvert renders the template templates/page.html.j2.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _ACTIVE_ELEMENTS = (
     "script", "iframe", "frame", "frameset", "object", "embed", "applet", "link", "base", "form", "input", "button",
     "svg", "math", "video", "audio", "template", "noscript", "xmp", "plaintext", "textarea",
 )  # fmt: skip
-# as browsers read it, wherever it stands: what is text has `&lt;` there
+# found anywhere, as browsers do; in text "<" is written `&lt;`
 _ACTIVE_TAG = re.compile(rf"<\s*/?\s*({'|'.join(_ACTIVE_ELEMENTS)})\b", re.IGNORECASE)
-# a policy cannot forbid a page to go elsewhere by itself; ours has its `meta` in its head alone
+# refused, as a policy cannot forbid redirects by `meta`; pages have their own `meta` only in the head
 _META_TAG = re.compile(r"<\s*meta\b", re.IGNORECASE)
 _MAX_HEAD_METAS = 5
 _STYLE_REQUEST = re.compile(r"@import|url\s*\(|image-set\s*\(|src\s*\(|expression\s*\(|\\", re.IGNORECASE)
-# to a place in the page, or to a file of ours beside or below it
+# allowed links: to a place in the page, or to a file in the same folder or below
 _INNER_LINK = re.compile(r"#[\w-]+|(?:[A-Za-z0-9][\w.-]*/){0,2}[A-Za-z0-9][\w.-]*\.(?:html|ipynb|json)(#[\w-]+)?")
 _TEMPLATES = Environment(
     loader=FileSystemLoader(TEMPLATES_DIR), autoescape=True, finalize=clean, undefined=StrictUndefined,
@@ -48,11 +48,11 @@ Breadcrumbs = Sequence[tuple[str, str | None]]
 
 
 def export_html(notebook: Path, out: Path, title: str, breadcrumbs: Breadcrumbs = ()) -> None:
-    """Write the executed `notebook` as the HTML file `out`; `breadcrumbs` are (text, file name or None) above it.
+    """Write the executed `notebook` as the HTML file `out`; `breadcrumbs` are links (text, file name or None) on top.
 
     Raises
     ------
-    ReportError : the page holds something active or external, or is larger than 3 MB; `out` is left as it was.
+    ReportError : the page has active or external content, or is larger than 3 MB; `out` stays unchanged.
     """
     import nbformat
 
@@ -67,12 +67,12 @@ def export_html(notebook: Path, out: Path, title: str, breadcrumbs: Breadcrumbs 
 
 
 def fill_template(template: str, **values: Any) -> Markup:
-    """Fill one of report/templates and return it as markup; autoescape always, unknown names are errors."""
+    """Render a template of report/templates; values are always escaped, and undefined names are errors."""
     return Markup(_TEMPLATES.get_template(template).render(**values))  # noqa: S704 - autoescape made it safe
 
 
 def to_html(notebook: Any, title: str, breadcrumbs: Breadcrumbs = ()) -> str:
-    """Return an executed notebook as a page; the same notebook always gives the same page."""
+    """Return an executed notebook as an HTML page; the same notebook always gives the same bytes."""
     from nbconvert import HTMLExporter
 
     exporter = HTMLExporter(template_file=str(TEMPLATES_DIR / "page.html.j2"), exclude_anchor_links=True)
@@ -86,7 +86,7 @@ def to_html(notebook: Any, title: str, breadcrumbs: Breadcrumbs = ()) -> str:
 
 
 def export_markdown(notebook: Path, out: Path) -> None:
-    """Write the executed `notebook` as the Markdown file `out`: its text and its blocks, without pictures and code."""
+    """Write the executed `notebook` as the Markdown file `out`: its texts and blocks, without pictures and code."""
     import nbformat
 
     parts: list[str] = []
@@ -102,7 +102,7 @@ def _is_exported(cell: Any) -> bool:
 
 
 def _add_section_links(html: str) -> str:
-    """Return rendered Markdown with an anchor and a link at each section heading."""
+    """Return the HTML of rendered Markdown with an anchor and a link added to each section heading."""
 
     def link(heading: re.Match[str]) -> str:
         title = heading[1]
@@ -113,9 +113,9 @@ def _add_section_links(html: str) -> str:
 
 
 def arrange_cells(cells: list[Any]) -> list[Any]:
-    """Return the cells with empty sections left out, and those marked `URGENT_MIME` before the first section.
+    """Return the cells without sections marked `EMPTY_MIME`, sections marked `URGENT_MIME` first.
 
-    A section begins at a heading; what a section is, its blocks have said in their outputs.
+    A section begins at a heading; the marks are in the outputs of its cells.
     """
     sections: list[list[Any]] = [[]]
     for cell in cells:
@@ -133,7 +133,7 @@ def _has_mark(section: list[Any], mark: str) -> bool:
 
 
 class _ContentScanner(HTMLParser):
-    """Collects forbidden content of an exported page."""
+    """Parser that collects forbidden content of an exported page."""
 
     def __init__(self, allowed_links: Collection[str]) -> None:
         super().__init__()
@@ -166,9 +166,9 @@ def _is_forbidden_attribute(name: str, value: str) -> bool:
 
 
 def forbidden_content(page: str, allowed_links: Collection[str] = ()) -> list[str]:
-    """Return every script, event handler, active element and address outside the page, empty for a good page.
+    """Return the scripts, event handlers, active elements and external addresses of a page; empty if there are none.
 
-    `allowed_links` are further addresses that links may have, each as it stands.
+    `allowed_links` are further addresses that links may have, compared literally.
     """
     scan = _ContentScanner(allowed_links)
     scan.feed(page)
@@ -186,14 +186,14 @@ SUMMARY_SUFFIX = ".summary.json"
 
 
 def write_summary(reports: Path, summary: dict[str, Any]) -> None:
-    """Write a study's summary beside its pages; the index is made from these files alone."""
+    """Write a study's summary as JSON beside its pages; the index page is built only from these files."""
     write_json(reports / f"{summary['study']}{SUMMARY_SUFFIX}", summary)
 
 
 def keep_other_pages(reports: Path, study: str, run: str) -> None:
-    """Rename the pages of a study's last report if they are of another run than `run`: they get its id.
+    """Keep the pages of a study's last report: if they belong to another run than `run`, add its id to their names.
 
-    The links among them are changed, too. Pages that were kept of `run` itself are removed: new ones are made.
+    The links among them are updated. Pages kept earlier for `run` itself are deleted, as they are built again.
     """
     for path in reports.glob(f"{study}*-{run}.html"):
         path.unlink()
@@ -215,23 +215,23 @@ def keep_other_pages(reports: Path, study: str, run: str) -> None:
 
 
 def earlier_pages(reports: Path, study: str, run: str) -> list[tuple[str, str]]:
-    """Return text and page of the stored reports of earlier runs of a study, the newest first."""
+    """Return (text, page) of links to the kept reports of a study's other runs, newest first."""
     kept = {path.stem.removeprefix(f"{study}-"): path.name for path in reports.glob(f"{study}-*.html")}
     runs = sorted((name for name in kept if _RUN_ID.fullmatch(name) and name != run), reverse=True)
     return [(f"run {name}", kept[name]) for name in runs]
 
 
 def write_comparison(page: Path, study: str, run: str, against: str) -> None:
-    """Write beside a page which runs it compares."""
+    """Write a JSON file beside the page of a comparison, with the ids of the two runs."""
     write_json(page.with_suffix(COMPARISON_SUFFIX), {"study": study, "run": run, "against": against})
 
 
 def comparison_links(reports: Path, study: str, run: str = "") -> list[tuple[str, str]]:
-    """Return text and page of each comparison of two runs of a study, those of the newest runs first.
+    """Return (text, page) of links to the comparisons of two runs of a study, newest runs first.
 
     Parameters
     ----------
-    run : only comparisons that this run is part of, each called by its other run; empty: all.
+    run : return only comparisons with this run, the text names the other run; empty: all comparisons.
     """
     found = [
         (_read_comparison(path), path.name.removesuffix(COMPARISON_SUFFIX) + ".html")
@@ -246,7 +246,7 @@ def comparison_links(reports: Path, study: str, run: str = "") -> list[tuple[str
 
 
 def _read_comparison(path: Path) -> dict[str, Any]:
-    """Return the stored summary of a comparison; nothing for a truncated file, which the next comparison replaces."""
+    """Return the JSON file beside a comparison; empty if it is truncated (the next comparison replaces it)."""
     try:
         found = read_json(path)
     except DataError:

@@ -1,6 +1,6 @@
-"""The nodes of which a block of a report is made, and how they are written as HTML, as plain text and as Markdown.
+"""Nodes, the parts of a report's blocks, and functions that write them as HTML, as plain text and as Markdown.
 
-Every string that comes from a host, a tool or a study is hostile: it is escaped and loses its control characters here.
+Strings from hosts, tools and studies are treated as hostile: they are escaped and stripped of control characters here.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ DASH = "–"
 
 
 class Node:
-    """A part of a block."""
+    """Base class of the parts of a block."""
 
 
-Content = Node | str | None  # what a node may hold; None is left out
+Content = Node | str | None  # content of a node; None is left out
 
 
 class Element(Node):
-    """A node that holds others; `css` is its class in the stylesheet."""
+    """A node that contains other nodes; `css` is its class in the stylesheet."""
 
     def __init__(self, *children: Content, css: str = "") -> None:
         self.children, self.css = children, css
@@ -40,11 +40,11 @@ class Strong(Element):
 
 
 class Code(Element):
-    """Text as it is typed."""
+    """Text to type or a name in code, in a fixed-width font."""
 
 
 class Span(Element):
-    """A part of a line with a style."""
+    """A part of a line with its own style."""
 
 
 class Paragraph(Element):
@@ -52,15 +52,15 @@ class Paragraph(Element):
 
 
 class Preformatted(Element):
-    """Lines as they are in a file."""
+    """Lines of a file, in a fixed-width font with their line breaks."""
 
 
 class Group(Element):
-    """Nodes in order, without a box."""
+    """A sequence of nodes without a box."""
 
 
 class Division(Element):
-    """Nodes in a box; `anchor` is the target of links to it."""
+    """A box with nodes; `anchor` is its name as the target of links."""
 
     def __init__(self, *children: Content, css: str = "", anchor: str = "") -> None:
         super().__init__(*children, css=css)
@@ -68,11 +68,11 @@ class Division(Element):
 
 
 class HtmlOnly(Element):
-    """Nodes that plain text and Markdown leave out."""
+    """Nodes that are written in HTML only."""
 
 
 class TextOnly(Element):
-    """Nodes that HTML leaves out."""
+    """Nodes that are written in plain text and Markdown only."""
 
 
 class Heading(Element):
@@ -96,7 +96,7 @@ class Break(Node):
 
 
 class BulletList(Element):
-    """A list of items; `bullet` begins each of them in plain text."""
+    """A list; in plain text each item begins with `bullet`."""
 
     def __init__(self, items: Iterable[Content], css: str = "", bullet: str = "- ") -> None:
         super().__init__(*items, css=css)
@@ -104,7 +104,7 @@ class BulletList(Element):
 
 
 class Details(Element):
-    """Nodes that HTML shows when their summary is clicked."""
+    """Nodes that HTML shows after a click on their summary."""
 
     def __init__(self, summary: str, *children: Content) -> None:
         super().__init__(*children)
@@ -113,14 +113,14 @@ class Details(Element):
 
 @dataclass(frozen=True)
 class Definitions(Node):
-    """Pairs of a name and its value."""
+    """A list of (name, value) pairs."""
 
     pairs: Sequence[tuple[str, Content]]
 
 
 @dataclass(frozen=True)
 class VerdictCell(Node):
-    """A verdict: its glyph before its word, both in the verdict's colour."""
+    """A verdict in a table cell: glyph and word in the verdict's colour."""
 
     css_class: str
     glyph: str
@@ -132,7 +132,7 @@ class VerdictCell(Node):
 
 @dataclass(frozen=True)
 class Column:
-    """A column's head (with its unit) and how its cells are set; `wrap` is for sentences."""
+    """A table column: head (with unit), alignment of its cells, and `wrap` for cells with sentences."""
 
     header: str
     numeric: bool = False
@@ -141,7 +141,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table(Node):
-    """Rows of cells under columns; `ruled_rows` are the positions of rows with a line above them."""
+    """A table; `ruled_rows` are the positions of rows with a line above them."""
 
     name: str
     columns: Sequence[Column]
@@ -158,13 +158,13 @@ class Table(Node):
 
 @dataclass(frozen=True)
 class Picture(Node):
-    """A figure with its caption and its words; it is drawn when the block is written as HTML."""
+    """A figure with its caption, help and alternative text; it is drawn when the block is written as HTML."""
 
     figure: ReportFigure
 
 
 class Stylesheet(Node):
-    """The stylesheet for notebooks, in the first block of each; exported pages have it in their head."""
+    """The stylesheet, in the first block of each notebook; exported pages have it in their head instead."""
 
 
 _TAGS: dict[type[Element], str] = {
@@ -174,12 +174,12 @@ _MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]#|~])")
 
 
 def clean(value: Any) -> Any:
-    """Return text without control characters (see `core.text`); other values, and markup of ours, as they are."""
+    """Return a text without control characters; other values, and HTML that loadbook wrote, are returned unchanged."""
     return clean_text(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def to_html(node: Content) -> Markup:
-    """Return a node as HTML; every string in it is escaped, except markup."""
+    """Return a node as HTML; all strings are escaped except HTML that loadbook wrote (`Markup`)."""
     match node:
         case None | TextOnly():
             return Markup("")
@@ -188,7 +188,7 @@ def to_html(node: Content) -> Markup:
         case Group() | HtmlOnly():
             return _join(to_html, node.children)
         case Stylesheet():
-            return Markup(notebook_style())  # noqa: S704 - a file of ours
+            return Markup(notebook_style())  # noqa: S704 - a file of loadbook
         case Break():
             return Markup("<br>")
         case VerdictCell():
@@ -224,7 +224,7 @@ def _tag(name: str, inside: Markup, attributes: dict[str, str] | None = None) ->
 
 
 def _join(write: Callable[[Content], Any], children: Iterable[Content]) -> Any:
-    """Join nodes: words of a line as they are, everything else line by line, a heading below an empty line."""
+    """Join written nodes: parts of a line directly, other nodes line by line, headings after an empty line."""
     joined, above = write(None), None
     for child in (one for one in children if one is not None):
         part = write(child)
@@ -317,7 +317,7 @@ def _table_text(table: Table) -> str:
 
 
 def to_markdown(node: Content) -> str:
-    """Return a node as Markdown (GitHub's, with tables); a picture is its caption and its words."""
+    """Return a node as GitHub Markdown; a picture becomes its caption and alternative text."""
     match node:
         case None | HtmlOnly() | Stylesheet() | Markup():
             return ""

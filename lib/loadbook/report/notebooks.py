@@ -1,10 +1,10 @@
 """Parameters and execution of notebooks by papermill.
 
-Only notebooks of the project are executed, with known parameters of the declared types: papermill only warns about
-unknown names and never checks types. A notebook is successful only if its last cell left the end marker (`DONE_MIME`),
-because papermill and nbclient call a notebook with a dead kernel complete. The output is written under a temporary name
-and renamed, so that readers never see a part of it. A notebook that ended early is kept, with an error at its last
-cell: papermill 2.7 itself keeps none, or marks every cell as completed (engines.py).
+Only notebooks of the project are executed, with declared parameters of the declared types: papermill only warns about
+unknown names and never checks types. A notebook succeeded only if its last cell wrote the end marker (`DONE_MIME`),
+because papermill and nbclient report a notebook with a dead kernel as complete. The output is written under a temporary
+name and renamed, so that readers never see a partial file. A notebook that ended early is kept, with an error at its
+last executed cell: papermill 2.7 itself keeps none, or marks every cell as completed (engines.py).
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from loadbook.store.atomic import DISK_FULL_ERRNOS, explain_disk_full, fsync_pat
 from loadbook.store.paths import Layout
 
 ENGINE_NAME = "loadbook"
-INJECTED_COMMENT = "# Parameters"  # the comment that papermill puts on top of the cell it injects
+INJECTED_COMMENT = "# Parameters"  # the first line of the cell that papermill injects
 DONE_MIME = "application/vnd.loadbook.done+json"
-# of one cell: far above what any of ours needs, so that one that hangs is found the same day
+# default time limit of one cell: far more than any cell needs, but ends a hanging one
 TIMEOUT_S = 600
 KERNEL_STARTS = 2
 _TYPE_NAMES = {str: "text", bool: "true or false", int: "a whole number", float: "a number", list: "a list"}
 
 
 class NotebookInterruptedError(Exception):
-    """A notebook ended in the cell with this number (from 1; None: no kernel came up) without an answer from it."""
+    """A notebook ended without a result from the cell with this number (from 1; None: no kernel started)."""
 
     def __init__(self, cell: int | None, error: Exception) -> None:
         super().__init__(f"{type(error).__name__}: {error}")
@@ -46,13 +46,13 @@ class NotebookInterruptedError(Exception):
 
 
 class PartialOutputEngine(NBClientEngine):
-    """papermill's engine, extended to store the partial notebook in `partial_path`."""
+    """papermill's engine, extended to write a partly executed notebook to `partial_path`."""
 
     @classmethod
     def execute_managed_notebook(
         cls, nb_man: NotebookExecutionManager, kernel_name: str, *, partial_path: str, **more: Any
     ) -> None:
-        """Execute all cells; NotebookInterruptedError if a kernel dies or a cell overstays: its cell has the error."""
+        """Execute all cells; if the kernel dies or a cell times out, add the error to it: NotebookInterruptedError."""
         try:
             super().execute_managed_notebook(nb_man, kernel_name, **more)
         except Exception as error:
@@ -71,7 +71,7 @@ papermill_engines.register(ENGINE_NAME, PartialOutputEngine)
 
 
 def parse_literals(source: str) -> dict[str, Any]:
-    """Return the names that a cell assigns literals to; UsageError for a cell that does anything else."""
+    """Return name -> literal that a cell assigns; UsageError if the cell does anything else."""
     found: dict[str, Any] = {}
     try:
         for statement in ast.parse(source).body:
@@ -84,7 +84,7 @@ def parse_literals(source: str) -> dict[str, Any]:
 
 
 def parameter_problems(declared: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
-    """Return one sentence per given parameter that is unknown, unsafe as a name, or of another type."""
+    """Return one sentence per given parameter that is undeclared, has an unsafe name, or a value of the wrong type."""
     found = []
     for name, value in given.items():
         if not name.isidentifier() or keyword.iskeyword(name) or hasattr(builtins, name) or name.startswith("_"):
@@ -98,14 +98,14 @@ def parameter_problems(declared: Mapping[str, Any], given: Mapping[str, Any]) ->
 
 
 def validate_parameters(notebook: str, declared: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Raise UsageError naming every misfit and the parameters that `notebook` knows."""
+    """Raise UsageError if a given parameter is unknown or of the wrong type; it also lists the declared parameters."""
     if found := parameter_problems(declared, given):
         known = ", ".join(f"{name} ({_type_name(value)})" for name, value in declared.items())
         raise UsageError(f"{notebook}: " + "; ".join(found), f"parameters: {known or 'none'}")
 
 
 def parse_pairs(declared: Mapping[str, Any], pairs: Sequence[str]) -> dict[str, Any]:
-    """Return ``name=value`` texts as values of the declared types; UsageError for a text that does not fit."""
+    """Convert ``name=value`` texts to values of the declared types; UsageError for a text that cannot be converted."""
     given: dict[str, Any] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
@@ -116,11 +116,11 @@ def parse_pairs(declared: Mapping[str, Any], pairs: Sequence[str]) -> dict[str, 
 
 
 def check_parameters() -> None:
-    """Check, inside a notebook, the parameters that papermill injected; without papermill there is nothing to check.
+    """Check, inside a notebook, the parameters that papermill injected; do nothing without papermill.
 
     Raises
     ------
-    UsageError : a parameter that the notebook does not have, or a value of another type; those there are come with it.
+    UsageError : an undeclared parameter or a value of the wrong type; the message lists the declared parameters.
     """
     from IPython import get_ipython
 
@@ -130,9 +130,9 @@ def check_parameters() -> None:
 
 
 def check_injected(cells: Sequence[str]) -> None:
-    """Check the cell that papermill injected against the parameters cell before it; no such cell, nothing to check.
+    """Check the cell that papermill injected, if any, against the parameters cell before it.
 
-    `cells` are the sources executed so far, as IPython keeps them in ``In``.
+    `cells` are the sources of the cells executed so far, the list ``In`` of IPython.
     """
     positions = [k for k, source in enumerate(cells) if source.startswith(INJECTED_COMMENT)]
     if positions:
@@ -149,7 +149,7 @@ def _matches_type(default: Any, value: Any) -> bool:
 
 
 def _is_representable(value: Any) -> bool:
-    """Return whether a notebook can hold a value: no incomplete surrogate pair, no number beyond a float."""
+    """Return whether a notebook can store a value: no incomplete surrogate pair, no number beyond a float's range."""
     if isinstance(value, str):
         return not any(0xD800 <= ord(c) <= 0xDFFF for c in value)
     return not isinstance(value, int | float) or abs(value) <= sys.float_info.max
@@ -171,7 +171,7 @@ def _convert_text(default: Any, text: str) -> Any:
 
 
 def find_notebook(layout: Layout, name: str) -> Path:
-    """Return the file of the notebook `name` under notebooks/; anything else is refused (a notebook is code)."""
+    """Return the path of notebooks/`name`.ipynb; UsageError for any other place, as a notebook is code."""
     path = layout.notebooks / f"{name}.ipynb"
     known = sorted(p.stem for p in layout.notebooks.glob("*.ipynb"))
     if name not in known or path.resolve().parent != layout.notebooks.resolve():
@@ -180,7 +180,7 @@ def find_notebook(layout: Layout, name: str) -> Path:
 
 
 def declared_parameters(path: Path) -> dict[str, Any]:
-    """Return the parameters of a notebook with their defaults, from its cell tagged ``parameters``."""
+    """Return parameter -> default of a notebook, from its cell tagged ``parameters``."""
     tagged = [c for c in _read_notebook(path)["cells"] if "parameters" in c["metadata"].get("tags", [])]
     if len(tagged) != 1:
         raise UsageError(f"{path} has {len(tagged)} cells tagged 'parameters', it needs exactly one")
@@ -190,13 +190,13 @@ def declared_parameters(path: Path) -> dict[str, Any]:
 def execute_notebook(
     layout: Layout, name: str, given: Mapping[str, Any], out: Path, timeout_s: float | None = TIMEOUT_S
 ) -> Mapping[str, Any]:
-    """Execute the notebook `name` into the file `out`, whole or not at all; return the result of its last cell.
+    """Execute the notebook `name` into the file `out`, completely or not at all; return the data of its end marker.
 
     Raises
     ------
     UsageError : unknown notebook or parameter; nothing was executed.
-    ReportError : a cell failed, the kernel died, or a cell took over `timeout_s` seconds (None: no limit); what
-        there is of the notebook is then in ``<out stem>.failed.ipynb``.
+    ReportError : a cell failed, the kernel died, or a cell took over `timeout_s` seconds (None: no limit); the part
+        that was executed is then in ``<out stem>.failed.ipynb``.
     """
     source = find_notebook(layout, name)
     validate_parameters(f"notebook {name}", declared_parameters(source), given)
@@ -222,18 +222,18 @@ def execute_notebook(
 
 
 def failed_notebook_path(out: Path) -> Path:
-    """Return the path for a failed notebook."""
+    """Return the path to which a failed notebook is written."""
     return out.with_name(f"{out.stem}.failed.ipynb")
 
 
 def _execute_with_retry(
     layout: Layout, source: Path, given: Mapping[str, Any], part: Path, timeout_s: float | None
 ) -> str | None:
-    """Execute `source` by papermill into `part`; return the reason of a failure, None if papermill reports success."""
+    """Execute `source` by papermill into `part`; return the reason if it failed, None if papermill reports success."""
     import papermill
     from papermill.exceptions import PapermillExecutionError
 
-    os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"  # the kernel is this interpreter's, not one of the user's home
+    os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"  # use this interpreter's kernel, not one in the user's home
     # papermill passes every path through str.format
     paths = [str(path).replace("{", "{{").replace("}", "}}") for path in (source, part)]
     options = {
@@ -241,7 +241,7 @@ def _execute_with_retry(
         "request_save_on_cell_execute": False, "cwd": layout.root, "extra_arguments": ["--log-level=CRITICAL"],
         "execution_timeout": None if timeout_s is None else math.ceil(timeout_s), "partial_path": str(part),
     }  # fmt: skip
-    for _ in range(KERNEL_STARTS):  # several kernels that start at once may take each other's ports
+    for _ in range(KERNEL_STARTS):  # kernels that start at the same time may take each other's ports
         try:
             papermill.execute_notebook(*paths, **options)
             return None
@@ -255,13 +255,13 @@ def _execute_with_retry(
             if error.errno in DISK_FULL_ERRNOS:
                 raise
             return _first_line(f"{type(error).__name__}: {error}")
-        except Exception as error:  # a notebook that is none, say: no common base class
+        except Exception as error:  # errors have no common base class (for example, an invalid notebook)
             return _first_line(f"{type(error).__name__}: {error}")
     return reason
 
 
 def _interruption_reason(cell: int, error: Exception, timeout_s: float | None) -> str:
-    """Return the reason why a cell did not end, with the remedy."""
+    """Return the reason why a cell did not end: time limit, dead kernel, or another error."""
     from nbclient.exceptions import CellTimeoutError, DeadKernelError
 
     if isinstance(error, CellTimeoutError):
@@ -272,16 +272,16 @@ def _interruption_reason(cell: int, error: Exception, timeout_s: float | None) -
 
 
 def _first_line(text: str) -> str:
-    """Return the first line of an error for messages and index rows; the stored notebook has the rest."""
+    """Return the first line of an error, at most 300 characters; the stored notebook has the full text."""
     line = text.strip().splitlines()[0]
     return line if len(line) <= 300 else line[:299] + "…"
 
 
 def read_sentinel(path: Path) -> Mapping[str, Any] | None:
-    """Return the end marker of an executed notebook; None if its last cell did not run or any cell has an error.
+    """Return the data of a notebook's end marker; None if its last cell did not run or any cell has an error.
 
-    This is how a notebook that papermill was killed over (also by somebody who called papermill) is told from a whole
-    one. ReportError for a file that is no notebook: papermill writes in place, so a part of one may be there.
+    It thus distinguishes a complete notebook from one left by a killed papermill. ReportError if the file is not a
+    notebook: papermill writes in place, so the file may be truncated.
     """
     code = [c for c in _read_notebook(path)["cells"] if c["cell_type"] == "code"]
     outputs = [o for c in code for o in c["outputs"]]

@@ -1,4 +1,4 @@
-"""Blocks that all pages of a run share: question, scope, harness checks, doubts, valid trials, set-up, provenance."""
+"""Blocks shared by all pages of a run: question, scope, harness checks, doubts, valid trials, set-up, provenance."""
 
 from __future__ import annotations
 
@@ -27,41 +27,41 @@ MAX_SERVICES = 3
 
 
 class Page:
-    """One run of one study, with the blocks that all its pages share; every method returns the content of a cell."""
+    """Base class of a run's pages; public methods that return a `Block` are each the content of one notebook cell."""
 
     notebook = ""
-    # levels of validity rules that have sentences below the figure; doubts have a section
+    # levels of validity rules that get sentences below the figure; doubts have their own section
     explained_levels: tuple[str, ...] = ("invalid", "note")
 
     def __init__(self, data: RunData, baseline: str = "", metric: str = "", level: float = 0.95) -> None:
         self.data = data
-        self.baseline = baseline or None  # None: what the study declares, its contrasts included
+        self.baseline = baseline or None  # None: baseline and contrasts as the study declares them
         self.metric = metric or data.study.metric
         self.level = level
 
     @property
     def question(self) -> str:
-        """The page's question: its first heading."""
+        """The page's question, which is its title."""
         return self.data.study.question
 
     @cached_property
     def analysis(self) -> Analysis:
-        """The answer to the study's question on the page's metric."""
+        """The analysis that answers the study's question, on the page's metric."""
         return self.analyse(self.metric)
 
     @cached_property
     def values(self) -> pd.DataFrame:
-        """The page's metric, one row per trial."""
+        """The values of the page's metric, one row per trial."""
         return self.data.values(self.metric)
 
     @cached_property
     def ci_report(self) -> CiReport | None:
-        """The CI outcome by the policy that the run was planned with; None if there is none."""
+        """The CI result by the policy with which the run was planned; None if it had no policy."""
         return evaluate_ci(self.data)
 
     @cached_property
     def notes(self) -> list[sections.ValidityMessage]:
-        """Sentences on possible effects of the order of the trials."""
+        """Messages on possible effects of the order of the trials (carry-over, outliers)."""
         source = self.data.run_record.imported
         notes = sections.unfinished_notes(self.data)
         if not source or source["timed"]:
@@ -70,20 +70,20 @@ class Page:
 
     @cached_property
     def carry_over(self) -> CarryOver | None:
-        """The result of the carry-over test; None if there is none."""
+        """The result of the carry-over test; None if it could not be made."""
         return checks.detect_carry_over(self.data, self.analysis, self.values)
 
     @cached_property
     def labels(self) -> dict[str, str]:
-        """Each treatment as readers see it."""
+        """Treatment -> display name."""
         return self.data.study.labels
 
     def scope(self) -> Block:
-        """Show the question and, in one line, the design that answers it."""
+        """Show the question and one line on the design: load, page, service, margin, trials, duration."""
         return Block(scope_nodes(self.question, " · ".join(scope_parts(self.data, self.analysis.margin))))
 
     def analyse(self, metric: str, statistic: str | None = None, baseline: str = "") -> Analysis:
-        """Return the analysis of another metric, or against another baseline, by the same rules."""
+        """Return the run's analysis on any metric, statistic and baseline (default: the page's), by the same rules."""
         from loadbook.stats.analyse import analyse_strata
 
         return analyse_strata(
@@ -91,9 +91,9 @@ class Page:
         )
 
     def trust(self) -> Block:
-        """Show in four cells whether the instrument works: A/A arm, known effect, trials that count, doubts.
+        """Show in four cells whether the measurement can be trusted: A/A arm, positive control, valid trials, doubts.
 
-        Below them is the CI outcome, if the study has a policy.
+        Below them is the CI result if the study has a CI policy.
         """
         strip = checks.check_strip(checks.harness_checks(self.data, self.analysis, self.notes))
         if not self.ci_report:
@@ -103,11 +103,11 @@ class Page:
         return Block(strip, Paragraph(Strong(f"{glyph} {name}"), f":{outcome}", css="gate"))
 
     def figure(self, name: str, *data: Any, **options: Any) -> Block:
-        """Show a figure of `report.figures.FIGURES`, made from the data that its class documents."""
+        """Show the figure `name` of `report.figures.FIGURES`; further arguments are those of its class."""
         return Block(Picture(figure_class(name)(*data, **options)))
 
     def order(self) -> Block:
-        """Show every trial by its place in the order of execution, and the drift below."""
+        """Show every trial in order of execution, and below it the drift of the host."""
         from loadbook.report.figures.order import OrderFigure
 
         source = self.data.run_record.imported
@@ -120,7 +120,7 @@ class Page:
         return Block(Picture(figure), note(text))
 
     def errors(self) -> Block:
-        """Show errors per trial; first on the page when a treatment is shown to have more than the baseline."""
+        """Show errors per trial; this section is first on the page if a treatment has more errors than the baseline."""
         from loadbook.report.figures.errors import ErrorsFigure
 
         if not ErrorsFigure.has_data(self.analysis):
@@ -131,7 +131,7 @@ class Page:
         return Block(picture, table, data={URGENT_MIME: True} if more else {})
 
     def limit(self) -> Block:
-        """Show the host metrics of the median block, which show the saturated resource."""
+        """Show the host metrics of the run's middle block, to see which resource was saturated."""
         from loadbook.report.figures.host_metrics import HostMetricsFigure
 
         if not HostMetricsFigure.has_data(self.data.traces):
@@ -140,11 +140,11 @@ class Page:
 
     @property
     def comparison_notes(self) -> list[sections.ValidityMessage]:
-        """Doubts that follow from the comparisons themselves."""
+        """Doubts and notes that follow from the comparisons, such as unstable effects."""
         return checks.comparison_notes(self.analysis)
 
     def doubts(self) -> Block:
-        """Show the remaining doubts, one line each."""
+        """Show all doubts, one line each."""
         return Block(sections.doubts_list([*sections.doubt_messages(self.data), *self.comparison_notes, *self.notes]))
 
     def which_count(self) -> Block:
@@ -152,7 +152,7 @@ class Page:
         return sections.validity_block(self.data, self.explained_levels)
 
     def setup(self) -> Block:
-        """Show how treatments differ, on which hosts they ran, and what changed there during the run."""
+        """Show how treatments differ, on which hosts they ran, and which facts of the hosts changed during the run."""
         data = self.data
         changes, others = sections.fact_changes_table(data), sections.other_facts_table(data)
         words = enumerate((data.study.background or "").split("`"))
@@ -174,12 +174,12 @@ class Page:
         )
 
     def every_trial(self) -> Block:
-        """Show every trial in order of execution, the excluded ones with their reason."""
+        """Show the table of every trial in order of execution, excluded trials with the reason."""
         table = sections.trial_table(self.data, self.metric, self.labels)
         return Block(Details(f"Every trial ({len(table.rows)})", table))
 
     def provenance(self) -> Block:
-        """Show the sources of the page; as the last block it also reports to the runner that the end was reached."""
+        """Show where the page's data come from; its output also marks the notebook as executed to its end."""
         return Block(provenance_line(sections.provenance_pairs(self.data)), data={DONE_MIME: self.summary()})
 
     def summary(self) -> dict[str, Any]:
@@ -202,9 +202,9 @@ def load_run_data(study: str, run: str = "latest") -> RunData:
 
 
 def scope_parts(data: RunData, margin: float) -> list[str]:
-    """Return the parts of the scope line: origin, load, page and service, margin, trials, duration.
+    """Return the parts of the line on the design: origin, load, page and service, margin, trials, duration.
 
-    What an imported run does not know is left out.
+    Parts that an imported run did not record are left out.
     """
     run, work = data.run_record, data.study.workload
     served = data.trials["response_bytes"].dropna()
@@ -223,7 +223,7 @@ def scope_parts(data: RunData, margin: float) -> list[str]:
 
 
 def _services_text(data: RunData) -> str:
-    """Return " on nginx 1.22.1, go-app 1.0", the services in the order in which requests come to them."""
+    """Return " on nginx 1.22.1, go-app 1.0": the services in the order in which requests reach them."""
     versions, hosts = data.run_record.service_versions, data.run_record.hosts
     roles = [role for role in data.study.roles if role != data.study.workload.role]
     aliases = [alias for role in roles for alias, host in hosts.items() if role in host["roles"]]
@@ -232,7 +232,7 @@ def _services_text(data: RunData) -> str:
 
 
 def _origin_parts(data: RunData) -> list[str]:
-    """Return the remarks on a run that was not measured here, or that confirms nothing."""
+    """Return remarks on a run that was imported, is a replay, or is exploratory; empty for any other run."""
     source, replayed, added = data.run_record.imported, data.run_record.replay, data.plan.get("added", 0)
     if source:
         word = f"conditions are as {source['conditions']} says"
@@ -242,7 +242,7 @@ def _origin_parts(data: RunData) -> list[str]:
 
 
 def _load_parts(data: RunData) -> list[str]:
-    """Return the loads of a run's trials: at which rates, or with how many connections, as far as it is known."""
+    """Return texts on the load of a run's trials: rates or numbers of connections, as far as they are known."""
     found = []
     rates = sorted(set(data.trials["offered_per_s"].dropna()))
     if rates:

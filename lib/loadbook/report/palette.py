@@ -1,8 +1,8 @@
 """Colours, markers and words of verdicts, and the stylesheet.
 
-Colour means verdict and nothing else; position, marker shape and a direct label tell treatments apart. Fills have a
-contrast of 3:1 on white and on the margin band, texts 4.5:1, and any two fills a CIE Lab distance of 15 for readers
-with protan, deutan and tritan vision (tests/report/test_palette.py).
+Colours are used for verdicts only; treatments differ in position, marker shape and label. Fills have a contrast of at
+least 3:1 on white and on the margin band, texts 4.5:1, and any two fills differ by a CIE Lab distance of at least 15
+for readers with protan, deutan and tritan vision (tests/report/test_palette.py).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LINK = "#00508F"
 DOUBT = "#A86F00"
 DOUBT_TEXT = "#7A5200"
 
-# the colours of a page for readers who prefer a dark one, by their names in the stylesheet
+# variable in the stylesheet -> its colour in dark mode
 DARK = {
     "paper": "#16181A", "ink": "#E8E8E6", "soft": "#ABABA8", "tint": "#212427", "grid": "#3A3E42", "rule": "#7C8084",
     "link": "#8CBEF0", "doubt-box": "#352B12", "doubt-text": "#F0C674",
@@ -40,7 +40,7 @@ DARK = {
 
 @dataclass(frozen=True)
 class VerdictStyle:
-    """The style of one class of rows: `marker` is matplotlib's, `hollow` markers are white with an ink edge."""
+    """Colours, glyph and matplotlib marker of one kind of rows; `hollow` markers are white with a dark edge."""
 
     fill: str
     text: str
@@ -50,17 +50,17 @@ class VerdictStyle:
 
     @property
     def face(self) -> str:
-        """The colour inside the mark."""
+        """The fill colour of the marker."""
         return BACKGROUND if self.hollow else self.fill
 
     @property
     def edge(self) -> str:
-        """The colour of the mark's edge and of its interval."""
+        """The colour of the marker's edge and of the interval."""
         return self.fill
 
     @property
     def dark_text(self) -> str:
-        """The colour of the text on a dark ground: three fifths of the way to white."""
+        """The colour of the text in dark mode: mixed with 60 % white."""
         channels = (int(self.text[at : at + 2], 16) for at in (1, 3, 5))
         return "#" + "".join(f"{round(0.4 * channel + 0.6 * 255):02X}" for channel in channels)
 
@@ -70,7 +70,7 @@ VERDICTS: dict[VerdictKind, VerdictStyle] = {
     "better": VerdictStyle("#0067B9", "#0067B9", "▲", "^"),
     "worse": VerdictStyle("#B93A00", "#B93A00", "▼", "v"),
     "small": VerdictStyle("#B05FA5", "#8E4385", "◆", "D"),
-    "no-loss": _EQUIVALENT,  # the one-sided question's: no page has both
+    "no-loss": _EQUIVALENT,  # verdict of one-sided questions, which never has "equivalent" on the same page
     "equivalent": _EQUIVALENT,
     "undecided": VerdictStyle("#7F7F7F", "#5F5F5F", "●", "o"),
     "invalid": VerdictStyle(INK, INK, "✕", "", hollow=True),
@@ -81,7 +81,7 @@ CONTROL = VerdictStyle(INK, SOFT, "□", "s", hollow=True)
 PUBLISHED = VerdictStyle(INK, SOFT, "◇", "D", hollow=True)
 FAILED_GLYPH = "✕"
 DOUBT_GLYPH = "!"
-# markers for a second, third, ... treatment of one class; × stays free for trials that are not counted
+# markers for a second, third, ... treatment with the same verdict; × is reserved for excluded trials
 SPARE_MARKERS = ("P", "p", "h", "<", ">", "*", "d", "8")
 
 VERDICT_WORDS = {
@@ -94,7 +94,7 @@ VERDICT_WORDS = {
 
 
 def verdict_word(kind: VerdictKind, metric: Metric, hypothesis: Hypothesis = "difference") -> str:
-    """Return the word that stands behind the glyph of a verdict class, by the metric's kind and by the hypothesis."""
+    """Return the word of a verdict after its glyph, by metric ("faster", "shorter") and hypothesis."""
     if kind == "worse" and hypothesis == "non-inferiority":
         return "loses more"
     if kind not in ("better", "worse"):
@@ -104,14 +104,14 @@ def verdict_word(kind: VerdictKind, metric: Metric, hypothesis: Hypothesis = "di
 
 
 def row_style(row: AnalysisRow) -> VerdictStyle:
-    """Return the style of a row: that of the baseline or of its check, else that of its verdict."""
+    """Return the style of a row: of its verdict, or the fixed style of the baseline or harness check."""
     if row.kind != "treatment":
         return {"baseline": BASELINE, "aa": AA, "control": CONTROL}[row.kind]
     return VERDICTS[row.verdict.kind if row.verdict else "invalid"]
 
 
 def row_word(row: AnalysisRow, metric: Metric) -> str:
-    """Return the word of a row: its verdict, or passed / failed for a check of the laboratory."""
+    """Return the word of a row: its verdict, or the state of a harness check, such as "passed"."""
     if row.kind == "baseline":
         return "reference"
     if row.kind in ("aa", "control"):
@@ -122,18 +122,18 @@ def row_word(row: AnalysisRow, metric: Metric) -> str:
 
 
 def row_glyph(row: AnalysisRow) -> str:
-    """Return the glyph that stands before the word; a failed check has the cross."""
+    """Return the glyph before a row's word; a failed harness check has a cross."""
     return FAILED_GLYPH if row.passed is False else row_style(row).glyph
 
 
 def row_text_colour(row: AnalysisRow) -> str:
-    """Return the colour of a row's word; that of a failed check is ink."""
+    """Return the colour of a row's word; a failed harness check has the colour of plain text."""
     return INK if row.passed is False else row_style(row).text
 
 
 @cache
 def _stylesheet() -> str:
-    """Return the style of all pages, the same in JupyterLab and in exported HTML."""
+    """Return the CSS of all pages, which is the same in JupyterLab and in exported HTML."""
     names = {
         "paper": BACKGROUND, "ink": INK, "soft": SOFT, "tint": TINT, "grid": GRID, "rule": RULE, "link": LINK,
         "doubt-box": DOUBT_BOX, "doubt-text": DOUBT_TEXT,
@@ -148,9 +148,9 @@ def _stylesheet() -> str:
 
 @cache
 def page_stylesheet() -> str:
-    """Return the style of exported pages: that of all pages, and dark colours where the reader prefers them.
+    """Return the CSS of exported pages, with dark colours for readers who prefer dark mode.
 
-    Figures keep their light ground: a picture does not know the reader's colours.
+    Figures keep their light background, because their colours are fixed when they are drawn.
     """
     colours = "".join(f"--{name}: {colour}; " for name, colour in DARK.items())
     verdicts = "".join(f".lb .v-{kind} {{ color: {style.dark_text}; }} " for kind, style in VERDICTS.items())
@@ -159,5 +159,5 @@ def page_stylesheet() -> str:
 
 
 def notebook_style() -> str:
-    """Return the style as an element for the first block of a notebook; exported pages have it in their head."""
+    """Return the CSS as a style element for the first block of a notebook; exported pages have it in their head."""
     return f"<style data-notebook>\n{_stylesheet()}</style>\n"

@@ -1,8 +1,8 @@
-"""Sections of a report: the set-up of the run, and which trials count.
+"""Sections of a report: the set-up of the run, and which trials are valid.
 
-The set-up has configuration differences first, then hosts, versions, changed facts and provenance. Trials have counts,
-doubts as text, the figure of validity rules, and the table of every trial. Runs with several drivers have their start
-offsets, and latencies per driver.
+The set-up shows configuration differences first, then hosts, versions, changed facts and provenance. The sections on
+trials show counts, doubts as text, the figure of validity rules, and the table of every trial; for runs with several
+drivers also their start offsets and latencies per driver.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 BEFORE_SUFFIX, AFTER_SUFFIX = "-before", "-after"
 MAX_DIFF_LINES = 40
 FIRST_FACTS = ("os", "kernel", "cpu_model", "cpus_online", "memory_total_b", "virtual", "cpu_governor")
-PRIVATE_FACTS = (BOOT_ID_FACT, MACHINE_FACT)  # they identify a machine; a report is for others to read
-_GENERATED_ID = re.compile(r"\b[0-9a-f]{12,}\b(?:-[0-9a-f]+)*")  # ids of a rendered configuration, other in each trial
+PRIVATE_FACTS = (BOOT_ID_FACT, MACHINE_FACT)  # they identify a machine: left out of reports
+_GENERATED_ID = re.compile(r"\b[0-9a-f]{12,}\b(?:-[0-9a-f]+)*")  # ids that differ in each trial's configuration
 
 
 def started_text(data: RunData) -> str:
-    """Return the date and time at which the run began, UTC."""
+    """Return the UTC date and time of the start of the run as text."""
     return f"{utc_text(data.run_record.started)} UTC"
 
 
 def treatment_differences(data: RunData) -> Table:
-    """Return the factors in which treatments differ from the baseline, one row per treatment."""
+    """Return a table, one row per treatment, of the factors in which it differs from the baseline."""
     study, base = data.study, data.study.levels_of(data.study.baseline)
     levels = {name: study.levels_of(name) for name in data.plan["treatments"]}
     varied = [f for f in study.factors if any(row[f] != base[f] for row in levels.values())]
@@ -57,9 +57,9 @@ def treatment_differences(data: RunData) -> Table:
 
 
 def config_differences(data: RunData) -> dict[str, str]:
-    """Return treatment label -> the lines of rendered configuration that differ from the baseline's (- and +).
+    """Return treatment's label -> diff (- and +) of its configuration files against those of the baseline.
 
-    Lines that also differ between two trials of the baseline (ports, ids, folders) are no part of the treatment.
+    Lines that also differ between two trials of the baseline (ports, ids, folders) are left out.
     """
     texts = {name: _first_and_last_config(data, name) for name in data.plan["treatments"]}
     base = texts[data.study.baseline]
@@ -75,7 +75,7 @@ def config_differences(data: RunData) -> dict[str, str]:
 
 
 def _first_and_last_config(data: RunData, treatment: str) -> list[list[str]]:
-    """Return the configuration lines of the first and the last recorded trial of a treatment."""
+    """Return the lines of the configuration files in the first and in the last recorded trial of a treatment."""
     trials = [data.paths.trial(t["trial"]) for t in data.plan["trials"] if t["treatment"] == treatment]
     folders = [folder for folder in trials if (folder / trial_record.RECORD_NAME).is_file()]
     return [list(_config_lines(folders[k])) for k in (0, -1) if folders]
@@ -94,7 +94,7 @@ def _diff_lines(before: list[str], after: list[str]) -> list[str]:
 
 
 def host_table(data: RunData) -> Table:
-    """Return the table of recorded hosts: roles, services, and the most important facts."""
+    """Return the table of recorded hosts: roles, services, and the most important facts (CPU, memory, kernel...)."""
     run, facts = data.run_record, _fact_rows(data)
     cpus = [host.get("cpus", [DASH]) for host in run.hosts.values()]
     rows = [
@@ -109,40 +109,40 @@ def host_table(data: RunData) -> Table:
 
 
 def _version_default_rows(data: RunData) -> list[list[str]]:
-    """Return a row per unset variable whose default depends on the version of the service, with that default."""
+    """Return one row per variable that the study does not set and whose default depends on the service's version."""
     run, found = data.run_record, dict[str, dict[str, str]]()
     for alias, host in run.hosts.items():
         for text in (run.service_versions.get(alias) or "").split(", "):
             service, _, version = text.partition(" ")
             for role in host["roles"]:
                 if role in data.study.roles and data.study.roles[role].base_setting.service == service:
-                    with suppress(LoadbookError):  # a service of the user's own, which is not here any more
+                    with suppress(LoadbookError):  # a user's own service that was removed
                         for name, meaning in version_defaults(data.study, role, version).items():
                             found.setdefault(name, {})[alias] = meaning
     return [[f"{name} unset", *(own.get(alias, DASH) for alias in run.hosts)] for name, own in found.items()]
 
 
 def other_facts_table(data: RunData) -> Table:
-    """Return all other recorded facts, except those that identify the machine."""
+    """Return the table of the remaining recorded facts, except those that identify the machine."""
     columns = [Column("Fact"), *(Column(a, wrap=True) for a in data.run_record.hosts)]
     rows = [row for name, row in _fact_rows(data).items() if name not in (*FIRST_FACTS, *PRIVATE_FACTS)]
     return Table("Recorded facts", columns, rows)
 
 
 def _fact_rows(data: RunData) -> dict[str, list[str]]:
-    """Return fact -> its row: its name for readers, and its value on each host before the run."""
+    """Return fact -> table row: display name, and value on each host before the run."""
     facts = [data.facts.get(alias + BEFORE_SUFFIX, {}) for alias in data.run_record.hosts]
     names = dict.fromkeys(name for own in facts for name in own)
     return {name: [fact_name(name), *(fact_text(name, own.get(name)) for own in facts)] for name in names}
 
 
 def fact_name(name: str) -> str:
-    """Return a fact's name for readers; sysctls keep theirs."""
+    """Return the display name of a fact; sysctls keep their own names."""
     return name if "." in name else name.removesuffix("_b").replace("_", " ")
 
 
 def fact_text(name: str, fact: Any) -> str:
-    """Return a recorded fact for readers; a fact that could not be had is a dash."""
+    """Return the value of a recorded fact as text; a dash if it could not be determined."""
     value = fact["value"] if isinstance(fact, dict) else fact
     if value is None:
         return DASH
@@ -152,7 +152,7 @@ def fact_text(name: str, fact: Any) -> str:
 
 
 def fact_changes_table(data: RunData) -> Table:
-    """Return the facts that were not the same before and after the run."""
+    """Return the table of facts that differed before and after the run."""
     rows = []
     for alias in data.run_record.hosts:
         before, after = data.facts.get(alias + BEFORE_SUFFIX, {}), data.facts.get(alias + AFTER_SUFFIX, {})
@@ -167,7 +167,7 @@ def fact_changes_table(data: RunData) -> Table:
 
 
 def verification_text(data: RunData) -> str:
-    """Re-hash every file of every recorded trial and return the result as a sentence."""
+    """Compare every file of every recorded trial with its recorded checksum; return the result as a sentence."""
     folders = [p for p in sorted(data.paths.trials.glob("*")) if p.is_dir()]
     changed, files = [], 0
     for folder in folders:
@@ -187,7 +187,7 @@ _LAB_NAMES = {"loopback": "loopback lab", "netns": "namespace lab"}
 
 
 def provenance_pairs(data: RunData) -> list[tuple[str, str]]:
-    """Return where this page comes from, as pairs of name and value."""
+    """Return the sources of the page as (name, value) pairs: study, run, seed, loadbook version, check of raw data."""
     run, began = data.run_record, f"started {started_text(data)}"
     if source := run.imported:
         began = f"{began} by {source['conditions']}" if source["timed"] else "start not known"
@@ -218,7 +218,7 @@ def execution_text(data: RunData) -> str:
 
 @dataclass(frozen=True)
 class ValidityMessage:
-    """Messages of one validity rule: title, level, number of trials, and the distinct sentences."""
+    """Messages of one validity rule (or check): title, level, number of trials, and the distinct sentences."""
 
     name: str
     title: str
@@ -228,13 +228,13 @@ class ValidityMessage:
 
 
 def rule_titles(data: RunData) -> dict[str, str]:
-    """Return name -> short title of every validity rule applied to this run, and of the doubts of tools."""
+    """Return name -> short title of every validity rule applied to this run, and of the doubts that tools reported."""
     raised = [name for name in data.problems["name"].unique() if name not in EVALUATED_RULES]
     return {name: rule_title(name) for name in (*EVALUATED_RULES, *raised)}
 
 
 def validity_messages(data: RunData, *levels: str) -> list[ValidityMessage]:
-    """Return the messages of rules of these levels, one entry per rule and level, the most frequent first."""
+    """Return the messages of validity rules with these levels, one entry per rule and level, most frequent first."""
     problems = data.problems[data.problems["level"].isin(levels)]
     found = []
     for (level, rule), hits in list[Any](problems.groupby(["level", "name"], sort=False)):
@@ -244,12 +244,12 @@ def validity_messages(data: RunData, *levels: str) -> list[ValidityMessage]:
 
 
 def row_tuples(frame: Any) -> list[Any]:
-    """Return a frame's rows as objects with its columns as attributes."""
+    """Return a data frame's rows as objects whose attributes are its columns."""
     return list(frame.itertuples(index=False))
 
 
 def _summarise_messages(rule: str, messages: list[str]) -> str:
-    """Return the messages of a rule as one text, with reason and remedy once."""
+    """Return the messages of a rule as one text, in which a common reason and remedy occur once."""
     end = rule_advice(rule)
     shortened = [text.removesuffix(end) for text in messages]
     more = f" (and {len(shortened) - 1} more like it)" if len(shortened) > 1 else ""
@@ -258,12 +258,12 @@ def _summarise_messages(rule: str, messages: list[str]) -> str:
 
 
 def doubt_messages(data: RunData) -> list[ValidityMessage]:
-    """Return every doubt, and every rule without evidence."""
+    """Return the messages of all doubts, and of validity rules that could not be checked."""
     return validity_messages(data, "doubt", "unchecked")
 
 
 def unfinished_notes(data: RunData) -> list[ValidityMessage]:
-    """Return the note that a run is not finished, with the command that resumes it; none for a finished run."""
+    """Return a note that the run is not finished, with the command that resumes it; empty for a finished run."""
     if data.run_record.ended is not None or data.run_record.imported is not None:
         return []
     text = f"the run was interrupted or is still going on; next: loadbook run {data.study.name}"
@@ -271,19 +271,19 @@ def unfinished_notes(data: RunData) -> list[ValidityMessage]:
 
 
 def trial_counts(data: RunData) -> dict[str, int]:
-    """Return the numbers of planned, executed and valid trials."""
+    """Return the numbers of "planned", "executed" and "valid" trials."""
     return {"planned": len(data.plan["trials"]), "trials": len(data.trials), "valid": int(data.trials["valid"].sum())}
 
 
 def exclusion_counts(data: RunData) -> list[tuple[str, int]]:
-    """Return (reason, number of trials) of excluded trials, the most frequent first."""
+    """Return (reason, number of trials) of excluded trials, most frequent reason first."""
     reasons = Counter(exclusion_reasons(data).values())
     missing = len(data.plan["trials"]) - len(data.trials)
     return (reasons + Counter({"Not executed": missing})).most_common()
 
 
 def exclusion_reasons(data: RunData) -> dict[str, str]:
-    """Return trial -> short reason for every trial that is not counted (the order plot writes them beside the ×)."""
+    """Return excluded trial -> short reason, which the order plot writes beside the trial's ×."""
     hits = data.problems[data.problems["level"] == "invalid"].drop_duplicates("trial").set_index("trial")["name"]
     return {
         t.trial: rule_title(hits[t.trial]) if t.trial in hits else str(t.reason or t.status.replace("_", " "))
@@ -292,7 +292,7 @@ def exclusion_reasons(data: RunData) -> dict[str, str]:
 
 
 def doubts_list(messages: Sequence[ValidityMessage]) -> Division:
-    """Return doubts as a list, each with the number of its trials; it is the target of links to the doubts."""
+    """Return doubts as a list, each with its number of trials; links to the doubts lead to this box."""
     if not messages:
         return Division(Paragraph("No rule raised a doubt, and every rule could be checked."), anchor="doubts")
     trials = [None if m.level == "unchecked" or not m.trials else f" ({_trials_text(m.trials)})" for m in messages]
@@ -301,7 +301,7 @@ def doubts_list(messages: Sequence[ValidityMessage]) -> Division:
 
 
 def validity_block(data: RunData, levels: Sequence[str]) -> Block:
-    """Return the matrix of the validity rules with the messages of these levels."""
+    """Return the figure of validity rules by trial, and below it the messages with these levels."""
     from loadbook.report.figures.validity import ValidityFigure
 
     items: list[Content] = [
@@ -339,7 +339,7 @@ def trial_table(data: RunData, metric: str, labels: Mapping[str, str]) -> Table:
 
 
 def _value_text(value: float, unit: str) -> str:
-    """Return a measured value for a table: seconds with their unit, counts and rates with commas."""
+    """Return a measured value as text: seconds with a unit, counts and rates with thousands separators."""
     if value != value:
         return "not measured"
     return format_duration(value) if unit == "s" else format_rounded(value)
@@ -349,7 +349,7 @@ TOTAL_DRIVER = "*"
 
 
 def driver_scope(data: RunData) -> list[str]:
-    """Return how many drivers shared the load and how far apart they started at worst; nothing for one driver."""
+    """Return a text on the number of drivers and the largest offset of their starts; empty for one driver."""
     most = int(data.trials["drivers"].max()) if len(data.trials) else 0
     if most < 2:
         return []
@@ -360,9 +360,9 @@ def driver_scope(data: RunData) -> list[str]:
 def driver_latency_table(
     data: RunData, labels: Mapping[str, str], names: tuple[str, ...], percentiles: tuple[str, ...]
 ) -> Table:
-    """Return each driver's percentiles, medians over the trials that count, where no total can be had.
+    """Return a table of percentiles per driver (medians over valid trials), for percentiles without a total.
 
-    `names` are metrics of which the first that a treatment has is shown.
+    The metric shown for a treatment is the first of `names` that it has.
     """
     rows = _rows_without_total(data, percentiles)
     statistics = [p for p in percentiles if p in set(rows["statistic"])]
@@ -379,7 +379,7 @@ def driver_latency_table(
 
 
 def driver_latency_note(data: RunData) -> str:
-    """Return why latency is shown for each driver by itself."""
+    """Return the note on why latency is shown separately for each driver."""
     tools, drivers = " and ".join(data.tools), int(data.trials["drivers"].max())
     return (
         f"Latency is each driver’s own: {tools} report percentiles, not the time of every request, and percentiles of "
@@ -389,7 +389,7 @@ def driver_latency_note(data: RunData) -> str:
 
 
 def _rows_without_total(data: RunData, percentiles: tuple[str, ...]) -> pd.DataFrame:
-    """Return the drivers' rows of times, in trials that count, that have no total."""
+    """Return measurements of single drivers in valid trials, for metrics that have no total over drivers."""
     counted = data.trials.loc[data.trials["valid"], ["trial", "treatment"]]
     wanted = data.measurements[data.measurements["statistic"].isin(percentiles)]
     rows = wanted.merge(counted, on="trial")

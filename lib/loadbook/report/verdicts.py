@@ -1,4 +1,4 @@
-"""An analysis as texts and tables. Numbers come only from `stats.text`, sentences only from its neighbours."""
+"""An analysis as texts and tables; numbers and sentences come from the modules of `stats`, not from here."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ LatencyPanels = Mapping[str, tuple["pd.DataFrame", Analysis]]
 
 @dataclass(frozen=True)
 class AnswerSummary:
-    """The answer block: `kind` gives the bar its colour; `errors` come first, the headline is given them.
+    """The answer of a page: `kind` sets the bar's colour; sentences on more or fewer `errors` precede the headline.
 
-    `counts` is how many treatments have each class of verdict.
+    `counts` are texts with the number of treatments per verdict.
     """
 
     kind: str
@@ -55,7 +55,7 @@ class AnswerSummary:
 
     @property
     def nodes(self) -> Division:
-        """The answer in its box, the number of treatments in each class below it (in HTML only)."""
+        """The box with the answer; in HTML also the number of treatments per verdict."""
         return Division(
             *(Paragraph(Strong(line)) for line in self.errors),
             Paragraph("Given that: " if self.errors else None, self.headline, css="headline"),
@@ -76,17 +76,17 @@ class VerdictLine:
 
     @property
     def nodes(self) -> Group:
-        """The line with its glyph in the colour of the verdict."""
+        """The line as nodes, with the glyph in the colour of the verdict."""
         return Group(Span(self.glyph, css=f"g v-{self.kind}"), " ", Strong(self.name), self.text)
 
 
 def verdict_list(lines: Sequence[VerdictLine]) -> BulletList:
-    """Return verdict sentences as a list."""
+    """Return verdict sentences as a bullet list."""
     return BulletList([line.nodes for line in lines], css="verdicts", bullet="")
 
 
 def summarise_answer(analysis: Analysis) -> AnswerSummary:
-    """Return the answer block; a laboratory that contradicts itself replaces every verdict."""
+    """Return the answer of a page; if the A/A arm failed, it says so in place of any verdict."""
     metric = get_metric(analysis.metric)
     found: dict[VerdictKind, int] = {} if analysis.is_void else first.verdict_counts(analysis)
     word_of = partial(palette.verdict_word, metric=metric, hypothesis=analysis.hypothesis)
@@ -115,7 +115,7 @@ def summarise_answer(analysis: Analysis) -> AnswerSummary:
 
 
 def mark_exploratory(answer: AnswerSummary, stand: StoppingState) -> AnswerSummary:
-    """Mark an answer as exploratory if the run is."""
+    """Return the answer, marked as exploratory if blocks were added after a look at the results."""
     word = f"exploratory: {answer.word}" if stand.added_blocks else answer.word
     return replace(answer, headline=first.mark_exploratory(answer.headline, stand), word=word)
 
@@ -126,7 +126,7 @@ def _reference(analysis: Analysis, row: AnalysisRow) -> AnalysisRow:
 
 
 def verdict_lines(analysis: Analysis) -> list[VerdictLine]:
-    """Return one line per treatment, then the harness checks, in the order of the figure."""
+    """Return one line per treatment, then one per harness check, in the order of the figure."""
     lines = []
     for row in analysis.rows:
         if row.kind == "baseline":
@@ -142,9 +142,9 @@ def verdict_lines(analysis: Analysis) -> list[VerdictLine]:
 
 
 def verdict_table(analysis: Analysis, labels: Mapping[str, str]) -> Table:
-    """Return the table behind the effect plot: verdict second, checks below a rule, both p-values of a family.
+    """Return the table behind the effect plot, with plain and adjusted p-values; harness checks below a line.
 
-    The bound at worst stands in place of the p-values where that is what was asked: they answer another question.
+    For a non-inferiority question a column with the worst-case bound replaces the p-values, which test something else.
     """
     named, one_sided = analysis.contrasts == "adjacent", analysis.hypothesis == "non-inferiority"
     adjusted = any(r.verdict and r.verdict.comparison.p_adjusted is not None for r in analysis.rows)
@@ -170,7 +170,7 @@ def verdict_table(analysis: Analysis, labels: Mapping[str, str]) -> Table:
 
 
 def display_names(analysis: Analysis, labels: Mapping[str, str]) -> dict[str, str]:
-    """Return the labels, each with its key beside it where figures use the key (letters that their font lacks)."""
+    """Return treatment -> label, with the treatment's key added if figures write the key (their font lacks letters)."""
     from loadbook.report.figures.base import treatment_names
 
     found = {row.treatment: labels.get(row.treatment, row.label) for row in analysis.rows}
@@ -190,12 +190,12 @@ def _worst_case_text(row: AnalysisRow) -> str:
 
 
 def milliseconds_text(value_s: float | None) -> str:
-    """Return seconds as milliseconds with three significant digits, for a column whose head has the unit."""
+    """Return seconds as milliseconds with three significant digits and without unit; a dash for None."""
     return DASH if value_s is None else f"{value_s * 1e3:.3g}"
 
 
 def no_errors_sentence(analysis: Analysis) -> str:
-    """Return the sentence for a run without any error."""
+    """Return the sentence for a run in which no request failed."""
     measured = [row for row in analysis.rows if row.errors.trials]
     if not measured:
         return "Errors were not measured: no trial has a count of them."
@@ -206,7 +206,7 @@ def no_errors_sentence(analysis: Analysis) -> str:
 
 
 def error_table(analysis: Analysis, labels: Mapping[str, str]) -> Table:
-    """Return errors by treatment and class, the error verdict second."""
+    """Return the table of errors by treatment: verdict on errors, trials with errors, errors by class."""
     columns = [Column("Treatment"), Column("Errors"), Column("Trials with errors", True), Column("p", True),
                Column("p, by blocks", True), Column("Failed", True), Column("Responses", True),
                Column("Classes", wrap=True)]  # fmt: skip
@@ -228,7 +228,7 @@ def _error_verdict_cell(row: AnalysisRow) -> VerdictCell | str:
 
 
 def latency_table(panels: LatencyPanels, labels: Mapping[str, str]) -> Table:
-    """Return the level (ms, median over trials) and the change of every percentile, treatments down."""
+    """Return a table by treatment with the median over trials (ms) and the change of every percentile."""
     columns: list[Column] = [Column("Treatment")]
     cells: dict[str, list[str]] = {}
     for statistic, (_, analysis) in panels.items():

@@ -1,9 +1,9 @@
-"""The nodes behind a balancer: their shares of the requests, connections per request, and the price of a rate.
+"""The nodes behind a balancer: their shares of the requests, connections per request, price of 1,000 requests/s.
 
-Requests and connections are counted by the nodes themselves, never by the load generator or the proxy: the difference
-of a service's counter from before to after the load. The deviation of a trial is the largest deviation of a node's part
-from an equal one, as a share of the equal part (two nodes with 49 and 51 % deviate by 2 %); that of a treatment is the
-largest of its trials.
+Requests and connections are counted by the nodes themselves, never by the load generator or the proxy: a count is the
+increase of a service's own counter from before to after the load. The deviation of a trial is the distance of the most
+uneven node from an equal share, relative to that share (two nodes with 49 and 51 % deviate by 2 %); the deviation of a
+treatment is the largest deviation of its trials.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from loadbook.study.model import Study
 
 NODE_COUNTERS = ("served_requests", "accepted_connections")
-MAX_EVEN_DEVIATION = 0.05  # a larger deviation in any trial is called uneven
-IDLE_SHARE = 1e-3  # of all requests: reading the counter alone makes that many
+MAX_EVEN_DEVIATION = 0.05  # a treatment with a larger deviation in any trial is called uneven
+IDLE_SHARE = 1e-3  # share of all requests below which a node counts as idle: reading its counter makes a few requests
 
 
 @dataclass(frozen=True)
 class NodeShares:
-    """The parts of one treatment's requests (or connections) that its nodes had.
+    """The shares of one treatment's requests (or connections) that its nodes answered (or accepted).
 
     Attributes
     ----------
-    shares : node -> median over trials of its share of all that the nodes answered (0 to 1).
-    trials : number of trials with a count of every node.
-    max_deviation : largest deviation from an equal part in any trial, as a share of that part; NaN without a trial.
-    idle_nodes : nodes that answered next to nothing in at least one trial.
+    shares : node -> its share (0 to 1) of the total of all nodes, median over trials.
+    trials : number of trials in which every node was counted.
+    max_deviation : largest deviation from an equal share in any trial, relative to that share; NaN without such trials.
+    idle_nodes : nodes that answered almost no request in at least one trial.
     """
 
     treatment: str
@@ -50,17 +50,17 @@ class NodeShares:
 
     @property
     def is_counted(self) -> bool:
-        """Whether any trial was counted on every node."""
+        """Whether there is a trial in which every node was counted."""
         return self.trials > 0
 
     @property
     def is_even(self) -> bool:
-        """Whether every trial of the treatment was spread evenly."""
+        """Whether the requests of every trial were spread evenly over the nodes."""
         return self.is_counted and not self.idle_nodes and self.max_deviation <= MAX_EVEN_DEVIATION
 
     @property
     def text(self) -> str:
-        """The verdict in words: even to within a deviation, or uneven by one."""
+        """The result in words: "even to within 2 %", "uneven by up to 9 %", the idle nodes, or "not counted"."""
         if not self.is_counted:
             return "not counted"
         if self.idle_nodes:
@@ -76,10 +76,10 @@ def node_shares(
     nodes: Mapping[str, Sequence[str]],
     counter: str = "served_requests",
 ) -> list[NodeShares]:
-    """Return the nodes' parts of each treatment's requests in valid trials, from their own counters.
+    """Return each treatment's requests by node in its valid trials, as the nodes' own counters report them.
 
-    In `traces`, `counter` has a row per host (of `role`) with the count so far, before and after the load; `nodes` is
-    treatment -> hosts over which its requests should be spread.
+    In `traces`, `counter` has rows for each host of `role` with its count before and after the load; `nodes` maps each
+    treatment to the hosts over which its requests should be spread.
     """
     counts = counter_increases(traces[traces["role"] == role], counter)
     valid, shares = trials[trials["valid"]], []
@@ -98,7 +98,7 @@ def node_shares(
 
 
 def counter_increases(traces: pd.DataFrame, counter: str) -> dict[tuple[str, str], float]:
-    """Return (trial, host) -> increase of its counters from their first to their last reading."""
+    """Return (trial, host) -> increase of the host's counters from their first to their last reading in the trial."""
     own = traces[traces["metric"] == counter].sort_values("t_s", kind="stable")
     readings = own.groupby(["trial", "host", "item"], sort=False)["value"].agg(["first", "last", "size"])
     repeated = readings[readings["size"] > 1].reset_index()
@@ -108,7 +108,7 @@ def counter_increases(traces: pd.DataFrame, counter: str) -> dict[tuple[str, str
 
 
 def evenness_sentence(shares: Sequence[NodeShares], labels: Mapping[str, str]) -> str:
-    """Return whether the nodes of every treatment had equal parts of the requests, in one sentence."""
+    """Return one sentence on whether the nodes of every treatment had equal shares of the requests."""
     multi_node = [s for s in shares if len(s.shares) > 1 or not s.is_counted]
     counted = [s for s in multi_node if s.is_counted]
     if not multi_node:
@@ -134,10 +134,10 @@ MIN_DECIMAL_RATE = 0.5  # below it, the text is "1 for 2,300 requests"
 
 
 def connections_per_request(traces: pd.DataFrame, trials: pd.DataFrame, roles: Sequence[str]) -> pd.DataFrame:
-    """Return one row per trial that these roles' services counted, without trials in which they answered nothing.
+    """Return connections per request, one row per trial in which the services of these roles counted both.
 
-    Columns: trial, treatment, block, valid, requests, connections (accepted during the load), and value, connections
-    per request.
+    Columns: trial, treatment, block, valid, requests, connections (accepted during the load), value (connections per
+    request). Trials without an answered request are left out.
     """
     own, totals = traces[traces["role"].isin(roles)], dict[str, dict[str, float]]()
     for counter in NODE_COUNTERS:
@@ -153,7 +153,7 @@ def connections_per_request(traces: pd.DataFrame, trials: pd.DataFrame, roles: S
 
 
 def per_request_text(per_request: float) -> str:
-    """Return "1.00 per request", or "1 for 2,300 requests" if connections are reused."""
+    """Return connections per request as text: "1.00 per request", or "1 for 2,300 requests" if they are reused."""
     if per_request <= 0:
         return "none opened"
     if per_request >= MIN_DECIMAL_RATE:
@@ -163,7 +163,7 @@ def per_request_text(per_request: float) -> str:
 
 
 def pooling_sentence(medians: dict[str, float], names: dict[str, str]) -> str:
-    """Return the treatments that reuse connections, and how many the others open."""
+    """Return a sentence on the treatments that reuse connections, and on how many the others open per request."""
     if not medians:
         return "Not known: no application counted its connections."
     reusing = [f"{names[t]} ({per_request_text(value)})" for t, value in medians.items() if value < REUSE_LIMIT]
@@ -178,13 +178,13 @@ def pooling_sentence(medians: dict[str, float], names: dict[str, str]) -> str:
 
 
 def node_role(study: Study) -> str | None:
-    """Return the role of the nodes behind the load's target; None if it has no backends."""
+    """Return the role of the nodes behind the load's target; None if the target has no backends."""
     backends = study.roles[study.workload.target].backends
     return backends[0] if backends else None
 
 
 def treatment_hosts(data: RunData, treatment: str, role: str) -> list[str]:
-    """Return the hosts on which a treatment runs the service of a role, in the order of the hosts file."""
+    """Return the hosts on which a treatment runs a role's service, in the order of the hosts file; empty if none."""
     setting = data.study.setting(treatment, role)
     if setting.service is None:
         return []
@@ -192,15 +192,15 @@ def treatment_hosts(data: RunData, treatment: str, role: str) -> list[str]:
 
 
 def nodes_by_treatment(data: RunData) -> dict[str, list[str]]:
-    """Return treatment -> its nodes; empty in a study without a balancer."""
+    """Return treatment -> the hosts of its nodes; empty in a study without a balancer."""
     role = node_role(data.study)
     return {name: treatment_hosts(data, name, role) for name in data.plan["treatments"]} if role else {}
 
 
 def series_by_treatment(study: Study) -> dict[str, str]:
-    """Return treatment -> the name of its series, in which treatments differ in the number of nodes only.
+    """Return treatment -> name of its series; the treatments of a series differ in the number of nodes only.
 
-    The A/A arm and the known effect are in no series.
+    The A/A arm and the positive control are in no series.
     """
     base, nodes, balancer = study.levels_of(study.baseline), node_role(study), study.workload.target
     facets = {name: (factor.role, factor.of) for name, factor in study.factors.items()}
@@ -221,10 +221,10 @@ PRICES_HINT = "give each host its price_per_month, and the file its currency"
 
 @dataclass(frozen=True)
 class Price:
-    """The price of one treatment: a month of all its hosts, and that for every 1,000 requests/s.
+    """The price of one treatment: of all its hosts per month, and the same divided by its rate in 1,000 requests/s.
 
-    `interval` follows from that of the treatment's change; the baseline has none. `ratio` is the price of 1,000
-    requests/s as a multiple of the baseline's, with its interval. `is_upper_bound`: the rate was limited by the load.
+    `interval` follows from the interval of the treatment's change; the baseline has none. `ratio` is the price of 1,000
+    requests/s relative to the baseline's, with its interval. `is_upper_bound`: the offered load limited the rate.
     """
 
     per_month: float
@@ -235,14 +235,14 @@ class Price:
 
     @property
     def text(self) -> str:
-        """The price of 1,000 requests/s with its interval."""
+        """The price of 1,000 requests/s with its interval, as text."""
         most = "at most " if self.is_upper_bound else ""
         return most + value_with_interval(self.per_1000, self.interval)
 
 
 @dataclass(frozen=True)
 class Prices:
-    """The prices of a run by treatment; `missing` are the hosts and external services in use without a price."""
+    """The prices of a run by treatment; `missing` lists the hosts and external services in use that have no price."""
 
     currency: str
     by_treatment: Mapping[str, Price]
@@ -250,15 +250,15 @@ class Prices:
 
     @property
     def header(self) -> str:
-        """The head of a column: the price of a month of hosts for every 1,000 requests/s."""
+        """The head of a table column: price of the hosts per month for every 1,000 requests/s."""
         return f"{self.currency or 'price'} per 1,000/s"
 
 
 def compute_prices(data: RunData, analysis: Analysis, unsaturated: Sequence[str] = ()) -> Prices:
-    """Return the price of every treatment with a rate and a price for each of its hosts.
+    """Return the price of every treatment that has a measured rate and whose hosts all have a price.
 
-    Prices are those of the hosts file, recorded in run.json; drivers cost nothing. `unsaturated` treatments served all
-    of the offered load: they could have served more.
+    Prices come from the hosts file, as recorded in run.json; drivers cost nothing. `unsaturated` treatments served the
+    whole offered load, so they could have served more.
     """
     recorded, study = data.run_record.prices or {}, data.study
     given = recorded.get("hosts", {}) | {f"external {role}": p for role, p in recorded.get("external", {}).items()}
@@ -295,7 +295,7 @@ def _treatment_price(
 
 
 def price_sentence(prices: Prices, analysis: Analysis, labels: Mapping[str, str]) -> str:
-    """Return the price of a rate with each balancer and with the baseline, in one or two sentences."""
+    """Return one or two sentences on the price of 1,000 requests/s with each balancer and with the baseline."""
     own = prices.by_treatment.get(analysis.baseline)
     compared = [r.treatment for r in analysis.of_kind("treatment") if r.treatment in prices.by_treatment]
     missing = f"no price for {join_words(shorten_list(prices.missing, 3))}"
@@ -313,7 +313,7 @@ def price_sentence(prices: Prices, analysis: Analysis, labels: Mapping[str, str]
 
 
 def value_with_interval(value: float, bounds: Interval | None) -> str:
-    """Return "36.0 (35.7 to 36.4)", rounded as the interval deserves, or three digits without one."""
+    """Return "36.0 (35.7 to 36.4)", rounded by the interval's width; without an interval three significant digits."""
     if bounds is None:
         return f"{value:.3g}" if value < 1000 else format_rounded(value)
     half = (bounds[1] - bounds[0]) / 2

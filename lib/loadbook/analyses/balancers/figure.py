@@ -1,4 +1,4 @@
-"""Figures of balancers: the rate over the number of nodes, and connections per request."""
+"""Figures of balancer studies: the rate over the number of nodes, and connections per request."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ TOP_IN, FOOT_IN, HEIGHT_IN, LEFT_IN, NAME_IN = 0.2, 0.66, 2.75, 0.62, 1.6
 BOTTOM_IN = TOP_IN + HEIGHT_IN
 COARSE_TICKS = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8, 16, 32)
 FINE_TICKS = (0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.2, 1.5, 2, 3, 4)
-DODGE = 0.055  # of a doubling: intervals of several balancers do not cover each other
-HEAD_IN, ROWS_FOOT_IN, ROW_IN, GAP_IN, ROW_NAME_IN = 0.36, 0.62, 0.32, 0.12, 2.6  # of the connections
+DODGE = 0.055  # shift between balancers in doublings of nodes, so that their intervals do not overlap
+HEAD_IN, ROWS_FOOT_IN, ROW_IN, GAP_IN, ROW_NAME_IN = 0.36, 0.62, 0.32, 0.12, 2.6  # of the connections figure
 ONE_PER_REQUEST = "1: a connection for every request"
 CONNECTIONS_TITLE = "connections accepted by the application per request (log scale; none apart)"
 
 
 @dataclass(frozen=True)
 class ScalingPoint:
-    """One treatment: its number of nodes and its ratio to the baseline (1 for that itself) with its interval."""
+    """One treatment: its number of nodes, and the ratio of its rate to the baseline's (1 for the baseline)."""
 
     row: AnalysisRow
     series: str
@@ -46,7 +46,7 @@ class ScalingPoint:
 
     @property
     def text(self) -> str:
-        """The ratio and its interval, "at least" where the load that was offered was the limit."""
+        """The ratio and its interval as text, with "at least" if the offered load limited the rate."""
         if self.interval is None:
             return f"{self.ratio:g}"
         digits = decimals_for_half_width((self.interval[1] - self.interval[0]) / 2)
@@ -55,10 +55,10 @@ class ScalingPoint:
 
 
 class ScalingFigure(ReportFigure):
-    """The ratio to one node over the number of nodes, a line per balancer, beside the line of proportion.
+    """Rate relative to the baseline by number of nodes: a line per balancer, and the line of proportional scaling.
 
-    `nodes` and `series` are treatment -> how many nodes it has, and the balancer before them; treatments in `limited`
-    answered all of what was offered: they could have answered more.
+    `nodes` maps treatments to their number of nodes, `series` to the balancer in front; those in `limited` answered the
+    whole offered load, so they could have answered more.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class ScalingFigure(ReportFigure):
 
     @property
     def has_data(self) -> bool:
-        """Whether the number of nodes varies."""
+        """Whether treatments differ in their number of nodes."""
         return len({p.nodes for p in self.points}) > 1
 
     def _draw(self) -> Sheet:
@@ -108,7 +108,7 @@ class ScalingFigure(ReportFigure):
         return sheet
 
     def _set_axes(self, panel: Axes) -> None:
-        """Make both axes logarithmic: doublings of nodes beside multiples of the rate."""
+        """Make both axes logarithmic: number of nodes on x, multiples of the baseline's rate on y."""
         numbers = sorted({p.nodes for p in self.points})
         panel.set_xlim(math.log2(numbers[0]) - 0.3, math.log2(numbers[-1]) + 0.3)
         axes.set_ticks(panel.xaxis, [math.log2(n) for n in numbers], [str(n) for n in numbers])
@@ -125,7 +125,7 @@ class ScalingFigure(ReportFigure):
             panel.axhline(math.log(tick), color=colour, linewidth=0.8, zorder=-3)
 
     def _draw_proportion(self, sheet: Sheet, panel: Axes, right: float) -> None:
-        """Draw the line on which twice the nodes carry twice as much, with its words between two numbers of nodes."""
+        """Draw and label the line on which twice the nodes serve twice the rate."""
         (low, high), (floor, ceiling) = panel.get_xlim(), panel.get_ylim()
         ends = [x * math.log(2) for x in (low, high)]
         panel.plot([low, high], ends, color=palette.SOFT, linewidth=1.1, linestyle=(0, (5, 3)), zorder=-2)
@@ -141,7 +141,7 @@ class ScalingFigure(ReportFigure):
 
     @property
     def caption(self) -> str:
-        """How much the most nodes carry, and whether that is in proportion to their number."""
+        """One sentence on the rate of the largest number of nodes, and whether it is proportional to that number."""
         if text := neutral_caption(self.analysis):
             return text
         if not self.compared:
@@ -156,7 +156,7 @@ class ScalingFigure(ReportFigure):
         return f"{subject} carry {times} what {baseline} carries{self._proportion_text(best)}."
 
     def _proportion_text(self, point: ScalingPoint) -> str:
-        """Return how the ratio compares with the number of nodes, by the interval that decides equivalence."""
+        """Return whether the rate is proportional to the number of nodes, by the interval that decides equivalence."""
         if point.is_at_least or point.equivalence_interval is None or point.interval is None:
             return ""
         low, high = ((1 + bound) / point.nodes - 1 for bound in point.equivalence_interval)
@@ -166,7 +166,7 @@ class ScalingFigure(ReportFigure):
 
     @property
     def help(self) -> str:
-        """How the figure is read."""
+        """Instructions for reading the figure."""
         level = base.level_text(self.analysis)
         parts = [f"Thick line: {level} interval", "dashed: twice the nodes carry twice as much"]
         if any(p.is_at_least for p in self.points):
@@ -175,7 +175,7 @@ class ScalingFigure(ReportFigure):
 
     @property
     def alt_text(self) -> str:
-        """The caption and every point in words."""
+        """The caption, then every point in words."""
         points = [f"{p.series}, {pluralize(p.nodes, 'node')}: {p.text} times" for p in self.compared]
         return f"Rate over the number of nodes. {self.caption} {'; '.join(points)}."
 
@@ -185,7 +185,7 @@ def _log(ratio: float) -> float:
 
 
 def _draw_line(panel: Axes, points: list[ScalingPoint], shift: float) -> None:
-    """Draw one balancer's points, their intervals, and an arrow where the load that was offered was the limit."""
+    """Draw one balancer's points and intervals, with an arrow at points that the offered load limited."""
     places = [math.log2(p.nodes) + (shift if p.interval else 0.0) for p in points]
     panel.plot(places, [_log(p.ratio) for p in points], color=palette.OTHERS, linewidth=1.0, zorder=1)
     for x, point in zip(places, points, strict=True):
@@ -199,7 +199,7 @@ def _draw_line(panel: Axes, points: list[ScalingPoint], shift: float) -> None:
 
 
 def _write_labels(sheet: Sheet, panel: Axes, right: float, labelled: list[ScalingPoint]) -> None:
-    """Write the ratio of every line's last point beside it, at the right edge where the line ends there."""
+    """Write the ratio of each line's last point beside the point, or at the right edge if the line ends there."""
     (low, high), (floor, ceiling) = panel.get_xlim(), panel.get_ylim()
     most, line = max((p.nodes for p in labelled), default=1), base.text_height(sheet.size) + 0.02
     wanted = [BOTTOM_IN - (_log(p.ratio) - floor) / (ceiling - floor) * HEIGHT_IN for p in labelled]
@@ -220,9 +220,9 @@ def _write_labels(sheet: Sheet, panel: Axes, right: float, labelled: list[Scalin
 
 
 class ConnectionsFigure(ReportFigure):
-    """One row per treatment that reaches the application, one dot per trial.
+    """Connections per request: one row per treatment whose requests reach the application, one dot per trial.
 
-    `per_request` has connections per request, a row per trial (`compute.connections_per_request`).
+    `per_request` has one row per trial, as `compute.connections_per_request` returns them.
     """
 
     def __init__(self, analysis: Analysis, per_request: pd.DataFrame) -> None:
@@ -264,7 +264,7 @@ class ConnectionsFigure(ReportFigure):
         return sheet
 
     def _draw_trials(self, zero: Axes, axis: Axes, treatment: str, y: float, low: float) -> None:
-        """Draw one dot per trial, at the height of its block; × for a trial that does not count."""
+        """Draw one dot per trial, higher or lower by its block; × for a trial that is excluded."""
         own = self.per_request[self.per_request["treatment"] == treatment]
         rank = own["block"].rank(method="dense") / (own["block"].nunique() + 1)
         for valid in (True, False):
@@ -276,7 +276,7 @@ class ConnectionsFigure(ReportFigure):
 
     @property
     def caption(self) -> str:
-        """Which treatments use connections again."""
+        """One sentence on the treatments that reuse connections."""
         return compute.pooling_sentence(self.medians, self.names)
 
     @property
@@ -289,6 +289,6 @@ class ConnectionsFigure(ReportFigure):
 
     @property
     def alt_text(self) -> str:
-        """The caption and every treatment's number in words."""
+        """The caption, then every treatment's connections per request in words."""
         rows = [f"{self.names[t]}: {compute.per_request_text(value)}" for t, value in self.medians.items()]
         return f"Connections to the application for each request. {self.caption} {'; '.join(rows)}."

@@ -1,6 +1,6 @@
-"""The page of a balancer study (losses, the gain from more nodes, their shares, prices) and that of ways to a backend.
+"""Two pages: of balancer studies, and of studies that compare kinds of connections to a backend ("ways").
 
-The page of ways to a backend has, for each regime, the fastest way and connections per request.
+The first shows losses, gain from more nodes, node shares and prices; the second, per regime, which kind is fastest.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ NODE_SHARES_NOTE = (
 
 
 class BalancersPage(EffectsPage):
-    """The cost of balancers and the gain from more nodes; see `balancers_page`."""
+    """The page on the cost of balancers and the gain from more nodes, made by `balancers_page`."""
 
     notebook = "lb_vs_single"
 
     @cached_property
     def unsaturated(self) -> list[str]:
-        """Treatments that served all of an open load in most of their valid trials: their limit is not known."""
+        """Treatments that served the whole offered load in most of their valid trials: their limit is unknown."""
         own = self.data.trials[self.data.trials["valid"]]
         hit = own.assign(hit=["offered_ceiling" in gates for gates in own["gates"]]).groupby("treatment")["hit"].mean()
         return [str(name) for name, share in hit.items() if share > 0.5]
 
     @cached_property
     def prices(self) -> Prices:
-        """The price of every treatment for each 1,000 requests/s."""
+        """The price of 1,000 requests/s with each treatment."""
         return compute.compute_prices(self.data, self.analysis, self.unsaturated)
 
     def effects_table(self) -> Table:
-        """Return the numbers behind the effect plot, with the price of the rate if prices are known."""
+        """Return the numbers behind the effect plot, with the price of 1,000 requests/s if the hosts have prices."""
         table = super().effects_table()
         if not self.prices.by_treatment:
             return table
@@ -69,7 +69,7 @@ class BalancersPage(EffectsPage):
         return replace(table, columns=[*table.columns, Column(self.prices.header, True)], rows=rows)
 
     def value(self) -> Block:
-        """Show the price of a month and of a rate with each balancer, the cheapest first, or the unknown prices."""
+        """Show each treatment's price per month and per 1,000 requests/s, cheapest first, or the missing prices."""
         prices, labels, text = self.prices, self.labels, compute.price_sentence(self.prices, self.analysis, self.labels)
         if not prices.by_treatment:
             return note_block(text)
@@ -82,11 +82,11 @@ class BalancersPage(EffectsPage):
         return Block(note(text), Table("Prices", columns, rows))
 
     def extra_support(self) -> str | None:
-        """Return the rate of the most nodes if their number varies."""
+        """Return a sentence on the rate of the largest number of nodes, if treatments differ in that number."""
         return self.scaling_figure.caption if self.scaling_figure.has_data else super().extra_support()
 
     def scaling(self) -> Block:
-        """Show the rate over the number of nodes; nothing if that does not vary."""
+        """Show the rate over the number of nodes; an empty section if all treatments have the same number."""
         figure = self.scaling_figure
         return Block(Picture(figure)) if figure.has_data else empty_section("One number of nodes only.")
 
@@ -100,7 +100,7 @@ class BalancersPage(EffectsPage):
 
     @cached_property
     def node_shares(self) -> dict[str, list[NodeShares]]:
-        """Counter -> the shares of each treatment with several nodes; requests first."""
+        """Counter (requests, then connections) -> node shares of each treatment that has several nodes."""
         role, data = compute.node_role(self.data.study), self.data
         nodes = {name: hosts for name, hosts in compute.nodes_by_treatment(data).items() if len(hosts) > 1}
         if role is None or not nodes:
@@ -132,7 +132,7 @@ class BalancersPage(EffectsPage):
 
     @cached_property
     def notes(self) -> list[sections.ValidityMessage]:
-        """Doubts about the order of trials, and every node without requests: its treatment has fewer than declared."""
+        """Doubts about the order of trials, and about nodes that got no requests although their treatment uses them."""
         requests = self.node_shares.get(NODE_COUNTERS[0], [])
         messages = []
         for shares in (shares for shares in requests if shares.idle_nodes):
@@ -145,7 +145,7 @@ class BalancersPage(EffectsPage):
         return [*super().notes, *messages]
 
     def sentences(self, answer: verdicts.AnswerSummary) -> list[str]:
-        """Return the lines of the command line, with the sentences on shares and prices."""
+        """Return the lines that the command line prints, including the sentences on node shares and prices."""
         requests = self.node_shares.get(NODE_COUNTERS[0], [])
         more = [compute.evenness_sentence(requests, self.labels)] if requests else []
         more += [compute.price_sentence(self.prices, self.analysis, self.labels)] if self.prices.by_treatment else []
@@ -160,15 +160,15 @@ def _evenness_cell(shares: NodeShares) -> VerdictCell | str:
 def balancers_page(
     study: str, run: str = "latest", baseline: str = "", metric: str = "", level: float = 0.95
 ) -> BalancersPage:
-    """Return the page on the cost of balancers, from one recorded run; see `effects_page` for parameters and errors."""
+    """Return the page on the cost of balancers in one recorded run; parameters and errors as of `effects_page`."""
     return BalancersPage(load_run_data(study, run), baseline, metric, level)
 
 
 @dataclass(frozen=True)
 class RegimeResult:
-    """One regime: its ways to the backend against the one observed best, and that one against no backend.
+    """One regime (condition): kinds of connections compared with the fastest one, and the fastest with no backend.
 
-    `void_reason` is the sentence that there is no verdict, because the A/A arm differs; None if it passed.
+    `void_reason` is the sentence that there is no verdict because the A/A arm differs; None if the A/A arm passed.
     """
 
     modes: Analysis
@@ -177,7 +177,7 @@ class RegimeResult:
 
     @property
     def best_labels(self) -> list[str]:
-        """Labels of the fastest way, or of those tied with it; none without a verdict."""
+        """Labels of the fastest kind of connection and of those that may be as fast; empty without a verdict."""
         if self.void_reason:
             return []
         names = (self.modes.best,) if self.modes.best else self.modes.tied_with_best
@@ -185,7 +185,7 @@ class RegimeResult:
 
 
 class BackendsPage(EffectsPage):
-    """The fastest way to the backend, regime by regime; see `backends_page`."""
+    """The page on the fastest kind of connection to the backend in each regime, made by `backends_page`."""
 
     notebook = "backend_modes"
 
@@ -194,7 +194,7 @@ class BackendsPage(EffectsPage):
 
     @cached_property
     def regimes(self) -> dict[str, RegimeResult]:
-        """Regime -> its analysis of the ways to the backend."""
+        """Regime -> its comparison of the kinds of connections to the backend."""
         return {name: self._analyse_regime(page) for name, page in self.strata.items()}
 
     def _analyse_regime(self, page: EffectsPage) -> RegimeResult:
@@ -218,7 +218,7 @@ class BackendsPage(EffectsPage):
         return analyse(restrict_to(page.data, treatments, **changes), metric=self.metric, level=self.level)
 
     def customise_answer(self, default: verdicts.AnswerSummary) -> verdicts.AnswerSummary:
-        """Return the answer of every regime: the fastest way, the next one, and the rate without a backend."""
+        """Return each regime's answer: the fastest kind of connection, the next one, and the rate without a backend."""
         kind: VerdictKind = "better" if all(one.modes.best for one in self.regimes.values()) else "undecided"
         kind = kind if all(one.best_labels for one in self.regimes.values()) else "invalid"
         return replace(
@@ -231,7 +231,7 @@ class BackendsPage(EffectsPage):
         )
 
     def connections(self) -> Block:
-        """Show the connections that the application accepted for each request that it answered."""
+        """Show how many connections the application accepted per answered request."""
         from loadbook.analyses.balancers.figure import ConnectionsFigure
 
         if self.connections_per_request.empty:
@@ -240,19 +240,19 @@ class BackendsPage(EffectsPage):
 
     @cached_property
     def connections_per_request(self) -> pd.DataFrame:
-        """Connections that the application accepted for each request, a row per trial."""
+        """Connections that the application accepted per answered request, one row per trial."""
         data, study = self.data, self.data.study
         roles = {role for t in data.plan["treatments"] for role in study.setting(t, study.target_of(t)).backends}
         return compute.connections_per_request(data.traces, data.trials, sorted(roles))
 
     def sentences(self, answer: verdicts.AnswerSummary) -> list[str]:
-        """Return the lines of the command line: the headline, its support, and a line per row."""
+        """Return the lines that the command line prints: the headline, its support, and one line per comparison."""
         lines = [f"{line.glyph} {line.name}{line.text}" for line in verdicts.verdict_lines(self.analysis)]
         return [answer.headline, answer.support, *lines]
 
 
 def regimes_headline(regimes: dict[str, RegimeResult]) -> str:
-    """Return the fastest way to the backend in each regime, in one sentence."""
+    """Return one sentence on the fastest kind of connection to the backend in each regime."""
     best = {name: tuple(one.best_labels) for name, one in regimes.items()}
     if len(set(best.values())) == 1 and len(next(iter(best.values()))) == 1:
         (label,) = next(iter(best.values()))
@@ -272,9 +272,9 @@ def regimes_headline(regimes: dict[str, RegimeResult]) -> str:
 
 
 def regime_support(name: str, result: RegimeResult) -> str:
-    """Return the next way after the fastest one, and the fastest against an answer without a backend.
+    """Return a sentence on the next kind of connection after the fastest, and on the rate without a backend.
 
-    Without a fastest way: the reason, if the A/A arm differs.
+    Without a fastest kind it is the reason if the A/A arm differs, else empty.
     """
     if not result.best_labels:
         reason = (result.void_reason or "").removeprefix(NO_VERDICT)
@@ -295,11 +295,11 @@ def regime_support(name: str, result: RegimeResult) -> str:
 
 
 def _difference_text(row: AnalysisRow) -> str:
-    """Return "slower by 52 % (50 to 54 %)"."""
+    """Return a difference with its interval: "slower by 52 % (50 to 54 %)"; empty without a verdict."""
     texts = comparison_texts(row.verdict) if row.verdict else None
     return f"{texts.direction_word} by {texts.size} ({texts.bounds})" if texts else ""
 
 
 def backends_page(study: str, run: str = "latest", metric: str = "", level: float = 0.95) -> BackendsPage:
-    """Return the page of a study of ways to a backend; see `effects_page` for parameters and errors."""
+    """Return the page on kinds of connections to a backend; parameters and errors as of `effects_page`."""
     return BackendsPage(load_run_data(study, run), metric, level)

@@ -1,7 +1,7 @@
-"""Checks of claims, one function per kind: a claim and a run in, a finding out; and the check of a whole study.
+"""Checks of claims: one function per kind of claim, which takes a claim and a run and returns a finding.
 
-Direction is checked first, size after it. A claim is contradicted only by evidence against it; a claim that is merely
-not shown is undecided. Sentences state, they never advise.
+`check_claims` checks all claims of a study. Direction is checked before size. A claim is contradicted only by evidence
+against it; a claim that is merely not shown is undecided. Sentences state results without advice.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from loadbook.stats.results import Analysis
     from loadbook.study.model import ClaimKind, Study
 
-# share of trials with errors that a claim of errors means at least; the error rates of the checks hold at this share
+# a claim that errors occur means at least this share of trials; the checks' false-positive rates hold at this share
 MIN_FAILING_SHARE = 0.3
 MAX_NAMES = 3
 
@@ -44,13 +44,13 @@ MAX_NAMES = 3
 def check_claims(
     study: Study, data: RunTables | None = None, analysis: Analysis | None = None, level: float = 0.95
 ) -> list[ClaimResult]:
-    """Check every claim that a study publishes, each under its own condition if the study analyses those separately.
+    """Check every claim of a study, each within its own condition if the study analyses conditions separately.
 
     Parameters
     ----------
-    study : gives the claims, in its order. A treatment that it has changed since the run counts as not run.
-    data : a run of that study; None if there is none, and every claim is then not yet run.
-    analysis : an analysis of `data` at `level` that was made already; its metric and baseline are used.
+    study : the claims and their order. A treatment changed in it since the run counts as not run.
+    data : a run of that study; None if there is none: every claim is then "not yet run".
+    analysis : an existing analysis of `data` at `level`, whose metric and baseline are used; None: make one.
     level : confidence of the intervals.
     """
     runs = [ClaimRun(data, analysis, level, study)] if data is not None else []
@@ -68,7 +68,7 @@ def check_claims(
 
 
 def required_arms(claim: Claim) -> tuple[str, ...]:
-    """Return the arms that a check needs; of the rivals of the best, some may be missing."""
+    """Return the treatments without which the claim is not checked; a claim "X is best" may lack some of its rivals."""
     return (claim.treatment, claim.against) if claim.effective_kind == "best" else claim.treatments
 
 
@@ -79,7 +79,7 @@ def _check_claim(study: Study, run: ClaimRun | None, claim: Claim) -> ClaimFindi
         what = not_run_sentence(missing) if missing else "The study has no run."
         option = f" --subset {subset}" if subset else ""
         return ClaimFinding("not-run", f"{what} To run: loadbook run {study.name}{option}.")
-    if claim.effective_kind == "resource":  # it rests on traces, not on a comparison
+    if claim.effective_kind == "resource":  # checked by host metrics (traces), not by a comparison
         return check_resource(claim, run)
     if claim.effective_kind not in ERROR_CLAIM_KINDS and run.values(claim)["value"].isna().all():
         tools = study.tools_of(run.treatments_run)
@@ -93,7 +93,7 @@ def _check_claim(study: Study, run: ClaimRun | None, claim: Claim) -> ClaimFindi
 
 
 def _smallest_subset(study: Study, claim: Claim) -> str | None:
-    """Return the smallest subset of the study with all of the claim's arms; None if the study's own has them."""
+    """Return the smallest subset of the study with all treatments of the claim; None if a plain run has them."""
     wanted = set(claim.treatments)
     if wanted <= set(study.treatments_in()):
         return None
@@ -102,7 +102,7 @@ def _smallest_subset(study: Study, claim: Claim) -> str | None:
 
 
 def _pair_sd_log(claim: Claim, finding: ClaimFinding, run: ClaimRun | None) -> float | None:
-    """Return the scatter of a pair of trials: of the claim's own comparison, else the median of the run."""
+    """Return the SD of the log ratio of two trials: of the claim's comparison, else the median of the run's."""
     if finding.verdict and finding.verdict.comparison.sd_log:
         return finding.verdict.comparison.sd_log
     rows = run.analysis(claim).rows if run else ()
@@ -111,7 +111,7 @@ def _pair_sd_log(claim: Claim, finding: ClaimFinding, run: ClaimRun | None) -> f
 
 
 def check_direction(claim: Claim, run: ClaimRun) -> ClaimFinding:
-    """Check "X is faster" or "X is slower": holds if a difference of that direction is shown, however small."""
+    """Check "X is faster" or "X is slower": holds if a difference in that direction is significant, however small."""
     verdict = run.joint_verdict(claim)
     sentence, claimed = run.sentence(claim, verdict), claim.claimed_effect
     if verdict.kind == "invalid":
@@ -140,7 +140,7 @@ def _is_better(verdict: Verdict) -> bool:
 
 
 def _size_met(claim: Claim, run: ClaimRun, verdict: Verdict) -> bool | None:
-    """Return whether the article's size is met; a value at its offered rate is only a lower bound."""
+    """Return whether the run shows the claimed size, or more if it is a lower bound; None without size or interval."""
     claimed, comparison = claim.claimed_effect, verdict.comparison
     if claimed is None or comparison.ci95 is None:
         return None
@@ -150,10 +150,10 @@ def _size_met(claim: Claim, run: ClaimRun, verdict: Verdict) -> bool | None:
 
 
 def check_best(claim: Claim, run: ClaimRun) -> ClaimFinding:
-    """Check "X is best": holds if X beats every rival at 5 % (Gutmann and Maymin).
+    """Check "X is best": holds if X beats every rival, each tested at 5 % (Gutmann and Maymin).
 
-    Contradicted if a rival is ahead of it, p multiplied by their number (Bonferroni), or if its lead over `against` is
-    smaller than the margin. Rivals that were not run leave it undecided.
+    Contradicted if a rival is significantly ahead (p times the number of rivals: Bonferroni) or if the lead over
+    `against` is smaller than the margin. Undecided if a rival was not run.
     """
     rivals = [name for name in dict.fromkeys((claim.against, *claim.among)) if name != claim.treatment]
     verdicts = {name: run.verdict(claim, claim.treatment, name) for name in rivals if name in run.treatments_run}
@@ -196,7 +196,7 @@ def _p_or_one(verdict: Verdict) -> float:
 
 
 def check_non_inferiority(claim: Claim, run: ClaimRun) -> ClaimFinding:
-    """Check "X costs nothing": holds if a loss beyond the margin is excluded (non-inferiority, one-sided 5 %)."""
+    """Check "X costs nothing": holds if a loss beyond the margin is excluded (one-sided non-inferiority test, 5 %)."""
     two_sided = run.joint_verdict(claim)
     better = direction(two_sided.comparison.metric)
     verdict = decide_verdict(
@@ -232,8 +232,8 @@ def check_equivalence(claim: Claim, run: ClaimRun) -> ClaimFinding:
 def check_slope(claim: Claim, run: ClaimRun) -> ClaimFinding:
     """Check "the rate falls with size by this power": holds if the 90 % interval of the slope lies in the range.
 
-    One slope per block (Theil-Sen over the logs), then an interval over the blocks (t below 10, else signed ranks): the
-    block is the unit, not the trial. Contradicted if the interval lies outside the range.
+    One slope per block (Theil-Sen over the logs), then an interval over the blocks (Student's t below 10 blocks, else
+    signed ranks): the unit is the block, not the trial. Contradicted if the interval lies outside the range.
     """
     sizes = {name: run.study.levels_of(name)[claim.factors[0]] for name in claim.treatments}
     not_positive = [f"{run.label(n)} ({x})" for n, x in sizes.items() if not isinstance(x, int | float) or not x > 0]
@@ -263,9 +263,9 @@ def check_slope(claim: Claim, run: ClaimRun) -> ClaimFinding:
 
 
 def check_resource(claim: Claim, run: ClaimRun) -> ClaimFinding:
-    """Check "its CPU is full" or "2 GB is enough": holds if the use lies in the range in every trial.
+    """Check "its CPU is full" or "2 GB is enough": holds if the measured use lies in the claimed range in every trial.
 
-    Contradicted if it lies outside in every trial, on the same side; for memory the highest use of all trials counts.
+    Contradicted if every trial lies on the same side of the range; for memory the highest use of all trials counts.
     """
     rows, label = _usage_rows(claim, run), run.label(claim.treatment)
     noun = RESOURCE_NOUNS[claim.resource or ""]
@@ -286,7 +286,7 @@ def check_resource(claim: Claim, run: ClaimRun) -> ClaimFinding:
 
 
 def _usage_rows(claim: Claim, run: ClaimRun) -> pd.DataFrame | None:
-    """Return the use of the resource on the role's hosts; None for a run without traces."""
+    """Return the use of the resource by treatment and host of the claim's role; None if the run has no host metrics."""
     if not isinstance(run.data, RunData):
         return None
     usage = saturation_of_run(run.data)
@@ -298,9 +298,9 @@ def _usage_rows(claim: Claim, run: ClaimRun) -> pd.DataFrame | None:
 def check_errors(claim: Claim, run: ClaimRun, expected: str) -> ClaimFinding:
     """Check "X brings errors" or "X removes errors" (`expected` is "more" or "fewer").
 
-    "More" holds if errors occur in more trials (or more per attempt) than in the other arm; it is contradicted if they
-    occur in fewer, or if their share of trials is certainly below the margin. "Fewer" cannot be checked if the other
-    arm had none, or certainly has next to none.
+    "More" holds if errors occur in more trials (or more per attempt) than with the other treatment; it is contradicted
+    if they occur in fewer, or if the upper bound of their share of trials is below the margin. "Fewer" is not checked
+    if the other treatment had no errors, or if its upper bound is below the margin.
     """
     own, other = run.errors(claim.treatment, claim.against)
     if not own.trials or not other.trials:
@@ -333,7 +333,7 @@ def check_errors(claim: Claim, run: ClaimRun, expected: str) -> ClaimFinding:
 
 
 def failing_share_bound(failing: int, trials: int) -> float:
-    """Return the largest share of trials with errors that so many allow (one-sided 95 %, Clopper and Pearson)."""
+    """Return the upper 95 % bound of the share of trials with errors (one-sided, Clopper and Pearson)."""
     return float(binomtest(failing, trials, alternative="less").proportion_ci(1 - ALPHA).high)
 
 
@@ -344,8 +344,8 @@ BOTH, CAUSE, REMEDY, NEITHER = (True, True), (True, False), (False, True), (Fals
 def check_interaction(claim: Claim, run: ClaimRun) -> ClaimFinding:
     """Check "A brings errors and B removes them": B's effect on trials with errors differs with and without A.
 
-    One contrast per block over the four cells, tested by its signs. Contradicted if the contrast points the other way,
-    or if A alone certainly brings next to none.
+    The four combinations of A and B (cells) give one contrast per block, tested by its signs. Contradicted if the
+    contrast has the opposite sign, or if the upper bound of A's share of trials with errors is below the margin.
     """
     cause, remedy = claim.factors
     names = {BOTH: f"{cause} with {remedy}", CAUSE: f"{cause} alone", REMEDY: f"{remedy} alone",
@@ -357,7 +357,7 @@ def check_interaction(claim: Claim, run: ClaimRun) -> ClaimFinding:
     table = errors_by_block(run.data.trials, run.data.measurements, [arm for arms in cells.values() for arm in arms])
     if len(table) < MIN_BLOCKS:
         return ClaimFinding("unchecked", too_few_blocks_sentence(len(table)))
-    # per block, the remedy's change with the cause minus its change without, in whole numbers
+    # per block: change by the remedy with the cause minus change without it, scaled to whole numbers
     multiple = math.lcm(*(len(arms) for arms in cells.values()))
     counts = {c: table[arms].sum(axis=1).to_numpy(float) * (multiple / len(arms)) for c, arms in cells.items()}
     contrast = np.asarray(counts[BOTH] - counts[CAUSE] - counts[REMEDY] + counts[NEITHER])
@@ -385,7 +385,7 @@ def check_interaction(claim: Claim, run: ClaimRun) -> ClaimFinding:
 
 
 def _arms_by_cell(claim: Claim, run: ClaimRun) -> dict[FactorCell, list[str]]:
-    """Return the arms of each cell; a factor is on at the level that the claim's treatment has."""
+    """Return the treatments of each cell; a factor is "on" at the level that it has in the claim's treatment."""
     on = run.study.levels_of(claim.treatment)
     arm_names = claim.treatments if claim.among else [n for n, t in run.study.treatments.items() if not t.check]
     cells: dict[FactorCell, list[str]] = {cell: [] for cell in (BOTH, CAUSE, REMEDY, NEITHER)}
@@ -410,18 +410,18 @@ CHECKS: dict[ClaimKind, Callable[[Claim, ClaimRun], ClaimFinding]] = {
 
 
 def not_run_sentence(labels: Sequence[str]) -> str:
-    """Return the arms of a claim that were not run."""
+    """Return the sentence that these treatments of a claim were not run."""
     return f"Not run: {joined_names(labels)}."
 
 
 def not_measured_sentence(metric: str, statistic: str, tools: Sequence[str]) -> str:
-    """Return that no trial has a value of the claim's metric."""
+    """Return the sentence that no trial has a value of the claim's metric."""
     metric_text = metric if statistic == "value" else f"{metric} {statistic}"
     return f"No trial has a value of {metric_text}: {' and '.join(tools)} did not print it."
 
 
 def joint_forecast_sentence(forecasts: Sequence[Forecast]) -> str:
-    """Return how many more blocks would decide the last of several comparisons."""
+    """Return the sentence on how many more blocks would decide all of several comparisons."""
     about = [f.about for f in forecasts if f.about is not None]
     if len(about) < len(forecasts):
         return "Not reachable at this noise (over 60 blocks): widen the margin or quieten the host."
@@ -430,7 +430,7 @@ def joint_forecast_sentence(forecasts: Sequence[Forecast]) -> str:
 
 
 def slope_sentence(slope: float, interval: Interval, blocks: int, points: int) -> str:
-    """Return the log-log slope of rate over size with its interval, and the cost that it shows to rule."""
+    """Return the sentence on the log-log slope of rate over size, and on the cost that dominates at that slope."""
     low, high = map(number_text, interval)
     cost = "the cost per byte rules, bytes per second hardly change" if slope < -0.9 else "both costs count"
     if slope > -0.1:
@@ -440,32 +440,32 @@ def slope_sentence(slope: float, interval: Interval, blocks: int, points: int) -
 
 
 def too_few_blocks_sentence(blocks: int) -> str:
-    """Return that there are too few complete blocks."""
+    """Return the sentence that there are too few complete blocks."""
     return f"Only {blocks} complete block{'' if blocks == 1 else 's'}, {MIN_BLOCKS} are needed."
 
 
 def error_trials_sentence(
     treatment_errors: ErrorSummary, against_errors: ErrorSummary, label: str, against: str
 ) -> str:
-    """Return the number of trials with errors of two arms."""
+    """Return the sentence on the numbers of trials with errors of two treatments."""
     counts = [f"{e.trials_with_errors} of {e.trials} trials" for e in (treatment_errors, against_errors)]
     p = f"p {format_p_value(treatment_errors.p)}"
     return f"{label}: errors in {counts[0]}; {against}: in {counts[1]} ({p}){rate_ratio_text(treatment_errors)}."
 
 
 def two_arms_text(treatment: tuple[int, int], against: tuple[int, int]) -> str:
-    """Return trials with errors and trials of two arms in few characters."""
+    """Return a short text of two treatments, each with its number of trials with errors and of all trials."""
     return f"errors in {treatment[0]} of {treatment[1]} against {against[0]} of {against[1]} trials"
 
 
 def few_errors_sentence(label: str, share: float, margin: float) -> str:
-    """Return the upper bound of an arm's share of trials with errors."""
+    """Return the sentence on the upper bound of a treatment's share of trials with errors."""
     least = _share_text(margin)
     return f"At most {_share_text(share)} of {label}’s trials have errors, less than the {least} that matters."
 
 
 def error_forecast_sentence(blocks_run: int, decides: Callable[[int], bool]) -> str:
-    """Return how many more blocks would decide, by `decides` of a number of blocks, if shares stay as they are."""
+    """Return the sentence on how many more blocks would decide at these shares; `decides(n)`: whether n suffice."""
     numbers = range(blocks_run + 1, MAX_FORECAST_BLOCKS + 1)
     more = next((blocks - blocks_run for blocks in numbers if decides(blocks)), None)
     if more is None:
@@ -474,7 +474,7 @@ def error_forecast_sentence(blocks_run: int, decides: Callable[[int], bool]) -> 
 
 
 def joined_names(labels: Iterable[str]) -> str:
-    """Return names as a list, a long one shortened; names may have commas."""
+    """Return names as one text, a long list shortened; names that contain commas stay distinguishable."""
     return "; ".join(shorten_list(list(labels), MAX_NAMES))
 
 

@@ -1,4 +1,4 @@
-"""A run as checks of claims need it, the result of a check in words, and the worth of an article's own numbers."""
+"""Comparisons of a run for checks of claims, results in words, and the evidence in an article's own numbers."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ OUTCOMES: dict[ClaimOutcome, tuple[str, str]] = {
 class ClaimFinding:
     """The outcome of a check and its explanation.
 
-    `verdict` is the comparison to draw beside the article's two values, if there is one; `short_evidence` is the
-    evidence in few characters otherwise. `size_met` tells of a claim that holds whether the article's size is met, too
+    `verdict` is the comparison to draw beside the article's two values; without one, `short_evidence` is a short text
+    to write instead. `size_met`: for a claim that holds, whether the run also shows the article's size of the effect
     (None: no size was claimed).
     """
 
@@ -70,7 +70,7 @@ class ArticleEvidence:
 
 @dataclass(frozen=True)
 class ClaimResult:
-    """One claim with its check in words, the finding of this run, and the worth of the article's numbers."""
+    """One claim: its check in words, the finding of this run, and the evidence in the article's own numbers."""
 
     claim: Claim
     check: str
@@ -82,9 +82,9 @@ class ClaimRun:
     """One run with the comparisons, errors and values that checks of claims need.
 
     Verdicts against the run's baseline are those of the whole analysis, so that a claim never contradicts the rest of
-    the page. Verdicts against another treatment are comparisons of their own, as each claim names them beforehand.
-    `analysis` is one of `data` at `level` that was made already: its metric and baseline are used. Treatments that
-    `current_study` has changed since count as not run.
+    the page. Verdicts against another treatment are separate comparisons, as each claim declares its pair in advance.
+    `analysis` is an existing analysis of `data` at `level`; its metric and baseline are used. Treatments that were
+    changed in `current_study` after the run count as not run.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class ClaimRun:
         self._verdicts: dict[tuple[str, ...], Verdict] = {}
 
     def metric(self, claim: Claim) -> tuple[str, str]:
-        """Return metric and statistic of a claim's check: for rates the study's own metric, successes only."""
+        """Return metric and statistic by which a claim is checked; rates count successful responses only."""
         if get_metric(claim.metric).kind == get_metric(self._metric).kind and claim.statistic is None:
             return self._metric, get_metric(self._metric).default_statistic
         name = "ok_per_s" if get_metric(claim.metric).kind == "rate" else claim.metric
@@ -120,31 +120,31 @@ class ClaimRun:
         return self._analyses[key]
 
     def margin(self, claim: Claim) -> float:
-        """Return the smallest difference that matters to a claim about values."""
+        """Return the margin of a claim, the smallest difference that matters: its own, else the analysis's."""
         return claim.margin or self.analysis(claim).margin
 
     def values(self, claim: Claim) -> pd.DataFrame:
-        """Return the claim's metric, one row per trial, with whether it counts."""
+        """Return the values of the claim's metric, one row per trial; `valid` tells whether the trial counts."""
         rows = trial_values(self.data.trials, self.data.measurements, *self.metric(claim))
         return rows.assign(valid=usable_mask(rows))
 
     def label(self, treatment: str) -> str:
-        """Return a treatment's name for readers."""
+        """Return a treatment's display name."""
         return self.study.label(treatment) if treatment in self.study.treatments else treatment
 
     def sentence(self, claim: Claim, verdict: Verdict, against: str = "") -> str:
-        """Return the sentence on a comparison of the claim's treatment with `against`, by default its own."""
+        """Return the sentence on a comparison of the claim's treatment with `against` (default: the claim's)."""
         other = against or claim.against
         against_label = None if other == self._baseline else self.label(other)
         return f"{self.label(claim.treatment)}{verdict_phrase(verdict, against=against_label)}"
 
     def mostly_at_ceiling(self, treatment: str) -> bool:
-        """Return whether most trials of a treatment served all of an open load, so that their rate is a setting."""
+        """Return whether most trials of a treatment served the whole offered load, so that their rate is a setting."""
         gates = self.data.trials.loc[self.data.trials["treatment"] == treatment, "gates"]
         return bool(sum("offered_ceiling" in hit for hit in gates) > len(gates) / 2)
 
     def verdict(self, claim: Claim, treatment: str, against: str) -> Verdict:
-        """Return the verdict of one arm against another, with the claim's margin."""
+        """Return the verdict on one treatment compared with another, with the claim's margin."""
         key = (*self.metric(claim), treatment, against)
         if key not in self._verdicts:
             analysis = self.analysis(claim)
@@ -162,9 +162,9 @@ class ClaimRun:
         return decide_verdict(verdict.comparison, margin, direction(verdict.comparison.metric))
 
     def joint_verdict(self, claim: Claim) -> Verdict:
-        """Return the verdict on the geometric mean of the ratios of the claim's pairs, block by block.
+        """Return the verdict on all pairs of treatments of a claim: the geometric mean of their ratios in each block.
 
-        If one of the pairs must not be compared, none is.
+        If one of the pairs must not be compared, the verdict is invalid.
         """
         pairs = [(claim.treatment, claim.against), *claim.further]
         if len(pairs) == 1:
@@ -178,7 +178,7 @@ class ClaimRun:
         return decide_verdict(joint, self.margin(claim), direction(metric), reason=reason)
 
     def errors(self, treatment: str, against: str) -> tuple[ErrorSummary, ErrorSummary]:
-        """Return the errors of two arms, those of the first compared with those of the second."""
+        """Return the errors of two treatments, those of the first compared with those of the second."""
         own, other = (
             error_counts.count_errors(self.data.trials, self.data.measurements, name) for name in (treatment, against)
         )
@@ -186,7 +186,7 @@ class ClaimRun:
         return compared, error_counts.summarise_errors(against, other, None)
 
     def _tables_of(self, *arms: str) -> RunTables:
-        """Return these arms without their checks, or the whole run with them, compared with a baseline, two-sided."""
+        """Return tables for two-sided comparisons with a baseline: `arms` as plain treatments, or the whole run."""
         trials, measurements, plan = self.data.trials, self.data.measurements, cast("Any", dict(self.data.plan))
         updates: dict[str, Any] = {"contrasts": "baseline", "hypothesis": "difference"}
         if arms:
@@ -200,7 +200,7 @@ class ClaimRun:
 
 
 def _same_treatment(treatment: str, then: Study, now: Study) -> bool:
-    """Return whether a treatment has the same load and the same levels of the factors of both versions."""
+    """Return whether a treatment has the same load and factor levels in both versions of the study."""
     if treatment not in now.treatments:
         return False
     old, new = then.levels_of(treatment), now.levels_of(treatment)
@@ -209,7 +209,7 @@ def _same_treatment(treatment: str, then: Study, now: Study) -> bool:
 
 
 def _geometric_means(values: pd.DataFrame, pairs: list[tuple[str, str]]) -> pd.DataFrame:
-    """Return rows of two arms, named as the first pair: each block's geometric mean over the pairs' arms."""
+    """Return values of two treatments named as the first pair: geometric means over all pairs, by block."""
     usable = values[values["valid"] & (values["value"] > 0)]
     logs = usable.assign(value=np.log(usable["value"])).pivot(index="block", columns="treatment", values="value")
     sides = zip(*pairs, strict=True)
@@ -220,8 +220,8 @@ def _geometric_means(values: pd.DataFrame, pairs: list[tuple[str, str]]) -> pd.D
 def assess_article(claim: Claim, ceiling: float, sd_log: float | None) -> ArticleEvidence:
     """Return whether the article's own numbers, one run each, could have shown the claim.
 
-    From `ceiling`, a share of the offered rate, on a rate is the tool's setting. `sd_log` is the standard deviation of
-    the log ratio of two single trials, as observed here (None: not known).
+    A rate of at least `ceiling` (a share of the offered rate) only shows the tool's setting. `sd_log` is the standard
+    deviation of the log ratio of two single trials, as observed here (None: not known).
     """
     value, other, effect = claim.value or 0.0, claim.against_value or 0.0, claim.claimed_effect
     limit = ceiling * claim.offered_per_s if claim.offered_per_s else math.inf
@@ -246,7 +246,7 @@ def assess_article(claim: Claim, ceiling: float, sd_log: float | None) -> Articl
     elif not sd_log:
         could, sentence = "not known", "One run each; how much runs scatter is not known."
     else:
-        chance = math.erfc(abs(math.log1p(effect)) / sd_log / math.sqrt(2))  # of equal arms, normal scatter
+        chance = math.erfc(abs(math.log1p(effect)) / sd_log / math.sqrt(2))  # if both are equal, normal scatter
         often = format_percent(chance, 0, signed=False) if chance >= 0.01 else f"less than 1{NBSP}%"
         sentence = f"One run each: with the scatter seen here, equal treatments differ by as much in {often} of pairs."
         could = "yes" if chance < MAX_CHANCE else "no"
@@ -260,7 +260,7 @@ def assess_article(claim: Claim, ceiling: float, sd_log: float | None) -> Articl
 
 
 def criterion_text(claim: Claim, margin: float) -> str:
-    """Return the criterion under which a claim holds."""
+    """Return the sentence that states when a claim holds."""
     least = margin_text(margin)
     texts = {
         "better": "it is shown to be better",
@@ -283,7 +283,7 @@ def criterion_text(claim: Claim, margin: float) -> str:
 
 
 def usage_value_text(claim: Claim, value: float) -> str:
-    """Return the use of a claim's resource in few characters."""
+    """Return the use of a claim's resource as a short text."""
     return format_bytes(value) if claim.resource == "memory" else f"{100 * value:.0f}{NBSP}%"
 
 
@@ -303,7 +303,7 @@ def claim_title(claim: Claim) -> str:
 
 
 def article_numbers_text(claim: Claim) -> str:
-    """Return "17,688 → 23,872 req/s; errors 62,488 → 7,754", as far as the article has numbers."""
+    """Return the article's numbers as "17,688 → 23,872 req/s; errors – → 7,754", a dash for a missing number."""
     parts = []
     before, after = claim.against_value, claim.value
     if before is not None and after is not None and claim.metric in _UNITS:
@@ -319,7 +319,7 @@ def article_numbers_text(claim: Claim) -> str:
 
 
 def claims_summary(findings: Sequence[ClaimFinding], could: Sequence[CouldShow]) -> str:
-    """Return the number of claims by outcome and size, and how many the article's own numbers could have shown."""
+    """Return the sentence that counts claims by outcome, and those that the article's own numbers could have shown."""
     outcomes = [finding.outcome for finding in findings]
     if len(findings) == 1:
         size = SIZE_TEXTS.get(findings[0].size_met)

@@ -1,4 +1,4 @@
-"""The section "What did the article say?" with its figure, and the claims of a study over all of its runs."""
+"""The section "What did the article say?" with its figure, and the check of a study's claims against all its runs."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ SMALL_PT = LETTER_PT - 0.8
 
 @dataclass(frozen=True)
 class ClaimLine:
-    """One claim as the figure draws it: the claim, the article's numbers, our outcome and numbers in their colour.
+    """One claim as drawn: the claim, the article's numbers, and the outcome and numbers of this run in their colour.
 
-    `effect` is the article's ratio minus 1 where the claim is about it, `here` our comparison; `at_ceiling` and
-    `inconclusive`: the article's value, or both of them, are the rate that its tool offered.
+    `effect` is the article's ratio minus 1 (None for claims about errors or slopes), `here` the comparison in this run.
+    `at_ceiling`: the article's value is the rate that its tool offered; `inconclusive`: both of its values are.
     """
 
     title: str
@@ -49,14 +49,14 @@ class ClaimLine:
 
 
 def claim_line(one: ClaimResult) -> ClaimLine:
-    """Return how a claim is drawn."""
+    """Return the texts, effect and colour with which a claim is drawn."""
     claim, article, verdict = one.claim, one.article, one.finding.verdict
     about_ratio = claim.effective_kind not in (*ERROR_CLAIM_KINDS, "slope")
     here, result, colour = None, one.finding.short_evidence, palette.SOFT
     if verdict and verdict.kind != "invalid" and verdict.comparison.effect is not None:
         name, texts = verdict.comparison.treatment, comparison_texts(verdict)
         no_errors = ErrorSummary(name, 0, 0, 0, 0, {})
-        here = AnalysisRow(name, name, "treatment", None, None, 0, 0, verdict, no_errors)  # as intervals are drawn of
+        here = AnalysisRow(name, name, "treatment", None, None, 0, 0, verdict, no_errors)  # drawn as a row
         word = palette.row_word(here, get_metric(verdict.comparison.metric))
         result = f"{palette.row_glyph(here)} {word} {texts.change} ({texts.interval_number})"
         colour = palette.VERDICTS[verdict.kind].text
@@ -69,8 +69,8 @@ def claim_line(one: ClaimResult) -> ClaimLine:
 class ClaimsFigure(ReportFigure):
     """Each published ratio as a hollow diamond without interval, and the measured one below it with an interval.
 
-    At the right stands how each claim fares here. Claims about errors or slopes are not ratios of two values: they
-    have words only.
+    The outcome of each claim in this run is at the right. Claims about errors or slopes are not ratios of two values:
+    they are written, not drawn.
     """
 
     def __init__(self, results: Sequence[ClaimResult], analysis: Analysis) -> None:
@@ -79,7 +79,7 @@ class ClaimsFigure(ReportFigure):
 
     @property
     def has_data(self) -> bool:
-        """Whether there is any ratio to draw."""
+        """Whether at least one claim has a ratio to draw."""
         return any(line.effect is not None or line.here is not None for line in self.lines)
 
     def _draw(self) -> Sheet:
@@ -122,12 +122,12 @@ class ClaimsFigure(ReportFigure):
 
     @property
     def caption(self) -> str:
-        """How the claims fare here: direction first, then size; then which the article's numbers could show."""
+        """Sentences on how many claims hold here (direction, then size), and which the article's numbers could show."""
         return claims_summary([one.finding for one in self.results], [one.article.could_show for one in self.results])
 
     @property
     def help(self) -> str:
-        """How the figure is read, naming only the marks that it has."""
+        """Instructions for reading the figure, limited to the marks that it contains."""
         ratios = [line for line in self.lines if line.effect is not None]
         text = "◇: the article’s single value, so without an interval; "
         text += f"below it ours with its {base.level_text(self.analysis)} interval."
@@ -141,7 +141,7 @@ class ClaimsFigure(ReportFigure):
 
     @property
     def alt_text(self) -> str:
-        """The caption and each claim's change there and here."""
+        """The caption, then each claim's change in the article and in this run."""
         rows = []
         for line in self.lines:
             ratio = f"{format_percent(line.effect)} ({line.numbers})" if line.effect is not None else line.numbers
@@ -150,7 +150,7 @@ class ClaimsFigure(ReportFigure):
 
 
 def _draw_ratios(panel: Axes, scale: axes.RatioScale, line: ClaimLine, y: float) -> None:
-    """Draw the article's ratio above the measured one."""
+    """Draw the article's ratio above the ratio measured in this run."""
     above, below = (y - 0.09, y + 0.09) if line.here else (y, y)
     if line.effect is not None:
         x = axes.log_ratio(line.effect)
@@ -171,7 +171,7 @@ OnMessage = Callable[[str], None]
 
 @dataclass(frozen=True)
 class ClaimByRun:
-    """One claim checked by one run (None: no run has its treatments); `late`: it was written after that run."""
+    """One claim and the run that checked it (None: no run has its treatments); `late`: written after that run."""
 
     run: str | None
     result: ClaimResult
@@ -179,9 +179,9 @@ class ClaimByRun:
 
 
 def replay_claims(layout: Layout, study: Study, on_message: OnMessage) -> list[ClaimByRun]:
-    """Check every claim of a study file by the newest run that has its treatments.
+    """Check every claim of a study file against the newest run that has the claim's treatments.
 
-    `on_message` is called with the reason why a run that cannot be read is skipped.
+    `on_message` is called for each run that is skipped because it cannot be read, with the reason.
     """
     results = [ClaimByRun(None, result) for result in check_claims(study)]
     for age, data in enumerate(_runs_newest_first(layout, study.name, on_message)):
@@ -206,15 +206,15 @@ def _runs_newest_first(layout: Layout, study: str, on_message: OnMessage) -> Ite
 
 
 def assess_claims(data: RunData, analysis: Analysis, level: float) -> list[ClaimResult]:
-    """Check the claims that stood in the study when the run was planned."""
+    """Check the claims that the study contained when the run was planned."""
     return check_claims(data.study, data, analysis, level)
 
 
 def section(page: EffectsPage) -> Block:
     """Show the claims of the article beside the measured results, as a section of the effects page.
 
-    The figure if it has data, a row per claim (its sentence and numbers, outcome and check, evidence, worth of the
-    article's numbers), and the source.
+    The section has the figure if a claim has a ratio, a table with one row per claim (sentence, numbers, outcome,
+    check, evidence here and in the article's own numbers), and the source.
     """
     published = page.data.study.published
     results = [

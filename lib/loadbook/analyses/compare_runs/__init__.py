@@ -1,6 +1,6 @@
-"""Two runs of one study: how far each effect moved.
+"""Comparison of two runs of one study: how far each effect changed.
 
-- `compute`: whether two runs can be compared, the change of each effect, sentences about it
-- `figure`: both runs' intervals side by side
-- `page`: the page, and the report made from its notebook
+- `compute`: whether two runs can be compared, the change of each effect, sentences about the changes
+- `figure`: plot of both runs' intervals side by side
+- `page`: the comparison page, and the report built from its notebook
 """

@@ -1,7 +1,7 @@
-"""Two runs of one study: whether they can be compared, how far each effect moved, with an interval, and sentences.
+"""Comparison of two runs of one study: whether it is possible, the change of each effect, sentences about changes.
 
-The two effects are compared, never two verdicts and never whether two intervals overlap. Each run has its own estimate
-and interval: half of the interval over Student's t is a standard error, one per side if it is lopsided, and
+The effects of the two runs are compared, not their verdicts and not whether their intervals overlap. The standard error
+of an effect is half of its run's interval divided by Student's t, one per side if the interval is asymmetric;
 Welch-Satterthwaite gives the degrees of freedom of the difference. A run that could stop early has a wider interval.
 """
 
@@ -31,11 +31,11 @@ MAX_NAMES = 3
 
 
 def check_comparable(older: RunConditions, newer: RunConditions, metric: str = "", baseline: str = "") -> None:
-    """Raise UsageError if the two runs do not answer one question.
+    """Raise UsageError if the two runs do not answer the same question.
 
     Parameters
     ----------
-    metric, baseline : chosen by the user; empty: those of the studies, which must then agree.
+    metric, baseline : chosen by the user; if empty, those of the two studies, which must then agree.
     """
     one, other = older.run_record.run, newer.run_record.run
     if older.study.name != newer.study.name:
@@ -62,7 +62,7 @@ def _same_measurements_error(older: RunConditions, newer: RunConditions, evidenc
 
 
 def check_not_copies(older: RunData, newer: RunData) -> None:
-    """Raise UsageError if every measured value of two runs is equal: one is a copy."""
+    """Raise UsageError if all measured values of two runs are equal, as one run is then a copy of the other."""
     columns = ["trial", "metric", "statistic", "value"]
     values = [run.measurements.loc[run.measurements["driver"] == "*", columns] for run in (older, newer)]
     ordered = [frame.sort_values(columns, ignore_index=True) for frame in values]
@@ -71,7 +71,7 @@ def check_not_copies(older: RunData, newer: RunData) -> None:
 
 
 def changed_treatments(older: RunConditions, newer: RunConditions, baseline: str = "") -> dict[str, str]:
-    """Return treatment -> the settings by which it differs from its baseline in one run only; {} if there are none."""
+    """Return treatment -> why it is not the same in both runs: settings whose contrast to the baseline changed."""
     reasons = {}
     for name in (name for name in newer.plan["treatments"] if name in older.plan["treatments"]):
         studies = (older.study, newer.study)
@@ -93,7 +93,7 @@ def _change_text(values: tuple[Any, Any] | None) -> str:
 def comparison_caveats(
     older: RunConditions, newer: RunConditions, changes: Sequence[ConditionChange]
 ) -> Iterator[tuple[str, str]]:
-    """Yield titles and texts of reasons for doubt about any change; last, that two runs do not show a cause."""
+    """Yield (title, text) of reasons to doubt any change; the last one says that two runs cannot show a cause."""
     for subject, run in (("The older run", older), ("The newer run", newer)):
         record = run.run_record
         if record.replay:
@@ -123,16 +123,16 @@ def comparison_caveats(
 
 
 ChangeKind = Literal["changed", "undecided", "agrees", "not compared"]
-CHANGE_KINDS: tuple[ChangeKind, ...] = get_args(ChangeKind)  # in the order of rows
+CHANGE_KINDS: tuple[ChangeKind, ...] = get_args(ChangeKind)  # in the order in which rows are listed
 
 
 @dataclass(frozen=True)
 class EffectChange:
-    """How far one effect moved: (1 + newer) / (1 + older) - 1, and bounds of it.
+    """The change of one effect from the older to the newer run, (1 + newer) / (1 + older) - 1, with its intervals.
 
-    `ci90` decides whether the runs agree, `ci95` and `p` whether the effect changed, `p_adjusted` in a family of so
-    many. `blocks` and `sd_logs` (standard deviation of a block's log ratio, from its run's interval) are those of both
-    runs, the older first.
+    `ci90` decides whether the runs agree, `ci95` and `p` whether the effect changed; `p_adjusted` is p adjusted for the
+    `family_size` comparisons. `blocks` and `sd_logs` (standard deviation of a block's log ratio, from the run's
+    interval) have one value per run, the older first.
     """
 
     effect: float
@@ -148,9 +148,9 @@ class EffectChange:
 
 @dataclass(frozen=True)
 class EffectPair:
-    """One comparison of the two runs; a row is None if its run does not have the treatment.
+    """One treatment in the two runs; `older` or `newer` is None if that run does not have the treatment.
 
-    `blocks_needed`: the blocks that each of two such runs needs for a decision (None: more than 60).
+    `blocks_needed`: blocks that each of two further runs needs to decide (None: more than 60, or already decided).
     """
 
     older: AnalysisRow | None
@@ -162,22 +162,22 @@ class EffectPair:
 
     @property
     def row(self) -> AnalysisRow:
-        """The newer run's row, or the older one's if it alone has the treatment."""
+        """The row of the newer run, or of the older run if only that one has the treatment."""
         row = self.newer or self.older
         assert row is not None
         return row
 
     @property
     def sides(self) -> tuple[AnalysisRow | None, AnalysisRow | None]:
-        """Both rows, the older first."""
+        """The rows of both runs, the older first."""
         return self.older, self.newer
 
 
 @dataclass(frozen=True)
 class RunComparison:
-    """Every comparison of two runs, ordered by kind and size of the change, checks last.
+    """All effects of two runs compared, ordered by kind and size of the change, harness checks last.
 
-    `margin` is the smaller of the two declared margins.
+    `margin` is the smaller of the margins that the two runs declared.
     """
 
     older: Analysis
@@ -188,12 +188,12 @@ class RunComparison:
 
     @property
     def treatments(self) -> tuple[EffectPair, ...]:
-        """The rows without the A/A arm and the known effect."""
+        """The rows without the A/A arm and the positive control."""
         return tuple(row for row in self.rows if row.row.kind == "treatment")
 
     @property
     def neutral_headline(self) -> str:
-        """The headline if the harness checks of one of the runs allow no verdict, "" if they do."""
+        """The headline if the harness checks of one of the runs rule out verdicts, "" otherwise."""
         for which, analysis in (("newer", self.newer), ("older", self.older)):
             if text := neutral_headline(analysis):
                 return f"{text.removesuffix('.')} ({which} run)."
@@ -203,19 +203,19 @@ class RunComparison:
 def compare_analyses(
     older: Analysis, newer: Analysis, changed_treatments: Mapping[str, str], level: float = 0.95
 ) -> RunComparison:
-    """Compare the effects that two runs found.
+    """Compare the effects found in two runs.
 
     Parameters
     ----------
-    older, newer : analyses of one metric and statistic.
-    changed_treatments : treatment -> why its two effects are of different things, whatever the numbers say.
+    older, newer : analyses of the same metric and statistic.
+    changed_treatments : treatment -> why it is not the same in both runs; its effects are not compared.
     level : confidence of the intervals of differences.
     """
     margin = min(older.margin, newer.margin)
     older_rows, newer_rows = ({r.treatment: r for r in a.rows if r.kind != "baseline"} for a in (older, newer))
     names = dict.fromkeys([*newer_rows, *older_rows])
     pairs = [_effect_pair(older_rows.get(n), newer_rows.get(n), changed_treatments, level) for n in names]
-    # p-values of treatments are adjusted for each other (Holm); the A/A arm and the known effect stand alone
+    # p-values of treatments are adjusted together (Holm), those of the A/A arm and the positive control are not
     family = [pair.change for pair in pairs if pair.change and pair.row.kind == "treatment"]
     adjusted = iter(adjust_holm([change.p for change in family]) if len(family) > 1 else ())
     for k, pair in enumerate(pairs):
@@ -262,7 +262,7 @@ def _effect_pair(
 
 
 def effect_change(older: Comparison, newer: Comparison, level: float = 0.95) -> EffectChange | None:
-    """Return how far an effect moved from one run to another; None if a run has no interval."""
+    """Return the change of an effect from one run to the other; None if either run has no interval."""
     sides = [_log_effect_and_errors(comparison, level) for comparison in (older, newer)]
     if sides[0] is None or sides[1] is None:
         return None
@@ -292,7 +292,7 @@ def effect_change(older: Comparison, newer: Comparison, level: float = 0.95) -> 
 
 
 def _log_effect_and_errors(comparison: Comparison, level: float) -> tuple[float, float, float] | None:
-    """Return a log effect with its standard errors below and above it, from its run's interval."""
+    """Return (log effect, standard error below it, standard error above it), derived from its run's interval."""
     if comparison.effect is None or comparison.ci95 is None or comparison.blocks < 2:
         return None
     estimate, low, high = (math.log1p(max(value, -1 + 1e-15)) for value in (comparison.effect, *comparison.ci95))
@@ -301,22 +301,22 @@ def _log_effect_and_errors(comparison: Comparison, level: float) -> tuple[float,
 
 
 def is_changed(change: EffectChange) -> bool:
-    """Return whether a change is significant, with p adjusted for all comparisons of the family."""
+    """Return whether a change is significant, by p adjusted for all treatments if there are several."""
     p = change.p if change.p_adjusted is None else change.p_adjusted
     return excludes_zero(change.ci95) and p < 1 - change.level
 
 
 def blocks_needed_per_run(change: EffectChange, margin: float) -> int | None:
-    """Return how many blocks each of two new runs needs to show this change, or to exclude one beyond the margin.
+    """Return how many blocks each of two new runs needs to show this change or to exclude one beyond the margin.
 
-    The smaller of both numbers, at the noise of these runs and with the power of every forecast; None above 60.
+    It is the smaller of both numbers, at the noise of these runs and the power that all forecasts use; None above 60.
     """
     log_change, alpha = abs(math.log1p(change.effect)), (1 - change.level) / change.family_size
     squares = [sd**2 for sd in change.sd_logs]
     sd, squares_of_variances = math.sqrt(sum(squares)), sum(s**2 for s in squares)
     if squares_of_variances == 0:
         return None
-    df_factor = sum(squares) ** 2 / squares_of_variances  # 2 for equal scatter, 1 where one run has all of it
+    df_factor = sum(squares) ** 2 / squares_of_variances  # 2 if both runs scatter equally, 1 if only one run scatters
 
     def t(p: float, blocks: int) -> float:
         return float(stdtrit((blocks - 1) * df_factor, p))
@@ -332,7 +332,7 @@ def blocks_needed_per_run(change: EffectChange, margin: float) -> int | None:
 
 
 class EffectChangeTexts(NamedTuple):
-    """Numbers of one comparison of two runs; an en dash where something does not apply, no percent signs."""
+    """Numbers of one effect in two runs as texts without percent signs; an en dash if a number does not apply."""
 
     older: str
     newer: str
@@ -343,7 +343,7 @@ class EffectChangeTexts(NamedTuple):
 
 
 def effect_change_texts(row: EffectPair) -> EffectChangeTexts:
-    """Return the numbers of a row, each run's change with its interval."""
+    """Return the texts of one effect: each run's value with its interval, and the change between the runs."""
     older, newer = (_effect_with_interval(side) for side in row.sides)
     blocks = " / ".join(str(s.verdict.comparison.blocks) if s and s.verdict else ABSENT for s in row.sides)
     if row.change is None:
@@ -358,7 +358,7 @@ def effect_change_texts(row: EffectPair) -> EffectChangeTexts:
 
 
 def effect_text(side: AnalysisRow | None) -> str:
-    """Return the effect of one run with its sign; an en dash if it has none."""
+    """Return the effect of one run as text with its sign; an en dash if the run has no effect to report."""
     return comparison_texts(side.verdict).change if side and side.verdict else ABSENT
 
 
@@ -370,7 +370,7 @@ def _effect_with_interval(side: AnalysisRow | None) -> str:
 
 
 def change_decimals(change: EffectChange) -> int:
-    """Return the decimals that the interval of a difference deserves; one that excludes 0 never ends at 0."""
+    """Return the number of decimals for a change and its interval; an interval that excludes 0 is not rounded to 0."""
     low, high = change.ci95
     digits = min(units.decimals_for_half_width((high - low) / 2 * 100), MAX_DECIMALS)
     while excludes_zero(change.ci95) and digits < MAX_DECIMALS and round(min(abs(low), abs(high)) * 100, digits) == 0:
@@ -379,7 +379,7 @@ def change_decimals(change: EffectChange) -> int:
 
 
 def effect_change_phrase(row: EffectPair, margin: float) -> str:
-    """Return the text after the treatment's name: the kind of change, its size, both effects."""
+    """Return the text that follows the treatment's name: kind of change, size of the change, both effects."""
     if row.change is None:
         return f": not compared: {row.reason}."
     change, digits = row.change, change_decimals(row.change)
@@ -408,7 +408,7 @@ def effect_change_phrase(row: EffectPair, margin: float) -> str:
 
 
 def headline(comparison: RunComparison) -> str:
-    """Return the answer in one sentence: the comparisons that changed, or how many agree."""
+    """Return the answer in one sentence: the effects that changed, or how many agree."""
     if comparison.neutral_headline:
         return comparison.neutral_headline
     compared = [row for row in comparison.treatments if row.change is not None]
@@ -431,7 +431,7 @@ def headline(comparison: RunComparison) -> str:
 
 
 def supporting_text(comparison: RunComparison) -> str:
-    """Return the treatments that were not compared, by reason, the most frequent reason first."""
+    """Return sentences on the treatments that were not compared, grouped by reason, the most frequent reason first."""
     reasons: dict[str, list[str]] = {}
     for row in comparison.treatments:
         if row.change is None:

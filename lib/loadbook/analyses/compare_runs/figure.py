@@ -1,4 +1,4 @@
-"""Two runs of one study: whether an effect changed. The page's table above the figure lists what else changed."""
+"""Figure of the effects of two runs of one study, which shows whether an effect changed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from loadbook.report.figures import axes
 from loadbook.report.figures.base import LETTER_PT, Sheet, drawable, metric_label, text_width, wrap
 from loadbook.stats.text import confidence_text, margin_text
 
-ROW_IN, APART_IN = 0.44, 0.085  # how far each interval lies from the middle of its row
+ROW_IN, APART_IN = 0.44, 0.085  # height of a row; distance of each interval from the row's middle
 NAME_IN, REASON_IN, KEY_IN = 2.1, 2.2, 0.16
 OLDER_PT, NEWER_PT = 2.8, 4.6
 OLDER, NEWER = "older run", "newer run"
 
 
 class RunComparisonFigure(RowsFigure):
-    """One row per comparison: both runs' intervals, whether the effect changed, and by how much."""
+    """One row per treatment: both runs' intervals, whether the effect changed, and by how much."""
 
     reference = "the baseline of its run"
     verdict_head = "the effect"
@@ -38,12 +38,12 @@ class RunComparisonFigure(RowsFigure):
 
     @cached_property
     def scale(self) -> axes.RatioScale:
-        """The axis that holds both runs' intervals, unless one is far wider than the decided effects."""
+        """The axis, long enough for both runs' intervals; intervals much wider than the decided effects are cut."""
         sides = (side for pair in self.result.rows for side in pair.sides if side is not None)
         return interval_scale(sides, self.margin)
 
     def figure_rows(self) -> list[FigureRow]:
-        """Return the texts of all rows; where an effect was not compared, the reason."""
+        """Return the texts of all rows; the text of an effect that was not compared is the reason."""
         rows = []
         for pair in self.result.rows:
             is_check = pair.row.kind != "treatment"
@@ -60,7 +60,7 @@ class RunComparisonFigure(RowsFigure):
         return rows
 
     def draw_background(self, sheet: Sheet, panel: Axes, ticks: Sequence[float], bottom: float) -> None:
-        """Draw the background of all rows and, above them, which mark is which run."""
+        """Draw the background of all rows and, above them, the key of the two runs' marks."""
         super().draw_background(sheet, panel, ticks, bottom)
         size, x = sheet.size - 0.6, EDGE_IN + 0.06
         for word, note, style in (
@@ -72,7 +72,7 @@ class RunComparisonFigure(RowsFigure):
             x += text_width(word, size) + 0.36
 
     def draw_marks(self, sheet: Sheet, panel: Axes, number: int, y: float, edges: Edges) -> None:
-        """Draw the older interval above, hollow and in ink, the newer one below it in its verdict's colour."""
+        """Draw the older run's interval hollow and in ink; below it the newer run's in the colour of its verdict."""
         pair = self.result.rows[number]
         for side, at in ((pair.older, y - APART_IN), (pair.newer, y + APART_IN)):
             if side is None or side.verdict is None or not side.is_compared:
@@ -84,12 +84,12 @@ class RunComparisonFigure(RowsFigure):
 
     @property
     def caption(self) -> str:
-        """Whether any effect changed, in one sentence."""
+        """One sentence on whether any effect changed."""
         return compute.headline(self.result)
 
     @property
     def help(self) -> str:
-        """How the figure is read, naming only the marks that it has."""
+        """Instructions for reading the figure, limited to the marks that it contains."""
         level = self.result.level
         parts = [
             f"Above, hollow, in ink: the {OLDER}",
@@ -109,7 +109,7 @@ class RunComparisonFigure(RowsFigure):
 
     @property
     def alt_text(self) -> str:
-        """The caption and every row in words."""
+        """The caption, then every row in words."""
         rows = [
             f"{drawable(row.row.label, row.row.treatment)}{compute.effect_change_phrase(row, self.result.margin)}"
             for row in self.result.rows

@@ -1,4 +1,4 @@
-"""The page that compares two runs of a study, and the report that is made from its notebook."""
+"""The page that compares two runs of a study, and the report built from its notebook."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from loadbook.study.plan import parse_plan
 
 
 def pair_lines(comparison: RunComparison) -> list[VerdictLine]:
-    """Return a sentence per comparison, in the order of the figure, each with the mark of the newer run's verdict."""
+    """Return one sentence per row of the figure, each with the glyph of the newer run's verdict."""
     lines = []
     for pair in comparison.rows:
         row = pair.row
@@ -41,7 +41,7 @@ def pair_lines(comparison: RunComparison) -> list[VerdictLine]:
 
 
 def verdict_pairs_table(comparison: RunComparison) -> Table:
-    """Return the verdicts of both runs side by side, each with its effect and interval; changed effects in bold."""
+    """Return a table of both runs' verdicts with effects and intervals; changed effects are bold."""
     family = max((pair.change.family_size for pair in comparison.rows if pair.change), default=1)
     columns = [
         Column("Treatment"), Column("The effect"), Column("Older run, %"), Column("Newer run, %"),
@@ -63,7 +63,7 @@ def verdict_pairs_table(comparison: RunComparison) -> Table:
 
 
 def combine_harness_checks(older: HarnessCheck, newer: HarnessCheck) -> HarnessCheck:
-    """Return one check of both runs as one cell, with the style and the title of the worse one."""
+    """Combine one harness check of both runs into one cell, with the style and title of the worse result."""
     ranks = {"failed": 0, "doubt": 1}
     worse, which = min((newer, "newer"), (older, "older"), key=lambda entry: ranks.get(entry[0].css_class, 2))
     if older.title == newer.title:
@@ -76,17 +76,17 @@ def combine_harness_checks(older: HarnessCheck, newer: HarnessCheck) -> HarnessC
 
 
 NOTEBOOK = "compare_runs"
-PREVIOUS = "previous"  # names the run before the one that is looked at
+PREVIOUS = "previous"  # value of `against` for the run before `run`
 QUESTION = "Does the newer run agree with the older one?"
 MAX_CHANGES_LISTED = 3
-# the bar of the answer has the colour of a verdict; a change is none of them and stays black
+# verdict whose colour the bar beside the answer has; an answer "changed" has no verdict and a black bar
 ANSWER_KINDS: dict[str, VerdictKind] = {"agrees": "equivalent", "undecided": "undecided"}
 
 
 class ComparePage:
-    """Two runs of one study, the older one first; every method returns what a cell shows.
+    """The page that compares two runs of one study; each public method returns the content of one notebook cell.
 
-    `metric` may have a statistic after a space: "latency p99".
+    `metric` may be followed by a space and a statistic: "latency p99".
     """
 
     notebook = NOTEBOOK
@@ -102,33 +102,33 @@ class ComparePage:
 
     @cached_property
     def changes(self) -> list[ConditionChange]:
-        """Recorded conditions in which the newer run differs."""
+        """Recorded conditions in which the newer run differs from the older one."""
         return condition_changes(self.older, self.newer)
 
     @cached_property
     def result(self) -> RunComparison:
-        """The change of each effect."""
+        """The change of each effect from the older to the newer run."""
         older, newer = (self._analyse_run(data) for data in (self.older, self.newer))
         return compare_analyses(older, newer, self.changed_treatments, self.level)
 
     @cached_property
     def changed_treatments(self) -> dict[str, str]:
-        """Treatments with other settings in one of the runs, each with the reason."""
+        """Treatment -> why it is not the same in both runs; empty if all are the same."""
         return compute.changed_treatments(self.older, self.newer, self.baseline)
 
     @cached_property
     def labels(self) -> dict[str, str]:
-        """The name of each treatment of either run for readers."""
+        """Treatment -> display name, for the treatments of both runs."""
         return {name: data.study.label(name) for _, data in self._runs_by_name() for name in data.study.treatments}
 
     def _runs_by_name(self) -> tuple[tuple[str, RunData], tuple[str, RunData]]:
         return ("older", self.older), ("newer", self.newer)
 
     def _analyse_run(self, data: RunData) -> Analysis:
-        """Return the analysis of one run, part by part if conditions are analysed separately.
+        """Return the analysis of one run; if the study analyses conditions separately, one part per condition.
 
-        A study that compares with the arm observed best is compared with its baseline here, as the best arm may be
-        another one in each run.
+        If a study compares treatments with the one observed best, they are compared with its baseline here, because the
+        best treatment may differ between the runs.
         """
         return analyse_strata(
             data, baseline=self.baseline or None, metric=self.metric, statistic=self.statistic or None,
@@ -142,7 +142,7 @@ class ComparePage:
         return Block(scope_nodes(QUESTION, " · ".join([self.newer.study.question, *runs, metric, margin])))
 
     def answer(self) -> Block:
-        """Show in one sentence whether an effect changed, and which recorded conditions did."""
+        """Show in one sentence whether an effect changed, and which recorded conditions changed."""
         kinds = [row.kind for row in self.result.treatments]
         worst = next((kind for kind in ("changed", "undecided", "agrees") if kind in kinds), "not compared")
         box = answer_box(
@@ -153,7 +153,7 @@ class ComparePage:
         return Block(box)
 
     def _conditions_sentence(self) -> str:
-        """Return the recorded conditions that changed, in one sentence."""
+        """Return one sentence on the recorded conditions that changed."""
         changes = [change for change in self.changes if change.category != "treatment"]
         texts = [checks.describe_change(change, self.labels) for change in changes]
         if not texts:
@@ -161,7 +161,7 @@ class ComparePage:
         return f"Recorded conditions changed: {join_words(shorten_list(texts, MAX_CHANGES_LISTED))}."
 
     def trust(self) -> Block:
-        """Show the checks of both runs: A/A arm, known effect, trials that count, doubts."""
+        """Show the harness checks of both runs: A/A arm, positive control, trials that count, doubts."""
         older = checks.harness_checks(self.older, self.result.older)
         newer = checks.harness_checks(self.newer, self.result.newer)
         return Block(checks.check_strip(list(map(combine_harness_checks, older, newer))))
@@ -174,7 +174,7 @@ class ComparePage:
         return Block(checks.changes_table(self.changes, self.labels))
 
     def effects(self) -> Block:
-        """Show both runs' intervals, a sentence per comparison, and the verdicts side by side."""
+        """Show both runs' intervals, one sentence per row, and the verdicts side by side."""
         from loadbook.analyses.compare_runs.figure import RunComparisonFigure
 
         lines = verdict_list(pair_lines(self.result))
@@ -185,7 +185,7 @@ class ComparePage:
         return Block(verdict_pairs_table(self.result))
 
     def levels(self) -> Block:
-        """Show the median of every arm in both runs if all conditions that a level depends on agree."""
+        """Show every treatment's median in both runs, if the recorded conditions that affect medians are equal."""
         if reason := self.levels_refusal():
             return note_block(reason)
         older, newer = ({row.treatment: row for row in a.rows} for a in (self.result.older, self.result.newer))
@@ -199,7 +199,7 @@ class ComparePage:
         return Block(Table("Levels", columns, rows), note(text))
 
     def levels_refusal(self) -> str | None:
-        """Return why the levels of the two runs are not comparable; None if they are."""
+        """Return why the medians of the two runs are not comparable; None if they are."""
         imported = [which for which, data in self._runs_by_name() if data.run_record.imported]
         if imported:
             return f"Not shown: the {' and the '.join(imported)} run was imported, so its hosts are not known."
@@ -213,7 +213,7 @@ class ComparePage:
 
     @cached_property
     def notes(self) -> list[sections.ValidityMessage]:
-        """Reasons for doubt about any change."""
+        """Reasons to doubt any change between the runs."""
         analyses = (("older", self.result.older), ("newer", self.result.newer))
         void = [which for which, analysis in analyses if analysis.is_void]
         text = "its A/A arm differs from the baseline that it repeats, so none of its effects is compared"
@@ -222,14 +222,14 @@ class ComparePage:
         return [sections.ValidityMessage("two-runs", title, "doubt", 0, text) for title, text in caveats]
 
     def doubts(self) -> Block:
-        """Show every doubt about both runs, one line each."""
+        """Show all doubts about the two runs, one line each."""
         lines = [*self.notes]
         for which, data in self._runs_by_name():
             lines += [replace(one, title=f"{one.title}, {which} run") for one in sections.doubt_messages(data)]
         return Block(sections.doubts_list(lines))
 
     def provenance(self) -> Block:
-        """Show the sources of both runs; as the last block it also reports to the runner that the end was reached."""
+        """Show where both runs' data come from; its output also marks the notebook as executed to its end."""
         pairs = [
             (f"{which} {key}", value)
             for which, data in self._runs_by_name()
@@ -238,7 +238,7 @@ class ComparePage:
         return Block(provenance_line(pairs), data={DONE_MIME: self.summary()})
 
     def summary(self) -> dict[str, Any]:
-        """Return the answer for the command line."""
+        """Return the answer and its sentences for the command line."""
         lines = [f"{line.glyph} {line.name}{line.text}" for line in pair_lines(self.result)]
         return {
             "notebook": NOTEBOOK,
@@ -250,15 +250,15 @@ class ComparePage:
 
 
 def resolve_run_pair(home: Layout, study: str, run: str, against: str) -> tuple[str, str]:
-    """Return the ids of two runs, the older one first whichever was named first.
+    """Return the ids of two runs, the older first, whatever the order of the arguments.
 
     Parameters
     ----------
-    run, against : ids; "latest" is the newest run, `PREVIOUS` as `against` the one before `run`.
+    run, against : run ids; "latest" is the newest run, and `against` = `PREVIOUS` is the run before `run`.
 
     Raises
     ------
-    UsageError : there is no such run, or none before it, or both are one.
+    UsageError : a run does not exist, has no run before it, or both are the same.
     """
     one, runs = home.resolve_run(study, run), home.runs(study)
     before = [name for name in runs if name < one]
@@ -273,18 +273,18 @@ def resolve_run_pair(home: Layout, study: str, run: str, against: str) -> tuple[
 def compare_runs_page(
     study: str, run: str = "latest", against: str = PREVIOUS, baseline: str = "", metric: str = "", level: float = 0.95
 ) -> ComparePage:
-    """Return the page that compares a run with an older one of its study.
+    """Return the page that compares a run with an older run of the same study.
 
     Parameters
     ----------
-    study, run : names; "latest" is the newest run.
-    against : id of the older run; "previous" is the one before `run`.
-    baseline, metric : names; empty for the study's own.
-    level : of the intervals, 0.95 for 95 %.
+    study, run : name of the study and id of the run; "latest" is the newest run.
+    against : id of the older run; "previous" is the run before `run`.
+    baseline, metric : names; empty for those of the study.
+    level : confidence of the intervals, 0.95 for 95 %.
 
     Raises
     ------
-    UsageError : an unknown name, or runs that hold no two answers to one question.
+    UsageError : an unknown name, or runs that do not answer the same question.
     DataError : a run was not ingested, or its tables cannot be read.
     """
     home = project_layout()
@@ -301,12 +301,12 @@ def build_comparison(
     on_message: Callable[[str], None],
     timeout_s: float | None = notebooks.TIMEOUT_S,
 ) -> BuiltReport:
-    """Make the page that compares a run with an older one; see `build.build_report` for the other parameters.
+    """Build the page that compares a run with an older one; other parameters as of `build.build_report`.
 
     Raises
     ------
-    UsageError : no such run, or two that hold no two answers to one question; nothing was executed.
-    DataError : raw data of a run cannot be ingested.
+    UsageError : no such run, or two that do not answer the same question; nothing was executed.
+    DataError : a run's raw data cannot be ingested.
     """
     older, newer = resolve_run_pair(layout, study, run, against)
     values = notebooks.parse_pairs(notebooks.declared_parameters(notebooks.find_notebook(layout, NOTEBOOK)), pairs)
@@ -340,7 +340,7 @@ def build_comparison(
 
 
 def _refresh_study_page(layout: Layout, study: str, on_message: Callable[[str], None]) -> None:
-    """Export the study's first page again, if there is one, so that it has a link to the comparison."""
+    """Export the study's first page again, if it exists, so that it links to the comparison."""
     summary = layout.reports / f"{study}{html.SUMMARY_SUFFIX}"
     if not summary.is_file():
         return
@@ -354,5 +354,5 @@ def _refresh_study_page(layout: Layout, study: str, on_message: Callable[[str], 
             html.export_html(
                 executed, page, f"{plan.study.question} · {study}", page_breadcrumbs(plan, run, name, place)
             )
-    except (LoadbookError, LookupError, TypeError) as error:  # a run that is no longer here, say
+    except (LoadbookError, LookupError, TypeError) as error:  # for example, the run was deleted
         on_message(f"{study}: its own page has no link to this one: {error}")

@@ -1,6 +1,6 @@
-"""Effects of treatments: the base page of every study.
+"""Effects of treatments: the page that every kind of study can use.
 
-- `figure`: the effect plot, and each loss against the largest loss that is accepted
-- `pairs`: the paired blocks of one comparison
+- `figure`: the effect plot, and the non-inferiority plot (each loss against the largest accepted loss)
+- `pairs`: plot of one comparison block by block
 - `page`: the page that answers a study's question
 """

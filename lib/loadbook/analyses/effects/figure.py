@@ -1,7 +1,7 @@
 """The effect plot and the non-inferiority plot: rows of intervals on one axis of ratios.
 
-A row has the treatment's name, its interval over the margin band, its verdict and its change; the harness checks are
-below the treatments. `RowsFigure` lays out such rows, also those of two runs.
+A row has the treatment's name, its interval over the margin band, its verdict and its change; harness checks are below
+the treatments. `RowsFigure` lays out such rows; the figure that compares two runs uses it too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from loadbook.stats.verdict import loss_at_margin
 
 HEAD_IN, FOOT_IN, CHECKS_IN, EDGE_IN = 0.4, 0.68, 0.28, 0.05
 ROW_IN, NAME_IN, REASON_IN = 0.34, 2.35, 2.05
-DIRECTION_WORDS_IN, GAP_IN = 0.9, 0.15  # of the direction words: how far from the margin's words they go, and how near
+DIRECTION_WORDS_IN, GAP_IN = 0.9, 0.15  # largest and smallest distance of "slower" and "faster" from the margin's label
 NOT_COMPARED = "no interval: not compared"
 DECIDED = ("better", "worse", "small")
 Edges = tuple[float, float]  # left and right of the plot in inches
@@ -34,7 +34,7 @@ Edges = tuple[float, float]  # left and right of the plot in inches
 
 @dataclass(frozen=True)
 class FigureRow:
-    """The texts of one row, wrapped, their looks, and the row's height in inches; `hover` is shown on hover."""
+    """The wrapped texts of one row, their style, and the row's height in inches; `hover` is the text shown on hover."""
 
     name: str
     verdict: str
@@ -49,10 +49,10 @@ class FigureRow:
 
 
 class RowsFigure(base.ReportFigure):
-    """One row per comparison, an interval over the margin band; a subclass provides texts, marks and background.
+    """Base class: one row per comparison, intervals over a margin band; subclasses provide texts, marks and background.
 
-    `margin_label` and `change_head` stand above the band, which lies at the effect `margin_at`, and above the changes.
-    `reference` is what the change of `metric_label` is against.
+    `margin_label` is written above the band, which is at the effect `margin_at`; `change_head` is the head of the
+    column of changes. `reference` names the baseline of the changes in `metric_label`.
     """
 
     metric_name: str
@@ -70,15 +70,15 @@ class RowsFigure(base.ReportFigure):
 
     @abstractmethod
     def draw_marks(self, sheet: base.Sheet, panel: Axes, number: int, y: float, edges: Edges) -> None:
-        """Draw what the plot shows of row `number`, whose middle is at `y` inches."""
+        """Draw the interval and marks of row `number`, whose middle is at `y` inches."""
 
     @property
     @abstractmethod
     def scale(self) -> axes.RatioScale:
-        """The axis of the plot."""
+        """The axis of ratios."""
 
     def draw_background(self, sheet: base.Sheet, panel: Axes, ticks: Sequence[float], bottom: float) -> None:
-        """Draw the background of all rows: grid, margin band, and the line of no difference."""
+        """Draw the background of all rows: grid, margin band, and a line at no difference."""
         axes.draw_ratio_background(panel, self.margin, ticks, self.top_in, bottom)
 
     def _draw(self) -> base.Sheet:
@@ -120,7 +120,7 @@ class RowsFigure(base.ReportFigure):
         return sheet
 
     def _write_directions(self, sheet: base.Sheet, edges: Edges) -> None:
-        """Write the words of the margin above its band, and on both sides which way the metric goes."""
+        """Write the margin's label above its band, and the meaning of left and right ("slower", "faster") beside it."""
         size, y, (left, right) = sheet.size - 0.6, self.top_in - 0.1, edges
         half = base.text_width(self.margin_label, size) / 2
         at = self.scale.to_inches(axes.log_ratio(self.margin_at), left, right)
@@ -138,7 +138,7 @@ class RowsFigure(base.ReportFigure):
 
 
 class EffectsFigure(RowsFigure):
-    """Each comparison's interval on a log axis of ratios, with its verdict, change and blocks."""
+    """The effect plot: each comparison's interval on a log axis of ratios, with verdict, change and blocks."""
 
     def __init__(self, analysis: Analysis) -> None:
         self.analysis, self.metric_name, self.margin = analysis, analysis.metric, analysis.margin
@@ -150,7 +150,7 @@ class EffectsFigure(RowsFigure):
         self.margin_label = f"margin ±{margin_text(analysis.margin)}"
 
     def words_of(self, row: AnalysisRow) -> tuple[str, str, str]:
-        """Return a row's verdict, its change with its interval and blocks (or why there is none), and a second line."""
+        """Return three texts of a row: verdict, change with interval and blocks (or why there is none), second line."""
         return f"{palette.row_glyph(row)} {palette.row_word(row, self.metric)}", change_text(row), ""
 
     def draw_row(self, panel: Axes, y: float, row: AnalysisRow) -> None:
@@ -160,7 +160,7 @@ class EffectsFigure(RowsFigure):
 
     @cached_property
     def scale(self) -> axes.RatioScale:
-        """The axis that holds every compared row's interval, unless it is far wider than the decided effects."""
+        """The axis, long enough for the rows' intervals; intervals much wider than the decided effects are cut."""
         expected = [r.expected_effect for r in self.rows if r.is_compared and r.expected_effect is not None]
         return interval_scale(self.rows, self.margin, expected)
 
@@ -180,13 +180,13 @@ class EffectsFigure(RowsFigure):
         return rows
 
     def _hover_text(self, row: AnalysisRow) -> str:
-        """Return a row in words: name, verdict, change, interval, blocks and p-value."""
+        """Return the hover text of a row: name, verdict, change, interval, blocks and p-value."""
         comparison = row.verdict.comparison if row.verdict else None
         p = f", p {format_p_value(comparison.p)}" if comparison and comparison.p is not None else ""
         return f"{self.names[row.treatment]}: {palette.row_word(row, self.metric)}, {change_text(row)} blocks{p}"
 
     def draw_marks(self, sheet: base.Sheet, panel: Axes, number: int, y: float, edges: Edges) -> None:
-        """Draw a row's interval, with the true size of a known effect, or write that it has none."""
+        """Draw a row's interval (for the positive control also its true effect), or write that there is none."""
         row = self.rows[number]
         if row.is_compared:
             self.draw_row(panel, y, row)
@@ -197,14 +197,14 @@ class EffectsFigure(RowsFigure):
         size, (left, right) = sheet.size - 0.6, edges
         need = base.text_width(NOT_COMPARED, size) + 0.06
         before, after = (self.scale.to_inches(axes.log_ratio(m), left, right) for m in (-self.margin, self.margin))
-        if before - left > need:  # beside the band, on the side that has room
+        if before - left > need:  # beside the band, on the side with enough room
             sheet.text(before - 0.06, y, NOT_COMPARED, size=size, italic=True, colour=palette.SOFT, align="right")
         elif right - after > need:
             sheet.text(after + 0.06, y, NOT_COMPARED, size=size, italic=True, colour=palette.SOFT)
 
     @property
     def reference_note(self) -> str:
-        """The reference of the rows, with the name of the arm that has no row; empty for a plain baseline."""
+        """A note that names the reference of the rows if they are not all compared with the baseline, else ""."""
         name = self.names.get(self.analysis.baseline, self.analysis.baseline)
         if self.analysis.contrasts == "adjacent":
             return f"each treatment against the one above it, the first and the checks against {name}; "
@@ -214,7 +214,7 @@ class EffectsFigure(RowsFigure):
 
     @property
     def caption(self) -> str:
-        """Which treatments are better or worse, in one sentence."""
+        """One sentence on which treatments are better or worse."""
         analysis = self.analysis
         if text := neutral_caption(analysis):
             return text
@@ -233,7 +233,7 @@ class EffectsFigure(RowsFigure):
         return "; ".join(phrases) + rest
 
     def _decided_phrase(self, rows: list[AnalysisRow]) -> str:
-        """Return "x, y and z serve fewer requests per second", of a single treatment with its size."""
+        """Return "x, y and z serve fewer requests per second"; for a single treatment also the size of the change."""
         effect = (rows[0].verdict.comparison.effect if rows[0].verdict else None) or 0.0
         verb_phrase = words.predicate(self.analysis.metric, effect, len(rows))
         if len(rows) == 1:
@@ -243,7 +243,7 @@ class EffectsFigure(RowsFigure):
 
     @property
     def help(self) -> str:
-        """How the figure is read, naming only the marks that it has."""
+        """Instructions for reading the figure, limited to the marks that it contains."""
         compared = [(row, row.verdict) for row in self.rows if row.verdict and row.is_compared]
         family = sum(1 for _, verdict in compared if verdict.comparison.ci_family)
         parts = [f"thick line: {base.level_text(self.analysis)} interval"] if compared else []
@@ -263,10 +263,10 @@ class EffectsFigure(RowsFigure):
 
     @property
     def alt_text(self) -> str:
-        """The caption and every row's numbers in words."""
+        """The caption, then every row's numbers in words."""
         analysis = self.analysis
         baselines = {row.verdict.comparison.baseline for row in analysis.rows if row.verdict}
-        # conditions that are judged apart have a baseline each
+        # conditions that are analysed separately have a baseline each
         one_baseline = analysis.contrasts == "baseline" and len(baselines) < 2
         reference = self.names.get(analysis.baseline, analysis.baseline) if one_baseline else self.reference
         head = f"Effect of each treatment on {self.metric_label} against {reference}."
@@ -279,7 +279,7 @@ class EffectsFigure(RowsFigure):
 
 
 class NonInferiorityFigure(EffectsFigure):
-    """Each treatment's one-sided bounds against the largest loss that is accepted."""
+    """The non-inferiority plot: each treatment's one-sided bounds against the largest accepted loss."""
 
     def __init__(self, analysis: Analysis) -> None:
         super().__init__(analysis)
@@ -288,7 +288,7 @@ class NonInferiorityFigure(EffectsFigure):
         self.margin_at = loss_at_margin(analysis.margin, direction(analysis.metric))
 
     def words_of(self, row: AnalysisRow) -> tuple[str, str, str]:
-        """Return the loss that a verdict excludes or finds, the bound that decides (or not yet) with blocks, errors."""
+        """Return three texts of a row: loss that is excluded or found, deciding bound with blocks, errors."""
         verdict, change, second_line = super().words_of(row)
         if row.verdict and row.verdict.one_sided_bounds:
             texts, margin = words.comparison_texts(row.verdict), margin_text(row.verdict.margin)
@@ -303,7 +303,7 @@ class NonInferiorityFigure(EffectsFigure):
         return verdict, change, second_line
 
     def draw_background(self, sheet: base.Sheet, panel: Axes, ticks: Sequence[float], bottom: float) -> None:
-        """Draw the grid, no difference as a thin line, and the accepted losses up to the solid edge of their band."""
+        """Draw the grid, a thin line at no difference, and a band of accepted losses with a thick line at its limit."""
         top = self.top_in
         axes.draw_ratio_grid(panel, ticks, top, bottom)
         edge = axes.log_ratio(self.margin_at)
@@ -314,7 +314,7 @@ class NonInferiorityFigure(EffectsFigure):
                        solid_capstyle="butt")  # fmt: skip
 
     def draw_row(self, panel: Axes, y: float, row: AnalysisRow) -> None:
-        """Draw the interval thin and the bound that decides as a thick tick; checks as in the effect plot."""
+        """Draw the interval thin and the deciding bound as a thick tick; harness checks as in the effect plot."""
         verdict, scale = row.verdict, self.scale
         if verdict is None or not verdict.one_sided_bounds:
             return super().draw_row(panel, y, row)
@@ -332,7 +332,7 @@ class NonInferiorityFigure(EffectsFigure):
 
     @property
     def caption(self) -> str:
-        """Whether any treatment loses more than is accepted, in one sentence."""
+        """One sentence on whether any treatment loses more than is accepted."""
         rows = self.analysis.of_kind("treatment")
         if text := neutral_caption(self.analysis):
             return text
@@ -342,7 +342,7 @@ class NonInferiorityFigure(EffectsFigure):
 
     @property
     def help(self) -> str:
-        """How the figure is read."""
+        """Instructions for reading the figure."""
         text = self.reference_note + (
             f"thick tick: the one-sided {base.level_text(self.analysis)} bound that decides; thin line: from the bound "
             "at worst to the bound at best; solid line: the largest loss accepted, "
@@ -358,7 +358,7 @@ class NonInferiorityFigure(EffectsFigure):
 
     @property
     def alt_text(self) -> str:
-        """The caption and every row's bound in words."""
+        """The caption, then every row's bound in words."""
         head = f"Loss of each treatment in {self.metric_label} against {self.reference}."
         rows = [
             f"{self.names[row.treatment]}{words.verdict_phrase(row.verdict, against=row.reference_label)}"
@@ -369,7 +369,7 @@ class NonInferiorityFigure(EffectsFigure):
 
 
 def interval_scale(rows: Iterable[AnalysisRow], margin: float, expected: Sequence[float] = ()) -> axes.RatioScale:
-    """Return the axis that holds every compared row's interval, unless it is far wider than decided effects."""
+    """Return an axis long enough for the rows' intervals; intervals much wider than the decided effects are cut."""
     compared = [(row, row.verdict) for row in rows if row.verdict and row.is_compared]
     intervals = [bounds for _, v in compared if (bounds := v.comparison.ci_family or v.comparison.ci95)]
     decided = [v.comparison.effect or 0.0 for r, v in compared if r.kind != "treatment" or v.kind in DECIDED]
@@ -377,7 +377,7 @@ def interval_scale(rows: Iterable[AnalysisRow], margin: float, expected: Sequenc
 
 
 def change_text(row: AnalysisRow, blocks: bool = True) -> str:
-    """Return change and interval, or why there is none."""
+    """Return a row's change with its interval (and blocks), or the reason why there is none."""
     if row.is_compared and row.verdict:
         texts = row_texts(row)
         return f"{texts.change} ({texts.interval_number})" + (f", {texts.blocks}" if blocks else "")
@@ -385,12 +385,12 @@ def change_text(row: AnalysisRow, blocks: bool = True) -> str:
 
 
 def reference_text(analysis: Analysis) -> str:
-    """Return the reference of the rows' changes, in the few words that an axis has room for."""
+    """Return a short name of the reference with which the rows are compared, for the title of the axis."""
     if analysis.contrasts == "adjacent":
         return "the treatment above it"
     return "the one observed best" if analysis.best_is_reference else "the baseline"
 
 
 def interval_help(analysis: Analysis) -> str:
-    """Return the meaning of the short ticks of an interval."""
+    """Return the sentence that explains the short ticks of an interval."""
     return f"short ticks: {base.level_text(analysis, one_sided=True)} interval, which decides equivalence"

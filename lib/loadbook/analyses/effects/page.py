@@ -1,4 +1,4 @@
-"""The page that answers a study's question: verdicts first, then what could explain them away."""
+"""The page that answers a study's question: verdicts first, then evidence that could explain them away."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from loadbook.stats.results import Analysis
 
 PERCENTILES = ("p50", "p75", "p90", "p95", "p99", "p99.9")
-MAX_OTHER_FIGURES = 3  # drawn in details; a page stays below 2 MB
+MAX_OTHER_FIGURES = 3  # further figures in a part that opens on a click; limited so that a page stays below 2 MB
 LATENCY_METRICS = ("latency_intended", "latency", "service_time", "connection_time")
 PERCENTILE_DEFINITIONS = {
     "wrk": "wrk’s “Latency Distribution”, closed loop, with wrk’s own correction for stalls",
@@ -40,13 +40,13 @@ PERCENTILE_DEFINITIONS = {
 
 
 class EffectsPage(Page):
-    """Which treatments matter, and by how much; see `effects_page`."""
+    """The page on which treatments matter and by how much, made by `effects_page`."""
 
     notebook = "config_effects"
 
     @cached_property
     def strata(self) -> dict[str, EffectsPage]:
-        """Condition -> its page, where the study judges conditions apart; else this page, called ""."""
+        """Condition -> its page, if the study analyses conditions separately; else {"": this page}."""
         if self.data.study.stratify_by is None or self.baseline:
             return {"": self}
         return {
@@ -55,13 +55,13 @@ class EffectsPage(Page):
 
     @cached_property
     def analysis(self) -> Analysis:
-        """The answer to the study's question, of every condition against the baseline of its own."""
+        """The analysis that answers the study's question; each condition is compared with its own baseline."""
         if len(self.strata) == 1:
             return self.analyse(self.metric)
         return combine_strata({name: page.analysis for name, page in self.strata.items()})
 
     def _each_stratum(self, make_block: Callable[[EffectsPage], Block]) -> Block:
-        """Show one thing of every condition, each below its name."""
+        """Show the block that `make_block` returns for each condition, below the condition's name."""
         blocks = {name: make_block(page) for name, page in self.strata.items()}
         if len(blocks) == 1:
             return next(iter(blocks.values()))
@@ -74,7 +74,7 @@ class EffectsPage(Page):
     def answer_summary(self) -> verdicts.AnswerSummary:
         """Return the answer to the study's question.
 
-        No page has words of its own where there is no verdict, or hides that one is exploratory.
+        All kinds of pages have the same sentence if there is no verdict, and all mark exploratory verdicts.
         """
         answer = verdicts.summarise_answer(self.answer_analysis)
         if not neutral_headline(self.answer_analysis) and not neutral_headline(self.analysis):
@@ -83,20 +83,20 @@ class EffectsPage(Page):
 
     @property
     def answer_analysis(self) -> Analysis:
-        """The analysis behind the answer."""
+        """The analysis from which the answer is written."""
         return self.analysis
 
     def customise_answer(self, default: verdicts.AnswerSummary) -> verdicts.AnswerSummary:
-        """Return the answer as this kind of page puts it."""
+        """Return the answer in the form of this kind of page; subclasses override it."""
         return replace(default, support=" ".join(filter(None, (default.support, self.extra_support()))))
 
     def extra_support(self) -> str | None:
-        """Return the support of the headline: for a single treatment its percentiles, as a rate hides slow requests."""
+        """Return the sentence below the headline: latency percentiles if there is one treatment, else None."""
         alone = len(self.analysis.of_kind("treatment")) == 1
         return f"Latency: {self.latency_figure.caption}" if alone and self.panels else None
 
     def effects(self) -> Block:
-        """Show the effect plot (of a one-sided question that of losses), a sentence per treatment, and the table."""
+        """Show the effect plot (or the non-inferiority plot), a sentence per treatment, and the table."""
         return self._each_stratum(EffectsPage._effects_block)
 
     def _effects_block(self) -> Block:
@@ -111,7 +111,7 @@ class EffectsPage(Page):
         return verdicts.verdict_table(self.analysis, self.labels)
 
     def single_blocks(self) -> Block:
-        """Show the pairs behind the headline's comparison; those of the other treatments are one click away."""
+        """Show the headline's comparison block by block; a click opens the comparisons of other treatments."""
         return self._each_stratum(EffectsPage._single_blocks_block)
 
     def _single_blocks_block(self) -> Block:
@@ -130,7 +130,7 @@ class EffectsPage(Page):
         return Block(pictures[0], more)
 
     def latency(self) -> Block:
-        """Show the latency percentiles of every trial, each percentile with verdicts of its own."""
+        """Show the latency percentiles of every trial, with separate verdicts for each percentile."""
         return self._each_stratum(EffectsPage._latency_block)
 
     def _latency_block(self) -> Block:
@@ -162,7 +162,7 @@ class EffectsPage(Page):
 
     @cached_property
     def panels(self) -> dict[str, tuple[pd.DataFrame, Analysis]]:
-        """Percentile -> its values and its own analysis, for those that trials have requests enough to measure."""
+        """Percentile -> its values and analysis; percentiles for which trials have too few requests are left out."""
         name, statistics = self._available_percentiles()
         values = {statistic: tails.measurable_values(self.data, name, statistic) for statistic in statistics}
         return {s: (own, self.analyse(name, s)) for s, own in values.items() if own["value"].notna().any()}
@@ -188,9 +188,9 @@ class EffectsPage(Page):
         return block
 
     def summary(self) -> dict[str, Any]:
-        """Return headline, sentences and checks for the index and the command line."""
+        """Return the headline, the sentences and the harness checks for the index page and the command line."""
         answer = self.answer_summary()
-        # the worst state of the A/A arms and of the controls; "aa" and "control" are true only where all passed
+        # the worst state of the A/A arms and of the positive controls; "aa" and "control" are true only if all passed
         arms = {kind: [row.check_state for row in self.analysis.of_kind(kind)] for kind in CHECK_SHORT_NAMES}
         states = {kind: next(s for s in CHECK_STATES if s in own) for kind, own in arms.items() if own}
         passed = {"passed": True, "failed": False}
@@ -205,7 +205,7 @@ class EffectsPage(Page):
         }
 
     def sentences(self, answer: verdicts.AnswerSummary) -> list[str]:
-        """Return the lines for the command line: the headline, unless a line below repeats it, and a line per row."""
+        """Return the lines that the command line prints: the headline unless a row repeats it, and a line per row."""
         lines = [f"{s.glyph} {s.name}{s.text}" for s in verdicts.verdict_lines(self.analysis)]
         first = [] if any(answer.headline.rstrip(".") in line for line in lines) else [answer.headline]
         first += [] if self.analysis.allows_headline else [answer.support]
@@ -213,7 +213,7 @@ class EffectsPage(Page):
 
 
 def capitalise_first(name: str) -> str:
-    """Return the name of a condition as it begins a line."""
+    """Return the name with its first letter in upper case."""
     return name[:1].upper() + name[1:]
 
 
@@ -224,9 +224,9 @@ def effects_page(
 
     Parameters
     ----------
-    study, run : names; "latest" is the newest run.
-    baseline, metric : names; empty for the study's own.
-    level : of the intervals, 0.95 for 95 %.
+    study, run : name of the study and id of the run; "latest" is the newest run.
+    baseline, metric : names; empty for those of the study.
+    level : confidence of the intervals, 0.95 for 95 %.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The paired blocks of one comparison: whether the single blocks agree, or one block makes the effect."""
+"""Figure of one comparison block by block: whether the blocks agree, or a single block causes the effect."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ NO_VERDICT = palette.VerdictStyle(palette.INK, palette.INK, "", "p", hollow=True
 
 
 def default_treatment(analysis: Analysis) -> str | None:
-    """Return the treatment whose blocks are shown first: the first one that was compared."""
+    """Return the first treatment (else harness check) that was compared; None if nothing was compared."""
     rows = [*analysis.of_kind("treatment"), *analysis.of_kind("control", "aa")]
     return next((r.treatment for r in rows if r.verdict and r.verdict.comparison.effect is not None), None)
 
 
 class PairedBlocksFigure(ReportFigure):
-    """The values of a treatment and its baseline joined by block, and each block's change with the interval.
+    """Values of a treatment and its baseline, joined by block, and each block's change beside the interval.
 
-    `values` are the `RunData.values` of the analysis' metric. `pairs` has a row per block: base and own (counted values
-    above 0, NaN where a side is missing) and change, their log ratio; `changes` are those of complete blocks, `agrees`
-    tells which of them have the direction of the estimate.
+    `values` are the `RunData.values` of the analysis' metric. `pairs` has one row per block: `base`, `own` (values of
+    baseline and treatment, NaN if no valid trial has a value above 0) and `change` (their log ratio). `changes` has the
+    complete blocks only; `agrees` tells which of them have the same direction as the estimate.
     """
 
     def __init__(self, analysis: Analysis, treatment: str, values: pd.DataFrame) -> None:
@@ -52,13 +52,13 @@ class PairedBlocksFigure(ReportFigure):
         self.pairs = pairs.assign(change=np.log(pairs["own"] / pairs["base"]))
         self.changes = self.pairs["change"].dropna()
         comparison = self.row.verdict.comparison if self.row.verdict else None
-        # without an estimate, the direction of the median block
+        # the direction of the estimate, or of the median block if there is no estimate
         self.goes_up = bool((comparison.effect if comparison and comparison.effect else self.changes.median()) > 0)
         self.agrees = (self.changes > 0) if self.goes_up else (self.changes < 0)
 
     @classmethod
     def from_run(cls, run: RunData, analysis: Analysis, treatment: str = "") -> Self:
-        """Return the figure of one treatment of a run; default: the first that was compared."""
+        """Return the figure of one treatment of a run; default: the first treatment that was compared."""
         compared = [r.treatment for r in analysis.rows if r.verdict and r.verdict.comparison.effect is not None]
         if treatment not in compared and (treatment or not compared):
             raise unknown_name_error("comparison with complete blocks", treatment, compared, plural="treatments")
@@ -78,7 +78,7 @@ class PairedBlocksFigure(ReportFigure):
         return f"{int(self.agrees.sum())} of {pluralize(len(self.agrees), 'block')}"
 
     def _draw_values(self, sheet: Sheet, panel: Axes) -> None:
-        """Draw the two columns of values joined by block; beside them a cross for each trial that is not counted."""
+        """Draw two columns of values joined by block; beside them a cross for each excluded trial."""
         pairs, (left, right) = self.pairs, VALUES_EDGES
         excluded = self.values[~self.values["valid"] & (self.values["value"] > 0)]
         both = pd.concat([pairs["base"], pairs["own"]])
@@ -113,7 +113,7 @@ class PairedBlocksFigure(ReportFigure):
         low, high = min([*reach, -1.4 * margin]), max([*reach, 1.4 * margin])
         scale = axes.RatioScale(low - 0.06 * (high - low), high + 0.06 * (high - low))
         panel.set_ylim(scale.low, scale.high)
-        # labels above each other need less room than beside each other
+        # labels need less room above each other than beside each other
         axes.set_effect_ticks(panel.yaxis, axes.effect_ticks(scale, HEIGHT_IN * 2.2, sheet.size))
         panel.axhspan(axes.log_ratio(-self.analysis.margin), margin, color=palette.BAND, linewidth=0, zorder=-3)
         panel.axhline(0, color=palette.INK, linewidth=1.1, zorder=-1)
@@ -145,7 +145,7 @@ class PairedBlocksFigure(ReportFigure):
 
     @property
     def caption(self) -> str:
-        """How many blocks have the direction of the estimate."""
+        """One sentence on how many blocks have the same direction as the estimate."""
         name = self.names[self.treatment]
         if self.agrees.empty:
             return f"No block holds both {name} and the baseline."
@@ -156,7 +156,7 @@ class PairedBlocksFigure(ReportFigure):
 
     @property
     def help(self) -> str:
-        """How the figure is read."""
+        """Instructions for reading the figure."""
         text = "Each line joins the two trials of one block; ink: a block that goes the other way."
         text += f" Coloured line and tint: estimate and {base.level_text(self.analysis)} interval."
         text += " The axes are logarithmic and do not start at zero."
@@ -167,7 +167,7 @@ class PairedBlocksFigure(ReportFigure):
 
     @property
     def alt_text(self) -> str:
-        """The caption and the change of every block."""
+        """The caption, then the change of every block."""
         changes = ", ".join(axes.log_ratio_text(v) for v in self.changes)
         estimate = f" Estimate {self._change_text}." if self._change_text else ""
         return f"{self.caption}{estimate} Change by block: {changes or 'none'}."

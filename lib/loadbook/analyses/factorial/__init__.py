@@ -1,7 +1,7 @@
-"""Factorial studies: the effect of every factor and every pair.
+"""Factorial studies: the effect of every factor and of every pair of factors.
 
-- `compute`: contrasts of blocks and their tests, the pooled fit, the analysis of a run, errors by factor
+- `compute`: contrasts per block and their tests, the pooled fit, the analysis of a run, errors by factor
 - `text`: sentences about factors and pairs
-- `figure`: effects, and interaction plots
-- `page`: the page, and the follow-up study
+- `figure`: effect plot and interaction plots
+- `page`: the page, and the proposed follow-up study
 """

@@ -1,11 +1,11 @@
 """The analysis of a factorial run: the effect of every factor and pair, and trials with errors by factor and pair.
 
-Each effect is one contrast per block: the mean of the combinations with + less the mean of those with -. Its blocks are
-tested like any paired difference: Student's t for 5 to 7 blocks, signed ranks from 8. A main effect is the change from
-low to high with all else averaged; the effect of a pair is the change of one factor's effect when the other is high.
+Each effect has one contrast per block: the mean of the combinations with sign + minus the mean of those with sign -.
+Contrasts are tested like paired differences: Student's t for 5 to 7 blocks, signed ranks from 8. A main effect is the
+change from low to high, averaged over the other factors; a pair's effect is the change of one main effect by the other.
 
-The pooled fit is the textbook's analysis with one scatter for all effects. It is sharper than contrasts per block if
-every combination scatters alike, and wrong if they do not.
+The pooled fit is the textbook analysis (least squares, one residual variance). It is more precise than contrasts per
+block if all combinations scatter equally, and wrong if they do not.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from loadbook.study.designs import FactorialDesign, effect_sign, factorial_desig
 
 
 def block_contrasts(design: FactorialDesign, logs: FloatArray, effects: Sequence[int] | None = None) -> FloatArray:
-    """Return the contrast of effects (default: main effects and pairs) in every block, on the log scale."""
+    """Return an array effects x blocks of contrasts of the logs (default: of all main effects and pairs)."""
     effects = design.effects if effects is None else effects
     signs = np.array([[effect_sign(effect, cell) for cell in design.cells] for effect in effects], float)
     scale = np.array([2.0 ** effect.bit_count() / len(design.cells) for effect in effects])
@@ -42,7 +42,7 @@ def block_contrasts(design: FactorialDesign, logs: FloatArray, effects: Sequence
 
 
 def significant_higher_order(design: FactorialDesign, logs: FloatArray, level: float = 0.95) -> tuple[str, ...]:
-    """Return the effects of three and more factors that are shown, although the design takes them to be negligible."""
+    """Return the significant effects of three or more factors, which the design assumes to be negligible."""
     effects = design.higher_order_effects
     if not effects or len(logs) < MIN_BLOCKS:
         return ()
@@ -52,9 +52,9 @@ def significant_higher_order(design: FactorialDesign, logs: FloatArray, level: f
 
 
 def compare_effects(design: FactorialDesign, logs: FloatArray, level: float = 0.95, **common: Any) -> list[Comparison]:
-    """Test every effect of a design.
+    """Test every effect of a design and return one comparison per effect.
 
-    `logs` has complete blocks by combinations, in the design's order; `common` are fields that all comparisons share.
+    `logs` is an array complete blocks x combinations, in the design's order; `common` are fields of all comparisons.
     """
     contrasts, effects = block_contrasts(design, logs), design.effects
     comparisons = [
@@ -68,7 +68,7 @@ def compare_effects(design: FactorialDesign, logs: FloatArray, level: float = 0.
 
 
 def _effect_comparison(differences: FloatArray, level: float, family: int, **common: Any) -> Comparison:
-    """Return an effect as a comparison: its contrasts are treated as paired differences."""
+    """Return the comparison of an effect from its contrasts, which are tested like paired differences."""
     blocks, alpha = len(differences), 1 - level
     results: dict[str, Any] = {"method": None, "effect": None, "ci95": None, "ci90": None, "p": None}
     if blocks:
@@ -84,7 +84,7 @@ def _effect_comparison(differences: FloatArray, level: float, family: int, **com
 
 
 def one_sample_test(differences: FloatArray, alphas: Sequence[float]) -> paired_tests.PairedTestResult:
-    """Test contrasts of blocks against 0: Student's t for 5 to 7 blocks, signed ranks from 8."""
+    """Test whether the contrasts of blocks differ from 0: Student's t for 5 to 7 blocks, signed ranks from 8."""
     test = paired_tests.signed_rank if len(differences) >= MIN_RANK_BLOCKS else paired_tests.paired_t
     return test(np.zeros(len(differences)), differences, alphas)
 
@@ -98,14 +98,14 @@ def _adjusted_effect_p(
 
 
 def step_down_effects_p(design: FactorialDesign, contrasts: FloatArray, effects: Sequence[int]) -> list[float]:
-    """Return p-values adjusted for all effects by the largest statistic of those left (Westfall and Young).
+    """Return p-values adjusted for all effects by the step-down maximum statistic (Westfall and Young).
 
-    The order within a block was drawn, so exchanging every combination c for c + m changes nothing if nothing matters;
-    it turns the signs of those effects that share an odd number of factors with m. The statistic is Student's, which,
-    unlike ranks, still tells a large effect from a small one where all blocks agree. Sampled, with the +1 rule.
+    The order within a block is random, so under the null hypothesis every combination c may be relabelled c xor m: that
+    flips the signs of effects that share an odd number of factors with m. The statistic is Student's t, which, unlike
+    ranks, still separates large from small effects if all blocks agree. Relabellings are sampled, with the +1 rule.
     """
     lengths = np.sqrt((contrasts**2).sum(axis=1, keepdims=True))
-    # rows of length 1: their sums order sign changes as Student's t does
+    # rows scaled to length 1: their sums rank sign changes in the same order as Student's t
     z = np.divide(contrasts, lengths, out=np.zeros_like(contrasts), where=lengths > 10.0**-paired_tests.LOG_DECIMALS)
     drawn = np.random.default_rng(paired_tests.SEED).integers(
         len(design.cells), size=(paired_tests.RESAMPLES, contrasts.shape[1])
@@ -117,7 +117,7 @@ def step_down_effects_p(design: FactorialDesign, contrasts: FloatArray, effects:
 
 @dataclass(frozen=True)
 class PooledEffect:
-    """One effect by least squares: a ratio minus 1, its interval, and p of the analysis of variance (type 2)."""
+    """One effect by least squares: a ratio minus 1, its interval, and the p-value of the ANOVA (type 2)."""
 
     estimate: float
     interval: Interval
@@ -125,10 +125,10 @@ class PooledEffect:
 
 
 def fit_pooled_effects(design: FactorialDesign, logs: FloatArray, level: float = 0.95) -> list[PooledEffect]:
-    """Fit log values by blocks and effects, `logy ~ C(block) + a + b + a:b + ...`.
+    """Fit log values by least squares on blocks and effects: `logy ~ C(block) + a + b + a:b + ...`.
 
-    `logs` has blocks by combinations, all present. Main effects are high against low, interactions the change of one
-    factor's effect by the other.
+    `logs` is an array blocks x combinations without gaps. Main effects compare high with low; interactions are the
+    change of one factor's effect by the other.
     """
     from statsmodels.formula.api import ols
     from statsmodels.stats.anova import anova_lm
@@ -139,7 +139,7 @@ def fit_pooled_effects(design: FactorialDesign, logs: FloatArray, level: float =
     frame = frame.assign(logy=logs.ravel(), block=np.repeat(np.arange(blocks), len(levels)))
     terms = [":".join(f"x{k}" for k in factors if effect >> k & 1) for effect in design.effects]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about a perfect fit, whose intervals are points
+        warnings.simplefilter("ignore")  # of a perfect fit, whose intervals have width 0
         fit = ols(f"logy ~ C(block) + {' + '.join(terms)}", frame).fit()
         tested, bounds = anova_lm(fit, typ=2), fit.conf_int(1 - level)
     pooled = []
@@ -152,9 +152,9 @@ def fit_pooled_effects(design: FactorialDesign, logs: FloatArray, level: float =
 
 @dataclass(frozen=True)
 class FactorialEffect:
-    """One main effect (one name) or pair (two): its verdict, and the pooled analysis beside it.
+    """One main effect (one name) or interaction of a pair (two names): its verdict and its effect by the pooled fit.
 
-    `aliases` are the effects that this design cannot tell from it. `pooled` has ratios minus 1, like the verdict.
+    `aliases` are the effects that this design cannot separate from it. `pooled` has ratios minus 1, like the verdict.
     """
 
     names: tuple[str, ...]
@@ -165,19 +165,19 @@ class FactorialEffect:
 
     @property
     def log_size(self) -> float:
-        """The size of the effect, the log of its ratio without sign; 0 without an effect."""
+        """The absolute value of the log ratio; 0 if there is no estimate."""
         return abs(math.log1p(self.verdict.comparison.effect or 0.0))
 
     @property
     def pooled_agrees(self) -> bool:
-        """Whether both analyses exclude 0, or neither does."""
+        """Whether the intervals by contrasts and by the pooled fit both exclude 0, or both include it."""
         own = self.verdict.comparison.ci95
         return own is None or self.pooled is None or excludes_zero(own) == excludes_zero(self.pooled.interval)
 
 
 @dataclass(frozen=True)
 class FactorLabels:
-    """The name of a factor or group for readers, and both of its levels on an axis."""
+    """The display name of a factor or group of factors, and the names of its low and high level."""
 
     label: str
     low: str
@@ -186,10 +186,10 @@ class FactorLabels:
 
 @dataclass(frozen=True)
 class InteractionPlot:
-    """Two crossed factors.
+    """The numbers of an interaction plot of two factors.
 
-    `cell_means`: levels of both (high or not) -> value of the metric with its interval within blocks.
-    `conditional_effects`: whether the second is high -> effect of the first then, a ratio minus 1, with its interval.
+    `cell_means`: (first is high, second is high) -> mean of the metric with its within-block interval.
+    `conditional_effects`: second is high -> effect of the first factor (ratio minus 1) with its interval.
     """
 
     effect: FactorialEffect
@@ -199,11 +199,11 @@ class InteractionPlot:
 
 @dataclass(frozen=True)
 class FactorialAnalysis:
-    """The answer to a factorial study: `main_effects` and `interactions` in the order in which pages list them.
+    """The answer to a factorial study; `main_effects` and `interactions` are in the order in which pages list them.
 
-    `analysis` has the main effects as rows of a usual analysis, with the baseline, the A/A arm and the known effect.
-    `adjustment` is the method by which p was adjusted for all effects together. `higher_order` names significant
-    effects of three and more factors, which the design supposes to be negligible.
+    `analysis` has the main effects as rows, with the baseline, the A/A arm and the positive control. `adjustment` names
+    the method that adjusted p for all effects. `higher_order` names significant effects of three or more factors, which
+    the design assumes to be negligible.
     """
 
     design: FactorialDesign
@@ -223,24 +223,24 @@ class FactorialAnalysis:
 
     @property
     def trials(self) -> int:
-        """Trials that the effects rest on."""
+        """The number of trials from which the effects are computed."""
         return self.blocks * len(self.design.cells)
 
 
 def one_factor_at_a_time_trials(design: FactorialDesign, trials: int) -> int:
-    """Return how many trials give the same certainty about main effects one factor at a time.
+    """Return how many trials give equally precise main effects if one factor is varied at a time.
 
-    A factorial uses all its trials for every effect: variance 4 s^2 / trials. One at a time, each arm of k + 1 is
-    compared with the baseline: 2 s^2 / blocks.
+    A factorial design uses all trials for every effect: variance 4 s^2 / trials. With one factor at a time, each of k
+    treatments is compared with the baseline: variance 2 s^2 / blocks, (k + 1) blocks trials.
     """
     return math.ceil(trials / 2) * (len(design.names) + 1)
 
 
 def analyse_factorial(data: RunTables, metric: str | None = None, level: float = 0.95) -> FactorialAnalysis | None:
-    """Answer a factorial study on one metric; None for a study without [factorial].
+    """Analyse a factorial study on one metric; None for a study without [factorial].
 
-    Only blocks count in which every combination has a valid value. p is adjusted for all effects together: from 8
-    blocks step-down over relabellings that the random order within blocks allows, below by Holm.
+    Only blocks in which every combination has a valid value count. p is adjusted for all effects: step-down over
+    relabellings from 8 blocks, Holm with fewer.
     """
     study = data.study
     if study.factorial is None:
@@ -283,9 +283,9 @@ def analyse_factorial(data: RunTables, metric: str | None = None, level: float =
 def _interaction_plot(
     design: FactorialDesign, logs: FloatArray, effect: FactorialEffect, level: float
 ) -> InteractionPlot:
-    """Return the means of two crossed factors; all other factors are averaged over.
+    """Return the four means of two crossed factors, averaged over all other factors.
 
-    Intervals of the means are t intervals of the deviations from each block's mean, on the level of the whole run.
+    Intervals are t intervals of deviations from the block means, shifted by the mean of the run.
     """
     first, second = (design.names.index(name) for name in effect.names)
     levels = [(bool(cell >> first & 1), bool(cell >> second & 1)) for cell in design.cells]
@@ -304,7 +304,7 @@ def _interaction_plot(
 
 
 def _no_analysis_reason(base: Analysis, cells: Mapping[str, int]) -> str | None:
-    """Return why the run has no answer: the A/A arm differs, or a combination is missing or not comparable."""
+    """Return why the run has no answer: the A/A arm differs, a combination is missing or not comparable; else None."""
     rows = {row.treatment: row for row in base.rows}
     missing = [name for name in cells if name not in rows]
     if missing:
@@ -323,7 +323,7 @@ def _factorial_effects(
     pooled: Sequence[PooledEffect | None],
     reason: str | None,
 ) -> list[FactorialEffect]:
-    """Return main effects before pairs, each by verdict and by the size of the effect."""
+    """Return main effects, then pairs, both sorted by verdict and then by the size of the effect."""
     effects, decimals = [], common_decimals(comparisons)
     for alias_set, comparison, pooled_effect in zip(design.alias_sets, comparisons, pooled, strict=True):
         names = design.switch_names(alias_set[0])
@@ -342,7 +342,7 @@ def _factorial_effects(
 
 
 def effect_row(effect: FactorialEffect) -> AnalysisRow:
-    """Return an effect as a row of an analysis; its errors are counted by `count_factorial_errors`."""
+    """Return an effect as a row of an analysis, without errors (`count_factorial_errors` counts them)."""
     name = effect.verdict.comparison.treatment
     none = ErrorSummary(name, 0, 0, 0, 0, {})
     return AnalysisRow(name, effect.label, "treatment", None, None, 0, 0, effect.verdict, none)
@@ -350,9 +350,9 @@ def effect_row(effect: FactorialEffect) -> AnalysisRow:
 
 @dataclass(frozen=True)
 class ErrorEffect:
-    """One factor or pair: trials with errors and all trials, by whether each of its factors is high.
+    """One factor or pair: levels of its factors (high or not) -> number of trials with errors and of all trials.
 
-    `p` is adjusted for all effects (Holm). "fewer" of a pair: fewer together than each alone would give.
+    `p` is adjusted for all effects (Holm). For a pair, "fewer" means fewer than its factors' separate effects predict.
     """
 
     names: tuple[str, ...]
@@ -363,9 +363,9 @@ class ErrorEffect:
 
 @dataclass(frozen=True)
 class FactorialErrors:
-    """Errors of a factorial run; `effects` is empty if no trial had any.
+    """Errors of a factorial run; `effects` is empty if no trial had errors.
 
-    `upper_share` is then the upper bound of the share of trials with errors among those with a factor high.
+    In that case `upper_share` is the upper bound of the share of trials with errors among trials with a factor high.
     """
 
     trials: int
@@ -376,11 +376,11 @@ class FactorialErrors:
 
 
 def count_factorial_errors(data: RunTables) -> FactorialErrors | None:
-    """Count trials with errors by factor and pair; None without [factorial] or without any count of errors.
+    """Count trials with errors by factor and pair; None without [factorial] or if no trial counted errors.
 
-    "A brings errors and B removes them" is a claim about a pair: each block gives one contrast of trials with errors,
-    of which only the sign is used (exact sign test). Trials that a validity rule excluded from the rates count, too; a
-    block needs all combinations.
+    "A brings errors and B removes them" is an interaction: each block gives one contrast of trials with errors, and the
+    signs of the contrasts are tested (exact sign test). Trials excluded from the analysis of rates count here; blocks
+    that lack a combination do not.
     """
     study = data.study
     if study.factorial is None:

@@ -1,4 +1,4 @@
-"""The effects of a factorial study: the factors that matter alone, and the pairs that act together."""
+"""Figure of a factorial study: main effects of factors, interactions of pairs, and interaction plots."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from loadbook.stats.text import direction_words, margin_text
 HEAD_IN, FOOT_IN, TITLE_IN, ROW_IN = 0.4, 0.72, 0.3, 0.42
 NAME_IN, SIDE_IN, GAP_IN = 2.2, 2.45, 0.3
 MAIN_TITLE, PAIR_TITLE = "each alone, all else averaged", "pairs: change of the first’s effect"
-PANEL_IN, PANEL_WIDTH_IN, PANEL_LEFT_IN, LABEL_IN = 2.25, 2.4, 0.52, 0.85  # of the interaction plots
-LEVEL_STYLES = {False: palette.AA, True: palette.BASELINE}  # of the second factor's low and high level
+PANEL_IN, PANEL_WIDTH_IN, PANEL_LEFT_IN, LABEL_IN = 2.25, 2.4, 0.52, 0.85  # sizes of the interaction plots
+LEVEL_STYLES = {False: palette.AA, True: palette.BASELINE}  # lines for the second factor at its low and high level
 SMALL_PT, ALIAS_PT = base.LETTER_PT - 0.6, base.LETTER_PT - 1.2
 
 
 @dataclass(frozen=True)
 class FactorialLine:
-    """One effect: its texts, wrapped, and its height in inches."""
+    """One row of the figure: an effect with its wrapped texts, and the row's height in inches."""
 
     row: AnalysisRow
     name: str
@@ -46,12 +46,12 @@ class FactorialLine:
 
     @property
     def change_pt(self) -> float:
-        """The size of the change, or of the reason why there is none."""
+        """The font size of the change, or of the reason why there is none."""
         return base.LETTER_PT if self.row.is_compared else base.LETTER_PT - 0.8
 
 
 class FactorialFigure(base.ReportFigure):
-    """A row per main effect and per pair; beside them, where a pair acts, the metric at both factors' levels."""
+    """One row per main effect and per pair; beside them an interaction plot for each pair that acts together."""
 
     def __init__(self, result: FactorialAnalysis) -> None:
         self.result, self.analysis = result, result.analysis
@@ -103,7 +103,7 @@ class FactorialFigure(base.ReportFigure):
         return FactorialLine(row, name, aliases, f"{palette.row_glyph(row)} {word}", change, height)
 
     def _edges(self, lines: Sequence[FactorialLine]) -> tuple[float, float]:
-        """Return where the plot begins and ends: between names and verdicts, before the panels of the pairs."""
+        """Return left and right edge of the effect plot in inches: between names and verdicts."""
         names = max(
             base.max_text_width([line.name for line in lines], base.LETTER_PT, True),
             base.max_text_width([line.aliases for line in lines], ALIAS_PT),
@@ -117,7 +117,7 @@ class FactorialFigure(base.ReportFigure):
         return max(names, 1.95) + 0.22, base.WIDTH_IN - side - results - 0.14
 
     def _write_head(self, sheet: base.Sheet, scale: axes.RatioScale, edges: tuple[float, float]) -> None:
-        """Write the meaning of left and right and, at zero, the margin."""
+        """Write above the plot which direction is better or worse and, at zero, the margin."""
         left, right = edges
         above, below, _ = direction_words(self.analysis.metric)
         margin, y = f"margin ±{margin_text(self.analysis.margin)}", HEAD_IN - 0.08
@@ -132,7 +132,7 @@ class FactorialFigure(base.ReportFigure):
             sheet.text(x, line, text, size=SMALL_PT, colour=palette.SOFT, align=align, va="baseline")  # type: ignore[arg-type]
 
     def _draw_interaction(self, sheet: base.Sheet, plot: InteractionPlot, left: float, top: float) -> None:
-        """Draw one pair: a line per level of the second factor over both levels of the first."""
+        """Draw one interaction plot: a line per level of the second factor over both levels of the first."""
         bottom, right, size = top + PANEL_IN - 0.56, left + PANEL_WIDTH_IN - LABEL_IN, SMALL_PT
         first, second = (self.result.factor_labels[name] for name in plot.effect.names)
         first_name, second_name = (base.drawable(name, "?") for name in plot.effect.names)
@@ -164,13 +164,13 @@ class FactorialFigure(base.ReportFigure):
 
     @property
     def caption(self) -> str:
-        """Effects of single factors, and whether two factors interact."""
+        """Sentences on the effects of single factors, and on whether two factors interact."""
         pairs = [] if self.result.interaction_plots else interaction_sentences(self.result)
         return " ".join([factorial_headline(self.result), *pairs])
 
     @property
     def help(self) -> str:
-        """How the figure is read, naming only the marks that it has."""
+        """Instructions for reading the figure, limited to the marks that it contains."""
         effects = self.result.effects
         parts = [f"Thick line: {base.level_text(self.analysis)} interval"]
         if any(e.verdict.comparison.ci_family for e in effects):
@@ -190,7 +190,7 @@ class FactorialFigure(base.ReportFigure):
 
     @property
     def alt_text(self) -> str:
-        """The caption and every effect's sentence."""
+        """The caption, then one sentence per effect."""
         effects = " ".join(factorial_effect_sentence(e, self.result.factor_labels) for e in self.result.effects)
         return f"Effects of {len(self.result.design.names)} factors and their pairs. {self.caption} {effects}"
 
@@ -221,7 +221,7 @@ def _write_line(sheet: base.Sheet, line: FactorialLine, middle: float, edges: tu
 def _draw_level(panel: Axes, plot: InteractionPlot, high: bool) -> float:
     """Draw the first factor's line at one level of the second; return the value at its right end."""
     points = [plot.cell_means[(level, high)] for level in (False, True)]
-    shift = 0.03 if high else -0.03  # intervals of the two lines do not cover each other
+    shift = 0.03 if high else -0.03  # so that the intervals of the two lines do not overlap
     places = [x + shift for x in (0, 1)]
     panel.plot(places, [math.log(v) for v, _ in points], color=palette.INK, linewidth=1.3, zorder=1)
     for x, (_, interval) in zip(places, points, strict=True):

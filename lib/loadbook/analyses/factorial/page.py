@@ -1,4 +1,4 @@
-"""The page of a factorial study: every factor and pair, effects that are confounded, and the follow-up study."""
+"""The page of a factorial study: effects of factors and pairs, confounded effects, and a follow-up study."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ RELEVANT_KINDS = ("better", "worse")
 
 
 def follow_up_study(study: Study, result: FactorialAnalysis) -> tuple[list[str], tuple[str, str] | None]:
-    """Return the next steps in words, and, if groups are to be taken apart, name and text of the study for it."""
+    """Return sentences on next steps and, if a group of factors should be split, (file name, text) of that study."""
     if any(e.verdict.kind == "invalid" for e in result.effects):
         return ["Nothing was compared: repair what the answer names, and run again."], None
     relevant = [e for e in (*result.interactions, *result.main_effects) if e.verdict.kind in RELEVANT_KINDS]
@@ -65,7 +65,7 @@ def follow_up_study(study: Study, result: FactorialAnalysis) -> tuple[list[str],
 
 
 def _follow_up_file(study: Study, groups: Mapping[str, Sequence[str]]) -> tuple[str, str]:
-    """Return the follow-up's file: it includes this study, so that everything else stays as it was."""
+    """Return (name, text) of the follow-up study's file, which includes this study and replaces only the factors."""
     names = list(groups)
     while len(names) > 1 and sum(len(groups[name]) for name in names) > MAX_FACTORS:
         names = names[:-1]
@@ -87,13 +87,13 @@ def _follow_up_file(study: Study, groups: Mapping[str, Sequence[str]]) -> tuple[
 
 
 class FactorialPage(EffectsPage):
-    """The effect of every factor and pair; see `factorial_page`."""
+    """The page on the effect of every factor and pair, made by `factorial_page`."""
 
     notebook = "factorial"
 
     @cached_property
     def result(self) -> FactorialAnalysis:
-        """The effects of all factors and pairs on the page's metric."""
+        """The analysis of the effects of all factors and pairs on the page's metric."""
         result = analyse_factorial(self.data, metric=self.metric, level=self.level)
         if result is None:
             hint = f"its notebook is {self.data.study.notebooks[0]}: docs/factorial.md"
@@ -102,11 +102,11 @@ class FactorialPage(EffectsPage):
 
     @property
     def answer_analysis(self) -> Analysis:
-        """The analysis of the factors, not of their combinations."""
+        """The analysis from which the answer is written; its rows are factors, not combinations of factors."""
         return self.result.analysis
 
     def customise_answer(self, default: verdicts.AnswerSummary) -> verdicts.AnswerSummary:
-        """Return the answer about single factors and pairs, with the number of factors in each class."""
+        """Return the answer about single factors and pairs, with the number of factors per verdict."""
         errors = count_factorial_errors(self.data)
         error_lines: tuple[str, ...] = ()
         if errors and any(e.kind == "more" and len(e.names) == 1 for e in errors.effects):
@@ -115,7 +115,7 @@ class FactorialPage(EffectsPage):
         return replace(default, headline=headline, support=sentences.supporting_text(self.result), errors=error_lines)
 
     def effects(self) -> Block:
-        """Show the effects as a figure, a sentence per effect, and both analyses side by side."""
+        """Show the effects as a figure, a sentence per effect, and a table of both analyses side by side."""
         from loadbook.analyses.factorial.figure import FactorialFigure
 
         note_text = EFFECTS_NOTE.format(adjusted=self.result.adjustment, number=len(self.result.effects))
@@ -123,7 +123,7 @@ class FactorialPage(EffectsPage):
         return Block(HtmlOnly(Picture(FactorialFigure(self.result))), lines, effect_table(self.result), note(note_text))
 
     def _effect_lines(self) -> list[verdicts.VerdictLine]:
-        """Return a line per factor and per pair that acts together, the other pairs by number, and the checks."""
+        """Return a line per factor and per pair that acts together, counts of other pairs, and the harness checks."""
         acting = (e for e in self.result.interactions if e.verdict.kind in sentences.SIGNIFICANT_KINDS)
         effects, labels = [*self.result.main_effects, *acting], self.result.factor_labels
         lines = []
@@ -135,26 +135,26 @@ class FactorialPage(EffectsPage):
         return lines + [line for line in verdicts.verdict_lines(self.result.analysis) if line.kind == "check"]
 
     def design(self) -> Block:
-        """Show the effects that this design cannot tell apart, and the trials that it saved."""
+        """Show the effects that this design cannot separate, and how many trials it saves."""
         lines = [sentences.higher_order_sentence(self.result), sentences.cost_sentence(self.result)]
         return Block(lines_list([*alias_sentences(self.result.design), *lines]))
 
     def errors(self) -> Block:
-        """Show which factor or pair brings errors, above the errors of every combination."""
+        """Show which factors or pairs cause errors, and below that the errors of every combination."""
         errors = count_factorial_errors(self.data)
         lines = sentences.factorial_error_sentences(errors, self.result.factor_labels)
         default = super().errors()
         return Block(BulletList(lines, css="doubts", bullet=""), default, data=default.data)
 
     def next_step(self) -> Block:
-        """Show the next runs: groups that matter taken apart, pairs that the fraction mixes, missing blocks."""
+        """Show proposed next runs: splitting groups with an effect, separating confounded pairs, adding blocks."""
         lines, study = follow_up_study(self.data.study, self.result)
         file = (Paragraph("This study does it (", Code(study[0]), "):"), Preformatted(study[1])) if study else ()
         return Block(lines_list(lines), *file)
 
     @property
     def comparison_notes(self) -> list[sections.ValidityMessage]:
-        """Doubts about the effects, also where the two analyses disagree."""
+        """Doubts about the effects, including effects on which the two analyses disagree."""
         listed = {flag for e in self.result.main_effects for flag in e.verdict.comparison.flags}
         own = [
             sections.ValidityMessage("comparison", e.label, "note", 0, flag)
@@ -165,7 +165,7 @@ class FactorialPage(EffectsPage):
         return [*checks.comparison_notes(self.result.analysis), *own]
 
     def sentences(self, answer: verdicts.AnswerSummary) -> list[str]:
-        """Return the lines of the command line: the headline, and one per effect."""
+        """Return the lines that the command line prints: the headline, and one line per effect."""
         return [answer.headline, *(f"{line.glyph} {line.name}{line.text}" for line in self._effect_lines())]
 
 
@@ -177,7 +177,7 @@ EFFECTS_NOTE = (
 
 
 def effect_table(result: FactorialAnalysis) -> Table:
-    """Return every effect with its contrast and, beside it, the pooled analysis of variance."""
+    """Return a table with one row per effect: its change by contrasts per block, and by the pooled analysis."""
     level = f"{result.analysis.level * 100:g}{NBSP}%"
     columns = [
         Column("Effect"), Column("Verdict"), Column("Change, %", True), Column(f"{level} interval, %", True),
@@ -205,9 +205,9 @@ def factorial_page(study: str, run: str = "latest", metric: str = "", level: flo
 
     Parameters
     ----------
-    study, run : names; "latest" is the newest run.
-    metric : a name; empty for the study's own.
-    level : of the intervals, 0.95 for 95 %.
+    study, run : name of the study and id of the run; "latest" is the newest run.
+    metric : name of the metric; empty for that of the study.
+    level : confidence of the intervals, 0.95 for 95 %.
 
     Raises
     ------

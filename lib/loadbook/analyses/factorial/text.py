@@ -1,4 +1,4 @@
-"""Sentences about a factorial run: main effects as usual, a pair as the change of one factor's effect by the other."""
+"""Sentences about a factorial run: main effects, and for pairs the change of one factor's effect by the other."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from loadbook.stats.text import (
     verdict_phrase,
 )
 
-MAX_NAMED = 2  # factors, and pairs, in the first lines of a page
+MAX_NAMED = 2  # largest number of factors, and of pairs, in the first lines of a page
 SIGNIFICANT_KINDS = ("better", "worse", "small")
 INTERACTION_TEXTS = {"better": "better together", "worse": "worse together"}
 
 
 def factorial_headline(result: FactorialAnalysis) -> str:
-    """Return the answer to the study's question: the effects of single factors, or that two depend on each other.
+    """Return the answer in one sentence: the effects of single factors, or that two factors act together.
 
-    Two factors depend on each other if their pair is at least as large as the effect of one of them, which then says
-    little.
+    It says that two factors act together if their interaction is at least as large as the main effect of one of them,
+    because that main effect alone then says little.
     """
     if neutral := neutral_headline(result.analysis):
         return neutral
@@ -52,7 +52,7 @@ def factorial_headline(result: FactorialAnalysis) -> str:
 def supporting_text(result: FactorialAnalysis) -> str:
     """Return the sentences below the headline: the other factors that matter, then the pairs.
 
-    If the A/A arm differs, the text is the reason.
+    If the A/A arm differs, the text is the reason why there is no verdict.
     """
     headline = factorial_headline(result)
     if result.analysis.is_void:
@@ -63,7 +63,7 @@ def supporting_text(result: FactorialAnalysis) -> str:
 
 
 def interaction_sentences(result: FactorialAnalysis) -> list[str]:
-    """Return a sentence for each interaction, or that none is shown."""
+    """Return a sentence for each significant interaction (at most two), or one sentence that there is none."""
     if any(e.verdict.kind == "invalid" for e in result.effects):
         return []
     significant = [e for e in result.interactions if e.verdict.kind in SIGNIFICANT_KINDS]
@@ -81,7 +81,7 @@ def interaction_sentences(result: FactorialAnalysis) -> list[str]:
 
 
 def conditional_effect_sentence(result: FactorialAnalysis, effect: FactorialEffect) -> str:
-    """Return the effect of a pair's first factor at each level of the second, "" if other effects are mixed with it."""
+    """Return a sentence on the first factor's effect at each level of the second; "" if the pair has aliases."""
     plot = next((m for m in result.interaction_plots if m.effect == effect), None)
     if plot is None or effect.aliases:
         return ""
@@ -97,12 +97,12 @@ def conditional_effect_sentence(result: FactorialAnalysis, effect: FactorialEffe
 
 
 def factorial_effect_sentence(effect: FactorialEffect, switches: Mapping[str, FactorLabels]) -> str:
-    """Return the report's sentence on a main effect or a pair."""
+    """Return the sentence on a main effect or a pair, beginning with its name."""
     return f"{effect.label}{factorial_effect_phrase(effect, switches)}"
 
 
 def factorial_effect_phrase(effect: FactorialEffect, switches: Mapping[str, FactorLabels]) -> str:
-    """Return the text after an effect's name, so that a report can set the name in bold."""
+    """Return the part of the sentence that follows the effect's name, as reports set the name in bold."""
     if len(effect.names) == 1 or effect.verdict.kind == "invalid":
         return verdict_phrase(effect.verdict)
     one, other = (switches[name].label for name in effect.names)
@@ -122,7 +122,7 @@ def factorial_effect_phrase(effect: FactorialEffect, switches: Mapping[str, Fact
 
 
 def unlisted_interactions(result: FactorialAnalysis) -> list[tuple[VerdictKind, str, str]]:
-    """Return kind, name and sentence of the pairs that no sentence names, counted by verdict."""
+    """Return (verdict, count of pairs as text, sentence) for the pairs that have no sentence of their own."""
     margin = margin_text(result.analysis.margin)
     text_by_kind: dict[VerdictKind, str] = {
         "equivalent": f": any change of one factor’s effect by the other is smaller than {margin}.",
@@ -135,7 +135,7 @@ def unlisted_interactions(result: FactorialAnalysis) -> list[tuple[VerdictKind, 
 
 
 def cost_sentence(result: FactorialAnalysis) -> str:
-    """Return how many trials one factor at a time would have needed for the same precision."""
+    """Return the sentence on how many trials one factor at a time would have needed for the same precision."""
     one_at_a_time = one_factor_at_a_time_trials(result.design, result.trials)
     return (
         f"These {result.trials} trials tell every main effect as precisely as {one_at_a_time} trials "
@@ -144,7 +144,7 @@ def cost_sentence(result: FactorialAnalysis) -> str:
 
 
 def higher_order_sentence(result: FactorialAnalysis) -> str:
-    """Return whether three factors act together; every effect here supposes that they do not."""
+    """Return the sentence on whether three or more factors act together, which the design assumes not to happen."""
     number, significant = len(result.design.higher_order_effects), result.higher_order
     if not number:
         return "Whether three factors act together cannot be seen in so few combinations."
@@ -156,7 +156,7 @@ def higher_order_sentence(result: FactorialAnalysis) -> str:
 
 
 def factorial_error_sentences(errors: FactorialErrors | None, switches: Mapping[str, FactorLabels]) -> list[str]:
-    """Return sentences about errors: by factor, and whether a pair brings or removes them."""
+    """Return sentences about errors: factors with more or fewer errors, and pairs that bring or remove errors."""
     if errors is None:
         return ["Errors were not measured in every combination."]
     if not errors.trials_with_errors:

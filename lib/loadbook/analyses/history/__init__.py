@@ -1,8 +1,8 @@
-"""A study through all of its runs.
+"""The history of a study: its effects in all of its runs, over time.
 
-- `levels`: levels of several runs, changes between them, and the alarm of the newest run
-- `compute`: each comparison through the runs, and sentences about it
-- `figure`: effects by date
-- `runs`: reading every run of a study
+- `levels`: mean effects of several runs ("levels"), changes between them, and the alarm for the newest run
+- `compute`: the effects of each treatment in all runs, with levels, changes and alarm, and sentences about them
+- `figure`: plot of effects by date
+- `runs`: reads every run of a study
 - `page`: the page of a history
 """

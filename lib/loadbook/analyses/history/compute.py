@@ -1,7 +1,7 @@
-"""Each comparison of a study through its runs: its level, its changes, and whether the newest run is worse.
+"""Each treatment's effect in all runs of a study: its level, its changes, and whether the newest run is worse.
 
-Runs are compared only if they are on the same hosts and answer the same question: each such group has its own changes
-and levels, and the newest run is compared with its own group.
+Runs are compared only if they used the same hosts and answer the same question (same metric, baseline, margin and so
+on). Each such group has its own changes and levels, and the newest run is compared with its own group.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from loadbook.stats.results import Interval, RowKind, VerdictKind
 from loadbook.stats.sequential import t_quantile
 from loadbook.stats.text import MAX_DECIMALS, margin_text
 
-ALARM_RATE = 0.01  # of runs, in any of a study's comparisons
-CHANGE_RATE = 0.01  # of histories without a change, in any of a study's comparisons
+ALARM_RATE = 0.01  # share of runs with a false alarm for any treatment of a study
+CHANGE_RATE = 0.01  # share of histories with a false change for any treatment, although nothing changed
 _MIN_EFFECT = -1 + 1e-15
 
 
 @dataclass(frozen=True)
 class RunEffect:
-    """One comparison in one run, effects as ratios minus 1, with the interval that the run's report prints.
+    """One treatment's effect in one run (a ratio minus 1), with the interval that the run's report prints.
 
-    `question` holds the parts of the question by name; runs with other parts are not compared. `reason` says why the
-    effect does not count, None if it does; `level` is the confidence of the interval.
+    `question` maps each part of the question to its value; only runs with equal parts are compared. `reason` says why
+    the effect does not count (None: it counts); `level` is the confidence of the interval.
     """
 
     treatment: str
@@ -54,7 +54,7 @@ class RunEffect:
 
     @property
     def log(self) -> tuple[float, float] | None:
-        """The log of the ratio and its standard error by the run's interval; None without an interval."""
+        """The log of the ratio and its standard error, derived from the interval; None without an interval."""
         if self.effect is None or self.interval is None or self.blocks < 2:
             return None
         estimate, low, high = (math.log1p(max(v, _MIN_EFFECT)) for v in (self.effect, *self.interval))
@@ -64,9 +64,9 @@ class RunEffect:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """A run of the study: its start (epoch seconds), the number of its set of hosts (0, 1, ...), its effects.
+    """A run of the study: its start (epoch seconds), the number of its set of hosts (0, 1, ...), and its effects.
 
-    `excluded_reason` says why nothing of the run counts, "" if it does; such a run may have no effects.
+    `excluded_reason` says why the whole run does not count ("": it counts); an excluded run may have no effects.
     """
 
     run: str
@@ -78,7 +78,7 @@ class RunSummary:
 
 @dataclass(frozen=True)
 class EffectPoint:
-    """One run of a comparison; `excluded_reason` is the reason why it does not count, "" if it does."""
+    """One treatment's effect in one run of a history; `excluded_reason` says why it does not count ("": it counts)."""
 
     run: str
     started: float
@@ -88,16 +88,16 @@ class EffectPoint:
 
     @property
     def is_included(self) -> bool:
-        """Whether changes and alarms rest on it."""
+        """Whether the effect counts for changes and alarms."""
         return not self.excluded_reason
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Runs of one comparison between changes, as indices of its points, and their level.
+    """Consecutive runs without a change for one treatment, as indices of its points, and their level (mean effect).
 
-    `start_kind` is "first" for the first run of its hosts and question, else "changed". `run_interval` is the interval
-    of the only run, as its report prints it; None for several runs.
+    `start_kind` is "first" if the segment begins with the first run on its hosts with its question, else "changed".
+    `run_interval` is the interval that the report of a single run prints; None for several runs.
     """
 
     indices: tuple[int, ...]
@@ -108,12 +108,12 @@ class Segment:
 
     @property
     def effect(self) -> float:
-        """The mean, as a ratio minus 1."""
+        """The mean effect, as a ratio minus 1."""
         return effect_from_log(self.level.mean)
 
     @property
     def interval(self) -> Interval:
-        """The 95 % interval of the mean over several runs; that of its own report for a single run."""
+        """The 95 % interval of the mean over several runs; for a single run the interval of its report."""
         if self.run_interval:
             return self.run_interval
         low, high = self.level.interval()
@@ -122,7 +122,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class EffectSeries:
-    """One comparison through all runs, oldest first; `no_alarm_reason` is the reason why no alarm is possible."""
+    """One treatment's effects in all runs, oldest first; `no_alarm_reason` says why no alarm is possible."""
 
     treatment: str
     label: str
@@ -135,13 +135,13 @@ class EffectSeries:
 
     @property
     def changed_segments(self) -> tuple[Segment, ...]:
-        """The segments that begin with a change, oldest first."""
+        """The segments that begin with a change of the effect, oldest first."""
         return tuple(sorted((s for s in self.segments if s.start_kind == "changed"), key=lambda s: s.indices[0]))
 
 
 @dataclass(frozen=True)
 class StudyHistory:
-    """A study through its runs, oldest first, on one metric; runs that cannot be read are among them, excluded."""
+    """All runs of a study, oldest first, on one metric; runs that cannot be read are included as excluded runs."""
 
     study: str
     metric: str
@@ -154,22 +154,22 @@ class StudyHistory:
 
     @property
     def treatments(self) -> tuple[EffectSeries, ...]:
-        """The comparisons without the A/A arm and the known effect."""
+        """The series of treatments, without the A/A arm and the positive control."""
         return tuple(series for series in self.series if series.kind == "treatment")
 
     @property
     def assessed(self) -> tuple[EffectSeries, ...]:
-        """The comparisons whose newest run was compared with its past."""
+        """The treatments whose newest run could be compared with earlier runs."""
         return tuple(series for series in self.series if series.alarm)
 
     @property
     def alarms(self) -> tuple[EffectSeries, ...]:
-        """The comparisons whose newest run is worse than its past."""
+        """The treatments whose newest run is worse than earlier runs."""
         return tuple(series for series in self.series if series.alarm and series.alarm.raised)
 
     @property
     def included_runs(self) -> int:
-        """The number of runs with an effect that counts."""
+        """The number of runs with at least one effect that counts."""
         return len({point.run for series in self.series for point in series.points if point.is_included})
 
 
@@ -180,10 +180,10 @@ def effect_series(
     rate: float = ALARM_RATE,
     change_rate: float = CHANGE_RATE,
 ) -> tuple[EffectSeries, ...]:
-    """Return every comparison of these runs, treatments before checks, in the order of the newest run that has them.
+    """Return one series per treatment, then per harness check, in the order of the newest run that contains them.
 
-    `runs` are oldest first; `rate` and `change_rate` are shares of false alarms and of false changes of all comparisons
-    together.
+    `runs` are oldest first; `rate` and `change_rate` are the shares of false alarms and of false changes, over all
+    series together.
     """
     newest_first = [effect for run in reversed(runs) for effect in run.effects]
     kinds: tuple[RowKind, ...] = ("treatment", "aa", "control")
@@ -217,7 +217,7 @@ def _effect_points(runs: Sequence[RunSummary], name: str) -> tuple[EffectPoint, 
 
 
 def _comparable_groups(points: Sequence[EffectPoint]) -> list[list[int]]:
-    """Return the indices of included points by hosts and question, in the order in which the groups begin."""
+    """Return groups of indices of included points with equal hosts and question, ordered by their first point."""
     groups: dict[tuple[int, tuple[tuple[str, str], ...]], list[int]] = {}
     for index, point in enumerate(points):
         if point.is_included:
@@ -247,9 +247,9 @@ def _is_assessable(points: Sequence[EffectPoint], runs: Sequence[RunSummary]) ->
 def _with_alarm(
     series: EffectSeries, runs: Sequence[RunSummary], better: Direction, margin: float, rate: float
 ) -> EffectSeries:
-    """Return a series with its newest run compared with the past, or with the reason why that is not possible.
+    """Return the series with the newest run compared with earlier runs, or with the reason why that is impossible.
 
-    If the alarm is raised, the last segment ends before the newest run: it is the level that the run has fallen from.
+    If the alarm is raised, the last segment ends before the newest run: its level is that of the earlier runs.
     """
     points, newest = series.points, runs[-1]
     if not _is_assessable(points, runs):
@@ -278,9 +278,9 @@ def _with_alarm(
 
 
 def _past_indices(points: Sequence[EffectPoint]) -> list[int]:
-    """Return the indices of the newest run's past: the runs of its group since the last change before it.
+    """Return the indices of the runs with which the newest is compared: those of its group since the last change.
 
-    The newest run takes no part in finding that change.
+    The newest run is not used to find that change.
     """
     earlier = next(group for group in _comparable_groups(points) if group[-1] == len(points) - 1)[:-1]
     if not earlier:
@@ -290,7 +290,7 @@ def _past_indices(points: Sequence[EffectPoint]) -> list[int]:
 
 
 def _question_changes(points: Sequence[EffectPoint]) -> dict[int, tuple[str, ...]]:
-    """Return the indices at which the question differs from that of the run before on these hosts, and its parts."""
+    """Return index of a point -> the parts of its question that differ from the previous run's on the same hosts."""
     changes, last = {}, dict[int, EffectPoint]()
     for index, point in enumerate(points):
         current = point.effect.question
@@ -307,12 +307,12 @@ MAX_NAMES = 2
 
 
 def date_text(epoch_s: float) -> str:
-    """Return the day of a time (epoch seconds), UTC."""
+    """Return the UTC date of a time given in epoch seconds, as 2024-05-31."""
     return utc_text(epoch_s, "%Y-%m-%d")
 
 
 def headline(history: StudyHistory) -> str:
-    """Return the answer: whether the newest run is worse than its past, and whether any effect changed."""
+    """Return the answer in one sentence: whether the newest run is worse than earlier ones, which effects changed."""
     if history.included_runs < 2:
         verb = "counts" if history.included_runs == 1 else "count"
         return f"{run_count_text(history.included_runs)} that {verb}: there is no history yet."
@@ -330,7 +330,7 @@ def headline(history: StudyHistory) -> str:
 
 
 def supporting_text(history: StudyHistory) -> str:
-    """Return the rate of false alarms; with too few runs, how many an alarm needs."""
+    """Return the sentence on the rate of false alarms; with too few runs, on how many runs an alarm needs."""
     if not history.assessed:
         return f"An alarm needs {MIN_RUNS} runs that count, on the same hosts and of the same question."
     number = len(history.assessed)
@@ -347,12 +347,12 @@ def run_count_text(number: int) -> str:
 
 
 def series_sentence(series: EffectSeries) -> str:
-    """Return the level of one comparison and since when, its changes, and the alarm of the newest run."""
+    """Return sentences on one treatment: its level and since when, its changes, and the alarm for the newest run."""
     return " ".join(filter(None, (level_sentence(series), *change_sentences(series), alarm_sentence(series))))
 
 
 def level_sentence(series: EffectSeries) -> str:
-    """Return the level of the newest run that counts."""
+    """Return the sentence on the level to which the newest run that counts belongs."""
     segment = current_segment(series)
     if segment is None:
         return "no run of it counts."
@@ -367,7 +367,7 @@ def _hosts_text(series: EffectSeries, segment: Segment) -> str:
 
 
 def current_segment(series: EffectSeries) -> Segment | None:
-    """Return the segment of the newest run that counts; for one with an alarm, the level that it fell from."""
+    """Return the segment of the newest run that counts (after an alarm: that of the earlier runs), or None."""
     newest_hosts = {point.hosts for point in series.points[-1:] if point.is_included}
     return max(series.segments, key=lambda segment: (segment.hosts in newest_hosts, segment.indices[-1]), default=None)
 
@@ -380,7 +380,7 @@ def level_text(segment: Segment) -> str:
 
 
 def change_sentences(series: EffectSeries) -> list[str]:
-    """Return a sentence for each change, the newest first."""
+    """Return one sentence per change, newest first."""
     sentences = []
     for segment in reversed(series.changed_segments):
         before = series.segments[series.segments.index(segment) - 1]
@@ -394,7 +394,7 @@ def change_sentences(series: EffectSeries) -> list[str]:
 
 
 def alarm_sentence(series: EffectSeries) -> str:
-    """Return the sentence on the newest run: an alarm, no alarm and its limit, or why none is possible."""
+    """Return the sentence on the newest run: an alarm, no alarm with its limit, or why no alarm is possible."""
     alarm = series.alarm
     if alarm is None:
         return f"No alarm is possible: {series.no_alarm_reason}." if series.no_alarm_reason else ""
@@ -412,13 +412,13 @@ def alarm_sentence(series: EffectSeries) -> str:
 
 
 def host_set_letter(hosts: int) -> str:
-    """Return the name of a set of hosts: A, B, ... Z, AA, ..."""
+    """Return the name of the set of hosts with this number (from 0): A, B, ... Z, AA, ..."""
     head, tail = divmod(hosts, 26)
     return (host_set_letter(head - 1) if head else "") + chr(ord("A") + tail)
 
 
 def method_sentence(history: StudyHistory) -> str:
-    """Return the method that finds changes, and its rate of false ones."""
+    """Return the sentence on the method that finds changes and on its rate of false changes."""
     return (
         f"A change is a level of at least {levels.MIN_SEGMENT_RUNS} runs that stands out from the others "
         f"(circular binary segmentation, weighted by each run’s own error); "

@@ -1,6 +1,6 @@
-"""Effects of a study through its runs, with the recorded conditions that changed.
+"""Figure of a study's effects in all of its runs, with the recorded conditions that changed.
 
-The time axis is linear, except that long pauses are cut and simultaneous runs are drawn side by side.
+The time axis is linear, except that long pauses are shortened and simultaneous runs are drawn side by side.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from loadbook.report.figures import axes, base
 from loadbook.stats.text import margin_text
 
 DAY_S = 86400.0
-MIN_GAP, MAX_GAP = 0.3, 6.0  # of the usual gap: runs stand no nearer, pauses are cut to this
-PADDING = 0.02  # beside the first and the last run, as a share of the axis
-OVERHANG_IN = 0.4  # a date may reach beyond the ends of the axis
+MIN_GAP, MAX_GAP = 0.3, 6.0  # smallest distance of two runs and length of shortened pauses, in units of the usual gap
+PADDING = 0.02  # free space before the first and after the last run, as a share of the axis
+OVERHANG_IN = 0.4  # distance by which a date may extend beyond the ends of the axis
 MONTH_D, YEAR_D = 30.44, 365.25
 
 
 @dataclass(frozen=True)
 class DateAxis:
-    """Position of each run, from 0 to 1 (one run: 0.5), and the cut pauses with their lengths."""
+    """Position of each run, from 0 to 1 (one run: 0.5), and the shortened pauses with their real lengths."""
 
     places: Mapping[str, float]
     times: Mapping[str, float]
     pauses: tuple[tuple[float, str], ...]
 
     def before(self, run: str) -> float:
-        """Return the middle between a run and the one before it."""
+        """Return the position in the middle between a run and the run before it."""
         runs = list(self.places)
         previous = runs[max(runs.index(run) - 1, 0)]
         return (self.places[previous] + self.places[run]) / 2
 
     def ticks(self, width_in: float, size: float) -> list[tuple[float, str]]:
-        """Return place and date of the runs whose dates fit: the first, the last, then the widest spread."""
+        """Return (position, date) of the runs whose dates fit: first run, last run, then runs in the largest gaps."""
         runs, form = list(self.places), "%H:%M" if self._is_one_day and len(self.times) > 1 else "%Y-%m-%d"
         order = [runs[k] for k in _widest_spread(len(runs))]
         labels = [(self.places[run], utc_text(self.times[run], form)) for run in order]
         width = width_in + 2 * OVERHANG_IN
         fitting = axes.fitting_labels(labels, lambda at: at * width_in + OVERHANG_IN, size, width)
         by_label: dict[str, float] = {}
-        for k in fitting:  # of several runs of one day, the first one that fits
+        for k in fitting:  # if a day has several runs, the first one whose date fits
             by_label.setdefault(labels[k][1], labels[k][0])
         return [(place, label) for label, place in by_label.items()]
 
@@ -69,7 +69,7 @@ class DateAxis:
 
 
 def date_axis(times: Mapping[str, float]) -> DateAxis:
-    """Return the axis of runs, oldest first, that began at these times (epoch seconds)."""
+    """Return the time axis of runs, given run -> start (epoch seconds), oldest first."""
     runs, gaps = list(times), np.diff(np.array(list(times.values())))
     usual = float(np.median(gaps[gaps > 0])) if (gaps > 0).any() else 1.0
     places = np.concatenate([[0.0], np.cumsum(np.clip(gaps, MIN_GAP * usual, MAX_GAP * usual))])
@@ -88,7 +88,7 @@ def _pause_text(gap_s: float) -> str:
 
 
 def _widest_spread(number: int) -> list[int]:
-    """Return 0 to number - 1: the ends, then the middles between those that are taken."""
+    """Return 0 to number - 1 in an order that spreads widely: both ends, then the middles of the largest gaps."""
     order = list(dict.fromkeys([0, number - 1]))
     step = number - 1
     while step > 1:
@@ -98,19 +98,19 @@ def _widest_spread(number: int) -> list[int]:
 
 
 DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
-CLIP_WIDTHS = 2.0  # usual widths of an interval, beyond the effects of most runs
+CLIP_WIDTHS = 2.0  # an axis extends this many median interval widths beyond the effects of most runs
 
 
 @dataclass(frozen=True)
 class SeriesPanel:
-    """One comparison through the runs: their intervals, the levels between changes, the alarm."""
+    """The panel of one treatment: each run's interval, the levels between changes, the alarm."""
 
     series: EffectSeries
     margin: float
 
     @property
     def scale(self) -> axes.RatioScale:
-        """The range of the levels and of most runs, with some intervals' width; zero is in it where it is near."""
+        """The axis: it contains the levels and most runs with some space around them, and zero if that is near."""
         logs = [p.effect.log[0] for p in self.series.points if p.effect.log]
         edge = axes.log_ratio(self.margin)
         if not logs:
@@ -128,13 +128,13 @@ class SeriesPanel:
 
     @property
     def is_clipped(self) -> bool:
-        """Whether an interval ends in an arrow head at the panel's edge."""
+        """Whether an interval is cut at the panel's edge, where it ends in an arrow head."""
         effects = [p.effect for p in self.series.points if p.effect.verdict != "invalid"]
         ends = [axes.log_ratio(bound) for effect in effects for bound in effect.interval or ()]
         return not all(map(self.scale.contains, ends))
 
     def draw(self, panel: Axes, dates: DateAxis, height_in: float) -> None:
-        """Draw the comparison into axes of this height (inches)."""
+        """Draw the treatment's history into axes of this height (inches)."""
         scale, margin = self.scale, axes.log_ratio(self.margin)
         panel.set_xlim(-PADDING, 1 + PADDING)
         panel.set_ylim(scale.low, scale.high)
@@ -157,7 +157,7 @@ class SeriesPanel:
             self._draw_alarm(panel, scale, dates, size)
 
     def _draw_levels(self, panel: Axes, dates: DateAxis) -> None:
-        """Draw a line through the runs of each hosts and question, and over it the levels between changes."""
+        """Draw a line through the runs of each group (same hosts, same question), and over it the levels."""
         for segment in self.series.segments:
             points = [self.series.points[index] for index in segment.indices]
             xs = [dates.places[p.run] for p in points]
@@ -169,7 +169,7 @@ class SeriesPanel:
                            linestyle=dashes, zorder=5, solid_capstyle="butt")  # fmt: skip
 
     def _draw_alarm(self, panel: Axes, scale: axes.RatioScale, dates: DateAxis, size: float) -> None:
-        """Draw how far the newest run may go without an alarm, and a ring around it if it went further."""
+        """Draw the limit beyond which the newest run raises the alarm, and a ring around a run beyond it."""
         alarm, newest = self.series.alarm, self.series.points[-1]
         assert alarm is not None
         x, limit = dates.places[newest.run], axes.log_ratio(alarm.limit)
@@ -181,7 +181,7 @@ class SeriesPanel:
                        clip_on=False)  # fmt: skip
 
     def write_host_letters(self, sheet: base.Sheet, panel: Axes, right: float, top: float) -> None:
-        """Write the letter of each set of hosts beside its last level, where there are several sets."""
+        """Write the letter of each set of hosts beside its last level if there are several sets."""
         if len({point.hosts for point in self.series.points}) < 2:
             return
         last = {segment.hosts: segment.level.mean for segment in self.series.segments}
@@ -193,7 +193,7 @@ class SeriesPanel:
 
 
 def _draw_point(panel: Axes, scale: axes.RatioScale, x: float, point: EffectPoint, size: float) -> None:
-    """Draw one run: mark and interval, or a cross at the foot of the panel where there is no effect."""
+    """Draw one run: mark and interval, or a cross at the foot of the panel if the run has no effect."""
     log, checks = point.effect.log, {"aa": palette.AA, "control": palette.CONTROL}
     style = checks.get(point.effect.kind) or palette.VERDICTS[point.effect.verdict]
     if not point.is_included:
@@ -218,7 +218,7 @@ def _draw_point(panel: Axes, scale: axes.RatioScale, x: float, point: EffectPoin
 
 ConditionChanges = Mapping[str, tuple[str, ...]]
 LEFT_IN, RIGHT_IN, HEIGHT_IN, GAP_IN, FOOT_IN = 0.72, 0.3, 1.15, 0.12, 0.52
-PAUSE_IN, HEAD_IN = 0.18, 0.3  # for the lengths of the pauses, and for the numbers of the changes
+PAUSE_IN, HEAD_IN = 0.18, 0.3  # heights of the line of pause lengths and of the line of change numbers
 TITLE_IN = base.text_height(base.LETTER_PT) + 0.09
 EDGES = (LEFT_IN, base.WIDTH_IN - RIGHT_IN)
 MOST_PANELS, MOST_CHANGES = 12, 8
@@ -226,14 +226,14 @@ SMALL_PT = base.LETTER_PT - 0.6
 
 
 class HistoryFigure(base.ReportFigure):
-    """Each comparison's effect by date, with the levels between changes, and lines where conditions changed.
+    """One panel per treatment: its effect by date, levels between changes, and lines at changed conditions.
 
-    `condition_changes` maps a run to the recorded conditions that differ from the run before it on the same hosts.
+    `condition_changes` maps a run to the recorded conditions that differ from the previous run on the same hosts.
     """
 
     def __init__(self, history: StudyHistory, condition_changes: ConditionChanges) -> None:
         self.history, self.condition_changes = history, condition_changes
-        # of very many comparisons those that alarm or changed are drawn, then the first ones
+        # if there are too many treatments, those with an alarm or a change are drawn, then the first ones
         order = sorted(history.series, key=lambda s: not (s.changed_segments or (s.alarm and s.alarm.raised)))
         drawn = order[:MOST_PANELS]
         self.panels = [SeriesPanel(series, history.margin) for series in history.series if series in drawn]
@@ -261,7 +261,7 @@ class HistoryFigure(base.ReportFigure):
         return sheet
 
     def _draw_changes_and_pauses(self, sheet: base.Sheet, spans: list[tuple[float, float]]) -> None:
-        """Draw a hairline through all panels for each change of conditions, and a strip for each pause that is cut."""
+        """Draw a hairline through all panels for each change of conditions, and a strip for each shortened pause."""
         places = [_to_inches(self.dates.before(run)) for run in self.changed_runs]
         for x in places:
             for span in spans:
@@ -285,7 +285,7 @@ class HistoryFigure(base.ReportFigure):
         sheet.text((left + right) / 2, y + 0.3, self.dates.title, colour=palette.SOFT, align="center")
 
     def _key_lines(self) -> list[str]:
-        """Return the meaning of each numbered line, in lines that fit."""
+        """Return the key of the numbered hairlines as lines of text that fit the width."""
         lines = []
         for number, run in enumerate(self.changed_runs[:MOST_CHANGES], 1):
             date, changes = compute.date_text(self.dates.times[run]), "; ".join(self.condition_changes[run])
@@ -299,12 +299,12 @@ class HistoryFigure(base.ReportFigure):
 
     @property
     def caption(self) -> str:
-        """Whether the newest run is worse than its past, and whether effects changed."""
+        """Sentences on whether the newest run is worse than earlier runs, and whether effects changed."""
         return compute.headline(self.history)
 
     @property
     def help(self) -> str:
-        """How the figure is read, naming only the marks that it has."""
+        """Instructions for reading the figure, limited to the marks that it contains."""
         history = self.history
         points = [point for series in history.series for point in series.points]
         label = base.metric_label(get_metric(history.metric))
@@ -333,7 +333,7 @@ class HistoryFigure(base.ReportFigure):
 
     @property
     def alt_text(self) -> str:
-        """The caption, and of every comparison its level and its changes."""
+        """The caption, then the level and the changes of every treatment."""
         series = [f"{one.label} {compute.series_sentence(one)}" for one in self.history.series]
         days = [compute.date_text(run.started) for run in self.history.runs if run.run in self.changed_runs]
         changes = [f"Conditions changed with the runs of {join_words(days)}."] if days else []
@@ -342,7 +342,7 @@ class HistoryFigure(base.ReportFigure):
 
 
 def _write_title(sheet: base.Sheet, series: EffectSeries, y: float) -> None:
-    """Write the comparison's name, and at the right its present level, or that the newest run is worse."""
+    """Write the treatment's name, and at the right its present level, or that the newest run is worse."""
     right, segment = EDGES[1], compute.current_segment(series)
     level = compute.level_text(segment) if segment else "no run counts"
     width = base.text_width(level, SMALL_PT)
@@ -356,7 +356,7 @@ def _write_title(sheet: base.Sheet, series: EffectSeries, y: float) -> None:
 
 
 def _number_places(places: list[float]) -> list[tuple[float, str]]:
-    """Return the positions of the line numbers, spread apart; of very many only those that fit."""
+    """Return (position, number) of the hairlines' numbers, spread apart; numbers that do not fit are left out."""
     left, right = EDGES
     numbers = [(x, str(number)) for number, x in enumerate(places, 1)]
     widths = [base.text_width(text, SMALL_PT, bold=True) + 0.05 for _, text in numbers]
@@ -367,6 +367,6 @@ def _number_places(places: list[float]) -> list[tuple[float, str]]:
 
 
 def _to_inches(place: float) -> float:
-    """Return the position on the sheet of a position on the time axis."""
+    """Convert a position on the time axis (0 to 1) to inches on the sheet."""
     left, right = EDGES
     return left + (right - left) * (place + PADDING) / (1 + 2 * PADDING)

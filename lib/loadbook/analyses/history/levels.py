@@ -1,20 +1,20 @@
-"""Levels of several runs, changes between them, and the alarm that the newest run is worse than its past.
+"""Mean effects of several runs ("levels"), changes between them, and the alarm that the newest run is worse.
 
-A level is a random-effects mean: the variance between runs by Paule and Mandel, the scale by Hartung, Knapp, Sidik and
-Jonkman (statsmodels computes both). For runs of equal errors it is the mean over the runs, and its prediction interval
-is the usual one: the blocks of a run only move weight between runs.
+A level is a random-effects mean: the variance between runs is estimated by Paule and Mandel (by statsmodels), the
+scale by Hartung, Knapp, Sidik and Jonkman. If all runs have the same standard error, it is the plain mean with the
+usual prediction interval; runs with more blocks only get more weight.
 
-Changes are found by circular binary segmentation (Olshen and others 2004), weighted by the runs' own errors. Of all
-arcs of runs, each at least `MIN_SEGMENT_RUNS` long, the search takes the one whose mean lies furthest from that of the
-runs outside; it counts if its F test, times the number of arcs (Bonferroni), is significant. An arc finds a change that
-was taken back, too, which a single cut misses. The pieces are searched in turn, and an edge that its two neighbours do
-not confirm is dropped. If runs scatter normally, at most the share `rate` of histories without a change shows one;
-benchmarks/history_rates.py counts it, also with heavy tails.
+Changes are found by circular binary segmentation (Olshen and others 2004), weighted by the runs' standard errors. An
+arc is a series of at least `MIN_SEGMENT_RUNS` consecutive runs. The search takes the arc whose mean differs most from
+the mean of the other runs; it counts if the p-value of its F test times the number of arcs (Bonferroni) is significant.
+Unlike a single cut, an arc also finds a change that was later reverted. Each piece is then searched in the same way,
+and edges that the two adjacent pieces do not confirm are dropped. If runs scatter normally, at most the share `rate` of
+histories without a change shows one; benchmarks/history_rates.py measures that share, also with heavy tails.
 
-The alarm is a one-sided prediction interval of the newest effect. If runs scatter normally about one level, `rate` of
-all runs raise a false alarm in any of the study's comparisons: each of m comparisons has rate / m (Bonferroni), as they
-share a baseline. The error of a run is an estimate from its few blocks; the newest run's is at least the usual one, as
-a run that underestimates its own error would raise too many alarms.
+The alarm compares the newest effect with a one-sided prediction interval. If runs scatter normally about one level, the
+share `rate` of runs raises a false alarm for any treatment of the study: each of m treatments gets rate / m
+(Bonferroni), as they share a baseline. A run's standard error is estimated from few blocks; the newest run's is set to
+at least the usual one, because a run that underestimates its error would raise too many alarms.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from loadbook.stats.results import Interval
 
 @dataclass(frozen=True)
 class EffectLevel:
-    """Logs of ratios: the mean of `runs` runs, its standard error, and the standard deviation between runs.
+    """The level of `runs` runs, in logs of ratios: mean, standard error, and standard deviation between runs.
 
-    `scale` multiplies the variance that the runs' own errors and `between` give a run. Of one run the error is its own.
+    `scale` multiplies the variance of a run (squared error plus squared `between`). For one run, `error` is its own.
     """
 
     runs: int
@@ -47,17 +47,17 @@ class EffectLevel:
     scale: float
 
     def interval(self, level: float = 0.95) -> Interval:
-        """Return the interval of the mean of two or more runs (Student's t)."""
+        """Return the interval of the mean (Student's t); it needs at least two runs."""
         half = float(stdtrit(self.runs - 1, (1 + level) / 2)) * self.error
         return self.mean - half, self.mean + half
 
     def prediction_error(self, error: float) -> float:
-        """Return the standard error of the difference between another run, of this error of its own, and the mean."""
+        """Return the standard error of the difference between the mean and another run with standard error `error`."""
         return math.sqrt(self.scale * (error**2 + self.sd_between_runs**2) + self.error**2)
 
 
 def estimate_level(logs: Sequence[tuple[float, float]]) -> EffectLevel:
-    """Return the level of runs: the log of each one's ratio with its standard error (> 0)."""
+    """Return the level of runs; `logs` has (log ratio, its standard error > 0) of each run."""
     y, errors = np.array(logs, float).T
     if len(y) == 1:
         return EffectLevel(1, float(y[0]), float(errors[0]), 0.0, 1.0)
@@ -65,27 +65,27 @@ def estimate_level(logs: Sequence[tuple[float, float]]) -> EffectLevel:
     share = 1 / (errors**2 + between**2)
     mean = float(share @ y / share.sum())
     scale = float(share @ (y - mean) ** 2) / (len(y) - 1)
-    scale = scale if scale > 1e-12 else 1.0  # runs that are exactly alike keep their own errors
+    scale = scale if scale > 1e-12 else 1.0  # if all runs are exactly equal, their standard errors are not scaled to 0
     return EffectLevel(len(y), mean, math.sqrt(scale / share.sum()), between, scale)
 
 
 def sd_between_runs(values: FloatArray, errors: FloatArray) -> float:
-    """Return the standard deviation between runs, beyond what their own errors explain."""
+    """Return the standard deviation between runs that their standard errors do not explain."""
     from statsmodels.stats.meta_analysis import combine_effects
 
-    unit = float(np.median(errors))  # statsmodels stops at absolute tolerances
+    unit = float(np.median(errors))  # scaled, as statsmodels stops at absolute tolerances
     with np.errstate(divide="ignore", invalid="ignore"):  # statsmodels' measures of heterogeneity divide by zero
         return unit * math.sqrt(combine_effects(values / unit, (errors / unit) ** 2, method_re="iterated").tau2)
 
 
-MIN_SEGMENT_RUNS = 3  # runs of a level: one or two that lie apart are no change
-MAX_RUNS = 1000  # only the newest are searched: the number of arcs grows by the square
+MIN_SEGMENT_RUNS = 3  # smallest number of runs of a level: one or two outlying runs are no change
+MAX_RUNS = 1000  # only the newest runs are searched: the number of arcs grows with the square of the number of runs
 
 
 def find_changes(logs: Sequence[tuple[float, float]], rate: float) -> list[int]:
-    """Return the indices at which a new level begins, rising.
+    """Return the indices at which a new level begins, in rising order.
 
-    `logs` has the log of each run's ratio with its standard error, in the order of time.
+    `logs` has (log ratio, its standard error) of each run, oldest first.
     """
     y, errors = np.array(logs, float).reshape(-1, 2).T
     first = max(0, len(y) - MAX_RUNS)
@@ -94,11 +94,11 @@ def find_changes(logs: Sequence[tuple[float, float]], rate: float) -> list[int]:
 
 
 def _segment_edges(y: FloatArray, errors: FloatArray, rate: float) -> list[int]:
-    """Return the edges of the arc that stands out, and those in each of the pieces that it leaves."""
+    """Return the edges of the most significant arc, and recursively those within its pieces; empty if none is."""
     if len(y) < 2 * MIN_SEGMENT_RUNS:
         return []
     starts, ends = np.triu_indices(len(y) + 1, MIN_SEGMENT_RUNS)
-    # the runs left on either side of an arc are none, or enough for a level
+    # on either side of an arc there must be no runs or enough for a level
     sides = [(side == 0) | (side >= MIN_SEGMENT_RUNS) for side in (starts, len(y) - ends)]
     arcs = np.column_stack([starts, ends])[sides[0] & sides[1] & (ends - starts < len(y))]
     p = _arc_p(y, errors, arcs)
@@ -113,7 +113,7 @@ def _segment_edges(y: FloatArray, errors: FloatArray, rate: float) -> list[int]:
 
 
 def _prune_edges(y: FloatArray, errors: FloatArray, inner: list[int], rate: float) -> list[int]:
-    """Drop edges, the weakest first, that the runs up to the neighbouring edges do not show."""
+    """Drop edges, the weakest first, at which the adjacent pieces do not differ significantly; return the others."""
     while inner:
         edges = [0, *inner, len(y)]
         p = [
@@ -128,7 +128,7 @@ def _prune_edges(y: FloatArray, errors: FloatArray, inner: list[int], rate: floa
 
 
 def _arc_p(y: FloatArray, errors: FloatArray, arcs: NDArray[np.integer]) -> FloatArray:
-    """Return the p-value of each arc against the rest, of an F test with 1 and n - 2 degrees of freedom."""
+    """Return each arc's p-value against the other runs, by an F test with 1 and n - 2 degrees of freedom."""
     weights = 1 / (errors**2 + sd_between_runs(y, errors) ** 2)
     total_weight = weights.sum()
     centred = y - weights @ y / total_weight
@@ -139,16 +139,16 @@ def _arc_p(y: FloatArray, errors: FloatArray, arcs: NDArray[np.integer]) -> Floa
     return np.asarray(fdtrc(1, len(y) - 2, explained / residual * (len(y) - 2)))
 
 
-LogEffect = tuple[float, float, int]  # log of the ratio, its standard error, blocks
-MIN_PAST_RUNS = 4  # earlier runs: with fewer, hardly anything could be found
+LogEffect = tuple[float, float, int]  # (log ratio, its standard error, number of blocks)
+MIN_PAST_RUNS = 4  # earlier runs that an alarm needs: fewer could hardly detect anything
 
 
 @dataclass(frozen=True)
 class Alarm:
-    """The newest run against its past, as ratios minus 1: `expected`, and `limit`, the worst that is expected.
+    """The newest run compared with earlier runs; `effect`, `expected` and `limit` (worst expected) are ratios minus 1.
 
-    `raised` if `effect` is worse than `limit`. `power` is the probability that a true worsening by `margin` would raise
-    it. `rate` is the share of false alarms of this comparison.
+    `raised`: `effect` is worse than `limit`. `power` is the probability that a true worsening by `margin` raises the
+    alarm, `rate` the share of false alarms for this treatment.
     """
 
     effect: float
@@ -164,9 +164,9 @@ class Alarm:
 def assess_newest(
     past: Sequence[LogEffect], newest: LogEffect, *, better: Direction, rate: float, margin: float
 ) -> Alarm | None:
-    """Compare the newest run with its past; None if that is too short.
+    """Compare the newest run with earlier runs; None if these are too few.
 
-    `rate` is the share of false alarms of this one comparison, `margin` a ratio minus 1, as the study declares it.
+    `rate` is the share of false alarms for this one treatment, `margin` a ratio minus 1, as the study declares it.
     """
     if len(past) < MIN_PAST_RUNS:
         return None

@@ -1,4 +1,4 @@
-"""The page of a study's history: each effect from run to run, and the conditions that changed with it."""
+"""The page of a study's history: each effect from run to run, and the recorded conditions that changed."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ NOTEBOOK = "history"
 
 
 class HistoryPage:
-    """A study through all of its runs; every method returns what a cell shows. See `history_page`."""
+    """The page of a study's history, made by `history_page`; public methods return the content of notebook cells."""
 
     def __init__(self, runs: HistoryRuns) -> None:
         self.runs, self.history = runs, runs.history
 
     @property
     def marks(self) -> dict[str, tuple[str, ...]]:
-        """Run -> the conditions that changed since the run before it on the same hosts, in words."""
+        """Run -> sentences on the conditions that changed since the previous run on the same hosts."""
         marks = {}
         for run in self.history.runs:
             changes = self._describe_changes(self.runs.marked_changes(run.run))
@@ -44,7 +44,7 @@ class HistoryPage:
         return tuple(checks.describe_change(change, labels) for change in changes)
 
     def scope(self) -> Block:
-        """Show the question and, in one line, the runs of the history."""
+        """Show the question and one line on the runs: number, dates, metric, margin, hosts."""
         history, hosts = self.history, self.runs.hosts
         dates = dict.fromkeys(compute.date_text(run.started) for run in (history.runs[0], history.runs[-1]))
         if len(hosts) > 1:
@@ -59,12 +59,12 @@ class HistoryPage:
         return Block(scope_nodes(self.runs.question, " · ".join(parts)))
 
     def answer(self) -> Block:
-        """Show whether the newest run is worse than its past, whether effects changed, and the rate of false alarms."""
+        """Show whether the newest run is worse than earlier ones, whether effects changed, and the false-alarm rate."""
         kind = "worse" if self.history.alarms else "invalid"
         return Block(answer_box(compute.headline(self.history), compute.supporting_text(self.history), kind=kind))
 
     def effect_timeline(self) -> Block:
-        """Show every effect by date, the levels between changes, and where recorded conditions changed."""
+        """Show every effect by date, the levels between changes, and when recorded conditions changed."""
         from loadbook.analyses.history.figure import HistoryFigure
 
         if not any(series.points for series in self.history.series):
@@ -72,7 +72,7 @@ class HistoryPage:
         return Block(Picture(HistoryFigure(self.history, self.marks)))
 
     def comparisons(self) -> Block:
-        """Show a sentence for each comparison, then every effect of every run, which is one click away."""
+        """Show a sentence for each treatment; a click opens the table of every effect of every run."""
         lines = []
         for series in self.history.series:
             alarm = bool(series.alarm and series.alarm.raised)
@@ -82,7 +82,7 @@ class HistoryPage:
         return Block(verdict_list(lines), Details("The numbers behind this figure", self.effects_table()))
 
     def effects_table(self) -> Table:
-        """Return every effect of every run, the newest first."""
+        """Return the table of every effect of every run, newest run first."""
         metric = get_metric(self.history.metric)
         points = [(series, point) for series in self.history.series for point in series.points]
         points.sort(key=lambda entry: -entry[1].started)
@@ -104,11 +104,11 @@ class HistoryPage:
         return Table("Every effect of every run", columns, rows)
 
     def which_count(self) -> Block:
-        """Show every run, the newest first: whether it counts, and which recorded conditions changed."""
+        """Show every run, newest first: whether it counts, and which recorded conditions changed."""
         return Block(self.runs_table())
 
     def runs_table(self) -> Table:
-        """Return every run, the newest first."""
+        """Return the table of all runs, newest first."""
         several = len(self.runs.hosts) > 1
         columns = [Column("Run"), Column("Began (UTC)"), *([Column("Hosts")] if several else []), Column("Counts"),
                    Column(REMARKS_HEADER, wrap=True)]  # fmt: skip
@@ -119,13 +119,13 @@ class HistoryPage:
         return Table("Every run", columns, rows)
 
     def _counting_text(self, run: RunSummary) -> str:
-        """Return in how many of its comparisons a run counts."""
+        """Return "yes" or "no", or "2 of 3" if only some of the run's effects count."""
         points = [p for series in self.history.series for p in series.points if p.run == run.run]
         counting = sum(point.is_included for point in points)
         return "no" if not counting else "yes" if counting == len(points) else f"{counting} of {len(points)}"
 
     def _remarks(self, run: RunSummary) -> str:
-        """Return why a run does not count, the parts of its question that are new, and every changed condition."""
+        """Return why a run does not count, and which parts of its question and which recorded conditions changed."""
         reasons, questions = [run.excluded_reason], set[str]()
         points = ((s, k, p) for s in self.history.series for k, p in enumerate(s.points) if p.run == run.run)
         for series, k, point in points:
@@ -139,14 +139,14 @@ class HistoryPage:
         return remarks or ("the first run on these hosts" if first else "nothing recorded")
 
     def doubts(self) -> Block:
-        """Show the limits of a history in words."""
+        """Show sentences on the limits of a history as evidence."""
         lines = list(HISTORY_DOUBTS)
         if IMPORTED_HOSTS_TEXT in self.runs.hosts:
             lines.insert(0, "Imported runs are compared as if they were on the same hosts: nobody recorded that.")
         return Block(lines_list(lines))
 
     def provenance(self) -> Block:
-        """Show the sources of the page; as the last block it also reports to the runner that the end was reached."""
+        """Show where the page's data come from; its output also marks the notebook as executed to its end."""
         newest = self.history.runs[-1]
         known = self.runs.records.get(newest.run)
         version = known.run_record.loadbook_version if known else DASH
@@ -154,7 +154,7 @@ class HistoryPage:
         return Block(provenance_line(pairs), data={DONE_MIME: self.summary()})
 
     def summary(self) -> dict[str, Any]:
-        """Return the answer for the index and the command line."""
+        """Return the answer, the runs and the effects for the index page and the command line."""
         return {
             "notebook": NOTEBOOK,
             "study": self.history.study,
@@ -188,13 +188,13 @@ def history_page(
 
     Parameters
     ----------
-    metric : empty: that of the newest run's study.
-    rate : the share of runs that raise a false alarm, in all comparisons together, while nothing changes.
-    by_name : hosts with one name count as the same machine.
-    on_progress : called with the number of runs read and of all runs.
+    metric : name of the metric; empty for that of the newest run's study.
+    rate : share of runs that raise a false alarm for any treatment while nothing changes.
+    by_name : treat hosts with the same name as the same machine.
+    on_progress : called with (number of runs read, number of all runs).
 
     Raises
     ------
-    UsageError : no such study, metric or rate.
+    UsageError : the study or the metric does not exist, or the rate is out of range.
     """
     return HistoryPage(read_history(project_layout(), study, on_progress, metric, rate, by_name))

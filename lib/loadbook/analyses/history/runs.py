@@ -1,8 +1,8 @@
-"""Every run of a study read for its history: its hosts, its effects, the conditions changed since the run before.
+"""Reads every run of a study for its history: hosts, effects, and conditions that changed since the previous run.
 
-The effects of a run are computed once and stored with its tables: intervals of many trials take about a second, and
-they change only with the tables or with the statistics. A run that cannot be read or does not count is listed with the
-reason, and the others are read.
+The effects of a run are computed once and cached beside its tables, because intervals of many trials take about a
+second; the cache is renewed if the tables or the statistics code change. A run that cannot be read or does not count
+is listed with the reason, and the other runs are still read.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from loadbook.store.run_record import (
 from loadbook.store.tables import TABLES, RunData, read_run_conditions, read_table
 from loadbook.store.trial_record import read_json, write_json
 
-EFFECT_TABLES = ("trials", "measurements", "samples", "problems")  # traces are large, and no effect depends on them
-EFFECTS_FORMAT = 2  # of the stored effects
+EFFECT_TABLES = ("trials", "measurements", "samples", "problems")  # without traces: large, not needed for effects
+EFFECTS_FORMAT = 2  # version of the format of cached effects
 
 
 def run_effects(paths: RunPaths, record: RunConditions, metric: str) -> tuple[RunEffect, ...]:
-    """Return every comparison of an ingested run on a metric, checks included.
+    """Return the effect of every treatment and harness check of an ingested run on a metric, from the cache if valid.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def run_effects(paths: RunPaths, record: RunConditions, metric: str) -> tuple[Ru
     stored = paths.processed / f".effects-{metric}.json"
     try:
         document = read_json(stored)
-    except DataError:  # none yet, or torn
+    except DataError:  # missing or truncated
         document = None
     if isinstance(document, dict) and document.get("key") == key:
         records = document["effects"]
@@ -72,7 +72,7 @@ def run_effects(paths: RunPaths, record: RunConditions, metric: str) -> tuple[Ru
 
 @cache
 def _stats_version() -> str:
-    """Return a digest of the files of `loadbook.stats`."""
+    """Return a digest of the source files of `loadbook.stats` (names, sizes, modification times)."""
     files = sorted(Path(loadbook.stats.__file__).parent.rglob("*.py"))
     return _short_digest([(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files])
 
@@ -112,20 +112,20 @@ def _compute_effects(paths: RunPaths, record: RunConditions, metric: str) -> lis
 
 
 OnProgress = Callable[[int, int], None]
-HostSet = tuple[tuple[str, str], ...]  # roles of a host, and its machine
+HostSet = tuple[tuple[str, str], ...]  # (roles, machine id) of each host
 MAX_FALSE_ALARM_RATE = 0.2
 IMPORTED_HOST_SET: HostSet = (("imported", "not recorded"),)
 IMPORTED_HOSTS_TEXT = "not recorded (imported)"
-# changes that the table lists and the figure does not mark
+# changes that are listed in the table but not marked in the figure
 UNMARKED_CHANGES = {BOOT_ID_FACT, "blocks", "blocks added", "replay of", "imported from"}
 
 
 @dataclass(frozen=True)
 class HistoryRuns:
-    """A study's history with the conditions and hosts of its runs.
+    """A study's history with the recorded conditions and the hosts of its runs.
 
-    `changes_by_run` has run -> the conditions recorded otherwise than in the run before it on the same hosts; `hosts`
-    has the aliases of each set of hosts, in the order of their numbers; `records` are those that could be read.
+    `changes_by_run`: run -> recorded conditions that differ from the previous run on the same hosts. `hosts`: aliases
+    of each set of hosts, in the order of their numbers. `records`: run -> record, for the runs that could be read.
     """
 
     history: StudyHistory
@@ -135,9 +135,9 @@ class HistoryRuns:
     records: dict[str, RunConditions] = field(default_factory=dict)
 
     def marked_changes(self, run: str) -> list[ConditionChange]:
-        """Return the changes that the figure marks.
+        """Return the changed conditions of a run that the figure marks.
 
-        Not marked: reboots, another number of blocks, another loadbook, treatments added or left out.
+        Reboots, a different number of blocks or version of loadbook, and added or removed treatments are not marked.
         """
         return [
             change
@@ -156,7 +156,7 @@ def read_history(
     rate: float = ALARM_RATE,
     by_name: bool = False,
 ) -> HistoryRuns:
-    """Read every run of a study, ingesting those that lack tables; for parameters and errors see `history_page`."""
+    """Read every run of a study, ingesting runs without tables; parameters and errors as of `history_page`."""
     layout.resolve_run(study)
     if not 0 < rate <= MAX_FALSE_ALARM_RATE:
         raise UsageError(
@@ -192,7 +192,7 @@ def read_history(
 
 
 def _start_time_s(record: RunConditions | None, run: str) -> float:
-    """Return the start of a run, epoch seconds; without a record by the run's id, 0 if that has no time."""
+    """Return the start of a run in epoch seconds, from its record or else its id; 0 if the id contains no time."""
     if record:
         return float(record.run_record.started)
     try:
@@ -202,7 +202,7 @@ def _start_time_s(record: RunConditions | None, run: str) -> float:
 
 
 def _host_set(record: RunConditions, by_name: bool) -> HostSet:
-    """Return the roles and the machine of each host."""
+    """Return (roles, machine id) of each host; `by_name` uses aliases in place of machine ids."""
     if record.run_record.imported:
         return IMPORTED_HOST_SET
 
@@ -234,7 +234,7 @@ def _summarise_run(paths: RunPaths, record: RunConditions, run: str, hosts: int,
 
 
 def _changes_by_run(runs: list[RunSummary], records: dict[str, RunConditions]) -> dict[str, list[ConditionChange]]:
-    """Return run -> the conditions recorded otherwise than in the run before it on the same hosts."""
+    """Return run -> the recorded conditions that differ from the previous run on the same hosts."""
     last: dict[int, str] = {}
     changes = {}
     for summary in runs:

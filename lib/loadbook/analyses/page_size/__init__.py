@@ -1,7 +1,7 @@
-"""Rates over page size: which cost rules, what limits, where tiers converge.
+"""Rates over page size: the dominant cost, the limiting resource, and the size from which two web tiers are equal.
 
-- `compute`: series, their two-regime curves, bottlenecks and tiers of a run
+- `compute`: series of page sizes, their two-regime curves, bottlenecks, comparison of web tiers
 - `text`: sentences about page sizes
-- `figure`: the curves, what limits, and the ratio of two tiers
-- `page`: the page, and JMeter's own columns
+- `figure`: plot of the curves, of the bottlenecks, and of the ratio of two tiers
+- `page`: the page, and the tables with JMeter's own columns
 """

@@ -1,16 +1,16 @@
-"""Series of page sizes, their curves, their bottlenecks by the traces, and two web tiers compared at every size.
+"""Series of page sizes, their curves, bottlenecks found in host metrics, and two web tiers compared at every size.
 
 The two-regime curve of a series is 1 / rate = cost per request + size x cost per byte.
 
-The cost per request (handshake, headers, scheduling) rules small pages, the cost per byte (copying, encryption, the
-wire) large ones: the linear model of transfer time as latency plus size over bandwidth (Hockney, Parallel Computing 20,
-1994), in the words of articles that draw TPS against page size. At the *knee* both costs are equal; beyond it the curve
+The cost per request (handshake, headers, scheduling) dominates for small pages, the cost per byte (copying, encryption,
+the wire) for large ones. It is the linear model of transfer time, latency plus size over bandwidth (Hockney, Parallel
+Computing 20, 1994), applied to plots of TPS against page size. At the *knee* both costs are equal; beyond it the curve
 approaches a ceiling of 1 / (cost per byte) bytes per second.
 
-Method: least-squares means of the log rates by size, with blocks as the other factor (every trial counts; a block that
-lost one trial keeps the rest), then least squares of log(rate) over the logs of both costs. Intervals: the
-delete-one-block jackknife (Tukey 1958; Miller, Biometrika 61, 1974) on the log of each quantity with Student's t, so
-that the block is the unit. tests/analyses/test_page_size_compute.py checks the coverage.
+Method: least-squares means of the log rates by size, with blocks as the other factor (a block that lost a trial keeps
+its other trials), then the logs of both costs by least squares on log(rate). Intervals: the delete-one-block jackknife
+(Tukey 1958; Miller, Biometrika 61, 1974) on the log of each quantity with Student's t, so that the unit is the block.
+tests/analyses/test_page_size_compute.py checks the coverage.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from loadbook.store.tables import RunData
 from loadbook.study.model import Study
 from loadbook.study.treatments import FactorLevel
 
-MIN_SIZES = 3  # two costs and one size that can contradict them
-MIN_COST_SHARE = 1e-4  # a cost that is a smaller part of every request than this cannot be seen at all
+MIN_SIZES = 3  # two sizes determine two costs, the third can contradict them
+MIN_COST_SHARE = 1e-4  # lower bound of a fitted cost, as a share of every request's time
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A quantity above zero with its interval at the curve's level."""
+    """A positive quantity with its interval; the level is that of the curve."""
 
     value: float
     interval: Interval
@@ -50,10 +50,10 @@ class Estimate:
 
 @dataclass(frozen=True)
 class TwoRegimeCurve:
-    """The fit of one series.
+    """The two-regime curve fitted to one series.
 
-    `sizes_b` (bytes, rising) and `means_per_s`, the rates by size that were fitted; `log_costs`, the logs of both costs
-    (seconds, seconds per byte). `log_costs_without` and `means_without` are those of the fits without one block each.
+    `means_per_s` are the fitted rates at `sizes_b` (bytes, rising); `log_costs` are the logs of both costs (seconds per
+    request, seconds per byte). `log_costs_without` and `means_without` have one row per fit that leaves out one block.
     """
 
     sizes_b: FloatArray
@@ -65,36 +65,36 @@ class TwoRegimeCurve:
 
     @property
     def blocks(self) -> int:
-        """Blocks that the intervals rest on."""
+        """The number of blocks from which the intervals are computed."""
         return len(self.log_costs_without)
 
     @cached_property
     def per_request_s(self) -> Estimate:
-        """Seconds per request without its bytes, over all requests that are in progress at one time."""
+        """Seconds per request apart from its bytes, divided by the number of requests in progress at the same time."""
         return self._estimate(lambda logs: logs[..., 0])
 
     @cached_property
     def per_byte_s(self) -> Estimate:
-        """Seconds per byte of the page."""
+        """Seconds per byte of the page, likewise divided."""
         return self._estimate(lambda logs: logs[..., 1])
 
     @cached_property
     def ceiling_bytes_per_s(self) -> Estimate:
-        """Bytes per second that the curve approaches with size."""
+        """Bytes per second that the curve approaches as size grows."""
         return self._estimate(lambda logs: -logs[..., 1])
 
     @cached_property
     def knee_b(self) -> Estimate:
-        """The size in bytes at which a request costs as much as its bytes."""
+        """The size in bytes at which the cost per request equals the cost of the bytes."""
         return self._estimate(lambda logs: logs[..., 0] - logs[..., 1])
 
     def rate_at(self, size_b: float) -> Estimate:
-        """Return the curve's rate per second at a size, with its interval (of the curve, not of a trial)."""
+        """Return the curve's rate (requests/s) at a size, with the interval of the curve (not of a single trial)."""
         return self._estimate(lambda logs: _log_rate(logs, size_b))
 
     @cached_property
     def misfits(self) -> dict[float, Estimate]:
-        """Size -> measured rate over that of the curve; if the interval excludes 1, the curve is too simple."""
+        """Size -> measured rate divided by the curve's rate; if the interval excludes 1, the curve is too simple."""
         misfits = {}
         for k, size in enumerate(self.sizes_b):
             log_ratio = math.log(self.means_per_s[k]) - _log_rate(self.log_costs, size)
@@ -104,7 +104,7 @@ class TwoRegimeCurve:
 
     @property
     def visible_regime(self) -> str:
-        """The side of the knee that the sizes cover: "both", "request" (the knee may lie beyond them) or "byte"."""
+        """The sides of the knee that the sizes cover: "both", "request" (knee maybe beyond all sizes) or "byte"."""
         low, high = self.knee_b.interval
         if high > self.sizes_b[-1]:
             return "request"
@@ -115,7 +115,7 @@ class TwoRegimeCurve:
 
 
 def jackknife_estimate(log_whole: float, logs_without: FloatArray, level: float) -> Estimate:
-    """Return exp of an estimate with its interval, from the estimates that each leave out one block."""
+    """Return exp(log_whole) with its jackknife interval, from estimates that each leave out one block."""
     blocks = len(logs_without)
     spread = float(np.sum((logs_without - logs_without.mean()) ** 2)) * (blocks - 1) / blocks
     half = float(t.ppf(0.5 + level / 2, blocks - 1)) * math.sqrt(spread)
@@ -126,9 +126,9 @@ def jackknife_estimate(log_whole: float, logs_without: FloatArray, level: float)
 
 
 def fit_curve(values: Mapping[float, Mapping[object, float]], level: float = 0.95) -> TwoRegimeCurve | str:
-    """Fit one series; return the reason in words if it cannot be fitted.
+    """Fit the curve of one series; return the reason as text if that is impossible.
 
-    `values` has size in bytes -> block -> rate per second, of the trials that count (all above zero).
+    `values` is size (bytes) -> block -> rate (requests/s, > 0) of the valid trials.
     """
     usable = {size: values[size] for size in sorted(values) if len(values[size]) >= MIN_BLOCKS}
     if len(usable) < MIN_SIZES:
@@ -137,7 +137,7 @@ def fit_curve(values: Mapping[float, Mapping[object, float]], level: float = 0.9
     table = np.array(
         [[math.log(by_block[b]) if b in by_block else math.nan for by_block in usable.values()] for b in blocks]
     )
-    table = table[np.isfinite(table).sum(axis=1) > 1]  # a block with one size compares nothing
+    table = table[np.isfinite(table).sum(axis=1) > 1]  # a block with only one size compares nothing
     if len(table) < MIN_BLOCKS:
         return f"only {len(table)} blocks have two sizes, {MIN_BLOCKS} are needed"
     sizes = np.array(list(usable), float)
@@ -148,7 +148,7 @@ def fit_curve(values: Mapping[float, Mapping[object, float]], level: float = 0.9
 
 
 def _size_means(table: FloatArray) -> FloatArray:
-    """Return the least-squares mean of each column of a table of logs (blocks down, sizes across) with gaps."""
+    """Return the least-squares mean of each size, from a blocks x sizes table of logs that may have gaps (NaN)."""
     present = np.isfinite(table)
     if present.all():
         return np.asarray(table.mean(axis=0))
@@ -163,7 +163,7 @@ def _size_means(table: FloatArray) -> FloatArray:
 
 
 def _fit_costs(sizes: FloatArray, log_rates: FloatArray, start: FloatArray | None = None) -> FloatArray:
-    """Return the logs of both costs by least squares on log rates, each within bounds of a visible share."""
+    """Return the logs of both costs by least squares on log rates, bounded so that each cost is measurable."""
     seconds = np.exp(-log_rates)
     low = np.log([seconds.min() * MIN_COST_SHARE, seconds.min() / sizes[-1] * MIN_COST_SHARE])
     high = np.log([seconds.max() * 2, (seconds / sizes).max() * 2])
@@ -182,13 +182,13 @@ def _fit_costs(sizes: FloatArray, log_rates: FloatArray, start: FloatArray | Non
 
 
 def _log_rate(logs: FloatArray, size_b: float) -> FloatArray:
-    """Return the log of the curve's rate at a size; costs along the last axis."""
+    """Return the log of the curve's rate at a size; `logs` has the logs of both costs along its last axis."""
     return np.asarray(-np.logaddexp(logs[..., 0], logs[..., 1] + math.log(size_b)))
 
 
 @dataclass(frozen=True)
 class PageSizeSeries:
-    """Arms that differ in the page's size only: `levels` of the other factors, `arms` by size in bytes."""
+    """Treatments that differ in page size only: `levels` of the other factors, `arms`: size in bytes -> treatment."""
 
     name: str
     levels: Mapping[str, FactorLevel]
@@ -196,7 +196,7 @@ class PageSizeSeries:
 
 
 def page_size_series(study: Study, treatments: Iterable[str]) -> tuple[PageSizeSeries, ...]:
-    """Return the series among these treatments in file order, without checks and repeated arms."""
+    """Return the series of these treatments in file order, without harness checks and duplicated treatments."""
     others = [name for name in study.factors if name != study.page_size_factor]
     arms_by_levels: dict[tuple[FactorLevel, ...], dict[int, str]] = {}
     for name in treatments:
@@ -214,7 +214,7 @@ def page_size_series(study: Study, treatments: Iterable[str]) -> tuple[PageSizeS
 
 
 def level_text(study: Study, factor: str, level: FactorLevel) -> str:
-    """Return a level in words, before the name of its factor or role: "small balancer", "4 nodes"."""
+    """Return a level with the name of its factor or role: "small balancer", "4 nodes"."""
     role = study.factors[factor].role
     noun = role if factor.startswith(role) else factor.replace("_", " ")
     return f"{level:g} {noun}" if isinstance(level, float) else f"{level} {noun}"
@@ -222,17 +222,17 @@ def level_text(study: Study, factor: str, level: FactorLevel) -> str:
 
 @dataclass(frozen=True)
 class TierPair:
-    """Two tiers behind one front: the name of the front, and verdicts of the second tier by size in bytes."""
+    """Two web tiers behind the same front end `name`: size in bytes -> verdict on the second tier."""
 
     name: str
     verdicts: Mapping[int, Verdict]
 
     @property
     def converge_from_b(self) -> int | None:
-        """The least size from which on all sizes are equivalent; None if the largest is not.
+        """The smallest size from which on the tiers are equivalent at all sizes; None if they differ at the largest.
 
-        A statement of several parts needs no correction, as each part must hold (the intersection-union test of
-        Berger, Technometrics 24, 1982).
+        No correction for several comparisons is needed, as each of them must hold (intersection-union test, Berger,
+        Technometrics 24, 1982).
         """
         falling = sorted(self.verdicts, reverse=True)
         return min(takewhile(lambda size: self.verdicts[size].kind in ("equivalent", "small"), falling), default=None)
@@ -240,7 +240,7 @@ class TierPair:
 
 @dataclass(frozen=True)
 class TierComparison:
-    """Every front's pair of tiers: the factor, its two levels in words, the second level against the first."""
+    """Two web tiers behind each front end: their factor, the names of both levels, second level against first."""
 
     factor: str
     names: tuple[str, str]
@@ -250,10 +250,10 @@ class TierComparison:
 def compare_tiers(
     study: Study, values: pd.DataFrame, series: Sequence[PageSizeSeries], metric: str, level: float
 ) -> TierComparison | None:
-    """Compare the two tiers of a study at every size; None without them.
+    """Compare the two web tiers of a study at every size; None if the study does not have two.
 
-    Tiers are the levels of a factor, not the size, of the role that serves the page, with two levels in the series.
-    Every size is a comparison of its own; the p of differences is adjusted among all sizes.
+    Tiers are the two levels of a factor (other than page size) of the role that serves the page. Every size is a
+    separate comparison; p-values of differences are adjusted over all sizes.
     """
     sized = study.page_size_factor
     role = study.factors[sized].role if sized else None
@@ -286,9 +286,9 @@ def compare_tiers(
 def tier_errors(
     data: RunData, series: Sequence[PageSizeSeries], tiers: TierComparison | None
 ) -> dict[str, ErrorSummary]:
-    """Return tier -> its errors over all sizes and fronts, those of the second compared with the first.
+    """Return tier -> its errors over all sizes and front ends; the second tier is compared with the first.
 
-    The verdict is that of two arms (`stats.errors`): the trial is the unit, and both tiers have the same sizes.
+    The comparison is that of two treatments: the unit is the trial, and both tiers have the same sizes.
     """
     if tiers is None:
         return {}
@@ -296,7 +296,7 @@ def tier_errors(
     tier_of_arm = {arm: tier for one, tier in tier_of_series for arm in one.arms.values()}
     by_tier = data.trials.assign(treatment=data.trials["treatment"].map(tier_of_arm))
     first, second = tiers.names
-    # a block has many trials of a tier: the check by blocks, which takes one of each arm, does not apply
+    # without the check by blocks, which needs one trial per treatment and block: a block has many trials of a tier
     counts = {name: errors.count_errors(by_tier, data.measurements, name)._replace(blocks=()) for name in tiers.names}
     return {
         first: errors.summarise_errors(first, counts[first], None),
@@ -306,17 +306,17 @@ def tier_errors(
 
 @dataclass(frozen=True)
 class PageSizeResult:
-    """Curves, bottlenecks, tiers and errors of a run.
+    """Curves, bottlenecks, comparison of tiers, and errors of a run.
 
     Attributes
     ----------
-    fits : curves by the name of their series, a text instead of a curve if none can be fitted.
-    level : of the intervals of the curves.
-    values : the rate by trial (`RunData.values`), of which the curves are made.
-    bottlenecks : treatment -> its bottleneck by the traces; None: nothing that was monitored was full; absent: not
-        monitored.
-    link_bytes_per_s : the narrowest link known on the way from the load's target to the driver.
-    errors : tier -> its errors over all sizes, those of the second compared with the first.
+    fits : name of the series -> curve, or the reason as text if none can be fitted.
+    level : confidence of the curves' intervals.
+    values : the rate of each trial (`RunData.values`), to which the curves are fitted.
+    bottlenecks : treatment -> its bottleneck by host metrics; None if no monitored resource was saturated; absent if
+        not monitored.
+    link_bytes_per_s : the slowest known link between the load's target and the driver; None if none is known.
+    errors : tier -> its errors over all sizes; the second tier is compared with the first.
     """
 
     series: tuple[PageSizeSeries, ...]
@@ -331,22 +331,22 @@ class PageSizeResult:
 
     @cached_property
     def curves(self) -> dict[str, TwoRegimeCurve]:
-        """The curves that could be fitted, by the name of their series."""
+        """Name of a series -> its curve, for the series that could be fitted."""
         return {name: fit for name, fit in self.fits.items() if isinstance(fit, TwoRegimeCurve)}
 
     @cached_property
     def size_by_arm(self) -> dict[str, int]:
-        """The size (bytes) of the page of every arm of the series."""
+        """Treatment -> page size in bytes, for all treatments in series."""
         return {arm: size for series in self.series for size, arm in series.arms.items()}
 
     @property
     def sizes_b(self) -> list[int]:
-        """Every size of the run in bytes, rising."""
+        """All page sizes of the run in bytes, rising."""
         return sorted(set(self.size_by_arm.values()))
 
     @cached_property
     def measured_sizes_b(self) -> list[int]:
-        """The sizes (bytes, rising) at which some arm has enough trials that count to know its limit."""
+        """The sizes (bytes, rising) at which a treatment has enough valid trials to determine its bottleneck."""
         return sorted({size for series in self.series for size in self._measured_sizes_of(series)})
 
     def _measured_sizes_of(self, series: PageSizeSeries) -> list[int]:
@@ -354,16 +354,16 @@ class PageSizeResult:
         return [size for size, arm in series.arms.items() if usable.get(arm, 0) >= MIN_BLOCKS]
 
     def network_limited_from(self, series: PageSizeSeries) -> int | None:
-        """Return the least measured size (bytes) from which on the network is the bottleneck, None if it is not.
+        """Return the smallest measured size (bytes) from which on the network is the bottleneck; None if there is none.
 
-        Sizes with too few trials that count are passed over.
+        Sizes with too few valid trials are ignored.
         """
         falling = sorted(self._measured_sizes_of(series), reverse=True)
         return min(takewhile(lambda size: self.bottlenecks.get(series.arms[size]) == "N", falling), default=None)
 
 
 def analyse_page_sizes(data: RunData, metric: str, level: float = 0.95) -> PageSizeResult:
-    """Analyse the page sizes of a run on a rate, with its own treatments."""
+    """Return curves, bottlenecks, tiers and errors of a run; `metric` is a rate."""
     study, values = data.study, data.values(metric)
     series = page_size_series(study, data.plan["treatments"])
     usable = values[usable_mask(values) & (values["value"] > 0)]
@@ -383,9 +383,9 @@ def analyse_page_sizes(data: RunData, metric: str, level: float = 0.95) -> PageS
 def separate_shared_cpus(
     data: RunData, full: pd.DataFrame, letters: Mapping[str, BottleneckCode | None]
 ) -> dict[str, BottleneckCode | None]:
-    """Separate balancer and web if they share CPUs, as in a small lab: both then show the same saturated core.
+    """Return `letters` with the bottleneck assigned to balancer or web where they share CPUs on one machine (a lab).
 
-    The letter is that of the hosts whose own processes used more of the time, as far as they were monitored.
+    Both then show the same saturated core; it is assigned to the hosts whose own processes used more CPU time.
     """
     separated, used = dict(letters), _process_cpu(data)
     for treatment, rows in full[full["bottleneck"].isin(["C", "W"])].groupby("treatment"):
@@ -402,7 +402,7 @@ def separate_shared_cpus(
 
 
 def _process_cpu(data: RunData) -> dict[tuple[str, str], float]:
-    """Return (treatment, host) -> mean CPUs used by its service's processes while it was measured."""
+    """Return (treatment, host) -> mean number of CPUs that its service's processes used while it was measured."""
     traces = data.traces[(data.traces["metric"] == "process_cpu") & (data.traces["t_s"] >= 0)]
     valid_traces = traces.merge(data.trials.loc[data.trials["valid"], ["trial", "treatment"]], on="trial")
     sums = valid_traces.groupby(["treatment", "host", "trial", "t_s"])["value"].sum()
@@ -412,7 +412,7 @@ def _process_cpu(data: RunData) -> dict[tuple[str, str], float]:
 
 
 def link_capacities(data: RunData) -> dict[str, float]:
-    """Return host -> capacity of its link in bytes per second: of the hosts file, or the study's lower `rate_mbit`."""
+    """Return host -> link capacity in bytes per second: from the hosts file, or the study's `rate_mbit` if lower."""
     study, hosts = data.study, data.run_record.hosts
     links = saturation.link_capacities(hosts)
     for role in (name for name in study.roles if name != study.workload.role):

@@ -1,7 +1,7 @@
-"""Page size against rate: from which size on the network is the limit, and for which series.
+"""Figure of rate against page size, which shows from which size on the network limits each series.
 
-The trials, two-regime fits and the bandwidth ceiling; below them a letter for the bottleneck of each point and, over
-the same axis of sizes, the ratio of two web tiers against the margin.
+It has the trials, the two-regime curves and the bandwidth ceiling; below them a letter for the bottleneck of each point
+and, on the same axis of sizes, the ratio of two web tiers beside the margin.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ Dashes = str | tuple[int, tuple[float, ...]]
 DASHES: tuple[Dashes, ...] = ("-", (0, (1.2, 1.4)), (0, (5, 1.5)), (0, (3, 1, 1, 1)))
 STRIP_IN, TICKS_IN, PADDING_IN = 0.185, 0.62, 0.22
 NOTHING_FULL, NOT_MONITORED = "–", "?"
-DOUBTFUL_LETTERS = ("N", "D")  # the network, drawn in the ceiling's colour, and the driver
+DOUBTFUL_LETTERS = ("N", "D")  # network and driver
 TOP_IN, PANEL_IN = 0.36, 2.75
-TIERS_IN, TIERS_HEAD_IN, TIERS_FOOT_IN = 1.25, 0.5, 0.22  # the panel of ratios, and the texts above and below it
+TIERS_IN, TIERS_HEAD_IN, TIERS_FOOT_IN = 1.25, 0.5, 0.22  # panel of ratios, texts above it, texts below it
 KNEE_PT = 8.4
-SPREAD = 0.3  # octaves over which the trials of one size are laid side by side, by block
-TIERS_SPREAD_IN = 0.11  # between the marks of two fronts at one size
+SPREAD = 0.3  # width in octaves over which the trials of one size are spread, ordered by block
+TIERS_SPREAD_IN = 0.11  # distance between the marks of two front ends at one size
 
 
 @dataclass(frozen=True)
 class SizeAxis:
-    """A log axis: sizes `first` and `last` (bytes) lie at `left` and `right` inches of panels that begin at `edge`."""
+    """A log axis of page sizes: `first` and `last` (bytes) are at `left` and `right` inches; panels begin at `edge`."""
 
     first: float
     last: float
@@ -51,26 +51,26 @@ class SizeAxis:
 
     @property
     def octave_in(self) -> float:
-        """Inches between a size and its double."""
+        """Distance in inches between a size and twice that size."""
         return (self.right - self.left) / max(1.0, math.log2(self.last / self.first))
 
     def position(self, size_b: float) -> float:
-        """Return the position of a size on the axis: octaves above the first size."""
+        """Return the position of a size on the axis, in octaves above the first size."""
         return math.log2(size_b / self.first)
 
     def to_inches(self, size_b: float) -> float:
-        """Return the position of a size in inches of the sheet."""
+        """Return the position of a size in inches from the left of the sheet."""
         return self.left + self.octave_in * self.position(size_b)
 
     def panel(self, sheet: base.Sheet, top: float, bottom: float) -> Axes:
-        """Return axes over this axis, from its edge to somewhat beyond the last size."""
+        """Return a panel with this axis, from `edge` to somewhat beyond the last size."""
         panel = sheet.panel(self.edge, top, self.right + PADDING_IN, bottom)
         end = self.position(self.last) + PADDING_IN / self.octave_in
         panel.set_xlim((self.edge - self.left) / self.octave_in, end)
         return panel
 
     def write_sizes(self, panel: Axes, sizes: list[int], letter_pt: float) -> None:
-        """Write the sizes below a panel: the ends first, then those that fit."""
+        """Write the sizes below a panel: first and last size, and the others that fit."""
         order = [*dict.fromkeys([sizes[0], sizes[-1], *sizes[::-1]])]
         labels = [(self.position(size), words.tick_text(size)) for size in order]
         margin_in, width_in = self.left - self.edge, self.right - self.edge + 0.3
@@ -80,7 +80,7 @@ class SizeAxis:
 
 @dataclass(frozen=True)
 class SeriesStyle:
-    """How one series is drawn: its marker, its line, and its `order` among those that share its shade."""
+    """Marker and line style of one series; `order` counts the series that share its shade."""
 
     marker: palette.VerdictStyle
     dashes: Dashes
@@ -88,12 +88,12 @@ class SeriesStyle:
 
     @property
     def shade(self) -> str:
-        """The colour of markers and line: a shade of ink, as no verdict is drawn."""
+        """The colour of markers and line: a shade of grey, as colours are reserved for verdicts."""
         return self.marker.fill
 
 
 def series_styles(result: PageSizeResult) -> dict[str, SeriesStyle]:
-    """Return series -> style: shade and marker stand for the front (the last one is darkest), dashes for the tier."""
+    """Return series -> style: shade and marker by front end (the last one is darkest), dashes by tier."""
     fronts = list(dict.fromkeys(front_of(result, series) for series in result.series))[::-1]
     styles: dict[str, SeriesStyle] = {}
     for series in result.series:
@@ -105,15 +105,15 @@ def series_styles(result: PageSizeResult) -> dict[str, SeriesStyle]:
 
 
 def front_of(result: PageSizeResult, series: PageSizeSeries) -> tuple[object, ...]:
-    """Return the front of a series: its levels without that of its web tier."""
+    """Return the front end of a series: its factor levels except that of the web tier."""
     tier = result.tiers.factor if result.tiers else None
     return tuple(level for name, level in series.levels.items() if name != tier)
 
 
 class PageSizeFigure(base.ReportFigure):
-    """Every trial, the fitted curves with their bands, knees and the ceiling; below, what limits each point.
+    """Rate by page size: trials, curves with bands, knees, and the bandwidth ceiling; below, bottleneck letters.
 
-    `by` is "rate" for answers per second, "bytes" for the page's bytes per second.
+    `by` is "rate" for responses per second, "bytes" for the page's bytes per second.
     """
 
     def __init__(self, result: PageSizeResult, by: Literal["rate", "bytes"] = "rate") -> None:
@@ -126,7 +126,7 @@ class PageSizeFigure(base.ReportFigure):
         self.limits = scales.value_range(own["value"] * factors, 0.08)
 
     def _scaled(self, rate: Any, size_b: float) -> Any:
-        """Return a rate of answers in the unit of the figure: answers or bytes per second."""
+        """Convert a rate (responses per second) to the unit of the figure: responses or bytes per second."""
         return rate * size_b if self.by_bytes else rate
 
     def _draw(self) -> base.Sheet:
@@ -158,7 +158,7 @@ class PageSizeFigure(base.ReportFigure):
         return sheet
 
     def _axis(self) -> SizeAxis:
-        """Return the axis of sizes, with room for the names at its left."""
+        """Return the axis of sizes, with room for the series' names at its left."""
         knees = [f"knee {words.knee_text(curve, tick=True)}" for curve in self.result.curves.values()]
         names = base.max_text_width(list(self.names.values()), base.LETTER_PT, True)
         names_in = min(2.3, max(names, base.max_text_width(knees, KNEE_PT), 1.1)) + 0.45
@@ -166,7 +166,7 @@ class PageSizeFigure(base.ReportFigure):
         return SizeAxis(sizes[0], sizes[-1], TICKS_IN, TICKS_IN + names_in, base.WIDTH_IN - PADDING_IN - 0.1)
 
     def _draw_trials(self, panel: Axes, axis: SizeAxis, series: PageSizeSeries) -> None:
-        """Draw one hollow mark per trial, beside each other by block; a cross for those that do not count."""
+        """Draw one hollow mark per trial, side by side in block order; a cross for excluded trials."""
         values = self.result.values
         last = max(1, int(values["block"].max()))
         for size, treatment in series.arms.items():
@@ -178,7 +178,7 @@ class PageSizeFigure(base.ReportFigure):
             panel.plot(xs[~usable], ys[~usable], "x", color=palette.OTHERS, markersize=4, markeredgewidth=0.9, zorder=3)
 
     def _draw_curve(self, panel: Axes, axis: SizeAxis, curve: TwoRegimeCurve, style: SeriesStyle) -> None:
-        """Draw the fit, its band, and a tick at the knee with the knee's interval."""
+        """Draw the fitted curve, its band, and a tick at the knee with the knee's interval."""
         sizes = np.geomspace(curve.sizes_b[0], curve.sizes_b[-1], 60)
         rates, xs = [curve.rate_at(size) for size in sizes], [axis.position(size) for size in sizes]
         points = list(zip(rates, sizes, strict=True))
@@ -196,7 +196,7 @@ class PageSizeFigure(base.ReportFigure):
                    zorder=5)  # fmt: skip
 
     def _draw_ceiling(self, sheet: base.Sheet, panel: Axes, axis: SizeAxis) -> None:
-        """Draw the bandwidth ceiling where it crosses the panel, with its name along the line."""
+        """Draw the bandwidth ceiling if it crosses the panel, with its name along the line."""
         named_ceiling = bandwidth_ceiling(self.result)
         if named_ceiling is None:
             return
@@ -223,7 +223,7 @@ class PageSizeFigure(base.ReportFigure):
         )  # fmt: skip
 
     def _write_names(self, sheet: base.Sheet, axis: SizeAxis) -> None:
-        """Write each series at the left end of its curve, its knee below its name."""
+        """Write each series' name and knee at the left end of its curve."""
         low, high = (math.log(limit) for limit in self.limits)
         ends = [TOP_IN + PANEL_IN * (high - self._left_end(one, low)) / (high - low) for one in self.series]
         places = base.avoid_overlap(
@@ -239,7 +239,7 @@ class PageSizeFigure(base.ReportFigure):
             sheet.line([x - 0.2, x], [y - 0.04, end], self.styles[one.name].shade, 0.7)
 
     def _left_end(self, series: PageSizeSeries, fallback: float) -> float:
-        """Return the log of a curve, or of its trials where it does not reach that far, at the axis's left end."""
+        """Return the log of a curve's rate (without a curve, of its trials' rate) at the left end of the axis."""
         fit, size = self.result.fits[series.name], min(series.arms)
         if isinstance(fit, TwoRegimeCurve) and fit.sizes_b[0] <= size:
             return math.log(self._scaled(fit.rate_at(size).value, size))
@@ -248,14 +248,14 @@ class PageSizeFigure(base.ReportFigure):
         return math.log(self._scaled(median, size)) if median > 0 else fallback
 
     def _draw_bottlenecks(self, sheet: base.Sheet, axis: SizeAxis, top: float) -> None:
-        """Write one letter per size and series: the bottleneck by the host metrics."""
+        """Write one letter per size and series, which names the bottleneck found in the host metrics."""
         sheet.text(0.05, top - 0.13, "full, by the traces:", size=8.2, colour=palette.SOFT)
         for k, series in enumerate(self.series):
             y = top + 0.1 + k * STRIP_IN
             if k % 2 == 0:
                 sheet.box(0.02, y - STRIP_IN / 2, sheet.width - 0.02, y + STRIP_IN / 2, palette.TINT)
             style = self.styles[series.name]
-            for x in np.arange(0.06, 0.32, 0.05) if style.order else [0.06]:  # a piece of the series' line
+            for x in np.arange(0.06, 0.32, 0.05) if style.order else [0.06]:  # a short piece of the series' line as key
                 sheet.line([x, x + 0.025 if style.order else 0.32], [y, y], style.shade, 1.4)
             sheet.marker(0.19, y, style.marker, 4.8)
             name = base.shorten(self.names[series.name], axis.left - 0.65, 8.4)
@@ -270,7 +270,7 @@ class PageSizeFigure(base.ReportFigure):
                 sheet.text(x, y, letter, bold=is_resource, colour=colour, align="center", size=8.6)
 
     def _draw_tier_ratios(self, sheet: base.Sheet, axis: SizeAxis, top: float) -> None:
-        """Draw the ratio of the tiers at each size, over the axis of sizes of the panel above."""
+        """Draw the ratio of the two tiers at each size, on the same axis as the panel above."""
         assert self.result.tiers is not None
         pairs, margin = self.result.tiers.pairs, self.result.margin
         comparisons = [v.comparison for pair in pairs for v in pair.verdicts.values()]
@@ -296,12 +296,12 @@ class PageSizeFigure(base.ReportFigure):
 
     @property
     def caption(self) -> str:
-        """The size from which on the network is the limit, or the other limit."""
+        """One sentence on the size from which on the network is the limit, or on another limiting resource."""
         return words.bandwidth_headline(self.result) if self.by_bytes else words.headline(self.result)
 
     @property
     def help(self) -> str:
-        """How the figure is read."""
+        """Instructions for reading the figure."""
         resources = "; ".join(f"{letter} {noun}" for letter, noun in BOTTLENECK_NAMES.items())
         text = (
             "One hollow mark per trial; line: the fit of 1 / rate = cost per request + bytes × cost per byte, with its "
@@ -323,14 +323,14 @@ class PageSizeFigure(base.ReportFigure):
 
     @property
     def alt_text(self) -> str:
-        """The caption and every curve's numbers in words."""
+        """The caption, then every curve's numbers in words."""
         trials = pluralize(int(self.usable.sum()), "trial")
         head = f"Page size against {'bytes' if self.by_bytes else 'responses'} per second, {trials}."
         return " ".join([head, self.caption, *words.curve_sentences(self.result)])
 
 
 def bandwidth_ceiling(result: PageSizeResult) -> tuple[float, str] | None:
-    """Return the ceiling in bytes per second and its name: the link's, else the highest that a curve approaches."""
+    """Return (ceiling in bytes/s, its name): the link's capacity, else the highest ceiling of a curve; else None."""
     if result.link_bytes_per_s:
         return result.link_bytes_per_s, f"link, {words.bandwidth_text(result.link_bytes_per_s)}"
     fitted = [c.ceiling_bytes_per_s.value for c in result.curves.values() if c.visible_regime != "request"]
@@ -338,14 +338,14 @@ def bandwidth_ceiling(result: PageSizeResult) -> tuple[float, str] | None:
 
 
 def bottleneck_letter(result: PageSizeResult, treatment: str) -> str:
-    """Return the letter of a treatment's bottleneck; – where nothing monitored was full, ? without a monitor."""
+    """Return the letter of a treatment's bottleneck; "–" if no monitored resource was saturated, "?" if unmonitored."""
     if treatment not in result.bottlenecks:
         return NOT_MONITORED
     return result.bottlenecks[treatment] or NOTHING_FULL
 
 
 def _draw_verdict(panel: Axes, scale: scales.RatioScale, x: float, verdict: Verdict, marker: str) -> None:
-    """Draw one comparison in its verdict's colour: 95 % line, ticks at the 90 % interval that decides equivalence."""
+    """Draw one comparison in its verdict's colour: a line for the 95 % interval, ticks at the ends of the 90 % one."""
     comparison = verdict.comparison
     if verdict.kind == "invalid" or comparison.ci95 is None or comparison.ci90 is None:
         return

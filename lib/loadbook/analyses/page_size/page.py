@@ -1,7 +1,7 @@
-"""The page of a study of page sizes: costs, limits and tiers, and JMeter's own columns where JMeter measured.
+"""The page of a study of page sizes: costs, limits and tiers, and JMeter's own columns if JMeter measured.
 
-Names and meanings of JMeter's columns are those of its Statistics table: samples of any outcome, also those without an
-answer; elapsed times in ms; Transactions/s counts failed samples, too. Percentiles are of all samples of a trial.
+JMeter's columns have the names and meanings of its Statistics table: they count samples of any outcome, also without a
+response; times are elapsed times in ms; Transactions/s includes failed samples. Percentiles are over a trial's samples.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ JMETER_NOTE = (
 
 
 def _jmeter_columns(numbers: pd.DataFrame) -> dict[str, tuple[pd.Series, int]]:
-    """Return JMeter's columns with their decimals; `numbers` has trials down, (metric, statistic) across."""
+    """Return JMeter's column -> (values, decimals); `numbers` is trials x (metric, statistic)."""
     unknown = pd.Series(math.nan, index=numbers.index)
     ok, errors = (numbers.get((metric, "count"), unknown) for metric in ("ok", "errors"))
     samples, duration = ok + errors, numbers.get(("duration", "value"), unknown)
@@ -53,7 +53,7 @@ def _jmeter_columns(numbers: pd.DataFrame) -> dict[str, tuple[pd.Series, int]]:
 
 
 def jmeter_tables(data: RunData, labels: Mapping[str, str]) -> tuple[Table, Table] | None:
-    """Return a row per treatment (median, minimum, maximum over its trials) and one per trial; None without JMeter."""
+    """Return tables by treatment (median, minimum, maximum over its trials) and by trial; None without JMeter."""
     own = data.trials[(data.trials["tool"] == "jmeter") & data.trials["valid"]].sort_values("slot")
     if own.empty:
         return None
@@ -90,13 +90,13 @@ COSTS_NOTE = (
 
 
 class PageSizePage(EffectsPage):
-    """The page size from which on the network is the limit; see `page_size_page`."""
+    """The page on the page size from which on the network is the limit, made by `page_size_page`."""
 
     notebook = "page_size_tps"
 
     @cached_property
     def result(self) -> PageSizeResult:
-        """Curves, bottlenecks and tiers of the run, on the page's metric."""
+        """The curves, bottlenecks and tiers of the run, on the page's metric."""
         if self.data.study.page_size_factor is None:
             study = self.data.study
             raise UsageError(
@@ -116,7 +116,7 @@ class PageSizePage(EffectsPage):
         )  # fmt: skip
 
     def curves(self) -> Block:
-        """Show the curves over page size, a sentence per curve, and the tables of costs and of points."""
+        """Show the curves over page size, a sentence per curve, and the tables of costs and of sizes."""
         from loadbook.analyses.page_size.figure import PageSizeFigure
 
         return Block(
@@ -129,11 +129,11 @@ class PageSizePage(EffectsPage):
         )
 
     def bandwidth(self) -> Block:
-        """Show the trials and curves as bytes of pages per second."""
+        """Show the trials and curves in bytes per second instead of responses per second."""
         return self.figure("page_size", self.result, by="bytes")
 
     def tiers(self) -> Block:
-        """Show whether the web tiers converge: a sentence per front, a table with a verdict per size."""
+        """Show from which size on the web tiers are equivalent: a sentence per front end, a verdict per size."""
         if self.result.tiers is None:
             return empty_section("This study has one web tier.")
         lines = BulletList(words.tier_sentences(self.result), css="doubts", bullet="")
@@ -154,7 +154,7 @@ class PageSizePage(EffectsPage):
         return lines
 
     def jmeter(self) -> Block:
-        """Show the numbers under JMeter's own column names, where JMeter measured."""
+        """Show the results under JMeter's own column names, if JMeter measured."""
         tables = jmeter_tables(self.data, self.labels)
         if tables is None:
             return empty_section("JMeter measured nothing here.")
@@ -163,12 +163,12 @@ class PageSizePage(EffectsPage):
         return Block(note("Median over trials (minimum to maximum)."), by_label, note(JMETER_NOTE), every_trial)
 
     def sentences(self, answer: verdicts.AnswerSummary) -> list[str]:
-        """Return the lines of the command line: the headline, errors, and a line per curve."""
+        """Return the lines that the command line prints: the headline, errors, and a line per curve."""
         return [answer.headline, *answer.errors, *words.curve_sentences(self.result)]
 
 
 def cost_table(result: PageSizeResult) -> Table:
-    """Return the costs of every curve with their intervals."""
+    """Return the table of the costs of every curve with their intervals."""
     heads = ("Per request, ms", "Per byte, ns", "Knee", "Ceiling, Mbit/s", "Misses", "Blocks")
     columns = [Column("Series"), *(Column(head, True) for head in heads)]
     rows = []
@@ -189,7 +189,7 @@ def cost_table(result: PageSizeResult) -> Table:
 
 
 def point_table(result: PageSizeResult) -> Table:
-    """Return every size of every series: the median rate, the page's bytes per second, and the full resource."""
+    """Return a table by series and size: median rate, bytes of the page per second, saturated resource."""
     columns = [
         Column("Series"), Column("Page", True), Column("ok/s, median (trials)", True), Column("of pages, Mbit/s", True),
         Column("Full by the traces"),
@@ -210,7 +210,7 @@ def point_table(result: PageSizeResult) -> Table:
 
 
 def tier_table(result: PageSizeResult) -> Table:
-    """Return the comparison of the tiers at every size: verdict, change, intervals."""
+    """Return the table of the tiers compared at every size: verdict, change, intervals."""
     assert result.tiers is not None
     columns = [
         Column("Page"), Column("Verdict"), Column("Behind"), Column("Change", True), Column("95 % interval", True),
@@ -227,13 +227,13 @@ def tier_table(result: PageSizeResult) -> Table:
 
 
 def page_size_page(study: str, run: str = "latest", metric: str = "", level: float = 0.95) -> PageSizePage:
-    """Return the page that answers from which page size on the network is the limit, from one recorded run.
+    """Return the page that shows from which page size on the network is the limit, for one recorded run.
 
     Parameters
     ----------
-    study, run : names; "latest" is the newest run.
-    metric : a rate; empty for the study's own.
-    level : of the intervals, 0.95 for 95 %.
+    study, run : name of the study and id of the run; "latest" is the newest run.
+    metric : name of a rate; empty for the metric of the study.
+    level : confidence of the intervals, 0.95 for 95 %.
 
     Raises
     ------

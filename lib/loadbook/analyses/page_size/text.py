@@ -1,4 +1,4 @@
-"""Sentences about page sizes: the cost that rules, the resource that limits, the size at which tiers converge."""
+"""Sentences about page sizes: dominant cost, limiting resource, size from which on the tiers are equivalent."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from loadbook.stats.saturation import BOTTLENECK_NAMES
 from loadbook.stats.text import margin_text
 
 NOT_KNOWN = "not known"
-MISFIT = 0.10  # share beyond which the curve is called too simple
+MISFIT = 0.10  # relative deviation beyond which a curve is called too simple
 
 
 def size_text(size_b: float) -> str:
-    """Return a page size for readers, K = 1,024: 128 B, 2 KiB, 61 KiB, 1.4 MiB; two or three digits where not whole."""
+    """Return a page size as text: 128 B, 2 KiB, 61 KiB, 1.4 MiB; two or three digits unless a whole number."""
     for unit, factor in (("B", 1), ("KiB", 1024), ("MiB", 1024**2), ("GiB", 1024**3)):
         value = size_b / factor
         if value < 1000 or unit == "GiB":
@@ -26,29 +26,29 @@ def size_text(size_b: float) -> str:
 
 
 def tick_text(size_b: float) -> str:
-    """Return a page size in the few characters that an axis has: 128 B, 2 K, 512 K, 1 M."""
+    """Return a page size as short text for an axis: 128 B, 2 K, 512 K, 1 M."""
     return size_text(size_b).replace("iB", "")
 
 
 def bandwidth_text(bytes_per_s: float) -> str:
-    """Return bytes per second as the bits of network people: 912 Mbit/s, 8.1 Gbit/s (decimal)."""
+    """Return bytes per second as bits per second with decimal prefixes: 912 Mbit/s, 8.1 Gbit/s."""
     return _in_unit(bytes_per_s, bandwidth_unit(bytes_per_s))
 
 
 def bandwidth_unit(bytes_per_s: float) -> tuple[float, str]:
-    """Return the bytes per second of one unit, and its name."""
+    """Return (bytes per second in one unit, name of the unit): Mbit/s or Gbit/s."""
     return (125e6, "Gbit/s") if bytes_per_s >= 125e6 else (125e3, "Mbit/s")
 
 
 def cost_text(estimate: Estimate, unit: float) -> str:
-    """Return a quantity in a unit with its interval, as the cells of a table have it: 0.51 (0.49 to 0.53)."""
+    """Return a quantity divided by `unit` with its interval, for a table cell: 0.51 (0.49 to 0.53)."""
     value, (low, high) = estimate.value / unit, (bound / unit for bound in estimate.interval)
     digits = decimals_for_half_width((high - low) / 2)
     return f"{value:,.{digits}f} ({low:,.{digits}f} to {high:,.{digits}f})"
 
 
 def knee_text(curve: TwoRegimeCurve, tick: bool = False) -> str:
-    """Return the knee with its interval, as far as the sizes show it: "61 KiB (55 to 68 KiB)", "beyond 410 KiB"."""
+    """Return the knee with its interval, "61 KiB (55 to 68 KiB)", or "beyond 410 KiB" if no size reaches it."""
     to_text = tick_text if tick else size_text
     low, high = (to_text(bound) for bound in curve.knee_b.interval)
     if curve.visible_regime == "request":
@@ -59,7 +59,7 @@ def knee_text(curve: TwoRegimeCurve, tick: bool = False) -> str:
 
 
 def curve_sentence(curve: TwoRegimeCurve | str) -> str:
-    """Return the regimes of a curve, to follow its series' name; the reason if there is no curve."""
+    """Return the text on the regimes of a curve that follows the series' name; the reason if there is no curve."""
     if isinstance(curve, str):
         return f": no curve: {curve}."
     sizes, (low_b, high_b) = curve.sizes_b, curve.knee_b.interval
@@ -82,12 +82,12 @@ def curve_sentence(curve: TwoRegimeCurve | str) -> str:
 
 
 def curve_sentences(result: PageSizeResult) -> list[str]:
-    """Return the regimes of every curve, a sentence per series."""
+    """Return a sentence per series on the regimes of its curve."""
     return [f"{name}{curve_sentence(fit)}" for name, fit in result.fits.items()]
 
 
 def misfit_sentence(curve: TwoRegimeCurve) -> str:
-    """Return the largest significant misfit beyond `MISFIT`; the curve is then a summary, not the mechanism."""
+    """Return a sentence on the largest significant deviation from the curve, "" if it is at most 10 % (`MISFIT`)."""
     off = {
         size: misfit
         for size, misfit in curve.misfits.items()
@@ -101,13 +101,13 @@ def misfit_sentence(curve: TwoRegimeCurve) -> str:
 
 
 def largest_misfit_text(curve: TwoRegimeCurve) -> str:
-    """Return the largest deviation of a size's mean from the curve, and the size."""
+    """Return the largest deviation of a size's mean rate from the curve, with the size, as text."""
     size = max(curve.misfits, key=lambda s: abs(math.log(curve.misfits[s].value)))
     return f"{format_percent(curve.misfits[size].value - 1, 0)} at {size_text(size)}"
 
 
 def headline(result: PageSizeResult) -> str:
-    """Return the answer to "from which page size on is the network the limit?", in one sentence."""
+    """Return one sentence that answers "from which page size on is the network the limit?"."""
     series = result.series
     if not result.bottlenecks:
         return "Not known what limits: no monitor recorded anything."
@@ -132,7 +132,7 @@ def headline(result: PageSizeResult) -> str:
 
 
 def bandwidth_headline(result: PageSizeResult) -> str:
-    """Return the bandwidth reached, and its share of the link if the link is known."""
+    """Return the sentence on the highest bandwidth, with its share of the link's capacity if that is known."""
     median_rate = result.values[result.values["valid"]].groupby("treatment")["value"].median()
     flows = [median_rate[arm] * size for arm, size in result.size_by_arm.items() if arm in median_rate.index]
     if not flows:
@@ -144,7 +144,7 @@ def bandwidth_headline(result: PageSizeResult) -> str:
 
 
 def network_limit_text(result: PageSizeResult) -> str:
-    """Return the answer in the few words that the index has room for."""
+    """Return the answer as a short text for the index page."""
     if not result.bottlenecks or not result.measured_sizes_b:
         return NOT_KNOWN
     limited = any(result.network_limited_from(series) for series in result.series)
@@ -152,7 +152,7 @@ def network_limit_text(result: PageSizeResult) -> str:
 
 
 def _common_name(result: PageSizeResult, names: set[str]) -> str:
-    """Return the part of the name that only these series have, else their number."""
+    """Return the part of the name that only these series have; if there is none, how many they are."""
     names_by_part: dict[str, set[str]] = {}
     for series in result.series:
         for part in series.name.split(", "):
@@ -162,7 +162,7 @@ def _common_name(result: PageSizeResult, names: set[str]) -> str:
 
 
 def _other_limit_text(result: PageSizeResult) -> str:
-    """Return the resource that limits most points in place of the network."""
+    """Return a text on the resource other than the network that limits most points."""
     arms = [arm for arm in result.size_by_arm if arm in result.bottlenecks]
     counts = Counter(letter for arm in arms if (letter := result.bottlenecks[arm]))
     if not counts:
@@ -172,7 +172,7 @@ def _other_limit_text(result: PageSizeResult) -> str:
 
 
 def supporting_text(result: PageSizeResult) -> str:
-    """Return the knees of all curves in one sentence."""
+    """Return one sentence on the knees of all curves."""
     both = [curve for curve in result.curves.values() if curve.visible_regime == "both"]
     if not both:
         return "No curve shows both costs within the sizes measured."
@@ -183,7 +183,7 @@ def supporting_text(result: PageSizeResult) -> str:
 
 
 def tier_sentences(result: PageSizeResult) -> list[str]:
-    """Return from which size on the tiers are equivalent, a sentence per front."""
+    """Return a sentence per front end on the size from which on the tiers are equivalent."""
     if result.tiers is None:
         return []
     (first, second), margin, sentences = result.tiers.names, margin_text(result.margin), []

@@ -1,16 +1,16 @@
-"""Figures of the reports; the figure of an analysis is in the folder of that analysis.
+"""Figures of a run that several pages use; the figure of a single analysis is in the folder of that analysis.
 
-- `base`: base class `ReportFigure`, the sheet, compact SVG, measured text, names that the font can draw
+- `base`: base class `ReportFigure`, the sheet, compact SVG, measuring and wrapping of text
 - `axes`: log axes of ratios and values, ticks, intervals
-- `tracks`: host metrics laid out over time
+- `tracks`: host metrics of several trials on one time axis
 - `order`: every trial in order of execution, and the drift of the host
 - `errors`: errors per trial
-- `latency`: latency percentiles per trial; latency of all requests together
-- `validity`: the validity rules' results by trial
+- `latency`: latency percentiles per trial; latency distribution of all requests together
+- `validity`: results of the validity rules by trial
 - `host_metrics`: host metrics of one block, of one host's cores, of all trials
 
-A figure is an object of a `ReportFigure`: its constructor (or `from_run`) reads the data once; `draw()`, `caption`,
-`help` and `alt_text` use it.
+A figure is an object of a subclass of `ReportFigure`: its constructor (or `from_run`) reads the data once; `draw()`,
+`caption`, `help` and `alt_text` use them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ FIGURES = {
 
 
 def figure_class(name: str) -> type[ReportFigure]:
-    """Return the class of a figure (`FIGURES`); UsageError for any other name."""
+    """Return the class of the figure `name`, a key of `FIGURES`; UsageError for any other name."""
     if name not in FIGURES:
         raise unknown_name_error("figure", name, sorted(FIGURES))
     figure: type[ReportFigure] = pkgutil.resolve_name(FIGURES[name])

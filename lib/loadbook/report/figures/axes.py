@@ -1,7 +1,7 @@
-"""Log axes of ratios and of values, ticks whose labels fit, intervals with arrow heads, shaded blocks.
+"""Log axes of ratios and of values, ticks with labels that fit, intervals with arrow heads, shaded blocks.
 
-A position on a ratio axis is log(1 + effect), on a value axis log(value). The axis itself is linear, so that ticks are
-ours: matplotlib gives a log axis shorter than a decade one tick or none (matplotlib #8768).
+A position on a ratio axis is log(1 + effect), on a value axis log(value). For matplotlib these axes are linear with our
+own ticks, because it gives a log axis shorter than a decade one tick or none (matplotlib #8768).
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from loadbook.stats.results import AnalysisRow, Comparison, Interval
 _INCREASES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 4, 9, 19, 49, 99, 999)
 _DECREASES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999)
 EFFECTS = (*(-d for d in reversed(_DECREASES)), 0.0, *_INCREASES)
-SHORT_AXIS_RATIO = 4.0  # a log axis whose ends have a smaller ratio has even steps
+SHORT_AXIS_RATIO = 4.0  # a log axis whose ends have a smaller ratio has evenly spaced tick values
 DASHED: Any = (0, (4, 2))
 
 
 @dataclass(frozen=True)
 class RatioScale:
-    """A log axis of ratios from `low` to `high` (positions); intervals beyond it end in arrow heads."""
+    """A log axis of ratios from `low` to `high` (positions); intervals that extend beyond it end in arrow heads."""
 
     low: float
     high: float
 
     @property
     def padding(self) -> float:
-        """How far from its ends the axis keeps lines that go on beyond it."""
+        """The distance from the ends of the axis at which clipped lines end."""
         return 0.02 * (self.high - self.low)
 
     def contains(self, position: float) -> bool:
@@ -48,21 +48,21 @@ class RatioScale:
         return self.low <= position <= self.high
 
     def clip(self, position: float) -> float:
-        """Return the position on the axis that is nearest."""
+        """Return the position, or the nearer end of the axis if it lies beyond."""
         return min(max(position, self.low), self.high)
 
     def to_inches(self, position: float, left: float, right: float) -> float:
-        """Return the position in inches on an axis that runs from `left` to `right` inches."""
+        """Convert a position to inches, on an axis drawn from `left` to `right` inches."""
         return left + (right - left) * (position - self.low) / (self.high - self.low)
 
 
 def ratio_scale(
     intervals: Sequence[Interval], points: Sequence[float], decided: Sequence[float], margin: float
 ) -> RatioScale:
-    """Return the axis for these intervals and points (ratios minus 1), which one wide interval cannot stretch.
+    """Return the axis for these intervals and points (ratios minus 1), not stretched by a single wide interval.
 
-    It is clipped at the largest of: 1.5 times the largest effect in `decided`, 5 margins, 1.5 times the median reach of
-    the intervals. It leaves room for the direction words beside zero.
+    It is clipped at the largest of: 1.5 times the largest effect in `decided`, 5 margins, 1.5 times the median distance
+    of intervals' ends from zero. There is room beside zero for the direction words ("slower", "faster").
     """
     reaches = sorted(max(abs(log_ratio(v)) for v in pair) for pair in intervals) or [0.0]
     limit = max(
@@ -77,17 +77,17 @@ def ratio_scale(
 
 
 def log_ratio(effect: float) -> float:
-    """Return the position of an effect (ratio minus 1) on a ratio axis; a ratio of 0 or less lies far to the left."""
+    """Return the position of an effect (ratio minus 1) on a ratio axis; far to the left for a ratio of 0 or less."""
     return math.log1p(max(effect, -0.9999))
 
 
 def log_ratio_text(position: float) -> str:
-    """Return a position of a ratio axis as signed percent with one decimal."""
+    """Return a position on a ratio axis as signed percent with one decimal."""
     return format_percent(math.expm1(position))
 
 
 def effect_label(effect: float) -> str:
-    """Return a tick's label: +5 %, -10 %, 0."""
+    """Return the label of a tick at an effect: +5 %, -10 %, 0."""
     number = f"{abs(effect) * 100:,.6g}{NBSP}%"
     return "0" if effect == 0 else (MINUS if effect < 0 else "+") + number
 
@@ -95,7 +95,7 @@ def effect_label(effect: float) -> str:
 def fitting_labels(
     labels: Sequence[tuple[float, str]], to_inches: Callable[[float], float], size: float, width: float
 ) -> list[int]:
-    """Return which labels (position, text), most important first, fit on `width` inches without touching."""
+    """Return the indices of the labels (position, text; most important first) that fit on `width` inches."""
     taken: list[tuple[float, float]] = []
     fitting: list[int] = []
     for index, (position, label) in enumerate(labels):
@@ -108,21 +108,21 @@ def fitting_labels(
 
 
 def set_ticks(axis: Axis, positions: Sequence[float], labels: Sequence[str]) -> None:
-    """Set exactly these ticks and labels and no minor ones."""
+    """Set exactly these ticks and labels, without minor ticks."""
     axis.set_major_locator(FixedLocator(list(positions)))
     axis.set_major_formatter(FixedFormatter(list(labels)))
     axis.set_minor_locator(NullLocator())
 
 
 def set_fitting_ticks(axis: Axis, labels: Sequence[tuple[float, str]], width_in: float, size: float) -> None:
-    """Set those ticks (position, text), most important first, that fit on an axis of `width_in` with known limits."""
+    """Set the ticks (position, text; most important first) that fit on an axis of `width_in` inches with set limits."""
     low, high = axis.get_view_interval()
     fitting = fitting_labels(labels, lambda at: (at - low) * width_in / (high - low), size, width_in)
     set_ticks(axis, [labels[i][0] for i in fitting], [labels[i][1] for i in fitting])
 
 
 def effect_ticks(scale: RatioScale, width_in: float, size: float, first: Sequence[float] = ()) -> list[float]:
-    """Return the effects at which a ratio axis of `width_in` has ticks: 0, `first`, then the widest spread ones."""
+    """Return the effects at which a ratio axis of `width_in` inches has ticks: 0, `first`, then others that fit."""
     inside = [e for e in EFFECTS if scale.contains(log_ratio(e))]
     by_size = sorted((e for e in inside if e), key=lambda e: (-abs(log_ratio(e)), e))
     order = list(dict.fromkeys([0.0, *by_size[:2], *(e for e in first if scale.contains(log_ratio(e))), *by_size]))
@@ -131,14 +131,14 @@ def effect_ticks(scale: RatioScale, width_in: float, size: float, first: Sequenc
 
 
 def set_effect_ticks(axis: Axis, effects: Sequence[float]) -> None:
-    """Set ticks at these effects of a ratio axis."""
+    """Set the ticks of a ratio axis at these effects."""
     set_ticks(axis, [log_ratio(e) for e in effects], [effect_label(e) for e in effects])
 
 
 def set_ratio_axis(
     axes: Axes, scale: RatioScale, width_in: float, size: float, margin: float, vertical: bool = False
 ) -> list[float]:
-    """Make one axis of `axes` a ratio axis and return the effects of its ticks (the y axis where `vertical`)."""
+    """Make the x axis (the y axis if `vertical`) of `axes` a ratio axis; return the effects of its ticks."""
     ticks = effect_ticks(scale, width_in, size, (-margin, margin))
     axis, set_limits = (axes.yaxis, axes.set_ylim) if vertical else (axes.xaxis, axes.set_xlim)
     set_limits(scale.low, scale.high)
@@ -147,7 +147,7 @@ def set_ratio_axis(
 
 
 def draw_ratio_background(axes: Axes, margin: float, ticks: Sequence[float], top: float, bottom: float) -> None:
-    """Draw grid, margin band and zero line of a ratio axis between two heights."""
+    """Draw grid, margin band and zero line of a ratio axis between the heights `top` and `bottom`."""
     draw_ratio_grid(axes, ticks, top, bottom)
     low, high = log_ratio(-margin), log_ratio(margin)
     axes.add_patch(Rectangle((low, top), high - low, bottom - top, facecolor=palette.BAND, linewidth=0, zorder=-3))
@@ -155,13 +155,13 @@ def draw_ratio_background(axes: Axes, margin: float, ticks: Sequence[float], top
 
 
 def draw_ratio_grid(axes: Axes, ticks: Sequence[float], top: float, bottom: float) -> None:
-    """Draw a thin line at every tick of a ratio axis but zero."""
+    """Draw a thin line at every tick of a ratio axis except zero."""
     for tick in filter(None, ticks):
         axes.plot([log_ratio(tick)] * 2, [top, bottom], color=palette.GRID, linewidth=0.8, zorder=-4)
 
 
 def value_ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Return round values for a log axis from low to high: even steps on a short axis, 1-2-5 on a long one."""
+    """Return round tick values for a log axis: evenly spaced on a short axis, 1-2-5 on a long one."""
     if high / low < SHORT_AXIS_RATIO:
         values = MaxNLocator(nbins=most, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
         return [float(t) for t in np.asarray(values) if low <= t <= high]
@@ -175,14 +175,14 @@ def value_ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 @dataclass(frozen=True)
 class AxisUnit:
-    """The unit in which an axis writes values of a metric: values are divided by `divisor`, the title has `name`."""
+    """The unit of an axis: tick labels are values divided by `divisor`, and `name` is in the axis title."""
 
     divisor: float
     name: str
 
 
 def axis_unit(metric: Metric, largest: float) -> AxisUnit:
-    """Return the unit of an axis that goes up to `largest` (base units)."""
+    """Return the unit of an axis for values up to `largest` (in the metric's base unit)."""
     choices = {
         "s": ((1e-3, 1e-6, "µs"), (1.0, 1e-3, "ms"), (math.inf, 1.0, "s")),
         "B": ((1024.0, 1.0, "B"), (1024.0**2, 1024.0, "KiB"), (math.inf, 1024.0**2, "MiB")),
@@ -201,7 +201,7 @@ def set_value_x_axis(axes: Axes, limits: Interval, unit: AxisUnit, width_in: flo
         labels = [(math.log(t * unit.divisor), f"{t:,.6g}") for t in ticks]
         fitting = fitting_labels(labels, lambda at: (at - low) * inch, size, width_in)
         if len(fitting) > 1 and fitting[-1] - fitting[0] == len(fitting) - 1:
-            break  # no tick between two others had to be left out
+            break  # all ticks between the outermost ones fit
     set_ticks(axes.xaxis, [labels[i][0] for i in fitting], [labels[i][1] for i in fitting])
 
 
@@ -213,13 +213,13 @@ def set_value_y_axis(axes: Axes, limits: Interval, unit: AxisUnit, height_in: fl
 
 
 def value_axis_title(metric: Metric, statistic: str, unit: AxisUnit, short: bool = False) -> str:
-    """Return an axis title: quantity, unit, and that the axis is logarithmic and does not start at zero."""
+    """Return the axis title: quantity, unit, and a note that the axis is logarithmic and does not start at zero."""
     name = f", {unit.name}" if unit.name else ""
     return f"{metric_label(metric, statistic)}{name} (log{'' if short else ' scale'}, does not start at 0)"
 
 
 def value_range(values: pd.Series, pad: float = 0.06) -> Interval:
-    """Return the range of a log axis for the positive, finite values, with some padding; 1..2 for none."""
+    """Return the range of a log axis for the positive, finite values, with padding; (1, 2) if there are none."""
     usable = values[np.isfinite(values) & (values > 0)]
     if usable.empty:
         return 1.0, 2.0
@@ -229,19 +229,19 @@ def value_range(values: pd.Series, pad: float = 0.06) -> Interval:
 
 
 def shade_blocks(axes: Axes, trials: pd.DataFrame) -> None:
-    """Shade every second block behind a panel whose x axis counts slots."""
+    """Shade every second block behind a panel whose x axis is the slot (position in the order of execution)."""
     for number, (_, slots) in enumerate(trials.groupby("block")["slot"]):
         if number % 2:
             axes.axvspan(slots.min() - 0.5, slots.max() + 0.5, color=palette.BLOCK_TINT, linewidth=0, zorder=-3)
 
 
 def slot_limits(trials: pd.DataFrame) -> Interval:
-    """Return the ends of an x axis that counts the slots of these trials."""
+    """Return the limits of an x axis of slots for these trials."""
     return float(trials["slot"].min() - 0.8), float(trials["slot"].max() + 0.8)
 
 
 def set_block_axis(axes: Axes, trials: pd.DataFrame, width_in: float, size: float) -> None:
-    """Write the blocks' numbers below a panel whose x axis counts slots."""
+    """Write block numbers below a panel whose x axis is the slot."""
     low, high = slot_limits(trials)
     axes.set_xlim(low, high)
     middles = trials.groupby("block")["slot"].agg(lambda s: (s.min() + s.max()) / 2)
@@ -249,7 +249,7 @@ def set_block_axis(axes: Axes, trials: pd.DataFrame, width_in: float, size: floa
     for step in (times * 10**power for power in range(9) for times in (1, 2, 5)):
         labels = blocks[step - 1 :: step]
         fitting = fitting_labels(labels, lambda at: (at - low) * width_in / (high - low), size, width_in)
-        if fitting and len(fitting) > fitting[-1] - fitting[0]:  # none is left out between two others
+        if fitting and len(fitting) > fitting[-1] - fitting[0]:  # no label in between is missing
             break
     set_ticks(axes.xaxis, [labels[i][0] for i in fitting], [labels[i][1] for i in fitting])
     axes.tick_params(axis="x", length=0)
@@ -259,9 +259,9 @@ def draw_interval(
     axes: Axes, scale: RatioScale, y: float, row: AnalysisRow, comparison: Comparison, tick: float,
     style: palette.VerdictStyle | None = None, thick: float = 4.6,
 ) -> None:  # fmt: skip
-    """Draw one row's estimate: thick 95 % line, thin family line, ticks of half height `tick` at the 90 % interval.
+    """Draw one row: thick 95 % interval, thin multiplicity-adjusted interval, ticks at the ends of the 90 % interval.
 
-    `style` is the row's own unless another one is given, `thick` the width of the thick line in points.
+    `tick` is half the height of the ticks, `style` defaults to that of the row, `thick` is the line width in points.
     """
     style = style or palette.row_style(row)
     check = row.kind in ("aa", "control")
@@ -281,7 +281,7 @@ def draw_interval(
 
 
 def draw_arrow_heads(axes: Axes, scale: RatioScale, y: float, interval: Interval, colour: str) -> None:
-    """Draw an arrow head at each end of the axis that the interval crosses."""
+    """Draw an arrow head at each end of the axis beyond which the interval extends."""
     head: dict[str, Any] = {"markersize": 6.5, "color": colour, "markeredgewidth": 0, "zorder": 3}
     if log_ratio(interval[0]) < scale.low:
         axes.plot([scale.low + scale.padding], [y], "<", **head)

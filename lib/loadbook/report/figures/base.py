@@ -1,8 +1,8 @@
-"""The base class of figures, the sheet that they are drawn on, and the placing of text.
+"""The base class of figures, the sheet on which they are drawn, and the placing of text.
 
-A sheet has a fixed width and counts inches from its top left corner. Text is measured before it is placed, wrapped to
-a width, and written only in characters that the font has. No figure uses pyplot: a figure is an object that its
-caller writes and forgets.
+A sheet has a fixed width; positions on it are inches from its top left corner. Text is measured before it is placed,
+wrapped to a width, and written only in characters that the font has. No figure uses pyplot, so no state remains after
+a figure is written.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _STYLE: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class HoverArea:
-    """A part of the picture with the text that a browser shows when the pointer is over it; places in % of its size."""
+    """A rectangle of the picture (in % of its size) with the text that a browser shows on hover."""
 
     left: float
     top: float
@@ -56,43 +56,43 @@ class HoverArea:
 
 
 class ReportFigure(ABC):
-    """A figure of a report: the picture, and the words beside it.
+    """Base class of the figures of a report: the picture, and the texts beside it.
 
-    The constructor reads the data once; `draw` and the texts use what it read. A figure of a recorded run has a class
-    method `from_run`, which takes the run's tables and raises UsageError where there is nothing to draw.
+    The constructor reads the data once for `draw` and the texts. A figure of a recorded run has a class
+    method `from_run`, which takes the run's tables and raises UsageError if there is nothing to draw.
     """
 
     @abstractmethod
     def _draw(self) -> Sheet:
-        """Return the finished sheet; called in the house style."""
+        """Return the finished sheet; it is called within `house_style`."""
 
     def draw(self) -> Figure:
-        """Return the picture as an object of matplotlib, in the house style whatever style the notebook has set."""
+        """Return the picture as a matplotlib figure, independent of the style that the notebook has set."""
         return self.draw_sheet().figure
 
     def draw_sheet(self) -> Sheet:
-        """Return the picture with the areas that have a text of their own."""
+        """Return the sheet, which has the picture and its areas with hover texts."""
         with house_style():
             return self._draw()
 
     @property
     @abstractmethod
     def caption(self) -> str:
-        """The answer that the figure gives, in one sentence."""
+        """One sentence that states the result shown in the figure."""
 
     @property
     @abstractmethod
     def help(self) -> str:
-        """How the figure is read."""
+        """Instructions for reading the figure."""
 
     @property
     @abstractmethod
     def alt_text(self) -> str:
-        """The caption and the figure's numbers, for readers who cannot see the picture."""
+        """The caption and the numbers of the figure, for readers who cannot see the picture."""
 
 
 class Sheet:
-    """A figure of fixed width whose places are given in inches from its top left corner."""
+    """A matplotlib figure of fixed width; all positions are inches from its top left corner."""
 
     def __init__(self, height_in: float) -> None:
         self.width, self.height, self.size = WIDTH_IN, height_in, LETTER_PT
@@ -117,32 +117,32 @@ class Sheet:
         self.line([left, right], [y, y], colour, width_pt)
 
     def line(self, xs: Sequence[float], ys: Sequence[float], colour: str, width_pt: float) -> None:
-        """Draw a line through these places."""
+        """Draw a line through these points."""
         heights = [self.height - y for y in ys]
         line = Line2D(list(xs), heights, color=colour, linewidth=width_pt, solid_capstyle="butt")
         line.set_transform(self.figure.dpi_scale_trans)
         self.figure.add_artist(line)
 
     def box(self, left: float, top: float, right: float, bottom: float, colour: str) -> None:
-        """Fill a rectangle behind everything."""
+        """Fill a rectangle behind everything else."""
         patch = Rectangle((left, self.height - bottom), right - left, bottom - top, facecolor=colour, linewidth=0)
         patch.set(transform=self.figure.dpi_scale_trans, zorder=-5)
         self.figure.add_artist(patch)
 
     def marker(self, x: float, y: float, style: palette.VerdictStyle, size_pt: float = 6.0) -> None:
-        """Draw one marker of a style, as a key beside its label."""
+        """Draw one marker, for a key or a label."""
         line = Line2D([x], [self.height - y], **marker_props(style, size_pt))
         line.set_transform(self.figure.dpi_scale_trans)
         self.figure.add_artist(line)
 
     def hover(self, left: float, top: float, right: float, bottom: float, text: str) -> None:
-        """Give the rectangle between these places a text that a browser shows on hover."""
+        """Add a rectangle with a text that a browser shows on hover."""
         across, down = 100 / self.width, 100 / self.height
         area = HoverArea(left * across, top * down, (right - left) * across, (bottom - top) * down, text)
         self.hover_areas.append(area)
 
     def panel(self, left: float, top: float, right: float, bottom: float) -> Axes:
-        """Return axes over this rectangle with a bottom spine only; ticks have our letters and colours."""
+        """Return axes in this rectangle, with a bottom spine only and ticks in the report's font size and colours."""
         place = (left / self.width, 1 - bottom / self.height)
         axes = self.figure.add_axes((*place, (right - left) / self.width, (bottom - top) / self.height))
         axes.set_facecolor("none")
@@ -152,7 +152,7 @@ class Sheet:
         return axes
 
     def rows_panel(self, left: float, top: float, right: float, bottom: float) -> Axes:
-        """Return axes whose y values are inches of the sheet, for figures with a row of text per treatment."""
+        """Return axes in this rectangle whose y values are inches of the sheet, for figures with rows of text."""
         axes = self.panel(left, top, right, bottom)
         axes.set_ylim(bottom, top)
         axes.set_yticks([])
@@ -161,14 +161,14 @@ class Sheet:
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """Draw by seaborn's "ticks" style and ours alone, whatever style the notebook has set."""
+    """Context in which figures have seaborn's "ticks" style with our changes, whatever style the notebook has set."""
     rc: dict[Any, Any] = {k: v for k, v in mpl.rcParamsDefault.items() if not k.startswith(("backend", "interactive"))}
     with mpl.rc_context(rc | dict(sns.axes_style("ticks")) | _STYLE):
         yield
 
 
 def to_svg(figure: Figure) -> bytes:
-    """Return the figure as SVG with its letters as paths; the same bytes for the same figure, on every machine."""
+    """Return the figure as SVG with letters as paths; the same figure gives the same bytes on every machine."""
     out = io.BytesIO()
     with house_style():
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
@@ -176,15 +176,15 @@ def to_svg(figure: Figure) -> bytes:
 
 
 def svg_data_uri(figure: Figure) -> str:
-    """Return the figure as SVG in a data URI."""
+    """Return the figure as a data URI that contains SVG."""
     return "data:image/svg+xml;base64," + base64.b64encode(compact_svg(to_svg(figure).decode()).encode()).decode()
 
 
 def compact_svg(svg: str) -> str:
-    """Return a picture of matplotlib's in about half of its bytes, the same to the eye: a page holds up to thirty.
+    """Return an SVG of matplotlib in about half of its bytes without visible change, as pages have up to 30 figures.
 
-    What goes: prologue, comments, metadata, names that nothing refers to, blanks, digits below 1/100 of a point, and
-    the style that each of many marks repeats.
+    Removed are: prologue, comments, metadata, unused names, white space, digits below 1/100 of a point, and styles that
+    many marks repeat.
     """
     svg = _REMOVABLE.sub("", svg)
     svg = _LONG_NUMBER.sub(_round_number, svg)
@@ -206,7 +206,7 @@ _BLANKS_IN_PATH = re.compile(r"(?<=[A-Za-z]) +| +(?=[A-Za-z]|$)")
 _TRANSLATED_GLYPH = re.compile(r'(?<="#DejaVuSans)(-[^"]*") transform="translate\((\S+) 0\)"/>')
 _STYLE_ATTRIBUTE = re.compile(r' style="[^"]*"')
 _BLANK_IN_STYLE = re.compile(r"([:;]) ")
-_SAME_STYLE_RUN = re.compile(r'<use [^>]*( style="([^"]*)")/>(?:<use [^>]*\1/>)+')  # marks of one kind
+_SAME_STYLE_RUN = re.compile(r'<use [^>]*( style="([^"]*)")/>(?:<use [^>]*\1/>)+')  # marks of equal style
 _SPACE_BETWEEN_TAGS = re.compile(r">\s+<")
 
 
@@ -217,30 +217,30 @@ def _round_number(number: re.Match[str]) -> str:
 
 @functools.cache
 def font(bold: bool, italic: bool = False) -> FontProperties:
-    """Return the figures' font without a size; copy it before setting one."""
+    """Return the figures' font without a size; the object is cached, so copy it before setting a size."""
     return FontProperties(family=FONT, weight="bold" if bold else "normal", style="italic" if italic else "normal")
 
 
 @functools.lru_cache(8192)
 def text_width(text: str, size: float, bold: bool = False) -> float:
-    """Return the width of one line in inches; 2 % more than its outline, for renderers that hint."""
+    """Return the width of one line in inches, plus 2 % for renderers that adjust glyph widths (hinting)."""
     properties = font(bold).copy()
     properties.set_size(size)
     return float(text_to_path.get_text_width_height_descent(text, properties, ismath=False)[0]) / 72 * 1.02
 
 
 def max_text_width(texts: Sequence[str], size: float, bold: bool = False) -> float:
-    """Return the width in inches of the widest line among `texts`; 0 for none."""
+    """Return the width in inches of the widest line among `texts`; 0 if there are no texts."""
     return max((text_width(line, size, bold) for text in texts for line in text.split("\n")), default=0.0)
 
 
 def text_height(size: float, lines: int = 1) -> float:
-    """Return the height in inches of so many lines of letters of `size` points."""
+    """Return the height in inches of a number of lines in letters of `size` points."""
     return size * LINE_SPACING * lines / 72
 
 
 def line_count(text: str) -> int:
-    """Return the number of lines of a text; 0 for none."""
+    """Return the number of lines of a text; 0 for an empty text."""
     return text.count("\n") + 1 if text else 0
 
 
@@ -250,7 +250,7 @@ def _has_glyph(character: str) -> bool:
 
 
 def drawable(name: str, fallback: str) -> str:
-    """Return `name` where the figures' font has all of its characters, else `fallback`."""
+    """Return `name` if the figures' font has all of its characters, else `fallback`."""
     name = " ".join(name.split())
     if name and all(map(_has_glyph, name)):
         return name
@@ -258,7 +258,7 @@ def drawable(name: str, fallback: str) -> str:
 
 
 def wrap(text: str, width_in: float, size: float, bold: bool = False, lines: int = 2) -> str:
-    """Break `text` to at most `lines` lines of `width_in`, at spaces or signs where it can; the rest becomes `…`."""
+    """Wrap `text` to at most `lines` lines of `width_in` inches, preferably at spaces or signs; cut the rest to `…`."""
     if text_width(text, size, bold) <= width_in:
         return text
     wrapped: list[str] = []
@@ -276,7 +276,7 @@ def wrap(text: str, width_in: float, size: float, bold: bool = False, lines: int
 
 
 def _first_line(text: str, width_in: float, size: float, bold: bool) -> str:
-    """Return the longest start of `text` that fits, broken where a reader would break it if that is not too early."""
+    """Return the longest beginning of `text` that fits, cut at a space or sign unless that is far too short."""
     starts = range(1, len(text) + 1)
     fits = max(1, bisect_right(starts, width_in, key=lambda n: text_width(text[:n].rstrip(), size, bold)))
     if fits == len(text):
@@ -290,7 +290,7 @@ def _first_line(text: str, width_in: float, size: float, bold: bool) -> str:
 
 
 def shorten(name: str, width_in: float, size: float, bold: bool = False) -> str:
-    """Return `name` in one line of `width_in`, cut in its middle: names of one study often differ at their ends."""
+    """Return `name` in one line of `width_in` inches, shortened in the middle, as names often differ at their ends."""
     if text_width(name, size, bold) <= width_in:
         return name
     for length in range(max(2, len(name) - 1), 1, -1):
@@ -301,9 +301,9 @@ def shorten(name: str, width_in: float, size: float, bold: bool = False) -> str:
 
 
 def avoid_overlap(wanted: Sequence[float], sizes: Sequence[float], low: float, high: float) -> list[float]:
-    """Return positions in the order of `wanted`, as near to it as boxes of these sizes within low..high allow."""
+    """Return positions near `wanted`, in that order, at which boxes of these sizes within low..high do not overlap."""
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
-    groups: list[tuple[list[int], float, float]] = []  # members, sum of (wanted - offset), size
+    groups: list[tuple[list[int], float, float]] = []  # indices of boxes, sum of (wanted - offset), total size
     for i in order:
         members, total, size = [i], wanted[i] - sizes[i] / 2, sizes[i]
         while groups and _start(groups[-1], low, high) + groups[-1][2] > _start((members, total, size), low, high):
@@ -326,19 +326,19 @@ def _start(group: tuple[list[int], float, float], low: float, high: float) -> fl
 
 
 def join_first(items: Sequence[str], most: int, noun: str) -> str:
-    """Return the items joined, or the first ones and how many more there are."""
+    """Return the items joined to one text; if there are more than `most`, the first ones and the number of others."""
     if len(items) <= most:
         return join_words(items)
     return ", ".join(items[: most - 1]) + f" and {len(items) - most + 1} other {noun}"
 
 
 def treatment_names(analysis: Analysis) -> dict[str, str]:
-    """Return treatment -> the name that figures draw: its label, or its key where the font lacks a character."""
+    """Return treatment -> name in figures: its label, or its key if the font lacks a character of the label."""
     return {row.treatment: drawable(row.label, row.treatment) for row in analysis.rows}
 
 
 def treatment_styles(analysis: Analysis) -> dict[str, palette.VerdictStyle]:
-    """Return treatment -> style: the colour of its verdict, and a marker that no other treatment has."""
+    """Return treatment -> style: the colour of its verdict, and a marker that no other treatment of the run has."""
     styles: dict[str, palette.VerdictStyle] = {}
     spare = iter(palette.SPARE_MARKERS * (1 + len(analysis.rows) // len(palette.SPARE_MARKERS)))
     for row in analysis.rows:
@@ -349,16 +349,16 @@ def treatment_styles(analysis: Analysis) -> dict[str, palette.VerdictStyle]:
 
 
 def rows_in_reading_order(analysis: Analysis) -> list[AnalysisRow]:
-    """Return the rows of figures that show trials: the baseline, its duplicate, the treatments, the control."""
+    """Return the rows in the order: baseline, A/A arm, treatments, positive control."""
     return [row for kind in ("baseline", "aa", "treatment", "control") for row in analysis.rows if row.kind == kind]
 
 
-# shapes of equal diameter do not look equally large
+# size factors, as shapes of equal diameter do not look equally large
 _OPTICAL = {"^": 1.15, "v": 1.15, "<": 1.15, ">": 1.15, "P": 1.2, "p": 1.1, "*": 1.4, "s": 0.92, "D": 0.85, "d": 1.1}
 
 
 def marker_props(style: palette.VerdictStyle, size_pt: float) -> dict[str, Any]:
-    """Return Line2D properties of a marker: filled with a white rim, or hollow with an ink edge."""
+    """Return Line2D properties of a marker: filled with a white rim, or hollow with a dark edge."""
     hollow = style.hollow
     return {
         "marker": style.marker,
@@ -371,25 +371,25 @@ def marker_props(style: palette.VerdictStyle, size_pt: float) -> dict[str, Any]:
 
 
 def cross_props(size_pt: float, width_pt: float) -> dict[str, Any]:
-    """Return Line2D properties of the cross of a trial that is not counted."""
+    """Return Line2D properties of the cross that marks an excluded trial."""
     return {
         "marker": "x", "color": palette.INK, "linestyle": "none", "markersize": size_pt, "markeredgewidth": width_pt,
     }  # fmt: skip
 
 
 def metric_label(metric: Metric, statistic: str | None = None) -> str:
-    """Return a metric's name as axes write it, with the statistic where it is not the plain value."""
+    """Return a metric's name for axis titles, with the statistic unless it is the plain value."""
     name = metric.label or metric.name.replace("_", " ")
     return name if statistic in (None, "value", "count") else f"{name} ({statistic})"
 
 
 def level_text(analysis: Analysis, one_sided: bool = False) -> str:
-    """Return "95 %", the level of the intervals; of those that decide equivalence "90 %"."""
+    """Return the level of the intervals, "95 %"; if `one_sided`, that of intervals that decide equivalence, "90 %"."""
     return sentences.confidence_text(analysis.level, one_sided=one_sided)
 
 
 def blocks_text(analysis: Analysis) -> str:
-    """Return "12 blocks" or "11 to 12 blocks": how many the analysis' comparisons use."""
+    """Return the number of blocks that the comparisons use: "12 blocks" or "11 to 12 blocks"."""
     counts = [r.verdict.comparison.blocks for r in analysis.rows if r.verdict and r.verdict.comparison.blocks]
     if not counts:
         return pluralize(analysis.planned_blocks, "block") + " planned"

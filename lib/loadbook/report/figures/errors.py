@@ -1,4 +1,4 @@
-"""Errors per trial: which treatments fail, in how many trials, and whether the driver is at fault."""
+"""Figure of errors per trial: which treatments have errors, in how many trials, and whether the driver caused them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loadbook.stats.results import Analysis, AnalysisRow, ErrorSummary
 from loadbook.stats.text import ERROR_CLASS_NOUNS
 from loadbook.store.tables import RunData
 
-PER, LIMIT_PER = 100_000.0, 100.0  # errors per 100,000 requests; the line beyond which a rate counts ok responses only
+PER, LIMIT_PER = 100_000.0, 100.0  # unit: errors per 100,000 requests; above the limit, rates count ok responses only
 DRIVER_CLASS = "errors_driver"
 HEAD_IN, FOOT_IN, ROW_IN, NAME_IN, SUMMARY_IN = 0.4, 0.62, 0.32, 2.0, 2.6
 _STYLES = {
@@ -25,7 +25,7 @@ _STYLES = {
 
 
 class ErrorsFigure(base.ReportFigure):
-    """One strip per treatment: trials without errors in a lane of their own, the others on a log axis.
+    """One strip per treatment: trials without errors in a separate lane at the left, the others on a log axis.
 
     `errors` and `requests` are `RunData.values` of these metrics.
     """
@@ -42,7 +42,7 @@ class ErrorsFigure(base.ReportFigure):
 
     @staticmethod
     def has_data(analysis: Analysis) -> bool:
-        """Return whether any trial had an error; without one, pages have a sentence instead of the figure."""
+        """Return whether any trial had an error; otherwise pages have a sentence instead of the figure."""
         return any(row.errors.errors or row.errors.trials_with_errors for row in analysis.rows)
 
     def _draw(self) -> base.Sheet:
@@ -99,7 +99,7 @@ class ErrorsFigure(base.ReportFigure):
         return low, high
 
     def _draw_trials(self, zero: Axes, axis: Axes, row: AnalysisRow, y: float, limits: tuple[float, float]) -> None:
-        """Draw one dot per trial: side by side by block in the lane of zeros, else at the height of its block."""
+        """Draw one dot per trial: in the lane of zeros side by side, on the log axis higher or lower by block."""
         style = _STYLES.get(row.errors.kind, palette.BASELINE)
         own = self.trials[self.trials["treatment"] == row.treatment]
         for valid in (True, False):
@@ -111,7 +111,7 @@ class ErrorsFigure(base.ReportFigure):
 
     @property
     def caption(self) -> str:
-        """Which treatments have more errors than the baseline, and in how many trials."""
+        """One sentence on the treatments that have more errors than the baseline, and in how many trials."""
         rows = [(r, f"{r.errors.trials_with_errors} of {r.errors.trials} trials") for r in self.analysis.rows]
         more = [f"{self.names[r.treatment]} ({share})" for r, share in rows if r.errors.kind == "more"]
         if more:
@@ -125,7 +125,7 @@ class ErrorsFigure(base.ReportFigure):
 
     @property
     def help(self) -> str:
-        """How the figure is read."""
+        """Instructions for reading the figure."""
         text = "One dot is one trial: in the grey lane without errors, elsewhere at its share of errors."
         text += " Colour: the verdict on errors, compared by trials and not by requests."
         if any(r.errors.by_class.get(DRIVER_CLASS) for r in self.analysis.rows):
@@ -134,7 +134,7 @@ class ErrorsFigure(base.ReportFigure):
 
     @property
     def alt_text(self) -> str:
-        """The caption and each treatment's errors in words."""
+        """The caption, then each treatment's errors in words."""
         rows = []
         for row in self.rows:
             classes = f" ({', '.join(_class_counts(row.errors))})" if _class_counts(row.errors) else ""
@@ -144,7 +144,7 @@ class ErrorsFigure(base.ReportFigure):
 
 
 def _error_rates(errors: pd.DataFrame, requests: pd.DataFrame) -> pd.DataFrame:
-    """Return the trials that counted errors, with `rate` (errors per 100,000 requests) and `place` (block's rank)."""
+    """Return trials with an error count, their `rate` (errors per 100,000 requests) and `place` (rank of the block)."""
     trials = errors.merge(requests[["trial", "value"]], on="trial", how="left", suffixes=("", "_requests"))
     trials = trials[trials["value"].notna()]
     rate = PER * trials["value"] / trials["value_requests"].clip(lower=1).fillna(1)
@@ -153,7 +153,7 @@ def _error_rates(errors: pd.DataFrame, requests: pd.DataFrame) -> pd.DataFrame:
 
 
 def _summary_text(errors: ErrorSummary) -> str:
-    """Return the verdict of a row, its trials with errors, and their classes by number."""
+    """Return the text of a row: verdict on errors, number of trials with errors, errors by class."""
     text = f"{errors.trials_with_errors} of {errors.trials}"
     if errors.kind in _STYLES:
         word = errors.kind if errors.kind == "undecided" else f"{errors.kind} errors"

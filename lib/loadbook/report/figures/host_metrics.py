@@ -1,6 +1,6 @@
-"""Host metrics over time: of one block, of the cores of one host, and of all trials over one another.
+"""Figures of host metrics over time: of one block, of one host's cores, and of all trials over one another.
 
-They show which resource was full, whether it was the driver's, and whether a trial is unlike the others.
+They show which resources were saturated, whether one of them was the driver's, and which trials differ from others.
 """
 
 from __future__ import annotations
@@ -25,38 +25,38 @@ from loadbook.store.tables import RunData
 
 LEFT_IN, RIGHT_IN, PANEL_IN, STEP_IN, HEAD_IN, FOOT_IN, GAP_IN = 0.62, 0.1, 0.62, 1.0, 0.3, 0.52, 0.3
 PANEL_WIDTH_IN = base.WIDTH_IN - RIGHT_IN - LEFT_IN
-FULL_TIME_SHARE = 0.05  # share of the measured time from which on a resource counts as having been full
+FULL_TIME_SHARE = 0.05  # share of the measured time from which on a resource counts as saturated
 TIME_STEPS = (0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
-LINES_SLICES, FEWEST_SLICES = 3000, 20  # of the lines of a panel together, and of one: many lines cover each other
-UNLIKE_SHARE = 0.1  # of the capacity: a trial whose mean lies further from the others' median is unlike them
+LINES_SLICES, FEWEST_SLICES = 3000, 20  # time slices: at most in all lines of a panel, at least in each line
+UNLIKE_SHARE = 0.1  # share of the capacity: a trial whose mean is further from the median of its treatment is marked
 NAME_PT = base.LETTER_PT - 1.0
 
 
 def values_by_trial(run: RunData, metric: str) -> dict[str, float]:
-    """Return trial -> value of a metric where there is one."""
+    """Return trial -> value of a metric, for trials that have a value."""
     values = run.values(metric).set_index("trial")["value"].dropna()
     return {str(trial): float(value) for trial, value in values.items()}
 
 
 def monitored_hosts(run: RunData) -> Hosts:
-    """Return the hosts of a run as run.json has them, and those that only its traces have."""
+    """Return the hosts of a run: those in run.json, and those that occur only in its host metrics."""
     if run.traces.empty:
         raise UsageError("no monitor recorded anything of this run", "files can be added: loadbook traces")
     return hosts_with_traces(run.traces, run.run_record.hosts)
 
 
 class _TimelineFigure(base.ReportFigure):
-    """A panel per track of a timeline; `subject` begins the alternative text."""
+    """Base class: one panel per track (resource) of a timeline; `subject` begins the alternative text."""
 
     timeline: Timeline
     subject: str
 
     @abstractmethod
     def _draw_track(self, panel: Axes, track: Track) -> None:
-        """Draw what a panel holds."""
+        """Draw the lines of one track."""
 
     def _draw_panels(self, sheet: base.Sheet, head: float, zero: float = 0.0) -> None:
-        """Draw every track below `head` inches; the ticks of time count from `zero` seconds."""
+        """Draw a panel per track, starting `head` inches below the top; time ticks count from `zero` seconds."""
         last, size = len(self.timeline.tracks) - 1, sheet.size - 0.4
         for k, track in enumerate(self.timeline.tracks):
             top = head + k * STEP_IN
@@ -74,28 +74,28 @@ class _TimelineFigure(base.ReportFigure):
             set_time_axis(panel, self.timeline.end, sheet.size, labelled=k == last, zero=zero)
 
     def _draw_limit(self, panel: Axes, track: Track, width: float, slices: int | None = None) -> None:
-        """Draw the limit of a track, and `width` points wide the time at which the resource was full."""
+        """Draw the limit of a track, and the samples at which the resource was saturated, `width` points wide."""
         if track.limit is not None:
             panel.axhline(track.limit, color=palette.DOUBT, linewidth=1.1, linestyle=axes.DASHED, zorder=0)
             draw_lines(panel, track.full_samples, self.timeline, palette.DOUBT, width, slices)
 
     @property
     def alt_text(self) -> str:
-        """The caption and the number of every panel."""
+        """The caption, then the numbers of every panel."""
         return f"{self.subject}. {self.caption} {self.timeline.numbers_text}."
 
 
 class HostMetricsFigure(_TimelineFigure):
-    """Small multiples over the time of one block, each resource from 0 to its capacity.
+    """One panel per resource over the time of one block, each from 0 to the resource's capacity.
 
     Parameters
     ----------
     traces, trials : the run's tables.
-    hosts : run.json's "hosts": roles and the CPUs (None: all) of each.
+    hosts : the entry "hosts" of run.json: roles and CPUs (None: all) of each host.
     labels : treatment -> name.
-    links : host -> capacity of its network in B/s, where it is known.
-    windows : trial -> seconds of its measurement window (the metric "duration"); default: to the trace's last sample.
-    rates : trial -> ok responses per second, drawn first where they are known.
+    links : host -> capacity of its network in B/s, if known.
+    windows : trial -> length of its measurement window in seconds; default: until the last sample.
+    rates : trial -> ok responses per second, drawn in the first panel if known.
     block : default: the block in the middle of the run.
     """
 
@@ -118,7 +118,7 @@ class HostMetricsFigure(_TimelineFigure):
 
     @classmethod
     def from_run(cls, run: RunData, block: int | None = None) -> Self:
-        """Return the figure of one block of a run; default: the block in the middle."""
+        """Return the figure of one block of a run; default: the middle block."""
         hosts = monitored_hosts(run)
         blocks = sorted({int(b) for b in run.trials["block"]})
         if block is not None and block not in blocks:
@@ -129,7 +129,7 @@ class HostMetricsFigure(_TimelineFigure):
 
     @staticmethod
     def has_data(traces: pd.DataFrame) -> bool:
-        """Return whether any monitor recorded a metric that the figure draws."""
+        """Return whether any monitor recorded a metric that this figure shows."""
         return bool(traces["metric"].isin(tracks.DRAWN_METRICS).any())
 
     def _draw(self) -> base.Sheet:
@@ -159,7 +159,7 @@ class HostMetricsFigure(_TimelineFigure):
         self._draw_limit(panel, track, 2.6)
 
     def _names(self) -> list[str]:
-        """Return each trial's treatment as it stands above its window: in up to three lines, or in one upright line."""
+        """Return each trial's treatment as written above its window: up to three lines, or one vertical line."""
         spans = self.timeline.trials
         names = [base.drawable(self.labels.get(span.treatment, span.treatment), span.treatment) for span in spans]
         width = _name_width(len(names))
@@ -186,7 +186,7 @@ class HostMetricsFigure(_TimelineFigure):
 
     @property
     def caption(self) -> str:
-        """Which resource was full during the measured time, and whether it was the driver's."""
+        """Sentences on the resources that were saturated during the measured time, and on the driver."""
         shares = self.timeline.full_shares
         if not any(span.valid for span in self.timeline.trials):
             return f"Not known: no trial of block {self.timeline.block} counts."
@@ -205,7 +205,7 @@ class HostMetricsFigure(_TimelineFigure):
 
     @property
     def help(self) -> str:
-        """How the figure is read, and which hosts had no monitor."""
+        """Instructions for reading the figure, and the hosts without a monitor."""
         parts = [
             f"Block {self.timeline.block} of {self.blocks}, all hosts on one clock;",
             "each axis starts at 0 and ends at the capacity where it is known.",
@@ -219,9 +219,9 @@ class HostMetricsFigure(_TimelineFigure):
 
 
 class CoresFigure(HostMetricsFigure):
-    """A panel per core and process of one host over one block, each from 0 to one whole CPU.
+    """One panel per core and per process of one host over one block, each from 0 to one whole CPU.
 
-    Parameters as of `HostMetricsFigure`; `host` is the alias of the host.
+    Parameters as of `HostMetricsFigure`, and `host`, the alias of the host.
     """
 
     subject = "Cores and processes of one host"
@@ -239,7 +239,7 @@ class CoresFigure(HostMetricsFigure):
 
     @classmethod
     def from_run(cls, run: RunData, block: int | None = None, host: str = "") -> Self:
-        """Return the figure of one host in one block of a run; default: the first server, the block in the middle."""
+        """Return the figure of one host in one block of a run; default: the first server, the middle block."""
         hosts = monitored_hosts(run)
         monitored = cls.hosts_with_cores(run.traces, hosts)
         if host not in monitored and (host or not monitored):
@@ -251,14 +251,14 @@ class CoresFigure(HostMetricsFigure):
 
     @staticmethod
     def hosts_with_cores(traces: pd.DataFrame, hosts: Hosts) -> list[str]:
-        """Return the hosts of which single cores or processes were recorded."""
+        """Return the hosts for which single cores or processes were recorded."""
         single = (traces["metric"] == "cpu_busy") & (traces["item"] != "all")
         monitored = set(traces.loc[single | (traces["metric"] == "process_cpu"), "host"])
         return [alias for alias in hosts if alias in monitored]
 
     @property
     def caption(self) -> str:
-        """Which cores and processes of the host were full."""
+        """Sentences on the cores and processes of the host that were saturated."""
         shares = self.timeline.full_shares
         if full := _full_resources(shares):
             return f"On the {self.host}, full: {full}."
@@ -266,7 +266,7 @@ class CoresFigure(HostMetricsFigure):
 
     @property
     def help(self) -> str:
-        """How the figure is read, and which CPUs and processes it leaves out."""
+        """Instructions for reading the figure, and the CPUs and processes that it leaves out."""
         text = f"Block {self.timeline.block}; 100{NBSP}% is one whole CPU; amber: at or above 90{NBSP}%."
         if self.cpus:
             text += f" Only the CPUs that the host is given: {join_words([str(n) for n in self.cpus])}."
@@ -274,7 +274,7 @@ class CoresFigure(HostMetricsFigure):
 
 
 class TrialOverlayFigure(_TimelineFigure):
-    """A panel per resource with a line for every trial, by the time since its measurement began.
+    """One panel per resource with a line for every trial, by the time since its measurement began.
 
     Parameters as of `HostMetricsFigure`.
     """
@@ -288,7 +288,7 @@ class TrialOverlayFigure(_TimelineFigure):
         samples = finest_source_only(traces)
         spans = tracks.trial_spans(samples, trials.sort_values("slot"), windows or {})
         first = min(0.0, float(samples["t_s"].min())) if len(samples) else 0.0
-        aligned = tuple(replace(span, start=first, opens=-first) for span in spans)  # 0: the measurement begins
+        aligned = tuple(replace(span, start=first, opens=-first) for span in spans)  # 0: start of measurement
         self.timeline = Timeline(0, aligned, tuple(tracks.resource_tracks(samples, numbered(hosts), links or {})))
 
     @classmethod
@@ -304,7 +304,7 @@ class TrialOverlayFigure(_TimelineFigure):
 
     @cached_property
     def unlike_trials(self) -> dict[str, set[str]]:
-        """Title of a track -> the trials whose mean is far from that of their treatment's others."""
+        """Title of a track -> the trials whose mean is far from the median of their treatment."""
         treatments, found = pd.Series({s.trial: s.treatment for s in self.timeline.trials}), {}
         for track in self.timeline.tracks:
             means = self.timeline.measured(track, self.timeline.trials).groupby("trial")["value"].mean()
@@ -330,7 +330,7 @@ class TrialOverlayFigure(_TimelineFigure):
 
     @property
     def caption(self) -> str:
-        """How many trials are unlike the others of their treatment."""
+        """One sentence on how many trials differ from the others of their treatment."""
         unlike = len(set().union(*self.unlike_trials.values()))
         trials = pluralize(len(self.timeline.trials), "trial")
         if not unlike:
@@ -339,7 +339,7 @@ class TrialOverlayFigure(_TimelineFigure):
 
     @property
     def help(self) -> str:
-        """How the figure is read."""
+        """Instructions for reading the figure."""
         return (
             "Grey: one line per trial; amber: at or above the limit; ink: its mean lies more than "
             f"10{NBSP}% of the capacity from the median of its treatment’s trials."
@@ -356,17 +356,17 @@ def _name_width(trials: int) -> float:
 
 
 def track_panel(sheet: base.Sheet, top: float) -> Axes:
-    """Return the axes of one resource, which begin at `top` inches."""
+    """Return the axes of one resource, with their top at `top` inches."""
     return sheet.panel(LEFT_IN, top, sheet.width - RIGHT_IN, top + PANEL_IN)
 
 
 def set_value_ticks(panel: Axes, ticks: Sequence[float]) -> None:
-    """Write these values beside a panel."""
+    """Set and label the ticks of a panel's y axis at these values."""
     axes.set_ticks(panel.yaxis, ticks, [f"{t:,.0f}" if t >= 1000 else f"{t:,.3g}" for t in ticks])
 
 
 def round_ticks(limit: float) -> list[float]:
-    """Return 0 and the largest round value up to `limit`."""
+    """Return 0 and the largest round value that is at most `limit`."""
     step = 10 ** np.floor(np.log10(limit))
     return [0.0, float(next(m * step for m in (8, 6, 5, 4, 3, 2, 1, 0.5) if m * step <= limit))]
 
@@ -377,12 +377,12 @@ def write_time_title(sheet: base.Sheet, title: str) -> None:
 
 
 def time_unit(end: float) -> tuple[float, str]:
-    """Return the seconds of the unit that an axis of this length counts in, and its name."""
+    """Return (seconds in one unit, its name) for a time axis that ends at `end` seconds."""
     return (1.0, "seconds") if end < 180 else (60.0, "minutes")
 
 
 def set_time_axis(panel: Axes, end: float, size: float, *, labelled: bool, zero: float = 0.0) -> None:
-    """Let a panel's time run from 0 to `end` in seconds, with ticks that count from `zero` where it is labelled."""
+    """Set a panel's time axis from 0 to `end` seconds; if `labelled`, write ticks that count from `zero`."""
     divisor = time_unit(end)[0]
     panel.set_xlim(0, end)
     step = next((s for s in TIME_STEPS if end / divisor / s <= 8), end / divisor)

@@ -1,6 +1,6 @@
-"""Latency percentiles per trial: whether the tail moves by more than the scatter between trials.
+"""Figure of latency percentiles per trial, which shows whether the tail changes more than trials scatter.
 
-Below them is the latency of all requests of each treatment together, a picture on which nothing is tested.
+A second figure shows the latency distribution of each treatment's requests; no test is based on it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from loadbook.stats.results import Analysis, AnalysisRow
 from loadbook.stats.text import direction_word, margin_text, row_texts
 
 CURVES_LEFT_IN, CURVE_IN, MOST_CURVES_IN_A_ROW = 0.62, 1.15, 4
-ALT_SHARES = (0.5, 0.1, 0.01, 0.001)  # shares of slower requests that the alternative text gives
+ALT_SHARES = (0.5, 0.1, 0.01, 0.001)  # shares of slower requests for which the alternative text gives the latency
 Percentiles = Mapping[str, tuple[pd.DataFrame, Analysis]]
 MOST_IN_A_ROW, NAME_IN, ROW_IN = 6, 1.6, 0.31
 PLAIN_STYLE = palette.VerdictStyle(palette.INK, palette.INK, "", "o", hollow=True)
@@ -31,11 +31,11 @@ PLAIN_STYLE = palette.VerdictStyle(palette.INK, palette.INK, "", "o", hollow=Tru
 def _small_multiples(
     number: int, most_in_a_row: int, each: tuple[float, float, float], sides: tuple[float, float], gap: float
 ) -> tuple[base.Sheet, float, list[tuple[float, float]]]:
-    """Return a sheet for panels side by side, the width of each panel, and the left and top edge of each.
+    """Return a sheet for panels side by side, the width of the panels, and (left, top) of each panel in inches.
 
     Parameters
     ----------
-    each : inches above, of and below each panel.
+    each : height above each panel, of each panel, and below each panel, in inches.
     sides : inches left of the first and right of the last panel of a row.
     gap : inches between two panels.
     """
@@ -48,13 +48,13 @@ def _small_multiples(
 
 
 class LatencyFigure(base.ReportFigure):
-    """One panel per percentile, one row per treatment, one mark per trial, coloured by that percentile's verdict.
+    """One panel per percentile, one row per treatment, one mark per trial in the colour of the percentile's verdict.
 
     Parameters
     ----------
-    analysis : gives the order of the rows.
-    percentiles : "p99" -> `RunData.values` of it and its own analysis.
-    definition : definition of the tool's percentile.
+    analysis : analysis of the study's metric, which determines the order of the rows.
+    percentiles : percentile, like "p99" -> (`RunData.values` of it, its own analysis).
+    definition : the load tool's definition of a percentile.
     """
 
     def __init__(self, analysis: Analysis, percentiles: Percentiles, definition: str = "") -> None:
@@ -108,12 +108,12 @@ class LatencyFigure(base.ReportFigure):
 
     @property
     def caption(self) -> str:
-        """Which treatments move which percentiles, and which percentile most."""
+        """Sentences on the treatments that change latency, with the percentiles and the largest change."""
         if not self.percentiles:
             return "This tool prints no percentiles."
         if text := neutral_headline(self.analysis):
             return text.replace("No verdict", "No verdict on any percentile", 1)
-        changes: dict[str, list[tuple[str, AnalysisRow]]] = {}  # by treatment: the percentiles and their rows
+        changes: dict[str, list[tuple[str, AnalysisRow]]] = {}  # treatment -> (percentile, its row)
         for percentile, (_, own) in self.percentiles.items():
             for row in own.of_kind("treatment"):
                 if row.verdict and row.verdict.kind in ("better", "worse"):
@@ -128,7 +128,7 @@ class LatencyFigure(base.ReportFigure):
 
     @property
     def help(self) -> str:
-        """How the figure is read, with the definition of the tool's percentile."""
+        """Instructions for reading the figure, with the load tool's definition of a percentile."""
         own = next(iter(self.percentiles.values()))[1] if self.percentiles else self.analysis
         parts = [
             f"One mark is one trial’s percentile{', ' + self.definition if self.definition else ''};",
@@ -140,7 +140,7 @@ class LatencyFigure(base.ReportFigure):
 
     @property
     def alt_text(self) -> str:
-        """The caption and the median of each treatment at each percentile."""
+        """The caption, then the median of each treatment at each percentile."""
         lines = []
         for percentile, (values, own) in self.percentiles.items():
             medians = values[values["valid"]].groupby("treatment")["value"].median()
@@ -151,7 +151,7 @@ class LatencyFigure(base.ReportFigure):
 
 
 def _changes_phrase(changes: list[tuple[str, AnalysisRow]], percentiles: Sequence[str]) -> str:
-    """Return "p50 longer (+72 %, +60 to +80 %), p75 to p99 shorter, p90 most (...)": each direction by itself."""
+    """Return "p50 longer (+72 %, +60 to +80 %), p75 to p99 shorter, p90 most (...)", grouped by direction."""
     by_direction: dict[str, list[tuple[str, AnalysisRow]]] = {}
     for percentile, row in changes:
         if row.verdict:
@@ -167,7 +167,7 @@ def _changes_phrase(changes: list[tuple[str, AnalysisRow]], percentiles: Sequenc
 
 
 def _percentile_range(chosen: list[str], percentiles: Sequence[str]) -> str:
-    """Return "every percentile", "p75 to p99" for more than two neighbours, else all of them."""
+    """Return "every percentile"; "p75 to p99" for three or more adjacent percentiles; else all of them joined."""
     if len(chosen) == len(percentiles) > 1:
         return "every percentile"
     first = percentiles.index(chosen[0])
@@ -181,9 +181,9 @@ def _effect(row: AnalysisRow) -> float:
 
 
 class LatencyDistributionFigure(base.ReportFigure):
-    """One panel per treatment: time (log) against the share of requests that took longer (log).
+    """One panel per treatment: share of requests (log) that took longer than a time (log).
 
-    `curves` maps treatments to the distribution of the requests of all their counting trials together.
+    `curves` maps treatments to the latency distribution of the requests of all their valid trials.
     """
 
     def __init__(self, analysis: Analysis, curves: Mapping[str, ExceedanceCurve]) -> None:
@@ -220,7 +220,7 @@ class LatencyDistributionFigure(base.ReportFigure):
 
     @property
     def caption(self) -> str:
-        """Describes the figure, and states that it decides nothing."""
+        """A description of the figure, and the remark that no verdict is based on it."""
         requests = sum(c.requests for c in self.curves.values())
         trials = pluralize(sum(c.trials for c in self.curves.values()), "trial")
         together = f"{requests:,} requests of {trials}, put together for the picture"
@@ -228,7 +228,7 @@ class LatencyDistributionFigure(base.ReportFigure):
 
     @property
     def help(self) -> str:
-        """How the figure is read."""
+        """Instructions for reading the figure."""
         return (
             "Solid: all requests of the treatment’s counting trials together; dashed: the baseline’s. At 1 % stands "
             "p99. Each line ends where 20 requests are left. The requests of a trial share its moment, so verdicts "
@@ -237,7 +237,7 @@ class LatencyDistributionFigure(base.ReportFigure):
 
     @property
     def alt_text(self) -> str:
-        """The caption and the percentiles that the curves pass."""
+        """The caption, then percentiles read from the curves."""
         lines = []
         for treatment, curve in self.curves.items():
             shares = [share for share in ALT_SHARES if share >= min(curve.shares_slower)]

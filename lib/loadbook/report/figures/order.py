@@ -1,4 +1,4 @@
-"""The order plot: whether the host drifted or jumped, and whether every treatment was spread over the whole run."""
+"""The order plot: whether the host's speed drifted or jumped, and whether treatments were spread over the run."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from loadbook.stats.diagnostics import find_outliers
 from loadbook.stats.results import Analysis, Interval
 from loadbook.store.tables import RunData
 
-MOST_REASONS = 3  # of excluded trials; more are counted in one line
-NO_VALUE_SHARE = 0.045  # height of the line of trials without a value, as a share of the panel
+MOST_REASONS = 3  # largest number of excluded trials with a written reason; the others are counted in one line
+NO_VALUE_SHARE = 0.045  # height of the lane of trials without a value, as a share of the panel
 MOST_ARMS, NAME_IN = 8, 1.85
-UNSTEADY = 0.10  # range of the block medians from which on a reader should ask what disturbed the host
+UNSTEADY = 0.10  # range of the block medians from which on the caption warns of a disturbed host
 RING_PT = 5.0
 LEFT_IN, TITLE_IN, GAP_IN, FOOT_IN, VALUES_IN, DRIFT_IN = 0.62, 0.3, 0.34, 0.46, 2.05, 0.75
-BOTTOM_IN = TITLE_IN + VALUES_IN  # of the upper panel
+BOTTOM_IN = TITLE_IN + VALUES_IN  # bottom of the upper panel
 OTHERS = palette.VerdictStyle(palette.OTHERS, palette.SOFT, "", "o")
 
 
@@ -35,9 +35,9 @@ class OrderFigure(base.ReportFigure):
 
     Parameters
     ----------
-    analysis : the analysis of the metric.
+    analysis : the analysis of the metric to draw.
     values : `RunData.values` of that metric.
-    exclusion_reasons : trial that is not counted -> a few words.
+    exclusion_reasons : excluded trial -> reason in a few words.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class OrderFigure(base.ReportFigure):
 
     @classmethod
     def from_run(cls, run: RunData, analysis: Analysis, exclusion_reasons: Mapping[str, str] | None = None) -> Self:
-        """Return the figure of a run; UsageError where no trial has a positive value of the metric."""
+        """Return the figure of a run; UsageError if no trial has a positive value of the metric."""
         values = run.values(analysis.metric, analysis.statistic)
         if not (values["value"] > 0).any():
             raise UsageError(f"no trial has a positive {analysis.metric}", "another metric: run.metrics")
@@ -58,7 +58,7 @@ class OrderFigure(base.ReportFigure):
 
     @cached_property
     def styles(self) -> dict[str, palette.VerdictStyle]:
-        """Treatment -> style; beyond eight arms only baseline, A/A and the two largest effects keep their own."""
+        """Treatment -> style; with more than eight, only baseline, A/A arm and two largest effects have their own."""
         styles = base.treatment_styles(self.analysis)
         if len(self.analysis.rows) - 1 <= MOST_ARMS:
             return styles
@@ -73,14 +73,14 @@ class OrderFigure(base.ReportFigure):
 
     @cached_property
     def key(self) -> list[tuple[str, str, palette.VerdictStyle]]:
-        """The labels beside the plot: (treatment, name, style); the other arms once, as a count."""
+        """The labels beside the plot: (treatment, name, style); treatments without their own style are one entry."""
         key = [(t, name, self.styles[t]) for t, name in self.names.items() if self.styles[t] is not OTHERS]
         others = len(self.styles) - len(key)
         return [*key, ("", f"{others} others", OTHERS)] if others else key
 
     @cached_property
     def drift(self) -> tuple[pd.DataFrame, pd.Series]:
-        """The counted trials with `off` (log ratio to their own treatment's median), and each block's median of it."""
+        """The valid trials with `off` (log ratio to their treatment's median), and the median of `off` by block."""
         usable = self.values[self.values["valid"] & (self.values["value"] > 0)]
         usual = usable.groupby("treatment")["value"].transform("median")
         usable = usable.assign(off=np.log(usable["value"] / usual))
@@ -114,10 +114,10 @@ class OrderFigure(base.ReportFigure):
         return sheet
 
     def _draw_values(self, panel: Axes) -> Interval:
-        """Draw the counted trials, rings around outliers, and return the limits of the axis."""
+        """Draw the valid trials and rings around outliers; return the limits of the y axis."""
         usable, _ = self.drift
         low, high = axes.value_range((self.values if usable.empty else usable)["value"], 0.07)
-        if not self.excluded.empty:  # room for the reasons above, for trials without a value below
+        if not self.excluded.empty:  # room above for the reasons, below for trials without a value
             below = 0.12 if (~(self.excluded["value"] > 0)).any() else 0.0
             low, high = low * (high / low) ** -below, high * (high / low) ** 0.14
         axes.set_value_y_axis(panel, (low, high), axes.axis_unit(self.metric, high), VALUES_IN)
@@ -133,7 +133,7 @@ class OrderFigure(base.ReportFigure):
         return low, high
 
     def _draw_excluded(self, sheet: base.Sheet, panel: Axes, limits: Interval, right: float) -> None:
-        """Draw a cross for each trial that is not counted (on the lowest line if it has no value), and write why."""
+        """Draw a cross for each excluded trial (in the lowest lane if it has no value), and write the reason."""
         excluded = self.excluded
         if excluded.empty:
             return
@@ -165,7 +165,7 @@ class OrderFigure(base.ReportFigure):
                 sheet.text(x + 0.08, y, text, size=size, colour=palette.SOFT)
             elif is_lowest:
                 sheet.text(x - 0.08, y, text, size=size, colour=palette.SOFT, align="right")
-            else:  # at the top, with a line to its cross
+            else:  # at the top, with a line to the trial's cross
                 sheet.text(middle, TITLE_IN + 0.1, text, size=size, colour=palette.SOFT, align="center")
                 if y - TITLE_IN > 0.35:
                     sheet.line([middle, x], [TITLE_IN + 0.19, y - 0.08], palette.SOFT, 0.6)
@@ -189,7 +189,7 @@ class OrderFigure(base.ReportFigure):
         panel.plot(middles, by_block, color=palette.INK, linewidth=1.8, solid_joinstyle="round")
 
     def _write_names(self, sheet: base.Sheet, names: list[str], limits: Interval, right: float) -> None:
-        """Write each treatment's name at the right, as near to its median as the other names allow."""
+        """Write each treatment's name at the right, near its median but without overlap."""
         size, low, high = sheet.size - 0.4, math.log(limits[0]), math.log(limits[1])
         medians = self.values[self.values["value"] > 0].groupby("treatment")["value"].median()
         wanted = []
@@ -205,7 +205,7 @@ class OrderFigure(base.ReportFigure):
             sheet.text(right + 0.26, y, name, size=size, colour=style.text)
 
     def _add_hover_areas(self, sheet: base.Sheet, limits: Interval, right: float) -> None:
-        """Give each counted trial its number, treatment and value on hover."""
+        """Add a hover text to each valid trial: number, treatment and value."""
         usable, (first, last) = self.drift[0], axes.slot_limits(self.values)
         across = (right - LEFT_IN) / (last - first)
         up = VALUES_IN / math.log(limits[1] / limits[0])
@@ -218,7 +218,7 @@ class OrderFigure(base.ReportFigure):
 
     @property
     def caption(self) -> str:
-        """Whether the order of the trials could explain the effects, and how far the blocks lie apart."""
+        """Sentences on whether the order of trials could explain the effects, and on how far block medians differ."""
         if not self.values["valid"].any():
             return f"None of the {pluralize(len(self.values), 'trial')} counts, so the order shows nothing."
         per_block = self.values.groupby("block")["treatment"].nunique()
@@ -237,7 +237,7 @@ class OrderFigure(base.ReportFigure):
 
     @property
     def help(self) -> str:
-        """How the figure is read."""
+        """Instructions for reading the figure."""
         text = "One mark is one trial; the vertical axis is logarithmic and does not start at zero."
         if len(self.excluded):
             text += f" ✕: {pluralize(len(self.excluded), 'trial')} not counted."
@@ -247,7 +247,7 @@ class OrderFigure(base.ReportFigure):
 
     @property
     def alt_text(self) -> str:
-        """The caption with the number of trials, blocks and excluded trials."""
+        """The caption, then the numbers of trials, blocks and excluded trials."""
         label = base.metric_label(self.metric, self.analysis.statistic)
         return (
             f"{label} of {len(self.values)} trials in order of execution, "

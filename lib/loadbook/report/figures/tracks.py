@@ -1,6 +1,6 @@
-"""Host metrics laid out over time: the resources of several trials on one clock, and when each was full.
+"""Host metrics of several trials on one time axis, by resource ("track"), and when each resource was saturated.
 
-Lines over time are drawn one per trial: broken where samples are missing, and simplified where many trials overlap.
+Each trial has its own line: interrupted where samples are missing, and simplified if many trials overlap.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from loadbook.stats.saturation import FULL_SHARE, finest_source_only
 ROLE_ORDER = ("driver", "balancer", "lb", "proxy", "web", "backend", "db")
 DRAWN_METRICS = ("cpu_busy", "memory_used", "net_tx", "sockets_tcp_tw")
 MOST_TRACKS, MOST_CORES, MOST_PROCESSES = 8, 8, 6
-IDLE_PERCENT = 0.5  # of one CPU: processes that never used more are left out
+IDLE_PERCENT = 0.5  # percent of one CPU; processes that never used more are left out
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
-LARGE_B = 8 * 1024**3  # memory from which on GiB are easier to read than MiB
+LARGE_B = 8 * 1024**3  # installed memory from which on GiB are used instead of MiB
 Hosts = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class TrialSpan:
-    """One trial on the clock: its start, the opening of its measurement window and that window's length, in seconds."""
+    """One trial on the time axis: start of the trial, start and length of its measurement window, in seconds."""
 
     trial: str
     treatment: str
@@ -43,10 +43,10 @@ class TrialSpan:
 
 @dataclass(frozen=True)
 class Track:
-    """One panel: samples (trial, t_s, value) in its unit, and its capacity.
+    """One resource: samples (columns trial, t_s, value) in the unit of the panel, and its capacity.
 
-    `noun` names the resource in a sentence, `suffix` stands behind a number; `mean` are the samples of the mean of
-    several cores.
+    `noun` names the resource in a sentence, `suffix` follows a number; `mean` has samples of the mean over cores, if
+    there are several.
     """
 
     title: str
@@ -59,18 +59,18 @@ class Track:
 
     @property
     def limit(self) -> float | None:
-        """The value from which on the resource is full; None if its capacity is unknown."""
+        """The value from which on the resource counts as saturated; None if its capacity is unknown."""
         return None if self.capacity is None else FULL_SHARE * self.capacity
 
     @property
     def full_samples(self) -> pd.DataFrame:
-        """The samples at which the resource was full; NaN elsewhere."""
+        """The samples, with NaN in place of values below the limit."""
         return self.samples.assign(value=self.samples["value"].where(self.samples["value"] >= (self.limit or np.inf)))
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """The trials and tracks of one block, or of a whole run."""
+    """The trials and tracks (resources) of one block, or of a whole run."""
 
     block: int
     trials: tuple[TrialSpan, ...]
@@ -78,13 +78,13 @@ class Timeline:
 
     @cached_property
     def end(self) -> float:
-        """Seconds from the first start to the end of the last sample or window."""
+        """End of the time axis: seconds from the start of the first trial to the last sample or end of a window."""
         opens = {t.trial: t.opens for t in self.trials}
         last = [float((k.samples["t_s"] + k.samples["trial"].map(opens).astype(float)).max()) for k in self.tracks]
         return max([1.0, *(t.opens + t.window for t in self.trials), *(s for s in last if np.isfinite(s))])
 
     def measured(self, track: Track, trials: Sequence[TrialSpan]) -> pd.DataFrame:
-        """Return a track's samples within the measurement windows of these trials."""
+        """Return a track's samples that lie within the measurement windows of these trials."""
         ends = track.samples["trial"].map({t.trial: t.window for t in trials}).astype(float)
         return track.samples[(track.samples["t_s"] >= 0) & (track.samples["t_s"] <= ends)]
 
@@ -92,17 +92,17 @@ class Timeline:
         return self.measured(track, [t for t in self.trials if t.valid])["value"]
 
     def full_share(self, track: Track) -> float | None:
-        """Return the share of the measured samples at which the resource was full; None where that is not known."""
+        """Return the share of measured samples at which the resource was saturated; None if that is unknown."""
         values = self._counted_values(track)
         return None if track.limit is None or values.empty else float((values >= track.limit).mean())
 
     @cached_property
     def full_shares(self) -> list[tuple[Track, float]]:
-        """The tracks whose capacity is known, each with the share of the measured time at which it was full."""
+        """The tracks with known capacity, each with the share of the measured time at which it was saturated."""
         return [(track, share) for track in self.tracks if (share := self.full_share(track)) is not None]
 
     def number_text(self, track: Track) -> str:
-        """Return the text beside a panel's title: how often the resource was full, or how much was used at most."""
+        """Return the text beside a panel's title: share of time at which it was saturated, or its highest value."""
         values, share = self._counted_values(track), self.full_share(track)
         if values.empty:
             why = "" if any(t.valid for t in self.trials) else ": no trial counts"
@@ -120,7 +120,7 @@ class Timeline:
 
     @property
     def numbers_text(self) -> str:
-        """The number of every panel, for the alternative text."""
+        """The texts beside all panels' titles, for the alternative text."""
         return "; ".join(f"{t.title.removesuffix(', %')}: {self.number_text(t)}" for t in self.tracks)
 
 
@@ -133,7 +133,7 @@ def median_block(trials: pd.DataFrame) -> int:
 def block_samples(
     traces: pd.DataFrame, trials: pd.DataFrame, windows: Mapping[str, float], block: int | None
 ) -> tuple[int, pd.DataFrame, tuple[TrialSpan, ...]]:
-    """Return the number of a block (None: the one in the middle), its samples and its trials."""
+    """Return the number of a block (None: the middle one), its samples and its trials."""
     number = median_block(trials) if block is None else block
     chosen = trials[trials["block"] == number].sort_values("slot")
     samples = finest_source_only(traces[traces["trial"].isin(list(chosen["trial"]))])
@@ -141,7 +141,7 @@ def block_samples(
 
 
 def trial_spans(samples: pd.DataFrame, trials: pd.DataFrame, windows: Mapping[str, float]) -> tuple[TrialSpan, ...]:
-    """Lay the trials on one clock; a trial's first sample is taken as its start (the table's `started`)."""
+    """Place trials on one time axis; a trial's first sample is taken to be at its start (`started` of the table)."""
     firsts, lasts = (samples.groupby("trial")["t_s"].agg(f) for f in ("min", "max"))
     begin, spans, previous_end = float(trials["started"].min()), list[TrialSpan](), 0.0
     columns = (trials[c] for c in ("trial", "treatment", "valid", "started"))
@@ -155,7 +155,7 @@ def trial_spans(samples: pd.DataFrame, trials: pd.DataFrame, windows: Mapping[st
 
 
 def numbered(hosts: Hosts) -> Hosts:
-    """Return the hosts, those of equal name (several drivers) each with its place among them."""
+    """Return the hosts; hosts with equal names (several drivers) get a `place`, their number among them from 0."""
     names = {alias: host_name(host, alias) for alias, host in hosts.items()}
     groups = {name: [alias for alias in hosts if names[alias] == name] for name in names.values()}
     return {
@@ -165,14 +165,14 @@ def numbered(hosts: Hosts) -> Hosts:
 
 
 def host_name(host: Mapping[str, Any], alias: str) -> str:
-    """Return the name of a host: its roles, never its address."""
+    """Return the display name of a host, like "second driver": its roles, never its address."""
     name, place = "/".join(host.get("roles", [])) or alias, host.get("place")
     number = "" if place is None else f"{place + 1}th " if place >= len(ORDINALS) else f"{ORDINALS[place]} "
     return drawable(number + name, alias)
 
 
 def resource_tracks(samples: pd.DataFrame, hosts: Hosts, links: Mapping[str, float]) -> list[Track]:
-    """Return the tracks in the order of a request: CPU from driver to server, then the servers' other resources."""
+    """Return the tracks: CPU of the hosts in the order in which a request passes them, then other server resources."""
     ranks = {role: rank for rank, role in enumerate(ROLE_ORDER)}
     roles = {alias: host.get("roles", []) for alias, host in hosts.items()}
     order = sorted(hosts, key=lambda alias: min((ranks.get(r, len(ranks)) for r in roles[alias]), default=len(ranks)))
@@ -186,7 +186,7 @@ def resource_tracks(samples: pd.DataFrame, hosts: Hosts, links: Mapping[str, flo
 
 
 def rate_track(spans: Sequence[TrialSpan], rates: Mapping[str, float]) -> Track | None:
-    """Return each trial's rate of ok responses as a line over its measurement window; its tool prints no other."""
+    """Return a track with each trial's rate of ok responses, constant over its measurement window; None if no rates."""
     rows = [(t.trial, at, rates[t.trial]) for t in spans if t.trial in rates for at in (0.0, t.window)]
     if not rows:
         return None
@@ -202,14 +202,14 @@ def _samples_of(samples: pd.DataFrame, host: str, metric: str) -> pd.DataFrame:
 
 
 def _core_samples(samples: pd.DataFrame, host: str, allowed: Sequence[int] | None) -> tuple[pd.DataFrame, int]:
-    """Return the samples of the cores that a host may use, and how many cores those are."""
+    """Return the samples of the cores that a host may use (`allowed`; None: all), and the number of these cores."""
     cores = _samples_of(samples, host, "cpu_busy")
     items = {f"cpu{n}" for n in allowed} if allowed else set(cores["item"]) - {"all"}
     return cores[cores["item"].isin(list(items))], len(items)
 
 
 def _cpu_track(samples: pd.DataFrame, alias: str, host: Mapping[str, Any]) -> Track:
-    """Return the busiest of the cores that the host may use, and their mean; empty without a monitor."""
+    """Return the track of the busiest core that the host may use, with the mean over cores; empty if unmonitored."""
     cores, number = _core_samples(samples, alias, host.get("cpus"))
     by_time = cores.assign(value=100 * cores["value"]).groupby(["trial", "t_s"])["value"]
     core, name = "busiest core" if number > 1 else "core", host_name(host, alias)
@@ -222,7 +222,7 @@ def _server_track(
     samples: pd.DataFrame, alias: str, host: Mapping[str, Any], metric: str, title: str, noun: str,
     factor: float = 1.0, capacity: float | None = None, suffix: str = "",
 ) -> Track | None:  # fmt: skip
-    """Return a metric of a host, summed over its items, times `factor`; None where no monitor recorded it."""
+    """Return the track of a host metric summed over devices or processes, times `factor`; None if not recorded."""
     own, name = _samples_of(samples, alias, metric), host_name(host, alias)
     if own.empty:
         return None
@@ -244,7 +244,7 @@ def _memory_track(samples: pd.DataFrame, alias: str, host: Mapping[str, Any]) ->
 
 
 def core_tracks(samples: pd.DataFrame, host: str, name: str, allowed: list[int] | None) -> Iterator[Track]:
-    """Yield the busiest of the cores that a host may use (None: all of them), in the order of their numbers."""
+    """Yield tracks of the busiest cores that a host may use (None: all cores), in the order of their numbers."""
     cores, _ = _core_samples(samples, host, allowed)
     busiest = cores.groupby("item")["value"].mean().sort_values(ascending=False)
     for item in sorted(busiest.index[:MOST_CORES], key=lambda text: (len(text), text)):
@@ -253,7 +253,7 @@ def core_tracks(samples: pd.DataFrame, host: str, name: str, allowed: list[int] 
 
 
 def process_tracks(samples: pd.DataFrame, host: str, name: str) -> Iterator[Track]:
-    """Yield the processes by label and, within a trial, by how much they used: ids are others in every trial."""
+    """Yield tracks of processes, matched between trials by label and rank of CPU use, as process ids differ."""
     used = _samples_of(samples, host, "process_cpu")
     means = used.groupby(["trial", "item"])["value"].mean().reset_index()
     means["label"] = means["item"].str.replace(r":[^:]*$", "", regex=True)
@@ -267,7 +267,7 @@ def process_tracks(samples: pd.DataFrame, host: str, name: str) -> Iterator[Trac
     labels = [label for _, label, _, _ in processes]
     for _, label, rank, series in sorted(processes, key=lambda one: -one[0])[:MOST_PROCESSES]:
         process = f"{label}’s process {rank}" if labels.count(label) > 1 else f"process of {label}"
-        capacity = 100.0 if float(series["value"].max()) <= 105 else None  # several threads fill more than one CPU
+        capacity = 100.0 if float(series["value"].max()) <= 105 else None  # several threads can use more than one CPU
         title = f"{name}: {process}, %" + ("" if capacity else " of one CPU")
         yield Track(title, process, False, series, capacity, f"{NBSP}% of one CPU")
 
@@ -276,17 +276,17 @@ def _in_percent(samples: pd.DataFrame) -> pd.DataFrame:
     return samples.assign(value=100 * samples["value"])[["trial", "t_s", "value"]].sort_values(["trial", "t_s"])
 
 
-GAP_INTERVALS = 2.5  # a pause longer than this many sampling intervals is a gap in the line
-SIMPLIFY_PT = 1.0  # of a line of many: smaller details are left out
+GAP_INTERVALS = 2.5  # a line is interrupted at pauses longer than this many sampling intervals
+SIMPLIFY_PT = 1.0  # details smaller than this are left out if many lines are drawn
 
 
 def draw_lines(
     panel: Axes, samples: pd.DataFrame, timeline: Timeline, colour: str, width: float, slices: int | None = None
 ) -> None:
-    """Draw one line per trial, broken where samples are missing.
+    """Draw one line per trial, interrupted where samples are missing.
 
-    With `slices` the lines are of many trials: each has only the extremes of so many slices of the time, and no detail
-    smaller than a line is thick.
+    With `slices` (for many trials) each line has only the lowest and highest value in each of so many slices of time,
+    and no detail smaller than the thickness of a line.
     """
     opens = {t.trial: t.opens for t in timeline.trials}
     xs: list[float] = []
@@ -307,10 +307,10 @@ def draw_lines(
 
 
 def extremes(times: np.ndarray, values: np.ndarray, slice_s: float) -> np.ndarray:
-    """Return the places of the lowest and the highest value in every slice of the rising `times`, in their order."""
+    """Return the sorted indices of the lowest and the highest value in every slice of the rising `times`."""
     number = times // slice_s
     starts = np.flatnonzero(np.diff(number, prepend=-np.inf))
     ends = np.append(starts[1:], len(times))[: len(starts)] - 1
-    # NaN is neither, unless a slice has nothing else
+    # NaN is neither lowest nor highest unless a slice has only NaN
     low, high = (np.lexsort((np.where(np.isnan(values), none, values), number)) for none in (np.inf, -np.inf))
     return np.unique(np.concatenate([low[starts], high[ends]]))

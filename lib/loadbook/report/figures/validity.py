@@ -1,4 +1,4 @@
-"""The validity matrix: how many trials count, and whether the rules' hits cluster in time or in one treatment."""
+"""Figure of validity rules by trial: how many trials are valid, and whether hits cluster in time or treatments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from loadbook.store.tables import RunData
 LEVELS = ("invalid", "doubt", "note", "unchecked")
 LEVEL_TEXTS = {"invalid": "✕ not counted", "doubt": "! doubt", "note": "note", "unchecked": "not checked"}
 ROW_IN, HEAD_IN, FOOT_IN, NAME_IN, RESULT_IN = 0.28, 0.34, 0.5, 2.5, 2.0
-MOST_CLEAN = 8  # rows without a hit; more of them are named in words
+MOST_CLEAN = 8  # largest number of rows without a hit; if there are more such rules, they are listed below the figure
 _MARKERS = {
     "invalid": {"marker": "x", "color": palette.INK, "markersize": 5, "markeredgewidth": 1.5, "zorder": 4},
     "doubt": {"marker": "o", "color": palette.DOUBT, "markersize": 4.5, "markeredgewidth": 0, "zorder": 3},
@@ -30,16 +30,16 @@ _MARKERS = {
 
 @dataclass(frozen=True)
 class RuleResult:
-    """One row of the matrix: the result of one validity rule for the trials and the whole run.
+    """One row of the figure: the result of one validity rule for each trial and for the whole run.
 
     Parameters
     ----------
-    level : the worst level; None for a rule without a hit.
-    hits : (trial, level, slot, treatment) of each trial at which the rule applied.
-    whole_run : the level of its result for the whole run.
-    unchecked : why it could not be checked somewhere.
-    unchecked_slots : the slots of the trials that it could not check.
-    wholly_unchecked : whether those are all.
+    level : the worst level of the hits; None if the rule has no hit.
+    hits : table (trial, level, slot, treatment) of the trials that the rule objects to.
+    whole_run : the level of a hit on the whole run; None if there is none.
+    unchecked : the reason why the rule could not be checked for some trials; None if all were checked.
+    unchecked_slots : the slots of the trials for which the rule could not be checked.
+    wholly_unchecked : whether the rule could not be checked for any trial.
     text : the summary at the right of the row.
     """
 
@@ -54,9 +54,9 @@ class RuleResult:
 
 
 class ValidityFigure(base.ReportFigure):
-    """A row per validity rule over the trials in order of execution; only hits are drawn, an empty row was checked.
+    """One row per validity rule, trials in order of execution; only hits are drawn, so an empty row is a passed rule.
 
-    `trials` and `problems` are the run's tables, `titles` maps every rule to its title, `labels` treatments to names.
+    `trials` and `problems` are the run's tables; `titles` maps rules to their titles, `labels` treatments to names.
     """
 
     def __init__(
@@ -67,12 +67,12 @@ class ValidityFigure(base.ReportFigure):
 
     @classmethod
     def from_run(cls, run: RunData, titles: Mapping[str, str]) -> Self:
-        """Return the figure of a run; `titles` maps every rule that was evaluated to its title."""
+        """Return the figure of a run; `titles` maps every evaluated rule to its title."""
         return cls(run.trials, run.problems, titles, run.study.labels)
 
     @cached_property
     def results(self) -> list[RuleResult]:
-        """The rows: rules that were evaluated and tools' own, the worst level and the most hits first."""
+        """The rows: evaluated rules and doubts reported by tools, ordered by worst level, then by number of hits."""
         problems = self.problems[self.problems["level"].isin(LEVELS)]
         others = {n: _title_of(n) for n in sorted(set(problems["name"]) - set(self.titles))}
         by_rule, clean = dict(iter(problems.groupby("name"))), self._result("", problems.iloc[:0])  # most are clean
@@ -104,7 +104,7 @@ class ValidityFigure(base.ReportFigure):
         return RuleResult(title, level, hits, whole_run, reason, tuple(sorted(slots)), wholly, text)
 
     def _result_text(self, hits: pd.DataFrame, whole_run: str | None, unchecked: int) -> str:
-        """Return the summary at the right: how many trials were hit, and whether all are of one treatment."""
+        """Return the summary of a row: number of trials with hits, and the treatment if all are of one treatment."""
         if whole_run:
             return f"{LEVEL_TEXTS[whole_run]}: whole run"
         numbers = {level: hits.loc[hits["level"] == level, "trial"].nunique() for level in LEVELS}
@@ -121,7 +121,7 @@ class ValidityFigure(base.ReportFigure):
 
     def _draw(self) -> base.Sheet:
         with_result, size = [result for result in self.results if result.level], base.LETTER_PT - 0.6
-        # all rules have a row, or those with a result if the others would only make it long
+        # rows for all rules, or only for rules with hits if there are too many others
         all_rows = len(self.results) - len(with_result) <= MOST_CLEAN or not with_result
         rows = self.results if all_rows else with_result
         texts = [base.wrap(row.text, RESULT_IN, base.LETTER_PT - 0.8) for row in rows]
@@ -148,7 +148,7 @@ class ValidityFigure(base.ReportFigure):
         return sheet
 
     def _clean_text(self, rows: list[RuleResult]) -> str:
-        """Return the names of the clean rules that have no row, wrapped."""
+        """Return the wrapped list of rules without hits that have no row; "" if there are none."""
         titles = {row.title for row in rows}
         clean = [result.title for result in self.results if result.title not in titles]
         text = f"{len(clean)} more rules, checked and clean: {', '.join(clean)}."
@@ -160,7 +160,7 @@ class ValidityFigure(base.ReportFigure):
 
     @property
     def caption(self) -> str:
-        """How many trials count, and which rules excluded the others."""
+        """Sentences on how many trials are valid, and which rules excluded the others."""
         if self.trials["valid"].all():
             doubts = sum(1 for result in self.results if result.level == "doubt")
             tail = f"; {pluralize(doubts, 'rule')} had a doubt." if doubts else "."
@@ -171,14 +171,14 @@ class ValidityFigure(base.ReportFigure):
 
     @property
     def help(self) -> str:
-        """How the figure is read."""
+        """Instructions for reading the figure."""
         text = "One row is one validity rule, one place in it one trial. ✕: not counted; amber: doubt, counted;"
         text += " grey: note. An empty row was checked and clean."
         return text + (" What is hatched could not be checked." if any(r.unchecked for r in self.results) else "")
 
     @property
     def alt_text(self) -> str:
-        """The caption and every rule that has a result."""
+        """The caption, then every rule that has a hit or could not be checked."""
         results = [f"{r.title}: {r.text.replace('✕ ', '').replace('! ', '')}" for r in self.results if r.level]
         clean = pluralize(sum(1 for result in self.results if not result.level), "rule")
         return f"Validity rules by trial. {self.caption} {'; '.join([*results, f'{clean} clean.'])}"
@@ -205,7 +205,7 @@ def _draw_row(panel: Axes, row: RuleResult, limits: tuple[float, float], y: floa
 
 
 def _stretches(slots: Sequence[int]) -> list[tuple[int, int]]:
-    """Return first and last of every unbroken stretch of slots."""
+    """Return (first, last) slot of every series of consecutive slots."""
     cuts = [n for n, (one, after) in enumerate(pairwise(slots), 1) if after > one + 1]
     return [(slots[a], slots[b - 1]) for a, b in pairwise([0, *cuts, len(slots)])] if slots else []
 
