@@ -1,4 +1,4 @@
-"""The same treatment under two names, over many short studies: at most 3 of 20 may claim a difference.
+"""A/A check on a real lab: of 20 short studies that compare a treatment with itself, at most 3 may find a difference.
 
 python benchmarks/aa.py --studies 20 --blocks 8
 """
@@ -21,7 +21,7 @@ ALPHA = 0.05
 
 
 def main() -> None:
-    """Run the studies, print one line each, exit 1 when too many claim a difference."""
+    """Run the studies, print one line each, and exit with 1 if too many find a difference."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--studies", type=int, default=20)
     parser.add_argument("--blocks", type=int, default=8)

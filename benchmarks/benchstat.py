@@ -1,11 +1,11 @@
-"""One CSV of trials through benchstat and through loadbook, side by side.
+"""Comparison of the results of Go's benchstat and of loadbook for the same CSV file of trials.
 
 Usage: .venv/bin/python benchmarks/benchstat.py [CSV BASELINE [METRIC [MARGIN]]]
 
 Without arguments it takes the two tables of docs/statistics.md: a recorded run, and a host that drifts (simulated).
 
 benchstat comes from the Go module proxy, `go install golang.org/x/perf/cmd/benchstat@latest`, and must be on the PATH.
-It gets exactly the trials that loadbook compares, valid ones with a value above zero, each as a result of its own.
+Both programs compare the same trials: valid ones with a value above zero, each a separate benchmark result.
 """
 
 import csv
@@ -38,7 +38,7 @@ def write_results(values: "pd.Series[float]", metric: str, path: Path) -> None:
 
 
 def benchstat(arms: dict[str, "pd.Series[float]"], metric: str) -> dict[str, str]:
-    """Return what benchstat says of every arm against the first: change, p and number of trials.
+    """Return benchstat's result for every arm compared with the first: change, p and number of trials.
 
     Raises
     ------

@@ -1,9 +1,9 @@
-"""How often a build gate is wrong: simulated runs whose truth is known, in % of runs.
+"""Error rates of the build gate in % of simulated runs with known effects.
 
     python benchmarks/build_gate.py [--runs 2000] [--markdown]
 
-An unchanged system must seldom fail a build, and what loses more than is accepted must seldom pass. Rows with a limit
-are claims of docs/ci.md; the exit code is 1 if one is not kept, allowing for two standard errors of the simulation.
+An unchanged system must seldom fail a build, and a loss beyond the limit must seldom pass. Rows with a limit are claims
+of docs/ci.md; the exit code is 1 if one is violated by more than two standard errors of the simulation.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Case:
 
     @property
     def said(self) -> str:
-        """The gate as a study says it."""
+        """The gate's settings in the form of the study file."""
         return ", ".join(f"{k} = {v}" if isinstance(v, float) else f'{k} = "{v}"' for k, v in self.gate.items())
 
 
@@ -78,7 +78,7 @@ CASES = [
 
 
 class Tables:
-    """What a gate reads of a run besides its analysis: every trial counts, no rule had a doubt."""
+    """The tables that a gate reads besides the analysis: every trial is valid and without doubts."""
 
     study = measurements = samples = problems = run_record = None
     plan: ClassVar[dict[str, Any]] = {}
@@ -86,7 +86,7 @@ class Tables:
 
 
 def analysis_of(arms: Floats) -> Analysis:
-    """Return the analysis of one run: the baseline's logs, then each treatment's, the A/A arm's last."""
+    """Return the analysis of one run from log values, shape (arms, blocks): baseline, treatments, A/A arm."""
     names = ["base", *(f"t{k}" for k in range(1, len(arms) - 1)), "aa"]
     blocks = arms.shape[1]
     values = pd.DataFrame({
@@ -114,7 +114,7 @@ def _row(
 
 
 def outcomes(case: Case, runs: int) -> Counter[CaseOutcome]:
-    """Return how many simulated runs ended how."""
+    """Return the number of simulated runs by outcome of the gate."""
     rng = np.random.default_rng(zlib.crc32(repr((case.truth, case.said, case.noise, case.blocks)).encode()))
     arms = draw(rng, case.noise, runs, case.blocks, [*case.effects, 0.0]).swapaxes(0, 1)
     gate = CiPolicy.model_validate(case.gate)
@@ -122,12 +122,12 @@ def outcomes(case: Case, runs: int) -> Counter[CaseOutcome]:
 
 
 def kept(case: Case, percent: float, runs: int) -> bool:
-    """Tell whether a case is within its limit, allowing for two standard errors of the simulation."""
+    """Return whether a case is within its limit plus two standard errors of the simulation."""
     return case.limit is None or percent <= case.limit + 2 * math.sqrt(case.limit * (100 - case.limit) / runs)
 
 
 def main() -> int:
-    """Print a row per case; return 1 if a limit is not kept."""
+    """Print a row per case; return 1 if a limit is exceeded."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=2000)
     parser.add_argument("--markdown", action="store_true")

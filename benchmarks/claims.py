@@ -1,8 +1,8 @@
-"""How often claim replay is wrong: claims about runs whose truth is known, in % of simulated runs.
+"""Error rates of claim replay: claims about simulated runs with known effects, in % of runs.
 
     python benchmarks/claims.py [--runs 200]
 
-Each row prints its limit; the exit code is 1 if one is not kept, allowing for two standard errors of the simulation.
+Each row prints its limit; the exit code is 1 if one is exceeded by more than two standard errors of the simulation.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def study_of(claim: Mapping[str, Any], arms: Mapping[str, float]) -> Study:
 
 
 def simulate(study: Study, effects: Mapping[str, float], failing: Mapping[str, float], seed: int, blocks: int) -> Run:
-    """Return randomised blocks with 2 % scatter shared by a block and 1 % of each trial's own."""
+    """Return a run of randomised blocks, with noise of 2 % shared by each block and of 1 % per trial."""
     rng = np.random.default_rng(seed)
     trials: list[dict[str, Any]] = []
     rows: list[tuple[str, str, str, float]] = []
@@ -93,7 +93,7 @@ def simulate(study: Study, effects: Mapping[str, float], failing: Mapping[str, f
 
 
 def main() -> int:
-    """Print a row per claim; return 1 if a limit is not kept."""
+    """Print a row per claim; return 1 if a limit is exceeded."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--blocks", type=int, default=10)

@@ -1,4 +1,4 @@
-"""How long a comparison takes: of 30 blocks with its intervals (promised: 50 ms), of 20 treatments by 30 blocks (1 s).
+"""Duration of the statistics: one comparison of 30 blocks (limit 50 ms), and 20 treatments by 30 blocks (limit 1 s).
 
 Usage: .venv/bin/python benchmarks/compare_speed.py [repeats]
 """
@@ -22,7 +22,7 @@ ROWS = {
 
 
 def trials(treatments: int, blocks: int, spread: float, seed: int) -> pd.DataFrame:
-    """Return trials that drift together and scatter by 2 %; the treatments' scatter is `spread` times as large."""
+    """Return simulated trials with a common drift and a scatter of 2 %, for treatments `spread` times as much."""
     rng = np.random.default_rng(seed)
     drift = np.cumsum(rng.normal(0, 0.01, blocks))
     arms = {"base": drift + rng.normal(0, 0.02, blocks)}
@@ -33,7 +33,7 @@ def trials(treatments: int, blocks: int, spread: float, seed: int) -> pd.DataFra
 
 
 def seconds(treatments: int, blocks: int, spread: float, seed: int) -> tuple[float, float]:
-    """Return how long all comparisons of one table take, with intervals and adjusted p: by the clock, and of CPU."""
+    """Return (wall-clock seconds, CPU seconds) of all comparisons in one table, with intervals and adjusted p."""
     values = trials(treatments, blocks, spread, seed)
     names = [name for name in values["treatment"].unique() if name != "base"]
     started, cpu = time.perf_counter(), time.process_time()
@@ -42,7 +42,7 @@ def seconds(treatments: int, blocks: int, spread: float, seed: int) -> tuple[flo
 
 
 def main(repeats: int = 15) -> None:
-    """Print a row per case, each with tables of its own; the first call, which imports, is not counted."""
+    """Print a row per case, with another table in each repeat; the first call, which includes imports, is not timed."""
     seconds(2, 8, 1.0, 0)
     for name, (treatments, blocks, spread, limit) in ROWS.items():
         taken = np.array([seconds(treatments, blocks, spread, seed) for seed in range(1, repeats + 1)])

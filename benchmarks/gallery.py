@@ -1,10 +1,10 @@
-"""Show runs in docs/gallery.md: a picture, the verdict and what the article said, for each of the five articles.
+"""Update of docs/gallery.md: for each of the five articles a picture, the verdict and the article's statement.
 
 Usage: .venv/bin/python benchmarks/gallery.py [FOLDER [STUDY]...]
 
-FOLDER is a project with data/raw: of each study that the page has the newest complete run is taken, or that of its
-smoke variant, whatever it says. What FOLDER has no run of stays as it is; without FOLDER only the page is written
-again, from what is kept.
+FOLDER is a project with data/raw: of each study on the page the newest complete run is used, else that of its smoke
+variant, whatever its verdict. Studies without a run in FOLDER are unchanged; without FOLDER the page is only written
+again from the stored results (docs/pictures/gallery.json).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def newest(home: Layout, study: str) -> RunData | None:
 
 
 def exhibit(data: RunData, figure: str, declared: Study) -> tuple[dict[str, Any], bytes]:
-    """Return what is kept of a run, and its picture; `declared` is the study whose claims are judged, as it is now."""
+    """Return (results of a run to be stored, its picture as PNG); `declared` is the current study with the claims."""
     page = PAGES[data.study.notebooks[0]](data)
     judged = [one for one in check_claims(declared, data) if one.finding.outcome != "not-run"]
     drawn = _figure(page, figure, judged)
@@ -110,7 +110,7 @@ def _claims(judged: list[ClaimResult], data: RunData) -> Iterator[dict[str, Any]
 
 
 def cores(data: RunData) -> str:
-    """Return how many CPUs the machine of the run's driver has, "2 virtual CPUs"."""
+    """Return the number of CPUs of the driver's machine as text, such as "2 virtual CPUs"."""
     facts = _facts(data)
     first, _, last = str(facts["cpus_online"]["value"]).partition("-")
     number = int(last or first) - int(first) + 1
@@ -118,7 +118,7 @@ def cores(data: RunData) -> str:
 
 
 def machine(data: RunData) -> str:
-    """Return the machine of the run's driver in words, and the kind of its lab."""
+    """Return a description of the driver's machine and of the kind of lab."""
     lab = LABS.get(data.run_record.lab_kind)
     return f"{cores(data)} ({_facts(data)['cpu_model']['value']})" + (f" in the {lab}" if lab else "")
 
@@ -129,7 +129,7 @@ def _facts(data: RunData) -> dict[str, Any]:
 
 
 def png(figure: Any) -> bytes:
-    """Return a figure as PNG, twice as fine as a page shows it, in few colours."""
+    """Return a figure as PNG with twice the resolution of a page and a reduced palette."""
     from PIL import Image
 
     out, small = io.BytesIO(), io.BytesIO()
@@ -140,7 +140,7 @@ def png(figure: Any) -> bytes:
 
 
 def main(folder: str = "", *only: str) -> None:
-    """Take the runs of a folder in, and write the page."""
+    """Store the results of the runs in a folder, and write the page."""
     kept = gallery_page.load()
     shown = [study for studies in gallery_page.ARTICLES.values() for study in studies]
     if unknown := set(only) - set(shown):

@@ -1,4 +1,4 @@
-"""The text of docs/gallery.md, made from what is kept of the runs that it shows (docs/pictures/gallery.json)."""
+"""Text of docs/gallery.md, made from the stored results of its runs (docs/pictures/gallery.json)."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ The data are in [gallery.json](pictures/gallery.json). [studies.md](studies.md) 
 
 
 def load() -> dict[str, Any]:
-    """Return study -> what is kept of the run that stands for it."""
+    """Return {study: the stored results of its run}."""
     known: dict[str, Any] = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.is_file() else {}
     return known
 
 
 def written(kept: dict[str, Any]) -> str:
-    """Return the page."""
+    """Return the text of the page."""
     cores = " or ".join(sorted({one["cores"] for one in kept.values()}))
     short = [SHORT] if any(one["study"].endswith("-smoke") for one in kept.values()) else []
     parts = [HEAD, LAB.format(cores=cores), *short, "\n".join(_overview(kept))]
@@ -78,7 +78,7 @@ def written(kept: dict[str, Any]) -> str:
 
 
 def _overview(kept: dict[str, Any]) -> Iterator[str]:
-    """Yield a table of the questions with their verdicts."""
+    """Yield the lines of a table of the studies' questions and verdicts."""
     yield "| question | result |\n|---|---|"
     for studies in ARTICLES.values():
         for one in (kept[study] for study in studies if study in kept):
@@ -86,12 +86,12 @@ def _overview(kept: dict[str, Any]) -> Iterator[str]:
 
 
 def anchor(heading: str) -> str:
-    """Return the anchor that a code host gives a heading."""
+    """Return the anchor that GitHub assigns to a heading."""
     return "".join(c for c in heading.lower().replace(" ", "-") if c.isalnum() or c in "-_")
 
 
 def _exhibit(study: str, one: dict[str, Any]) -> Iterator[str]:
-    """Yield picture, verdict, the article's claims, and how it was measured."""
+    """Yield the lines of one study: picture, verdict, the article's claims, and how it was measured."""
     yield f"### {one['question']}"
     yield f"![{one['alt']}](pictures/{one['picture']})"
     repeats = one["answer"] in (one["verdict"], one["tally"])
@@ -112,7 +112,7 @@ def _without_verdict(answer: str, verdict: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    """Return a sentence as it begins a line."""
+    """Return a sentence with a capital first letter."""
     return text[:1].upper() + text[1:]
 
 

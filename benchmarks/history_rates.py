@@ -1,12 +1,12 @@
-"""How often a study's history alarms, or shows a change, while nothing changes; and how often it finds one: in %.
+"""Rates of false and of correct alarms and change points in the history of a study, in % of simulated histories.
 
     python benchmarks/history_rates.py [--histories 2000]
 
-A history is 5 to 100 runs of 10 blocks each whose effects scatter between runs as much as within them (standard error
-of a run 0.4 %, the same again between runs). The alarm is that of the newest run, held against the level since the last
-change found before it; what it finds is one that is worse by one margin of 2 %. Exit code 1 if runs that scatter
-normally raise more false alarms than the rate that is stated, or show more changes, by more than three standard errors
-of the simulation.
+A history has 5 to 100 runs of 10 blocks each, whose effects scatter between runs as much as within them (standard error
+of a run 0.4 %, standard deviation between runs 0.4 %). The alarm compares the newest run with the level since the last
+earlier change; the rate of correct alarms is for a run that is worse by one margin of 2 %. The exit code is 1 if, with
+normal scatter, false alarms or false changes exceed the stated rate by more than three standard errors of the
+simulation.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SHAPES: dict[str, tuple[Callable[[Rng, int], np.ndarray], float]] = {
 
 
 class Rates(NamedTuple):
-    """Shares of histories: alarms and changes where there is none to find, and what is found, as it was foretold."""
+    """Shares of histories with false alarms and false changes, and with detected ones: simulated and predicted."""
 
     alarms: float
     shown: float
@@ -56,7 +56,7 @@ class Rates(NamedTuple):
 
 
 def history(rng: Rng, runs: int, shape: str) -> list[LogEffect]:
-    """Return the log of each run's ratio with its standard error, as the run knows it, and its blocks."""
+    """Return for each run the log of its ratio to the baseline, its estimated standard error, and its blocks."""
     blocks = rng.integers(5, 25, runs) if "5 to 24" in shape else np.full(runs, BLOCKS)
     own = OWN * np.sqrt(BLOCKS / blocks)
     values = SHAPES[shape][0](rng, runs) * np.sqrt(own**2 + BETWEEN**2)
@@ -65,7 +65,7 @@ def history(rng: Rng, runs: int, shape: str) -> list[LogEffect]:
 
 
 def rates(runs: int, shape: str, histories: int, seed: int = 1, rate: float = ALARM_RATE) -> Rates:
-    """Return the rates of so many histories; `rate` is that of alarms."""
+    """Return the rates in this number of simulated histories; `rate` is the intended rate of false alarms."""
     rng, seen = np.random.default_rng(seed), []
     for _ in range(histories):
         told = history(rng, runs, shape)
@@ -86,7 +86,7 @@ def rates(runs: int, shape: str, histories: int, seed: int = 1, rate: float = AL
 
 
 def family(runs: int, histories: int, seed: int = 2) -> tuple[float, float]:
-    """Return the shares of histories of several comparisons in which any alarms, and in which any shows a change.
+    """Return the shares of histories of several comparisons with any false alarm, and with any false change.
 
     The comparisons share a baseline: half of their variance is in common.
     """
@@ -105,7 +105,7 @@ def family(runs: int, histories: int, seed: int = 2) -> tuple[float, float]:
 
 
 def _effect(name: str, log: LogEffect, common: float) -> RunEffect:
-    """Return what a run would have said: its effect, and an interval of Student's t."""
+    """Return the result of a run: its effect, and an interval by Student's t."""
     from scipy.special import stdtrit
 
     value = (log[0] + common * math.sqrt(OWN**2 + BETWEEN**2)) / math.sqrt(2)
@@ -115,12 +115,12 @@ def _effect(name: str, log: LogEffect, common: float) -> RunEffect:
 
 
 def too_many(share: float, rate: float, histories: int, errors: float = 3.0) -> bool:
-    """Tell whether a share of so many histories lies above a rate by more than so many standard errors."""
+    """Return whether `share` exceeds `rate` by more than `errors` standard errors of this number of histories."""
     return share > rate + errors * math.sqrt(rate * (1 - rate) / histories)
 
 
 def rows(histories: int) -> Iterator[tuple[str, bool]]:
-    """Yield each row of the table, and whether it breaks what is stated."""
+    """Yield (row of the table, whether it exceeds the stated rate)."""
     for shape, (_, rate) in SHAPES.items():
         for runs in RUNS:
             found = rates(runs, shape, histories)
@@ -146,7 +146,7 @@ HEADS = ["runs scatter", "runs", "false alarms", "a change shown, none there", "
 
 
 def main() -> int:
-    """Print the table; 1 if what is stated does not hold."""
+    """Print the table; return 1 if a stated rate is exceeded."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--histories", type=int, default=2000)
     histories, failed = parser.parse_args().histories, False

@@ -1,9 +1,9 @@
-"""What many small trials take to ingest: at first, unchanged, with one of them changed, and rebuilt.
+"""Duration of `loadbook ingest` for many small trials: first, unchanged, with one trial changed, and rebuilt.
 
 python benchmarks/ingest.py --trials 10000 [--folder FOLDER] [--profile]
 
 The raw run is the recorded one of tests/fixtures, repeated under new trial names with valid manifests. Each ingest is a
-`loadbook ingest` of its own, start of Python included. Targets for 10,000 trials on 2 CPUs: 60 s, and 3 s unchanged.
+separate process, start of Python included. Targets for 10,000 trials on 2 CPUs: 60 s, and 3 s if unchanged.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _copy(source: Path, folder: Path, changes: dict[str, object]) -> None:
 
 
 def measured(paths: RunPaths, what: str) -> float:
-    """Run one ingest, print what it took, and return its seconds."""
+    """Run one ingest, print its time and memory, and return its seconds."""
     root, study = paths.raw.parents[3], paths.raw.parent.name
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     subprocess.run([*COMMAND, study], env=os.environ | {"LOADBOOK_HOME": str(root)}, check=True, stdout=subprocess.PIPE)

@@ -1,4 +1,4 @@
-"""Interleaved blocks on a real lab: how sharp, how often wrong, and against plain trials of the same hour.
+"""Interleaved blocks on a real lab: width of intervals, error rates, and comparison with plain trials.
 
     python benchmarks/interleaving.py widths --runs 10     # nginx-directives, 15 blocks: half-width of every interval
     python benchmarks/interleaving.py against --pairs 10   # the same study plain and interleaved, in turn
@@ -49,7 +49,7 @@ class Measured(NamedTuple):
 
 @contextmanager
 def project() -> Iterator[tuple[Layout, Path]]:
-    """Yield an empty project with a lab of its own."""
+    """Yield an empty project and the hosts file of its running lab."""
     with tempfile.TemporaryDirectory(prefix="loadbook-bench-") as folder, lab_project(Path(folder)) as given:
         yield given
 
@@ -57,7 +57,7 @@ def project() -> Iterator[tuple[Layout, Path]]:
 def measure(
     layout: Layout, hosts: Path, study: str, execution: str, blocks: int, subset: str | None = None
 ) -> Measured:
-    """Run a study in one of the two ways and return its values; every trial counts, valid or not."""
+    """Run a study with plain or interleaved execution and return its values, including those of invalid trials."""
     name, began = f"{study}-{execution}", time.monotonic()
     (layout.studies / f"{name}.toml").write_text(VARIANT.format(study=study, execution=execution))
     run = run_study(layout, name, hosts, subset=subset, blocks=blocks, new=True, on_event=say)
@@ -76,12 +76,12 @@ def comparisons(values: pd.DataFrame, metric: str, baseline: str) -> list[Compar
 
 
 def half_width(found: Comparison) -> float:
-    """Return half of the 95 % interval; infinite where there is none."""
+    """Return half the width of the 95 % interval; infinite if there is none."""
     return (found.ci95[1] - found.ci95[0]) / 2 if found.ci95 else math.inf
 
 
 def widths(given: argparse.Namespace) -> bool:
-    """Print the intervals of nginx-directives; at most 1.5 % wide on each side in 9 of 10 runs."""
+    """Print the intervals of nginx-directives; target: a half-width of at most 1.5 % in 9 of 10 runs."""
     good = 0
     with project() as (layout, hosts):
         for number in range(1, given.runs + 1):
@@ -105,7 +105,7 @@ def _text(found: Comparison) -> str:
 
 
 def against(given: argparse.Namespace) -> bool:
-    """Print variance times seconds of the log ratios, plain over interleaved, run in turn."""
+    """Print the ratio of (variance of the log ratios x seconds) of plain to interleaved runs, executed in turn."""
     gains = []
     with project() as (layout, hosts):
         for number in range(1, given.pairs + 1):
@@ -130,7 +130,7 @@ def _variance(values: pd.DataFrame) -> float:
 
 
 def aa(given: argparse.Namespace) -> bool:
-    """Print A/A studies; at most one in ten may claim a difference."""
+    """Print the results of A/A studies; at most one in ten may find a difference."""
     claims = 0
     with project() as (layout, hosts):
         for number in range(1, given.studies + 1):
@@ -144,7 +144,7 @@ def aa(given: argparse.Namespace) -> bool:
 
 
 def costs(given: argparse.Namespace) -> bool:
-    """Print how often known CPU costs are found, calibrated on the first blocks of one long run."""
+    """Print how often known CPU costs are found, which are calibrated on the first blocks of the same run."""
     small, large = "cost-3", "cost-10"
     with project() as (layout, hosts):
         total = given.calibrate + given.studies * given.blocks
@@ -168,7 +168,7 @@ def _costs_of(values: pd.DataFrame, first: int, blocks: int, treatments: tuple[s
 
 
 def main() -> None:
-    """Run one of the checks."""
+    """Run the check named on the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     checks = {"widths": widths, "against": against, "aa": aa, "costs": costs}
     parser.add_argument("check", choices=list(checks))

@@ -1,12 +1,12 @@
-"""How fast and in how much memory big JTL files are read: loadbook beside bare readers and JMeter's own dashboard.
+"""Time and memory to read large JTL files: loadbook, data-frame libraries, and JMeter's own dashboard generator.
 
 Usage: .venv/bin/python benchmarks/jtl.py [rows, default 5000000] [repeats, default 5] [folder, default /tmp]
        .venv/bin/python benchmarks/jtl.py memory ROWS [folder]      loadbook alone, once
 
-Every reader is a process of its own, timed with its imports, in turn; medians. loadbook reads, checks every row, writes
-parquet and summarises exactly by label; the bare readers only summarise (count, error share, mean, p50, p90, p99). They
-come with `pip install -e .[bench]`; JMeter is run when JMETER_HOME is set. The file is a capture of six labels repeated
-with shifted times, written to the folder and removed afterwards.
+Every reader runs in a separate process, in turn; medians of the times, imports included, are printed. loadbook reads
+and checks every row, writes parquet and summarises exactly by label; the libraries only summarise (count, error share,
+mean, p50, p90, p99). They are installed by `pip install -e .[bench]`; JMeter runs if JMETER_HOME is set. The file
+repeats a recorded JTL with six labels and shifted times; it is written to the folder and removed afterwards.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ QUANTILES = (0.5, 0.9, 0.99)
 
 
 def write_big(path: Path, rows: int) -> None:
-    """Write a JTL of `rows` rows: those of the capture in order of start, again and again, each time later."""
+    """Write a JTL of `rows` rows by repeating the recorded rows, in order of start, with increasing times."""
     head, *lines = SOURCE.read_bytes().splitlines(keepends=True)
     lines.sort()
     stamps = np.array([int(line[:STAMP_DIGITS]) for line in lines])
@@ -100,7 +100,7 @@ def pyarrow(path: Path) -> dict[str, list[float]]:
 
 
 def jmeter(path: Path) -> dict[str, list[float]]:
-    """Run JMeter's dashboard generator; its percentiles are of the last 20,000 rows of a label."""
+    """Run JMeter's dashboard generator, whose percentiles cover only the last 20,000 rows of each label."""
     home, out = Path(os.environ["JMETER_HOME"]).resolve(), path.with_suffix(".report")
     opens = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in ("lang", "util", "text", "lang.invoke")]
     java = ["java", "-Xms1g", "-Xmx1g", *opens, "-Djava.awt.headless=true", "-jar", str(home / "bin/ApacheJMeter.jar")]
@@ -119,12 +119,12 @@ READERS: dict[str, Callable[[Path], dict[str, list[float]]]] = {
 
 
 def found(name: str) -> bool:
-    """Return whether a reader can be run here."""
+    """Return whether a reader is installed."""
     return "JMETER_HOME" in os.environ if name == "jmeter" else importlib.util.find_spec(name) is not None
 
 
 def measure(name: str, path: Path) -> tuple[float, float, dict[str, list[float]]]:
-    """Return wall-clock seconds, peak memory in MB, and the figures of one execution."""
+    """Return (wall-clock seconds, peak memory in MB, statistics by label) of one execution."""
     started = time.perf_counter()
     child = subprocess.Popen([sys.executable, __file__, "read", name, str(path)], stdout=subprocess.PIPE)
     assert child.stdout is not None
@@ -158,7 +158,7 @@ def compare(rows: int, repeats: int, path: Path) -> None:
 
 
 def main(*words: str) -> None:
-    """Run what the usage says."""
+    """Run the mode given on the command line."""
     if words[:1] == ("read",):
         print(json.dumps(READERS[words[1]](Path(words[2]))))
         return

@@ -1,7 +1,7 @@
-"""kill -9 of `loadbook run` at random instants, each followed by the same command, until the study completes.
+"""kill -9 of `loadbook run` at random instants; the command is repeated until the study is complete.
 
-Checks that the plan stays, that no published trial is lost, repeated or changed, that every trial ends in exactly one
-final state, and that 35 s after the last kill nothing of ours runs on the hosts.
+Checks that the plan is unchanged, that no published trial is lost, repeated or changed, that every trial has exactly
+one final state, and that 35 s after the last kill no process of loadbook runs on the hosts.
 
     python benchmarks/kill9.py --kills 20
 """
@@ -34,13 +34,13 @@ def start(layout: Layout, hosts: Path) -> subprocess.Popen[bytes]:
 
 
 def published(layout: Layout) -> dict[str, str]:
-    """Return the digests of every file of every published trial."""
+    """Return {path: sha256} of every file of every published trial."""
     files = layout.study_raw(STUDY).glob("*/trials/*/**/*")
     return {str(f): trial_record.sha256_file(f) for f in files if f.is_file()}
 
 
 def left_running(lab: Path) -> list[str]:
-    """Return the command lines of processes that run in a job's folder of the lab."""
+    """Return the command lines of processes that run in the folder of a job in the lab."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -53,7 +53,7 @@ def left_running(lab: Path) -> list[str]:
 
 
 def kill_many(layout: Layout, hosts: Path, kills: int, draw: random.Random) -> list[str]:
-    """Kill so many controllers and return what was wrong in between."""
+    """Kill this number of controllers and return the problems found in between."""
     problems: list[str] = []
     before: dict[str, str] = {}
     for number in range(1, kills + 1):
@@ -73,7 +73,7 @@ def kill_many(layout: Layout, hosts: Path, kills: int, draw: random.Random) -> l
 
 
 def check_runs(layout: Layout) -> list[str]:
-    """Return what is wrong with the runs once all are complete."""
+    """Return the problems of the runs after all are complete."""
     problems = []
     for run in layout.runs(STUDY):
         paths = layout.run(STUDY, run)
@@ -94,7 +94,7 @@ def check_runs(layout: Layout) -> list[str]:
 
 
 def main() -> None:
-    """Kill, complete, check; exit 1 with a line per problem."""
+    """Kill controllers, complete the study, check it; exit with 1 and a line per problem."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))

@@ -1,7 +1,7 @@
-"""A cost that is known beforehand must be found, and found as large as it is.
+"""Check on a real lab that a known cost is detected with its true size.
 
-Both costs are calibrated on the first blocks of one run in a lab of its own; its other blocks are studies of 15 blocks,
-each judged by itself. Asked for: the larger cost found in 9 of 10 studies, and the calibrated costs inside the 95 %
+Both costs are calibrated on the first blocks of one run; the other blocks are split into studies of 15, which are
+judged separately. Targets: the larger cost is found in 9 of 10 studies, and the calibrated costs are inside the 95 %
 interval in 18 of 20 comparisons.
 
     python benchmarks/known_cost.py                # a rate let through: 1,000, 970, 900 requests per second; 9 minutes
@@ -37,7 +37,7 @@ FOUND_SHARE, INSIDE_SHARE = 0.9, 0.9
 
 
 class Judged(NamedTuple):
-    """One comparison of a study: its verdict, and whether the calibrated and the declared cost lie in its interval."""
+    """One comparison: its verdict, and whether its interval contains the calibrated and the declared cost."""
 
     treatment: str
     kind: str
@@ -47,7 +47,7 @@ class Judged(NamedTuple):
 
 
 def both(values: pd.DataFrame, first: int, blocks: int) -> list[Comparison]:
-    """Compare both costs with the baseline over so many blocks from `first` on."""
+    """Compare both costs with the baseline over `blocks` blocks from block `first` on."""
     chosen = values[values["block"].between(first, first + blocks - 1)]
     return compare_declared(
         chosen, "baseline", [SMALL, LARGE], "baseline", metric="ok_per_s", statistic="value", level=0.95
@@ -55,19 +55,19 @@ def both(values: pd.DataFrame, first: int, blocks: int) -> list[Comparison]:
 
 
 def within(interval: tuple[float, float] | None, effect: float) -> bool:
-    """Tell whether an effect lies in an interval."""
+    """Return whether an interval contains an effect."""
     return interval is not None and interval[0] <= effect <= interval[1]
 
 
 def judged(found: Comparison, true: float, declared: float | None) -> Judged:
-    """Judge one comparison by what is known of its cost."""
+    """Judge one comparison by the true cost and, if there is one, the declared cost."""
     inside_declared = None if declared is None else within(found.ci95, declared)
     kind = decide_verdict(found, MARGIN).kind
     return Judged(found.treatment, kind, found.effect or 0.0, within(found.ci95, true), inside_declared)
 
 
 def measure(given: argparse.Namespace) -> pd.DataFrame:
-    """Run calibration and studies as one run in a lab of its own, and return the rate of every trial."""
+    """Execute calibration and studies as one run in a lab, and return the rate of every trial."""
     study, blocks = STUDIES[given.cost], given.calibrate + given.studies * given.blocks
     with tempfile.TemporaryDirectory(prefix="loadbook-bench-") as folder, lab_project(Path(folder)) as (layout, hosts):
         run = run_study(layout, study, hosts, subset="costs", blocks=blocks, on_event=say)
@@ -77,7 +77,7 @@ def measure(given: argparse.Namespace) -> pd.DataFrame:
 
 
 def main() -> None:
-    """Measure, print a row per cost as docs/noise.md has them, exit 1 when too little is found."""
+    """Measure, print the rows of the table in docs/noise.md, and exit with 1 if a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cost", choices=list(STUDIES), default="rate")
     parser.add_argument("--calibrate", type=int, default=40, help="blocks")
@@ -104,7 +104,7 @@ def main() -> None:
 
 
 def show(true: Comparison, done: list[Judged]) -> None:
-    """Print one row."""
+    """Print the row of one cost."""
     low, high = true.ci95 or (float("nan"), float("nan"))
     verdicts = ", ".join(f"{n} {kind}" for kind, n in Counter(j.kind for j in done).most_common())
     effects = sorted(j.effect for j in done)

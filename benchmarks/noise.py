@@ -1,4 +1,4 @@
-"""The noise that studies are simulated with: log values by slot, many studies at once.
+"""Noise for simulated studies: log values by slot (position of a trial in the run), for many studies at once.
 
 Arrays of slots have the shape (studies, slots); `order[s, k]` is the arm that study s runs in slot k, 0 the baseline.
 """
@@ -33,28 +33,28 @@ def white(rng: Rng, shape: tuple[int, ...], sd: float = 0.01) -> Floats:
 
 
 def ramp(shape: tuple[int, ...], change: float) -> Floats:
-    """Return a steady loss over the run."""
+    """Return a loss that grows linearly over the run to `change`."""
     return np.broadcast_to(np.linspace(0, -change, shape[-1]), shape)
 
 
 def host_states(rng: Rng, shape: tuple[int, int]) -> Floats:
-    """Return the loss of a host that is 8 % slower for stretches of about ten slots."""
+    """Return the loss of a host that is 8 % slower during periods of about ten slots."""
     switches = np.cumsum(rng.random(shape) < 0.1, axis=1)
     return -0.08 * ((switches + rng.integers(2, size=(shape[0], 1))) % 2)
 
 
 def stalls(rng: Rng, shape: tuple[int, ...]) -> Floats:
-    """Return the loss of trials of which one in twenty stalls."""
+    """Return the loss by stalls in one of twenty trials."""
     return -1.0 * (rng.random(shape) < 0.05) * rng.exponential(0.15, shape)
 
 
 def periodic(rng: Rng, shape: tuple[int, int]) -> Floats:
-    """Return the loss by a job that disturbs every fourth slot."""
+    """Return the loss by a periodic job that disturbs every fourth slot."""
     return -0.06 * ((np.arange(shape[1]) + rng.integers(4, size=(shape[0], 1))) % 4 == 0)
 
 
 def after(order: Order, arm: int) -> NDArray[np.bool_]:
-    """Tell which slots follow a slot of this arm."""
+    """Return a mask of the slots that follow a slot of this arm."""
     before = np.full_like(order, -1)
     before[:, 1:] = order[:, :-1]
     return before == arm
@@ -98,19 +98,19 @@ def blocked(rng: Rng, studies: int, blocks: int, arms: int) -> Order:
 
 
 def sequential(_: Rng, studies: int, blocks: int, arms: int) -> Order:
-    """Return all of one arm, then all of the next."""
+    """Return an order with all trials of one arm, then all of the next."""
     return np.tile(np.repeat(np.arange(arms), blocks), (studies, 1))
 
 
 def alternating(_: Rng, studies: int, blocks: int, arms: int) -> Order:
-    """Return strict alternation."""
+    """Return an order in which the arms alternate strictly."""
     return np.tile(np.arange(arms), (studies, blocks))
 
 
 def draw(
     rng: Rng, noise: str, studies: int, blocks: int, effects: Sequence[float] = (0.0,), order: Any = blocked
 ) -> Floats:
-    """Return the logs of every arm, shape (arms, studies, blocks); all arms but the first have these log effects."""
+    """Return the log values, shape (arms, studies, blocks); all arms but the first have the log effects `effects`."""
     arms = len(effects) + 1
     slots = order(rng, studies, blocks, arms)
     values = NOISES[noise](rng, slots) + np.array([0.0, *effects])[slots]

@@ -1,4 +1,4 @@
-"""What a trial costs beyond warm-up, load and reset wait, by phase, in a lab of its own (target: at most 1.0 s).
+"""Time of a trial in a lab beyond warm-up, measurement and reset wait, by phase (target: at most 1.0 s).
 
 python benchmarks/overhead.py --trials 20
 """
@@ -26,7 +26,7 @@ def overhead_s(record: TrialRecord) -> float:
 
 
 def main() -> None:
-    """Run the A/A study and print medians by phase; exit 1 when the median overhead exceeds the target."""
+    """Run the A/A study and print medians by phase; exit with 1 if the median overhead exceeds the target."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=20)
     blocks = (parser.parse_args().trials + 1) // 2

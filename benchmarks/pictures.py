@@ -36,7 +36,7 @@ SCATTERS, MOST_BLOCKS = (0.007, 0.014, 0.028, 0.056), 40
 
 
 class Told(NamedTuple):
-    """One host and one order: which arm each slot runs, and what the comparison makes of it."""
+    """One order of trials on the simulated host: the arm of each slot, and the resulting comparison."""
 
     title: str
     order: np.ndarray
@@ -44,12 +44,12 @@ class Told(NamedTuple):
 
 
 def host() -> Floats:
-    """Return the log rate of a host by slot: slow random drift, and 3 % lost on the way. No arm changes it."""
+    """Return the log rate of a host by slot: slow random drift and a gradual loss of 3 %, the same for every arm."""
     return NOISES["ar1+drift"](np.random.default_rng(HOST), np.zeros((1, 2 * BLOCKS), int))[0]
 
 
 def two_orders() -> list[Told]:
-    """Return the same slots of the same host, shared out between two equal arms in two ways."""
+    """Return the same slots of the same host, assigned to two identical arms in two orders (sequential, blocked)."""
     rng, values = np.random.default_rng(HOST), host()
     orders = {
         "all of A, then all of B": sequential(rng, 1, BLOCKS, 2)[0],
@@ -62,7 +62,7 @@ def two_orders() -> list[Told]:
 
 
 def why_blocks() -> Figure:
-    """Draw the same host twice: only the order of the arms differs."""
+    """Draw the simulated host twice, with two orders of the arms."""
     sheet = Sheet(3.42)
     for told, left in zip(two_orders(), (0.55, 4.75), strict=True):
         right = left + 3.6
@@ -90,7 +90,7 @@ def _draw_slots(panel: Axes, order: np.ndarray) -> None:
 
 
 def _draw_found(sheet: Sheet, found: Comparison, left: float, right: float) -> None:
-    """Draw the interval of B against A over the margin band, and say it."""
+    """Draw the interval of B compared with A over the margin band, and write the verdict beside it."""
     verdict = decide_verdict(found, MARGIN)
     style = palette.VERDICTS[verdict.kind]
     panel = sheet.panel(left, 2.6, right, 3.1)
@@ -109,7 +109,7 @@ def _draw_found(sheet: Sheet, found: Comparison, left: float, right: float) -> N
 
 
 def verdicts() -> Analysis:
-    """Return one comparison for each verdict, from data that is made to show it."""
+    """Return one comparison for each verdict, from simulated data that leads to it."""
     wanted = {
         "excludes 0, above": (0.06, 0.012, 12),
         "excludes 0, below": (-0.045, 0.012, 12),
@@ -138,7 +138,7 @@ def _row(name: str, verdict: Verdict) -> AnalysisRow:
 
 
 def how_many_blocks() -> Figure:
-    """Draw the smallest difference that so many blocks find in 80 of 100 studies, by scatter."""
+    """Draw the smallest difference that 80 of 100 studies detect, by number of blocks and scatter."""
     sheet = Sheet(2.9)
     left, right, top, bottom = 0.75, WIDTH_IN - 2.1, 0.32, 2.38
     panel = sheet.panel(left, top, right, bottom)

@@ -1,7 +1,7 @@
-"""Recorded noise instead of simulated: pseudo-studies from at least 120 trials of one configuration, back to back.
+"""Error rates with recorded noise: studies made from at least 120 consecutive trials of one configuration.
 
-From contiguous windows of 2 n trials: labels drawn within blocks must raise false alarms in 2.5 to 6.5 %; labels in
-fixed order show what that order does; one label times 1.02 shows the power.
+In windows of 2 n consecutive trials the trials get two labels: drawn within blocks, they must raise false alarms in 2.5
+to 6.5 % of windows; in a fixed order, they show its bias; with one label's values times 1.02, they show the power.
 
     python benchmarks/plasmode.py --record     # records a run of studies/noise.toml first: 4 minutes
     python benchmarks/plasmode.py              # the latest run that is there; seconds
@@ -29,7 +29,7 @@ LEAST = 120
 
 
 def show(here: Layout, study: str, run: str, studies: int) -> bool:
-    """Print the record and a row per number of blocks; return whether every row of n >= 8 is within its limits."""
+    """Print the run and a row per number of blocks n; return whether every row with n >= 8 is within its limits."""
     data = load_run(here, study, run)
     ours = trials_of_arms(data.values(data.study.metric), aa_arms(data.study))
     found, page = summarise_noise(ours), compute_noise_record(ours, data.study.metric, data.study.margin)
@@ -56,7 +56,7 @@ def show(here: Layout, study: str, run: str, studies: int) -> bool:
 
 
 def main() -> None:
-    """Record if asked to, print the table, exit 1 when false alarms lie outside their limits."""
+    """Record a run if requested, print the table, and exit with 1 if false alarms are outside their limits."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--record", action="store_true", help="record a new run in the lab of this project first")
     parser.add_argument("--study", default="noise")

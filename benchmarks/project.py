@@ -1,4 +1,4 @@
-"""An empty project with the repository's studies and a lab of its own, for benchmarks."""
+"""An empty project with the repository's studies and a running lab, for benchmarks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REPO = Path(__file__).parent.parent
 
 @contextmanager
 def lab_project(root: Path) -> Iterator[tuple[Layout, Path]]:
-    """Yield a project below `root` and the hosts file of its lab, which is ended afterwards."""
+    """Yield a project below `root` and the hosts file of its lab, which is stopped afterwards."""
     for name in ("studies", "notebooks"):
         shutil.copytree(REPO / name, root / "home" / name)
     draw = random.Random(os.urandom(8))
@@ -32,6 +32,6 @@ def lab_project(root: Path) -> Iterator[tuple[Layout, Path]]:
 
 
 def say(event: Progress) -> None:
-    """Write notes and every thirtieth trial to stderr."""
+    """Print notes and the progress of every thirtieth trial to stderr."""
     if event.kind == "note" or (event.kind == "trial-ended" and event.done % 30 == 0):
         print(event.line(), file=sys.stderr, flush=True)

@@ -1,10 +1,10 @@
-"""How often the intervals of the two-regime curve cover the truth: simulated studies of known costs, in %.
+"""Coverage of the intervals of the two-regime curve in % of simulated studies with known costs.
 
     python benchmarks/regimes.py [--studies 2000]
 
-Each row prints cover of the cost per request, the cost per byte, the knee and the rate between two sizes, and how wide
-the knee's interval is (its upper bound over its lower one). Exit code 1 if a cover is below 95 % by more than three
-standard errors of the simulation, or, where a trial's noise has heavy tails or follows the one before, below 90 %.
+Each row prints the coverage for cost per request, cost per byte, knee and rate between two sizes, and the width of the
+knee's interval (upper bound / lower bound). The exit code is 1 if a coverage is below 95 % (90 % if the noise has heavy
+tails or is autocorrelated) by more than three standard errors of the simulation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BETWEEN = 40_000
 
 @dataclass(frozen=True)
 class Row:
-    """One kind of study: noise of a trial (log), its shape, and the least cover allowed."""
+    """One kind of study: noise of a trial (log), its distribution, and the minimum coverage."""
 
     name: str
     blocks: int
@@ -61,7 +61,7 @@ def noise(row: Row, rng: np.random.Generator) -> np.ndarray:
 
 
 def study(row: Row, rng: np.random.Generator) -> dict[float, dict[object, float]]:
-    """Return the rates of one simulated study: sizes in random order in each block, a shift that a block shares."""
+    """Return the rates of one simulated study, with sizes in random order and a common shift in each block."""
     found: dict[float, dict[object, float]] = {float(size): {} for size in row.sizes}
     for block in range(row.blocks):
         shared, off = rng.normal(0, 0.05), noise(row, rng)
@@ -72,7 +72,7 @@ def study(row: Row, rng: np.random.Generator) -> dict[float, dict[object, float]
 
 
 def covers(row: Row, studies: int, rng: np.random.Generator) -> tuple[np.ndarray, float]:
-    """Return how often each interval holds its truth, and the median width of the knee's."""
+    """Return (coverage of each interval, median width of the knee's interval)."""
     truths = (PER_REQUEST_S, PER_REQUEST_S / row.knee, row.knee, 1 / (PER_REQUEST_S * (1 + BETWEEN / row.knee)))
     hits, widths = np.zeros(4), []
     for _ in range(studies):
@@ -85,7 +85,7 @@ def covers(row: Row, studies: int, rng: np.random.Generator) -> tuple[np.ndarray
 
 
 def main() -> None:
-    """Print a row per kind of study; exit 1 when intervals cover too seldom."""
+    """Print a row per kind of study; exit with 1 if a coverage is too low."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--studies", type=int, default=2000)
     studies, wrong = parser.parse_args().studies, []

@@ -1,10 +1,10 @@
-"""How often the rule `stall` hits a trial in which nothing stalled, and how often one that did: simulated samples.
+"""Rates at which the validity rule `stall` rejects trials without and with a stall, from simulated samples.
 
     .venv/bin/python benchmarks/stall.py [TRIALS]
 
-Each row is a kind of service, sampled every 0.25 s for 10 s as the sampler does it: late by up to 40 ms, CPU time in
-ticks of 10 ms where the kernel tells no finer, answers in order of their random times, samples lost. A stall stops
-everything for the time in the head of its column.
+Each row is a kind of service, sampled every 0.25 s for 10 s as by the sampler: up to 40 ms late, with CPU times in
+ticks of 10 ms if the kernel has no finer ones, random response times, and lost samples. A stall stops the service for
+the time in the heading of its column.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STALLS_S = (0.0, 0.5, 1.0, 1.5, 3.0)
 
 
 class Service(NamedTuple):
-    """One kind of service: a closed load's connections, time of an answer (s), bytes and CPU time (s) of each."""
+    """One kind of service: connections of the closed load; response time (s), bytes and CPU time (s) per response."""
 
     name: str
     connections: int
@@ -54,7 +54,7 @@ SERVICES = (
 
 
 def answer_times(service: Service, stalled: tuple[float, float], rng: np.random.Generator) -> np.ndarray:
-    """Return when answers ended: every connection asks again at once; nothing moves during a stall."""
+    """Return the end times of responses (s); each connection sends its next request at once, except during a stall."""
     count = int(WINDOW_S / service.answer_s) + 20
     times = rng.normal(1.0, service.spread, (min(service.connections, 8), count)).clip(0.1) * service.answer_s
     ended = times.cumsum(axis=1).ravel()
@@ -64,7 +64,7 @@ def answer_times(service: Service, stalled: tuple[float, float], rng: np.random.
 
 
 def samples(service: Service, stalled: tuple[float, float], rng: np.random.Generator) -> tuple[list[Any], int]:
-    """Return rows of traces and the number of requests."""
+    """Return (rows of traces, number of requests) of one simulated trial."""
     ended, weight = answer_times(service, stalled, rng), service.connections / min(service.connections, 8)
     ended = ended[ended < WINDOW_S]
     at = np.arange(0, WINDOW_S + INTERVAL_S / 2, INTERVAL_S) + rng.uniform(0, 0.04, int(WINDOW_S / INTERVAL_S) + 1)
@@ -89,7 +89,7 @@ def samples(service: Service, stalled: tuple[float, float], rng: np.random.Gener
 
 
 def is_hit(service: Service, length_s: float, rng: np.random.Generator) -> bool:
-    """Tell whether a trial with a stall of that length is hit."""
+    """Return whether the rule rejects a trial with a stall of `length_s` seconds."""
     begin = float(rng.uniform(0.5, WINDOW_S - length_s))
     traces, requests = samples(service, (begin, begin + length_s), rng)
     record = TrialRecord.model_validate({
@@ -106,7 +106,7 @@ def is_hit(service: Service, length_s: float, rng: np.random.Generator) -> bool:
 
 
 def main(trials: int) -> None:
-    """Print the share of trials that are hit, by kind of service and length of the stall."""
+    """Print the share of rejected trials by kind of service and length of the stall."""
     rng = np.random.default_rng(20261123)
     print(f"{'share of trials hit, %':38}" + "".join(f"{length:>8g} s" for length in STALLS_S))
     for service in SERVICES:

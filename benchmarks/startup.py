@@ -1,4 +1,4 @@
-"""How long `loadbook --help` takes, beside an interpreter that does nothing (the promise: under 0.3 s).
+"""Duration of `loadbook --help`, compared with that of an idle Python interpreter (limit: 0.3 s).
 
 Usage: .venv/bin/python benchmarks/startup.py [repeats]
 """
@@ -23,7 +23,7 @@ def wall_s(argv: list[str]) -> float:
 
 
 def main(repeats: int = 15) -> None:
-    """Time each command in turn, interleaved, and print medians."""
+    """Time the commands in turn, and print their medians."""
     taken: dict[str, list[float]] = {name: [] for name in COMMANDS}
     for _ in range(repeats):
         for name, argv in COMMANDS.items():

@@ -1,8 +1,8 @@
-"""How long must a trial be? Scatter of ok_per_s by duration, warm-up, connections and server variant, measured here.
+"""Scatter of ok_per_s by duration, warm-up, connections and server variant, measured to choose the length of trials.
 
-Every measurement is a fresh nginx (rendered by the package's own service folder) on one CPU and wrk -t1 on another.
+Every measurement starts a new nginx (rendered from the package's service folder) on one CPU and wrk -t1 on another.
 The conditions of one sweep run in randomised blocks, so that a drift of the machine does not look like a difference.
-On a machine that others use too, `--foreign 0.1` repeats a measurement during which they took more than 0.1 CPU.
+On a shared machine, `--foreign 0.1` repeats each measurement during which other processes used more than 0.1 CPU.
 
     python benchmarks/trial_length.py durations --blocks 10
     python benchmarks/trial_length.py controls --blocks 8 --duration 1
@@ -38,7 +38,7 @@ BASE: dict[str, str | int] = {
 
 
 class Condition(NamedTuple):
-    """One way to take a trial; `values` are the service's variables that differ from BASE."""
+    """Settings of one measurement; `values` are the service's variables that differ from BASE."""
 
     name: str
     connections: int = 50
@@ -48,7 +48,7 @@ class Condition(NamedTuple):
 
 
 def sweeps(duration_s: int, connections: int) -> dict[str, list[Condition]]:
-    """Return the sweeps by name; the first condition of each is what the others are compared with."""
+    """Return {name of a sweep: its conditions}; the others are compared with the first."""
 
     def vary(name: str, **values: str | int) -> Condition:
         return Condition(name, connections, duration_s, values=tuple(values.items()))
@@ -108,7 +108,7 @@ def _wait(url: str) -> None:
 
 
 class Seen(NamedTuple):
-    """Requests/s of one measurement, and the CPUs that wrk, nginx and everybody else used in it."""
+    """Requests/s of one measurement, and the CPUs used by wrk, nginx and all other processes during it."""
 
     rate: float
     wrk_cpu: float
@@ -117,7 +117,7 @@ class Seen(NamedTuple):
 
 
 def measure(condition: Condition, driver_cpu: int, server_cpu: int, port: int) -> Seen:
-    """Take one measurement on a fresh server."""
+    """Take one measurement on a newly started server."""
     with served(condition, server_cpu, port) as master:
         wrk = ["taskset", "-c", str(driver_cpu), "wrk", "-t1", f"-c{condition.connections}"]
         url = f"http://127.0.0.1:{port}/index.html"
@@ -144,7 +144,7 @@ def _busy_s() -> float:
 
 
 def undisturbed(given: argparse.Namespace, condition: Condition) -> Seen:
-    """Wait for calm and measure; again when others came in between, at most 5 times. Return the least disturbed."""
+    """Wait until the machine is idle and measure; repeat disturbed measurements up to 5 times; return the best one."""
     driver_cpu, server_cpu = map(int, given.cpus.split(","))
     tries: list[Seen] = []
     while len(tries) < 5 and not any(t.foreign_cpu <= given.foreign for t in tries):

@@ -1,9 +1,9 @@
-"""Does the method keep its promises? Every claim on simulated studies, and every control that must fail.
+"""Validation of the statistical method: every claim about it on simulated studies, and controls that must fail.
 
     .venv/bin/python benchmarks/validation.py [--studies 5000] [--jobs 2] [--only WORDS] [--cases] [--markdown]
 
-Simulates studies whose truth is known, lets loadbook's own functions judge them, prints one table (claim, limits,
-measured, ok) and exits 1 if a row is outside its limits. Seeds are fixed. `--markdown` prints the tables of
+Simulates studies with known effects, judges them with loadbook's own functions, prints one table (claim, limits,
+measured, ok) and exits with 1 if a row is outside its limits. Seeds are fixed. `--markdown` prints the tables of
 docs/statistics.md.
 """
 
@@ -37,13 +37,13 @@ MODULES = (families, two_runs, interleaved, two_arms, stopping, harness, control
 
 
 def all_simulations(only: str = "") -> list[Simulation]:
-    """Return the simulations of which a row holds these words."""
+    """Return the simulations with a row whose text contains `only`."""
     every = [s for module in MODULES for s in module.simulations()]
     return [s for s in every if any(only in f"{row.claim}: {row.case}" for row in s.rows)]
 
 
 def run_all(simulations: Sequence[Simulation], studies: int, jobs: int) -> Iterable[list[Result]]:
-    """Yield results as they come, out of order."""
+    """Yield results as they are finished, in any order."""
     os.environ |= {f"{library}_NUM_THREADS": "1" for library in ("OPENBLAS", "OMP", "MKL")}  # the processes suffice
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
         yield from pool.imap_unordered(partial(_run, studies=studies), simulations)

@@ -49,7 +49,7 @@ def test_batch_page_dry_run_prints_as_documented(monkeypatch, capsys):
     assert "known-cost-smoke-latency.html: metric = latency" in said
 
 
-def test_batch_page_explains_every_key():
+def test_batch_page_explains_every_key_of_the_batch_file():
     rows = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", PAGE, re.MULTILINE))))
     assert rows >= set(EntrySpec.model_fields)
 

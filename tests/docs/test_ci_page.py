@@ -78,7 +78,7 @@ def test_ci_page_workflow_calls_the_script_and_keeps_artifacts() -> None:
     assert (steps[-1]["if"], steps[-1]["with"]["path"]) == ("always()", "build/")
 
 
-def test_ci_page_tables_are_valid_policies(tmp_path) -> None:
+def test_ci_page_examples_of_the_ci_table_are_valid(tmp_path) -> None:
     keys = set(re.findall(r"\| `(\w+)`(?:, `(\w+)`)? \|", PAGE.split("## The table")[1].split("\n## ")[0]))
     named = {key for pair in keys for key in pair if key}
     assert named | {"treatments"} == set(CiPolicy.model_fields)

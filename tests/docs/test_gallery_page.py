@@ -26,7 +26,7 @@ def test_gallery_page_shows_all_five_articles() -> None:
 
 
 @pytest.mark.parametrize("study", sorted(KEPT))
-def test_gallery_pictures_are_stored_and_small(study: str) -> None:
+def test_gallery_pictures_are_stored_as_small_files(study: str) -> None:
     picture = (gallery_page.PICTURES / KEPT[study]["picture"]).read_bytes()
     width, height = struct.unpack(">II", picture[16:24])
     assert picture.startswith(b"\x89PNG") and len(picture) < 80_000
@@ -41,7 +41,7 @@ def test_gallery_quotes_match_the_studies(study: str) -> None:
     assert KEPT[study]["source"] == (published.source if published else "")
 
 
-def test_gallery_update_reads_a_folder_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gallery_update_reads_the_runs_of_a_project_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = ingested_run(tmp_path)
     data = load_run(home, STUDY)
     for name, path in (("PAGE", "gallery.md"), ("PICTURES", "."), ("KEPT", "gallery.json")):
@@ -59,6 +59,6 @@ def test_gallery_update_refuses_an_unknown_study(tmp_path: Path) -> None:
         gallery.main(str(tmp_path), "noise")
 
 
-def test_gallery_files_contain_no_machine_identity() -> None:
+def test_gallery_files_contain_no_local_paths() -> None:
     text = gallery_page.KEPT.read_text()
     assert "/root" not in text and "/tmp" not in text and "/home" not in text

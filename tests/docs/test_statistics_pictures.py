@@ -12,13 +12,13 @@ TEXT = (Path(__file__).parents[2] / "docs" / "statistics.md").read_text()
 
 
 @pytest.mark.parametrize("name", pictures.PICTURES)
-def test_statistics_pictures_are_drawn_stored_and_shown(name: str) -> None:
+def test_statistics_page_pictures_are_drawn_stored_and_shown(name: str) -> None:
     assert to_svg(pictures.PICTURES[name]()).startswith(b"<?xml")
     assert (pictures.FOLDER / f"{name}.svg").stat().st_size < 80_000
     assert f"](pictures/{name}.svg)" in TEXT
 
 
-def test_why_blocks_picture_differs_in_order_only() -> None:
+def test_why_blocks_picture_compares_the_same_host_in_two_orders() -> None:
     in_sequence, in_blocks = pictures.two_orders()
     assert sorted(in_sequence.order) == sorted(in_blocks.order)
     assert decide_verdict(in_sequence.comparison, pictures.MARGIN).kind == "worse"

@@ -47,13 +47,13 @@ def long_in_a_lab(test):
     return test
 
 
-def test_walkthrough_compares_output_with_the_page():
+def test_walkthrough_detects_output_that_differs_from_the_page():
     assert seen("", "anything") and seen("a 3 %\n", "a  4.5 %\n") and seen("...\nb\n", "a\na\nb\n")
     assert seen("a [y/N]: y\nb: stored\n", "a [y/N]: b: stored\n") and seen("x ... z\n", "x y z\n")
     assert not seen("a\n", "a\nb\n") and not seen("a\nb\n", "b\na\n") and not seen("slower by 3 %\n", "faster by 3 %\n")
 
 
-def test_walkthrough_accepts_any_verdict():
+def test_walkthrough_accepts_any_verdict_in_place_of_the_pages_verdict():
     assert seen("▲ a is faster by 3 %\n", "▼ a is slower by 4 %\n")
     assert seen("▲ a is faster by 3 %\n", "No verdict: the laboratory contradicts itself.\n")
     assert not seen("▲ a is faster by 3 %\n", "a is faster by 3 %\n")
@@ -70,7 +70,7 @@ def own_tools(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_walkthrough_steps_without_hosts_work(page, tmp_path, own_tools, monkeypatch, capfd):
+def test_walkthrough_steps_that_need_no_hosts_work(page, tmp_path, own_tools, monkeypatch, capfd):
     reader, done = Reader(tmp_path), 0
     for step in steps(page, own_tools if page == "howto-tool.md" else None):
         if isinstance(step, File):
@@ -81,7 +81,7 @@ def test_walkthrough_steps_without_hosts_work(page, tmp_path, own_tools, monkeyp
     assert done, f"{page} shows no dry run"
 
 
-def test_walkthrough_refusal_of_unlisted_target_is_as_documented(tmp_path, monkeypatch, capsys):
+def test_walkthrough_of_howto_cloud_shows_the_real_error_for_an_unlisted_target(tmp_path, monkeypatch, capsys):
     reader = Reader(tmp_path)
     for step in steps("howto-cloud.md"):
         if isinstance(step, File):

@@ -24,7 +24,7 @@ def two(there: Path) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("column", ["treatment", "block", "file", "host", "command", "factor_access_log", "started"])
-def test_import_keeps_hostile_cells_as_text_or_refuses_them_with_the_line(tmp_path: Path, column: str) -> None:
+def test_import_stores_hostile_cells_as_text_or_refuses_them_with_the_line_number(tmp_path: Path, column: str) -> None:
     there = folder(tmp_path)
     said = two(there)
     for text in WRITABLE:
@@ -44,7 +44,7 @@ def test_import_keeps_hostile_cells_as_text_or_refuses_them_with_the_line(tmp_pa
 
 
 @pytest.mark.long
-def test_import_keeps_hostile_labels_verbatim_in_tables(tmp_path: Path) -> None:
+def test_import_stores_hostile_labels_unchanged_in_tables(tmp_path: Path) -> None:
     """A treatment each: kept raw, in the study's TOML, in parquet, and read back to the letter."""
     layout, there = project(tmp_path), folder(tmp_path)
     other = {row["treatment"]: row for row in two(there)}
@@ -67,7 +67,7 @@ def test_import_keeps_hostile_labels_verbatim_in_tables(tmp_path: Path) -> None:
     assert no_canary(tmp_path)
 
 
-def test_import_makes_safe_unique_names_of_hostile_texts() -> None:
+def test_import_derives_safe_unique_treatment_names_from_hostile_texts() -> None:
     found = unique_names(list(dict.fromkeys(CORPUS)))
     assert len(set(found.values())) == len(found)
     for text in CORPUS:

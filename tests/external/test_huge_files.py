@@ -47,7 +47,7 @@ def test_gigabyte_report_is_refused(tmp_path, tool, record_property):
 
 
 @pytest.mark.long
-def test_oversized_report_is_imported_but_does_not_count(tmp_path):
+def test_oversized_report_is_imported_as_an_invalid_trial(tmp_path):
     folder = tmp_path / "outputs"
     folder.mkdir()
     for name in ("a", "b"):
@@ -67,7 +67,7 @@ def test_oversized_report_is_imported_but_does_not_count(tmp_path):
 @pytest.mark.parametrize(
     "line", [pytest.param(b"\n", marks=pytest.mark.long), pytest.param(b"ab\n", marks=pytest.mark.long), b"\x00"]
 )
-def test_largest_accepted_report_takes_bounded_memory(tmp_path, line):
+def test_largest_accepted_report_needs_limited_memory(tmp_path, line):
     report = tmp_path / "stdout"
     report.write_bytes((line * (MAX_REPORT_BYTES // len(line) + 1))[:MAX_REPORT_BYTES])
     code, _, peak = call(tmp_path, "parse", "wrk", report)
@@ -76,7 +76,7 @@ def test_largest_accepted_report_takes_bounded_memory(tmp_path, line):
 
 
 @pytest.mark.long
-def test_half_gigabyte_jtl_is_streamed(tmp_path, record_property):
+def test_half_gigabyte_jtl_is_read_in_limited_memory(tmp_path, record_property):
     rows, at = 20_000_000, 1_700_000_000_000_000
     folder = tmp_path / "h2load"
     folder.mkdir()
@@ -95,7 +95,7 @@ def test_half_gigabyte_jtl_is_streamed(tmp_path, record_property):
 
 
 @pytest.mark.long
-def test_large_ab_request_log_is_streamed(tmp_path, record_property):
+def test_large_ab_request_log_is_read_in_limited_memory(tmp_path, record_property):
     folder = tmp_path / "ab"
     folder.mkdir()
     head = "starttime\tseconds\tctime\tdtime\tttime\twait\n"

@@ -52,7 +52,7 @@ def problems(data, level):
     }
 
 
-def test_import_keeps_outputs_byte_for_byte_with_their_conditions(layout, tmp_path):
+def test_import_stores_outputs_byte_for_byte_and_the_conditions_file(layout, tmp_path):
     data = imported(layout, folder(tmp_path))
     assert (data.paths.raw / "conditions.csv").read_bytes() == (BY_HAND / "conditions.csv").read_bytes()
     for trial, said in zip(data.trials.itertuples(), rows(BY_HAND), strict=True):
@@ -66,7 +66,7 @@ def test_import_keeps_outputs_byte_for_byte_with_their_conditions(layout, tmp_pa
     assert sorted(p.name for p in data.paths.raw.parent.iterdir()) == [".lock", data.run]
 
 
-def test_import_writes_a_regular_run(layout, tmp_path):
+def test_import_writes_a_complete_run_that_passes_verification(layout, tmp_path):
     data = imported(layout, folder(tmp_path))
     assert read_study(data.paths.study_toml) == data.study
     assert is_run_complete(data.paths)
@@ -88,7 +88,7 @@ def test_import_statistics_find_the_known_effect(layout, tmp_path):
     assert analysis.row("tcp_nopush-on").verdict.comparison.blocks == 6
 
 
-def test_import_leaves_unrecorded_evidence_unchecked(layout, tmp_path):
+def test_import_marks_validity_rules_without_evidence_as_unchecked(layout, tmp_path):
     data = imported(layout, folder(tmp_path))
     unchecked = {name for name, _ in problems(data, "unchecked")}
     assert unchecked >= {
@@ -100,7 +100,7 @@ def test_import_leaves_unrecorded_evidence_unchecked(layout, tmp_path):
     assert data.trials["valid"].all() and (data.trials["load_model"] == "closed").all()
 
 
-def test_import_without_times_has_a_doubt_about_the_order(layout, tmp_path):
+def test_import_with_a_missing_time_raises_a_doubt_about_the_order(layout, tmp_path):
     there = folder(tmp_path)
     said = rows(there)
     del said[4]["started"]
@@ -113,7 +113,7 @@ def test_import_without_times_has_a_doubt_about_the_order(layout, tmp_path):
 
 
 @pytest.mark.parametrize("key", [lambda r: r["treatment"], lambda r: r["block"], lambda r: r["file"][::-1]])
-def test_import_without_times_ignores_the_order_of_lines(layout, tmp_path, key):
+def test_import_without_times_does_not_depend_on_the_order_of_lines(layout, tmp_path, key):
     there = folder(tmp_path)
     lines = [{name: text for name, text in row.items() if name != "started"} for row in rows(there)]
     write(there, sorted(lines, key=key))
@@ -182,14 +182,14 @@ def test_import_records_an_unparsable_output_as_a_problem(layout, tmp_path):
     assert set(data.trials.loc[~data.trials["valid"], "trial"]) == bad
 
 
-def test_import_doubts_a_copied_output(layout, tmp_path):
+def test_import_of_two_identical_outputs_raises_a_doubt(layout, tmp_path):
     there = folder(tmp_path)
     shutil.copy(there / "plain-1.txt", there / "plain-2.txt")
     data = imported(layout, there)
     assert {name for name, _ in problems(data, "doubt")} == {"same_output"}
 
 
-def test_import_with_a_rate_column_is_an_open_load(layout, tmp_path):
+def test_import_with_a_column_offered_per_s_is_an_open_load(layout, tmp_path):
     there = tmp_path / "rates"
     there.mkdir()
     cases = ("r8000_n40000", "saturated_r20000", "apache_event", "s302")
@@ -203,7 +203,7 @@ def test_import_with_a_rate_column_is_an_open_load(layout, tmp_path):
     assert set(data.trials["load_model"]) == {"open"} and data.trials["offered_per_s"].gt(0).all()
 
 
-def test_import_of_wrk2_needs_its_rate(layout, tmp_path):
+def test_import_of_wrk2_output_needs_the_offered_rate(layout, tmp_path):
     there = tmp_path / "wrk2"
     there.mkdir()
     stems = ["4.0.0--R2000_d14_latency", "4.0.0--freeze_1s"]
@@ -218,7 +218,7 @@ def test_import_of_wrk2_needs_its_rate(layout, tmp_path):
     assert list(imported(layout, there).trials["offered_per_s"]) == [2000, 2000]
 
 
-def test_import_of_several_tools_needs_a_tool_column(layout, tmp_path):
+def test_import_of_outputs_of_several_tools_needs_a_tool_column(layout, tmp_path):
     there = folder(tmp_path)
     said = rows(there)
     name = capture(there, "ab", "2.3--n20000_c50", whole=False)
@@ -235,7 +235,7 @@ def test_import_of_several_tools_needs_a_tool_column(layout, tmp_path):
     assert data.study.tools_of(data.study.treatments) == ("ab", "wrk")
 
 
-def test_import_names_no_tool_of_an_unreadable_output_beside_two_tools(layout, tmp_path):
+def test_import_does_not_guess_the_tool_of_an_unreadable_output_if_two_tools_are_used(layout, tmp_path):
     there = folder(tmp_path)
     lines = rows(there)
     lines[0]["file"] = capture(there, "ab", "2.3--n20000_c50", whole=False)
@@ -248,12 +248,12 @@ def test_import_names_no_tool_of_an_unreadable_output_beside_two_tools(layout, t
     assert f"{last['file']} is of" not in caught.value.message
 
 
-def test_import_checks_the_named_tool_against_the_output(layout, tmp_path):
+def test_import_refuses_a_named_tool_that_did_not_write_the_output(layout, tmp_path):
     with pytest.raises(DataError, match=r"line 2: wrk: access-1.txt: this is its report, not one of ab"):
         imported(layout, folder(tmp_path), tool="ab")
 
 
-def test_import_of_the_same_outputs_again_is_a_new_run(layout, tmp_path):
+def test_import_of_the_same_outputs_again_writes_a_new_run(layout, tmp_path):
     there = folder(tmp_path)
     made = read_import(there, there / "conditions.csv", ImportOptions("", "plain"))
     assert find_same_import(layout, made) is None
@@ -263,7 +263,7 @@ def test_import_of_the_same_outputs_again_is_a_new_run(layout, tmp_path):
     assert len(layout.runs("by-hand")) == 2
 
 
-def test_import_never_mixes_with_a_measured_study(layout, tmp_path):
+def test_import_is_refused_into_a_study_that_loadbook_measured(layout, tmp_path):
     with pytest.raises(UsageError, match="there is a study 'nginx-directives' already") as caught:
         imported(layout, folder(tmp_path), name="nginx-directives")
     assert caught.value.hint == "give another name: --study NAME"
@@ -291,7 +291,7 @@ def test_import_on_a_full_disk_leaves_nothing(layout, tmp_path, monkeypatch, fai
     assert [p.name for p in layout.study_raw("by-hand").iterdir()] == [".lock"]
 
 
-def test_import_clears_leftovers_of_a_killed_one(layout, tmp_path):
+def test_import_removes_leftovers_of_an_interrupted_import(layout, tmp_path):
     (layout.study_raw("by-hand") / ".20200101-000000.part" / "trials").mkdir(parents=True)
     data = imported(layout, folder(tmp_path))
     assert sorted(p.name for p in layout.study_raw("by-hand").iterdir()) == [".lock", data.run]
@@ -323,7 +323,7 @@ def test_import_accepts_semicolons_bom_and_spaces(layout, tmp_path):
     assert len(imported(layout, there).trials) == 18
 
 
-def test_import_numbers_named_blocks_by_appearance(layout, tmp_path):
+def test_import_numbers_blocks_with_names_in_order_of_appearance(layout, tmp_path):
     there = folder(tmp_path)
     write(there, [r | {"block": "abcdef"[int(r["block"]) - 1]} for r in rows(there)])
     assert list(imported(layout, there).trials["block"]) == [int(r["block"]) for r in rows(BY_HAND)]
@@ -352,7 +352,7 @@ def test_import_reads_common_time_formats(layout, tmp_path, text, time_s):
     assert imported(layout, there).trials["started"].iloc[0] == time_s
 
 
-def test_import_labels_reach_the_page_as_text(layout, tmp_path, monkeypatch):
+def test_import_labels_are_escaped_in_the_report(layout, tmp_path, monkeypatch):
     there = folder(tmp_path)
     hostile = '<script>x</script> & "quotes" \\ 日本'
     write(
@@ -378,7 +378,7 @@ def test_import_run_json_records_its_source(layout, tmp_path):
     assert (kept["folder"], kept["conditions"], kept["timed"]) == ("by-hand", "conditions.csv", True)
 
 
-def test_import_reads_names_that_are_not_utf_8(layout, tmp_path):
+def test_import_reads_files_with_names_that_are_not_utf_8(layout, tmp_path):
     there = folder(tmp_path).rename(tmp_path / "by-h\udcff\x07and")
     conditions = (there / "conditions.csv").rename(there / "c\udcff.csv")
     run = write_import(layout, made := read_import(there, conditions, ImportOptions("", "plain")))
@@ -387,7 +387,7 @@ def test_import_reads_names_that_are_not_utf_8(layout, tmp_path):
     assert (kept["folder"], kept["conditions"]) == ("by-h??and", "c?.csv")
 
 
-def test_import_reads_jmeter_results_alone_or_in_a_folder(layout, tmp_path):
+def test_import_reads_a_jmeter_results_file_alone_or_in_a_folder(layout, tmp_path):
     there = tmp_path / "jmeter"
     (there / "run").mkdir(parents=True)
     stamp, head = 1_700_000_000_000, "timeStamp,elapsed,label,responseCode,success,bytes,Latency,Connect\n"

@@ -47,7 +47,7 @@ def same(text):
     return re.sub(r"data /\S+", "data", re.sub(r"\d{8}-\d{6}(-\d+)?", "RUN", text)).replace(NBSP, " ")
 
 
-def test_import_page_example_prints_as_documented(call):
+def test_import_page_example_prints_the_documented_output(call):
     assert [command.split()[0:2] for command, _ in EXAMPLES] == [
         ["head", "-4"], ["loadbook", "import"], ["loadbook", "report"],
     ]  # fmt: skip
@@ -58,7 +58,7 @@ def test_import_page_example_prints_as_documented(call):
     assert said[2].startswith("report: ") and said[2].endswith("by-hand.html")
 
 
-def test_import_report_names_its_source_in_the_second_line(call):
+def test_report_of_an_import_names_its_source_in_the_second_line(call):
     page = effects_page("by-hand")
     line = page.scope().text.splitlines()[1].replace(NBSP, " ")
     assert line == (
@@ -70,7 +70,7 @@ def test_import_report_names_its_source_in_the_second_line(call):
     assert "imported 20" in page.provenance().text and "seed: none" in page.provenance().text
 
 
-def test_import_report_marks_unknown_evidence_as_not_checked(call):
+def test_report_of_an_import_marks_rules_without_evidence_as_not_checked(call):
     said = effects_page("by-hand").doubts().text.splitlines()
     assert "- Configuration not live: not checked: no service was recorded" in said
     assert "- Conditions changed during the run: not checked: no facts of any host were recorded" in said
@@ -79,13 +79,13 @@ def test_import_report_marks_unknown_evidence_as_not_checked(call):
     assert "No facts of any host were recorded." in setup.html and "unbuffered" in setup.text
 
 
-def test_import_quality_page_renders(call):
+def test_quality_page_of_an_import_is_rendered(call):
     page = quality_page("by-hand")
     assert page.answer().text.startswith("18 of 18 trials count; A/A arm not judged")
     assert "18 trials" in page.which_count().text and "plain" in page.noise().text
 
 
-def test_import_page_explains_every_column_and_option():
+def test_import_documentation_explains_every_column_and_option():
     from loadbook.cli.data import import_
     from loadbook.external.outputs import OPTIONAL, REQUIRED
     from loadbook.tools import base

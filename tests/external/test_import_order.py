@@ -44,28 +44,28 @@ def said(records):
         (("abc",), None),
     ],
 )
-def test_import_recognises_trials_run_in_rounds(orders, says):
+def test_import_raises_a_doubt_if_every_block_had_the_same_order(orders, says):
     assert said(rounds(*orders)) == ([says] if says else [])
 
 
-def test_import_recognises_treatments_run_one_after_the_other():
+def test_import_raises_a_doubt_if_treatments_ran_one_after_the_other():
     records = [trial(10 * k + b, arm, b, float(10 * k + b)) for k, arm in enumerate(ARMS) for b in (1, 2, 3)]
     assert said(records) == ["block 2 began before block 1 was over, so they are no rounds"]
 
 
-def test_import_with_a_missing_time_has_no_order():
+def test_import_with_a_missing_time_has_an_unknown_order():
     records = rounds("abc", "bca")
     assert said([*records[:-1], records[-1].model_copy(update={"started": None})]) == [
         "for 1 of 6 trials it is not known when they began"
     ]
 
 
-def test_planned_run_needs_no_evidence_of_its_order():
+def test_order_is_not_checked_for_runs_that_loadbook_randomised():
     assert said(rounds("abc", "abc", source=None)) == said([]) == []
 
 
 @given(st.integers(0, 10**6), st.integers(8, 20))
-def test_import_order_doubt_has_few_false_alarms(seed, blocks):
+def test_import_doubt_about_the_order_is_rare_for_random_orders(seed, blocks):
     draw = random.Random(seed)
     orders = ["".join(draw.sample(ARMS, 3)) for _ in range(blocks)]
     records = rounds(*orders)
@@ -74,7 +74,7 @@ def test_import_order_doubt_has_few_false_alarms(seed, blocks):
     assert said(draw.sample(records, len(records))) == said(records)
 
 
-def test_import_names_the_second_of_two_equal_outputs():
+def test_import_doubt_about_identical_outputs_names_the_second_trial():
     records = [trial(i, "a", i, None, sha256=sha) for i, sha in enumerate(("p", "q", "p", ""), 1)]
     (hit,) = same_output(records)
     assert (hit.trial, hit.level) == ("t0003", "doubt") and "byte for byte that of t0001" in hit.message

@@ -99,7 +99,7 @@ def test_import_reports_all_problems_at_once(call):
     ],
     ids=str,
 )  # fmt: skip
-def test_import_names_the_line_of_a_bad_cell(call, cells, says):
+def test_import_names_the_line_of_an_invalid_cell(call, cells, says):
     changed(call.there, 1, **cells)
     code, out, err = call()
     assert (code, out) == (2, "") and "Traceback" not in err
@@ -125,7 +125,7 @@ def test_import_names_the_line_of_a_bad_cell(call, cells, says):
     ],
     ids=range(13),
 )  # fmt: skip
-def test_import_names_a_bad_file(call, data, says):
+def test_import_names_the_mistake_in_an_invalid_conditions_file(call, data, says):
     (call.there / "conditions.csv").write_bytes(data)
     code, out, err = call()
     assert (code, out) == (2, "") and says in err, err
@@ -154,7 +154,7 @@ def test_import_follows_no_links_and_reads_no_devices(call):
     assert "line 5: 'run/stdout': stdout is a symbolic link" in err
 
 
-def test_import_names_files_with_odd_bytes(call):
+def test_import_refuses_file_names_with_unprintable_bytes(call):
     (call.there / "run").mkdir()
     (call.there / "run" / "stdout").write_bytes((call.there / "plain-1.txt").read_bytes())
     Path(os.fsdecode(os.fsencode(call.there / "run") + b"/x\xff")).touch()
@@ -210,7 +210,7 @@ def test_import_dry_run_names_missing_blocks(call):
     assert f"blocks    {expected}\n" in out
 
 
-def test_import_again_reports_a_new_run(call):
+def test_repeated_import_notes_the_earlier_run_and_writes_a_new_one(call):
     code, out, err = call()
     assert (code, err) == (0, "") and "trials    18 of 18 count" in out and "\nrun 2" in out
     first = call.layout.runs("by-hand")[0]
@@ -225,7 +225,7 @@ def test_import_reports_outputs_without_values(call):
     assert err.startswith("note: plain-1.txt: no numbers: wrk: stdout")
 
 
-def test_import_without_valid_trials_is_kept_and_exits_with_4(call):
+def test_import_without_valid_trials_is_stored_and_exits_with_4(call):
     for path in call.there.glob("*.txt"):
         path.write_text("killed\n")
     code, _, err = call("--tool", "wrk")
@@ -234,7 +234,7 @@ def test_import_without_valid_trials_is_kept_and_exits_with_4(call):
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.one_of(st.binary(max_size=200), st.text(max_size=200).map(lambda t: t.encode("utf-8", "surrogatepass"))))
-def test_import_reads_or_refuses_arbitrary_bytes(tmp_path, data):
+def test_import_reads_or_refuses_a_conditions_file_of_arbitrary_bytes(tmp_path, data):
     path = tmp_path / "c.csv"
     path.write_bytes(b"file,treatment,block,started,factor_x\n" + data)
     try:
@@ -248,7 +248,7 @@ def test_import_reads_or_refuses_arbitrary_bytes(tmp_path, data):
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_import_accepts_or_refuses_arbitrary_cells_with_the_line(tmp_path, data):
+def test_import_accepts_arbitrary_cells_or_refuses_them_with_the_line_number(tmp_path, data):
     there = tmp_path / "fuzzed"
     if not there.exists():
         shutil.copytree(BY_HAND, there)

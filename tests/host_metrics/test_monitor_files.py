@@ -56,7 +56,7 @@ def test_monitor_file_format_is_detected_from_its_content():
     assert host_metrics.files_by_format({"a": b"nothing", **CPU}) == {None: ["a"], "rrd": sorted(CPU)}
 
 
-def test_sadf_json_is_read_completely():
+def test_sadf_json_gives_all_its_metrics():
     traces = read("sadf-12.6.1--all.json")
     check(traces)
     assert not traces.problems and traces.interval_s == 1
@@ -94,11 +94,11 @@ def test_sadf_local_times_are_refused(name):
     assert not traces.rows and {"local_times"} <= {p.name for p in traces.problems}
 
 
-def test_sadf_local_times_of_a_host_in_utc_are_read():
+def test_sadf_local_times_are_read_if_the_zone_is_utc():
     assert read("sadf-12.6.1--local.json").rows
 
 
-def test_node_exporter_with_timestamps():
+def test_node_exporter_file_with_timestamps_is_read():
     traces = read("node-exporter-1.5.0--stamped.txt")
     check(traces)
     assert len(traces.times) == 8 and not traces.problems
@@ -115,7 +115,7 @@ def test_node_exporter_scrape_without_timestamps_is_reported():
     assert {"no_timestamps", "too_few_samples"} == {p.name for p in traces.problems}
 
 
-def test_prometheus_text_variants_are_read():
+def test_variants_of_the_prometheus_text_format_are_read():
     lines = []
     for t, user in ((1000, 5.0), (1001, 5.25), (1002, 5.0)):
         lines += [
@@ -161,7 +161,7 @@ def test_rrd_dump_equals_rrd_fetch():
     assert {t: v for t, v in dumped["cpu", "user"].items() if t in fetched["cpu", "user"]} == fetched["cpu", "user"]
 
 
-def test_missing_fields_of_monitor_files_are_reported():
+def test_munin_exports_that_lack_fields_are_reported():
     lonely = host_metrics.read_traces("rrd", {"vm-cpu-user-d.txt": RRD["vm-cpu-user-d.txt"]})
     assert [p.name for p in lonely.problems] == ["fields_missing"] and "cpu.user" in lonely.problems[0].message
     renamed = host_metrics.read_traces("rrd", {"mine.txt": RRD["vm-cpu-user-d.txt"]})
@@ -182,7 +182,7 @@ def test_truncated_monitor_file_gives_its_complete_samples(name, share):
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from([*READABLE, *RRD]), st.binary(max_size=12), st.floats(0, 1), st.floats(0, 0.05))
 @example("sadf-12.6.1--all.json", b'{"a":' * 4, 0.5, 0.0)
-def test_mutated_monitor_files_never_raise(name, junk, at, cut):
+def test_randomly_changed_monitor_files_never_raise_an_exception(name, junk, at, cut):
     data = FILES.get(name) or RRD[name]
     start = int(at * len(data))
     broken = data[:start] + junk + data[start + int(cut * len(data)) :]
@@ -192,7 +192,7 @@ def test_mutated_monitor_files_never_raise(name, junk, at, cut):
 
 @settings(deadline=None)
 @given(st.binary(max_size=300), st.sampled_from(sorted(host_metrics.FORMATS)))
-def test_junk_monitor_file_is_a_problem_for_every_reader(data, kind):
+def test_random_bytes_are_reported_as_a_problem_by_every_reader(data, kind):
     traces = host_metrics.read_traces(kind, {"x": data})
     check(traces)
     assert traces.problems

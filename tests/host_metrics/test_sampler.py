@@ -35,7 +35,7 @@ def values(traces, metric: str, item: str = "all") -> list[float]:
     return [row["value"] for row in traces.rows if (row["metric"], row["item"]) == (metric, item)]
 
 
-def test_sampler_capture_of_a_busy_host_is_read():
+def test_recorded_sampler_output_of_a_busy_host_is_read():
     traces = parse_sampler(LOAD)
     check(traces)
     assert [p.name for p in traces.problems] == ["process_gone"] * 3
@@ -54,7 +54,7 @@ def test_sampler_capture_of_a_busy_host_is_read():
 
 
 @pytest.mark.parametrize("name", sorted(CAPTURES))
-def test_sampler_capture_of_every_shell_is_read(name):
+def test_recorded_sampler_output_of_every_shell_is_read(name):
     traces = parse_sampler(CAPTURES[name])
     check(traces)
     assert {p.name for p in traces.problems} <= {"process_gone"}
@@ -62,7 +62,7 @@ def test_sampler_capture_of_every_shell_is_read(name):
 
 
 @pytest.mark.parametrize("shell", [["dash"], ["bash", "--posix"], ["busybox", "sh"]])
-def test_sampler_output_is_bounded_and_includes_late_processes(shell, tmp_path):
+def test_sampler_stops_at_its_time_limit_and_includes_processes_that_start_later(shell, tmp_path):
     job = sampler_job("m", interval_s=0.05, limit_s=0.2, processes=[("me", "pid"), ("never", "none")])
     (tmp_path / "pid").write_text("1 and more\n")
     step = [*shell, *job.steps[0][1:]]
@@ -82,7 +82,7 @@ def test_sampler_truncated_last_sample_is_reported_and_dropped():
     assert "torn_sample" in [p.name for p in torn.problems]
 
 
-def test_sampler_gap_is_a_problem_without_a_rate():
+def test_sampler_gap_is_reported_and_gives_no_rate():
     blocks = LOAD.split(b"@ ")
     gap = b"@ ".join([*blocks[:3], *blocks[8:]])
     traces = parse_sampler(gap)
@@ -91,7 +91,7 @@ def test_sampler_gap_is_a_problem_without_a_rate():
     assert "gap" in [p.name for p in traces.problems]
 
 
-def test_sampler_decreasing_counter_is_a_problem_without_a_rate():
+def test_sampler_counter_that_decreases_is_reported_and_gives_no_rate():
     wrapped = LOAD.replace(b"    lo: 83466", b"    lo: 3466", 5).replace(b"    lo: 3466", b"    lo: 83466", 4)
     traces = parse_sampler(wrapped)
     check(traces)
@@ -102,13 +102,13 @@ def test_sampler_decreasing_counter_is_a_problem_without_a_rate():
 @pytest.mark.parametrize(
     "data", [b"", b"sh: 1: getconf: not found\n", b"loadbook-sampler 2 1 2 3 4 5\n", b"\xff" * 100]
 )
-def test_sampler_refuses_other_files(data):
+def test_sampler_parser_reports_other_files_as_a_problem(data):
     traces = parse_sampler(data)
     assert (traces.rows, [p.name for p in traces.problems]) == ([], ["no_sampler_output"])
 
 
 @given(st.data())
-def test_sampler_mutated_captures_never_raise_or_give_impossible_values(data):
+def test_randomly_changed_sampler_output_never_raises_or_gives_impossible_values(data):
     text = bytearray(CAPTURES[data.draw(st.sampled_from(sorted(CAPTURES)))])
     for _ in range(data.draw(st.integers(1, 6))):
         at = data.draw(st.integers(0, len(text)))
@@ -127,7 +127,7 @@ def test_sampler_mutated_captures_never_raise_or_give_impossible_values(data):
 
 
 @given(st.binary(max_size=400))
-def test_sampler_survives_arbitrary_bytes_after_the_header(data):
+def test_sampler_parser_accepts_arbitrary_bytes_after_the_header(data):
     check(parse_sampler(b"loadbook-sampler 1 1000.5 10.0 100 4096 0.25\n" + data))
 
 

@@ -44,7 +44,7 @@ def pins(lock: str) -> dict[str, list[Version]]:
     return found
 
 
-def test_conda_file_names_the_same_packages_and_bounds() -> None:
+def test_conda_environment_has_the_packages_and_version_bounds_of_pyproject() -> None:
     assert {n: str(r.specifier) for n, r in conda().items()} == {n: str(r.specifier) for n, r in declared().items()}
 
 
@@ -57,20 +57,20 @@ def test_conda_file_names_the_same_packages_and_bounds() -> None:
         ("requirements-dev.lock", "explore"),
     ],
 )
-def test_locks_hold_every_dependency_within_its_bounds(lock: str, extra: str | None) -> None:
+def test_lock_files_have_every_dependency_within_its_version_bounds(lock: str, extra: str | None) -> None:
     pinned = pins(lock)
     for name, requirement in declared(extra).items():
         assert name in pinned, f"{lock} lacks {name}: run `make lock`"
         assert all(requirement.specifier.contains(v, prereleases=True) for v in pinned[name]), f"{name}: `make lock`"
 
 
-def test_dev_lock_holds_the_runtime_lock() -> None:
+def test_development_lock_file_includes_the_runtime_lock_file() -> None:
     runtime, dev = pins("requirements.lock"), pins("requirements-dev.lock")
     assert {n: dev.get(n) for n in runtime} == runtime
 
 
 @pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock"])
-def test_locks_are_hashed_and_name_no_index(lock: str) -> None:
+def test_lock_files_have_hashes_and_no_package_index(lock: str) -> None:
     text = (ROOT / lock).read_text()
     assert not re.search(r"https?://|--index-url|--extra-index|--find-links|--trusted-host", text)
     blocks = re.split(r"^(?=[A-Za-z0-9])", text, flags=re.MULTILINE)
@@ -78,7 +78,7 @@ def test_locks_are_hashed_and_name_no_index(lock: str) -> None:
 
 
 @pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock"])
-def test_locks_meet_the_security_floors(lock: str) -> None:
+def test_lock_files_have_at_least_the_versions_with_security_fixes(lock: str) -> None:
     for name, floor in SECURITY_FLOORS.items():
         assert all(v >= Version(floor) for v in pins(lock)[name]), name
 

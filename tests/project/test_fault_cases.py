@@ -22,7 +22,7 @@ def test_reliability_page_names_existing_tests() -> None:
     assert fault_proofs.written(PAGE) == PAGE, "run python tests/support/fault_proofs.py"
 
 
-def test_every_promise_has_tests_and_every_case_a_promise() -> None:
+def test_every_promise_of_the_reliability_page_has_tests_of_fault_cases() -> None:
     promises = re.findall(r"^### (P\d+)\. .*?<!-- proof ([\d ]+) -->", PAGE, re.MULTILINE | re.DOTALL)
     assert [name for name, _ in promises] == [f"P{k}" for k in range(1, 15)]
     assert {int(word) for _, numbers in promises for word in numbers.split()} == set(NUMBERS)

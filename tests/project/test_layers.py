@@ -64,7 +64,7 @@ def floor_of(name: str) -> int | None:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_imports_run_downwards(path: Path) -> None:
+def test_packages_import_only_packages_of_lower_layers(path: Path) -> None:
     folder = path.relative_to(PACKAGE).parts[0]
     if folder == "__init__.py":
         return
@@ -80,7 +80,7 @@ ANALYSES = sorted(path for path in (PACKAGE / "analyses").iterdir() if path.stem
 
 
 @pytest.mark.parametrize("analysis", ANALYSES, ids=lambda p: p.stem)
-def test_analyses_import_no_other_analysis_but_the_base_page(analysis: Path) -> None:
+def test_analyses_import_no_other_analysis_except_the_base_page(analysis: Path) -> None:
     allowed = ("loadbook.analyses.effects.", f"loadbook.analyses.{analysis.stem}.")[analysis.stem == "effects" :]
     for path in [analysis] if analysis.is_file() else analysis.glob("*.py"):
         names = {n for n in imports(path) if n.startswith("loadbook.analyses.") and not n.endswith(".SECTIONS")}
@@ -88,7 +88,7 @@ def test_analyses_import_no_other_analysis_but_the_base_page(analysis: Path) -> 
         assert not others, f"{path.relative_to(PACKAGE)} imports {sorted(others)}"
 
 
-def test_nothing_below_analyses_imports_them() -> None:
+def test_lower_layers_do_not_import_analyses() -> None:
     """Deleting an analysis is deleting a folder and its lines in registries of names."""
     users = {path.relative_to(PACKAGE).parts[0] for path in MODULES if any("analyses" in n for n in imports(path))}
     assert users <= {"analyses", "batch", "notebook", "cli", "__init__.py"}
@@ -106,12 +106,12 @@ def test_each_library_is_imported_by_its_allowed_packages_only(library: str) -> 
     assert not strangers, f"{library} belongs behind {DOORS[library]}"
 
 
-def test_execution_and_ingestion_share_files_only() -> None:
+def test_execution_and_ingestion_do_not_import_each_other() -> None:
     assert not any("ingest" in name for name in imports(PACKAGE / "execution" / "loop.py"))
     assert not any("execute" in name for name in imports(PACKAGE / "ingestion" / "ingest.py"))
 
 
-def test_product_names_occur_only_in_their_folders() -> None:
+def test_nginx_is_named_only_in_its_service_folder() -> None:
     """Services are data: no line of Python outside services/nginx (and none in it) knows nginx."""
     strangers = [
         f"{p.relative_to(PACKAGE)}:{n}"

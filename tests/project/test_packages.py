@@ -26,7 +26,7 @@ def make_variable(name: str, study: str = "nginx-directives") -> list[str]:
     return subprocess.run(command, cwd=ROOT, input=rule, capture_output=True, text=True, check=True).stdout.split()
 
 
-def test_packages_file_is_up_to_date() -> None:
+def test_list_of_debian_packages_per_study_is_up_to_date() -> None:
     layout = Layout(ROOT)
     for path in study_files(layout.studies):
         programs = required_programs(load_study(layout, path.stem), service_folders(layout))
@@ -35,7 +35,7 @@ def test_packages_file_is_up_to_date() -> None:
     assert set(LINES) == {path.stem for path in study_files(layout.studies)}, "make packages"
 
 
-def test_make_test_asks_for_the_packages_of_all_studies_at_once() -> None:
+def test_make_test_requests_the_debian_packages_of_all_studies_at_once() -> None:
     expected = sorted({package for line in LINES.values() for package in line.split()})
     assert sorted(make_variable("OF_ALL_STUDIES")) == expected
     recipe = (ROOT / "Makefile").read_text().split("setup-dev:\n")[1].splitlines()
@@ -43,11 +43,11 @@ def test_make_test_asks_for_the_packages_of_all_studies_at_once() -> None:
 
 
 @pytest.mark.parametrize("study", ["nginx-directives", "lb-vs-single", "of-my-own"])
-def test_make_report_asks_for_the_packages_of_its_study_at_once(study: str) -> None:
+def test_make_report_requests_the_debian_packages_of_its_study_at_once(study: str) -> None:
     assert make_variable("OF_STUDY", study) == LINES.get(study, "").split()
 
 
-def test_services_start_for_a_user_without_sbin_folders_in_path(tmp_path: Path) -> None:
+def test_services_start_without_sbin_folders_in_path(tmp_path: Path) -> None:
     """Debian gives ordinary users no sbin folder; nginx and Go are found all the same."""
     if not Path("/usr/sbin/nginx").is_file():
         pytest.skip("nginx is not there: apt-get install nginx-light")
@@ -62,7 +62,7 @@ def test_services_start_for_a_user_without_sbin_folders_in_path(tmp_path: Path) 
     assert shutil.which("nginx")
 
 
-def test_search_path_adds_the_folders_that_an_ordinary_path_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_search_path_adds_the_sbin_and_go_folders(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:/sbin")
     assert search_path() == "/usr/bin:/sbin:/usr/local/sbin:/usr/sbin:/usr/local/go/bin"
     assert ":/usr/sbin:" in PREAMBLE and ':/usr/local/go/bin"' in PREAMBLE  # what commands on hosts have

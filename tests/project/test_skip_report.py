@@ -10,13 +10,13 @@ from skip_report import skip_line
 SUPPORT = Path(__file__).parents[1] / "support"
 
 
-def test_skip_line_counts_tests_by_what_they_need() -> None:
+def test_skip_summary_counts_skipped_tests_by_reason() -> None:
     reasons = {"a": "Go is not there: apt-get install golang-go", "b": "needs root", "c": "needs root"}
     assert skip_line(reasons) == "3 skipped: 2 x needs root; 1 x Go is not there: apt-get install golang-go"
     assert skip_line({}) == "no test was skipped"
 
 
-def test_skips_of_several_calls_are_added_up(tmp_path: Path) -> None:
+def test_skipped_tests_of_several_pytest_calls_are_added_up(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["skip_report"]\n')
     (tmp_path / "test_one.py").write_text('import pytest\n\ndef test_1():\n    pytest.skip("no Go")\n')
     (tmp_path / "test_two.py").write_text('import pytest\npytest.skip("no nginx", allow_module_level=True)\n')

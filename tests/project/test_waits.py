@@ -91,12 +91,12 @@ def found() -> Iterator[tuple[str, str, int]]:
                 yield path.relative_to(LIB).as_posix(), called, node.lineno
 
 
-def test_no_call_waits_without_a_limit():
+def test_blocking_calls_have_a_time_limit():
     odd = [f"{file}:{line}: {called}" for file, called, line in found() if (file, called) not in ALLOWED]
     assert not odd, "\n".join(odd)
 
 
-def test_wait_exemptions_are_needed():
+def test_every_exemption_from_the_wait_rule_is_needed():
     assert set(ALLOWED) == {(file, called) for file, called, _ in found()}
 
 
@@ -107,6 +107,6 @@ def test_wait_exemptions_are_needed():
      ("fcntl.flock(f, fcntl.LOCK_EX)", True), ("fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)", False),
      ("sock.recv(10)", True), ("wait(futures)", True), ("wait(futures, timeout=3)", False), ("lock.acquire()", True)],
 )  # fmt: skip
-def test_wait_rule_detects_unlimited_calls(text, waits):
+def test_wait_rule_detects_blocking_calls_without_a_time_limit(text, waits):
     ((called, node),) = [(ast.unparse(n.func), n) for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Call)]
     assert unlimited(called, node) == waits

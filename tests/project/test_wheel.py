@@ -67,7 +67,7 @@ def call(installed, tmp_path_factory):
     return run
 
 
-def test_command_outside_of_a_project_suggests_init(call, tmp_path_factory):
+def test_command_outside_a_project_suggests_loadbook_init(call, tmp_path_factory):
     done = call("studies", cwd=tmp_path_factory.mktemp("elsewhere"), check=2)
     assert "loadbook init makes one here" in done.stderr
 
@@ -83,7 +83,7 @@ def test_installed_wheel_goes_from_init_to_a_report(call):
     assert (call.folder / "reports" / "index.html").is_file()
 
 
-def test_init_refuses_to_overwrite(call):
+def test_init_command_refuses_to_overwrite_files(call):
     (call.folder / "sub" / "studies").mkdir(parents=True, exist_ok=True)
     done = call("init", "sub", check=2)
     assert "already has studies" in done.stderr

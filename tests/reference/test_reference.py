@@ -22,20 +22,20 @@ def test_reference_index_names_every_page() -> None:
     assert all(f"](reference/{name})" in text for name in PAGES)
 
 
-def test_reference_covers_every_command_and_verb() -> None:
+def test_reference_covers_every_command_and_every_function_of_the_notebook_api() -> None:
     commands, verbs = ((FOLDER / name).read_text() for name in ("command-line.md", "python.md"))
     assert [name for name in COMMANDS if f"\n## loadbook {name}\n" not in commands] == []
     assert [name for name in loadbook._VERBS if f"\n### lb.{name}\n" not in verbs] == []
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_reference_tables_have_no_empty_meaning(name: str) -> None:
+def test_reference_tables_have_a_meaning_in_every_row(name: str) -> None:
     rows = [line for line in (FOLDER / name).read_text().splitlines() if line.startswith("| ") and line.endswith("| |")]
     assert rows == [], f"{rows[0]}: say it in the docstring or help text, then run: {COMMAND}"
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_reference_links_exist(name: str) -> None:
+def test_reference_links_lead_to_existing_targets(name: str) -> None:
     text = (FOLDER / name).read_text()
     heads = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     anchors = {re.sub(r"[^a-z0-9_ -]", "", head.lower()).replace(" ", "-") for head in heads}
@@ -43,6 +43,6 @@ def test_reference_links_exist(name: str) -> None:
     assert [link for link in re.findall(r"\]\(([^)#]+)\)", text) if not (FOLDER / link).exists()] == []
 
 
-def test_reference_names_the_rule_of_every_threshold() -> None:
+def test_reference_lists_every_validity_rule_with_a_threshold() -> None:
     text = (FOLDER / "study-file.md").read_text()
     assert [g.name for g in RULE_INFO.values() if g.thresholds and f"`{g.name}`" not in text] == []

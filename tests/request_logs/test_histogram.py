@@ -58,7 +58,9 @@ def test_empty_histogram_has_no_statistics() -> None:
 
 
 @pytest.mark.parametrize("cells", [1, summary.MAX_DENSE_CELLS])
-def test_groups_are_counted_equally_by_array_and_by_sorting(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_are_counted_alike_with_a_dense_array_and_by_sorting(
+    cells: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(summary, "MAX_DENSE_CELLS", cells)
     group, ticks = np.array([2, 0, 2, 2], np.int32), np.array([7, 1, 7, 3], np.int64)
     found = [(g, values.tolist(), counts.tolist()) for g, values, counts in group_counts(group, ticks, 4)]

@@ -48,7 +48,7 @@ def test_hostile_labels_are_counted_and_stored_verbatim(tmp_path: Path, write) -
 
 
 @pytest.mark.parametrize("text", [t for t in WRITABLE if not t.isprintable()])
-def test_label_with_control_characters_is_one_label_or_a_clean_error(text: str) -> None:
+def test_label_with_control_characters_is_one_label_or_a_readable_error(text: str) -> None:
     for write in (jtl, xml):
         try:
             found = summarise(write(["before", text, "after"]), "jmeter", file="out.jtl")

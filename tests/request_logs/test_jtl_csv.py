@@ -47,7 +47,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_jtl_csv_captures_match_an_independent_reader(name: str, way: str) -> None:
+def test_jtl_csv_recorded_files_are_read_as_by_an_independent_reader(name: str, way: str) -> None:
     data = jtl.capture(name)
     expected = slow.figures(slow.requests(slow.rows(data)))
     jtl.same(jtl.told(read(data)), expected)
@@ -55,7 +55,7 @@ def test_jtl_csv_captures_match_an_independent_reader(name: str, way: str) -> No
 
 @pytest.mark.parametrize("size", [100, 1000, 30_000])
 @pytest.mark.parametrize("name", ["5.1.1--embedded", "5.1.1--messages", "5.1.1--tx", "5.6.3--csv_all_columns"])
-def test_block_size_does_not_change_the_result(name: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jtl_csv_is_read_alike_with_any_block_size(name: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     data = jtl.capture(name)
     whole = read(data)
     monkeypatch.setattr(stream, "BLOCK_BYTES", size)
@@ -68,7 +68,7 @@ def test_block_size_does_not_change_the_result(name: str, size: int, monkeypatch
     )
 
 
-def test_jtl_labels_have_exact_statistics_of_their_own() -> None:
+def test_jtl_statistics_of_each_label_are_exact() -> None:
     data = jtl.capture(MULTI)
     summary, found = read(data), slow.rows(data)
     assert list(summary.labels) == ["home", "2k", "8k", "64k", "missing", "broken"]
@@ -77,7 +77,7 @@ def test_jtl_labels_have_exact_statistics_of_their_own() -> None:
         jtl.same(jtl.told(summary, tally) | {"duration_s": None}, expected | {"duration_s": None})
 
 
-def test_jtl_series_count_requests_that_ended_in_each_second() -> None:
+def test_jtl_per_second_series_counts_the_requests_that_ended_in_each_second() -> None:
     data = jtl.capture("5.6.3--csv_mix_delay")
     found = slow.rows(data)
     ends = [(int(row["timeStamp"]) + int(row["elapsed"])) // 1000 for row in found]
@@ -98,7 +98,7 @@ def test_jtl_transactions_and_sub_results_are_counted_once(way: str) -> None:
     assert set(embedded.labels) == {"page", "html 404 inside"}
 
 
-def test_jtl_label_like_a_sub_result_outside_its_parent_is_a_request() -> None:
+def test_jtl_row_named_like_a_sub_result_but_outside_its_parents_time_is_a_request() -> None:
     head, *rows = lines("5.1.1--embedded")
     alone = [rows[0], *(row.replace(b"17952133700", b"17952133800") for row in rows[1:3])]
     assert read(head + b"".join(alone)).rows == {LogRowKind.REQUEST: 3}
@@ -130,7 +130,7 @@ def test_jtl_columns_without_header_come_from_properties() -> None:
 
 
 @pytest.mark.parametrize("separator", ["\t", ";", "|"])
-def test_jtl_other_separators_are_read(separator: str, way: str) -> None:
+def test_jtl_with_tab_semicolon_or_bar_as_separator_is_read(separator: str, way: str) -> None:
     tabs = jtl.capture("5.6.3--csv_tab")
     jtl.same(jtl.told(read(tabs)), slow.figures(slow.requests(slow.rows(tabs, "\t"))))
     data = jtl.capture(MULTI)  # no field of it holds any of these
@@ -143,7 +143,7 @@ def test_jtl_bom_and_crlf_are_ignored(way: str) -> None:
 
 
 @pytest.mark.fault(29)
-def test_jtl_truncated_last_line_is_counted_and_located(way: str) -> None:
+def test_jtl_truncated_last_line_is_reported_with_its_number(way: str) -> None:
     data = jtl.capture("5.6.3--sigkill")
     summary = read(data)
     assert summary.total().attempts == 1947
@@ -154,7 +154,7 @@ def test_jtl_truncated_last_line_is_counted_and_located(way: str) -> None:
 
 
 @pytest.mark.fault(29)
-def test_jtl_unclosed_quote_at_the_end_is_truncation_and_elsewhere_refused() -> None:
+def test_jtl_unclosed_quote_is_a_truncated_row_at_the_end_and_refused_elsewhere() -> None:
     head, first, *rest = lines("5.1.1--messages")
     cut = head + first + b"".join(rest)[: b"".join(rest).index(b'second ""quoted""')]
     summary = read(cut)
@@ -173,7 +173,7 @@ def test_jtl_repeated_header_is_not_a_row(way: str) -> None:
     assert [(d.name, d.line) for d in summary.damage] == [("header", 602)]
 
 
-def test_jtl_changed_columns_are_refused_with_the_line(way: str) -> None:
+def test_jtl_with_columns_that_change_midway_is_refused_with_the_line_number(way: str) -> None:
     with pytest.raises(ParseError, match=r"out\.jtl:38: 15 fields where 17 columns are expected"):
         read(jtl.capture("5.6.3--csv_appended_two_formats"))
     joined = jtl.capture(MULTI) + jtl.capture("5.6.3--csv_few_columns")
@@ -182,7 +182,7 @@ def test_jtl_changed_columns_are_refused_with_the_line(way: str) -> None:
 
 
 @pytest.mark.fault(29)
-def test_jtl_nuls_between_rows_are_skipped_and_within_rows_located(way: str) -> None:
+def test_jtl_nul_bytes_between_rows_are_skipped_and_within_rows_reported(way: str) -> None:
     rows = lines()
     between = b"".join([*rows[:10], b"\0" * 4096, *rows[10:]])
     summary = read(between)
@@ -197,7 +197,7 @@ def test_jtl_nuls_between_rows_are_skipped_and_within_rows_located(way: str) -> 
     assert (ended.total().attempts, ended.damage_counts) == (600, {"nul": 1})
 
 
-def test_jtl_log_truncated_while_written_begins_with_nuls() -> None:
+def test_jtl_that_begins_with_nul_bytes_after_truncation_is_read() -> None:
     summary = read(b"\0" * 3000 + b"".join(lines("2.13--embedded")))
     assert (summary.total().attempts, summary.damage_counts) == (20, {"nul": 1})
 
@@ -260,13 +260,13 @@ def test_jtl_text_time_stamps_are_read(way: str) -> None:
         (b'1795213331189,20,"a"b,200,true\n', 2, "quoting"),
     ],
 )
-def test_malformed_rows_are_refused_with_the_line(rows: bytes, line: int, why: str, way: str) -> None:
+def test_jtl_malformed_rows_are_refused_with_the_line_number(rows: bytes, line: int, why: str, way: str) -> None:
     with pytest.raises(ParseError, match=why) as error:
         read(STAMPED + rows)
     assert (error.value.tool, error.value.file, error.value.line) == ("jmeter", "out.jtl", line)
 
 
-def test_jtl_end_time_stamps_give_the_same_window() -> None:
+def test_jtl_duration_is_right_for_time_stamps_of_starts_and_of_ends() -> None:
     rows = b"1795213331189,20,a,200,true\n1795213331300,100,a,200,true\n"
     ends = read(STAMPED + rows, properties={"sampleresult.timestamp.start": "false"})
     assert ends.duration_s == pytest.approx(0.131)
@@ -292,13 +292,13 @@ def test_jtl_end_time_stamps_give_the_same_window() -> None:
         b"PK\x03\x04\x14\0\0\0",
     ],
 )
-def test_other_files_are_refused_as_jtl(data: bytes) -> None:
+def test_jtl_csv_reader_refuses_other_files(data: bytes) -> None:
     with pytest.raises(ParseError) as error:
         read(data)
     assert (error.value.tool, error.value.file) == ("jmeter", "out.jtl")
 
 
-def test_jtl_header_without_rows_has_no_requests() -> None:
+def test_jtl_of_a_header_without_rows_has_no_requests() -> None:
     summary = read(lines()[0])
     assert jtl.told(summary) == slow.figures([])
     assert summary.per_second_counts() == []

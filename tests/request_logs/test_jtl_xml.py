@@ -44,7 +44,7 @@ def figures(data: bytes) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", CAPTURES)
-def test_jtl_xml_captures_match_elementtree(name: str) -> None:
+def test_jtl_xml_recorded_files_are_read_as_by_elementtree(name: str) -> None:
     data = jtl.capture(name)
     jtl.same(jtl.told(read(data)), figures(data))
 
@@ -57,7 +57,7 @@ def test_jtl_xml_nested_samples_are_counted_once() -> None:
 
 
 @pytest.mark.parametrize("size", [7, 100, 5000])
-def test_jtl_xml_chunk_size_does_not_change_the_result(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jtl_xml_is_read_alike_with_any_chunk_size(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     data = jtl.capture("5.6.3--xml_messages")
     whole = read(data)
     monkeypatch.setattr(jtl_xml, "CHUNK_BYTES", size)
@@ -83,7 +83,7 @@ def test_jtl_xml_truncated_file_gives_its_complete_samples(name: str) -> None:
         assert summary.damage[0].line <= data[:end].count(b"\n") + 1
 
 
-def test_jtl_xml_forbidden_characters_are_skipped() -> None:
+def test_jtl_xml_characters_that_xml_forbids_do_not_stop_the_reader() -> None:
     junk = b"<responseData>\x01\x02 &#x0; &#1; &#x1F; &#10; &#x41;</responseData></httpSample>\n"
     summary = read(HEAD + SAMPLE % b"" + junk + END)
     assert (summary.total().attempts, summary.damage) == (1, [])
@@ -109,7 +109,7 @@ def test_jtl_xml_forbidden_characters_are_skipped() -> None:
         (HEAD.replace(b"UTF-8", b"GB18030") + END, "UTF-8"),
     ],
 )  # fmt: skip
-def test_other_files_are_refused_as_jtl(data: bytes, why: str) -> None:
+def test_jtl_xml_reader_refuses_other_files(data: bytes, why: str) -> None:
     with pytest.raises(ParseError, match=why) as error:
         read(data)
     assert (error.value.tool, error.value.file) == ("jmeter", "out.jtl")

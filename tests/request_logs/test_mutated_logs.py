@@ -33,7 +33,7 @@ def check_sane(summary: Summary) -> None:
 
 
 @given(st.integers(0, len(PLAIN)))
-def test_jtl_cut_anywhere_counts_complete_rows(end: int) -> None:
+def test_jtl_truncated_at_any_byte_gives_its_complete_rows(end: int) -> None:
     data = PLAIN[:end]
     if b"\n" not in data:
         with pytest.raises(ParseError):
@@ -47,7 +47,7 @@ def test_jtl_cut_anywhere_counts_complete_rows(end: int) -> None:
 
 
 @given(st.integers(QUOTED.index(b"\n") + 1, len(QUOTED)))
-def test_jtl_with_line_breaks_in_fields_cut_anywhere_counts_complete_rows(end: int) -> None:
+def test_jtl_with_line_breaks_in_fields_truncated_at_any_byte_gives_its_complete_rows(end: int) -> None:
     summary = read(QUOTED[:end])
     whole = QUOTED[:end].rfind(b"http://127.0.0.1:18001/")
     assert summary.total().attempts <= QUOTED[:whole].count(b"http://127.0.0.1:18001/") + 1
@@ -55,7 +55,7 @@ def test_jtl_with_line_breaks_in_fields_cut_anywhere_counts_complete_rows(end: i
 
 
 @given(st.lists(st.integers(1, 600), max_size=20), st.randoms())
-def test_jtl_doubled_and_reordered_rows_are_counted(doubled: list[int], draw: random.Random) -> None:
+def test_jtl_repeated_and_reordered_rows_are_all_counted(doubled: list[int], draw: random.Random) -> None:
     head, *rows = PLAIN.splitlines(keepends=True)
     rows += [rows[number - 1] for number in doubled]
     draw.shuffle(rows)
@@ -64,7 +64,9 @@ def test_jtl_doubled_and_reordered_rows_are_counted(doubled: list[int], draw: ra
 
 
 @given(st.integers(1, 600), st.sampled_from(OTHERS), st.randoms())
-def test_jtl_line_of_another_file_is_refused_with_its_number(at: int, other: bytes, draw: random.Random) -> None:
+def test_jtl_with_a_line_of_another_file_is_refused_with_the_line_number(
+    at: int, other: bytes, draw: random.Random
+) -> None:
     rows = PLAIN.splitlines(keepends=True)
     line = draw.choice(other.splitlines(keepends=True))
     rows.insert(at, line)
@@ -77,7 +79,7 @@ def test_jtl_line_of_another_file_is_refused_with_its_number(at: int, other: byt
 
 @given(st.sampled_from([PLAIN[:20_000], QUOTED, *OTHERS, XML]), st.data())
 @settings(max_examples=400)
-def test_jtl_changed_bytes_give_sane_values_or_a_refusal(data: bytes, draw: st.DataObject) -> None:
+def test_jtl_with_changed_bytes_gives_possible_values_or_is_refused(data: bytes, draw: st.DataObject) -> None:
     raw = bytearray(data)
     for _ in range(draw.draw(st.integers(1, 6))):
         at = draw.draw(st.integers(0, len(raw) - 1))

@@ -23,7 +23,7 @@ def columns(data: bytes, first: int = 0) -> list[list[str]]:
     return [line.split("\t") for line in data.decode().splitlines()[first:]]
 
 
-def test_h2load_logs_are_read_exactly() -> None:
+def test_h2load_log_statistics_are_exact() -> None:
     rows = [tuple(map(int, row)) for row in columns(H2LOAD)]
     summary = summarise(H2LOAD, "h2load")
     total = summary.total()
@@ -60,7 +60,7 @@ def test_ab_log_rows_have_times_but_no_outcome() -> None:
 
 @pytest.mark.parametrize("size", [50, 1000])
 @pytest.mark.parametrize(("tool", "data"), [("h2load", H2LOAD), ("ab", AB)])
-def test_block_size_does_not_change_the_result(
+def test_h2load_and_ab_logs_are_read_alike_with_any_block_size(
     tool: str, data: bytes, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = summarise(data, tool)
@@ -69,7 +69,7 @@ def test_block_size_does_not_change_the_result(
 
 
 @pytest.mark.parametrize(("tool", "data"), [("h2load", H2LOAD), ("ab", AB)])
-def test_truncated_last_line_is_counted_and_located(tool: str, data: bytes) -> None:
+def test_truncated_last_line_of_a_log_is_reported_with_its_number(tool: str, data: bytes) -> None:
     summary = summarise(data[:-1], tool)
     assert summary.total().attempts == summarise(data, tool).total().attempts - 1
     assert [(d.name, d.line) for d in summary.damage] == [("torn", data.count(b"\n"))]
@@ -91,13 +91,13 @@ def test_malformed_log_lines_are_refused_with_their_number(change: bytes) -> Non
 
 @pytest.mark.parametrize("tool", ["h2load", "ab"])
 @pytest.mark.parametrize("data", [b"hello", b"hello\nworld\n", b"<html>", jtl.capture("3.3--startup_1x1")])
-def test_files_of_another_kind_are_refused(tool: str, data: bytes) -> None:
+def test_h2load_and_ab_log_readers_refuse_other_files(tool: str, data: bytes) -> None:
     with pytest.raises(ParseError) as error:
         summarise(data, tool)
     assert (error.value.tool, error.value.line) == (tool, 1)
 
 
-def test_tool_without_request_log_error_names_tools_with_one() -> None:
+def test_error_for_a_tool_without_request_log_names_tools_that_have_one() -> None:
     with pytest.raises(ToolError, match="wrk") as error:
         summarise(b"", "wrk")
     assert "h2load" in (error.value.hint or "")
@@ -118,7 +118,7 @@ def test_summaries_of_files_and_drivers_add_up_exactly() -> None:
     assert torn.damage_counts == {"torn": 2}
 
 
-def test_labels_beyond_the_limit_are_counted_together() -> None:
+def test_labels_beyond_the_first_10000_are_counted_as_one() -> None:
     rows = b"".join(b"1795213331189,%d,label %d,200,true\n" % (n % 7, n) for n in range(MAX_LABELS + 50))
     summary = summarise(b"timeStamp,elapsed,label,responseCode,success\n" + rows, "jmeter")
     assert len(summary.labels) == MAX_LABELS + 1
@@ -126,7 +126,7 @@ def test_labels_beyond_the_limit_are_counted_together() -> None:
     assert summary.total().attempts == MAX_LABELS + 50
 
 
-def test_request_table_holds_every_row_with_its_schema(tmp_path: Path) -> None:
+def test_parquet_file_of_requests_has_every_row_and_the_documented_schema(tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
     path = tmp_path / "requests" / "trial.parquet"
@@ -152,13 +152,13 @@ def test_request_table_holds_every_row_with_its_schema(tmp_path: Path) -> None:
     assert path.read_bytes() == first
 
 
-def test_failed_request_table_leaves_no_file(tmp_path: Path) -> None:
+def test_parquet_file_of_requests_is_removed_after_an_error(tmp_path: Path) -> None:
     with pytest.raises(ParseError), RequestWriter(tmp_path / "trial.parquet") as store:
         summarise(H2LOAD + b"broken\n", "h2load", store=store)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_data_format_lists_every_column_with_its_type() -> None:
+def test_data_format_page_lists_every_column_of_requests_with_its_type() -> None:
     text = (Path(__file__).parents[2] / "docs" / "data-format.md").read_text().split("### requests")[1].split("###")[0]
     for field in SCHEMA:
         kind = "text" if pa.types.is_dictionary(field.type) else str(field.type)

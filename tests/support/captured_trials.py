@@ -1,4 +1,4 @@
-"""Trials made of real captures: what a tool printed (tests/fixtures/<tool>), on hosts that trip no gate."""
+"""Trials made from recorded tool outputs (tests/fixtures/<tool>), on hosts that violate no validity rule."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from valid_trial import CLEAN, record, traces
 
 
 def check_capture(tool: str, case: str, gates: dict[str, float] | None = None, **workload: Any) -> list[RuleHit]:
-    """Hits on a trial in which the tool printed this capture; the size of the page is known only if given."""
+    """Return the violated rules of a trial with this recorded output; the page has a known size only if given."""
     path = FIXTURES / tool / f"{case}.json"
     parsed = base.load_tool(tool).parse(capture(path))
     rows = [{"driver": "*", **row._asdict()} for row in parsed.measurements]

@@ -1,6 +1,6 @@
-"""Headless Chromium over its DevTools socket: open a file, measure it, take its picture, print it.
+"""Headless Chromium, controlled over its DevTools socket: open a page, evaluate JavaScript, take pictures, print.
 
-The page's own policy forbids scripts; what is asked through the socket is not the page's.
+Pages of loadbook forbid scripts by their Content-Security-Policy; JavaScript sent over the socket is not affected.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Chrome:
         raise TimeoutError("Chromium did not open its DevTools port")
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """Send one command and return its result; events that come meanwhile are kept."""
+        """Send one command and return its result; events that arrive meanwhile are stored."""
         self.number += 1
         self.socket.send(json.dumps({"id": self.number, "method": method, "params": params}))
         while True:
@@ -85,11 +85,11 @@ class Chrome:
             self.events.append(json.loads(self.socket.recv()))
 
     def value(self, expression: str) -> Any:
-        """Return what a JavaScript expression is in the page."""
+        """Return the value of a JavaScript expression in the page."""
         return self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
 
     def complaints(self) -> list[str]:
-        """Return what the console, the log and the network said against the page since it was opened."""
+        """Return the errors in the console, the log and the network since the page was opened."""
         self.value("1")
         said = []
         for event in self.events:
@@ -100,7 +100,7 @@ class Chrome:
         return said
 
     def requests(self) -> list[str]:
-        """Return every address that the page asked for, data URIs left out."""
+        """Return every URL that the page requested, without data URIs."""
         sent = [e["params"]["request"]["url"] for e in self.events if e.get("method") == "Network.requestWillBeSent"]
         return [url for url in sent if not url.startswith("data:")]
 
@@ -110,6 +110,6 @@ class Chrome:
         path.write_bytes(base64.b64decode(shot["data"]))
 
     def pdf(self, path: Path) -> None:
-        """Print to A4."""
+        """Print the page to a PDF file on A4 paper."""
         printed = self.call("Page.printToPDF", paperWidth=8.27, paperHeight=11.69, preferCSSPageSize=False)
         path.write_bytes(base64.b64decode(printed["data"]))

@@ -1,4 +1,4 @@
-"""Runs with known truth, and claims about them, for the tests of claim replay."""
+"""Simulated runs with known effects, and claims about them, for the tests of claim replay."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TWO_BY_TWO = {
 
 @dataclass(frozen=True)
 class Run:
-    """The tables of one invented run."""
+    """The tables of one simulated run."""
 
     study: Study
     trials: pd.DataFrame
@@ -36,7 +36,7 @@ class Run:
 
 
 def study_of(arms: Truth, *claims: Mapping[str, Any], **more: Any) -> Study:
-    """A study of these arms whose article makes these claims; the first arm is the baseline."""
+    """Return a study with these treatments (the first is the baseline) and these claims of its article."""
     factors = {name for arm in arms.values() for name in arm.get("set", {})}
     levels = {name: _levels(arms, name) for name in sorted(factors)}
     keys = ("label", "check", "same_as", "expect", "set")
@@ -65,10 +65,10 @@ def run_of(
     only: Sequence[str] = (),
     offered: float | None = None,
 ) -> Run:
-    """Randomised blocks of these arms (or `only` of some of them).
+    """Return a run of randomised blocks with these treatments, or with those in `only`.
 
-    Each arm has a true `effect` (log), scatter `sd`, share of trials with errors `failing`, and latency by the
-    inverse of its rate times `tail` (a factor on p99).
+    Each treatment has a true `effect` (log), a standard deviation `sd`, a share `failing` of trials with errors, and a
+    latency that is the inverse of its rate, with p99 multiplied by `tail`.
     """
     rng, trials, rows = np.random.default_rng(seed), [], []
     names = [name for name in arms if not only or name in only]
@@ -95,5 +95,5 @@ def run_of(
 
 
 def claim(kind: str, treatment: str, against: str, **more: Any) -> dict[str, Any]:
-    """A claim as a study file has it."""
+    """Return a claim in the form of the study file."""
     return {"claim": f"{treatment}: {kind}", "kind": kind, "treatment": treatment, "against": against, **more}

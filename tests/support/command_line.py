@@ -1,4 +1,4 @@
-"""The command line in this process, as a shell calls it."""
+"""Calls of the command `loadbook` in the test's own process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from loadbook.cli import main
 
 
 def exit_code(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
-    """Call `loadbook WORDS` and return its exit code; what it prints goes where the test catches it."""
+    """Call `loadbook WORDS` and return its exit code; capsys of pytest captures its output."""
     monkeypatch.setattr("sys.argv", ["loadbook", *words])
     try:
         main()

@@ -1,7 +1,7 @@
-"""The comparison once more, by brute force, written from its definition before the package's own code was read.
+"""Independent brute-force implementation of the comparison, written from its definition, to test `loadbook.stats`.
 
-It shares nothing with `loadbook.stats`: every swap is written out, and every gap between two shifts is tried. It is
-slow, and always exact: beyond 12 blocks, where the package draws swaps, this counts them all.
+It shares no code with `loadbook.stats`: it lists every swap of the two arms within blocks, and tries every gap between
+two shifts. It is slow but always exact, even beyond 12 blocks, where the package draws random swaps.
 """
 
 import itertools
@@ -27,46 +27,46 @@ RANGE = (0.46, 1.63)
 
 @lru_cache
 def swaps(n: int) -> Array:
-    """All 2^n rows of signs, the observed one (all +1) among them."""
+    """Return all 2^n combinations of signs, including the observed one (all +1), as an array of shape (2^n, n)."""
     return np.array(list(itertools.product((1.0, -1.0), repeat=n)))
 
 
 def rank_parts(a: Array, b: Array) -> Array:
-    """Per block: rank of the variant minus rank of the baseline, among all 2n values, ties at their mean rank."""
+    """Return for each block the variant's rank minus the baseline's among all 2n values; ties get their mean rank."""
     ranks = stats.rankdata(np.concatenate([a, b]))
     return ranks[len(a) :] - ranks[: len(a)]
 
 
 def signed_parts(a: Array, b: Array) -> Array:
-    """Per block: the signed rank of the difference, ties at their mean rank, differences of nothing with sign 0."""
+    """Return for each block the signed rank of the difference (Wilcoxon); ties get their mean rank, zeros sign 0."""
     difference = tidy(np.asarray(b) - np.asarray(a))
     return np.sign(difference) * stats.rankdata(np.abs(difference))
 
 
 def tidy(values: Array) -> Array:
-    """Differences of logarithms whose last digits are noise of the arithmetic are equal."""
+    """Return the values rounded, so that differences of logarithms that differ only by rounding errors are equal."""
     return np.round(values, 12)
 
 
 def two_sided(parts: Array) -> float:
-    """Share of all swaps whose statistic is at least as far from 0 as the observed one."""
+    """Return the share of all swaps whose statistic is at least as far from 0 as the observed one."""
     reached = np.abs(swaps(len(parts)) @ parts)
     return float(np.mean(reached >= abs(parts.sum()) - TINY))
 
 
 def at_least(parts: Array) -> float:
-    """Share of all swaps whose statistic is at least the observed one."""
+    """Return the share of all swaps whose statistic is at least the observed one."""
     return float(np.mean(swaps(len(parts)) @ parts >= parts.sum() - TINY))
 
 
 def middles(points: Array) -> list[float]:
-    """One shift inside every gap between neighbouring points, and one beyond each end."""
+    """Return one shift inside each gap between neighbouring points, and one beyond each end."""
     points = np.unique(points)
     return [points[0] - 1, *((points[1:] + points[:-1]) / 2), points[-1] + 1]
 
 
 def boundary(points: Array) -> Array:
-    """Distinct shifts at which ranks change."""
+    """Return the distinct shifts at which ranks change."""
     ordered = np.unique(np.sort(points))
     keep = [ordered[0]]
     for point in ordered[1:]:
@@ -76,7 +76,7 @@ def boundary(points: Array) -> Array:
 
 
 def inverted(parts_at: Callable[[float], Array], points: Array, level: float) -> Ends:
-    """Every shift that neither one-sided test at (1 - level) / 2 rejects: its two ends, or None where it has no end."""
+    """Return the ends of the interval of shifts that no one-sided test at (1 - level) / 2 rejects; None: unbounded."""
     points, risk = boundary(points), (1 - level) / 2
     gaps = middles(points)
     low = high = None
@@ -117,7 +117,7 @@ def t_p(a: Array, b: Array) -> float:
 
 
 def uneven(a: Array, b: Array) -> bool:
-    """Whether one arm scatters more: rank correlation of sum and difference, p < 0.05."""
+    """Return whether one arm scatters more than the other: rank correlation of sum and difference with p < 0.05."""
     if len(set(tidy(a + b))) == 1 or len(set(tidy(b - a))) == 1:
         return False
     return bool(stats.spearmanr(tidy(a + b), tidy(b - a)).pvalue < 0.05)
@@ -153,7 +153,7 @@ INTERVALS = {"paired-t": t_interval, "signed-rank": signed_interval, "blocked-ra
 
 @dataclass
 class Expected:
-    """What the definition says of one comparison; numbers on the log scale, None where there is none."""
+    """Expected result of one comparison; numbers on the log scale, None for those that do not exist."""
 
     treatment: str
     blocks: int
@@ -172,7 +172,7 @@ class Expected:
 
 
 def usable(value: Any) -> float | None:
-    """The logarithm of a positive finite number, else None."""
+    """Return the logarithm of a positive finite number; None for any other value."""
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -181,7 +181,7 @@ def usable(value: Any) -> float | None:
 
 
 def compare(cells: Cells, treatment: str, baseline: str, planned: list[Any]) -> Expected:
-    """One treatment against the baseline; `cells` maps (treatment, block) to a value, `planned` is every block."""
+    """Compare a treatment with the baseline; `cells` is {(treatment, block): value}, `planned` lists all blocks."""
     logs = {key: usable(value) for key, value in cells.items()}
     both = [k for k in planned if logs.get((baseline, k)) is not None and logs.get((treatment, k)) is not None]
     a, b = (np.array([logs[arm, k] for k in both]) for arm in (baseline, treatment))
@@ -197,7 +197,10 @@ def compare(cells: Cells, treatment: str, baseline: str, planned: list[Any]) -> 
 
 
 def adjust(family: list[Expected]) -> None:
-    """Joint swaps, step-down, from 8 blocks; Holm over the plain p below. One comparison alone is not adjusted."""
+    """Set the adjusted p of a family: step-down over joint swaps from 8 blocks on, Holm for fewer blocks.
+
+    A single comparison is not adjusted.
+    """
     tested = [one for one in family if one.p is not None]
     if len(tested) < 2:
         return
@@ -215,7 +218,7 @@ def holm(ps: list[float]) -> list[float]:
 
 
 def step_down(tested: list[Expected]) -> list[float]:
-    """Westfall and Young over z_jb = d_jb / sqrt(sum_b d_jb^2), one sign per block shared by all."""
+    """Return p adjusted by Westfall and Young: z_jb = d_jb / sqrt(sum_b d_jb^2), one sign per block for all j."""
     blocks = sorted({k for one in tested for k in one.parts}, key=str)
     z = []
     for one in tested:
@@ -233,7 +236,7 @@ def step_down(tested: list[Expected]) -> list[float]:
 
 
 def decide(one: Expected, margin: float, higher: bool) -> str:
-    """The verdict of 95 and 90 % intervals, margin and, in a family, adjusted p."""
+    """Return the verdict from the 95 and 90 % intervals, the margin and, in a family, the adjusted p."""
     if one.p is None:
         return "invalid"
     m = math.log1p(margin)
@@ -246,8 +249,10 @@ def decide(one: Expected, margin: float, higher: bool) -> str:
 
 
 def total_blocks(one: Expected, margin: float, family: int) -> float:
-    """N blocks that would decide, at most LONG: the smaller of detecting the estimate (80 % power; in a family at a
-    threshold divided by its size) and excluding the margin. Both quantiles are Student's at N - 1."""
+    """Return the number N of blocks that would lead to a verdict, at most LONG.
+
+    It is the smaller of those to detect the estimate (80 % power; in a family at a threshold divided by its size) and
+    to exclude the margin. Both quantiles are Student's with N - 1 degrees of freedom."""
     m, size = math.log1p(margin), abs(one.estimate)
 
     def needed(distance: float, *quantiles: float) -> float:
@@ -260,7 +265,7 @@ def total_blocks(one: Expected, margin: float, family: int) -> float:
 
 
 def table(cells: Cells, baseline: str, margin: float, higher: bool = True) -> list[Expected]:
-    """Every treatment of `cells` against the baseline, in order of appearance."""
+    """Compare every treatment of `cells` with the baseline, in order of appearance."""
     planned = list(dict.fromkeys(block for _, block in cells))
     names = list(dict.fromkeys(name for name, _ in cells if name != baseline))
     family = [compare(cells, name, baseline, planned) for name in names]

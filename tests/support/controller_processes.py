@@ -1,4 +1,4 @@
-"""Controllers as processes of their own, what of their work is left in a lab, and what of their runs is kept."""
+"""Start of controllers as separate processes, and checks of the processes and run files that they leave behind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from loadbook.store.verify import verify_run
 
 
 def loadbook(layout: Layout, *words: str) -> subprocess.Popen[str]:
-    """Start `loadbook WORDS` in a project."""
+    """Start `loadbook WORDS` in a project as a separate process."""
     environment = os.environ | {"LOADBOOK_HOME": str(layout.root)}
     command = [sys.executable, "-c", "from loadbook.cli import main; main()", *words]
     return subprocess.Popen(
@@ -32,7 +32,7 @@ def loadbook(layout: Layout, *words: str) -> subprocess.Popen[str]:
 
 
 def at_work_in(lab: Lab) -> dict[int, str]:
-    """Return pid and command line of every process whose working folder is in a work folder of the lab."""
+    """Return {pid: command line} of every process whose working directory is inside the lab."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -45,7 +45,7 @@ def at_work_in(lab: Lab) -> dict[int, str]:
 
 
 def jobs_left(lab: Lab) -> list[str]:
-    """Return command lines of processes of jobs in the lab: load, services, samplers."""
+    """Return the command lines of load generators, services and samplers that run in the lab."""
     return [line for pid, line in at_work_in(lab).items() if "/jobs/" in _where(pid)]
 
 
@@ -63,9 +63,9 @@ def digests(layout: Layout, study: str) -> dict[str, str]:
 
 
 def must_be_whole(paths: RunPaths, trials: list[str], reopened: int = 0) -> None:
-    """Assert that a run did its trials in their order, each to one final end, and that everything is as it was kept.
+    """Assert that a run executed its trials in order, each with one final state, and that all files are unchanged.
 
-    So many of them were lost, and opened again.
+    `reopened` is the number of trials whose files were lost and that were therefore executed again.
     """
     entries = read_ledger(paths.ledger)
     assert list(dict.fromkeys(e["trial"] for e in entries if e["event"] == "started")) == trials

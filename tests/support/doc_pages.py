@@ -1,9 +1,9 @@
-"""Pages of docs/ as a reader takes them: files to write, commands to type, and what is to be seen then.
+"""Steps that a page of docs/ describes: files to write, commands to type, and their expected output.
 
-A block is a file when its first or second line is `# its/path`, or when `<!-- file: its/path -->` stands above it. In a
-`console` block `$ ` begins a command, which must end with exit code 0. Below it stands what is printed, if the page
-shows it: `...` alone is any number of lines, within a line anything, and a number is any number; a verdict, a line that
-begins with the mark of one, is whichever the reader's machines gave; after `[y/N]: ` stands what is typed.
+A code block is a file if its first or second line is `# its/path`, or `<!-- file: its/path -->` precedes it. In a
+`console` block `$ ` begins a command, which must end with exit code 0. The lines below it, if any, are its expected
+output, in which a line `...` matches any lines, `...` within a line any text, a number any number, and a verdict (a
+line that begins with a verdict's mark) any verdict; the text after `[y/N]: ` is typed by the reader.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ VERDICT = rf"(?:[{MARKS}] |No verdict).*"
 
 
 class File(NamedTuple):
-    """A file that the reader writes; `~` in its path is the home folder."""
+    """A file that the reader writes; `~` in its path stands for the home folder."""
 
     path: str
     text: str
 
 
 class Command(NamedTuple):
-    """A command line, and the lines that are to be seen."""
+    """A command line, and the lines of its expected output."""
 
     line: str
     printed: str
 
     @property
     def typed(self) -> str:
-        """Return what is typed when the command asks: every answer that the page shows, then yes."""
+        """Return the input for the command's questions: the answers that the page shows, then "yes" to all others."""
         return "".join(f"{answer}\n" for answer in re.findall(r"\[y/N\]: (.+)", self.printed)) + "y\n" * 20
 
 
 def steps(page: str, renamed: Mapping[str, str] | None = None) -> list[File | Command]:
-    """Return what a reader of docs/`page` does, in order; words in `renamed` are others on this machine."""
+    """Return the steps of docs/`page` in order; `renamed` maps words on the page to their values on this machine."""
     text = (DOCS / page).read_text(encoding="utf-8")
     for word, other in (renamed or {}).items():
         assert word in text, f"{page} does not say {word}"
@@ -65,7 +65,7 @@ def _steps(block: re.Match[str]) -> Iterator[File | Command]:
 
 
 def seen(printed: str, out: str) -> bool:
-    """Tell whether what came out is what a page shows."""
+    """Return whether the output of a command, `out`, matches `printed`, the output that a page shows."""
     lines = [line for line in re.sub(r"(\[y/N\]:) .+\n", r"\1 ", printed).splitlines() if line.strip()]
     if not lines:
         return True

@@ -1,4 +1,4 @@
-"""Somebody who reads a page and does what it says: in a fresh project, with a home folder of their own."""
+"""Execution of the steps of a documentation page in a fresh project, with a separate home folder."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LONGEST_S = 900
 
 
 class Reader:
-    """One reader: `root` is their clone, `home` their home folder; a lab has their hosts, None where there are none."""
+    """One reader: `root` is their clone, `home` their home folder; `lab` provides hosts (None: the page needs none)."""
 
     def __init__(self, folder: Path, lab: Lab | None = None) -> None:
         self.root, self.home, self.bin = folder / "loadbook", folder / "home", folder / "bin"
@@ -49,7 +49,7 @@ class Reader:
         self.write(File("~/.ssh/config", ""))
 
     def write(self, file: File) -> None:
-        """Write a file of a page; hosts get what tells the lab's from real ones: ports, keys, folders, locks."""
+        """Write a file of a page; hosts in it get the ports, keys, folders and locks of the lab."""
         path = Path(file.path.replace("~", str(self.home), 1)) if file.path.startswith("~") else self.root / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(self._in_the_lab(path.name, file.text), encoding="utf-8")
@@ -64,7 +64,7 @@ class Reader:
         return text
 
     def type(self, command: Command) -> None:
-        """Type a command in a shell, answer what it asks, and see what the page says that is seen."""
+        """Run a command in a shell, answer its questions, and assert that its output matches the page."""
         ours, theirs = pty.openpty()
         os.write(ours, command.typed.encode())
         where: dict[str, Any] = {"cwd": self.root, "env": self._environment(), "stdin": theirs, "timeout": LONGEST_S}
@@ -95,7 +95,7 @@ class Reader:
         return kept | {"HOME": str(self.home), "PATH": ":".join(path), "PYTHONUNBUFFERED": "1"} | library
 
     def call(self, command: Command, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-        """Do as `type` does, but a command of loadbook in this process: for those that ask nothing."""
+        """Run a command of loadbook that asks nothing in this process, and assert that its output matches the page."""
         words = shlex.split(command.line)
         if words[0] != "loadbook" or set(words) & {">", ">>", "|"}:
             return self.type(command)
@@ -110,7 +110,7 @@ class Reader:
 
 
 def walk(reader: Reader, page: str, renamed: Mapping[str, str] | None = None) -> None:
-    """Do everything that a page says."""
+    """Execute all steps of a page."""
     for step in steps(page, renamed):
         if isinstance(step, File):
             reader.write(step)
@@ -119,7 +119,7 @@ def walk(reader: Reader, page: str, renamed: Mapping[str, str] | None = None) ->
 
 
 def without_hosts(command: Command) -> bool:
-    """Tell whether a command needs neither a host nor what came of one."""
+    """Return whether a command needs no host and no results of a run."""
     words = command.line.split()
     if words[0] != "loadbook":
         return words[0] not in ("ssh", "scp", ".", "scripts/setup.sh")
@@ -127,12 +127,12 @@ def without_hosts(command: Command) -> bool:
 
 
 def _places(lab: Lab) -> dict[str, dict[str, object]]:
-    """Return alias -> what tells a host of the lab from others."""
+    """Return {alias: the settings of its host in the lab that differ from other hosts}."""
     return dict(tomllib.loads(lab.hosts_file.read_text())["hosts"])
 
 
 def _way(alias: str, at: Mapping[str, object]) -> str:
-    """Return what a reader's ~/.ssh/config says of a host; what comes first counts, so the page's words follow."""
+    """Return the entry of a lab host for ~/.ssh/config, to precede the page's entry: ssh uses the first value."""
     lines = [f"HostName {at['host_name']}", f"Port {at['port']}", f"User {at['user']}"]
     keys = [f"IdentityFile {at['identity_file']}", "IdentitiesOnly yes"]
     return "\n    ".join([f"Host {alias}", *lines, *keys]) + "\n\n"

@@ -1,4 +1,4 @@
-"""What a run asked its hosts, by its tapes, held against what the dry run shows."""
+"""Comparison of the commands that a run sent to its hosts (its transcripts) with those that the dry run shows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BUILDING = (": loadbook builds", ": loadbook unpacks", ": loadbook places")
 
 
 def run_held_to_dry_run(layout: Layout, study: str, paths: RunPaths) -> None:
-    """Assert that each host was asked what the dry run shows, once for the run and in each of its trials."""
+    """Assert that each host received the commands that the dry run shows, once per run and in each trial."""
     plan = make_plan(load_study(layout, study))
     run, parts = dry_run(layout, plan, paths.hosts_toml)
     assert run is not None
@@ -40,7 +40,7 @@ def run_held_to_dry_run(layout: Layout, study: str, paths: RunPaths) -> None:
 
 
 def hold(shown: set[tuple[str, ...]], seen: set[tuple[str, ...]], where: str) -> None:
-    """Assert that what was shown is what was seen; of a job a tape keeps the last step only."""
+    """Assert that the shown commands equal the executed ones; of a job, a transcript has only the last step."""
     extra = {words for words in seen - shown if not any(word.startswith(BUILDING) for word in words)}
     assert not extra, f"{where}: asked and not shown: {extra}"
     lacking = {words for words in shown - seen if words[0] != "start" and not set(MAKING) & set(words)}
@@ -48,13 +48,13 @@ def hold(shown: set[tuple[str, ...]], seen: set[tuple[str, ...]], where: str) ->
 
 
 def questions(phases: list[tuple[str, list[DryRunStep]]], alias: str, workdir: str) -> set[tuple[str, ...]]:
-    """Return what is asked of a host, as a tape keeps it."""
+    """Return the commands for a host in these phases of a dry run, in the form of a transcript."""
     own = [step for _, steps in phases for step in steps if step.alias == alias]
     return {words for step in own if (words := asked(step, workdir))}
 
 
 def asked(step: DryRunStep, workdir: str) -> tuple[str, ...] | None:
-    """Return a step as a tape keeps it, None for what no tape keeps."""
+    """Return a step of a dry run in the form of a transcript; None if transcripts do not record it."""
     words = step.args
     if words == CLOCK_COMMAND:
         return ("clock",)
@@ -66,11 +66,11 @@ def asked(step: DryRunStep, workdir: str) -> tuple[str, ...] | None:
 
 
 def plain(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a question without process ids."""
+    """Return a command with its process id replaced by LEADER."""
     return tuple("LEADER" if word == "LEADER" or (k == 2 and word.isdigit()) else word for k, word in enumerate(words))
 
 
 def tape(path: Path) -> set[tuple[str, ...]]:
-    """Return what a host was asked, by its tape."""
+    """Return the commands in a host's transcript."""
     entries = [tuple(json.loads(line)["asked"]) for line in path.read_text().splitlines()]
     return {plain(entry) for entry in entries if entry[0] != "token"}

@@ -1,4 +1,4 @@
-"""Invented runs of factorial studies with known effects, as the tables hold them."""
+"""Simulated runs of factorial studies with known effects, in the form of loadbook's tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loadbook.study.model import Study
 
 @dataclass
 class FactorialRun:
-    """What stats reads of a run."""
+    """The tables of a simulated run that `loadbook.stats` reads."""
 
     study: Study
     trials: pd.DataFrame
@@ -28,7 +28,7 @@ class FactorialRun:
 
 
 def factorial_study(factors: Sequence[str], blocks: int = 8, **factorial: Any) -> Study:
-    """A study of these factors, each off or on, with both checks."""
+    """Return a study of these factors, each off or on, with an A/A arm and a positive control."""
     levels = {name: {"levels": ["off", "on"]} for name in factors}
     groups = factorial.get("groups", {})
     levels = {k: v for k, v in levels.items() if k not in groups}
@@ -55,9 +55,9 @@ def factorial_run(
     seed: int = 3,
     failing: Mapping[tuple[str, ...], float] | None = None,
 ) -> FactorialRun:
-    """A run whose log rates have these effects: a name the change from off to on, two what one does to the other's.
+    """Return a run with these effects on the log rate: of one factor (off to on), or the interaction of two.
 
-    `failing` gives, for the factors that are on (exactly these of those named), the share of trials with errors.
+    `failing` is {factors that are on: share of trials with errors}, where the other factors named in it are off.
     """
     assert study.factorial
     rng, design = np.random.default_rng(seed), factorial_design(study.factorial)

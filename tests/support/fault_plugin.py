@@ -1,4 +1,4 @@
-"""The table of fault cases (fault_cases.toml, docs/reliability.md): which test injected each, and what was seen."""
+"""Pytest plugin that prints a table of the fault cases (fault_cases.toml): the tests of each, and their results."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 ROOT_REASON = "network namespaces need root and iproute2: make test as root"
-# by test: a worker and its master may both report one
+# case -> test -> results; keyed by test, since a worker of xdist and its master may report the same test
 _seen: dict[int, dict[str, list[str]]] = defaultdict(dict)
 
 
 def cases() -> Iterator[tuple[int, str, str, str]]:
-    """Yield number, part, what is injected and what is expected of every case."""
+    """Yield (number, part of the table, injected fault, expected behaviour) of every case."""
     for part in tomllib.loads(Path(__file__).with_name("fault_cases.toml").read_text())["part"].values():
         for number, (injected, expected) in ((n, c) for n, c in part.items() if n != "title"):
             yield int(number), part["title"], injected, expected
@@ -32,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let reports carry their cases, also from the workers of xdist; skip what needs root where we are not."""
+    """Add the numbers of fault cases to test reports, also of xdist workers; skip tests that need root without it."""
     known = {number for number, *_ in cases()}
     rootless = os.geteuid() != 0 or shutil.which("ip") is None
     for item in items:
@@ -51,7 +51,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print case, injected how, expected, seen; several calls that follow each other share their FILE."""
+    """Print a row per case: fault, expected and observed; successive pytest calls add their results to FILE."""
     kept: Path | None = config.getoption("--faults")
     if kept is None:
         return
@@ -72,7 +72,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def _told(seen: list[list[str]]) -> str:
-    """Return what became of a case: how its tests ended, and what they said they saw (record_property "seen")."""
+    """Return the results of a case: outcomes of its tests, and their observations (record_property "seen")."""
     outcomes = Counter(outcome for outcome, *_ in seen)
     said = dict.fromkeys(text for _, *texts in seen for text in texts)
     told = ", ".join(

@@ -20,7 +20,7 @@ PAGE = TESTS.parent / "docs" / "reliability.md"
 
 
 class Proof(NamedTuple):
-    """A test that injects a fault: its file below tests/, its name."""
+    """A test that injects a fault: its file below tests/, and its name."""
 
     file: str
     name: str
@@ -28,7 +28,7 @@ class Proof(NamedTuple):
 
 @cache
 def proofs() -> dict[int, list[Proof]]:
-    """Return case -> the tests that are marked with it, read from the sources: nothing is imported."""
+    """Return {case: the tests marked with it}, read from the source files without importing them."""
     found: dict[int, list[Proof]] = defaultdict(list)
     for path in sorted(TESTS.rglob("test_*.py")):
         module = ast.parse(path.read_text(encoding="utf-8"))
@@ -53,7 +53,7 @@ def _numbers(nodes: Iterable[ast.AST]) -> Iterator[int]:
 
 
 def written(text: str) -> str:
-    """Return the page with its proofs made again."""
+    """Return the text of the page with its lists of tests updated."""
     found = proofs()
 
     def proof(match: re.Match[str]) -> str:

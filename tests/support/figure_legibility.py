@@ -1,4 +1,4 @@
-"""Whether a drawn figure can be read: its texts are large enough, whole, none lies over another, no line leaves it."""
+"""Legibility check of a figure: texts are large enough, inside the figure and do not overlap; lines stay inside."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from loadbook.report.figures import base
 
 
 def must_be_legible(figure: Figure, placed: Callable[[Text], bool] = lambda text: True) -> None:
-    """Hold every text of a figure to the smallest size, and those that are `placed` to its edges and to each other.
+    """Assert that all texts have the minimum size, and that those with `placed(text)` are inside and do not overlap.
 
-    Lines that belong to no panel, such as those from a name to its curve, must end inside the figure.
+    Lines that belong to no panel, such as those from a label to its curve, must end inside the figure.
     """
     figure.draw_without_rendering()
     found = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]

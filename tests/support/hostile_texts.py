@@ -1,6 +1,6 @@
-"""Hostile texts (docs/reliability.md, cases 43 to 48): what people, servers and tools may hand us, for every sink.
+"""Hostile texts (docs/reliability.md, cases 43 to 48) in input from people, servers and tools, for injection tests.
 
-A script that runs sets the page's title to PWN, a command that runs makes a file PWN; neither may ever be there.
+If loadbook executed them, a script would set the page's title to PWN, and a command would create a file PWN.
 """
 
 from __future__ import annotations
@@ -61,18 +61,18 @@ WRITABLE = tuple(text for text in CORPUS if "\ud800" not in text)
 
 
 def silent(text: str) -> bool:
-    """Tell whether a text holds nothing that acts on a terminal or on the order of letters."""
+    """Return whether a text has no terminal control characters and no characters that change the writing direction."""
     acting = {*range(32), *range(127, 160), 0x202E, 0x2066, 0x200B, 0xD800} - {ord("\n"), ord("\t")}
     return not acting.intersection(map(ord, text))
 
 
 def no_canary(*folders: Path) -> bool:
-    """Tell whether no command of the corpus has run: no file of its name lies anywhere below."""
+    """Return whether no hostile command was executed: no file PWN exists below these folders."""
     return not any(path.name == CANARY for folder in folders for path in folder.rglob(CANARY))
 
 
 def inline_toml(value: object) -> str:
-    """Return a value as inline TOML; JSON's escapes are TOML's but for the character 127."""
+    """Return a value as inline TOML, made from JSON, whose escapes are the same except for character 127."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{inline_toml(key)} = {inline_toml(one)}" for key, one in value.items()) + "}"
     if isinstance(value, list):

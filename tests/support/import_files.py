@@ -1,4 +1,4 @@
-"""Results as people have them: the hand-made folder among the fixtures, and files of conditions of any kind."""
+"""Inputs for the tests of `loadbook import`: the fixture folder of results measured by hand, and conditions files."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def project(root: Path) -> Layout:
 
 
 def folder(root: Path) -> Path:
-    """Return a copy of the hand-made folder."""
+    """Return a copy of the fixture folder with results measured by hand."""
     return Path(shutil.copytree(BY_HAND, root / "by-hand"))
 
 
 def rows(there: Path) -> list[dict[str, str]]:
-    """Return the rows of a folder's file of conditions."""
+    """Return the rows of a folder's conditions file."""
     with (there / "conditions.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
 def write(there: Path, said: Sequence[Mapping[str, object]]) -> Path:
-    """Write a folder's file of conditions; the first row's keys are the columns."""
+    """Write a folder's conditions file; the keys of the first row are the columns."""
     path = there / "conditions.csv"
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(said[0]), restval="")
@@ -41,7 +41,7 @@ def write(there: Path, said: Sequence[Mapping[str, object]]) -> Path:
 
 
 def capture(to: Path, tool: str, stem: str, *, whole: bool = True) -> str:
-    """Copy a capture into the folder `to`: as a folder with all it holds, or only what was printed; return its name."""
+    """Copy a recorded output to the folder `to`, as a folder of all its files or only stdout; return its name."""
     files = {p.name.removeprefix(f"{stem}."): p for p in (FIXTURES / tool).glob(f"{stem}.*") if p.suffix != ".json"}
     assert "stdout" in files, f"no capture {tool}/{stem}"
     if not whole:

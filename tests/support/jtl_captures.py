@@ -1,4 +1,4 @@
-"""Real JTL files by name, and what a summary says of one in the words of `slow_jtl.figures`."""
+"""Recorded JTL files by name, and conversion of a `Summary` to the dict that `slow_jtl_reader.figures` returns."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
 def capture(name: str) -> bytes:
-    """Return the file of samples of one capture, as `5.6.3--csv_tab`."""
+    """Return the content of a recorded JTL by its name, such as `5.6.3--csv_tab`."""
     return (FIXTURES / "jmeter" / f"{name}.out.jtl").read_bytes()
 
 
 def told(summary: Summary, tally: Tally | None = None) -> dict[str, Any]:
-    """Return the figures of a summary's total, or of one label."""
+    """Return the counts and times of a summary's total, or of one label, as a dict."""
     total = tally or summary.total()
     times = total.latency
     return {
@@ -34,7 +34,7 @@ def told(summary: Summary, tally: Tally | None = None) -> dict[str, Any]:
 
 
 def same(found: dict[str, Any], expected: dict[str, Any]) -> None:
-    """Assert that figures are the same; sums of floats may differ in their last digits."""
+    """Assert that two such dicts are equal, except for rounding errors of floats."""
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         assert found[name] == (value if value is None else pytest.approx(value, rel=1e-12)), name

@@ -1,4 +1,4 @@
-"""JupyterLab on a project, started as `make lab` starts it, and one of its notebooks in headless Chromium."""
+"""JupyterLab in a project, started as by `make lab`, and one of its notebooks in headless Chromium."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STATE = """(() => {
 
 
 def options() -> list[str]:
-    """Return what `make lab` gives to JupyterLab."""
+    """Return the options with which `make lab` starts JupyterLab."""
     (line,) = re.findall(r"-m jupyterlab (.*)", (REPO / "Makefile").read_text())
     given = line.replace("$(AS_ROOT)", "--allow-root" if os.geteuid() == 0 else "").replace("$(JUPYTER_ARGS)", "")
     return [*shlex.split(given), "--no-browser", "--LabApp.expose_app_in_browser=True"]
@@ -43,7 +43,7 @@ def options() -> list[str]:
 
 @contextmanager
 def served(layout: Layout, own: Path) -> Iterator[dict[str, Any]]:
-    """Yield address and token of a server of its own, with settings of its own; ended afterwards."""
+    """Yield address and token of a JupyterLab server with separate settings, which is stopped afterwards."""
     folders = {f"JUPYTER_{kind}_DIR": str(own / kind) for kind in ("CONFIG", "DATA", "RUNTIME")}
     folders |= {f"JUPYTERLAB_{kind}_DIR": str(own / kind) for kind in ("SETTINGS", "WORKSPACES")}
     environment = os.environ | folders | {"IPYTHONDIR": str(own / "ipython"), "JUPYTER_PREFER_ENV_PATH": "1"}
@@ -69,7 +69,7 @@ def _address(folder: Path, server: subprocess.Popen[bytes]) -> dict[str, Any]:
 
 
 class Notebook:
-    """A notebook opened in JupyterLab; what is not said of it is as a reader finds it."""
+    """A notebook opened in JupyterLab, with JupyterLab's default settings."""
 
     def __init__(self, chrome: Chrome, lab: dict[str, Any], name: str, width: int = 1400, height: int = 9000) -> None:
         self.chrome = chrome
@@ -78,7 +78,7 @@ class Notebook:
         self.until(lambda found: found["ready"])
 
     def until(self, holds: Callable[[dict[str, Any]], bool], wait_s: float = WAIT_S) -> dict[str, Any]:
-        """Wait until the notebook is as asked, and return what is known of it."""
+        """Wait until `holds` is true of the notebook's state, and return this state."""
         deadline = time.monotonic() + wait_s
         found: dict[str, Any] = {}
         while time.monotonic() < deadline:
@@ -89,33 +89,33 @@ class Notebook:
         raise AssertionError(f"after {wait_s} s: {json.dumps(found)[:2000]}")
 
     def told(self, what: str) -> None:
-        """Have JavaScript called of the notebook's page, `context.save()` say."""
+        """Execute JavaScript of the notebook panel, such as `context.save()`."""
         page = "[...window.jupyterapp.shell.widgets('main')].find(one => one.context && one.content.widgets)"
         self.chrome.value(f"void {page}.{what}")
 
     def command(self, name: str) -> None:
-        """Give a command of JupyterLab's menus."""
+        """Execute a command of JupyterLab's menus."""
         self.chrome.value(f"void window.jupyterapp.commands.execute('{name}')")
 
     def run_all(self) -> list[list[dict[str, Any]]]:
-        """Run all cells by the command of the menu Run, and return the outputs of each."""
+        """Run all cells by the menu Run, and return the outputs of each cell."""
         self.until(lambda found: found["idle"])
         self.command("notebook:run-all-cells")
         return self.until(lambda found: found["done"] and found["idle"])["outputs"]
 
     def to_the_top(self) -> None:
-        """Scroll up: only what is in the window is in the page."""
+        """Scroll to the top, since JupyterLab renders only cells that are visible."""
         self.chrome.value("document.querySelector('.jp-WindowedPanel-outer').scrollTop = 0")
         time.sleep(3)
 
     def keep(self, name: str) -> None:
-        """Keep a picture where whoever asks for it looks (LOADBOOK_PICTURES)."""
+        """Store a picture in the folder that the environment variable LOADBOOK_PICTURES names, if it is set."""
         if folder := os.environ.get("LOADBOOK_PICTURES"):
             self.chrome.picture(Path(folder) / f"{name}.png")
 
 
 def html_of(outputs: list[list[dict[str, Any]]]) -> str:
-    """Assert that no cell failed or complained, and return all HTML."""
+    """Assert that no cell raised an error or wrote to stderr, and return the HTML of all cells."""
     flat = [output for cell in outputs for output in cell]
     assert not [o for o in flat if o["output_type"] == "error"], flat
     assert not [o for o in flat if o["output_type"] == "stream" and o["name"] == "stderr"], flat

@@ -1,4 +1,4 @@
-"""The host that the tests run on, as a Host: real processes, real files, no SSH."""
+"""Implementation of the protocol Host for the test's own machine: real processes and files, without SSH."""
 
 import contextlib
 import http.client

@@ -1,4 +1,4 @@
-"""A lab of one's own: real sshd servers on loopback addresses that nobody else has, taken down at the end."""
+"""A lab for one test: real sshd servers on unused loopback addresses, which are stopped at the end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loadbook.hosts.lab import Lab
 
 @contextmanager
 def own_lab(**options: Any) -> Iterator[Lab]:
-    """Yield a lab that is up; `options` are those of Lab (its hosts, say)."""
+    """Yield a running lab; `options` are those of Lab, such as its hosts."""
     folder = Path(tempfile.mkdtemp(prefix="lb-"))
     draw = random.Random(os.urandom(8))
     own = Lab(folder / "lab", net_prefix=f"127.{draw.randrange(10, 250)}.{draw.randrange(250)}", **options)

@@ -1,4 +1,4 @@
-"""A study of many runs: the mock's, night after night, with other effects, hosts and conditions."""
+"""A study with many nightly runs, made from the simulated run of mock_project, with varying effects and hosts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Change = Callable[[dict[str, Any], dict[str, Any], dict[str, dict[str, Any]]], N
 
 
 def arms(effect: float = 0.03) -> dict[str, Arm]:
-    """One treatment and an A/A arm."""
+    """Return a baseline, an A/A arm and one treatment with this effect (log)."""
     return {
         "baseline": Arm(label="baseline", scatter=0.006),
         "aa": Arm(check="aa", label="A/A: baseline again", scatter=0.006),
@@ -31,7 +31,7 @@ def arms(effect: float = 0.03) -> dict[str, Arm]:
 def add(
     root: Path, at: float, effect: float = 0.03, machine: str = "one", change: Change | None = None, ended: bool = True
 ) -> str:
-    """Make one run that began at this time (epoch seconds); `change` gets run.json, plan.json and the facts to edit.
+    """Make one run that began at `at` (epoch s); the function `change` may edit run.json, plan.json and host facts.
 
     Returns the run's id.
     """
@@ -56,28 +56,28 @@ def add(
 
 
 def nights(root: Path, number: int, effect: Callable[[int], float] = lambda k: 0.03, **other: Any) -> Layout:
-    """Make a run each night."""
+    """Make `number` runs, one per night."""
     for night in range(number):
         add(root, BEGIN + night * DAY, effect(night), **other)
     return Layout(root)
 
 
 def kernel(told: dict[str, Any], plan: dict[str, Any], facts: dict[str, dict[str, Any]]) -> None:
-    """Boot another kernel on every host."""
+    """Edit a run's facts: another kernel on every host."""
     for fact in facts.values():
         fact["kernel"]["value"] = "6.12.0"
 
 
 def margin(told: dict[str, Any], plan: dict[str, Any], facts: dict[str, dict[str, Any]]) -> None:
-    """Declare another margin."""
+    """Edit a run's plan: another margin."""
     plan["study_spec"]["margin"] = 0.05
 
 
 def replay(told: dict[str, Any], plan: dict[str, Any], facts: dict[str, dict[str, Any]]) -> None:
-    """Measure nothing anew."""
+    """Edit a run's record: a replay of recorded answers, without new measurements."""
     told["replay"] = "20260101-010000"
 
 
 def imported(told: dict[str, Any], plan: dict[str, Any], facts: dict[str, dict[str, Any]]) -> None:
-    """Come from somebody else, who noted no times."""
+    """Edit a run's record: imported results without times."""
     told["imported"] = {"at": told["started"], "timed": False, "folder": "theirs", "conditions": "conditions.csv"}

@@ -1,4 +1,4 @@
-"""A project of one treatment, a lab whose hosts find fake tools first, and a server that misbehaves under load."""
+"""A project with one treatment, a lab with fake load generators on its hosts' PATH, and a server that misbehaves."""
 
 from __future__ import annotations
 
@@ -173,18 +173,18 @@ while True:
 
 @dataclass
 class Ran:
-    """A run that is over: how its trials ended by the ledger and by trial.json, and its tables."""
+    """A finished run: the states of its trials in the ledger and in trial.json, and its tables."""
 
     paths: RunPaths
 
     @property
     def ends(self) -> list[tuple[str, str]]:
-        """Status and reason of every trial in the ledger, in order."""
+        """(status, reason) of every trial in the ledger, in order."""
         return [(str(s.status), str(s.reason)) for _, s in sorted(trial_states(read_ledger(self.paths.ledger)).items())]
 
     @property
     def folders(self) -> list[Path]:
-        """Where the trials lie, those that are kept among the failed ones, too."""
+        """Folders of all trials, including failed ones."""
         return sorted([*self.paths.trials.glob("*"), *self.paths.failed.glob("*")], key=lambda p: p.name)
 
     @property
@@ -192,7 +192,7 @@ class Ran:
         return [trial_record.read_trial(folder) for folder in self.folders]
 
     def table(self, name: str) -> list[dict]:
-        """Rows of one of the five tables, made now."""
+        """Ingest the run and return the rows of one of the five tables."""
         ingest(self.paths)
         return pq.read_table(self.paths.table(name)).to_pylist()
 
@@ -200,20 +200,20 @@ class Ran:
         return {row["name"] for row in self.table("problems") if row["level"] == level}
 
     def said(self, name: str) -> str:
-        """What the table of problems says under a name."""
+        """Return the message with this name in the table of problems."""
         return " ".join(row["message"] for row in self.table("problems") if row["name"] == name)
 
 
 @dataclass
 class Rig:
-    """A lab, the folder that its hosts look into first for programs, and a project."""
+    """A lab, the folder that is first on its hosts' PATH, and a project."""
 
     lab: Lab
     bin: Path
     layout: Layout
 
     def fake(self, tool: str, body: str, probe: str = "-v") -> None:
-        """Put a tool before the real one; it leaves the question for its version to that."""
+        """Install a fake tool, a shell script `body`, on the PATH; the real tool answers the version probe."""
         real = shutil.which(tool)
         asked = f'[ "$1" != {probe} ] || exec {real} {probe}\n' if real else ""
         path = self.bin / tool
@@ -227,12 +227,12 @@ class Rig:
         (self.layout.studies / "rude.toml").write_text(text)
 
     def run(self, load: str, **more: object) -> Ran:
-        """Do the whole study over SSH."""
+        """Write a study with this load, and run it over SSH."""
         self.study(load, **more)  # type: ignore[arg-type]
         return self.again()
 
     def again(self) -> Ran:
-        """Do the study as its file is now."""
+        """Run the study again from its current file."""
         run = run_study(self.layout, "rude", self.lab.hosts_file, new=True, on_event=self.events.append)
         return Ran(self.layout.run("rude", run))
 
@@ -246,11 +246,11 @@ class Rig:
 
     @property
     def notes(self) -> list[str]:
-        """What the run said to whoever looks on."""
+        """Notes that the run printed for the user."""
         return [event.message for event in self.events if event.kind == "note"]
 
     def processes(self, *names: str) -> list[int]:
-        """Process ids of programs of these names that work in the folder of a job."""
+        """Return the ids of processes with these names that run in the folder of a job."""
         return [pid for pid, name in self._processes() if name in names]
 
     def _processes(self) -> Iterator[tuple[int, str]]:
@@ -265,7 +265,7 @@ class Rig:
 
 @contextmanager
 def home_for_fakes(folder: Path) -> Iterator[Path]:
-    """Let hosts of labs that start now look into a folder before all others (as they do for JMeter)."""
+    """Put a folder first on the PATH of hosts of labs that are started in this context."""
     (folder / "bin").mkdir(parents=True)
     before = os.environ.get("JMETER_HOME")
     os.environ["JMETER_HOME"] = str(folder)

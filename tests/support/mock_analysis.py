@@ -1,7 +1,7 @@
-"""Mock data for the tests of figures and pages: invented numbers, never measured, never shown to a user.
+"""Simulated data for the tests of figures and pages, never shown to a user.
 
-`mock(case)` makes one whole invented study; `CASES` are the hard cases of report.md section 9. Intervals here are
-t intervals on log ratios, good enough to draw; the real ones are those of loadbook.stats.
+`mock(case)` makes one complete simulated study; `CASES` are the difficult cases of report.md section 9. Intervals here
+are t intervals on log ratios, which suffice for drawing; users get those of loadbook.stats.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ GATES = {
 
 @dataclass(frozen=True)
 class Arm:
-    """One invented treatment: its true effect and scatter (standard deviation of log values)."""
+    """One simulated treatment: its true effect and scatter (standard deviation of log values)."""
 
     key: str
     label: str
@@ -62,7 +62,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class Mock:
-    """One invented study with everything that figures and pages read."""
+    """One simulated study with all data that figures and pages read."""
 
     case: str
     analysis: Analysis
@@ -139,7 +139,7 @@ def _arms(case: str) -> tuple[Arm, ...]:
 
 @functools.cache
 def mock(case: str = "plain") -> Mock:
-    """Return the invented study of this case; see `CASES`."""
+    """Return the simulated study of one of the `CASES`."""
     arms, rng = _arms(case), np.random.default_rng(11)
     blocks = 5 if case == "five_blocks" else 12
     name = "latency" if case == "latency" else "ok_per_s"
@@ -163,7 +163,7 @@ def mock(case: str = "plain") -> Mock:
 
 @dataclass(frozen=True)
 class Tables:
-    """What claims are judged by: the tables of an invented run."""
+    """The tables of a simulated run, by which claims are judged."""
 
     study: Study
     trials: pd.DataFrame
@@ -175,7 +175,7 @@ class Tables:
 
 
 def judged(m: Mock, study: Study | None = None) -> list[ClaimResult]:
-    """The study's claims, judged by the invented trials."""
+    """Return the results of the study's claims, judged by the simulated trials."""
     name, statistic = m.analysis.metric, m.analysis.statistic
     parts = [m.values.assign(metric=name, statistic=statistic), m.errors.assign(metric="errors", statistic="count")]
     measurements = pd.concat(parts)[["trial", "metric", "statistic", "value"]].assign(driver="*")

@@ -1,6 +1,6 @@
-"""A project folder with one synthetic run, complete enough for every block of a report.
+"""A project folder with one simulated run, complete enough for every block of a report.
 
-It has known effects, so that tests know what a page must say. Recorded real runs are in tests/support/recorded_run.py.
+Its effects are known, and so is the expected text of a page. A recorded real run is in tests/support/recorded_run.py.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STARTED = 1_795_169_700.0
 
 @dataclass
 class Arm:
-    """One treatment of the mock: its true effect and scatter (log standard deviation), and what it answers."""
+    """One treatment of the simulated run: true effect, scatter (log standard deviation) and the server's response."""
 
     effect: float = 0.0
     set: dict[str, Any] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Arm:
 
 
 def usual_arms() -> dict[str, Arm]:
-    """The study of the mock page: one of every verdict, and both checks."""
+    """Return treatments with every verdict, an A/A arm and a positive control."""
     return {
         "baseline": Arm(label="baseline"),
         "aa": Arm(check="aa", label="A/A: baseline again"),
@@ -59,7 +59,7 @@ def usual_arms() -> dict[str, Arm]:
 
 
 def make_study(arms: dict[str, Arm], name: str, question: str, blocks: int, **more: Any) -> Study:
-    """Return a valid study of these arms."""
+    """Return a valid study with these treatments."""
     factors = {f: {"role": "web", "levels": [False, True]} for arm in arms.values() for f in arm.set}
     treatments = {
         key: {"label": a.label, "set": a.set, "check": a.check, "expect": a.expect, "expect_effect": a.expect_effect}
@@ -98,7 +98,7 @@ def make_project(
     dice: int = 5,
     **more: Any,
 ) -> Layout:
-    """Write studies/, notebooks/ (ours), data/raw and data/processed of one run under `root`."""
+    """Write studies/, the repository's notebooks/, data/raw and data/processed of one run below `root`."""
     arms = arms or usual_arms()
     study = make_study(
         arms, name, question, blocks, **({"published": PUBLISHED} if "tcp-nopush" in arms else {}) | more

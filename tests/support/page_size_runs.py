@@ -1,4 +1,4 @@
-"""Invented runs of studies of page size with known costs, as the tables hold them."""
+"""Simulated runs of page-size studies with known costs, in the form of loadbook's tables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HOSTS: dict[str, dict[str, Any]] = {
 
 @dataclass
 class SizedRun:
-    """What stats reads of a run."""
+    """The tables of a simulated run that `loadbook.stats` reads."""
 
     study: Study
     trials: pd.DataFrame
@@ -39,7 +39,7 @@ class SizedRun:
     problems: pd.DataFrame | None = None
 
     def values(self, metric: str) -> pd.DataFrame:
-        """One row per trial, as a run's own tables give it."""
+        """Return the values of a metric, one row per trial, with the columns of `RunTables.values`."""
         rows = self.measurements[self.measurements["metric"] == metric]
         return self.trials.merge(rows[["trial", "value"]], on="trial", how="left")
 
@@ -50,7 +50,7 @@ def sized_study(
     tiers: Sequence[int] = (2, 4),
     **more: Any,
 ) -> Study:
-    """A study of these page sizes, balancers and nodes; a factor with one level is left out."""
+    """Return a study of these page sizes, load balancers and numbers of nodes; a factor with one level is left out."""
     factors: dict[str, Any] = {"page_bytes": {"levels": list(sizes)}}
     if len(balancers) > 1:
         factors["balancer_size"] = {"role": "balancer", "of": "variant", "levels": list(balancers)}
@@ -71,7 +71,7 @@ def sized_study(
 
 
 def true_rate(study: Study, treatment: str, link: float = LINK_BYTES_PER_S) -> float:
-    """The rate per second that a treatment would have without noise; four nodes have 6 % more below 64 K."""
+    """Return a treatment's rate (1/s) without noise; four nodes are 6 % faster than two for pages below 64 K."""
     levels = study.levels_of(treatment)
     size = float(levels["page_bytes"])
     own = PER_REQUEST_S[str(levels.get("balancer_size", "large"))] + size / link
@@ -80,7 +80,7 @@ def true_rate(study: Study, treatment: str, link: float = LINK_BYTES_PER_S) -> f
 
 
 def sized_run(study: Study, *, sd: float = 0.02, seed: int = 3, failing: float = 0.0, watched: bool = True) -> SizedRun:
-    """A run with these costs; `failing` is the share of trials of small pages on two nodes that have errors."""
+    """Return a simulated run; `failing` is the share of trials with errors among those of small pages on two nodes."""
     rng = np.random.default_rng(seed)
     trials: list[dict[str, Any]] = []
     rows: list[tuple[str, str, str, float]] = []
@@ -107,7 +107,7 @@ def sized_run(study: Study, *, sd: float = 0.02, seed: int = 3, failing: float =
 
 
 def _watched(trial: str, bytes_per_s: float, levels: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Samples of three hosts: the balancer is full below the link's rate, the network at it."""
+    """Return samples of three hosts: the balancer's CPU is busy unless the network link is saturated."""
     share = bytes_per_s / LINK_BYTES_PER_S
     busy = {"gen": 0.6, "lb": 0.99 if share < 0.9 else 0.7, "www": 0.4}
     cpus = {"gen": "cpu0", "lb": "cpu1", "www": "cpu2"}

@@ -1,4 +1,4 @@
-"""The most memory that a child process had of its own: `ru_maxrss` begins with that of who started it."""
+"""Peak memory of a child process alone; `ru_maxrss` would include the memory of its parent at the fork."""
 
 PEAK = r"""
 import re

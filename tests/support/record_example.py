@@ -1,6 +1,6 @@
-"""Makes data/example/ again: a real run in a lab of its own; in two trials a stranger takes the server's CPU.
+"""Script that records data/example/ anew: a real run in a lab; in two trials another process uses the server's CPU.
 
-On a machine that does nothing else: python tests/support/record_example.py; on a busy one behind `chrt -r 5`.
+On an idle machine: python tests/support/record_example.py; on a busy one with `chrt -r 5` before it.
 """
 
 from __future__ import annotations

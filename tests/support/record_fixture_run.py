@@ -1,4 +1,4 @@
-"""Makes tests/fixtures/recorded-run/ again: a real run in a lab of its own, one trial of which is killed on purpose.
+"""Script that records tests/fixtures/recorded-run/ anew: a real run in a lab, in which one trial is killed on purpose.
 
 python tests/support/record_fixture_run.py
 """
@@ -49,7 +49,7 @@ def kill_load(jobs: Path) -> None:
 
 
 def wait_for_quiet(limit_s: float = 10.0) -> None:
-    """Wait, bounded, until both CPUs were idle for a moment: this machine may be doing other things."""
+    """Wait until both CPUs were idle for a moment, at most `limit_s` seconds."""
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
         before, begun = _idle_s(), time.monotonic()
@@ -64,7 +64,7 @@ def _idle_s() -> float:
 
 
 def rename_folder(run: Path, folder: Path) -> None:
-    """Call the folder that the lab was in /lab in everything that was recorded: it says nothing about a trial."""
+    """Replace the path of the lab's folder by /lab in all recorded files, so that they do not depend on the machine."""
     for path in run.rglob("*"):
         if path.is_file() and str(folder).encode() in (data := path.read_bytes()):
             path.write_bytes(data.replace(str(folder).encode(), b"/lab"))

@@ -1,4 +1,4 @@
-"""The recorded run among the fixtures: a real run in the lab, 4 treatments (an A/A arm and a control) x 8 blocks."""
+"""The recorded run in tests/fixtures: a real lab run of 4 treatments (with A/A arm and positive control) x 8 blocks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STUDIES = REPO / "tests/fixtures/recorded-studies"
 
 
 def copy_recorded_run(tmp_path: Path) -> Layout:
-    """Make a project below `tmp_path` that holds the recorded run, raw only: ingest it with `ingested_run`."""
+    """Make a project below `tmp_path` with the raw files of the recorded run, without its tables."""
     layout = with_studies(tmp_path / "home")
     shutil.copytree(FIXTURE, layout.study_raw(STUDY))
     shutil.copyfile(STUDIES / INCLUDED, layout.studies / INCLUDED)
@@ -24,7 +24,7 @@ def copy_recorded_run(tmp_path: Path) -> Layout:
 
 
 def ingested_run(tmp_path: Path) -> Layout:
-    """Do as `copy_recorded_run` does and make the tables."""
+    """Make a project below `tmp_path` with the recorded run and its tables."""
     from loadbook.ingestion.ingest import ingest
 
     layout = copy_recorded_run(tmp_path)

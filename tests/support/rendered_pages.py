@@ -1,4 +1,4 @@
-"""A page as the exporter makes it, without a kernel: the notebook's cells are called here."""
+"""HTML of a page without a Jupyter kernel: the cells of its notebook are executed in the test's own process."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 
 
 def page_html(page: Any) -> str:
-    """Return the HTML of the page's own notebook, every `page.<block>()` cell filled in."""
+    """Return the HTML of the page's notebook, with the output of every cell `page.<block>()`."""
     book = nbformat.read(NOTEBOOKS / f"{page.notebook}.ipynb", as_version=4)
     for k, cell in enumerate(book.cells):
         last = cell.source.splitlines()[-1]

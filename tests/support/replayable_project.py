@@ -1,4 +1,4 @@
-"""A project whose study is the recorded one, and a hosts file that plays that run back."""
+"""A project with the study of the recorded run, and a hosts file that replays the run's recorded answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BLOCKS = 30
 
 
 def playable(root: Path) -> tuple[Layout, str]:
-    """Make the project; return it and its hosts file, by its path from there."""
+    """Make the project; return it and the path of its hosts file relative to the project."""
     layout = with_studies(root)
     shutil.copyfile(STUDIES / INCLUDED, layout.studies / INCLUDED)
     shutil.copytree(FIXTURE, layout.root / "recording")
@@ -23,7 +23,7 @@ def playable(root: Path) -> tuple[Layout, str]:
 
 
 def longer(layout: Layout, hosts: str) -> None:
-    """Make the recording one of 30 blocks, 120 trials: later blocks are those of the recorded run again."""
+    """Extend the recording to 30 blocks (120 trials) by repeating its blocks."""
     folder = (layout.root / hosts).parent
     for path in sorted(folder.glob("*/*/trial.json")):
         record = trial_record.read_trial(path.parent)

@@ -1,4 +1,4 @@
-"""The report of a project, made by the command line."""
+"""Reports of a project, made with `loadbook report`."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from loadbook.store.paths import Layout
 
 @dataclass
 class Made:
-    """A project whose report was made by the command line."""
+    """A project with the report that `loadbook report` made."""
 
     layout: Layout
     output: str

@@ -1,4 +1,4 @@
-"""Records of runs (run.json) for tests that need no run."""
+"""Records of runs (run.json) for tests without a run folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ HOSTS = {"driver": {"roles": ["driver"], "cpus": [0]}, "web": {"roles": ["web"],
 
 
 def make_run_record(**values: Any) -> RunRecord:
-    """Return the record of a run that is done, with some values of its own."""
+    """Return the record of a finished run with default values, except for those given."""
     usual = {
         "study": "s", "run": "20261120-101500", "subset": "default", "schema_version": 1, "started": 1.0, "ended": 2.0,
         "loadbook_version": "0.1.0", "git_revision": None, "git_dirty": None, "study_sha256": "0" * 64, "seed": 1,
@@ -20,5 +20,5 @@ def make_run_record(**values: Any) -> RunRecord:
 
 
 def changed_record(record: RunRecord, **values: Any) -> RunRecord:
-    """Return a record with some of its values changed, as it would be read."""
+    """Return a record with the given values changed, validated as if read from a file."""
     return RunRecord.model_validate(record.to_json() | values)

@@ -1,4 +1,4 @@
-"""Services that run for the length of a `with`, on this machine."""
+"""Services that run on this machine for the duration of a `with` block."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ def running(
     node: str = "web1",
     **values: str | int,
 ) -> Iterator[Instance]:
-    """Check, start and await a service with others behind it; it is stopped at the end."""
+    """Check and start a service with these backends, wait until it is ready, and stop it at the end."""
     name = f"t{next(_number):04}-a1-{service}"
     place = InstanceContext.for_instance(
         host, name, port, {"node": node, "backends": [as_backend(one) for one in behind]}
@@ -38,14 +38,14 @@ def running(
 
 
 def as_backend(one: Instance) -> Mapping[str, object]:
-    """Return what the one before it is told about a service."""
+    """Return a service's entry in the variable `backends` of the service in front of it."""
     place = one.rendered.context
     known = {"address": place.address, "port": place.port, "dir": place.dir}
     return {"node": place.extra["node"], "local": True, **known}
 
 
 def page(host: LocalHost, one: Instance, path: str = "/index.html") -> bytes:
-    """Return a page that must be there."""
+    """Return the body of a page, which must exist."""
     answer = host.http_get(one.address, one.port, path, timeout_s=5, scheme=one.rendered.scheme)
     assert answer.status == 200, answer
     return answer.body

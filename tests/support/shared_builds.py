@@ -1,4 +1,4 @@
-"""A host on which what is built is built once for all tests of a session."""
+"""A host for the whole test session, on which each service is compiled or unpacked only once."""
 
 import shutil
 import socket
@@ -36,7 +36,7 @@ def placed(host: LocalHost, spec: ServiceSpec, extra: dict[str, Any], values: di
 
 @contextmanager
 def runner(host: LocalHost) -> Iterator[Running]:
-    """Yield a function that starts a service and waits until it is ready and proven; all are stopped in the end."""
+    """Yield a function that starts a service and waits until it is ready and verified; all are stopped at the end."""
     begun: list[Instance] = []
 
     def start(service: str, extra: dict[str, Any] | None = None, **values: Any) -> Instance:

@@ -1,6 +1,6 @@
-"""One line after `make test`: how many tests were skipped, and what makes them run; several calls share a file.
+"""Summary line after `make test`: how many tests were skipped, and for which missing programs.
 
-As a plugin of pytest it adds the skips of a call to the file of `--skips`; as a program it prints the line.
+As a pytest plugin it adds the skipped tests of a call to the file `--skips`; as a program it prints the line.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def skip_line(reasons: dict[str, Any]) -> str:
-    """Return the line; `reasons` is test -> why it was skipped, which names what would let it run."""
+    """Return the line; `reasons` is {test: reason for skipping it}."""
     if not reasons:
         return "no test was skipped"
     counts = Counter(reasons.values()).most_common()

@@ -1,4 +1,4 @@
-"""JTL files read the slow way, for comparison: csv, a dict per row, sorted lists; no code of loadbook."""
+"""Simple, slow reader of JTL files (csv, one dict per row, sorted lists) without code of loadbook, for comparison."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ COLUMNS_2 = (
 
 
 def rows(data: bytes, separator: str = ",", columns: list[str] | None = None) -> list[dict[str, str]]:
-    """Return the whole rows of a file; what follows the last line end is not one."""
+    """Return the complete rows of a file; text after the last line end is ignored."""
     text = data[: data.rfind(b"\n") + 1].decode("utf-8-sig")
     return list(csv.DictReader(io.StringIO(text, newline=""), fieldnames=columns, delimiter=separator))
 
 
 def requests(found: list[dict[str, str]]) -> list[dict[str, str]]:
-    """Return the rows that are requests: no transactions, no `label-N` within the time of its `label`."""
+    """Return the rows of requests, without transactions and without sub-results (`label-N` in the time of `label`)."""
     kept, parents = [], {}
     for row in found:
         if row.get("responseMessage", "").startswith(TRANSACTION):
@@ -45,7 +45,7 @@ def _within(row: dict[str, str], parent: dict[str, str]) -> bool:
 
 
 def figures(found: list[dict[str, str]]) -> dict[str, Any]:
-    """Return what a summary must say of these requests."""
+    """Return the expected counts and times of these requests as a dict."""
     answered = [row for row in found if not row["responseCode"].startswith("Non HTTP")]
     ok = [row for row in answered if row["success"] == "true" and not row["responseCode"] >= "400"]
     times = sorted(int(row["elapsed"]) / 1000 for row in found)

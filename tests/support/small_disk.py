@@ -1,7 +1,7 @@
-"""A project on a real, small disk of its own: `python small_disk.py FOLDER BYTES SCRIPT ARGUMENT...`.
+"""A project on a small file system that tests fill up: `python small_disk.py FOLDER BYTES SCRIPT ARGUMENT...`.
 
-In namespaces of its own (unshare), so that no root is needed and nobody else sees the disk: a tmpfs of so many bytes
-over FOLDER; then SCRIPT, a function of this module, is called with FOLDER and the arguments.
+In separate namespaces (unshare), which need no root and hide it from other processes, a tmpfs of BYTES bytes is mounted
+on FOLDER; then SCRIPT, a function of this module, is called with FOLDER and the arguments.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ FILLER = "filler"
 
 
 def may_be() -> bool:
-    """Tell whether this machine lets us have a disk of our own."""
+    """Return whether this machine permits mounting a tmpfs in a user namespace."""
     return shutil.which("unshare") is not None and not subprocess.run([*SPACES, "true"], capture_output=True).returncode
 
 
 def on_small_disk(folder: Path, size: int, script: str, *arguments: str) -> dict[str, Any]:
-    """Call a function of this module on a disk of `size` bytes and return what it printed last, as JSON."""
+    """Call a function of this module on a disk of `size` bytes; return the last line that it printed, as JSON."""
     folder.mkdir(exist_ok=True)
     mount = 'mount -t tmpfs -o "size=$1" tmpfs "$2" && shift 2 && exec "$@"'
     command = [*SPACES, "sh", "-c", mount, "sh", str(size), str(folder), sys.executable, str(HERE), script, str(folder)]
@@ -36,7 +36,7 @@ def on_small_disk(folder: Path, size: int, script: str, *arguments: str) -> dict
 
 
 def fill(folder: Path) -> None:
-    """Write until the disk is full."""
+    """Write a file until the disk is full."""
     with (folder / FILLER).open("ab", buffering=0) as file:
         for size in (1 << 20, 1 << 12, 1):
             try:
@@ -47,7 +47,7 @@ def fill(folder: Path) -> None:
 
 
 def command(folder: Path, *words: str) -> tuple[int, str]:
-    """Call `loadbook WORDS` here and return its exit code and what it said on stderr."""
+    """Call `loadbook WORDS` in the folder and return its exit code and its stderr."""
     import contextlib
     import io
 
@@ -65,7 +65,7 @@ def command(folder: Path, *words: str) -> tuple[int, str]:
 
 
 def filled_at(folder: Path, place: str, nth: int) -> Callable[[], None]:
-    """Have the disk full from the nth call of a function on, `module:Class.name`; return what ends that."""
+    """Fill the disk at the nth call of the function `place` (`module:Class.name`); return a function that undoes it."""
     import importlib
 
     module, _, path = place.partition(":")
@@ -92,14 +92,14 @@ def project(folder: Path) -> Any:
 
 
 def snapshot(folder: Path) -> dict[str, str]:
-    """Return the sha256 of every file by path."""
+    """Return {path: sha256} of every file."""
     from loadbook.store.trial_record import sha256_file
 
     return {str(p.relative_to(folder)): sha256_file(p) for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
 def run_on_a_full_disk(folder: Path, place: str, nth: str) -> None:
-    """Play the recorded run back; the disk is full from the nth call of `place` on, then has room again."""
+    """Replay the recorded run with a disk that is full from the nth call of `place` on, then again with free space."""
     from recorded_run import STUDY, run_of
 
     layout = project(folder)
@@ -121,7 +121,7 @@ def run_on_a_full_disk(folder: Path, place: str, nth: str) -> None:
 
 
 def published_trials(layout: Any) -> list[str]:
-    """Return the trials that are published, each proven to be whole."""
+    """Return the published trials, after verification of their checksums."""
     from loadbook.store import trial_record
     from recorded_run import STUDY
 
@@ -141,7 +141,7 @@ def states_of(layout: Any) -> dict[str, str]:
 
 
 def ingest_on_a_full_disk(folder: Path, place: str, nth: str) -> None:
-    """Make the tables, change what they are made of, and make them again on a full disk."""
+    """Make the tables, change their raw data, and make them again on a full disk."""
     from recorded_run import STUDY
 
     layout = project(folder)
@@ -162,7 +162,7 @@ def ingest_on_a_full_disk(folder: Path, place: str, nth: str) -> None:
 
 
 def report_on_a_full_disk(folder: Path, place: str, nth: str) -> None:
-    """Make the report, then again on a full disk."""
+    """Make the report, then make it again on a full disk."""
     from recorded_run import STUDY
 
     layout = project(folder)

@@ -1,4 +1,4 @@
-"""A machine's own nginx, running with a tree of configuration: private to an ordinary user, or the distribution's."""
+"""An installed nginx with its own configuration folder, for the tests of services that loadbook does not install."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ _number = count()
 
 @dataclass
 class OwnServer:
-    """The server, the host it runs on, and how it was before."""
+    """The server, its host, and the state of its configuration before the test."""
 
     hosts_file: Path
     host: RemoteHost
@@ -93,13 +93,13 @@ class OwnServer:
     before: str = ""
 
     def instance(self, name: str = "own-web", main: bytes | None = None, **values: str | int) -> SystemInstance:
-        """Return it as a service of a trial, under a name that nothing had before."""
+        """Return the server as a service of a trial, under a unique name."""
         name = f"{name}-{next(_number)}"
         place = InstanceContext.for_instance(self.host, name, self.port)
         return SystemInstance(self.host, self.spec, render(self.spec, values, place, main=main), name=name, lease_s=60)
 
     def page(self) -> str:
-        """Return what it answers, "" when it does not."""
+        """Return the body of the server's response; "" if it does not respond."""
         with contextlib.suppress(HostError):
             return self.host.http_get(self.host.address, self.port, "/", timeout_s=2).body.decode()
         return ""
@@ -108,7 +108,7 @@ class OwnServer:
         return int((self.run / "nginx.pid").read_text())
 
     def workers(self) -> int:
-        """Return how many processes serve; none before the main one has said which it is."""
+        """Return the number of worker processes; 0 while the master has not written its pid file."""
         with contextlib.suppress(OSError, ValueError):
             main = self.pid()
             return len(Path(f"/proc/{main}/task/{main}/children").read_text().split())
@@ -119,7 +119,7 @@ class OwnServer:
         return self.run / "state"
 
     def left(self) -> list[str]:
-        """Return what is still to be put back, and what is kept for it."""
+        """Return the names of files that are still to be restored or are stored for it."""
         found = [*(self.state / "undo").glob("*"), *(self.state / "kept").glob("*")]
         return sorted(path.name for path in found)
 
@@ -130,7 +130,7 @@ class OwnServer:
 
 
 def digest(tree: Path) -> str:
-    """Return what tells a tree from every other: names, kinds, modes, owners, links and contents."""
+    """Return a digest of a folder tree: names, kinds, modes, owners, links and contents."""
     lines = []
     for path in sorted([tree, *tree.rglob("*")]):
         about = path.lstat()
@@ -144,7 +144,7 @@ def digest(tree: Path) -> str:
 
 @contextlib.contextmanager
 def own_server(lab: Lab, folder: Path, port: int, alias: str = "web") -> Iterator[OwnServer]:
-    """Yield an nginx with a tree below `folder`, on a host of the loopback lab, with everything that loadbook keeps."""
+    """Yield an nginx with its configuration below `folder`, on a host of the loopback lab, with loadbook's state."""
     folder.chmod(0o755)
     tree, run = folder / "etc", folder / "run"
     for made in (tree, run, tree / "empty"):
@@ -163,7 +163,7 @@ def own_server(lab: Lab, folder: Path, port: int, alias: str = "web") -> Iterato
 
 
 def _hosts_file(lab: Lab, folder: Path, alias: str, state: Path) -> Path:
-    """Return the lab's hosts file with what this host may be changed in."""
+    """Return the lab's hosts file, extended by the files that loadbook may change on this host."""
     text = lab.hosts_file.read_text()
     head = f'[hosts."{alias}"]\n'
     assert head in text
@@ -186,7 +186,7 @@ def _write(folder: Path, tree: Path, run: Path, at: str) -> None:
 
 @contextlib.contextmanager
 def process(argv: list[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """Yield a process that is killed with its group at the end, whatever the test found."""
+    """Yield a process that is killed with its process group at the end, even if the test fails."""
     with subprocess.Popen(argv, start_new_session=True, stdin=subprocess.DEVNULL, **options) as running:
         try:
             yield running
@@ -196,7 +196,7 @@ def process(argv: list[str], **options: Any) -> Iterator[subprocess.Popen[bytes]
 
 
 def end(pid_file: Path) -> None:
-    """End the server that a pid file names, if it runs."""
+    """Stop the server whose process id is in a pid file, if it runs."""
     with contextlib.suppress(OSError, ValueError):
         pid = int(pid_file.read_text())
         os.kill(pid, signal.SIGTERM)

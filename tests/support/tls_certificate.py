@@ -1,4 +1,4 @@
-"""A certificate that signs itself, for servers of tests."""
+"""A self-signed certificate for test servers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 
 def certificate(folder: Path) -> Path:
-    """Write certificate and key into one file of the folder and return it."""
+    """Write certificate and key to one file in the folder and return its path."""
     key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name.from_rfc4514_string("CN=localhost")
     now = datetime.datetime.now(datetime.UTC)
     made = x509.CertificateBuilder(

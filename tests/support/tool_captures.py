@@ -1,4 +1,4 @@
-"""The captures in tests/fixtures, as the parsers get them."""
+"""The recorded tool outputs in tests/fixtures, as input for parsers."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Key = tuple[str, str]
 
 
 def cases(tool: str) -> list[Path]:
-    """Return the expectation files of a tool's captures."""
+    """Return the paths of the files with the expected values of a tool's recorded outputs."""
     return sorted((FIXTURES / tool).glob("*.json"))
 
 
 def capture(expected: Path) -> ToolOutput:
-    """Return the capture that belongs to an expectation file."""
+    """Return the recorded output that belongs to a file of expected values."""
     read = {
         s: p.read_bytes() for s in ("stdout", "stderr", "cmd", "rc") if (p := expected.with_suffix(f".{s}")).exists()
     }
@@ -36,12 +36,12 @@ def capture(expected: Path) -> ToolOutput:
 
 
 def good(tool: str) -> list[Path]:
-    """Return the expectation files of captures that hold a report."""
+    """Return the paths of the files with expected values for recorded outputs that have a report."""
     return [path for path in cases(tool) if "rows" in json.loads(path.read_text())]
 
 
 def table(rows: Iterable[Measurement]) -> dict[Key, Measurement]:
-    """Return rows by metric and statistic, each of which may occur once."""
+    """Return {(metric, statistic): row}; each pair may occur only once."""
     rows = list(rows)
     found = {(row.metric, row.statistic): row for row in rows}
     assert len(found) == len(rows)
@@ -49,7 +49,7 @@ def table(rows: Iterable[Measurement]) -> dict[Key, Measurement]:
 
 
 def check_sane(parsed: ParsedReport) -> None:
-    """Assert what holds for rows of any report whatever: finite, known metrics, their units, no negative number."""
+    """Assert that the rows have finite, non-negative values, known metrics and the metrics' units."""
     for row in table(parsed.measurements).values():
         assert math.isfinite(row.value) and row.value >= 0, row
         assert row.unit == METRICS[row.metric].unit, row
@@ -61,7 +61,7 @@ def check_sane(parsed: ParsedReport) -> None:
 
 
 def attempt(tool: str, captured: ToolOutput) -> ParsedReport | None:
-    """Return what a parser makes of an input, checked to be sane; None if it refused with a ParseError."""
+    """Return the parsed report, after `check_sane`; None if the parser raised ParseError."""
     try:
         parsed = base.load_tool(tool).parse(captured)
     except ParseError as error:
@@ -72,5 +72,5 @@ def attempt(tool: str, captured: ToolOutput) -> ParsedReport | None:
 
 
 def with_stdout(captured: ToolOutput, lines: Iterable[bytes]) -> ToolOutput:
-    """Return the capture with other lines of stdout."""
+    """Return the recorded output with these lines as its stdout."""
     return replace(captured, stdout=b"".join(lines))

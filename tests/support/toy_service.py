@@ -1,4 +1,4 @@
-"""A service that comes as a folder only: a toml file and two templates, no Python."""
+"""A service defined by a folder alone: one TOML file and two templates, without Python code."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A trial that trips no gate; tests change one thing."""
+"""A trial that violates no validity rule; each test changes one property of it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def record(**changes: Any) -> TrialRecord:
 
 
 def rows(changes: dict | None = None) -> list[dict[str, Any]]:
-    """Measurements; a value of None takes the row away."""
+    """Return the trial's measurements with these changes; None removes a row."""
     known = TOTALS | (changes or {})
     return [
         {"driver": "*", "metric": m, "statistic": s, "value": float(v), "unit": "1"}
@@ -61,7 +61,7 @@ def rows(changes: dict | None = None) -> list[dict[str, Any]]:
 
 
 def traces(changes: dict | None = None, times: list[float] | None = None, end: float = 4.0) -> list[dict[str, Any]]:
-    """Traces every 0.25 s from before the window to after it, idle outside; a value of None takes the trace away."""
+    """Return traces every 0.25 s from before to after the measurement, idle outside it; None removes a metric."""
     instants = times if times is not None else [k * 0.25 for k in range(-4, 20)]
     return [
         {"host": host, "t_s": t, "metric": metric, "item": item, "value": value if 0 < t <= end else 0.01, "unit": "1"}
@@ -82,7 +82,7 @@ def check(
     samples: Sequence[dict[str, Any]] = (),
     **changes: Any,
 ) -> list[RuleHit]:
-    """Hits on the clean trial with these changes; within `idle_s` nothing is at work."""
+    """Return the rules that the trial with these changes violates; `idle_s` are the idle seconds before and after."""
     begin, end = idle_s
     traced_rows = [
         row | ({"value": 0.0} if begin <= row["t_s"] - 0.25 and row["t_s"] <= end else {})

@@ -1,6 +1,6 @@
-"""Which tests one worker of xdist gets: those of a file, and all that read the one report that takes half a minute.
+"""Groups of test files that one worker of xdist runs: each file is a group, except those that share a slow report.
 
-Files that take long come first, so that none is left for one worker at the end; then those of most tests.
+Slow files come first, so that none is left for one worker at the end; then those with the most tests.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SPREAD = LONG[:1]
 
 
 def together(file: str) -> str:
-    """Return the name of the group that a file of tests belongs to: most are one of their own."""
+    """Return the name of the group of a test file: for most files, the file itself."""
     return "report" if READERS.search((ROOT / file).read_text(encoding="utf-8")) else file
 
 

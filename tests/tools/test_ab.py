@@ -48,7 +48,7 @@ def values(captured: ToolOutput) -> dict[tuple[str, str], float]:
     return {key: row.value for key, row in table(parsed(captured).measurements).items()}
 
 
-def test_ab_command_contains_every_workload_setting_and_lifts_the_request_cap() -> None:
+def test_ab_command_has_every_workload_setting_and_no_cap_of_50000_requests() -> None:
     load = Workload(tool="ab", connections=20, timeout_s=3, headers={"X-A": 'q"$(x)'}, extra=("-l",), path="/p?a=1")
     assert AB.command(load, WEB, 4.0) == [
         *("ab", "-q", "-r", "-t", "4", "-n", "800000", "-c", "20", "-s", "3", "-e", "pct.csv", "-k"),
@@ -78,7 +78,7 @@ def test_ab_command_contains_every_workload_setting_and_lifts_the_request_cap() 
         ({"extra": ("-w",)}, 1, "-w of ab"),
     ],
 )
-def test_ab_unsupported_workload_is_refused_at_plan_time(
+def test_ab_unsupported_workload_is_refused_before_the_run(
     asked: dict[str, object], duration_s: float, says: str
 ) -> None:
     with pytest.raises(ToolError, match=says) as refusal:
@@ -86,7 +86,7 @@ def test_ab_unsupported_workload_is_refused_at_plan_time(
     assert refusal.value.hint
 
 
-def test_version_is_read_from_every_build() -> None:
+def test_ab_version_is_read_from_every_build() -> None:
     assert AB.version(case("version_V").stdout, b"") == "2.3"
     assert AB.version(b"This is ApacheBench, Version 2.3 <$Revision: 1903618 $>\n", b"") == "2.3 r1903618"
     with pytest.raises(ToolError, match="no version"):
@@ -98,7 +98,7 @@ def test_ab_command_line_is_parsed_as_ab_parses_it() -> None:
     assert command_options(("ab", "-Q", "http://h/")) == command_options(()) == []
 
 
-def test_ab_percentiles_come_from_the_csv_with_microseconds() -> None:
+def test_ab_percentiles_are_read_from_the_csv_file_to_the_microsecond() -> None:
     rows = table(parsed(case("csv_gnuplot")).measurements)
     assert rows["latency", "p98"].text == "0.470" and rows["latency", "p98"].value == 0.00047
     assert rows["latency", "min"].text == "0.030" and rows["latency", "max"].text == "0.739"
@@ -107,7 +107,7 @@ def test_ab_percentiles_come_from_the_csv_with_microseconds() -> None:
     assert values(coarse)["latency", "p98"] == 0 and "whole_ms" in dict(parsed(coarse).doubts)
 
 
-def test_ab_percentiles_beyond_the_last_request_are_dropped() -> None:
+def test_ab_percentiles_read_past_the_last_request_are_replaced_by_the_maximum() -> None:
     """With 10 requests the file says 99 % took longer than 100 %: ab printed memory behind its times."""
     lines = case("csv_n10").files["pct.csv"].decode().split()
     assert float(lines[-2].partition(",")[2]) > float(lines[-1].partition(",")[2])
@@ -127,14 +127,14 @@ def test_ab_percentiles_beyond_the_last_request_are_dropped() -> None:
         ("plot.tsv", ("\t0\t5\t5\t4\n", "\t0\t5\t5\t4"), "not complete: 300 rows"),
     ],
 )
-def test_ab_files_that_contradict_the_report_or_are_truncated_are_refused(
+def test_ab_csv_and_tsv_files_that_are_truncated_or_contradict_the_report_are_refused(
     file: str, swap: tuple[str, str], says: str
 ) -> None:
     with pytest.raises(ParseError, match=says):
         AB.parse(with_file("csv_tsv_n300", file, swap))
 
 
-def test_ab_files_of_another_run_are_refused() -> None:
+def test_ab_csv_and_tsv_files_of_another_run_are_refused() -> None:
     with pytest.raises(ParseError, match="is not the"):
         AB.parse(replace(case("slow_1500ms"), files=case("csv_gnuplot").files))
     twice = {name: case("csv_gnuplot").files["pct.csv"] for name in ("a.csv", "b.csv")}
@@ -142,7 +142,7 @@ def test_ab_files_of_another_run_are_refused() -> None:
         AB.parse(replace(case("csv_gnuplot"), files=twice))
 
 
-def test_ab_request_rows_give_requests_started_per_second() -> None:
+def test_ab_tsv_file_of_requests_gives_requests_started_per_second() -> None:
     samples = parsed(case("csv_tsv_n300")).samples
     assert sum(s.value for s in samples) == 300 and samples[0].x == 0
     assert {(s.series, s.metric, s.unit) for s in samples} == {("started", "requests_per_s", "1/s")}
@@ -153,7 +153,7 @@ def test_ab_time_per_request_across_connections_is_not_a_latency() -> None:
     assert values(case("slow_1500ms"))["ttfb", "sd"] == 0.1482
 
 
-def test_ab_redirects_count_as_errors_unless_codes_are_printed() -> None:
+def test_ab_redirects_and_errors_are_separated_only_if_codes_are_printed() -> None:
     for name in ("non2xx_302", "non2xx_mix", "http_to_tls"):
         got = values(case(name))
         assert not {("ok", "count"), ("ok_per_s", "value"), ("errors_status", "count"), ("errors", "count")} & set(got)
@@ -170,21 +170,21 @@ def test_ab_error_total_is_given_only_for_disjoint_classes() -> None:
     assert ("errors", "count") not in got and ("ok", "count") not in got
 
 
-def test_ab_transferred_bytes_are_preferred_to_failed_count() -> None:
+def test_ab_report_of_zero_transferred_bytes_has_no_answered_requests() -> None:
     got = values(case("tls_to_plain"))
     assert got["requests", "count"] == 0 == got["ok", "count"] and ("errors", "count") not in got
     assert got["requests_per_s", "value"] == 0 and ("latency", "p50") not in got
     assert "zero_bytes" in dict(parsed(case("tls_to_plain")).doubts)
 
 
-def test_report_without_requests_has_zero_counts_and_no_times() -> None:
+def test_ab_report_without_requests_has_zero_counts_and_no_times() -> None:
     head, _, _ = case("closemid").stdout.partition(b"Requests per second")
     nothing = head.replace(b"requests:      500", b"requests:      0").replace(b" 33500 b", b" 0 b")
     got = values(replace(case("closemid"), stdout=nothing.replace(b" 5500 b", b" 0 b")))
     assert got["requests", "count"] == got["ok", "count"] == got["ok_per_s", "value"] == 0
 
 
-def test_ab_mean_may_equal_maximum_without_medians() -> None:
+def test_ab_time_columns_that_touch_in_a_report_without_medians_are_separated() -> None:
     wide = (("Total:          0     0    1", "Total:          0 98765123456"), (" 100%      1 (", " 100% 123456 ("))
     got = values(changed("no_median_S", *wide))
     assert got["latency", "mean"] == 98.765 and got["latency", "max"] == 123.456
@@ -192,7 +192,7 @@ def test_ab_mean_may_equal_maximum_without_medians() -> None:
         AB.parse(changed("no_median_S", (wide[0][0], "Total:          0 1234561234567")))
 
 
-def test_ab_report_of_trunk_is_read() -> None:
+def test_ab_report_of_the_development_version_is_read() -> None:
     more = "Number of workers:      2\nConcurrency Level:      50\nConcurrency achieved:   49\nRampup delay:  0 [ms]"
     trunk = changed(
         "apache_event",
@@ -204,7 +204,7 @@ def test_ab_report_of_trunk_is_read() -> None:
     assert {"connections", "latency_averaged"} <= set(dict(parsed(trunk).doubts))
 
 
-def test_ab_report_of_2009_is_read() -> None:
+def test_ab_report_of_a_version_from_2009_is_read() -> None:
     old = changed(
         "close_10", ("Receive: 0, ", ""), ("Total transferred", "Write errors:           0\nTotal transferred")
     )
@@ -246,7 +246,7 @@ def test_every_line_pattern_matches_its_example(form: LinePattern) -> None:
     assert form.line_regex.fullmatch(form.example)
 
 
-def test_ab_rows_of_no_request_are_no_samples() -> None:
+def test_ab_tsv_file_without_requests_gives_no_samples() -> None:
     head, _, _ = case("closemid").stdout.partition(b"Requests per second")
     nothing = head.replace(b"requests:      500", b"requests:      0").replace(b" 33500 b", b" 0 b")
     empty = {"plot.tsv": b"starttime\tseconds\tctime\tdtime\tttime\twait\n"}

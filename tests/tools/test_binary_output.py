@@ -24,7 +24,7 @@ def test_binary_output_is_refused_with_its_position(tool, record_property):
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_text_in_any_language_is_not_taken_for_binary(tool):
+def test_non_english_text_is_not_taken_for_binary(tool):
     with pytest.raises(ParseError) as refused:
         base.parse_output(base.load_tool(tool), ToolOutput("größer\t\x1b[1mπ\r\n".encode()))
     assert "no text" not in refused.value.reason

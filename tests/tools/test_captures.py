@@ -16,7 +16,7 @@ ALL = [(tool, path) for tool in base.tool_names() for path in cases(tool)]
 
 
 @pytest.mark.parametrize("tool", base.tool_names())
-def test_every_tool_has_captures_of_good_and_failed_runs(tool: str) -> None:
+def test_every_tool_has_recorded_outputs_of_good_and_failed_runs(tool: str) -> None:
     assert len(good(tool)) >= 3, f"add captures of {tool} to {FIXTURES / tool} (docs/extending.md, 'Add a tool')"
     assert len(cases(tool)) > len(good(tool)), f"add captures of {tool} without a report: usage text, killed"
     captured = {path.stem for path in (FIXTURES / tool).glob("*.stdout")}
@@ -25,7 +25,7 @@ def test_every_tool_has_captures_of_good_and_failed_runs(tool: str) -> None:
 
 
 @pytest.mark.parametrize(("tool", "path"), ALL, ids=[f"{tool}-{path.stem}" for tool, path in ALL])
-def test_capture_parses_to_its_expected_rows(tool: str, path: Path) -> None:
+def test_recorded_output_is_parsed_to_its_expected_rows(tool: str, path: Path) -> None:
     expected = json.loads(path.read_text())
     if "error" in expected:
         with pytest.raises(ParseError, match=f"{tool}: stdout.*{expected['error']}"):

@@ -61,7 +61,7 @@ def ids(cases: list[Case]) -> list[str]:
 
 
 @pytest.mark.parametrize("case", READ, ids=ids(READ))
-def test_corpus_case_parses_to_its_rows(case: Case) -> None:
+def test_recorded_report_is_parsed_to_the_values_in_the_table(case: Case) -> None:
     parsed = base.load_tool(case.tool).parse(capture(path(case)))
     check_sane(parsed)
     found = {key: row.value for key, row in table(parsed.measurements).items()}
@@ -85,7 +85,7 @@ def check_classes(found: dict[tuple[str, str], float], printed: str) -> None:
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=ids(REFUSED))
-def test_corpus_case_is_refused_for_its_reason(case: Case) -> None:
+def test_recorded_broken_report_is_refused_with_the_reason_in_the_table(case: Case) -> None:
     captured = capture(path(case))
     with pytest.raises(ParseError, match=f"^{case.tool}: .*{case.says[1]}") as refusal:
         base.load_tool(case.tool).parse(captured)
@@ -94,7 +94,7 @@ def test_corpus_case_is_refused_for_its_reason(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", TABLE, ids=ids(TABLE))
-def test_parse_command_prints_rows_or_nothing(case: Case, tmp_path: Path) -> None:
+def test_parse_command_prints_rows_of_a_good_report_and_nothing_of_a_broken_one(case: Case, tmp_path: Path) -> None:
     """The command line's contract, with the files of a case in a folder as the corpus has them."""
     for file in path(case).parent.glob(f"{case.name}.*"):
         (tmp_path / file.name.removeprefix(f"{case.name}.")).write_bytes(file.read_bytes())
@@ -108,7 +108,7 @@ def test_parse_command_prints_rows_or_nothing(case: Case, tmp_path: Path) -> Non
     assert all(row["unit"] in ("s", "B", "1/s", "B/s", "1") and row["value"] is not None for row in rows)
 
 
-def test_corpus_table_lists_every_capture_once() -> None:
+def test_table_of_recorded_reports_lists_each_once() -> None:
     names = [(case.tool, case.name) for case in TABLE]
     assert len(set(names)) == len(names) == 254
     assert not [case for case in TABLE if not path(case).with_suffix(".stdout").is_file()]
@@ -125,6 +125,6 @@ def test_corpus_table_lists_every_capture_once() -> None:
         ("h2load", "1.52.0--log_D_warm", []),
     ],
 )
-def test_corpus_case_has_its_doubts(tool: str, name: str, doubts: list[str]) -> None:
+def test_recorded_report_has_its_expected_doubts(tool: str, name: str, doubts: list[str]) -> None:
     parsed = base.load_tool(tool).parse(capture(FIXTURES / tool / f"{name}.json"))
     assert [name for name, _ in parsed.doubts] == doubts

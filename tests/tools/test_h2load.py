@@ -75,7 +75,7 @@ def test_command_contains_every_workload_setting() -> None:
         ({"extra": ("--dur=7s",)}, 1, "--duration of h2load comes from the workload"),
     ],
 )
-def test_h2load_unsupported_workload_is_refused_at_plan_time(
+def test_h2load_unsupported_workload_is_refused_before_the_run(
     asked: dict[str, object], duration_s: float, says: str
 ) -> None:
     with pytest.raises(ToolError, match=says) as refusal:
@@ -89,7 +89,7 @@ def test_h2load_version_is_read() -> None:
         H2LOAD.version(b"", b"sh: h2load: not found\n")
 
 
-def test_h2load_req_per_s_includes_errors_and_ok_per_s_does_not() -> None:
+def test_h2load_requests_per_s_includes_error_responses_and_ok_per_s_does_not() -> None:
     got = values(case("s404_h2"))
     assert got["requests_per_s", "value"] == 68136.14 and got["ok_per_s", "value"] == got["ok", "count"] == 0
     assert got["errors", "count"] == got["errors_status", "count"] == got["status_4xx", "count"] == 2000
@@ -114,7 +114,7 @@ def test_h2load_unknown_columns_are_refused() -> None:
         H2LOAD.parse(changed("duration_D4", ("max         mean", "max         p42 ")))
 
 
-def test_h2load_dead_clients_are_a_doubt() -> None:
+def test_h2load_clients_that_lost_their_connection_raise_a_doubt() -> None:
     """Measured: nginx killed 1.2 s into -D 3; h2load 1.52 says 0 failed, 0 errored."""
     swaps = (
         ("4s of main duration for measurements.\nspawning", "3s of main duration for measurements.\nspawning"),
@@ -130,7 +130,7 @@ def test_h2load_dead_clients_are_a_doubt() -> None:
     assert table(parsed.measurements)["errors", "count"].value == 0
 
 
-def test_h2load_timeouts_are_errors() -> None:
+def test_h2load_timeouts_are_counted_as_errors() -> None:
     """-N with -n: errored has the time-outs; with -D, h2load leaves them out of errored."""
     old = "40 total, 40 started, 40 done, 40 succeeded, 0 failed, 0 errored, 0 timeout"
     zero = ("11.52 req/s, 1.36KB/s", "0.00 req/s, 0B/s"), ("40 2xx", "0 2xx"), ("4.73KB (4840) total", "0B (0) total")
@@ -147,7 +147,7 @@ def test_h2load_timeouts_are_errors() -> None:
     assert rows["errors_other", "count"].value == 0 and "connections_lost" in dict(parsed.doubts)
 
 
-def test_h2load_broken_error_page_is_counted_once() -> None:
+def test_h2load_error_response_that_is_cut_off_is_not_counted_twice() -> None:
     """A status was read, then the connection was lost: 10 of the 200 are errored and 5xx."""
     old = "2000 done, 1800 succeeded, 200 failed, 0 errored"
     new = "1990 done, 1800 succeeded, 200 failed, 10 errored"
@@ -164,7 +164,7 @@ def test_h2load_log_gives_exact_percentiles() -> None:
     ]
 
 
-def test_h2load_log_with_warm_up_is_read_from_its_end() -> None:
+def test_h2load_log_lines_of_the_warm_up_are_skipped() -> None:
     """h2load opens its log with O_APPEND."""
     log = case("logfile").files["req.log"]
     warmed = replace(case("logfile"), files={"req.log": b"1\t200\t9000000\n" * 30 + log})
@@ -222,7 +222,7 @@ def test_h2load_log_gives_rates_per_second() -> None:
     assert {(s.series, s.x_unit, s.unit) for s in found if s.metric != "errors"} == {("ended", "s", "1/s")}
 
 
-def test_h2load_status_codes_of_the_warm_up_are_a_doubt() -> None:
+def test_h2load_status_codes_that_include_the_warm_up_raise_a_doubt() -> None:
     differ = changed("duration_D4_warm1", ("status codes: 295754 2xx", "status codes: 369693 2xx"))
     assert "counts_differ" in dict(H2LOAD.parse(differ).doubts)
     assert "counts_differ" not in dict(H2LOAD.parse(case("duration_D4_warm1")).doubts)

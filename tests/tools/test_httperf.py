@@ -38,7 +38,7 @@ def load(**asked: object) -> Workload:
     return Workload.model_validate({"tool": "httperf", "model": "open", "rate_per_s": 1000.0} | asked)
 
 
-def test_httperf_rate_in_requests_becomes_connections() -> None:
+def test_httperf_request_rate_is_converted_to_a_connection_rate() -> None:
     assert HTTPERF.command(load(calls_per_connection=5, path="/i?a=1", timeout_s=0.5, extra=("--hog",)), WEB, 4.0) == [
         *(
             "httperf",
@@ -79,7 +79,7 @@ def test_httperf_headers_become_one_escaped_option() -> None:
         ({"extra": ("--rate=7",)}, WEB, 1, "--rate of httperf comes from"),
     ],
 )
-def test_httperf_unsupported_workload_is_refused_at_plan_time(
+def test_httperf_unsupported_workload_is_refused_before_the_run(
     asked: dict[str, object], target: Target, duration_s: float, says: str
 ) -> None:
     with pytest.raises(ToolError, match=says) as refusal:
@@ -97,7 +97,7 @@ def test_httperf_version_probe_sends_no_load() -> None:
         HTTPERF.version(case("help").stdout, b"")
 
 
-def test_httperf_offered_rate_follows_the_echoed_command() -> None:
+def test_httperf_offered_rate_is_computed_from_the_echoed_command() -> None:
     assert values(case("r8000_n40000"))["offered_per_s", "value"] == 40_000
     assert values(case("period_e"))["offered_per_s", "value"] == pytest.approx(200)
     assert values(case("period_u"))["offered_per_s", "value"] == pytest.approx(50)
@@ -146,7 +146,7 @@ def test_httperf_report_without_connections_has_zeros() -> None:
     assert values(none)["requests_per_s", "value"] == 0 and values(none)["errors", "count"] == 0
 
 
-def test_deviation_that_is_nan_has_no_row() -> None:
+def test_httperf_standard_deviation_of_nan_is_left_out() -> None:
     odd = values(changed("s302", ("median 0.5 stddev 0.3", "median 0.5 stddev -nan")))
     assert ("connection_time", "sd") not in odd and odd["connection_time", "mean"] == pytest.approx(0.2e-3)
 
@@ -184,7 +184,7 @@ def test_httperf_median_below_the_minimum_is_left_out() -> None:
     assert ("connection_time", "p50") not in got and got["connection_time", "min"] == pytest.approx(415.6422)
 
 
-def test_httperf_interrupted_before_any_connection_ended_is_a_doubt() -> None:
+def test_httperf_run_interrupted_before_any_connection_ended_raises_a_doubt() -> None:
     swaps = (
         ("requests 800 replies 800", "requests 650 replies 600"),
         ("Connection length [replies/conn]: 2.000", "Connection length [replies/conn]: 0.000"),

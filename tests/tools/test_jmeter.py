@@ -55,7 +55,7 @@ def texts(element: ET.Element) -> dict[str, str]:
     return {p.get("name", ""): p.text or "" for p in element.iter() if p.tag in ("stringProp", "boolProp")}
 
 
-def test_jmeter_workload_becomes_properties_with_pinned_result_format() -> None:
+def test_jmeter_workload_is_passed_as_properties_with_a_fixed_result_format() -> None:
     argv = JMETER.command(load(path="/p?a=1&b=%20", timeout_s=1.5, extra=("-Jramp=3",)), WEB, 4.0)
     assert argv[:9] == ["jmeter", "-n", "-f", "-t", "plan.jmx", "-l", "results.jtl", "-j", "jmeter.log"]
     assert argv[-1] == "-Jramp=3"
@@ -71,7 +71,7 @@ def test_jmeter_workload_becomes_properties_with_pinned_result_format() -> None:
     assert list(JMETER.expected_files(load())) == ["results.jtl", "jmeter.log"]
 
 
-def test_jmeter_request_count_is_split_among_threads() -> None:
+def test_jmeter_number_of_requests_is_split_among_threads() -> None:
     asked = load(requests=100)
     assert properties(JMETER.command(asked, WEB, 4.0))["loops"] == "20"
     assert texts(plan(asked))["ThreadGroup.scheduler"] == "false"
@@ -91,7 +91,7 @@ def test_jmeter_open_load_and_think_time_use_separate_timers() -> None:
     assert not [e for e in plan(load()).iter() if "Timer" in e.tag]
 
 
-def test_jmeter_headers_are_escaped_and_keep_alive_is_native() -> None:
+def test_jmeter_headers_are_escaped_and_keep_alive_is_a_setting_of_the_sampler() -> None:
     asked = load(headers={"X-A": '<&>"$x', "X-Empty": ""}, keepalive=False)
     (manager,) = plan(asked).iter("HeaderManager")
     sent = [(texts(h)["Header.name"], texts(h)["Header.value"]) for h in manager.iter("elementProp")]
@@ -102,7 +102,7 @@ def test_jmeter_headers_are_escaped_and_keep_alive_is_native() -> None:
 
 @given(st.dictionaries(st.from_regex(r"[A-Za-z$&'-]{1,12}", fullmatch=True), st.text(st.characters(max_codepoint=126))))
 @settings(max_examples=60, deadline=None)
-def test_jmeter_any_header_is_written_or_refused(headers: dict[str, str]) -> None:
+def test_jmeter_arbitrary_header_is_written_unchanged_or_refused(headers: dict[str, str]) -> None:
     asked = Workload.model_construct(**(load().model_dump() | {"headers": headers}))
     try:
         found = plan(asked)
@@ -142,7 +142,7 @@ def test_jmeter_any_header_is_written_or_refused(headers: dict[str, str]) -> Non
         ({"plan": "a.jmx", "plan_text": OWN, "keepalive": False}, 1, "decides on headers and keep-alive itself"),
     ],
 )
-def test_jmeter_unsupported_workload_is_refused_at_plan_time(
+def test_jmeter_unsupported_workload_is_refused_before_the_run(
     asked: dict[str, object], duration_s: float, says: str
 ) -> None:
     with pytest.raises(ToolError, match=says) as refusal:
@@ -180,7 +180,7 @@ def test_jmeter_version_probe_recognises_the_debian_package() -> None:
     assert "make jmeter" in (none.value.hint or "")
 
 
-def test_jmeter_results_file_alone_is_read_and_named_in_errors() -> None:
+def test_jmeter_results_file_without_console_output_is_read() -> None:
     alone = ToolOutput(case("5.1.1--tx").files["out.jtl"])
     assert values(alone) == values(case("5.1.1--tx"))
     assert values(ToolOutput(case("5.6.3--xml_tx").files["out.jtl"])) == values(case("5.6.3--xml_tx"))
@@ -219,7 +219,7 @@ def test_jmeter_truncated_results_keep_complete_rows_with_a_doubt() -> None:
     assert "out.jtl:1949" in doubts["torn"]
 
 
-def test_jmeter_times_are_mergeable_and_span_the_samples() -> None:
+def test_jmeter_parser_returns_every_time_and_the_span_of_the_samples() -> None:
     found = parsed(case("5.6.3--csv_https"))
     assert sum(found.times_us["latency"].values()) == 1000 == sum(found.times_us["ttfb"].values())
     assert found.span is not None and found.span[1] - found.span[0] == pytest.approx(0.896, abs=1e-6)
@@ -244,7 +244,7 @@ def test_jmeter_empty_results_have_zeros_and_missing_results_are_refused() -> No
             JMETER.parse(ToolOutput(text))
 
 
-def test_jmeter_plan_decides_every_saved_column() -> None:
+def test_jmeter_properties_determine_all_20_saved_columns() -> None:
     decided = {*jmeter.SAVED_COLUMNS, *jmeter.UNSAVED_COLUMNS}
     assert len(decided) == len(jmeter.SAVED_COLUMNS) + len(jmeter.UNSAVED_COLUMNS) == 20
 
@@ -260,7 +260,7 @@ CHANGES = st.tuples(
     st.booleans(),
 )
 @settings(max_examples=150, deadline=None)
-def test_jmeter_mutated_results_are_sane_or_refused(
+def test_jmeter_randomly_changed_results_give_possible_values_or_are_refused(
     name: str, changes: list[tuple[int, int, bytes]], alone: bool
 ) -> None:
     whole = case(name)
@@ -270,7 +270,7 @@ def test_jmeter_mutated_results_are_sane_or_refused(
     attempt("jmeter", ToolOutput(bytes(raw)) if alone else replace(whole, files={"out.jtl": bytes(raw)}))
 
 
-def test_jmeter_cut_results_give_complete_rows_or_nothing() -> None:
+def test_jmeter_truncated_results_give_their_complete_rows_or_are_refused() -> None:
     whole = case("5.6.3--csv_few_columns").files["out.jtl"]
     for size in range(1, len(whole), 97):
         found = attempt("jmeter", ToolOutput(whole[:size]))
@@ -279,7 +279,7 @@ def test_jmeter_cut_results_give_complete_rows_or_nothing() -> None:
             assert ("torn" in dict(found.doubts)) == (whole[size - 1 : size] != b"\n")
 
 
-def test_jmeter_expected_values_come_from_a_second_reader() -> None:
+def test_jmeter_expected_values_have_the_known_number_of_read_errors() -> None:
     rows = json.loads((FIXTURES / "jmeter" / "5.6.3--csv_all_columns.json").read_text())["rows"]
     assert {r["metric"]: r["value"] for r in rows if r["statistic"] == "count"}[
         "errors_read"
@@ -301,20 +301,20 @@ def test_jmeter_latency_of_zero_in_every_row_gives_no_ttfb() -> None:
 
 
 @pytest.mark.parametrize(("yes", "no"), [("true", "false"), ("True", "False"), ("TRUE", "FALSE"), ("tRUE", "fALSE")])
-def test_jmeter_success_is_read_in_any_case(yes: str, no: str) -> None:
+def test_jmeter_success_column_is_read_in_upper_and_lower_case(yes: str, no: str) -> None:
     words = [yes, yes, no]
     got = values(jtl(*(f"179000000000{k},50,home,200,OK,t 1-1,{word},500,1,1,3" for k, word in enumerate(words))))
     assert (got["requests", "count"], got["ok", "count"]) == (3, 2)
 
 
-def test_jmeter_results_with_transactions_only_are_a_doubt() -> None:
+def test_jmeter_results_with_transactions_only_raise_a_doubt() -> None:
     message = '"Number of samples in transaction : 2, number of failing samples : 0"'
     row = f"1790000000000,264,tran,200,{message},t 1-1,true,9,1,1,3"
     assert dict(JMETER.parse(jtl(row)).doubts)["no_samples"] == "stdout has no samples: all 1 rows are transactions"
     assert "no_samples" in dict(JMETER.parse(jtl()).doubts)
 
 
-def test_jmeter_header_without_elapsed_names_the_columns() -> None:
+def test_jmeter_results_without_column_elapsed_are_refused_with_their_columns() -> None:
     with pytest.raises(ParseError, match="a header of JMeter results without the column elapsed or timeStamp: label"):
         JMETER.parse(jtl(header="label,responseCode,threadName,success"))
     with pytest.raises(ParseError, match="no report of jmeter"):

@@ -48,14 +48,14 @@ def test_live_jmeter_open_load_offers_its_rate(web: Target, tmp_path: Path) -> N
     assert got["offered_per_s", "value"] == 20 and 45 <= got["requests", "count"] <= 80
 
 
-def test_live_jmeter_think_time_and_unreachable_server(web: Target, tmp_path: Path) -> None:
+def test_live_jmeter_waits_the_think_time_and_counts_failed_connects(web: Target, tmp_path: Path) -> None:
     got = measured(web, tmp_path, load(think_time_s=0.2, path="/unlike"), 2.0)
     assert got["errors_status", "count"] == got["requests", "count"] and 4 <= got["requests", "count"] <= 44
     got = measured(Target("127.0.0.1", 9), tmp_path, load(requests=8))
     assert got["requests", "count"] == 0 and got["errors_connect", "count"] == got["errors", "count"] == 8
 
 
-def test_live_version_probe_works() -> None:
+def test_live_jmeter_version_is_read() -> None:
     tool = base.load_tool("jmeter")
     done = subprocess.run(tool.version_argv, capture_output=True, timeout=60)
     assert tool.version(done.stdout, done.stderr) == "5.6.3"

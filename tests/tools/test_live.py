@@ -85,7 +85,7 @@ def measured(web: Target, folder: Path, workload: Workload, duration_s: float = 
     return {key: row.value for key, row in table(parsed.measurements).items()}
 
 
-def test_live_wrk_matches_the_server_count(web: Target, tmp_path: Path) -> None:
+def test_live_wrk_counts_as_many_requests_as_the_server(web: Target, tmp_path: Path) -> None:
     got = measured(web, tmp_path, Workload(tool="wrk", connections=4, threads=2))
     assert got["requests", "count"] > 100 and got["ok", "count"] == got["requests", "count"]
     assert got["errors", "count"] == 0 and 0.9 < got["duration", "value"] < 5
@@ -93,7 +93,7 @@ def test_live_wrk_matches_the_server_count(web: Target, tmp_path: Path) -> None:
     assert got["bytes_read", "count"] % got["requests", "count"] == 0  # the script's counts are exact
 
 
-def test_live_httperf_matches_the_server_count(web: Target, tmp_path: Path) -> None:
+def test_live_httperf_counts_as_many_requests_as_the_server(web: Target, tmp_path: Path) -> None:
     load = Workload(tool="httperf", model="open", rate_per_s=100, calls_per_connection=2)
     got = measured(web, tmp_path, load)
     assert got["requests", "count"] == got["status_2xx", "count"] == 100
@@ -101,7 +101,7 @@ def test_live_httperf_matches_the_server_count(web: Target, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("keepalive", [True, False])
-def test_live_ab_matches_the_server_count(web: Target, tmp_path: Path, keepalive: bool) -> None:
+def test_live_ab_counts_as_many_requests_as_the_server(web: Target, tmp_path: Path, keepalive: bool) -> None:
     load = Workload(tool="ab", connections=4, keepalive=keepalive, extra=("-g", "plot.tsv"))
     got = measured(web, tmp_path, load)
     assert got["requests", "count"] > 100 and got["ok", "count"] == got["requests", "count"]
@@ -110,7 +110,7 @@ def test_live_ab_matches_the_server_count(web: Target, tmp_path: Path, keepalive
     assert got["bytes_read", "count"] >= 100 * got["requests", "count"]
 
 
-def test_live_h2load_matches_the_server_count(web: Target, tmp_path: Path) -> None:
+def test_live_h2load_counts_as_many_requests_as_the_server(web: Target, tmp_path: Path) -> None:
     load = Workload(tool="h2load", connections=5, threads=2, extra=("--log-file=h2load.log",))
     warm = measured(web, tmp_path, load, 0.5)  # h2load appends to its log
     got = measured(web, tmp_path, load)
@@ -139,7 +139,7 @@ def test_live_tools_send_headers_and_count_errors(web: Target, tmp_path: Path, a
 
 
 @pytest.mark.parametrize("name", ["wrk", "httperf", "ab", "h2load"])
-def test_live_version_probe_works(name: str) -> None:
+def test_live_tool_versions_are_read(name: str) -> None:
     tool = base.load_tool(name)
     done = subprocess.run(tool.version_argv, capture_output=True, timeout=10)
     assert tool.version(done.stdout, done.stderr)[0].isdigit()
@@ -151,14 +151,16 @@ CLOSED, OPEN = {"connections": 2}, {"model": "open", "rate_per_s": 40.0}
 @pytest.mark.parametrize(
     "asked", [{"tool": name} | CLOSED for name in ("wrk", "ab", "h2load")] + [{"tool": "httperf"} | OPEN]
 )
-def test_live_tools_use_tls(web: Target, tmp_path: Path, asked: dict[str, object]) -> None:
+def test_live_tools_request_https_urls(web: Target, tmp_path: Path, asked: dict[str, object]) -> None:
     secure = Target(web.address, SECURE[web.port], "https")
     got = measured(secure, tmp_path, Workload.model_validate(asked))
     assert got["ok", "count"] == got["requests", "count"] > 10 and got["errors", "count"] == 0
 
 
 @pytest.mark.parametrize("asked", [{"tool": name} | CLOSED for name in ("ab", "h2load")] + [{"tool": "httperf"} | OPEN])
-def test_live_tools_send_a_number_of_requests(web: Target, tmp_path: Path, asked: dict[str, object]) -> None:
+def test_live_tools_send_the_configured_number_of_requests(
+    web: Target, tmp_path: Path, asked: dict[str, object]
+) -> None:
     got = measured(web, tmp_path, Workload.model_validate(asked | {"requests": 37}))
     assert got["ok", "count"] == got["requests", "count"] == 37
 

@@ -39,7 +39,7 @@ def whole(tool: str, captured: ToolOutput) -> dict[tuple[str, str], float]:
 
 
 @pytest.mark.parametrize(("tool", "path"), SMALL, ids=[path.stem for _, path in SMALL])
-def test_report_cut_anywhere_is_refused_or_read_right(tool: str, path: Path) -> None:
+def test_report_truncated_at_any_byte_is_refused_or_read_correctly(tool: str, path: Path) -> None:
     """Cut anywhere from the end, or whole lines from the start: refused, or exactly the rows of the whole."""
     captured = capture(path)
     expected = whole(tool, captured)
@@ -55,7 +55,7 @@ def test_report_cut_anywhere_is_refused_or_read_right(tool: str, path: Path) -> 
 
 @given(reports, st.data())
 @settings(max_examples=150, deadline=None)
-def test_report_with_doubled_or_moved_lines_is_refused_or_read_right(
+def test_report_with_repeated_or_moved_lines_is_refused_or_read_correctly(
     report: tuple[str, ToolOutput], data: st.DataObject
 ) -> None:
     tool, captured = report
@@ -80,7 +80,9 @@ def agrees(parsed: ParsedReport, expected: dict[tuple[str, str], float]) -> bool
 
 @given(reports, st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
-def test_report_with_shuffled_lines_is_refused_or_read_right(report: tuple[str, ToolOutput], random: object) -> None:
+def test_report_with_shuffled_lines_is_refused_or_read_correctly(
+    report: tuple[str, ToolOutput], random: object
+) -> None:
     tool, captured = report
     lines = captured.stdout.splitlines(keepends=True)
     random.shuffle(lines)  # type: ignore[attr-defined]
@@ -100,7 +102,7 @@ def test_two_concatenated_reports_are_refused(one: tuple[str, ToolOutput], other
 
 @given(reports, NOISE, st.sampled_from([b"\n", b"\r\n", b"\r\r\n"]), st.data())
 @settings(max_examples=150, deadline=None)
-def test_report_is_independent_of_line_ends_and_noise_between_lines(
+def test_report_is_read_with_any_line_ends_and_unrelated_lines_between(
     report: tuple[str, ToolOutput], noise: list[bytes], end: bytes, data: st.DataObject
 ) -> None:
     tool, captured = report
@@ -112,7 +114,7 @@ def test_report_is_independent_of_line_ends_and_noise_between_lines(
 
 @given(reports, reports, st.data())
 @settings(max_examples=100, deadline=None)
-def test_mixed_reports_never_give_impossible_values(
+def test_report_with_lines_of_another_report_never_gives_impossible_values(
     one: tuple[str, ToolOutput], other: tuple[str, ToolOutput], data: st.DataObject
 ) -> None:
     lines = one[1].stdout.splitlines(keepends=True)[-40:]
@@ -154,7 +156,9 @@ def changed_file(captured: ToolOutput, data: st.DataObject, change: Callable[[by
 
 @given(st.sampled_from(FILED), st.data())
 @settings(max_examples=100, deadline=None)
-def test_tool_file_cut_anywhere_is_refused_or_read_right(report: tuple[str, ToolOutput], data: st.DataObject) -> None:
+def test_tool_file_truncated_at_any_byte_is_refused_or_read_correctly(
+    report: tuple[str, ToolOutput], data: st.DataObject
+) -> None:
     tool, captured = report
     cut = changed_file(captured, data, lambda whole: whole[: data.draw(st.integers(0, len(whole) - 1))])
     parsed = attempt(tool, cut)

@@ -29,7 +29,7 @@ def folder(tmp_path: Path, tool: str, case: str) -> Path:
     return tmp_path
 
 
-def test_parse_json_is_an_array_of_rows_with_integer_counts(tmp_path: Path) -> None:
+def test_parse_command_with_json_prints_an_array_of_rows_with_integer_counts(tmp_path: Path) -> None:
     shown = run("wrk", folder(tmp_path, "wrk", "nofile_64"), "--json")
     rows = json.loads(shown.stdout)
     assert shown.returncode == 0 and shown.stderr.startswith("doubt: connections: 141 connects failed")
@@ -38,13 +38,13 @@ def test_parse_json_is_an_array_of_rows_with_integer_counts(tmp_path: Path) -> N
     assert '"value": 121269,' in shown.stdout and "NaN" not in shown.stdout
 
 
-def test_parse_reads_a_single_file_and_prints_a_table() -> None:
+def test_parse_command_reads_a_single_file_and_prints_a_table() -> None:
     shown = run("httperf", FIXTURES / "httperf" / "0.9.0--r8000_n40000.stdout")
     assert shown.returncode == 0 and not shown.stderr
     assert "offered_per_s" in shown.stdout and "40,000" in shown.stdout
 
 
-def test_parse_table_fits_80_columns_with_printed_and_base_values() -> None:
+def test_parse_command_prints_an_80_column_table_with_printed_and_converted_values() -> None:
     shown = run("wrk2", FIXTURES / "wrk2" / "4.0.0--R2000_d14_latency.stdout")
     lines = [re.split(r"  +", line.strip()) for line in shown.stdout.splitlines()]
     assert shown.returncode == 0 and all(len(line.rstrip()) <= 80 for line in shown.stdout.splitlines())
@@ -54,7 +54,7 @@ def test_parse_table_fits_80_columns_with_printed_and_base_values() -> None:
     assert ["ok_per_s", "value", "1,997 /s", "1996.83 1/s", "derived"] in lines
 
 
-def test_parse_prints_small_times_without_exponent(tmp_path: Path) -> None:
+def test_parse_command_prints_small_times_without_exponent(tmp_path: Path) -> None:
     shown = run("ab", folder(tmp_path, "ab", "csv_gnuplot"))
     assert shown.returncode == 0 and "0.00003 s" in shown.stdout and "e-05" not in shown.stdout
 
@@ -68,7 +68,7 @@ def test_parse_prints_small_times_without_exponent(tmp_path: Path) -> None:
         ("httperf", "slow_ms", "no report of httperf"),
     ],
 )
-def test_parse_without_a_report_exits_with_4_and_prints_nothing(
+def test_parse_command_without_a_report_exits_with_4_and_prints_nothing(
     tmp_path: Path, tool: str, case: str, says: str
 ) -> None:
     there = folder(tmp_path, "wrk", case)
@@ -78,20 +78,20 @@ def test_parse_without_a_report_exits_with_4_and_prints_nothing(
     assert re.search(says, shown.stderr)
 
 
-def test_parse_of_a_folder_without_stdout_lists_its_files(tmp_path: Path) -> None:
+def test_parse_command_on_a_folder_without_stdout_lists_its_files(tmp_path: Path) -> None:
     (tmp_path / "stdout-driver1").write_bytes(b"")
     shown = run("wrk", tmp_path)
     assert (shown.returncode, shown.stdout) == (4, "")
     assert "no file named stdout" in shown.stderr and "stdout-driver1" in shown.stderr
 
 
-def test_parse_with_wrong_arguments_exits_with_2(tmp_path: Path) -> None:
+def test_parse_command_with_wrong_arguments_exits_with_2(tmp_path: Path) -> None:
     assert run("nope", tmp_path).returncode == 2
     assert re.search("known tools: .*httperf.*wrk", run("nope", tmp_path).stderr)
     assert run("wrk", tmp_path / "absent").returncode == 2
 
 
-def test_parse_finds_the_tool_command_in_shell_and_ssh_lines() -> None:
+def test_parse_command_finds_the_tools_command_line_inside_shell_and_ssh_commands() -> None:
     assert find_argv("ulimit -n 64; wrk -t2 'http://h/?a=1&b=2'", "wrk") == ("wrk", "-t2", "http://h/?a=1&b=2")
     assert find_argv("ssh -tt driver 'cd x && /usr/bin/wrk -t2 http://h/'", "wrk") == (
         "/usr/bin/wrk",
@@ -103,7 +103,7 @@ def test_parse_finds_the_tool_command_in_shell_and_ssh_lines() -> None:
     assert find_argv("echo 'unclosed", "wrk") == find_argv("", "wrk") == ()
 
 
-def test_parse_of_a_folder_reads_all_its_files(tmp_path: Path) -> None:
+def test_parse_command_on_a_folder_reads_all_its_files(tmp_path: Path) -> None:
     for name, text in (
         ("stdout", "o"),
         ("stderr", "e"),
@@ -118,12 +118,12 @@ def test_parse_of_a_folder_reads_all_its_files(tmp_path: Path) -> None:
     assert read.files == {"extra.tsv": b"x"}
 
 
-def test_parse_json_prints_values_without_float_noise(tmp_path: Path) -> None:
+def test_parse_command_with_json_prints_values_without_floating_point_noise(tmp_path: Path) -> None:
     text = (FIXTURES / "wrk" / "4.1.0--slow_ms.stdout").read_text().replace(" 50%  126.12ms", " 50%  218.37us")
     (tmp_path / "wrk.txt").write_text(text)
     assert '"value": 0.00021837,' in run("wrk", tmp_path / "wrk.txt", "--json").stdout
 
 
-def test_parse_json_keeps_whole_numbers_of_the_report_as_integers() -> None:
+def test_parse_command_with_json_prints_whole_numbers_of_the_report_as_integers() -> None:
     printed = _measurement_record(Measurement("bytes_per_s", "value", 23552, "B/s", "23.00KB"))["value"]
     assert printed == 23552 and isinstance(printed, int)

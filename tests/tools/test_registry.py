@@ -49,7 +49,7 @@ def test_unknown_tool_error_lists_the_known_ones() -> None:
     assert refusal.value.hint == f"known tools: {', '.join(base.tool_names())}"
 
 
-def test_tool_is_added_by_one_file(toy: str, tmp_path: Path) -> None:
+def test_new_tool_needs_only_one_file(toy: str, tmp_path: Path) -> None:
     assert "toy" in base.tool_names()
     load = Workload(tool=toy, model="open", rate_per_s=5, path="/a")
     assert base.load_tool(toy).command(load, Target("h", 80), 2.5) == ["toy", "2.5", "http://h:80/a"]
@@ -80,7 +80,7 @@ def test_tools_with_the_same_name_are_refused(toy: str, tmp_path: Path) -> None:
     sys.modules.pop("loadbook.tools.toy_again")
 
 
-def test_tool_without_the_base_class_gets_defaults_for_optional_parts(toy: str, tmp_path: Path) -> None:
+def test_tool_without_the_base_class_gets_its_default_methods(toy: str, tmp_path: Path) -> None:
     text = TOY.replace("(base.Tool)", "").replace('"toy"', '"plain"')
     (tmp_path / "plain.py").write_text(text)
     plain = base.load_tool("plain")

@@ -43,7 +43,7 @@ def load(**asked: object) -> Workload:
     return Workload.model_validate({"tool": "weighttp", "requests": 200000} | asked)
 
 
-def test_weighttp_command_sends_the_requests_of_the_workload() -> None:
+def test_weighttp_command_has_the_number_of_requests_of_the_workload() -> None:
     asked = load(connections=20, threads=2, headers={"X-A": "b c"}, path="/p?a=1")
     assert WEIGHTTP.command(asked, WEB, 4.0) == [
         *("weighttp", "-n", "200000", "-c", "20", "-t", "2", "-k", "-H", "X-A: b c", "http://127.0.0.2:8080/p?a=1"),
@@ -69,7 +69,7 @@ def test_weighttp_command_sends_the_requests_of_the_workload() -> None:
         ({}, Target("::1", 80), "IPv6"),
     ],
 )
-def test_weighttp_unsupported_workload_is_refused_at_plan_time(
+def test_weighttp_unsupported_workload_is_refused_before_the_run(
     asked: dict[str, object], target: Target, says: str
 ) -> None:
     with pytest.raises(ToolError, match=says) as refusal:
@@ -86,7 +86,7 @@ def test_weighttp_version_is_read_or_inferred_from_the_help() -> None:
         WEIGHTTP.version(b"", b"sh: weighttp: not found\n")
 
 
-def test_weighttp_duration_is_read_from_three_numbers() -> None:
+def test_weighttp_duration_is_added_up_from_s_ms_and_us() -> None:
     assert values(case("0.4--ka_n200000_c50_t2"))["duration", "value"] == 1.989046
     assert values(case("0.4--ka_n1000_c1"))["duration", "value"] == 0.020395
     rows = table(parsed(case("0.3--plain")).measurements)
@@ -125,7 +125,7 @@ def test_weighttp_wrapped_negative_counter_is_tolerated() -> None:
     assert values(wrapped) == left
 
 
-def test_weighttp_nan_deviation_has_no_row() -> None:
+def test_weighttp_standard_deviation_of_nan_is_left_out() -> None:
     odd = changed("0.5--ka_n1000_c1", ('"stddev":      0,', '"stddev":   -nan,'))
     assert set(values(case("0.5--ka_n1000_c1"))) - set(values(odd)) == {("connect_time", "sd")}
 

@@ -51,7 +51,7 @@ def test_command_contains_every_workload_setting() -> None:
     assert list(WRK.expected_files(load)) == []
 
 
-def test_wrk_user_script_replaces_the_generated_one() -> None:
+def test_wrk_user_script_replaces_the_script_of_loadbook() -> None:
     argv = WRK.command(Workload(tool="wrk", connections=1, extra=("-s", "/srv/post.lua")), WEB, 1)
     assert argv.count("-s") == 1 and "loadbook.lua" not in argv
     assert WRK.extra_files(Workload(tool="wrk", connections=1, extra=("-s", "/srv/post.lua"))) == {}
@@ -84,7 +84,7 @@ def test_wrk_command_brackets_ipv6_addresses_and_keeps_the_scheme() -> None:
         ({"extra": ("--conn=7",)}, 1, "--connections of wrk comes from the workload"),
     ],
 )
-def test_wrk_unsupported_workload_is_refused_at_plan_time(
+def test_wrk_unsupported_workload_is_refused_before_the_run(
     asked: dict[str, object], duration_s: float, says: str
 ) -> None:
     with pytest.raises(ToolError, match=says) as refusal:
@@ -94,7 +94,7 @@ def test_wrk_unsupported_workload_is_refused_at_plan_time(
         assert "httperf" in refusal.value.hint
 
 
-def test_version_is_read_from_every_build() -> None:
+def test_wrk_version_is_read_from_every_build() -> None:
     usage = b"Usage: wrk <options> <url>\n"
     assert WRK.version(b"wrk debian/4.1.0-3+b2 [epoll] Copyright (C) 2012 Will Glozer\n" + usage, b"") == "4.1.0"
     assert WRK.version(b"", b"wrk 4.2.0 [epoll] Copyright\n" + usage) == "4.2.0"
@@ -117,13 +117,13 @@ def test_wrk_unknown_unit_is_an_error(unit: str) -> None:
     assert error.value.line == 10
 
 
-def test_wrk_mean_truncated_by_its_column_is_read() -> None:
+def test_wrk_mean_truncated_to_the_column_width_is_read() -> None:
     """print_units gives the mean 8 characters: 1000.00ms prints as 1000.00m."""
     swaps = (("    1.65s ", "1000.00m"), ("1.66s", "1.00s"), ("1.73s", "1.00s"))
     assert values(changed("slow_seconds", *swaps))["latency", "mean"] == 1.0
 
 
-def test_wrk_negative_counter_is_unwrapped() -> None:
+def test_wrk_negative_32_bit_counter_is_read_as_above_2_to_the_31() -> None:
     parsed = WRK.parse(changed("close_always", ("read 12490", "read -2147483640")))
     assert table(parsed.measurements)["errors_read", "count"].value == 2**31 + 8
     assert "counter_wrapped" in dict(parsed.doubts)
@@ -154,7 +154,7 @@ def test_contradictory_report_is_refused(name: str, swap: tuple[str, str], says:
         WRK.parse(changed(name, swap))
 
 
-def test_wrk_missing_lua_block_is_refused_if_requested() -> None:
+def test_wrk_report_without_the_requested_lua_block_is_refused() -> None:
     text = case("lua_clean").stdout.partition(b"loadbook-begin")[0]
     assert ("latency", "p99.9") not in values(ToolOutput(text))
     with pytest.raises(ParseError, match="no line like 'loadbook-begin 1'"):
@@ -167,14 +167,14 @@ def test_wrk_other_lua_output_is_ignored() -> None:
     assert values(noisy) == values(case("slow_ms"))
 
 
-def test_wrk_report_of_wrk2_is_distinguished() -> None:
+def test_wrk_parser_refuses_a_report_of_wrk2() -> None:
     with pytest.raises(ParseError, match="wrk2"):
         WRK.parse(
             changed("slow_ms", ("  Latency Distribution", "  Latency Distribution (HdrHistogram - Recorded Latency)"))
         )
 
 
-def test_wrk_run_far_longer_than_requested_is_a_doubt() -> None:
+def test_wrk_run_far_longer_than_requested_raises_a_doubt() -> None:
     late = changed("slow_ms", ("in 3.10s", "in 310.00m"), ("155.95", "0.03"), ("18.43KB", "3.14B"))
     assert "clock" in dict(WRK.parse(late).doubts)
 
@@ -198,7 +198,7 @@ def test_wrk_zero_percentile_below_a_positive_one_is_read_as_printed() -> None:
 
 
 @pytest.mark.parametrize(("timeouts", "doubt"), [(3, "latency_censored"), (1865, "timeouts_weighted")])
-def test_wrk_more_timeouts_than_requests_are_not_called_requests(timeouts: int, doubt: str) -> None:
+def test_wrk_timeouts_raise_another_doubt_if_they_exceed_the_requests(timeouts: int, doubt: str) -> None:
     line = f"Socket errors: connect 0, read 0, write 0, timeout {timeouts}"
     parsed = WRK.parse(changed("slow_ms", ("57.07KB read\n", f"57.07KB read\n  {line}\n")))
     assert [name for name, _ in parsed.doubts if name in ("latency_censored", "timeouts_weighted")] == [doubt]
@@ -209,12 +209,12 @@ def test_report_without_its_first_lines_names_the_missing_one() -> None:
         WRK.parse(changed("slow_ms", ("Running 3s test @ http://127.0.0.1:18070/delay?ms=100&jitter=50\n", "")))
 
 
-def test_indented_report_is_refused_with_the_remedy() -> None:
+def test_indented_report_is_refused_with_advice_to_remove_blanks() -> None:
     text = case("slow_ms").stdout.decode().replace("\n", "\n    ")
     with pytest.raises(ParseError, match="the report is indented"):
         WRK.parse(ToolOutput(("    " + text).encode()))
 
 
-def test_report_in_utf_16_is_refused_with_the_remedy() -> None:
+def test_report_in_utf_16_is_refused_with_advice_to_convert_it() -> None:
     with pytest.raises(ParseError, match="it is UTF-16: convert it to UTF-8"):
         WRK.parse(ToolOutput(case("slow_ms").stdout.decode().encode("utf-16")))

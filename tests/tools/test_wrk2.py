@@ -57,7 +57,7 @@ def test_command_contains_every_workload_setting() -> None:
         ({"extra": ("-R5",)}, 12, "-R of wrk2 comes from the workload"),
     ],
 )
-def test_wrk2_unsupported_workload_is_refused_at_plan_time(
+def test_wrk2_unsupported_workload_is_refused_before_the_run(
     asked: dict[str, object], duration_s: float, says: str
 ) -> None:
     with pytest.raises(ToolError, match=says) as refusal:
@@ -65,7 +65,7 @@ def test_wrk2_unsupported_workload_is_refused_at_plan_time(
     assert refusal.value.hint
 
 
-def test_wrk2_version_probe_distinguishes_it_from_wrk() -> None:
+def test_wrk2_version_is_read_and_wrk_is_refused() -> None:
     assert WRK2.version(case("version").stdout, b"") == "4.0.0"
     for wrong, says in ((b"wrk 4.0.0 [epoll] Copyright\n  -c, --connections\n", "it is wrk"), (b"", "printed")):
         with pytest.raises(ToolError, match=f"no version found: .*{says}") as refusal:
@@ -92,7 +92,7 @@ def test_wrk2_latency_spectra_are_samples_in_seconds() -> None:
     assert intended == sorted(set(intended)) and len({x for x, _ in intended}) == len(intended)
 
 
-def test_wrk2_without_latency_option_has_only_the_summary_row() -> None:
+def test_wrk2_report_without_latency_option_has_only_mean_sd_and_maximum() -> None:
     text = case("big_512k").stdout.decode()
     head, rest = text.split("  Latency Distribution")
     short = ToolOutput((head + rest[rest.index("  2989 requests") :]).encode())
@@ -105,7 +105,7 @@ def test_wrk2_without_latency_option_has_only_the_summary_row() -> None:
         WRK2.parse(replace(short, argv=case("big_512k").argv))
 
 
-def test_wrk2_refuses_reports_of_wrk() -> None:
+def test_wrk2_parser_refuses_a_report_of_wrk() -> None:
     for path in good("wrk"):
         with pytest.raises(ParseError, match="no report of wrk2"):
             WRK2.parse(replace(capture(path), argv=("wrk2", "-R5", "http://h/")))
@@ -137,14 +137,14 @@ def test_wrk2_requested_rate_is_parsed_as_wrk2_parses_it(words: tuple[str, ...],
     assert (offered and offered[0]) == rate
 
 
-def test_wrk2_timeout_counter_is_not_a_number_of_requests() -> None:
+def test_wrk2_timeouts_are_not_added_to_a_total_of_errors() -> None:
     parsed = WRK2.parse(case("server_killed_midrun"))
     rows = table(parsed.measurements)
     assert rows["errors_timeout", "count"].value == 20 and ("errors", "count") not in rows
     assert "timeouts_weighted" in dict(parsed.doubts)
 
 
-def test_wrk2_uncalibrated_thread_is_a_doubt() -> None:
+def test_wrk2_thread_that_did_not_finish_calibration_raises_a_doubt() -> None:
     line = "  Thread calibration: mean lat.: 0.840ms, rate sampling interval: 10ms\n"
     doubts = dict(WRK2.parse(changed("R1000_d13_U", (line, ""))).doubts)
     assert doubts["too_short"].startswith("1 of 2 threads")

@@ -1,7 +1,7 @@
-"""The user's raw outputs: the CSV file of conditions, the files that it names, and the report that a parser reads.
+"""Raw outputs to import: the CSV file of conditions, the output files that it names, and the parsed reports.
 
-Files are regular files inside the folder only. The tool is the one named by the user, else the only one whose parser
-accepts the output.
+Only regular files inside the imported folder are read. The tool of an output is the one named by the user, else the
+only one whose parser accepts the output.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ MAX_NUMBER = 1e12
 # accepted epoch seconds, 1973 to 2286, which excludes dates such as 20240305 and milliseconds
 EPOCH_S = (1e8, 1e10)
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
-# metrics of loads at a given rate only
+# metrics that only open loads have
 OPEN_METRICS = ("offered_per_s", "latency_intended")
 
 
 @dataclass(frozen=True, order=True)
 class ImportProblem:
-    """One mistake: line of the CSV file (0: the whole file); `data`: it is in an output (exit code 4)."""
+    """One mistake, in a line of the CSV file (0: the whole file); `data`: it is in an output file (exit code 4)."""
 
     line: int
     message: str
@@ -52,7 +52,7 @@ class ImportProblem:
 
 @dataclass(frozen=True)
 class Condition:
-    """The user's description of one raw output: texts as given, times in seconds (`started`: epoch, `duration`)."""
+    """One row of the CSV file, which describes one output: texts as given, `started` (epoch s), `duration` (s)."""
 
     line: int
     file: str
@@ -70,7 +70,7 @@ class Condition:
 
 
 def import_error(path: Path, problems: Iterable[ImportProblem]) -> LoadbookError:
-    """Return an error that lists every mistake: a DataError if all are in outputs, else a UsageError."""
+    """Return an error that lists the mistakes: a DataError if all are in output files, else a UsageError."""
     ordered = sorted(set(problems))
     lines = [f"{path}: {len(ordered)} problem{'s' if len(ordered) != 1 else ''}; nothing was imported"]
     lines += [f"  line {w.line}: {w.message}" if w.line else f"  {w.message}" for w in ordered[:MAX_NAMED_PROBLEMS]]
@@ -80,9 +80,9 @@ def import_error(path: Path, problems: Iterable[ImportProblem]) -> LoadbookError
 
 
 def read_conditions(path: Path) -> tuple[list[Condition], list[ImportProblem]]:
-    """Read a file of conditions; rows with mistakes are left out, and the mistakes are returned.
+    """Read a CSV file of conditions; return the valid rows, and the mistakes in the other rows.
 
-    Commas, semicolons or tabs separate, as in the header; UTF-8 with or without a byte order mark.
+    The separator is the header's: comma, semicolon or tab. The text is UTF-8 with or without a byte order mark.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def read_conditions(path: Path) -> tuple[list[Condition], list[ImportProblem]]:
 
 
 def _clean_cell(cell: str) -> str:
-    """Return a cell without the blanks of spreadsheets."""
+    """Return a cell without surrounding blanks, and with no-break spaces replaced by blanks."""
     return cell.replace("\u00a0", " ").strip()
 
 
@@ -131,7 +131,7 @@ def _read_csv_text(path: Path) -> str:
 
 
 def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the file's rows with the line on which each begins, without blank ones."""
+    """Yield (line on which it begins, cells) for each row of the file that is not blank."""
     first = next((line for line in text.splitlines() if line.strip()), "")
     delimiter = max(DELIMITERS, key=first.count)
     reader, line = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True), 1
@@ -160,7 +160,7 @@ def _header_problems(line: int, header: list[str]) -> Iterator[ImportProblem]:
 
 
 def _parse_condition(line: int, cells: dict[str, str]) -> tuple[Condition | None, list[ImportProblem]]:
-    """Return a row as a condition, None for one with mistakes, and the mistakes."""
+    """Return a row as a condition (None if it has mistakes), and its mistakes."""
     problems = [ImportProblem(line, f"no {name}") for name in REQUIRED if not cells[name]]
     odd = [name for name, text in cells.items() if not text.isprintable()]
     problems += [ImportProblem(line, f"{name} holds control characters") for name in odd]
@@ -179,7 +179,7 @@ def _parse_condition(line: int, cells: dict[str, str]) -> tuple[Condition | None
 
 
 def _parse_number(text: str) -> float | None:
-    """Return a positive number, None for an empty cell."""
+    """Return a positive number, or None for an empty cell; ValueError for any other text."""
     if not text:
         return None
     try:
@@ -192,7 +192,7 @@ def _parse_number(text: str) -> float | None:
 
 
 def _parse_time(text: str) -> float | None:
-    """Return an ISO 8601 time (default UTC), or seconds since 1970, as epoch seconds."""
+    """Return an ISO 8601 time (UTC if it has no zone) or epoch seconds as epoch seconds; None for an empty cell."""
     for read in (float, datetime.fromisoformat) if text else ():
         try:
             value = read(text)
@@ -209,7 +209,7 @@ def _parse_time(text: str) -> float | None:
 
 @dataclass(frozen=True)
 class OutputFiles:
-    """The files of one raw output: `files` are the tool's own, `others` (cmd, note, ...) are kept beside them."""
+    """The files of one raw output: `files` were written by the tool, `others` (cmd, rc, ...) were added by the user."""
 
     condition: Condition
     stdout: Path | None
@@ -220,14 +220,14 @@ class OutputFiles:
     others: Mapping[str, Path] = field(default_factory=dict)
 
     def read_captured(self) -> ToolOutput:
-        """Return the output for parsers, without the command line, which depends on the tool."""
+        """Read the files for a parser; without the command line, which can be split only once the tool is known."""
         return trial_rows.read_output(
             {**({trial_rows.STDOUT: self.stdout} if self.stdout else {}), **self.files}, self.stderr, self.rc
         )
 
 
 def find_outputs(folder: Path, conditions: list[Condition]) -> tuple[list[OutputFiles], list[ImportProblem]]:
-    """Return the files of each condition, and mistakes in their names; contents are not read."""
+    """Return the files of each condition, and the mistakes in file names; does not read the outputs."""
     outputs: list[OutputFiles] = []
     problems: list[ImportProblem] = []
     line_of: dict[Path, int] = {}
@@ -246,7 +246,7 @@ def find_outputs(folder: Path, conditions: list[Condition]) -> tuple[list[Output
 
 
 def resolve_inside(folder: Path, name: str) -> Path:
-    """Return the file or folder `name` below `folder`; ValueError names the reason if it may not be used."""
+    """Return the path of the file or folder `name` below `folder`; ValueError with the reason if it is not allowed."""
     pure = PurePath(name)
     if pure.is_absolute() or ".." in pure.parts:
         raise ValueError(f"{short_repr(name)} leads out of the folder: name files by their path inside {folder}")
@@ -271,7 +271,7 @@ def resolve_inside(folder: Path, name: str) -> Path:
 
 
 def _output_files(folder: Path, condition: Condition, path: Path) -> OutputFiles:
-    """Return the files of one row; cells for stderr, exit code and command take precedence over files of a folder."""
+    """Return the files of one row; its cells for stderr, exit code and command override files in an output folder."""
     files = {path.name if path.name.endswith(trial_rows.STREAMED_SUFFIX) else "stdout": path}
     if path.is_dir():
         names = sorted(p.name for p in path.iterdir() if not p.is_dir() or p.is_symlink())
@@ -306,7 +306,7 @@ def _read_small_text(path: Path) -> str:
 
 
 def files_by_trial_name(output: OutputFiles) -> Iterator[tuple[str, Path]]:
-    """Yield every file of an output with its name in the trial's folder; `{host}` is the driver's name."""
+    """Yield (name in the trial's folder, path) for every file of an output; ``{host}`` stands for the driver's name."""
     if output.stdout:
         yield "stdout-{host}", output.stdout
     if output.stderr:
@@ -317,7 +317,7 @@ def files_by_trial_name(output: OutputFiles) -> Iterator[tuple[str, Path]]:
 
 @dataclass(frozen=True)
 class ToolReport:
-    """One output and its parsed report: `parsed` is None if it cannot be read, with the reason in `error`."""
+    """One output and its parsed report; if it is unreadable, `parsed` is None and `error` the reason."""
 
     source: OutputFiles
     tool: str
@@ -326,34 +326,34 @@ class ToolReport:
 
     @property
     def condition(self) -> Condition:
-        """The user's description of the output."""
+        """The row of the CSV file that describes the output."""
         return self.source.condition
 
     @property
     def metrics(self) -> frozenset[str]:
-        """Names of the measured metrics."""
+        """Names of the metrics in the report; empty if it is unreadable."""
         return frozenset(row.metric for row in self.parsed.measurements) if self.parsed else frozenset()
 
     @property
     def offered_per_s(self) -> float | None:
-        """The offered rate given by the user, else by the report; None without either."""
+        """Requested requests per second, given by the user or else by the report; None if by neither."""
         rows = self.parsed.measurements if self.parsed else ()
         reported = next((row.value for row in rows if row.metric == "offered_per_s"), None)
         return self.condition.offered_per_s or reported
 
     @property
     def is_open(self) -> bool:
-        """Return whether the load is open: it has a rate of its own."""
+        """Return whether the load is open: requests start at a given rate."""
         return self.condition.offered_per_s is not None or bool(self.metrics & set(OPEN_METRICS))
 
 
 def read_reports(
     sources: Sequence[OutputFiles], tool: str | None, on_file: Callable[[int, int], None]
 ) -> tuple[list[ToolReport], list[ImportProblem]]:
-    """Read every output with the tool of its row, else `tool`, else every tool.
+    """Parse every output with the tool named in its row, else with `tool`, else with every tool; return the mistakes.
 
-    A named tool that cannot read an output is no mistake (the trial will have no numbers), unless another tool can.
-    `on_file(done, total)` receives the progress.
+    An output that its named tool cannot parse is a mistake only if another tool can; else its trial has no numbers.
+    `on_file(done, total)` is called after each output.
     """
     reports: list[ToolReport] = []
     problems: list[ImportProblem] = []
@@ -370,7 +370,7 @@ def read_reports(
 
 
 def _read_report(source: OutputFiles, named: str) -> ToolReport:
-    """Return one report; its tool is empty where none was named and no parser accepts the output."""
+    """Return one report; its `tool` is empty if none was named and no parser accepts the output."""
     names = base.tool_names()
     if named and named not in names:
         raise UsageError(f"no tool {named!r}; tools: {', '.join(names)}")
@@ -390,7 +390,7 @@ def _read_report(source: OutputFiles, named: str) -> ToolReport:
 
 
 def _try_tool(source: OutputFiles, read: ToolOutput, name: str) -> ParsedReport | str:
-    """Return the parsed report of a tool, or the parser's error message."""
+    """Return the report as parsed by the tool `name`, or the parser's error message."""
     tool = base.load_tool(name)
     try:
         return base.parse_output(tool, replace(read, argv=trial_rows.find_argv(source.command, tool.binary)))
@@ -399,9 +399,9 @@ def _try_tool(source: OutputFiles, read: ToolOutput, name: str) -> ParsedReport 
 
 
 def _assign_tools(reports: Sequence[ToolReport]) -> tuple[list[ToolReport], list[ImportProblem]]:
-    """Give outputs that no parser takes the tool of their treatment, else the only tool there is.
+    """Assign a tool to each output that no parser accepts: that of its treatment, else the only tool of all outputs.
 
-    An output of a treatment with several tools gets none.
+    An output of a treatment with several tools is a mistake.
     """
     by_treatment: dict[str, set[str]] = {}
     for report in (r for r in reports if r.tool):
@@ -423,7 +423,7 @@ def _assign_tools(reports: Sequence[ToolReport]) -> tuple[list[ToolReport], list
 
 
 def _mixed_tools(reports: Sequence[ToolReport]) -> Iterator[ImportProblem]:
-    """Yield outputs of another tool than the first of their treatment, or of all if no tool was named."""
+    """Yield a mistake for each output whose tool or load model must not differ from that of an earlier output."""
     first: dict[str, ToolReport] = {}
     for report in (r for r in reports if r.tool):
         first_of_treatment = first.setdefault(report.condition.treatment, report)

@@ -1,7 +1,7 @@
 """Import of results measured without loadbook: the study made from them, its checks, and the run on disk.
 
-Everything is checked before anything is written: `read_import` lists all mistakes at once, and `write_import` makes the
-run whole, by one rename, or not at all.
+Everything is checked before anything is written: `read_import` lists all mistakes at once, and `write_import` creates
+the complete run by one rename, or nothing.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from loadbook.study.problems import suggestion
 from loadbook.study.reader import read_study
 from loadbook.tools import base
 
-# a study needs a target address; nothing is ever sent there
+# target address in the generated study, which needs one; nothing is ever sent there
 NOT_RECORDED = "not-recorded:1"
 DEFAULT_BASELINE, DEFAULT_METRIC = "baseline", "ok_per_s"
-# of a study (study.model)
+# limits of every study (study.model)
 MAX_BLOCKS = 1000
 FACTOR_NAME = re.compile(r"[a-z][a-z0-9_]{0,40}\Z")
 DEFAULT_DRIVER = "driver"
@@ -57,7 +57,7 @@ MAX_NOTES = 5
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """Options of the user; None stands for a default."""
+    """Options of `loadbook import`; None stands for the default."""
 
     name: str
     baseline: str | None = None
@@ -69,12 +69,12 @@ class ImportOptions:
 
 
 def to_valid_name(text: str) -> str:
-    """Return a text as a name: letters, digits, '.', '_' and '-', at most 63; empty if none is left."""
+    """Return a text as a name of at most 63 letters, digits, '.', '_' and '-'; "" if none of these occur in it."""
     return re.sub(r"\.{2,}", ".", re.sub(r"[^A-Za-z0-9._-]+", "-", text)).strip("-._")[:63]
 
 
 def unique_names(texts: Sequence[str]) -> dict[str, str]:
-    """Return each text with a unique name, in order."""
+    """Return {text: a unique valid name made from it}, in the given order."""
     names: dict[str, str] = {}
     for text in texts:
         stem = name = to_valid_name(text) or "treatment"
@@ -87,7 +87,7 @@ def unique_names(texts: Sequence[str]) -> dict[str, str]:
 
 
 def block_numbers(reports: Sequence[ToolReport]) -> dict[str, int]:
-    """Return each block's number: its own where all are whole numbers from 1 to 1000, else by appearance."""
+    """Return {block: its number}: as given if all are distinct whole numbers from 1 to 1000, else by first row."""
     texts = list(dict.fromkeys(r.condition.block for r in reports))
     whole = [text for text in texts if text.isascii() and text.isdecimal() and len(text) < 10]
     numbers = {text: int(text) for text in whole if 0 < int(text) <= MAX_BLOCKS}
@@ -99,7 +99,7 @@ def block_numbers(reports: Sequence[ToolReport]) -> dict[str, int]:
 def condition_problems(
     options: ImportOptions, conditions: Sequence[Condition], *, whole: bool
 ) -> Iterator[ImportProblem]:
-    """Yield mistakes in treatments, blocks and factors; blocks may lack rows unless `whole`."""
+    """Yield mistakes in treatments, blocks and factors; `whole` is False if rows with mistakes are left out."""
     treatments = list(dict.fromkeys(c.treatment for c in conditions))
     if len(treatments) == 1 and whole:
         yield ImportProblem(0, f"there is only the treatment {treatments[0]!r}, nothing to compare it with")
@@ -121,7 +121,7 @@ def condition_problems(
 
 
 def report_problems(options: ImportOptions, reports: Sequence[ToolReport]) -> Iterator[ImportProblem]:
-    """Yield mistakes in the outputs: a missing metric, an unknown rate."""
+    """Yield a mistake if no report has the study's metric, and for each open load of unknown rate."""
     measured = frozenset[str]().union(*(r.metrics for r in reports))
     metric = options.metric or DEFAULT_METRIC
     if measured and metric not in measured:
@@ -134,7 +134,7 @@ def report_problems(options: ImportOptions, reports: Sequence[ToolReport]) -> It
 
 
 def find_treatment(wanted: str, treatments: Sequence[str]) -> str | None:
-    """Return the treatment with this text or name, as the file has it; None if there is none."""
+    """Return the treatment, as written in the CSV file, whose text or valid name is `wanted`; None if there is none."""
     return next((text for text, name in unique_names(treatments).items() if wanted in (text, name)), None)
 
 
@@ -169,7 +169,7 @@ def _factor_problems(conditions: Sequence[Condition]) -> Iterator[ImportProblem]
 
 
 def study_text(options: ImportOptions, reports: Sequence[ToolReport]) -> str:
-    """Return the study file for reports without problems."""
+    """Return the text of the study file for reports that were checked."""
     names = unique_names(list(dict.fromkeys(r.condition.treatment for r in reports)))
     baseline = find_treatment(options.baseline or DEFAULT_BASELINE, list(names)) or ""
     aa_arm = find_treatment(options.aa, list(names)) if options.aa else None
@@ -217,7 +217,7 @@ def _toml_line(key: str, value: Any) -> str:
 
 
 def _varied_factors(reports: Sequence[ToolReport]) -> dict[str, list[str]]:
-    """Return the factors that differ between treatments, with their levels."""
+    """Return {factor: its levels} for the factors that have several levels."""
     levels: dict[str, list[str]] = {}
     for report in reports:
         for factor, level in report.condition.factors.items():
@@ -226,11 +226,11 @@ def _varied_factors(reports: Sequence[ToolReport]) -> dict[str, list[str]]:
 
 
 def import_plan(study: Study, reports: Sequence[ToolReport]) -> tuple[Plan, list[tuple[PlannedTrial, ToolReport]]]:
-    """Return the plan in the order of execution as far as it is known, and each trial's report.
+    """Return the plan, and the pairs of planned trial and report.
 
-    The order is that of the times where all rows have one. Otherwise it is not known, and trials are listed by block,
-    so that no verdict depends on the lines of the file. Missing trials of incomplete blocks come last.
-    There is no seed, since loadbook did not draw the order.
+    Trials are in the order of their start times if all rows have one. Otherwise the order of execution is unknown, and
+    trials are ordered by block and treatment, so that no verdict depends on the order of lines in the CSV file. Missing
+    trials of incomplete blocks come last. The seed is None, since loadbook did not draw the order.
     """
     names = unique_names(list(dict.fromkeys(r.condition.treatment for r in reports)))
     blocks = block_numbers(reports)
@@ -246,12 +246,12 @@ def import_plan(study: Study, reports: Sequence[ToolReport]) -> tuple[Plan, list
 
 
 def ignore_progress(done: int, total: int) -> None:
-    """Ignore progress."""
+    """Do nothing: the default for `on_file`."""
 
 
 @dataclass(frozen=True)
 class CheckedImport:
-    """Checked outputs: the study, its plan in order, and notes for the user."""
+    """Checked outputs: the study, its plan, the pairs of planned trial and report, and notes for the user."""
 
     folder: Path
     conditions: Path
@@ -267,7 +267,7 @@ class CheckedImport:
 
     @property
     def blocks_text(self) -> str:
-        """Numbers of complete blocks (every treatment has numbers) and of those that a verdict needs, in words."""
+        """Sentence with the number of complete blocks (every treatment was measured) and the number a verdict needs."""
         treatments = Counter(planned.block for planned, report in self.pairs if report.parsed)
         count = sum(n == len(self.plan.treatments) for n in treatments.values())
         text = f"{count} complete block{'' if count == 1 else 's'}; a verdict needs at least {MIN_BLOCKS}"
@@ -275,7 +275,7 @@ class CheckedImport:
 
 
 def write_run(paths: RunPaths, checked: CheckedImport, on_file: OnFile) -> None:
-    """Make a run's folder under another name, then rename it; a failure leaves nothing."""
+    """Write a run's folder under a temporary name, then rename it; if this fails, nothing is left."""
     part, run = paths.raw.with_name(f".{paths.raw.name}.part"), paths.raw.name
     try:
         part.mkdir(parents=True)
@@ -298,7 +298,7 @@ def write_run(paths: RunPaths, checked: CheckedImport, on_file: OnFile) -> None:
 def _write_trial(
     paths: RunPaths, ledger: Ledger, plan: Plan, run: str, planned: PlannedTrial, report: ToolReport
 ) -> None:
-    """Copy one output byte for byte, seal it with its record, and record it in the ledger."""
+    """Copy one output byte for byte to a trial's folder, write its record with checksums, and add it to the ledger."""
     record = _trial_record(plan, run, planned, report)
     failed_name = f"{planned.trial}-attempt1"
     folder = paths.trial(planned.trial) if record.status == "ok" else paths.failed / failed_name
@@ -306,7 +306,7 @@ def _write_trial(
     for pattern, path in outputs.files_by_trial_name(report.source):
         shutil.copyfile(path, folder / pattern.format(host=record.drivers[0].host), follow_symlinks=False)
     for name in (record.drivers[0].stdout, record.drivers[0].stderr):
-        (folder / name).touch()  # what was not kept is empty
+        (folder / name).touch()  # an output that the user did not keep is empty
     trial_record.seal_trial(folder, record)
     ledger.append("started", trial=planned.trial, attempt=1)
     sealed = trial_record.sha256_file(folder / trial_record.RECORD_NAME)
@@ -315,7 +315,7 @@ def _write_trial(
 
 
 def _trial_record(plan: Plan, run: str, planned: PlannedTrial, report: ToolReport) -> trial_record.TrialRecord:
-    """Return the record of a trial; unknown fields stay empty, so that rules are unchecked."""
+    """Return the record of a trial; unknown fields stay empty, so that validity rules that need them are unchecked."""
     condition, source, study = report.condition, report.source, plan.study
     host = condition.host or DEFAULT_DRIVER
     driver = trial_record.DriverRecord(
@@ -382,25 +382,25 @@ def _run_record(run: str, checked: CheckedImport) -> RunRecord:
 
 
 def _printable(name: str) -> str:
-    """Return a file's name as JSON and a page can hold it, whatever bytes it has."""
+    """Return a file's name with "?" for every character that cannot be printed."""
     return "".join(c if c.isprintable() else "?" for c in name)
 
 
 def read_import(
     folder: Path, conditions: Path, options: ImportOptions, tool: str | None = None, on_file: OnFile = ignore_progress
 ) -> CheckedImport:
-    """Read and check outputs in `folder` with the file `conditions`; nothing is written.
+    """Read and check the outputs in `folder` that the CSV file `conditions` lists, without writing anything.
 
     Parameters
     ----------
-    options : an empty name stands for the folder's.
-    tool : the tool of every output whose row names none; None detects it.
-    on_file : receives the number of outputs read, and of all.
+    options : an empty name stands for that of the folder.
+    tool : the tool of every output whose row names none; None: it is detected.
+    on_file : called after each output with the number of outputs read and of all.
 
     Raises
     ------
-    UsageError : all mistakes in the file of conditions, its file names or the arguments.
-    DataError : only outputs are wrong.
+    UsageError : mistakes in the CSV file, its file names or the arguments; the message lists all mistakes.
+    DataError : mistakes in outputs only.
     """
     if not folder.is_dir():
         raise UsageError(f"{folder} is no folder")
@@ -426,7 +426,7 @@ def read_import(
     if problems:
         raise outputs.import_error(conditions, problems)
     text = study_text(options, reports)
-    with tempfile.TemporaryDirectory() as scratch:  # read as any study file is
+    with tempfile.TemporaryDirectory() as scratch:  # read like any study file
         file = Path(scratch) / "study.toml"
         file.write_text(text, encoding="utf-8")
         try:
@@ -438,7 +438,7 @@ def read_import(
 
 
 def _import_notes(reports: Sequence[ToolReport]) -> Iterator[str]:
-    """Yield notes on outputs that can be imported."""
+    """Yield notes on factors that do not vary and on outputs that have no numbers."""
     varied = _varied_factors(reports)
     if same := [factor for factor in reports[0].condition.factors if factor not in varied]:
         yield f"{', '.join(same)}: the same in every row, so no factor of the study"
@@ -449,7 +449,7 @@ def _import_notes(reports: Sequence[ToolReport]) -> Iterator[str]:
 
 
 def earlier_imports(layout: Layout, name: str) -> list[str]:
-    """Return the imported runs of a study; UsageError for a study that loadbook runs itself."""
+    """Return the ids of a study's runs; UsageError if loadbook itself measured one, or the study has a study file."""
     runs = layout.runs(name)
     own_runs = [r for r in runs if read_run_record(layout.run(name, r)).provenance != "imported"]
     if own_runs or study_file(layout, name).is_file():
@@ -461,7 +461,7 @@ def earlier_imports(layout: Layout, name: str) -> list[str]:
 
 
 def find_same_import(layout: Layout, checked: CheckedImport) -> str | None:
-    """Return the latest earlier run with the same outputs and trials, None if there is none."""
+    """Return the id of the latest earlier run with the same trials and output files; None if there is none."""
     keys = set()
     for planned, report in checked.pairs:
         paths = [path for _, path in outputs.files_by_trial_name(report.source)]
@@ -479,12 +479,12 @@ def find_same_import(layout: Layout, checked: CheckedImport) -> str | None:
 
 
 def write_import(layout: Layout, checked: CheckedImport, on_file: OnFile = ignore_progress) -> str:
-    """Write checked outputs as a new run and return its id; `on_file(done, total)` receives the progress.
+    """Write checked outputs as a new run and return its id; `on_file(done, total)` is called after each output.
 
     Raises
     ------
     UsageError : the name belongs to another study, or another process writes its runs.
-    DataError : a file cannot be read or written; nothing of the run is left.
+    DataError : a file cannot be read or written; no part of the run is left.
     """
     earlier_imports(layout, checked.name)
     try:

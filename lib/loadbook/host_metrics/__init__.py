@@ -1,9 +1,9 @@
 """Host metrics (CPU, memory, network) from loadbook's sampler and from other monitors: file formats and their readers.
 
-- `base`: metrics of the host metrics table, and results of readers
+- `base`: metrics and their units, and the common result of all readers
 - `sampler`: output of loadbook's own sampler (hosts/sampler.sh)
-- `sysstat`: exports of sar: sadf as JSON or CSV
-- `polled`: answers of munin nodes and node_exporters, and their exports
+- `sysstat`: sar data exported by sadf as JSON or CSV
+- `polled`: answers of munin nodes and node_exporters, and exports of their databases
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from loadbook.host_metrics import polled, sampler, sysstat
 from loadbook.host_metrics.base import TraceRow, Traces, limit_repeats
 
 HEAD_BYTES = 4000
-SYSSTAT_MAGIC = b"\xd5\x96"  # sa(5): the first two bytes of a data file, 0xd596 in the byte order of its machine
+SYSSTAT_MAGIC = b"\xd5\x96"  # first two bytes of sar's data file: 0xd596, big or little endian
 
 
 @dataclass(frozen=True)
 class TraceFormat:
-    """One file format: `source` names it in tables, `read` takes the files of one host by name."""
+    """One file format: `source` is its name in tables, `read` parses all files of one host, given as {name: data}."""
 
     name: str
     source: str
@@ -30,7 +30,7 @@ class TraceFormat:
 
 
 def _read_each(parse: Callable[[bytes], Traces]) -> Callable[[Mapping[str, bytes]], Traces]:
-    """Return a reader of several files that are read one by one."""
+    """Return a function that reads several files with `parse`, one by one, and merges the results."""
 
     def read(files: Mapping[str, bytes]) -> Traces:
         parts = [parse(data) for data in files.values()]
@@ -55,7 +55,7 @@ FORMATS = {kind.name: kind for kind in _KINDS}
 
 
 def detect_format(data: bytes) -> str | None:
-    """Return the format of a file from its beginning, "sysstat" for sar's binary data, None if unknown."""
+    """Return the name of a file's format, from its beginning; "sysstat" for sar's binary data, None if unknown."""
     head = data[:HEAD_BYTES]
     if head[:2] in (SYSSTAT_MAGIC, SYSSTAT_MAGIC[::-1]):
         return "sysstat"
@@ -71,9 +71,9 @@ def detect_format(data: bytes) -> str | None:
 
 
 def read_traces(kind: str, files: Mapping[str, bytes]) -> Traces:
-    """Read files of one kind and one host; never raises but KeyError for a kind that is not in FORMATS.
+    """Read the files of one host in one format; raises nothing except KeyError for a format that is not in FORMATS.
 
-    Of values that occur twice (two files of one day) the first counts.
+    Of values that occur twice (two files of one day) the first is used.
     """
     traces = FORMATS[kind].read(files)
     rows: dict[tuple[object, ...], TraceRow] = {}
@@ -83,6 +83,6 @@ def read_traces(kind: str, files: Mapping[str, bytes]) -> Traces:
 
 
 def files_by_format(files: Mapping[str, bytes]) -> dict[str | None, list[str]]:
-    """Return the names of files by their kind."""
+    """Return {format, or None if unknown: names of the files in it}."""
     named = sorted(((detect_format(data) or "", name) for name, data in files.items()))
     return {kind or None: [name for _, name in group] for kind, group in groupby(named, lambda pair: pair[0])}

@@ -1,4 +1,4 @@
-"""Result of every reader of host metrics: rows, sample times, problems."""
+"""Common result of all readers of host metrics: rows, sample times and problems of the file."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from itertools import pairwise
 from statistics import median
 from typing import Any, NamedTuple
 
-# of a CPU's time, in the order of /proc/stat
+# states of a CPU, in the order of /proc/stat
 CPU_MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
-GAP_FACTOR = 3.0  # an interval longer than GAP times the usual one is a gap
+GAP_FACTOR = 3.0  # an interval longer than GAP_FACTOR times the usual one is a gap
 MAX_REPEATED_PROBLEMS = 20
 
 # metrics of the traces table and their units (docs/traces.md)
@@ -26,7 +26,7 @@ TraceRow = dict[str, str | float]
 
 
 class Problem(NamedTuple):
-    """A part of the input that is unreadable or inconsistent; `t` is its time (epoch s, host clock), if known."""
+    """An unreadable or inconsistent part of the input; `t` is its time (epoch s, host clock), None if unknown."""
 
     name: str
     message: str
@@ -35,9 +35,9 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True)
 class Traces:
-    """Rows of the traces table without its keys, with `t` (epoch seconds, host clock) in place of `t_s`.
+    """Rows of the traces table without its key columns, with `t` (epoch seconds, host clock) in place of `t_s`.
 
-    `times` are those of all whole samples.
+    `times` are the times of all complete samples, `interval_s` is the usual time between them.
     """
 
     rows: list[TraceRow]
@@ -47,17 +47,17 @@ class Traces:
 
 
 def trace_row(t: float, metric: str, item: str, value: float) -> TraceRow:
-    """Return one row; the unit is the metric's."""
+    """Return one row, with the unit that UNITS has for the metric."""
     return {"t": t, "metric": metric, "item": item, "value": float(value), "unit": UNITS[metric]}
 
 
 def unreadable_traces(name: str, message: str) -> Traces:
-    """Return the empty result of a file that cannot be read, with the problem."""
+    """Return a result without rows for a file that cannot be read, with the problem."""
     return Traces([], [], 0.0, [Problem(name, message)])
 
 
 def finite_number(value: Any, end: float = 1e18) -> float | None:
-    """Return a number or its text as a float; None unless it is finite and from 0 to below `end`."""
+    """Return a number, also one given as text, as a float; None unless 0 <= number < `end`."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
@@ -68,13 +68,13 @@ def finite_number(value: Any, end: float = 1e18) -> float | None:
 
 
 def median_interval_s(times: Iterable[float]) -> float:
-    """Return the usual time between samples, seconds: the median; 0 for less than two samples."""
+    """Return the median time between samples in seconds; 0 for fewer than two samples."""
     distinct = sorted(set(times))
     return median(b - a for a, b in pairwise(distinct)) if len(distinct) > 1 else 0.0
 
 
 def limit_repeats(problems: Iterable[Problem]) -> list[Problem]:
-    """Return the problems with repeated ones merged, so that a broken file does not hide other problems."""
+    """Return at most 20 problems of each name; the last states the number of others ("and 7 more")."""
     all_problems = list(problems)
     counts = Counter(problem.name for problem in all_problems)
     seen: Counter[str] = Counter()

@@ -1,23 +1,23 @@
-"""Readers of monitors that a host runs already: munin and Prometheus' node_exporter, polled or exported.
+"""Readers of monitors that a host already runs: munin and Prometheus' node_exporter, polled or exported.
 
-The controller keeps the answers of such a monitor during a trial in a file, in order. Its first line is
-``loadbook-poll 1 SOURCE INTERVAL_S``. An answer stands between ``@ BEGUN ENDED`` (epoch seconds, controller's clock)
+During a trial the controller polls such a monitor and stores the answers in a file, in order. Its first line is
+``loadbook-poll 1 SOURCE INTERVAL_S``. Each answer is enclosed by ``@ BEGUN ENDED`` (epoch seconds, controller's clock)
 and ``@end``; without ``@end`` it is incomplete.
 
-munin: a node answers one request per line on port 4949 by ``field.value NUMBER`` lines, ended by a dot. In the
-controller's file, ``> fetch PLUGIN`` stands before each answer. Values of `cpu` count 1/100 s since boot, of all CPUs
-together. munin has neither single cores nor MemAvailable: memory in use is the installed memory without free memory,
-buffers and cache.
+munin: a node on port 4949 answers each request with lines ``field.value NUMBER``, ended by a dot. In the controller's
+file each answer follows a line ``> fetch PLUGIN``. Values of `cpu` count 1/100 s since boot, summed over all CPUs.
+munin has neither single CPUs nor MemAvailable: memory used is the installed memory minus free memory, buffers and
+cache.
 
 munin's databases are read as `rrdtool xport`, `rrdtool dump` or `rrdtool fetch` prints them. Munin writes each field of
 a plugin to a file of its own, ``HOST-PLUGIN-FIELD-g.rrd`` (d for counters), with one data source called 42. The field
-of a dump or a fetch is known only from its file's name, which must end in the same ``PLUGIN-FIELD-d.xml``; the columns
-of an xport have it in their legends (``PLUGIN.FIELD`` or ``PLUGIN-FIELD``). Files of one host are read together, since
-a CPU's share needs all of its fields. Counted fields are rates already. The XML is read line by line, never as XML:
-nothing in it can be expanded, and a torn file gives its whole rows.
+of a dump or a fetch is known only from the name of its file, which must end in ``PLUGIN-FIELD-d.xml``; an xport names
+the fields in its legends (``PLUGIN.FIELD`` or ``PLUGIN-FIELD``). Files of one host are read together, since a CPU's
+share needs all of its fields. Counters are stored as rates. The XML is read with regular expressions, not parsed, so
+that no entity is expanded and a truncated file gives its complete rows.
 
-node_exporter: Prometheus' exposition format (``name{label="value"} number [timestamp in ms]``) and OpenMetrics, whose
-timestamps are seconds; ``{__name__="name", ...}``, as `promtool tsdb dump` writes it, is read, too.
+node_exporter: Prometheus' exposition format (``name{label="value"} number [timestamp in ms]``), OpenMetrics (timestamps
+in seconds), and lines ``{__name__="name", ...}`` as `promtool tsdb dump` writes them.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _BEGIN = re.compile(r"@ (\d{1,12}\.\d{1,9}) (\d{1,12}\.\d{1,9})", re.ASCII)
 # munin
 _FIELD_VALUE = re.compile(r"([A-Za-z_]\w{0,60})\.value (-?\d{1,25}(?:\.\d{1,12})?(?:[eE][+-]?\d{1,3})?|U)", re.ASCII)
 _INTERFACE = re.compile(r"if_(?!err_)(\S{1,60})")
-# the parts of MemTotal that the plugin `memory` tells apart (its source; swap is beside them)
+# the parts of MemTotal in munin's plugin `memory` (from its source code; swap is not part of it)
 MEMORY_PARTS = ("apps", "free", "buffers", "cached", "shmem", "slab", "page_tables", "per_cpu", "swap_cache")
 FREE_PARTS = ("free", "buffers", "cached")
 PluginValues = dict[str, dict[str, float]]  # plugin -> field -> value
-# exports of its databases
+# exports of munin's databases
 _NAME = re.compile(r"(?:.*[-.])?(cpu|memory|if_\w+)[-.]([a-z_]+?)(?:-[gdca])?(?:\.(?:rrd|xml|txt))*", re.ASCII)
 _DUMP = re.compile(r"<!--[^>]{0,60}/ (\d{1,12}) -->\s*<row><v>\s*([^<\s]{1,30})\s*</v></row>")
 _FUNCTION = re.compile(r"<cf>\s*(\w{1,20})\s*</cf>")
@@ -55,7 +55,7 @@ PluginField = tuple[str, str]  # plugin, field
 # node_exporter
 _LINE = re.compile(r"([a-zA-Z_:][\w:]{0,200})?(?:\{([^\n]{0,4000})\})?\s+(\S{1,40})(?:\s+(\S{1,30}))?\s*", re.ASCII)
 _LABEL = re.compile(r'(\w{1,100})="((?:[^"\\]|\\.){0,1000})"', re.ASCII)
-# names of node_exporter since 0.16, and before
+# names of metrics in node_exporter since 0.16, and before
 CPU_METRICS = ("node_cpu_seconds_total", "node_cpu")
 RX_METRICS = ("node_network_receive_bytes_total", "node_network_receive_bytes")
 TX_METRICS = ("node_network_transmit_bytes_total", "node_network_transmit_bytes")
@@ -72,14 +72,14 @@ MetricPoint = tuple[str, dict[str, str], float]
 
 
 class Poll(NamedTuple):
-    """One answer; `t` lies halfway between question and answer."""
+    """Lines of one answer; `t` (epoch s) is halfway between request and answer."""
 
     t: float
     lines: list[str]
 
 
 class Polls(NamedTuple):
-    """The whole answers of one source, in order of time."""
+    """The complete answers of one source, such as munin, in order of time."""
 
     source: str
     interval_s: float
@@ -87,22 +87,22 @@ class Polls(NamedTuple):
 
 
 def header_line(source: str, interval_s: float) -> str:
-    """Return the first line of such a file."""
+    """Return the first line of a file of polled answers."""
     return f"loadbook-poll 1 {source} {interval_s:g}\n"
 
 
 def format_poll(begun: float, ended: float, answer: str) -> str:
-    """Return one answer of a polled monitor as it is stored; lines that look like the file's own marks are escaped."""
+    """Return one answer as it is stored, between ``@ BEGUN ENDED`` (epoch s) and ``@end``."""
     return f"@ {begun:.6f} {ended:.6f}\n{answer}{'' if answer.endswith(chr(10)) else chr(10)}@end\n"
 
 
 def is_polled(data: bytes) -> bool:
-    """Tell whether a file is one of these."""
+    """Return whether a file holds polled answers."""
     return data.startswith(b"loadbook-poll 1 ")
 
 
 def read_polls(data: bytes, problems: list[Problem]) -> Polls | None:
-    """Read such a file; None if it is none, torn answers become problems."""
+    """Read a file of polled answers; None if it is another file. Incomplete answers are added to `problems`."""
     lines = data.decode("utf-8", "replace").split("\n")
     head = _HEAD.fullmatch(lines[0])
     if head is None or float(head[2]) <= 0:
@@ -130,24 +130,24 @@ def _polls(lines: Iterable[str], problems: list[Problem]) -> Iterable[Poll]:
 
 
 def usable_plugins(plugins: Iterable[str]) -> list[str]:
-    """Return the plugins of a node that provide known metrics."""
+    """Return the plugins of a munin node that are read: cpu, memory and the interfaces."""
     return [p for p in plugins if p in ("cpu", "memory") or _INTERFACE.fullmatch(p)]
 
 
 def parse_munin(data: bytes) -> Traces:
-    """Turn the stored answers of a node into rows; unreadable parts become problems, never exceptions."""
+    """Convert the stored answers of a munin node to rows; unreadable parts become problems, never exceptions."""
     problems: list[Problem] = []
     polls = read_polls(data, problems)
     if polls is None or polls.source != "munin":
         return base.unreadable_traces("no_munin_answers", f"starts with {data[:60]!r}")
     samples = [_munin_sample(poll.t, read_values(poll.lines, problems)) for poll in polls.polls]
-    # a node needs longer for its plugins than a short interval asks for: what it keeps to is no gap
+    # if the node needs longer than the requested interval, its own usual interval is no gap
     interval_s = base.median_interval_s(sample.t for sample in samples)
     return counters_to_traces(samples, SamplingScale(max(polls.interval_s, interval_s)), problems)
 
 
 def read_values(lines: Iterable[str], problems: list[Problem]) -> PluginValues:
-    """Read one round of answers: plugin -> field -> value; unknown ("U") values are left out."""
+    """Read the answers of one poll as {plugin: {field: value}}, without unknown values ("U")."""
     values: PluginValues = {}
     plugin = ""
     for line in lines:
@@ -180,21 +180,21 @@ def _munin_sample(t: float, values: PluginValues) -> CounterSample:
 
 
 def memory_bytes(fields: Mapping[str, float]) -> tuple[float, float] | None:
-    """Return installed and not used bytes from the fields of the plugin `memory`, None if it lacks some."""
+    """Return (installed, unused) bytes from the fields of the plugin `memory`; None if it lacks some of them."""
     if not {"apps", *FREE_PARTS} <= set(fields):
         return None
     return sum(fields.get(part, 0.0) for part in MEMORY_PARTS), sum(fields[part] for part in FREE_PARTS)
 
 
 def is_rrd(data: bytes) -> bool:
-    """Tell whether a file is an export of a round-robin database."""
+    """Return whether a file is an export of a round-robin database (xport, dump or fetch)."""
     head = data[:4000].decode("utf-8", "replace")
     fetched = re.match(r"\s*\S+[ \t]*\n\s*\n\d{6,12}: ", head)
     return any(mark in head for mark in ("<xport>", "<!DOCTYPE rrd", "<rrd>")) or bool(fetched)
 
 
 def parse_rrd(files: Mapping[str, bytes]) -> Traces:
-    """Turn the exports of one host (by file name) into rows; unreadable parts become problems."""
+    """Convert the exports of one host, {file name: data}, to rows; unreadable parts become problems."""
     problems: list[Problem] = []
     values_by_field: dict[PluginField, RrdSeries] = {}
     for name, data in files.items():
@@ -218,7 +218,7 @@ def parse_rrd(files: Mapping[str, bytes]) -> Traces:
 
 
 def _read_file(name: str, text: str, problems: list[Problem]) -> Iterator[tuple[PluginField, RrdSeries]]:
-    """Yield the fields of one file with their values."""
+    """Yield (field, its values) for each field in one file."""
     if "<xport>" in text[:4000]:
         yield from _read_xport(name, text, problems)
         return
@@ -234,7 +234,7 @@ def _read_file(name: str, text: str, problems: list[Problem]) -> Iterator[tuple[
 
 
 def parse_field_name(name: str) -> PluginField | None:
-    """Return plugin and field of a file or legend that is named as munin names them, None if it is not."""
+    """Return (plugin, field) from the name of a file or legend; None if it is not named as in munin."""
     match = _NAME.fullmatch(name.rpartition("/")[2].strip())
     return (match[1], match[2]) if match else None
 
@@ -258,7 +258,7 @@ def _read_xport(name: str, text: str, problems: list[Problem]) -> Iterator[tuple
 
 
 def _read_dump(text: str) -> RrdSeries:
-    """Read the averages of a dump: the finest archive, and coarser ones for earlier times."""
+    """Read the averages of a dump: from the finest archive, and from coarser ones for earlier times."""
     series: RrdSeries = {}
     for archive in text.split("<rra>")[1:]:
         function = _FUNCTION.search(archive)
@@ -269,7 +269,7 @@ def _read_dump(text: str) -> RrdSeries:
 
 
 def _known_values(pairs: list[tuple[str, str]]) -> RrdSeries:
-    """Return the values that are known; RRDtool writes nan where it has none."""
+    """Return {epoch s: value} without unknown values, for which RRDtool writes nan."""
     return {float(t): value for t, text in pairs if (value := finite_number(text)) is not None}
 
 
@@ -289,7 +289,7 @@ def _rows_at(t: float, values: Mapping[PluginField, float]) -> Iterator[TraceRow
 
 
 def parse_node_exporter(data: bytes) -> Traces:
-    """Turn scrapes into rows; unreadable parts become problems, never exceptions."""
+    """Convert scrapes of a node_exporter to rows; unreadable parts become problems, never exceptions."""
     problems: list[Problem] = []
     if is_polled(data):
         polls = read_polls(data, problems)
@@ -312,7 +312,7 @@ def parse_node_exporter(data: bytes) -> Traces:
 
 
 def _parse_points(lines: Iterable[str], problems: list[Problem]) -> Iterator[tuple[MetricPoint, float | None]]:
-    """Yield the known samples of a scrape, with their timestamps (epoch s) if they have one."""
+    """Yield (sample, its timestamp in epoch s or None) for the samples of a scrape whose names begin with ``node_``."""
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.startswith("#"):
             continue
@@ -332,7 +332,7 @@ def _parse_timestamp(text: str | None) -> float | None:
 
 
 def _node_sample(t: float, points: Iterable[MetricPoint], problems: list[Problem]) -> CounterSample | None:
-    """Put the points of one instant together; None if there is nothing in them that traces hold."""
+    """Return the points of one instant as one sample; None if it has no metric that loadbook uses."""
     sample, cpus = CounterSample(t), dict[str, dict[str, float]]()
     flows: dict[str, list[float | None]] = {}
     for name, labels, value in points:

@@ -1,7 +1,7 @@
 """Reader of the output of loadbook's own sampler (hosts/sampler.sh), and conversion of kernel counters to rates.
 
-The counters and their meaning are those of proc(5). A rate belongs to the interval that ends at its time. A gap, or a
-counter that decreased, gives a problem and no row: nothing is interpolated.
+proc(5) defines the counters. A rate is that of the interval that ends at its time. A gap, or a counter that decreased,
+becomes a problem without a row; nothing is interpolated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LOAD = re.compile(r"(\d+\.\d+) \d+\.\d+ \d+\.\d+ \d+/\d+ \d+")
 
 
 class ProcessCounters(NamedTuple):
-    """CPU time (ticks and parts of ticks), resident pages, and the start time that identifies a reused process id."""
+    """CPU time in ticks, resident pages, and start time (ticks since boot), which reveals a reused process id."""
 
     ticks: float
     pages: int
@@ -31,9 +31,9 @@ class ProcessCounters(NamedTuple):
 
 @dataclass
 class CounterSample:
-    """One whole sample: counters by item. `t` is epoch seconds by the host's clock; memory in bytes.
+    """One complete sample at `t` (epoch seconds, host clock): counters by CPU, interface and process; memory in bytes.
 
-    `memory` has MemTotal and MemAvailable where they are known, `gauges` the metrics that are taken as they are.
+    `memory` has MemTotal and MemAvailable if they are known, `gauges` the metrics that need no conversion to rates.
     """
 
     t: float
@@ -45,7 +45,7 @@ class CounterSample:
 
 
 class SamplingScale(NamedTuple):
-    """Seconds between samples as asked for, ticks per second, bytes per page; clock and uptime (s) at one instant."""
+    """Requested seconds between samples, ticks per second, bytes per page; epoch and uptime (s) at the same instant."""
 
     interval_s: float
     hz: float = 100.0
@@ -55,7 +55,7 @@ class SamplingScale(NamedTuple):
 
 
 def counters_to_traces(samples: Sequence[CounterSample], scale: SamplingScale, problems: list[Problem]) -> Traces:
-    """Turn samples, in order of time, into rows."""
+    """Convert samples, in order of time, to rows; gaps and counters that decreased are added to `problems`."""
     rows: list[TraceRow] = []
     for before, now in zip([None, *samples], samples, strict=False):
         rows += _gauge_rows(now, scale)
@@ -92,7 +92,7 @@ def _rate_rows(
         old = before.net.get(item, (rx, tx))
         if rx < old[0] or tx < old[1]:
             problems.append(Problem("counter_went_back", f"bytes of interface {item}", now.t))
-        elif item in before.net and rx + tx > 0:  # an interface that never carried a byte is no trace
+        elif item in before.net and rx + tx > 0:  # without interfaces that never carried a byte
             rows.append(trace_row(now.t, "net_rx", item, (rx - old[0]) / passed))
             rows.append(trace_row(now.t, "net_tx", item, (tx - old[1]) / passed))
     for item, last in before.processes.items():
@@ -122,7 +122,7 @@ def _cpu_rows(
 def cpu_shares(
     t: float, item: str, user: float, system: float, idle: float, iowait: float, steal: float
 ) -> list[TraceRow]:
-    """Return the rows of one CPU from the time that it spent in an interval, in any one unit."""
+    """Return the rows of one CPU: shares (0 to 1) from the times in each state, all in the same unit."""
     busy = user + system + steal
     parts = {"cpu_user": user, "cpu_system": system, "cpu_iowait": iowait, "cpu_steal": steal, "cpu_busy": busy}
     total = busy + idle + iowait
@@ -130,9 +130,9 @@ def cpu_shares(
 
 
 def parse_sampler(data: bytes) -> Traces:
-    """Turn the output of the sampler into rows; every error in it becomes a problem, never an exception.
+    """Convert the output of the sampler to rows; every error in it becomes a problem, never an exception.
 
-    Metrics: cpu_busy, cpu_user, cpu_system, cpu_iowait, cpu_steal (share of one CPU; item "all": of all of them),
+    Metrics: cpu_busy, cpu_user, cpu_system, cpu_iowait, cpu_steal (share of one CPU, or with item "all" of all CPUs),
     memory_used, memory_total (B), net_rx, net_tx (B/s), load1, sockets_tcp_inuse, sockets_tcp_tw (1),
     process_cpu (1 is one CPU busy; item "<label>:<pid>"), process_rss (B).
     """
@@ -145,7 +145,7 @@ def parse_sampler(data: bytes) -> Traces:
 
 
 def _read_header(line: str) -> SamplingScale | None:
-    """Read the first line: clock, uptime, ticks per s, bytes per page, interval; None if it is no sampler's."""
+    """Read the first line: clock, uptime, ticks per s, bytes per page, interval; None for another line."""
     numbers = re.fullmatch(r"loadbook-sampler 1((?: \d+(?:\.\d+)?){5})", line, re.ASCII)
     if not numbers:
         return None
@@ -157,7 +157,7 @@ def _read_header(line: str) -> SamplingScale | None:
 
 
 def _read_samples(lines: Sequence[str], header: SamplingScale, problems: list[Problem]) -> Iterator[CounterSample]:
-    """Yield whole samples in order of time; torn or unreadable ones become problems."""
+    """Yield the complete samples in order of time; truncated or unreadable ones are added to `problems`."""
     last = -math.inf
     block: list[str] = []
     for number, line in enumerate([*lines, "@"], 2):
@@ -178,7 +178,7 @@ def _read_samples(lines: Sequence[str], header: SamplingScale, problems: list[Pr
 
 
 def _sample(block: list[str], header: SamplingScale) -> CounterSample | None:
-    """Read one sample's lines; None if they hold no time or anything else than numbers where those belong."""
+    """Read the lines of one sample; None if it has no time or CPU, or text in place of a number."""
     watched_processes = [word.rpartition(":") for word in block[0].split()[2:]]
     labels = {pid: label for label, _, pid in watched_processes}
     try:
@@ -195,7 +195,7 @@ def _read_line(line: str, sample: CounterSample, labels: Mapping[str, str]) -> N
     word = line.partition(" ")[0]
     if line.startswith("cpu"):
         sample.cpus["all" if word == "cpu" else word] = [_count(n) for n in line.split()[1:9]]
-    # what must be in a line before a pattern is tried: most lines are none of these, and there are millions
+    # cheap tests before each regular expression, since there are millions of lines and most match none
     elif line.endswith("kB") and (match := _MEMORY.fullmatch(line)):
         sample.memory[match[1]] = _count(match[2]) * 1024
     elif ":" in line and (match := _NET.fullmatch(line)):
@@ -214,10 +214,10 @@ def _read_line(line: str, sample: CounterSample, labels: Mapping[str, str]) -> N
 
 
 def _read_finer(line: str, sample: CounterSample, hz: float) -> None:
-    """Read /proc/<pid>/schedstat, which follows the process's own line, for time that is less than a tick.
+    """Read /proc/<pid>/schedstat, which follows the line of its process, for CPU times of less than a tick.
 
-    Of hundreds of workers none may use a whole tick between two samples. It is the first thread's alone (proc(5)), so
-    the larger of both counts.
+    With hundreds of workers, each may use less than a tick between two samples. schedstat covers only the first thread
+    (proc(5)), so the larger of both CPU times is used.
     """
     if line[:1].isdigit() and sample.processes and (match := _SCHEDSTAT.fullmatch(line)):
         item, process = sample.processes.popitem()
@@ -226,7 +226,7 @@ def _read_finer(line: str, sample: CounterSample, hz: float) -> None:
 
 
 def _count(text: str) -> int:
-    """Read one kernel counter; ValueError if it is not a number."""
+    """Return the value of one kernel counter; ValueError if it is not a number."""
     if not (text.isascii() and text.isdigit() and len(text) <= 20):
         raise ValueError(text)
     return int(text)

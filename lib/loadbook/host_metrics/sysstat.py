@@ -1,7 +1,7 @@
-"""Exports of sysstat's `sadf` (``sadf -j`` and ``sadf -d``) -> rows of traces.
+"""Reader of exports of sysstat's `sadf` (``sadf -j`` and ``sadf -d``).
 
-Names and units are those of sadf(1) and sar(1), version 12: percent of each CPU, kilobytes of 1,024 bytes, times in UTC
-unless -t was given, whole seconds. sadf has made the rates already, of the interval that ends at their time.
+Names and units are those of sadf(1) and sar(1), version 12: percent of each CPU, kilobytes of 1,024 bytes, times in
+whole seconds, in UTC unless -t was given. Rates are computed by sadf, for the interval that ends at their time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SadfFields = Mapping[str, Any]
 
 @dataclass
 class SadfSample:
-    """One sample: its end (epoch s), its length (s), and tables of fields as JSON calls them, percent and kB."""
+    """One sample: its end (epoch s), its length (s), and fields by their names in sadf's JSON, in percent and kB."""
 
     t: float
     interval_s: float
@@ -38,7 +38,7 @@ class SadfSample:
 
 
 def parse_sadf_json(data: bytes) -> Traces:
-    """Turn ``sadf -j FILE -- -u ALL -P ALL -r ALL -n DEV,SOCK -q`` (or -A) into rows, whole samples of a torn file."""
+    """Convert ``sadf -j FILE -- -u ALL -P ALL -r ALL -n DEV,SOCK -q`` (or -A) to rows; the output may be truncated."""
     problems: list[Problem] = []
     text = data.decode("utf-8", "replace")
     zone = _ZONE.search(text)
@@ -51,7 +51,7 @@ def parse_sadf_json(data: bytes) -> Traces:
 
 
 def _entries(text: str, offset: int, problems: list[Problem]) -> Iterator[Any]:
-    """Yield the elements of a JSON list one by one: those before a tear are whole."""
+    """Yield the elements of the JSON list at `offset`; if the text is truncated, the complete elements before."""
     decoder = json.JSONDecoder()
     while True:
         while text[offset : offset + 1] in (" ", "\t", "\r", "\n", ","):
@@ -94,7 +94,7 @@ def _list(entry: Any, key: str) -> list[SadfFields]:
 
 
 def parse_sadf_csv(data: bytes) -> Traces:
-    """Turn ``sadf -d FILE -- ...`` into rows: blocks of lines, each below a line that names its fields."""
+    """Convert the output of ``sadf -d FILE -- ...`` to rows: blocks of lines, each below a line with field names."""
     problems: list[Problem] = []
     text = data.decode("utf-8", "replace")
     samples: dict[float, SadfSample] = {}
@@ -115,7 +115,7 @@ def parse_sadf_csv(data: bytes) -> Traces:
 
 
 def _field_name(cell: str) -> str:
-    """Return the JSON name of a field: %usr -> usr, kbmemfree -> memfree, rxkB/s -> rxkB."""
+    """Return the name in JSON of a field of ``sadf -d``: %usr -> usr, kbmemfree -> memfree, rxkB/s -> rxkB."""
     if cell in ("%memused", "%commit"):
         return f"{cell[1:]}-percent"
     return cell.strip().removeprefix("%").removesuffix("/s").removeprefix("kb")
@@ -141,7 +141,7 @@ def _add_csv_line(values: dict[str, str], samples: dict[float, SadfSample], prob
 
 
 def _parse_time(stamp: str, problems: list[Problem]) -> float | None:
-    """Read a time in UTC; local times are refused, because their zone is not recorded."""
+    """Return a UTC time as epoch seconds; None, with a problem, for local times, since their zone is not recorded."""
     match = _STAMP.fullmatch(stamp)
     try:
         read = datetime.fromisoformat(f"{match[1]}T{match[2]}") if match else None
@@ -196,7 +196,7 @@ def _field_text(fields: SadfFields, key: str) -> str:
 
 
 def _cpu_rows(t: float, item: str, fields: SadfFields) -> list[TraceRow]:
-    """Return the rows of a CPU: with `-u ALL` user and system are split into parts, otherwise they are sums."""
+    """Return the rows of a CPU; `-u ALL` splits user and system time into parts, which are added up here."""
     parts = (
         ("usr", "user", "nice", "guest", "gnice"),
         ("sys", "system", "irq", "soft"),
@@ -226,9 +226,9 @@ def _gauge_rows(sample: SadfSample, problems: list[Problem]) -> Iterator[TraceRo
 
 
 def _installed_kb(memory: SadfFields) -> float | None:
-    """Return MemTotal in kB, computed from kbmemused by the definition in sar(1); needs `-r ALL`.
+    """Return MemTotal in kB, computed from kbmemused as sar(1) defines it; None without `-r ALL`.
 
-    Before version 11.7.3 it was the rest of kbmemfree alone, which %memused gives away.
+    Before version 11.7.3, kbmemused was MemTotal - kbmemfree, which is detected by %memused.
     """
     keys = ("memfree", "memused", "buffers", "cached", "slab")
     free, used, *others = (_number(memory.get(key)) for key in keys)

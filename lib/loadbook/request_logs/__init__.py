@@ -1,9 +1,9 @@
-"""Per-request logs (JTL, h2load, ab) as streams, summaries and parquet.
+"""Readers of per-request logs (JMeter's JTL, h2load, ab), and their summaries and parquet files.
 
-- `stream`: batches of rows in the same columns for every tool, cut from a stream at the ends of records
+- `stream`: batches of rows with the same columns for every tool, and the splitting of a stream into whole records
 - `jtl_rows`: columns and time stamps of JMeter's result files (JTL); requests, transactions, sub-results, outcomes
-- `jtl_csv`: JTL in CSV
-- `jtl_xml`: JTL in XML
+- `jtl_csv`: reader of JTL in CSV
+- `jtl_xml`: reader of JTL in XML
 - `summary`: exact distributions and counts by label and second, mergeable over files and drivers
-- `read`: reads a log of any tool as a stream into a summary and, if requested, parquet
+- `read`: reads a log of any tool as a stream into a summary and, if requested, a parquet file
 """

@@ -1,12 +1,12 @@
 """JMeter result files in CSV, 2.13 to 5.6, as batches of rows.
 
-Blocks of plain rows are parsed by pyarrow, two at a time. A block that pyarrow refuses (a repeated header, a truncated
-or foreign row, NULs, an unknown encoding) is read again record by record, which finds the line of the problem. Both
+Blocks of rows are parsed by pyarrow, two at a time. A block that pyarrow rejects (a repeated header, a truncated or
+foreign row, NULs, an unknown encoding) is read again record by record, which finds the line of the problem. Both
 ways give the same columns, from which `jtl_rows` makes rows.
 
-Repaired without guessing: repeated headers, empty lines, NULs before a row (a rotated log, a power failure), bytes that
-are not UTF-8. Skipped, counted and located: rows with NULs inside, and a truncated last row. Everything else is
-refused.
+Accepted: repeated headers, empty lines, NULs before a row (a rotated log, a power failure), bytes that
+are not UTF-8. Skipped and reported with number and line: rows with NULs inside, and a truncated last row. Every other
+defect raises ParseError.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from loadbook.request_logs.jtl_rows import COLUMN_PROPERTIES, EPOCH_MS, INTEGERS
 from loadbook.request_logs.stream import Damage, RecordBlock, RequestBatch
 
 BOM = b"\xef\xbb\xbf"
-# the columns that are used, as they are declared
+# the columns that are used, and their types
 COLUMN_TYPES = {
     "timeStamp": pa.int64(), "success": pa.bool_(), **dict.fromkeys(INTEGERS, pa.int64()),
     **dict.fromkeys(("label", "responseCode", "responseMessage", "threadName"), log_stream.TEXT_TYPE),
 }  # fmt: skip
 WORKERS = 2
 HEAD_BYTES = 1 << 16
-ParsedBlock = tuple[pa.Table, list[Damage], int]  # the last is the number of lines
+ParsedBlock = tuple[pa.Table, list[Damage], int]  # rows, damage, number of lines
 
 
 class BadRowError(Exception):
-    """A record that is no row: its line in the block, from 0, and why."""
+    """Error for a record that is not a row: its line in the block (from 0) and the reason."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
@@ -48,7 +48,7 @@ class BadRowError(Exception):
 
 
 def read_strict(block: RecordBlock, layout: JtlLayout, names: Sequence[str]) -> tuple[pa.Table, list[Damage]]:
-    """Return the columns `names` of a block and the damage between its rows; BadRowError for an unreadable row."""
+    """Read a block record by record: its columns `names`, and the damage between rows; BadRowError for a bad row."""
     if not block.is_complete:
         return _build_table([], layout, names), _trailing_damage(block.data, layout)
     damage: list[Damage] = []
@@ -58,7 +58,7 @@ def read_strict(block: RecordBlock, layout: JtlLayout, names: Sequence[str]) -> 
 
 
 def _trailing_damage(data: bytes, layout: JtlLayout) -> list[Damage]:
-    """Classify the end of a file without a line end: a truncated row, NULs, or (BadRowError) an open quote."""
+    """Return the damage of a last record without a line end: truncated, or NULs; BadRowError for an open quote."""
     content = data.rstrip(b"\0")
     nuls = len(data) - len(content)
     damage = [Damage("nul", 0, f"{nuls} NULs at the end of the file")] if nuls else []
@@ -96,7 +96,7 @@ def _split_records(data: bytes, layout: JtlLayout, damage: list[Damage]) -> Iter
 
 
 def _checked_fields(line: int, fields: list[str], layout: JtlLayout, damage: list[Damage]) -> list[str] | None:
-    """Return a row's fields; None for a record that is none but may be there; BadRowError otherwise."""
+    """Return a row's fields; None for a record to skip (empty, repeated header, NULs); BadRowError for a bad row."""
     if not fields or tuple(fields) == layout.header:
         if fields:
             damage.append(Damage("header", line, "the header comes again: files or runs were joined"))
@@ -123,11 +123,11 @@ def _build_table(rows: list[list[str]], layout: JtlLayout, names: Sequence[str])
 def read_jtl_csv(
     stream: BufferedReader, file: str, properties: Mapping[str, str] | None = None
 ) -> Iterator[RequestBatch]:
-    """Yield the rows of a file in order; arguments as for `jtl_rows.find_layout`.
+    """Yield the rows of a file in order; `properties` as for `jtl_rows.find_layout`.
 
     Raises
     ------
-    ParseError : not a JTL; a row that is not one, with its line. Rows before it have been yielded.
+    ParseError : the file is not a JTL, or has an invalid row; the rows before that row have been yielded.
     """
     layout, skipped = _read_head(stream, file, properties)
     rows, line = BatchBuilder(layout, file), 1 + skipped
@@ -144,7 +144,7 @@ def read_jtl_csv(
 
 
 def _finish_block(ready: Future[ParsedBlock], rows: BatchBuilder, line: int) -> tuple[RequestBatch, int]:
-    """Return the batch of one block, and the line after it; line numbers of errors and damage become the file's."""
+    """Return one block's batch, which begins at `line`, and the line after it; lines in errors become the file's."""
     try:
         table, damage, lines = ready.result()
     except BadRowError as bad:
@@ -158,7 +158,7 @@ def _finish_block(ready: Future[ParsedBlock], rows: BatchBuilder, line: int) -> 
 
 
 def parse_block(block: RecordBlock, layout: JtlLayout) -> ParsedBlock:
-    """Return the known columns of a block, the damage between its rows, and its number of lines (counted from 0)."""
+    """Return the known columns of a block, the damage between its rows (lines from 0), and its number of lines."""
     if block.is_complete and b"\0" not in block.data:
         try:
             table = _parse_fast(block, layout)
@@ -171,14 +171,14 @@ def parse_block(block: RecordBlock, layout: JtlLayout) -> ParsedBlock:
 
 
 def _parse_fast(block: RecordBlock, layout: JtlLayout) -> pa.Table:
-    """Return the columns by pyarrow; ArrowInvalid where anything is not as declared."""
+    """Return the columns of a block as parsed by pyarrow; ArrowInvalid if a value does not fit its column's type."""
     if b"\r" in block.data and block.data.count(b"\r") != block.data.count(b"\r\n"):
-        raise pa.ArrowInvalid("a carriage return alone")  # which pyarrow would take for a line end
+        raise pa.ArrowInvalid("a carriage return alone")  # pyarrow would read it as a line end
     if block.has_quotes and not log_stream.well_quoted(block.data, layout.separator):
-        raise pa.ArrowInvalid("a quote within a field")  # which pyarrow would leave out
+        raise pa.ArrowInvalid("a quote within a field")  # pyarrow would drop it
     types = {name: COLUMN_TYPES[name] for name in layout.columns if name in COLUMN_TYPES}
     if not any(text.encode() in block.data for text in (jtl_rows.TRANSACTION, jtl_rows.NO_ANSWER)):
-        types.pop("responseMessage", None)  # says nothing else that is asked of it, and takes a tenth of the time
+        types.pop("responseMessage", None)  # not needed then, and a tenth of the time
     if layout.timestamp_format and layout.timestamp_format.is_pattern:
         types["timeStamp"] = pa.string()
     table = arrow_csv.read_csv(
@@ -199,7 +199,7 @@ def _parse_fast(block: RecordBlock, layout: JtlLayout) -> pa.Table:
 
 
 def _checked_table(table: pa.Table, layout: JtlLayout) -> pa.Table:
-    """Return the table with time stamps in ms; ArrowInvalid for negative numbers and impossible time stamps."""
+    """Return the table with time stamps in ms since 1970; ArrowInvalid for negative numbers or impossible stamps."""
     if layout.timestamp_format and layout.timestamp_format.is_pattern:
         texts = pc.replace_substring_regex(table["timeStamp"], *layout.timestamp_format.iso_substitution())
         column = table.schema.get_field_index("timeStamp")
@@ -215,7 +215,7 @@ def _checked_table(table: pa.Table, layout: JtlLayout) -> pa.Table:
 
 
 def _read_head(stream: BufferedReader, file: str, properties: Mapping[str, str] | None) -> tuple[JtlLayout, int]:
-    """Return the layout and the number of lines before the first row; the stream is left at the first row."""
+    """Return the layout and the number of lines before the first row; moves the stream to the first row."""
     head = stream.peek(HEAD_BYTES)[:HEAD_BYTES]
     start = len(BOM) if head.startswith(BOM) else 0
     start += len(head) - start - len(head[start:].lstrip(b"\0"))

@@ -1,20 +1,20 @@
-"""Rows of JMeter result files, the same for CSV and XML: columns, time stamps, and how each request ended.
+"""Rows of JMeter result files, the same for CSV and XML: columns, time stamps, and outcome of each request.
 
-The columns of a CSV file come from its header, or without one from the run's recorded properties. Time stamps are
-milliseconds since 1970, or text by a SimpleDateFormat pattern (`timestamp_format`). Text has no zone: it is read as
-UTC, which is right for durations and seconds, not for times of day. It must hold milliseconds, or rows could not be
-ordered. The order of columns is fixed; properties choose which are there.
+The columns of a CSV file come from its header, or without one from the run's recorded properties, which choose among
+columns in a fixed order. Time stamps are milliseconds since 1970, or text in a SimpleDateFormat pattern
+(`timestamp_format`) with milliseconds. Text has no time zone: it is read as UTC, which is right for durations and for
+seconds since the start, but not for times of day.
 
-- A row whose responseMessage starts "Number of samples in transaction" is a transaction controller (the rule of
+- A row whose responseMessage starts with "Number of samples in transaction" is a transaction controller (the rule of
   JMeter's own report, `report/core/Sample.java`); its children have rows of their own.
 - A row named label-0, label-1, ... that follows a row `label` of its thread and lies within its time is a sub-result (a
-  redirect, an embedded resource), written so since 5.0; the time of its parent includes it.
+  redirect, an embedded resource; since JMeter 5.0); the time of its parent includes it.
 - A row whose SampleCount is not 1 stands for several requests.
 - responseCode "Non HTTP response code: <exception>" means that there was no response. Otherwise `success` decides,
   except that a status of 400 and above is never ok.
 
-Facts from CSVSaveService.java, SampleSaveConfiguration.java and jmeter.properties of apache/jmeter, and from files that
-2.13, 3.3, 5.1.1 and 5.6.3 wrote.
+Sources: CSVSaveService.java, SampleSaveConfiguration.java and jmeter.properties of apache/jmeter, and files written by
+2.13, 3.3, 5.1.1 and 5.6.3.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from loadbook.request_logs.stream import (
     to_numpy,
 )
 
-# those of CsvSampleReader and of the manual that hold milliseconds
+# patterns in CsvSampleReader.java and in JMeter's manual that include milliseconds
 KNOWN_PATTERNS = ("yyyy/MM/dd HH:mm:ss.SSS", "yyyy-MM-dd HH:mm:ss.SSS", "yyyy-MM-dd'T'HH:mm:ss.SSS")
 _PATTERN_LETTERS = {
     "yyyy": r"(?P<year>\d{4})", "MM": r"(?P<month>\d\d)", "dd": r"(?P<day>\d\d)", "HH": r"(?P<hour>\d\d)",
@@ -50,7 +50,7 @@ _PATTERN_LETTERS = {
 }  # fmt: skip
 _ISO = r"\g<year>-\g<month>-\g<day>T\g<hour>:\g<minute>:\g<second>.\g<ms>"
 SAVE_PREFIX = "jmeter.save.saveservice."
-# column(s) -> the property that saves them; in the order of the file
+# column -> the property that includes it in the file; columns in the order of the file
 COLUMN_PROPERTIES = {
     "timeStamp": "timestamp_format", "elapsed": "time", "label": "label", "responseCode": "response_code",
     "responseMessage": "response_message", "threadName": "thread_name", "dataType": "data_type",
@@ -60,13 +60,13 @@ COLUMN_PROPERTIES = {
     "ErrorCount": "sample_count", "Hostname": "hostname", "IdleTime": "idle_time", "Connect": "connect_time",
 }  # fmt: skip
 _UNSAVED = {"Filename", "Encoding", "SampleCount", "ErrorCount", "Hostname"}
-# what is saved by default, newest first: 4.0 and later, 3.x, 2.x
+# columns that are not saved by default: 4.0 and later, 3.x, 2.x
 UNSAVED_BY_GENERATION = (
     _UNSAVED,
     _UNSAVED | {"URL"},
     _UNSAVED | {"URL", "failureMessage", "sentBytes", "IdleTime", "Connect"},
 )
-INTEGERS = ("elapsed", "bytes", "Latency", "Connect", "SampleCount", "ErrorCount")  # those that are used
+INTEGERS = ("elapsed", "bytes", "Latency", "Connect", "SampleCount", "ErrorCount")  # integers that are used
 SEPARATORS = (",", "\t", ";", "|")
 WHOLE_NUMBER = re.compile(r"[0-9]{1,18}")
 TICK_US = 1000
@@ -78,7 +78,7 @@ MAX_THREADS = 100_000
 _SUB_RESULT_LABEL = re.compile(r"(.+?)((?:-\d{1,4})+)", re.DOTALL)
 _SUB_RESULT_NUMBERS = re.compile(r"-(\d{1,4})((?:-\d{1,4})*)")
 _STATUS = re.compile(r"[1-5][0-9][0-9]")
-# found in "exception class: message" of an attempt without an answer, first match wins
+# outcome, pattern in "exception class: message" of an attempt without a response; the first match wins
 _FAILURE_PATTERNS = (
     ("errors_driver", r"Too many open files|BindException|requested address|OutOfMemory|unable to create"),
     ("errors_timeout", r"Timeout|timed out"),
@@ -91,14 +91,14 @@ _FAILURE_PATTERNS = (
 
 @dataclass(frozen=True)
 class TimestampFormat:
-    """One format of time stamps: its description, its regular expression, and whether it is a date pattern."""
+    """One format of time stamps; `is_pattern` is False for milliseconds since 1970."""
 
     description: str
     regex: re.Pattern[str]
     is_pattern: bool = True
 
     def parse_ms(self, text: str) -> int | None:
-        """Return a text as milliseconds since 1970; None for another form, or a day that does not exist."""
+        """Return a time stamp as milliseconds since 1970; None for another format or an impossible date."""
         match = self.regex.fullmatch(text)
         if match is None or not self.is_pattern:
             return int(text) if match else None
@@ -110,18 +110,18 @@ class TimestampFormat:
             return None
 
     def iso_substitution(self) -> tuple[str, str]:
-        """Return a pattern and a replacement for RE2 that turn such a text into ISO 8601 without a zone."""
+        """Return (pattern, replacement) for RE2 that convert a time stamp to ISO 8601 without a time zone."""
         order = list(self.regex.groupindex)
         replacement = re.sub(r"\\g<(\w+)>", lambda m: f"\\{order.index(m[1]) + 1}", _ISO)
         return f"^{self.regex.pattern}$", replacement
 
 
-# 13 digits: from 2001 to 2286; fewer are seconds, or the tail of a torn number
+# 13 digits: from 2001 to 2286; fewer digits are seconds, or the rest of a truncated number
 EPOCH_MS = TimestampFormat("milliseconds since 1970 (13 digits)", re.compile(r"[1-9][0-9]{12}"), is_pattern=False)
 
 
 def parse_timestamp_pattern(pattern: str) -> TimestampFormat:
-    """Return the stamps of a SimpleDateFormat pattern; ValueError for unknown letters or without milliseconds."""
+    """Return the format of a SimpleDateFormat pattern; ValueError for unknown letters or without milliseconds."""
     regex = ""
     for quoted, letters, other in re.findall(r"'([^']*)'|([A-Za-z]+)|(.)", pattern, re.DOTALL):
         if letters and letters not in _PATTERN_LETTERS:
@@ -144,9 +144,9 @@ class JtlLayout:
     ----------
     columns : names in the order of the file.
     separator : one character.
-    timestamp_format : how time stamps are written; None without a column of them.
-    header : the file's header as fields; None when it has none.
-    timestamps_are_ends : time stamps are those of the end (`sampleresult.timestamp.start=false`), not of the start.
+    timestamp_format : format of the column timeStamp; None without that column.
+    header : the fields of the file's header; None if it has no header.
+    timestamps_are_ends : time stamps are ends of requests (`sampleresult.timestamp.start=false`), not starts.
     """
 
     columns: tuple[str, ...]
@@ -156,7 +156,7 @@ class JtlLayout:
     timestamps_are_ends: bool = False
 
     def row_error(self, fields: Sequence[str]) -> str | None:
-        """Return the error of a row (its number or form of fields), None if it is valid."""
+        """Return the message for a row with a wrong number of fields or an invalid field; None if the row is valid."""
         if len(fields) != len(self.columns):
             expected = f"{len(fields)} fields where {len(self.columns)} columns are expected"
             return f"{expected}: a torn row, or another run appended with other columns"
@@ -164,7 +164,7 @@ class JtlLayout:
         return next((error for error in errors if error), None)
 
     def field_error(self, column: str, name: str, text: str) -> str | None:
-        """Return the error of one field, which the file calls `name`, None if it is valid."""
+        """Return the message for an invalid field, which the file calls `name`; None if it is valid."""
         if column in INTEGERS and not WHOLE_NUMBER.fullmatch(text):
             return f"{name} is not a whole number: {text[:40]!r}"
         if column == "success" and text.lower() not in ("true", "false"):
@@ -174,7 +174,7 @@ class JtlLayout:
         return None
 
     def column_array(self, column: str, values: list[str]) -> pa.Array:
-        """Return the valid texts of one column as numbers, booleans or numbered texts."""
+        """Return the values of one column as an array of numbers, booleans or dictionary-encoded texts."""
         if column == "timeStamp" and self.timestamp_format and self.timestamp_format.is_pattern:
             return from_numpy(np.array([self.timestamp_format.parse_ms(value) for value in values], np.int64))
         if column in (*INTEGERS, "timeStamp"):
@@ -189,8 +189,8 @@ def find_layout(file: str, first: str, second: str, properties: Mapping[str, str
 
     Parameters
     ----------
-    properties : the run's JMeter properties as given (`-J`), None where they are not known. A file without a header can
-        then be read only if it has the twelve columns of 2.x.
+    properties : the run's JMeter properties (`-J`), None if they are not known. A file without a header is then
+        readable only if it has the twelve default columns of JMeter 2.x.
     """
     known_properties = properties or {}
     ends = known_properties.get("sampleresult.timestamp.start", "true") == "false"
@@ -202,7 +202,7 @@ def find_layout(file: str, first: str, second: str, properties: Mapping[str, str
 
 
 def _split_by_each(line: str, separators: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield each separator by which a line is well-formed CSV, and the fields."""
+    """Yield (separator, fields) for each separator with which the line is valid CSV."""
     for separator in separators:
         try:
             yield separator, next(csv.reader([line], delimiter=separator, strict=True), [])
@@ -214,7 +214,7 @@ def _layout_from_header(file: str, line: str, properties: Mapping[str, str]) -> 
     separators = (_separator(properties),) if SAVE_PREFIX + "default_delimiter" in properties else SEPARATORS
     spellings = {column.lower(): column for column in COLUMN_PROPERTIES}
     for separator, fields in _split_by_each(line, separators):
-        # the manual spells some columns (latency) otherwise than the files
+        # JMeter's manual spells some columns differently (latency) from its files
         spelled = [spellings.get(field.lower(), field) for field in fields]
         names = tuple(f if f in COLUMN_PROPERTIES or s in fields else s for f, s in zip(fields, spelled, strict=True))
         known = sum(name in COLUMN_PROPERTIES for name in names)
@@ -259,7 +259,7 @@ def _detect_timestamp_format(text: str) -> TimestampFormat | None:
 
 
 def _timestamp_format(file: str, layout: JtlLayout, line: str, properties: Mapping[str, str]) -> TimestampFormat | None:
-    """Return the time stamp format of a file from the recorded properties, else from its first row."""
+    """Return the time stamp format given by the recorded properties, else that of the first row."""
     if "timeStamp" not in layout.columns:
         return None
     pattern = properties.get(SAVE_PREFIX + "timestamp_format", "ms")
@@ -274,7 +274,7 @@ def _timestamp_format(file: str, layout: JtlLayout, line: str, properties: Mappi
 
 
 class SubResultParent(NamedTuple):
-    """A row that may have sub-results: its label, its time in us, and the number that the next one must have."""
+    """A row that may have sub-results: label, start and end in us, and the number of its next sub-result."""
 
     label: str
     start_us: int
@@ -283,7 +283,7 @@ class SubResultParent(NamedTuple):
 
 
 class BatchBuilder:
-    """Makes batches of the known columns of one file, block after block."""
+    """Converter of the columns of one file, block after block, to batches of rows."""
 
     def __init__(self, layout: JtlLayout, file: str) -> None:
         self.layout, self.file = layout, file
@@ -294,7 +294,7 @@ class BatchBuilder:
     def build(self, table: pa.Table, lines: Sequence[int], kinds: Sequence[LogRowKind] | None = None) -> RequestBatch:
         """Return the rows of a table of JTL columns; ParseError for impossible times or counts.
 
-        `lines` are the line numbers of the rows; `kinds` are their kinds where known (XML).
+        `lines` are the line numbers of the rows; `kinds` are their kinds, which only XML shows.
         """
         labels, label = _column_texts(table, "label")
         codes, code = _column_texts(table, "responseCode")
@@ -333,7 +333,7 @@ class BatchBuilder:
         if (row := stream.first_far_row(start_us, self._first_us)) is not None:
             raise ParseError(TOOL, self.file, lines[row], "the row here starts more than 30 days from the first row")
         if self.layout.timestamp_format and self.layout.timestamp_format.is_pattern:
-            ends_us = start_us + elapsed * TICK_US  # rows are written as they end
+            ends_us = start_us + elapsed * TICK_US  # JMeter writes rows in the order of their ends
             latest_us = np.maximum.accumulate(np.append(self._latest_us, ends_us))
             goes_back = latest_us[:-1] - ends_us > MAX_BACKWARD_US
             if goes_back.any():
@@ -343,7 +343,7 @@ class BatchBuilder:
         return start_us
 
     def _raise_for_first(self, lines: Sequence[int], rows: NDArray[np.bool_], message: str) -> NoReturn:
-        """Raise ParseError for the first of these rows."""
+        """Raise ParseError with the line of the first row where `rows` is true."""
         raise ParseError(TOOL, self.file, lines[int(np.argmax(rows))], f"the row here {message}")
 
     def _set_aggregates(self, batch: RequestBatch, table: pa.Table, lines: Sequence[int]) -> None:
@@ -358,7 +358,7 @@ class BatchBuilder:
         batch.samples, batch.failed = np.where(several, samples, 1), np.where(several, failed, batch.outcome != 0)
 
     def _mark_sub_results(self, batch: RequestBatch, threads: list[str], thread: NDArray[np.integer]) -> None:
-        """Mark sub-results; only a block with labels of such a form looks at its rows one by one."""
+        """Set the kind of sub-results; rows are searched one by one only if some labels have the form label-0."""
         bases = {match[1] for label in batch.labels if (match := _SUB_RESULT_LABEL.fullmatch(label))}
         if bases & {*batch.labels, *(parent.label for parent in self._parents.values())}:
             for row in self._find_sub_results(batch, threads, thread, 0):
@@ -371,7 +371,7 @@ class BatchBuilder:
     def _find_sub_results(
         self, batch: RequestBatch, threads: list[str], thread: NDArray[np.integer], first: int
     ) -> Iterator[int]:
-        """Yield which rows are sub-results; keeps for each thread the row that its next ones may belong to."""
+        """Yield the indices of sub-results from row `first` on; remembers each thread's last possible parent row."""
         timed = batch.start_us is not None
         starts = np.zeros(len(batch), np.int64) if batch.start_us is None else batch.start_us
         columns = (thread, batch.label, batch.kind, starts, starts + batch.elapsed * TICK_US)
@@ -392,7 +392,7 @@ class BatchBuilder:
 def _with_sub_result(
     parent: SubResultParent, label: str, start_us: int, end_us: int, timed: bool
 ) -> SubResultParent | None:
-    """Return the family with one more sub-result, None if this row is none of it."""
+    """Return the parent with its next number if the row is its sub-result, else None."""
     match = _SUB_RESULT_NUMBERS.fullmatch(label, len(parent.label)) if label.startswith(parent.label) else None
     if match is None:
         return None
@@ -405,7 +405,7 @@ def _with_sub_result(
 
 
 def _answered_outcomes(codes: Sequence[str]) -> NDArray[np.uint8]:
-    """Return the outcome of an answered request at twice its code's number, plus 1 for a success."""
+    """Return the outcomes of answered requests, by 2 * i for a failure and 2 * i + 1 for a success with codes[i]."""
     bad = [bool(_STATUS.fullmatch(code)) and int(code) >= 400 for code in codes]
     names = [("errors_status", "errors_status") if is_bad else ("errors_other", "ok") for is_bad in bad]
     return np.array([OUTCOME_CODES[name] for pair in names for name in pair], np.uint8)
@@ -414,7 +414,7 @@ def _answered_outcomes(codes: Sequence[str]) -> NDArray[np.uint8]:
 def _failure_outcomes(
     codes: Sequence[str], code: NDArray[np.integer], messages: Sequence[str], message: NDArray[np.integer]
 ) -> NDArray[np.uint8]:
-    """Return the outcomes of attempts without an answer, from their response codes and messages."""
+    """Return the outcomes of attempts without a response, derived from their response codes and messages."""
     pairs, which = np.unique(code * np.int64(len(messages)) + message, return_inverse=True)
     texts = [f"{codes[pair // len(messages)]}: {messages[pair % len(messages)]}" for pair in pairs.tolist()]
     names = [next(name for name, pattern in _FAILURE_PATTERNS if re.search(pattern, text)) for text in texts]
@@ -422,7 +422,7 @@ def _failure_outcomes(
 
 
 def _column_texts(table: pa.Table, name: str) -> tuple[list[str], NDArray[np.integer]]:
-    """Return the distinct texts of a column and each row's number among them; [""] for a column that is not there."""
+    """Return the distinct texts of a column and each row's index among them; [""] and zeros for a missing column."""
     if name not in table.column_names or not len(table):
         return [""], np.zeros(len(table), np.int32)
     column = table[name].combine_chunks() if table[name].num_chunks > 1 else table[name].chunk(0)

@@ -1,9 +1,9 @@
-"""JMeter result files in XML, as batches of rows; element after element, nothing kept of what was read.
+"""JMeter result files in XML, as batches of rows, read element by element in constant memory.
 
 An element with the attributes `t` and `lb` under testResults, or under such an element, is a sample
 (SampleResultConverter of apache/jmeter). A sample within a sample is a sub-result, but within a transaction it is a
-request of its own. A document type or an entity is refused: JMeter writes none, and they can make a reader fetch files
-or grow without end.
+request of its own. A document type or an entity raises ParseError: JMeter writes none, and they can make a parser read
+other files or exhaust memory.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from loadbook.request_logs.stream import Damage, LogRowKind, RequestBatch
 
 CHUNK_BYTES = 1 << 20
 BATCH_ROWS = 50_000
-# attribute -> the column of the same meaning; rs was the response code in very old files
+# XML attribute -> the CSV column with the same meaning (rs was the response code in very old files)
 ATTRIBUTE_COLUMNS = {
     "ts": "timeStamp", "t": "elapsed", "lb": "label", "rc": "responseCode", "rm": "responseMessage", "s": "success",
     "by": "bytes", "lt": "Latency", "ct": "Connect", "sc": "SampleCount", "ec": "ErrorCount", "tn": "threadName",
 }  # fmt: skip
-# faster than `JtlLayout.field_error`, which is asked for the message
+# quick checks of attributes; only if one fails, `JtlLayout.field_error` makes the message
 _CHECKS = {
     "ts": EPOCH_MS.regex, "s": re.compile("true|false", re.ASCII | re.IGNORECASE),
     **dict.fromkeys(("t", "by", "lt", "ct", "sc", "ec"), WHOLE_NUMBER),
 }  # fmt: skip
-# responseData may hold characters that XML forbids; each is one byte in UTF-8
+# responseData may hold characters that XML forbids; each is one byte in UTF-8 and becomes "?"
 _FORBIDDEN = bytes(0x3F if code < 32 and code not in (9, 10, 13) else code for code in range(256))
 _REFERENCE = re.compile(rb"&#(?:0*([0-9]{1,2})|x0*([01]?[0-9A-Fa-f]));")
 
@@ -46,12 +46,12 @@ class XmlSample(NamedTuple):
 
 
 class XmlSampleCollector:
-    """Collects the samples of one document while expat reads it."""
+    """Handler of expat that collects the samples of one document."""
 
     def __init__(self, file: str) -> None:
         self.file = file
         self.rows: list[XmlSample] = []
-        self.open: list[XmlSample | None] = []  # one per open element, None for no sample
+        self.open: list[XmlSample | None] = []  # one per open element; None if it is not a sample
         self.ended = False
         self.parser = expat.ParserCreate()
         self.parser.StartElementHandler = self._start
@@ -61,11 +61,11 @@ class XmlSampleCollector:
 
     @property
     def line(self) -> int:
-        """The line that expat is at, from 1."""
+        """Current line of the parser, from 1."""
         return self.parser.CurrentLineNumber
 
     def fail(self, line: int, message: str) -> NoReturn:
-        """Raise ParseError."""
+        """Raise ParseError with the file and this line."""
         raise ParseError(TOOL, self.file, line, message)
 
     def _forbidden(self, *_: object) -> None:
@@ -98,9 +98,9 @@ class XmlSampleCollector:
 def read_jtl_xml(
     stream: BufferedReader, file: str, properties: Mapping[str, str] | None = None
 ) -> Iterator[RequestBatch]:
-    """Yield the samples of a file in the order of their ends; ParseError as for CSV.
+    """Yield the samples of a file in the order of their end tags; ParseError if it is not a JTL or a sample is invalid.
 
-    A file that ends before its end tag (a killed JVM) gives its complete samples, and damage `torn`.
+    A file without its end tag (a killed JVM) gives its complete samples, and the damage "torn".
     """
     samples = XmlSampleCollector(file)
     ends = (properties or {}).get("sampleresult.timestamp.start", "true") == "false"
@@ -110,7 +110,7 @@ def read_jtl_xml(
             samples.parser.Parse(data, False)
         except expat.ExpatError as error:
             samples.fail(error.lineno, f"not XML here: {expat.ErrorString(error.code)}")
-        except (LookupError, ValueError) as error:  # an encoding that is unknown, or has characters of several bytes
+        except (LookupError, ValueError) as error:  # an encoding that expat does not support
             samples.fail(1, f"not the encoding of a JTL, which is UTF-8: {error}")
         while len(samples.rows) >= BATCH_ROWS:
             rows, samples.rows = samples.rows[:BATCH_ROWS], samples.rows[BATCH_ROWS:]
@@ -123,7 +123,7 @@ def read_jtl_xml(
 
 
 def _clean_chunks(stream: BufferedReader) -> Iterator[bytes]:
-    """Yield the stream without characters that XML forbids; a reference to one is never cut in two."""
+    """Yield the stream with "?" for characters that XML forbids; no reference (``&#0;``) is split between chunks."""
     rest = b""
     while data := stream.read(CHUNK_BYTES):
         data = rest + data.translate(_FORBIDDEN)
@@ -140,7 +140,7 @@ def _replace_forbidden(match: re.Match[bytes]) -> bytes:
 
 
 def _missing_end(samples: XmlSampleCollector) -> list[Damage]:
-    """Return the closing tags that are missing at the end of the file."""
+    """Return the damage "torn" if closing tags are missing at the end of the file, else an empty list."""
     if samples.ended:
         return []
     if not samples.open:

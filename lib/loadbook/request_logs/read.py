@@ -1,4 +1,4 @@
-"""Selection of the log reader by tool, the line formats of h2load and ab, and the parquet writer of requests."""
+"""Selection of the log reader by tool, readers of the logs of h2load and ab, and the parquet writer of requests."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ SCHEMA = pa.schema(
     metadata={"loadbook_requests_schema": str(SCHEMA_VERSION)},
 )
 KIND_NAMES = [kind.name.lower() for kind in LogRowKind]
-# times of day grow: differences are small; the rest takes few distinct values
+# start times ascend, so their differences are small; the other columns have few distinct values
 _START_COLUMN = "start_us"
 BUFFER_BYTES = 1 << 16
 
 
 class RequestWriter:
-    """A parquet file of requests; leave the `with` block by an error, and there is none."""
+    """Writer of a parquet file of requests; if the `with` block raises an error, no file is left."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.rows = path, 0
@@ -80,7 +80,7 @@ class RequestWriter:
 
 
 def to_table(batch: RequestBatch, driver: str = "") -> pa.Table:
-    """Return a batch as a table of SCHEMA: times in us, null for values that the log does not have."""
+    """Return a batch as a table with the schema SCHEMA: times in us, null for values that the log does not have."""
     kinds, outcomes = (batch.kind, KIND_NAMES), (batch.outcome, log_stream.OUTCOME_NAMES)
     numbered = {"kind": kinds, "outcome": outcomes, "label": (batch.label, batch.labels)}
     columns = {
@@ -106,16 +106,16 @@ def _nullable_column(values: Ints | None, factor: int, size: int) -> pa.Array:
 
 @dataclass(frozen=True)
 class LineLogFormat:
-    """One kind of log.
+    """Format of a log with one line of tab-separated columns per request.
 
     Parameters
     ----------
-    header : the first line, None where there is none.
-    columns : those that are read, by their place.
-    line_regex : what a line looks like.
-    description : what a line is, for messages.
-    is_valid : whether columns hold what `line_regex` allows.
-    to_batch : makes a batch of the columns.
+    header : the first line, None if the log has no header.
+    columns : position -> name of the columns that are read.
+    line_regex : regular expression of a valid line.
+    description : the content of a line, for error messages.
+    is_valid : function that returns whether all values are in the ranges that `line_regex` allows.
+    to_batch : function that converts the columns to a batch.
     """
 
     tool: str
@@ -127,7 +127,7 @@ class LineLogFormat:
     to_batch: Callable[[dict[str, Ints]], RequestBatch]
 
     def read(self, stream: BufferedReader, file: str) -> Iterator[RequestBatch]:
-        """Yield the rows of a file in its order; ParseError with the line for what is not a row of this log."""
+        """Yield the rows of a file in its order; ParseError with the line number for an invalid row."""
         line, first_us = 1, None
         if not stream.peek(1):
             raise ParseError(self.tool, file, 0, "the file is empty")
@@ -172,7 +172,7 @@ class LineLogFormat:
         return columns
 
     def _raise_for_first_bad_line(self, block: RecordBlock, file: str, line: int) -> None:
-        """Raise ParseError for the first line of a block that is not one of this log, or of other width."""
+        """Raise ParseError for the first line of a block that is invalid or has another number of columns."""
         lines = block.data.removesuffix(b"\n").split(b"\n")
         for number, text in enumerate(lines, line):
             if not self.line_regex.fullmatch(text) or text.count(b"\t") != lines[0].count(b"\t"):
@@ -180,7 +180,7 @@ class LineLogFormat:
         raise ParseError(self.tool, file, line, f"here or below is a line that is not {self.description}")
 
     def _torn_batch(self, block: RecordBlock, file: str, line: int) -> RequestBatch:
-        """Return an empty batch with the damage at the end of the file."""
+        """Return an empty batch with the damage "torn" for a last line without a line end."""
         if line == 1:
             raise ParseError(self.tool, file, 1, f"not {self.description}: {_first_text(block.data)}")
         batch = self.to_batch({name: np.zeros(0, np.int64) for name in self.columns.values()})
@@ -190,7 +190,7 @@ class LineLogFormat:
 
 
 def _first_text(data: bytes) -> str:
-    """Return the first 60 bytes as text in quotes."""
+    """Return the first 60 bytes as quoted text."""
     return repr(data[:60].decode(errors="replace"))
 
 
@@ -210,7 +210,7 @@ def _all_within(values: Ints, low: int, end: int) -> bool:
 
 
 def _h2load_batch(columns: dict[str, Ints]) -> RequestBatch:
-    """Make rows of h2load's log: -1 is a request that was lost with its connection, or timed out."""
+    """Convert columns of h2load's log; the status -1 is a request that timed out or was lost with its connection."""
     status = columns["status"]
     outcome = np.full(len(status), log_stream.OUTCOME_CODES["errors_other"], np.uint8)
     outcome[(status >= 200) & (status < 400)] = log_stream.OUTCOME_CODES["ok"]
@@ -224,7 +224,7 @@ def _h2load_batch(columns: dict[str, Ints]) -> RequestBatch:
 
 
 def _ab_batch(columns: dict[str, Ints]) -> RequestBatch:
-    """Make rows of ab's -g file: whole ms, starts in whole seconds, sorted by total time, without outcomes."""
+    """Convert columns of ab's -g file: times in ms, starts in whole seconds, sorted by total time, no outcomes."""
     size = len(columns["ttime"])
     outcome, status = np.full(size, log_stream.OUTCOME_CODES["unknown"], np.uint8), np.zeros(size, np.int16)
     return RequestBatch(
@@ -234,13 +234,13 @@ def _ab_batch(columns: dict[str, Ints]) -> RequestBatch:
     )  # fmt: skip
 
 
-# nghttp2 src/h2load.cc: start in us since 1970, status, duration in us; more columns may come
+# nghttp2 src/h2load.cc: start in us since 1970, status, duration in us; newer versions may add columns
 H2LOAD_LOG = LineLogFormat(
     "h2load", None, {0: "start", 1: "status", 2: "duration"},
     re.compile(rb"[1-9]\d{15}\t(?:-1|[1-5]\d\d)\t\d{1,15}(?:\t.*)?\r?"),
     "a start, a status and a duration", _h2load_valid, _h2load_batch,
 )  # fmt: skip
-# httpd support/ab.c, output_results: APR time text, seconds since 1970, then ms
+# httpd support/ab.c, output_results: start as text, start in seconds since 1970, four times in ms
 AB_LOG = LineLogFormat(
     "ab", b"starttime\tseconds\tctime\tdtime\tttime\twait",
     {1: "seconds", 2: "ctime", 3: "dtime", 4: "ttime", 5: "wait"},
@@ -287,17 +287,17 @@ def summarise(
     ----------
     source : the file, or its bytes.
     tool : `jmeter` (CSV or XML, distinguished by content), `h2load` (--log-file) or `ab` (-g).
-    file : its name in messages; the path's by default.
-    properties : JMeter properties as given to the run (`-J`, names without it), None where they are not known: a CSV
-        without a header is then read only in the twelve columns of 2.x.
-    store : parquet that takes the rows too, open; one may take the logs of several drivers, one after the other.
-    driver : whose log it is, for the store.
-    start : bytes at its beginning that are left out: whole lines of an earlier run.
+    file : the file's name in messages; by default that of the path.
+    properties : JMeter properties of the run (names without `-J`), None if they are not known: a CSV without a header
+        is then read only if it has the twelve default columns of JMeter 2.x.
+    store : open parquet writer that also receives the rows; it may receive the logs of several drivers in turn.
+    driver : name of the log's driver, for the store.
+    start : offset in bytes of the first line to read, behind the lines of an earlier run.
 
     Raises
     ------
-    ParseError : not such a log, or a row that is none: tool, file, line. Never zeros for a log that is not there; a
-        header without rows is a log of no requests.
+    ParseError : the log is empty, of another format, or has an invalid row. A header without rows is valid and means
+        that there were no requests.
     """
     summary = Summary()
     for batch in read_batches(source, tool, file=file, properties=properties, start=start):

@@ -1,6 +1,6 @@
-"""Common output of the log readers: batches of rows as arrays, in the same columns for every tool.
+"""Common output of the log readers: batches of rows as arrays, with the same columns for every tool.
 
-Also: cutting a stream into blocks of whole records at line ends outside of quotes, and conversion between numpy and
+Also: splitting of a stream into blocks of whole records at line ends outside quotes, and conversion between numpy and
 pyarrow without copies and without importing pandas (0.3 s).
 """
 
@@ -16,12 +16,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
-# how an attempt ended: names of metrics, ok first
+# outcomes of an attempt, which are also names of metrics; ok must be the first
 OUTCOMES = (
     "ok", "errors_connect", "errors_timeout", "errors_read", "errors_write",
     "errors_status", "errors_length", "errors_driver", "errors_other",
 )  # fmt: skip
-OUTCOME_NAMES = (*OUTCOMES, "unknown")  # where the log does not tell (ab)
+OUTCOME_NAMES = (*OUTCOMES, "unknown")  # ab's log has no outcomes
 OUTCOME_CODES = {name: code for code, name in enumerate(OUTCOME_NAMES)}
 MAX_SPAN_US = 30 * 86400 * 10**6
 BLOCK_BYTES = 8 << 20
@@ -30,23 +30,23 @@ TEXT_TYPE = pa.dictionary(pa.int32(), pa.string())
 
 
 class LogRowKind(IntEnum):
-    """Kind of a log row; only requests (and the counts of aggregates) enter totals."""
+    """Kind of a log row; totals include only requests, and the counts (not times) of aggregates."""
 
     REQUEST = 0
     TRANSACTION = 1  # JMeter's transaction controller: its children have rows of their own
     PART = 2  # JMeter's sub-result: a redirect or embedded resource, already in its parent's time
-    AGGREGATE = 3  # several requests in one row (SampleCount is not 1): counts, but no time of any one of them
+    AGGREGATE = 3  # several requests in one row (SampleCount is not 1), without the time of each
 
 
 def first_far_row(start_us: Ints, first_us: int) -> int | None:
-    """Return the first row that starts more than 30 days from `first_us`, None if all are near."""
+    """Return the index of the first row that starts more than 30 days from `first_us`; None if there is none."""
     if max(first_us - int(start_us.min()), int(start_us.max()) - first_us) <= MAX_SPAN_US:
         return None
     return int(np.argmax(np.abs(start_us - first_us) > MAX_SPAN_US))
 
 
 class Damage(NamedTuple):
-    """A part of a file that is not a row: `name` (torn, nul, header, ...), line (1-based), message."""
+    """A defect of a log file: `name` (torn, nul, header, ...), line (from 1) and message."""
 
     name: str
     line: int
@@ -55,23 +55,23 @@ class Damage(NamedTuple):
 
 @dataclass
 class RequestBatch:
-    """Consecutive rows of one log; arrays are of one length. Times are whole ticks of `tick_us` microseconds.
+    """Consecutive rows of one log; arrays have one element per row. Times are whole ticks of `tick_us` microseconds.
 
     Parameters
     ----------
-    label : number of each row's label in `labels`.
+    label : index of each row's label in `labels`.
     elapsed : duration in ticks.
-    outcome : number in ENDS.
-    answered : a response came, of whatever status.
-    status : HTTP status, 0 where there is none.
-    kind : Kind.
-    start_us : microseconds since 1970 by the driver's clock; None where the log has no times of day.
-    exact_starts : starts are to the tick; False where they are whole seconds (ab), which give a series but no duration.
-    timed : rows whose duration is that of a request; None for all.
-    first_byte : ticks to the first byte; received : bytes; both None where the log does not tell.
-    connect : ticks that opening a connection took, 0 where none was opened; None where the log does not tell.
-    samples, failed : JMeter's SampleCount and ErrorCount, None where all rows are single requests.
-    damage : what was found between the rows.
+    outcome : index of the outcome in OUTCOME_NAMES.
+    answered : whether a response of any status was received.
+    status : HTTP status, 0 if there is none.
+    kind : value of LogRowKind.
+    start_us : microseconds since 1970 by the driver's clock; None if the log has no times of day.
+    exact_starts : False if starts are whole seconds (ab), which are too coarse for a duration.
+    timed : whether the row's duration is that of a request; None if this is so for all rows.
+    first_byte : ticks to the first byte; received : bytes; each None if the log lacks them.
+    connect : ticks to open the connection, 0 if none was opened; None if the log lacks them.
+    samples, failed : JMeter's SampleCount and ErrorCount, None if all rows are single requests.
+    damage : defects of the file between the rows.
     """
 
     labels: list[str]
@@ -96,20 +96,20 @@ class RequestBatch:
         return len(self.elapsed)
 
     def started_since(self, started_s: float | None) -> RequestBatch:
-        """Return the rows that started at or after a time (seconds since 1970) by the driver's clock; all for None."""
+        """Return the rows that started at `started_s` (s since 1970, driver's clock) or later; all rows if None."""
         if started_s is None or self.start_us is None or not self.exact_starts:
             return self
         return self.take(self.start_us >= int(started_s * 1e6))
 
     def take(self, mask: NDArray[np.bool_]) -> RequestBatch:
-        """Return the rows where `mask` is true (without the damage)."""
+        """Return the rows where `mask` is true, with an empty list of damage."""
         arrays = {f.name: getattr(self, f.name) for f in fields(self)}
         taken: dict[str, Any] = {name: a[mask] if isinstance(a, np.ndarray) else a for name, a in arrays.items()}
         return RequestBatch(**taken | {"damage": []})
 
 
 class RecordBlock(NamedTuple):
-    """Bytes of whole records; the last block of a stream is not `is_complete` when its record is torn."""
+    """Bytes of whole records; `is_complete` is False only for a truncated last record, in a block of its own."""
 
     data: bytes
     has_quotes: bool
@@ -117,10 +117,10 @@ class RecordBlock(NamedTuple):
 
 
 def split_blocks(stream: BinaryIO, size: int | None = None, quotes: bool = True) -> Iterator[RecordBlock]:
-    """Cut a stream into blocks of about `size` bytes (BLOCK_BYTES); the part after the last line end is incomplete.
+    """Split a stream at line ends into blocks of about `size` bytes; the rest after the last one is incomplete.
 
-    A line end is inside quotes when an odd number of quotes lies before it in its block: writers double the quotes
-    within a quoted field. A record longer than RECORD_MAX is handed on as it is, for the reader to refuse.
+    A line end is inside quotes if an odd number of quotes precedes it in its block, since quotes within a quoted field
+    are doubled. A record longer than MAX_RECORD_BYTES ends the blocks as an incomplete one, which readers reject.
     """
     remainder = b""
     while data := stream.read(size or BLOCK_BYTES):
@@ -141,7 +141,7 @@ def split_blocks(stream: BinaryIO, size: int | None = None, quotes: bool = True)
 
 
 def record_ends(data: bytes) -> NDArray[np.int64]:
-    """Return the offsets behind all line ends that are not inside quotes; `data` begins with a record."""
+    """Return the offset after each line end that is not inside quotes; `data` begins at the start of a record."""
     text = np.frombuffer(data, np.uint8)
     quotes = np.flatnonzero(text == 0x22)
     ends = np.flatnonzero(text == 0x0A)
@@ -149,7 +149,7 @@ def record_ends(data: bytes) -> NDArray[np.int64]:
 
 
 def well_quoted(data: bytes, separator: str) -> bool:
-    """Return whether quotes enclose whole fields only, or are doubled within them; `data` consists of whole records."""
+    """Return whether quotes only enclose whole fields or are doubled within them; `data` consists of whole records."""
     text = np.frombuffer(data, np.uint8)
     quotes = np.flatnonzero(text == 0x22)
     opening, closing = quotes[::2], quotes[1::2]
@@ -160,7 +160,7 @@ def well_quoted(data: bytes, separator: str) -> bool:
 
 
 def to_numpy(array: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
-    """Return whole numbers or booleans, of which none may be null."""
+    """Return an arrow array of integers or booleans without nulls as a numpy array."""
     if isinstance(array, pa.ChunkedArray):
         array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
     assert not array.null_count
@@ -174,7 +174,7 @@ def to_numpy(array: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
 
 
 def from_numpy(values: NDArray[Any], is_known: NDArray[np.bool_] | None = None) -> pa.Array:
-    """Return whole numbers or booleans as an array; null where they are not `is_known`."""
+    """Return integers or booleans as an arrow array, with null where `is_known` is false."""
     kind = pa.from_numpy_dtype(values.dtype)
     data = np.packbits(values, bitorder="little") if values.dtype == bool else np.ascontiguousarray(values)
     valid = None if is_known is None or is_known.all() else pa.py_buffer(np.packbits(is_known, bitorder="little"))
@@ -182,14 +182,14 @@ def from_numpy(values: NDArray[Any], is_known: NDArray[np.bool_] | None = None) 
 
 
 def encode_texts(values: Sequence[str]) -> pa.DictionaryArray:
-    """Return texts as numbers of distinct texts, in the order of their first occurrence."""
+    """Return texts as a dictionary-encoded array; the dictionary has each text once, in order of first occurrence."""
     numbers: dict[str, int] = {}
     column = np.array([numbers.setdefault(value, len(numbers)) for value in values], np.int32)
     return dictionary_array(column, list(numbers))
 
 
 def dictionary_array(numbers: NDArray[Any], values: Sequence[str]) -> pa.DictionaryArray:
-    """Return the texts that `numbers` number in `values`."""
+    """Return a dictionary-encoded array with the dictionary `values` and the indices `numbers`."""
     encoded = [value.encode() for value in values]
     ends = np.cumsum([0, *map(len, encoded)]).astype(np.int32)
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))]

@@ -1,7 +1,7 @@
-"""Exact figures of any number of requests: by label, in total, per second; mergeable over files and drivers.
+"""Exact counts and times of any number of requests by label, in total and per second, mergeable over drivers.
 
-A distribution holds every distinct whole number with its count. Times of several trials are put together for figures
-only: they describe, and are never tested.
+A distribution holds every distinct time in us with its count. Times of several trials are merged only to be drawn in
+figures, never for statistical tests.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ EMPTY = np.zeros(0, np.int64)
 MAX_LABELS = 10_000
 OTHER_LABELS = "(labels beyond the first 10000)"
 CLASSES = 6  # no status, 1xx ... 5xx
-MIN_REQUESTS_BEYOND = 20  # a share that fewer requests exceed is not drawn
+MIN_REQUESTS_BEYOND = 20  # the curve of slow requests ends where fewer requests are slower
 CURVE_POINTS = 160
 
 
 class Histogram:
-    """Times in whole microseconds. Memory grows with the distinct values, never with the number of requests."""
+    """Times in whole us with their counts; memory grows with the distinct values, not with the number of requests."""
 
     def __init__(self, values: Ints = EMPTY, counts: Ints = EMPTY) -> None:
         self._values, self._counts = values, counts
@@ -39,24 +39,24 @@ class Histogram:
         self._pending_values = 0
 
     def add(self, values: Ints, counts: Ints) -> None:
-        """Add `counts` of `values` (us); what waits is merged when it is as much as what is there."""
+        """Add `values` (us) that occurred `counts` times; they are merged later, many at once."""
         self._pending.append((values, counts))
         self._pending_values += len(values)
         if self._pending_values > len(self._values) + 4096:
             self._merge_pending()
 
     def merge(self, other: Histogram) -> None:
-        """Add another summary: of another file, or of another driver with a synchronised clock."""
+        """Add all times of another histogram."""
         self.add(*other.cells)
 
     @property
     def cells(self) -> tuple[Ints, Ints]:
-        """Distinct values (us) in ascending order, and how often each occurred."""
+        """Distinct values (us) in ascending order, and the count of each."""
         self._merge_pending()
         return self._values, self._counts
 
     def times_us(self) -> dict[int, int]:
-        """Return how often each time (us) occurred."""
+        """Return {time in us: count}."""
         return dict(zip(*(cell.tolist() for cell in self.cells), strict=True))
 
     def _merge_pending(self) -> None:
@@ -77,7 +77,7 @@ class Histogram:
 
     @property
     def sum_us(self) -> int:
-        """Their exact sum in us."""
+        """Exact sum of all values in us."""
         return sum(us * count for us, count in self.times_us().items())
 
     def mean_s(self) -> float:
@@ -85,7 +85,7 @@ class Histogram:
         return self.sum_us / self._count_or_error() / 1e6
 
     def sd_s(self) -> float | None:
-        """Return the standard deviation in s (of a sample: n - 1), computed from exact sums; None below two values."""
+        """Return the sample standard deviation (n - 1) in s, from exact sums; None for fewer than two values."""
         n = self._count_or_error()
         if n < 2:
             return None
@@ -95,8 +95,8 @@ class Histogram:
     def percentile_s(self, percent: float) -> float:
         """Return the smallest value in s that at least `percent` % of all values do not exceed (nearest rank).
 
-        That is a time which occurred: element ``ceil(n * percent / 100)`` of the sorted times, counted from 1; 0 is the
-        minimum, 100 the maximum. Nothing is interpolated. ValueError when empty.
+        It is element ``ceil(n * percent / 100)`` of the sorted times, counted from 1, without interpolation; 0 is the
+        minimum, 100 the maximum. ValueError when empty.
         """
         rank = max(1, math.ceil(self._count_or_error() * percent / 100 - 1e-9))
         values, counts = self.cells
@@ -109,7 +109,7 @@ class Histogram:
 
 
 def group_counts(group: NDArray[np.integer], ticks: Ints, groups: int) -> Iterator[tuple[int, Ints, Ints]]:
-    """Return for every group that occurs its distinct ticks (>= 0) in ascending order, and their counts."""
+    """Yield (group, its distinct ticks (>= 0) in ascending order, their counts) for every group that occurs."""
     if not len(ticks):
         return
     width = int(ticks.max()) + 1
@@ -126,17 +126,17 @@ def group_counts(group: NDArray[np.integer], ticks: Ints, groups: int) -> Iterat
 
 @dataclass
 class Tally:
-    """Figures of one label or of all.
+    """Counts and times of the requests with one label, or of all requests.
 
     Parameters
     ----------
-    attempts : requests that ended, answered or not.
-    answered : responses of whatever status (the metric `requests`).
-    outcomes : attempts by name in ENDS, which do not overlap.
-    classes : responses by status class, 0 for those without an HTTP status.
-    received : bytes of answered requests; None where the log does not tell.
+    attempts : requests that ended, with or without a response.
+    answered : responses of any status (the metric `requests`).
+    outcomes : number of attempts by name in OUTCOME_NAMES, which do not overlap.
+    classes : number of responses by status class (2 for 2xx), 0 for those without an HTTP status.
+    received : bytes of answered requests; None if the log lacks them.
     latency, first_byte : times of single requests in us.
-    connect : times in us of opening the connections that took a tick or more and then brought an answer.
+    connect : times in us to open a connection, of answered requests for which it took at least a tick.
     """
 
     attempts: int = 0
@@ -150,12 +150,12 @@ class Tally:
 
     @property
     def ok(self) -> int:
-        """Responses of status 2xx or 3xx (or none, where the tool has none) that the tool does not call failed."""
+        """Number of responses that the tool does not count as failed, of status 2xx or 3xx if there is a status."""
         return self.outcomes["ok"]
 
     @property
     def errors(self) -> int:
-        """Attempts that are known not to be ok; the outcome of some may be unknown."""
+        """Number of attempts that are known not to be ok; attempts of unknown outcome are not included."""
         return self.attempts - self.ok - self.outcomes["unknown"]
 
     @property
@@ -164,7 +164,7 @@ class Tally:
         return self.errors / self.attempts if self.attempts and not self.outcomes["unknown"] else None
 
     def merge(self, other: Tally) -> None:
-        """Add all of another tally."""
+        """Add the counts and times of another tally."""
         self.attempts += other.attempts
         self.answered += other.answered
         self.outcomes.update(other.outcomes)
@@ -178,15 +178,15 @@ class Tally:
 
 @dataclass
 class Summary:
-    """All that is known of one or several logs.
+    """Counts and times of the requests in one or several logs.
 
     Parameters
     ----------
-    labels : by label; transactions : JMeter's transaction rows by label, which are in no total.
-    seconds : second since 1970 (whole, by the driver's clock) -> answered, ok, errors that ended in it.
-    rows : rows read, by kind.
-    first_start_us, last_end_us : us since 1970; None where the log has no exact times of day.
-    damage : what was found between the rows, each kind of damage at most 20 times (`damage_counts` counts all).
+    labels : tallies by label; transactions : those of JMeter's transaction rows, which no total includes.
+    seconds : whole second since 1970 by the driver's clock -> number of answered, ok, failed requests that ended in it.
+    rows : number of rows read, by kind.
+    first_start_us, last_end_us : us since 1970; None if the log has no exact times of day.
+    damage : defects of the files, each kind at most 20 times; `damage_counts` is the number of all by kind.
     """
 
     labels: dict[str, Tally] = field(default_factory=dict)
@@ -200,13 +200,13 @@ class Summary:
 
     @property
     def duration_s(self) -> float | None:
-        """Seconds from the first start to the last end; None where the log has no times of day, or no rows."""
+        """Seconds from the first start to the last end; None if the log has no exact times of day, or no rows."""
         if self.first_start_us is None or self.last_end_us is None:
             return None
         return (self.last_end_us - self.first_start_us) / 1e6
 
     def total(self) -> Tally:
-        """Return the figures of all labels together."""
+        """Return the tally of all labels together."""
         total = Tally()
         for tally in self.labels.values():
             total.merge(tally)
@@ -215,7 +215,7 @@ class Summary:
     def per_second_counts(self) -> list[tuple[int, int, int, int]]:
         """Return (second, answered, ok, errors) for every second from first to last, seconds counted from 0.
 
-        Seconds are those of the clock, so that drivers add up: the first and the last are seldom whole.
+        Seconds begin with those of the clock, so that drivers can be added; the first and the last are usually partial.
         """
         if not self.seconds:
             return []
@@ -224,7 +224,7 @@ class Summary:
         return [(second - first, *self.seconds.get(second, nothing).tolist()) for second in span]
 
     def merge(self, other: Summary) -> None:
-        """Add another summary: another file, or another driver whose clock agrees."""
+        """Add another summary: of another file, or of another driver with a synchronised clock."""
         for own_tallies, other_tallies in ((self.labels, other.labels), (self.transactions, other.transactions)):
             for label, tally in other_tallies.items():
                 self._tally_of(own_tallies, label).merge(tally)
@@ -237,7 +237,7 @@ class Summary:
         self.damage_counts.update(unlisted)
 
     def add(self, batch: RequestBatch) -> None:
-        """Count one batch of rows."""
+        """Add the rows of one batch."""
         self.add_damage(batch.damage)
         kinds = np.bincount(batch.kind, minlength=len(LogRowKind))
         self.rows.update({kind: int(kinds[kind]) for kind in LogRowKind if kinds[kind]})
@@ -253,7 +253,7 @@ class Summary:
             )
 
     def add_damage(self, damage: Iterable[Damage]) -> None:
-        """Store the damage between rows."""
+        """Count the damage, and store the first 20 of each kind."""
         for defect in damage:
             self.damage_counts[defect.name] += 1
             if self.damage_counts[defect.name] <= 20:
@@ -265,12 +265,12 @@ class Summary:
         return table.setdefault(label, Tally())
 
     def _count(self, table: dict[str, Tally], batch: RequestBatch) -> None:
-        """Count rows of single requests (or of transactions) by label."""
+        """Add rows of single requests (or of transactions) to the tallies of their labels."""
         groups = len(batch.labels)
         ends = _count_grid(batch.label, batch.outcome, groups, len(OUTCOME_NAMES))
         classes = _count_grid(batch.label[batch.answered], batch.status[batch.answered] // 100, groups, CLASSES)
         sums: NDArray[Any] = np.zeros(groups)
-        if batch.received is not None:  # sums of a batch are far below 2^53, to which they are exact
+        if batch.received is not None:  # float sums are exact up to 2^53, far above a batch's bytes
             sums = np.bincount(batch.label, np.where(batch.answered, batch.received, 0), groups)
         tallies = {g: self._tally_of(table, batch.labels[g]) for g in np.flatnonzero(ends.any(axis=1)).tolist()}
         for g, tally in tallies.items():
@@ -290,7 +290,7 @@ class Summary:
                 tallies[g].connect.add(*cells)
 
     def _count_aggregates(self, batch: RequestBatch) -> None:
-        """Count rows that stand for several requests: requests and failures, but no times."""
+        """Add rows that stand for several requests: numbers of requests and failures, but no times."""
         assert batch.samples is not None and batch.failed is not None
         for label, samples, failed in zip(
             batch.label.tolist(), batch.samples.tolist(), batch.failed.tolist(), strict=True
@@ -323,7 +323,7 @@ class Summary:
 
 
 def _count_grid(group: NDArray[np.integer], code: NDArray[np.integer], groups: int, codes: int) -> NDArray[np.int64]:
-    """Return how often each code occurs in each group."""
+    """Return the count of each code in each group, as an array of shape (groups, codes)."""
     cells = np.bincount(group * np.int32(codes) + code, minlength=groups * codes)
     return cells.reshape(groups, codes)
 
@@ -331,7 +331,7 @@ def _count_grid(group: NDArray[np.integer], code: NDArray[np.integer], groups: i
 def _label_times(
     batch: RequestBatch, ticks: NDArray[np.int64], mask: NDArray[np.bool_] | None
 ) -> Iterator[tuple[int, tuple[NDArray[np.int64], NDArray[np.int64]]]]:
-    """Yield each label's distinct times in us, and how often they occurred."""
+    """Yield (index of a label, (its distinct times in us, their counts)) for the rows where `mask` is true."""
     group = batch.label
     if mask is not None and not mask.all():
         group, ticks = group[mask], ticks[mask]
@@ -340,7 +340,7 @@ def _label_times(
 
 
 class ExceedanceCurve(NamedTuple):
-    """Shares of requests that took longer than a time: shares that fall from 1, and times (s) that rise."""
+    """Curve of slow requests: `shares_slower[i]` of all requests took longer than `times_s[i]` seconds."""
 
     shares_slower: tuple[float, ...]
     times_s: tuple[float, ...]
@@ -349,7 +349,7 @@ class ExceedanceCurve(NamedTuple):
 
 
 def merge_times(paths: Iterable[Path]) -> tuple[Histogram, int]:
-    """Return the times of all answered requests in these files (docs/data-format.md, requests), and how many files."""
+    """Return (times of all answered requests in these parquet files of requests, number of files)."""
     merged, files = Histogram(), 0
     for path in paths:
         files += 1
@@ -364,7 +364,7 @@ def merge_times(paths: Iterable[Path]) -> tuple[Histogram, int]:
 
 
 def exceedance_curve(paths: Iterable[Path]) -> ExceedanceCurve | None:
-    """Return the distribution of all these requests together; None where there are fewer than twenty."""
+    """Return the curve of all requests in these files together; None if there are fewer than twenty."""
     merged, files = merge_times(paths)
     if merged.count < MIN_REQUESTS_BEYOND:
         return None

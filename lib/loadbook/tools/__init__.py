@@ -1,7 +1,7 @@
 """Load generators: version probe, command line and parser; one module each.
 
 - `base`: the protocol `Tool`, reports as rows, the registry of tools, and checks of workloads
-- `line_patterns`: parser for text reports: every expected line at its place, exactly once
+- `line_patterns`: parser for text reports, which requires every expected line once and in order
 - `ab`: Apache ab 2.3
 - `h2load`: nghttp2's h2load
 - `httperf`: httperf 0.9

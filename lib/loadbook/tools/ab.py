@@ -1,11 +1,11 @@
 """Apache ab 2.3: closed loop, HTTP/1.0, one thread (apache/httpd `support/ab.c`, branch 2.4.x, and trunk).
 
-`requests` are ab's complete requests, failed ones included, unless no byte came back: then there was no response. ab's
-classes of failures overlap, and ab does not separate 3xx from 4xx, so `ok` is left out where it cannot be computed.
-`latency` is ab's total time, connecting included; `ttfb` is its waiting time.
+`requests` are ab's "Complete requests", failed ones included, or 0 if ab received no byte, since then there was no
+response. ab's classes of failures overlap, and ab does not separate 3xx from 4xx, so `ok` is left out where it cannot
+be computed. `latency` is ab's total time, connecting included; `ttfb` is its waiting time.
 
-Besides the report ab writes two files, recognised by their first lines: -e (percentiles to 0.001 ms) and -g (one row
-per request in whole ms, sorted by total time, not by start). The report itself has whole milliseconds.
+Besides the report, in whole milliseconds, ab writes two files, recognised by their first lines: -e (percentiles to
+0.001 ms) and -g (one row per request in whole ms, sorted by total time, not by start).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from loadbook.tools import base, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, Sample, Target, ToolOutput
 from loadbook.tools.line_patterns import LinePattern, TextReport
 
-# ab's -> ours
+# error class of loadbook -> class in ab's report
 ERROR_CLASSES = {"connect": "connect", "receive": "read", "length": "length", "exceptions": "other", "write": "write"}
 PERCENTILES = (50, 66, 75, 80, 90, 95, 98, 99)
-TIME_METRICS = {"connect": "connect_time", "waiting": "ttfb", "total": "latency"}  # row of Connection Times -> metric
-PLAIN_HEADING = "              min   avg   max"  # the heading with -S
+TIME_METRICS = {"connect": "connect_time", "waiting": "ttfb", "total": "latency"}  # ab's row -> metric
+PLAIN_HEADING = "              min   avg   max"  # the table's heading when ab runs with -S
 
 _N = r"\d{1,20}"
 _REAL = r"\d{1,20}\.\d+"
@@ -36,14 +36,14 @@ _FIVE = r" {4}\d| {3}\d{2}| {2}\d{3}| \d{4}|\d{5}"  # %5d
 CSV_HEAD, CSV_LINE = "Percentage served,Time in ms", re.compile(r"(\d{1,3}),(\d{1,12}\.\d{3})")
 TSV_HEAD = "starttime\tseconds\tctime\tdtime\tttime\twait"
 MAX_SPAN_S = 7 * 86400
-MAX_CSV_BYTES = 10_000  # of 101 lines
+MAX_CSV_BYTES = 10_000  # the file has 101 lines
 FileSources = Mapping[str, bytes | Path]
-TIMED_REQUESTS = 50_000  # what -t makes of -n
+TIMED_REQUESTS = 50_000  # the number of requests that ab's option -t sets
 GETOPT_STRING = "n:c:t:s:b:T:p:u:v:lrkVhwiIx:y:z:C:H:P:A:g:X:de:SqB:m:Z:f:E:W:R:"  # ab.c, 2.4.x and trunk
-PROGRESS_PREFIXES = (b"Completed ", b"Finished ", b"\n", b"\r\n")  # on stderr
+PROGRESS_PREFIXES = (b"Completed ", b"Finished ", b"\n", b"\r\n")  # lines on stderr that are progress, not errors
 PERCENTILES_FILE = "pct.csv"
 MAX_CONNECTIONS = 20_000  # ab.c MAX_CONCURRENCY
-REQUESTS_PER_S, MAX_REQUESTS = 200_000, 100_000_000  # room for more than one thread can do; 32 B of memory each
+REQUESTS_PER_S, MAX_REQUESTS = 200_000, 100_000_000  # more than one thread can send; ab takes 32 B for each
 RESERVED_OPTIONS = ("-n", "-c", "-t", "-s", "-k", "-e", "-r", "-q", "-w", "-h", "-V", "-X")
 LOGIN_OPTIONS = ("-A", "-P", "-C")
 COARSE_S = 0.010  # under this, a rounding of half a millisecond is more than the margin of 5 % for times
@@ -62,7 +62,7 @@ def _real_line(name: str, label: str, unit: str, optional: bool = False) -> Line
 
 
 def _times_line(row: str, plain: bool) -> LinePattern:
-    """Return the pattern of a row with mean, deviation and median; `plain` (-S): ``%5d %5d%5d``, which may touch."""
+    """Return the pattern of a row of times; with -S (`plain`) it is ``%5d %5d%5d``, in which numbers may touch."""
     example = f"{row.capitalize()}:        0    1   1.6      1      22"
     rest = (
         rf" +(?P<{row}_min>{_N}) +(?P<{row}_mean>{_N}) +(?P<{row}_sd>{_REAL}) +(?P<{row}_p50>{_N}) +(?P<{row}_max>{_N})"
@@ -115,7 +115,7 @@ PERCENTILE_TABLE = (
 
 
 def report_patterns(lines: Sequence[str]) -> tuple[LinePattern, ...]:
-    """Return the patterns of this report: with -S other rows of times, of no request none at all."""
+    """Return the patterns of this report: -S changes the rows of times, and without requests there are none."""
     rows = ("connect", "processing", "waiting", "total")
     if any(re.match(r"Complete requests: +0$", line) for line in lines):
         return HEAD_PATTERNS
@@ -129,9 +129,9 @@ def _head(source: bytes | Path) -> bytes:
 
 
 def _matching_file(files: FileSources, head: str, option_value: str | None) -> str | None:
-    """Return the name of the one file that begins with this line, None if there is none.
+    """Return the name of the one file that begins with the line `head`; None if no file does.
 
-    `option_value` is the value of the option that asks for it.
+    `option_value` is the value of the option (-e or -g) that makes ab write the file; None if it was not given.
     """
     matching = [name for name, data in files.items() if _head(data).startswith(head.encode())]
     expected_name = (option_value or "").rpartition("/")[2]
@@ -143,12 +143,11 @@ def _matching_file(files: FileSources, head: str, option_value: str | None) -> s
 
 
 def read_percentiles(run: AbReport) -> dict[int, str]:
-    """Return percentile -> milliseconds as printed by -e, with 0 the minimum and 100 the maximum; {} without its file.
+    """Return {percentile: milliseconds as printed} of the -e file (0: minimum, 100: maximum); {} without that file.
 
-    ab reads element ``0.5 + count * p / 100`` of the sorted times, which for small counts and high percentiles is one
-    past the last: there it prints what lies behind them in memory, and the last, which the table shows, is returned.
-    The table reads element ``count * p / 100``, rounded down where the file's index is rounded to nearest: so the file
-    may be one element ahead, unless both are whole.
+    For percentile p the file shows element ``round(count * p / 100)`` of the sorted times, the report's table element
+    ``floor(count * p / 100)``, so the file may be one element ahead. For small counts and high p the file's index is
+    past the last element, and ab prints memory contents behind the array: there the maximum is returned instead.
     """
     name, count = _matching_file(run.files, CSV_HEAD, run.options.get("-e")), run.timed_requests
     if name is None:
@@ -176,7 +175,7 @@ def read_percentiles(run: AbReport) -> dict[int, str]:
 
 
 def started_per_second(run: AbReport) -> Iterator[Sample]:
-    """Yield the requests started in each second, from -g; x is the second's start; nothing without its file."""
+    """Yield the number of requests started in each second, counted in the -g file; nothing without that file."""
     name, count = _matching_file(run.files, TSV_HEAD, run.options.get("-g")), run.timed_requests
     if name is None:
         return
@@ -203,7 +202,7 @@ def started_per_second(run: AbReport) -> Iterator[Sample]:
 
 
 def command_options(argv: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the options of an ab command line in their order; [] where there is none or one that ab does not know."""
+    """Return (option, value) pairs of an ab command line in order; [] if it has no options, or one unknown to ab."""
     try:
         return getopt.getopt(list(argv[1:]), GETOPT_STRING)[0]
     except getopt.GetoptError:
@@ -220,12 +219,12 @@ class AbReport:
 
     @property
     def files(self) -> FileSources:
-        """The files beside the report: their content, or the path of one too large for memory."""
+        """The files that ab wrote besides its report: content, or the path of a file too large for memory."""
         return {**self.output.files, **self.output.paths}
 
     @property
     def options(self) -> dict[str, str]:
-        """Options of the command line; -n as ab understands it: -t sets it to 50,000, a later -n to another number."""
+        """Options of the command line. As in ab, -t sets -n to 50,000, which a later -n overrides."""
         values: dict[str, str] = {}
         for name, value in command_options(self.output.argv):
             values[name] = value
@@ -235,40 +234,40 @@ class AbReport:
 
     @property
     def duration_s(self) -> float:
-        """Duration of the test as printed, to 0.5 ms."""
+        """Printed duration of the test in seconds, exact to 0.5 ms."""
         return self.report.value("duration", TIME_UNITS_S, "s")
 
     @property
     def complete(self) -> int:
-        """Requests that ab calls complete: answered, and failed ones too."""
+        """Number of ab's "Complete requests", which include failed ones."""
         return self.report.count("complete")
 
     @property
     def answered(self) -> int:
-        """Requests that may have been answered: 0 if no byte came back, although ab calls them complete."""
+        """Number of complete requests; 0 if ab received no byte, as it also calls unanswered requests complete."""
         return self.complete if self.report.count("bytes") else 0
 
     @property
     def timed_requests(self) -> int:
-        """How many times the statistics are made of: all, or in trunk a window of them."""
+        """Number of requests in ab's time statistics: all complete ones, or in trunk at most a window of them."""
         return min(self.complete, self.report.count("window") or self.complete)
 
     @property
     def failures(self) -> dict[str, int]:
-        """Failures by loadbook's error classes."""
+        """Number of failures by error class of loadbook (connect, read, length, ...)."""
         return {error_class: self.report.count(field) for field, error_class in ERROR_CLASSES.items()}
 
     @property
     def percentiles_ms(self) -> dict[int, int]:
-        """Percentiles in whole milliseconds, 0 the minimum and 100 the maximum, as far as they are printed."""
+        """The printed percentiles of total time in whole milliseconds (0: minimum, 100: maximum)."""
         rows = {0: "total_min", **{p: f"p{p}" for p in PERCENTILES}, 100: "total_max"}
         return {p: self.report.count(field) for p, field in rows.items() if field in self.report}
 
     @property
     def status_errors(self) -> int | None:
-        """Number of responses of status 400 and above; None if ab does not separate them from redirects.
+        """Number of responses of status 400 and above; None if they cannot be separated from redirects.
 
-        From -v 2 on, ab prints the code of each answer that was not 2xx.
+        They can if ab ran with -v 2 or higher, which prints the code of each response other than 2xx.
         """
         matches = (re.fullmatch(r"WARNING: Response code not 2xx \((.)..\)", line) for line in self.lines)
         first_digits = [match[1] for match in matches if match]
@@ -289,7 +288,7 @@ class AbReport:
 
 
 def require_ab_report(output: ToolOutput, lines: Sequence[str]) -> None:
-    """Raise a ParseError that names the reason if there is no report; progress on stderr is not a reason."""
+    """Raise ParseError with the probable reason if the output has no complete report; ignores progress on stderr."""
     if any(re.match(r" *This is ApacheBench, Version \S+ <i>", line) for line in lines):
         raise ParseError("ab", "stdout", 0, "this is the HTML of ab -w, which lacks the percentiles: run without -w")
     stderr = [line for line in output.stderr[:100_000].splitlines(True) if not line.startswith(PROGRESS_PREFIXES)]
@@ -305,14 +304,14 @@ def require_ab_report(output: ToolOutput, lines: Sequence[str]) -> None:
 
 
 def check_report(run: AbReport) -> None:
-    """Raise ParseError where the report is not whole or contradicts itself (formats.md 6.5)."""
+    """Raise ParseError if the report is incomplete or contradicts itself (formats.md 6.5)."""
     report, complete, lasted = run.report, run.complete, (run.duration_s, 0.0005)
     if report.count("failed") and "classes" not in report:
         raise report.error_at("failed", "report is not complete: the line with the classes of failures is missing")
     overlapping = report.count("failed") != sum(run.failures.values()) - report.count("write")
-    if overlapping and "workers" not in report:  # trunk counts requests, 2.4 the sum
+    if overlapping and "workers" not in report:  # trunk counts failed requests once, 2.4 adds up the classes
         raise report.error_at("classes", "the classes of failures do not add up to their total")
-    if report.count("non2xx") > complete + report.count("concurrency"):  # the last ones may have been left half read
+    if report.count("non2xx") > complete + report.count("concurrency"):  # ab may stop while responses are half read
         raise report.error_at("non2xx", "more answers that are not 2xx than requests")
     present = [line_name in report for line_name in RATE_LINES]
     if any(present) != all(present) or (not present[0] and complete and run.duration_s > 0):
@@ -320,7 +319,7 @@ def check_report(run: AbReport) -> None:
     if present[0]:
         line_patterns.check_rate(report, (complete, 0), lasted, "rate")
         line_patterns.check_rate(report, (report.count("bytes") / 1024, 0), lasted, "transfer")
-        per_request = report.count("bytes") / 1024 / complete  # known better than by the duration
+        per_request = report.count("bytes") / 1024 / complete  # needs no duration, which is rounded
         rate, transfer = report.value("rate", COUNT_UNITS), report.value("transfer", COUNT_UNITS)
         if abs(rate * per_request - transfer) > 0.00501 * (1 + per_request) + 1e-9 * transfer:
             text = f"{report.text('transfer')} does not follow from {per_request:g} KB a request"
@@ -330,7 +329,7 @@ def check_report(run: AbReport) -> None:
 
 
 def _check_times(run: AbReport) -> None:
-    """Raise ParseError unless the percentiles are all there, or all absent for a reason, and times ascend."""
+    """Raise ParseError if times do not ascend or percentiles are missing (allowed after one request and with -d)."""
     report = run.report
     present = [line_name in report for line_name in ("table", *(f"row{p}" for p in (*PERCENTILES, 100)))]
     absent = run.timed_requests == 1 or "-d" in run.options
@@ -361,15 +360,15 @@ class Ab(base.Tool):
     version_pattern = rb"ApacheBench, Version (\d[\w.-]*)"
 
     def version(self, stdout: bytes, stderr: bytes) -> str:
-        """Return the version, ``2.3``, with the revision if the build prints it."""
+        """Return the version, ``2.3``, followed by the Subversion revision if the build prints one."""
         version = super().version(stdout, stderr)
         revision = re.search(rb"ApacheBench, Version \S+ <\$Revision: (\d+)", stdout + stderr)
         return version + (f" r{revision[1].decode()}" if revision else "")
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
-        """Return ab's argument list: -n after -t lifts -t's cap of 50,000; -r, since a reset would end ab unreported.
+        """Return ab's argument list. -n follows -t, which would cap requests at 50,000; -r survives a socket reset.
 
-        For pages whose length changes, put ``-l`` into `extra`: ab calls every other length than the first a failure.
+        For pages whose length changes, put ``-l`` into `extra`: ab counts a response of another length as a failure.
         """
         base.check_workload(
             self, workload, RESERVED_OPTIONS, supported_fields=("requests",), secret_options=LOGIN_OPTIONS
@@ -389,11 +388,11 @@ class Ab(base.Tool):
         return [*argv, *workload.extra, base.target_url(target, workload.path)]
 
     def expected_files(self, workload: Workload) -> Sequence[str]:
-        """Return the file of percentiles, and that of -g if `extra` asks for one."""
+        """Return the name of the -e file (percentiles), and of the -g file (requests) if `extra` has that option."""
         return (PERCENTILES_FILE, *(value for name, value in command_options(("ab", *workload.extra)) if name == "-g"))
 
     def parse(self, output: ToolOutput) -> ParsedReport:
-        """Return the rows of one report, with the percentiles of -e where that file is there."""
+        """Return the rows of one report; percentiles come from the -e file if ab wrote one."""
         lines = line_patterns.clean_lines(output.stdout)
         require_ab_report(output, lines)
         report = line_patterns.read_report(self.name, lines, report_patterns(lines))
@@ -408,7 +407,7 @@ TOOL = Ab()
 
 
 def _count_rows(run: AbReport) -> Iterator[Measurement]:
-    """Yield counts and rates; texts are ab's own."""
+    """Yield the measurements of counts and rates; `text` is the value as ab printed it."""
     report, ok, answered = run.report, run.ok, run.answered
     yield Measurement("requests", "count", answered, "1", report.text_if("complete", answered))
     if ok is not None:
@@ -429,7 +428,7 @@ def _count_rows(run: AbReport) -> Iterator[Measurement]:
 
 
 def _error_rows(run: AbReport) -> Iterator[Measurement]:
-    """Yield errors by class, and their total where only one class occurred: then nothing overlaps."""
+    """Yield errors by class, and their total if at most one class occurred, because ab's classes may overlap."""
     classes, status = run.failures, run.status_errors
     occurred = [n for n in (*classes.values(), status) if n != 0]
     unnoticed = run.complete > 0 and run.report.count("bytes") == 0 and not occurred  # failures that ab did not notice
@@ -440,12 +439,12 @@ def _error_rows(run: AbReport) -> Iterator[Measurement]:
         yield Measurement(f"errors_{name}", "count", classes[name], "1", run.report.text_if(field, classes[name]))
     if status is not None:
         yield Measurement("errors_status", "count", status, "1", None)
-    elif not any(classes.values()):  # ab tells how many were 2xx, not what the others were
+    elif not any(classes.values()):  # ab counts 2xx, but not 3xx and 4xx separately
         yield Measurement("status_2xx", "count", max(0, run.complete - run.report.count("non2xx")), "1", None)
 
 
 def _time_rows(run: AbReport, exact: Mapping[int, str]) -> Iterator[Measurement]:
-    """Yield times. With keep-alive, most requests connect in 0 ms: ab's times to connect are no connection's then."""
+    """Yield the statistics of times; no connect time with keep-alive, as ab counts 0 ms for each reused connection."""
     names = {0: "min", **{p: f"p{p}" for p in PERCENTILES}, 100: "max"}
     table = {names[p]: run.report.text(f"p{p}") for p in PERCENTILES if f"p{p}" in run.report}
     table |= {names[p]: milliseconds for p, milliseconds in exact.items() if p in names}

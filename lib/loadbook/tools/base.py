@@ -1,7 +1,7 @@
-"""The protocol of a load generator, the registry of tools, and checks that every tool makes of a workload.
+"""Base class of load generators, registry of tools, and checks of a workload that all tools share.
 
-A tool is a module of this package that defines `TOOL`; adding the file adds the tool. Tools are pure: bytes and values
-in, values out; no files, no network, no pandas.
+A tool is a module of this package that defines `TOOL`; adding the file adds the tool. Tools are pure functions of bytes
+and values: they use no files (except logs too large for memory), no network and no pandas.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 MAX_REPORT_BYTES = 8 << 20
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")  # a header field name, RFC 9110 section 5.1
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
-# headers that carry a login
+# headers that carry credentials
 _SECRET_HEADER = re.compile(
     r"(?:proxy-)?authorization|(?:set-)?cookie|x-(?:api-key|auth-token|csrf-token)", re.IGNORECASE
 )
 _SECRET_PARAMETER = re.compile(
     r"[?&;]((?:[a-z0-9]+[_-])*(?:token|secret|password|passwd|pwd|signature|sig|api[_-]?key|auth))=", re.IGNORECASE
 )
-# field of the workload -> value of a study that does not set it, text for a tool that has no option for it
+# field of the workload -> value when the study does not set it, error text for a tool that does not support the field
 _OPTIONAL_FIELDS = {
     "requests": (None, "cannot end after a number of requests"),
     "think_time_s": (0.0, "cannot make its connections wait between requests (think_time_s)"),
@@ -52,7 +52,7 @@ class Target(NamedTuple):
 
 
 class Measurement(NamedTuple):
-    """One row of the measurements table without its keys; `text` is the value as printed, None when derived."""
+    """One row of the measurements table without its key columns; `text` is the printed value, None if computed."""
 
     metric: str
     statistic: str
@@ -62,7 +62,7 @@ class Measurement(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One row of the samples table without its keys (per-second series, histogram bins)."""
+    """One row of the samples table without its key columns: a point of a per-second series, or a histogram bin."""
 
     series: str
     metric: str
@@ -77,7 +77,7 @@ class ToolOutput:
     """Output of one execution of a tool, byte for byte.
 
     `exit_code` is None if unknown. `files` maps names in `expected_files` to contents; `paths` maps the names of files
-    too large for memory, which are read as streams, to their paths ("stdout": the standard output).
+    too large for memory, which are read as streams, to their paths (the name "stdout" is the standard output).
     """
 
     stdout: bytes
@@ -90,15 +90,15 @@ class ToolOutput:
 
 @dataclass(frozen=True)
 class ParsedReport:
-    """Rows of one report, and doubts (name, message) that gates read, such as connections not as asked.
+    """Rows of one report, and its doubts: (name, message) of problems, such as fewer connections than requested.
 
-    `times_us` maps metrics of which every single time is known to a histogram: time in whole us -> number of times.
+    `times_us` maps a metric to a histogram (time in whole us -> count) where the time of every request is known.
     Only such metrics can be merged over several drivers; percentiles cannot.
 
-    `span` is from the first start to the last end of the requests, epoch seconds by the driver's clock, where the tool
-    reports it: its process may have needed seconds to begin.
+    `span` is (first start, last end) of the requests in epoch seconds by the driver's clock; None if the tool does not
+    report it. The tool's process may have started seconds before its first request.
 
-    `rejected` counts the records in the tool's own file of requests that are unreadable, by the name of their doubt.
+    `rejected` counts the unreadable rows of the tool's per-request log, by the name of the doubt that reports them.
     """
 
     measurements: tuple[Measurement, ...]
@@ -118,11 +118,11 @@ class Tool(Protocol):
     install_hint : a command or a sentence that explains how to install it on a host.
     load_models : "closed", "open" or both.
     version_argv : the command that prints the version and puts no load on anything.
-    version_pattern : regular expression whose first group is the version in what that command prints.
+    version_pattern : regular expression for the output of that command; its first group is the version.
     known_versions : prefixes of the versions whose reports the parser was written for; others are used with a note.
-    streamed_inputs : "files" and "stdout", where the parser reads them as streams of any size.
-    extra_timeout_s : seconds that the tool needs to start and to end, added to the time after which it has hung.
-    opens_connections_at_rate : whether it opens connections at the requested rate, whatever was answered by then.
+    streamed_inputs : "files" and/or "stdout", if the parser reads them as streams of any size.
+    extra_timeout_s : seconds that the tool needs to start and end, added to the time after which it counts as hung.
+    opens_connections_at_rate : whether it opens connections at the requested rate even while responses are outstanding.
     """
 
     name: str
@@ -137,7 +137,7 @@ class Tool(Protocol):
     opens_connections_at_rate: bool = False
 
     def version(self, stdout: bytes, stderr: bytes) -> str:
-        """Return the version printed by `version_argv`, else ToolError; its exit code is not reliable."""
+        """Return the version that `version_argv` printed, whatever its exit code; ToolError if it printed none."""
         match = re.search(self.version_pattern, stdout + stderr, re.MULTILINE)
         if not match:
             hint = f"install {self.binary} ({self.install_hint.replace('apt-get', 'apt')})"
@@ -145,9 +145,9 @@ class Tool(Protocol):
         return match[1].decode()
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
-        """Return the argument list that puts this load on the target for about `duration_s` seconds, or `requests`.
+        """Return the argument list that loads the target for about `duration_s` seconds, or with `requests` requests.
 
-        Used for warm-up and measurement alike. Raises ToolError for what the tool cannot do, naming tools that can.
+        Used for warm-up and measurement alike. Raises ToolError for a workload that the tool does not support.
         """
         ...
 
@@ -160,12 +160,12 @@ class Tool(Protocol):
         return ()
 
     def parse(self, output: ToolOutput) -> ParsedReport:
-        """Return the report's rows; raises ParseError, never returns zeros or NaN for a report that is not there."""
+        """Return the report's rows; raises ParseError for a missing or broken report instead of returning zeros."""
         ...
 
 
 def per_second_samples(figures: Summary) -> Iterator[Sample]:
-    """Yield the requests that ended in each second of the driver's clock; first and last second are usually partial."""
+    """Yield the rates of requests that ended in each clock second; the first and last second are usually partial."""
     for second, answered, ok, errors in figures.per_second_counts():
         yield Sample("ended", "requests_per_s", second, "s", answered, "1/s")
         yield Sample("ended", "ok_per_s", second, "s", ok, "1/s")
@@ -173,7 +173,7 @@ def per_second_samples(figures: Summary) -> Iterator[Sample]:
 
 
 def load_tool(name: str) -> Tool:
-    """Return the tool called `name`; ToolError that lists the known ones if there is none."""
+    """Return the tool called `name`; for an unknown name raises ToolError, which lists the known tools."""
     tools = _discover_tools()
     if name not in tools:
         raise ToolError(f"unknown tool {name!r}", f"known tools: {', '.join(tools)}")
@@ -181,12 +181,12 @@ def load_tool(name: str) -> Tool:
 
 
 def tool_names(load_model: str | None = None) -> list[str]:
-    """Return the names of all tools, or of those that can make a load of this model, in alphabetical order."""
+    """Return the names of all tools, or of those that support `load_model`, in alphabetical order."""
     return [n for n, tool in _discover_tools().items() if load_model is None or load_model in tool.load_models]
 
 
 def capable_tools(workload: Workload, target: Target) -> list[str]:
-    """Return the names of the tools that can make this load; `extra`, which belongs to the study's tool, is ignored."""
+    """Return the names of the tools that can generate this load; `extra`, options of one tool only, is ignored."""
     names = []
     for name, tool in _discover_tools().items():
         try:
@@ -198,7 +198,7 @@ def capable_tools(workload: Workload, target: Target) -> list[str]:
 
 
 def parse_output(tool: Tool, output: ToolOutput) -> ParsedReport:
-    """Parse the output of a tool; ParseError also for an output too large for memory and not readable as a stream."""
+    """Parse the output of a tool; ParseError also for a large output that its parser cannot read as a stream."""
     for name, path in output.paths.items():
         if (name if name == "stdout" else "files") not in tool.streamed_inputs:
             problem = f"{path.stat().st_size:,} bytes are no report: at most {MAX_REPORT_BYTES:,} are read"
@@ -207,24 +207,24 @@ def parse_output(tool: Tool, output: ToolOutput) -> ParsedReport:
 
 
 def is_known_version(tool: Tool, version: str) -> bool:
-    """Tell whether a tool's reports are known of this version; a tool that names no versions knows all of its own."""
+    """Return whether the tool's parser was written for this version; true for a tool without `known_versions`."""
     number = version.partition(" ")[0] + "."
     return not tool.known_versions or any(number.startswith(f"{prefix}.") for prefix in tool.known_versions)
 
 
 def _discover_tools() -> dict[str, Tool]:
-    """Return the tools of every folder of `loadbook.tools.__path__`; a folder that has changed is looked at again."""
+    """Return the tools of every folder of `loadbook.tools.__path__`; a folder that has changed is searched again."""
     return _import_tools(tuple((path, Path(path).stat().st_mtime_ns) for path in loadbook.tools.__path__))
 
 
 @cache
 def _import_tools(folders: tuple[tuple[str, int], ...]) -> dict[str, Tool]:
-    """Import every module of these folders (with their times of change) and collect its `TOOL`, by name."""
+    """Import every module of these folders, given as (path, mtime), and return each module's `TOOL` by name."""
     tools: dict[str, Tool] = {}
     for module in sorted(pkgutil.iter_modules([path for path, _ in folders]), key=lambda m: m.name):
         tool: Tool | None = getattr(importlib.import_module(f"loadbook.tools.{module.name}"), "TOOL", None)
         if tool is not None:
-            if Tool not in type(tool).__mro__:  # a user's own, written when optional parts were functions of their own
+            if Tool not in type(tool).__mro__:  # a user's tool written for an older version, without this base class
                 tool.__class__ = type(type(tool).__name__, (type(tool), Tool), {})
             if tool.name in tools:
                 raise ToolError(f"two modules of loadbook.tools define a tool named {tool.name!r}", "rename one")
@@ -233,7 +233,7 @@ def _import_tools(folders: tuple[tuple[str, int], ...]) -> dict[str, Tool]:
 
 
 def check_model(tool: Tool, workload: Workload) -> None:
-    """Raise ToolError if the tool cannot make loads of this model, naming the tools that can."""
+    """Raise ToolError, which names capable tools, if the tool does not support the workload's load model."""
     if workload.model not in tool.load_models:
         capable = ", ".join(tool_names(workload.model)) or "none yet"
         raise ToolError(f"{tool.name} cannot make {workload.model}-loop loads", f"tools that can: {capable}")
@@ -250,20 +250,20 @@ def check_workload(
 
     Parameters
     ----------
-    reserved_options : options as typed that `extra` must not repeat, because fields of the workload decide them.
-    supported_fields : those of `requests`, `think_time_s`, `calls_per_connection` and `plan` that the tool can do.
-    secret_options : options as typed by which the tool takes credentials.
+    reserved_options : options such as ``-c`` that `extra` must not repeat, because fields of the workload set them.
+    supported_fields : those of `requests`, `think_time_s`, `calls_per_connection` and `plan` that the tool supports.
+    secret_options : options such as ``-A`` that pass credentials to the tool.
     """
     check_model(tool, workload)
     for name, (unset, problem) in _OPTIONAL_FIELDS.items():
         if name not in supported_fields and getattr(workload, name) != unset:
             raise ToolError(f"{tool.name} {problem}", f"leave workload.{name} out")
-    _check_secrets(workload, secret_options)  # first: the next one quotes what it refuses
+    _check_secrets(workload, secret_options)  # first: the error message of the next check quotes the option
     _check_extra(tool, workload, reserved_options)
 
 
 def _check_secrets(workload: Workload, options: Sequence[str]) -> None:
-    """Raise ToolError if the load would send credentials: studies are recorded, and options appear in process lists."""
+    """Raise ToolError if the workload has credentials, which would appear in recorded data and process lists."""
     in_words = re.compile(rf"({_SECRET_HEADER.pattern})\s*:", re.IGNORECASE)
     logins = [name for name in workload.headers if _SECRET_HEADER.fullmatch(name)]
     logins += [f"path: {name}" for name in _SECRET_PARAMETER.findall(workload.path)]
@@ -277,16 +277,16 @@ def _check_secrets(workload: Workload, options: Sequence[str]) -> None:
 
 
 def check_no_timeout(tool: Tool, workload: Workload) -> None:
-    """Raise ToolError if the workload sets a time-out, for a tool that has none."""
+    """Raise ToolError if the workload sets `timeout_s`; for tools without an option for time-outs."""
     if workload.timeout_s != Workload.model_fields["timeout_s"].default:
         raise ToolError(f"{tool.name} has no time-out for requests", "leave workload.timeout_s out")
 
 
 def _check_extra(tool: Tool, workload: Workload, reserved_options: Sequence[str]) -> None:
-    """Raise ToolError if `extra` has an address or repeats an option that the workload's own fields decide.
+    """Raise ToolError if `extra` holds a URL or repeats an option that fields of the workload set.
 
-    An attached value (``-d5``, ``--rate=5``) and, for long options, the unambiguous prefixes that getopt accepts
-    (``--num-conn``) are recognised too.
+    Options with an attached value (``-d5``, ``--rate=5``) and abbreviated long options (``--num-conn``), which getopt
+    accepts, are recognised too.
     """
     for word in workload.extra:
         if _ADDRESS.match(word):
@@ -326,6 +326,6 @@ def request_headers(workload: Workload) -> dict[str, str]:
 
 
 def target_url(target: Target, path: str) -> str:
-    """Return the URL of `path` on the target; IPv6 addresses in brackets."""
+    """Return the URL of `path` on the target, with an IPv6 address in brackets."""
     host = f"[{target.address}]" if ":" in target.address else target.address
     return f"{target.scheme}://{host}:{target.port}{path}"

@@ -1,11 +1,11 @@
 """nghttp2's h2load: closed loop, HTTP/1.1 or HTTP/2 (nghttp2/nghttp2 `src/h2load.cc`).
 
-`requests` are responses of any status, like h2load's req/s; `ok` is its "succeeded" (2xx and 3xx). Its "failed" are all
-others: never issued or lost with their connection ("errored"), or answered with another status. With -D, `duration` is
-the requested one, without warm-up, and h2load does not count requests that were lost with a connection.
+`requests` are responses of any status, as in h2load's req/s; `ok` is its "succeeded" (2xx and 3xx). Its "failed" are
+all other requests: never sent or lost with their connection ("errored"), or answered with another status. With -D,
+`duration` is the requested one, without warm-up, and h2load does not count requests that were lost with a connection.
 
-The text report (through 1.68, and the wider table from 1.69 on) has whole us below 1 ms (truncated), then two decimals
-of ms or s; bytes count in 1024, exact in brackets. --log-file has one line per request that ended: `start in us since
+The text report has whole us below 1 ms (truncated), two decimals of ms or s above; units of bytes are powers of 1024.
+From version 1.69 on its table has more columns. --log-file has one line per request that ended: `start in us since
 1970, status (-1 failed), duration in us`. h2load appends to that file, so the measurement follows the warm-up.
 """
 
@@ -36,13 +36,13 @@ COLUMN_STATISTICS = {s: s for s in ("min", "max", "p95", "p99", "mean", "sd")} |
 TIME_ROWS = {"request": "latency", "connect": "connect_time", "ttfb": "ttfb"}
 BLOCK_BYTES = 8 << 20
 PERCENTILES = (50.0, 75.0, 90.0, 95.0, 99.0, 99.9)
-MAX_SAMPLES = 1_000_000  # h2load.cc: of more requests, shared by the threads, its statistics are of a sample
+MAX_SAMPLES = 1_000_000  # h2load.cc: shared by the threads; of more requests, its statistics use a random sample
 RESERVED_OPTIONS = (
     *("-n", "--requests", "-c", "--clients", "-t", "--threads", "-D", "--duration", "--warm-up-time"),
     *("-i", "--input-file", "-B", "--base-uri", "--connect-to", "-h", "--help", "--version"),
 )
 REPORT_START = r"spawning thread #\d+: \d+ total client|finished in \d+(\.\d\d)?(us|ms|s),"
-LOST_CONNECTION_RATIO = 1.1  # rates of the clients over the whole's rate: above it, clients ended before the test did
+LOST_CONNECTION_RATIO = 1.1  # sum of the clients' own rates / total rate: above it, clients ended before the test did
 
 
 def _row_pattern(name: str, start: str, cell: str) -> LinePattern:
@@ -81,9 +81,9 @@ LINE_PATTERNS = (
 
 
 def table_row(report: TextReport, row: str) -> dict[str, tuple[float, str]]:
-    """Return a row of the table as statistic -> (value in base units, text), by the columns of the header line.
+    """Return a row of the table as {statistic: (value in base units, printed text)}.
 
-    An h2load that measured nothing prints zeros, also for the share within one deviation: then there are none.
+    The result is empty if h2load measured nothing: it then prints zeros in every column, also under "+/- sd".
     """
     names, texts = ["min", "max", *report.text("columns").split()], report.text(row).split()
     if len(names) != len(texts) or not set(names) <= set(COLUMN_STATISTICS) or len(set(names)) != len(names):
@@ -100,7 +100,7 @@ def table_row(report: TextReport, row: str) -> dict[str, tuple[float, str]]:
 
 
 def log_file_name(argv: Sequence[str]) -> str | None:
-    """Return the name of the log that a command asks for, without its folder; None if it asks for none."""
+    """Return the file name in the command's option --log-file, without its folder; None without that option."""
     for word, next_word in itertools.pairwise((*argv, "")):
         option, equals, value = word.partition("=")
         if option == "--log-file":
@@ -109,7 +109,7 @@ def log_file_name(argv: Sequence[str]) -> str | None:
 
 
 def read_log(file: str, source: bytes | Path, last: int) -> Summary:
-    """Return the `last` requests of a log; raise ParseError for a log with fewer lines, or a line that is not one."""
+    """Return the summary of the `last` requests of a log; ParseError if it has fewer lines or an invalid one."""
     from loadbook.request_logs.read import summarise
     from loadbook.request_logs.summary import Summary
 
@@ -131,7 +131,7 @@ def _read_blocks(source: bytes | Path) -> Iterator[bytes]:
 
 
 def _offset_after(source: bytes | Path, lines: int) -> int:
-    """Return the offset behind the first `lines` lines."""
+    """Return the byte offset at which line `lines` (counted from 0) begins."""
     import numpy as np
 
     start = 0
@@ -145,19 +145,19 @@ def _offset_after(source: bytes | Path, lines: int) -> int:
 
 
 def answered_count(report: TextReport) -> int:
-    """Return the answers of any status: "done" has streams that the server reset, too, which are errored."""
+    """Return the number of responses of any status; h2load's "done" would include streams that the server reset."""
     return report.count("total") - report.count("errored")
 
 
 def duration_with_error(report: TextReport) -> tuple[float, float]:
-    """Return the seconds that h2load divides by, and how far they may be off: as asked for, if a duration was."""
+    """Return (duration, rounding error) in seconds, by which h2load computes rates: with -D, the requested duration."""
     if "main" in report:
         return report.value("main", TIME_UNITS_S), 0.0
     return report.value("finished", TIME_UNITS_S), 2 * report.half_width("finished", TIME_UNITS_S)
 
 
 def check_report(report: TextReport) -> None:
-    """Raise ParseError where the report contradicts itself (formats.md 6.5)."""
+    """Raise ParseError if the report contradicts itself (formats.md 6.5)."""
     total, done, ok, failed, errored = (report.count(f) for f in ("total", "done", "ok", "failed", "errored"))
     if ok + failed != total or errored > failed or done > total or not ok <= answered_count(report) <= done:
         raise report.error_at("requests", "succeeded, failed and errored do not go with the total")
@@ -175,7 +175,7 @@ def check_report(report: TextReport) -> None:
 
 
 def read_request_log(report: TextReport, output: ToolOutput) -> Summary | None:
-    """Return the log of the requests, held against the report; None where there is none."""
+    """Return the summary of the --log-file, after comparison with the report; None if there is no such file."""
     name = log_file_name(output.argv)
     source = output.files.get(name, output.paths.get(name)) if name else None
     if name is None or source is None:
@@ -190,7 +190,7 @@ def read_request_log(report: TextReport, output: ToolOutput) -> Summary | None:
     table_times, threads = table_row(report, "request"), max(1, output.stdout.count(b"spawning thread #"))
     if not log.answered or report.count("done") > MAX_SAMPLES // threads:
         return figures
-    # extremes and mean of the log are those of the table, within 1 us and its rounding
+    # minimum, maximum and mean of the log must equal those of the table within 1 us and the table's rounding
     times = log.latency
     log_times = {"min": times.percentile_s(0), "max": times.percentile_s(100), "mean": times.mean_s()}
     for statistic, exact in log_times.items():
@@ -210,7 +210,7 @@ def client_count(lines: Sequence[str]) -> int:
 class H2load(base.Tool):
     """nghttp2's h2load; the module docstring defines its metrics.
 
-    Open loads are not offered: --rps is per client, waits for answers, and its times are not from the intended start.
+    Open loads are not supported: --rps is per client and waits for responses, and times lack the intended start.
     """
 
     name = "h2load"
@@ -223,14 +223,14 @@ class H2load(base.Tool):
     version_pattern = rb"^h2load nghttp2/(\d\S*)"
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
-        """Return h2load's argument list, for HTTP/1.1; ``-m 10`` or ``--npn-list=h2`` in `extra` come after that.
+        """Return h2load's argument list, for HTTP/1.1 unless `extra` has options such as ``--npn-list=h2``.
 
-        `timeout_s` has no option: h2load 1.52 aborts when ``-N`` finds an idle connection in a test with ``-D``.
+        `timeout_s` is not supported: h2load 1.52 aborts when ``-N`` finds an idle connection in a test with ``-D``.
         """
         base.check_workload(self, workload, RESERVED_OPTIONS, supported_fields=("requests",))
         base.check_no_timeout(self, workload)
         if not workload.keepalive:
-            # asked with Connection: close, h2load 1.52 opens connection after connection and never ends
+            # with the header Connection: close, h2load 1.52 opens one connection after another and never ends
             raise ToolError("h2load cannot close connections after each request", "use the tool wrk or ab")
         if workload.connections < workload.threads:
             problem = f"h2load needs a connection for each of {workload.threads} threads, not {workload.connections}"
@@ -253,12 +253,12 @@ class H2load(base.Tool):
         return [*argv, *workload.extra, base.target_url(target, workload.path)]
 
     def expected_files(self, workload: Workload) -> Sequence[str]:
-        """Return the log's name if `extra` asks for one (``--log-file=h2load.log``): it costs some of the rate."""
+        """Return the name of the log if `extra` has ``--log-file=NAME``; writing it lowers the rate somewhat."""
         log = log_file_name(workload.extra)
         return (log,) if log else ()
 
     def parse(self, output: ToolOutput) -> ParsedReport:
-        """Return the rows of one report, with exact percentiles where a log of the requests is there."""
+        """Return the rows of one report, with exact percentiles if there is a log of the requests."""
         lines = line_patterns.clean_lines(output.stdout)
         line_patterns.require_report(self.name, output, lines, REPORT_START, r"req/s +:")
         report = line_patterns.read_report(self.name, lines, LINE_PATTERNS)
@@ -274,7 +274,7 @@ TOOL = H2load()
 
 
 def _rows(report: TextReport, log_times: Histogram | None) -> Iterator[Measurement]:
-    """Yield the measurements; percentiles of a log are derived, so that they have no text."""
+    """Yield the measurements; percentiles are computed from the log, if there is one, and then have no `text`."""
     requests, ok = answered_count(report), report.count("ok")
     yield Measurement("requests", "count", requests, "1", report.text_if("done", requests))
     yield Measurement("ok", "count", ok, "1", report.text("ok"))
@@ -299,7 +299,7 @@ def _rows(report: TextReport, log_times: Histogram | None) -> Iterator[Measureme
 
 
 def _error_rows(report: TextReport) -> Iterator[Measurement]:
-    """Yield errors by class; the total where no answer is in two (a status was read, then the connection was lost)."""
+    """Yield errors by class, and their total unless classes overlap (status read, then the connection was lost)."""
     status, timeout = report.count("s4") + report.count("s5"), report.count("timeout")
     lost = report.count("total") - report.count("done")
     unseen = timeout if timeout > lost else 0  # with -D, h2load leaves time-outs out of errored
@@ -314,7 +314,7 @@ def _error_rows(report: TextReport) -> Iterator[Measurement]:
 
 def _doubts(report: TextReport, output: ToolOutput, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the doubts about the numbers, as (name, sentence)."""
-    all_lines = line_patterns.clean_lines(output.stderr) + list(lines)  # over a pty, stderr is in stdout
+    all_lines = line_patterns.clean_lines(output.stderr) + list(lines)  # with a terminal, stderr is part of stdout
     if failed := sum("client could not connect to host" in line for line in all_lines):
         yield "connections", f"{failed} connects failed; h2load does not retry those, so fewer were open"
     started, total = report.count("started"), report.count("total")

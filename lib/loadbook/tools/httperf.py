@@ -1,7 +1,7 @@
-"""httperf 0.9: open loop at connection level.
+"""httperf 0.9: open loop for connections, which start at a given rate.
 
-`requests` are replies, never attempts; rates are replies / test-duration, because httperf's own reply rate needs
-more than 5 s per sample. `ttfb` is its "response" time, a mean, and `bytes_per_s` its "Net I/O", requests included.
+`requests` are replies, not attempts; rates are replies / test-duration, because httperf's own reply rate takes more
+than 5 s per sample. `ttfb` is the mean of its "response" time; `bytes_per_s` is its "Net I/O", which includes requests.
 Source of the formats: httperf/httperf `src/stat/basic.c`, `src/stat/sess_stat.c`, `src/httperf.c`.
 """
 
@@ -18,7 +18,7 @@ from loadbook.tools.base import Measurement, ParsedReport, Sample, Target, ToolO
 from loadbook.tools.line_patterns import LinePattern, TextReport
 
 SESSION_LINES = ("session_rate", "session", "lifetime", "failtime", "lengths")
-# ours -> httperf's
+# error class of loadbook -> httperf's counters
 ERROR_FIELDS = {
     "connect": ("connrefused",), "timeout": ("client_timo", "socket_timo"), "read": ("connreset",),
     "driver": ("fd_unavail", "addrunavail", "ftab_full"), "other": ("other",),
@@ -34,7 +34,7 @@ HISTOGRAM_HEADING = "Connection lifetime histogram (time in ms):"
 
 
 def _line(name: str, example: str, template: str, optional: bool = False) -> LinePattern:
-    """Return the pattern of a template: ``{name:d}`` is an integer, ``{name}`` a real; ``|`` ends the line's start."""
+    """Return the pattern of a template: ``{name:d}`` is an integer, ``{name}`` a real; ``|`` ends `start`."""
     start, rest = template.split("|")
     parts = re.split(r"\{(\w*)(:d)?\}", rest)
     regex = re.escape(parts[0])
@@ -45,7 +45,7 @@ def _line(name: str, example: str, template: str, optional: bool = False) -> Lin
 
 
 LINE_PATTERNS = (
-    # the effective command with defaults expanded
+    # httperf's own command line, with the defaults filled in
     LinePattern("echo", "httperf --client=0/1 --server=... ", "httperf(?= --)",
                 r"(?P<echo> .*--client=(?P<id>\d{1,20})/(?P<clients>\d{1,20}) .*)"),
     _line("total", "Total: connections 300 requests 449 replies 222 test-duration 7.733 s",
@@ -89,15 +89,15 @@ LINE_PATTERNS = (
 
 
 def echoed_options(report: TextReport) -> dict[str, str]:
-    """Return the options of the echoed command; the first of a name counts (a header's text may look like more)."""
+    """Return the options of the echoed command; the first of each name, since a header's text may look like options."""
     pairs = re.findall(r" --([\w-]+)(?:=('.*?'(?= |\Z)|\S*))?", report.text("echo"))
     return dict(reversed(pairs))
 
 
 def offered_rate(report: TextReport) -> tuple[float, str | None] | None:
-    """Return requests asked for per second, and their text if printed as such; None for loads of no constant rate.
+    """Return (requested requests per second, its text if printed); None if the load has no constant rate.
 
-    With several calls on a connection (or in a session) the load is open for connections, closed inside them.
+    With several calls on a connection (or in a session) connections are an open loop, the calls on each a closed one.
     """
     options = echoed_options(report)
     calls = options["wsess"].split(",")[1:2] if "wsess" in options else [options.get("num-calls", "")]
@@ -113,7 +113,7 @@ def offered_rate(report: TextReport) -> tuple[float, str | None] | None:
 
 
 def parse_option_number(report: TextReport, *text: str) -> float:
-    """Return an option's number as printf %g writes it; ParseError for anything else."""
+    """Return the value of an option as a number in the notation of printf's %g; ParseError for anything else."""
     if len(text) != 1 or not re.fullmatch(r"\d{1,20}(?:\.\d+)?(?:e[+-]\d\d)?", text[0]):
         printed = repr(" ".join(text) or "nothing")
         raise report.error_at("echo", f"{printed} is not a number in the command that httperf echoes")
@@ -123,14 +123,14 @@ def parse_option_number(report: TextReport, *text: str) -> float:
 class Httperf(base.Tool):
     """httperf; the module docstring defines its metrics.
 
-    Its closed mode (no ``--rate``: one connection after another) is not offered: httperf 0.9.0 cannot end it after a
-    given time.
+    Closed loads (no ``--rate``: one connection after another) are not supported, since httperf 0.9.0 cannot end them
+    after a given time.
     """
 
     name = "httperf"
     binary = "httperf"
     install_hint = "apt-get install httperf"
-    opens_connections_at_rate = True  # whatever was answered by then
+    opens_connections_at_rate = True  # even while replies are outstanding
     load_models = frozenset({"open"})
     known_versions = ("0.9",)
     # in 0.9.0, -V alone runs a test against localhost:80; -h ends it first
@@ -161,7 +161,7 @@ class Httperf(base.Tool):
         return [*argv, *_header_options(workload), *workload.extra]
 
     def parse(self, output: ToolOutput) -> ParsedReport:
-        """Return the rows of one report, and the samples that ``--verbose`` prints."""
+        """Return the rows of one report, with the reply rates and the histogram that ``--verbose`` prints."""
         lines = line_patterns.clean_lines(output.stdout)
         line_patterns.require_report(self.name, output, lines, "httperf --", "Errors: fd-unavail")
         report = line_patterns.read_report(self.name, lines, LINE_PATTERNS)
@@ -174,7 +174,7 @@ TOOL = Httperf()
 
 
 def _header_options(workload: Workload) -> list[str]:
-    r"""Return the options for request headers; httperf keeps only the last --add-header, and reads ``\`` as escape."""
+    r"""Return the options for request headers, joined since httperf keeps only the last --add-header; escapes ``\``."""
     headers = base.request_headers(workload)
     host = next((value for name, value in headers.items() if name.lower() == "host"), None)
     others = [f"{name}: {value}" for name, value in headers.items() if name.lower() != "host"]
@@ -183,7 +183,7 @@ def _header_options(workload: Workload) -> list[str]:
 
 
 def _check_report(report: TextReport) -> None:
-    """Raise ParseError where the report contradicts itself (formats.md 6.5)."""
+    """Raise ParseError if the report contradicts itself (formats.md 6.5)."""
     classes = sum(report.count(f"s{c}") for c in range(1, 6))
     if classes != report.count("replies"):
         raise report.error_at("status", f"{classes} replies by status, {report.count('replies')} in all")
@@ -208,7 +208,7 @@ def _check_report(report: TextReport) -> None:
 
 
 def _rows(report: TextReport) -> Iterator[Measurement]:
-    """Yield the measurements; texts are httperf's own, in its units."""
+    """Yield the measurements; `text` is the value as httperf printed it, in its own unit."""
     replies, duration = report.count("replies"), report.value("duration", TIME_UNITS_S, "s")
     ok = report.count("s2") + report.count("s3")
     yield Measurement("requests", "count", replies, "1", report.text("replies"))
@@ -220,7 +220,7 @@ def _rows(report: TextReport) -> Iterator[Measurement]:
     if rate is not None:
         yield Measurement("offered_per_s", "value", rate[0], "1/s", rate[1])
     yield Measurement("duration", "value", duration, "s", report.text("duration"))
-    # the classes are failed connections, so that they do not overlap with replies of status >= 400
+    # httperf's errors are failed connections, so they do not overlap with replies of status >= 400
     status = report.count("s4") + report.count("s5")
     total = report.count("errors") + status
     yield Measurement("errors", "count", total, "1", report.text_if("errors", total))
@@ -236,7 +236,7 @@ def _rows(report: TextReport) -> Iterator[Measurement]:
     if cpu is not None:
         yield Measurement("driver_cpu", "value", cpu / 100, "1", report.text("cpu") + "%")
     yield from _time_rows(report)
-    samples = report.count("samples")  # reply rates of 5 s each; of no sample there is no mean, of one no deviation
+    samples = report.count("samples")  # number of 5 s reply rates; 0 have no mean, 1 no deviation
     for statistic in ("mean", "sd", "min", "max"):
         value = report.optional_value(f"rate_{statistic}", COUNT_UNITS)
         if value is not None and samples > (statistic == "sd"):
@@ -244,7 +244,7 @@ def _rows(report: TextReport) -> Iterator[Measurement]:
 
 
 def _time_rows(report: TextReport) -> Iterator[Measurement]:
-    """Yield times, which httperf prints as 0.0 where nothing was answered: then there are none."""
+    """Yield the statistics of times; none without replies, since httperf then prints 0.0."""
     fields = [("connect_time", "mean", "connect_time"), ("ttfb", "mean", "ttfb")] if report.count("replies") else []
     if fields and report.optional_value("length", COUNT_UNITS):  # replies per connection that ended after a reply
         fields += [("connection_time", statistic, statistic) for statistic in ("mean", "sd", "min", "max", "p50")]
@@ -257,10 +257,10 @@ def _time_rows(report: TextReport) -> Iterator[Measurement]:
 
 
 def _samples(report: TextReport, lines: Sequence[str]) -> Iterator[Sample]:
-    """Yield the reply rates that --verbose prints, and the histogram of connection times that a doubled one prints.
+    """Yield the reply rates that --verbose prints, and the histogram of connection times that --verbose twice prints.
 
-    x is the end of a rate's 5 s from the start (of n clients, client i takes its first sample after (i + 1) * 5 / n
-    seconds), and the middle of a histogram's bin of 1 ms.
+    x is the end of a rate's interval of 5 s, in seconds from the start (with n clients, client i takes its first sample
+    after (i + 1) * 5 / n seconds), or the middle of a histogram's bin of 1 ms, in seconds.
     """
     lines = lines[: report.line_numbers["total"]]
     first = (report.count("id") + 1) * RATE_INTERVAL_S / max(1, report.count("clients"))
@@ -276,7 +276,7 @@ def _samples(report: TextReport, lines: Sequence[str]) -> Iterator[Sample]:
 
 def _doubts(report: TextReport, output: ToolOutput, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the doubts about the numbers, as (name, sentence)."""
-    all_lines = line_patterns.clean_lines(output.stderr) + list(lines)  # over a pty, stderr is in stdout
+    all_lines = line_patterns.clean_lines(output.stderr) + list(lines)  # with a terminal, stderr is part of stdout
     if report.count("samples") == 0 and report.count("replies"):
         yield "too_short", "no reply-rate sample: httperf takes one every 5 s; its manual wants 30 (150 s)"
     if limits := sum(report.count(field) for field in ERROR_FIELDS["driver"]):

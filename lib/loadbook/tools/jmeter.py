@@ -1,15 +1,15 @@
 """Apache JMeter 5: closed loop, or open loop at a mean rate, one thread per connection.
 
-`requests` are samples with a response of any status; `ok` are those of 2xx or 3xx that JMeter calls a success.
-`latency` is JMeter's elapsed (from the start of the request, connecting included, to the last byte) of every sample,
-failed ones included, in whole milliseconds; `ttfb` is its Latency. `duration` is first start to last end of the
-samples, so that the start of the JVM is not part of it. Transaction rows and sub-results are in no total.
+`requests` are samples with a response of any status; `ok` are those of 2xx or 3xx that JMeter marks as successful.
+`latency` is JMeter's `elapsed` (from the start of the request, connecting included, to the last byte) of every sample,
+failed ones included, in whole milliseconds; `ttfb` is its `Latency`. `duration` runs from the first start to the last
+end of the samples, without the start of the JVM. Transaction rows and sub-results are not counted in any total.
 
-Target and load are passed on the command line as properties (``-Jhost=...``), which the plan reads as ``${__P(host)}``:
-the user's own, or jmeter.jmx.j2, in which only headers, timers and keep-alive, which properties cannot express, vary.
+Target and load are passed on the command line as properties (``-Jhost=...``), which the test plan reads as
+``${__P(host)}``. The plan is the user's own or made from jmeter.jmx.j2, with headers, timers and keep-alive filled in.
 
-The samples are read by `loadbook.request_logs` and compared with the summary on the console, which is JMeter's own
-count of the last run: results of several runs in one file do not agree with it.
+The samples are read by `loadbook.request_logs` and compared with the summary that JMeter printed for its last run, so
+that a file with the results of several runs is detected.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 RESULTS_FILE = "results.jtl"
 STATISTIC_PERCENTS = {"min": 0.0, **{f"p{p:g}": p for p in (50.0, 75.0, 90.0, 95.0, 99.0, 99.9)}, "max": 100.0}
-# damage (request_logs.stream) where something was that is no row
+# damage (request_logs.stream) that stands for lost or unreadable rows
 REJECTED_DAMAGE = ("torn", "nul", "header")
 COARSE_S = 0.010  # under this, a rounding of half a millisecond is more than the margin of 5 % for times
-# header, XML, or a row that begins with a time stamp
+# the beginning of a JTL: XML, a CSV header, or a row that begins with a time stamp
 _JTL_START = re.compile(rb"\s*(<\?xml|<testResults)|[\w,;\t|\"]*\belapsed\b|\d{13}[,;\t|]|\d{2,4}[/-]\d\d[/-]\d\d")
 _END_OF_RUN = re.compile(r"\.\.\. end of run")
 _TOTALS = re.compile(r"summary = +(\d+) in .*Avg: +(\d+) Min: +(\d+) Max: +(\d+) Err: +(\d+) ")
@@ -50,7 +50,7 @@ RESERVED_OPTIONS = (
     *("-Dhttp.proxy", "-Dhttps.proxy", "-DsocksProxy"),
     *("-r", "--runremote", "-R", "--remotestart", "-s", "--server"),
 )
-# of jmeter.save.saveservice: what every results file of ours has, whatever user.properties of a host says
+# settings jmeter.save.saveservice.*: columns of each results file, independent of the host's user.properties
 SAVED_COLUMNS = (
     *("time", "label", "response_code", "response_message", "thread_name", "successful", "bytes", "thread_counts"),
     *("latency", "connect_time", "assertion_results_failure_message", "subresults"),
@@ -66,18 +66,18 @@ PINNED_PROPERTIES = {
     "summariser.name": "summary",
     "httpclient.reset_state_on_thread_group_iteration": "false",
 }
-OLDEST_MAJOR_VERSION = 5  # of older ones, the plans' timers and -f are not known to work
+OLDEST_MAJOR_VERSION = 5  # timers of the plans and -f are untested with older versions
 DEBIAN_NOTE = (
     "Debian's package jmeter 2.13 cannot load any plan (its xstream forbids JMeter's own classes), and ends with 0"
 )
 # RFC 3986: java.net.URI refuses anything else; a fragment would not be sent
 _PATH = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})+\Z")
 _DOCTYPE = re.compile(rb"<!(DOCTYPE|ENTITY)", re.IGNORECASE)
-MAX_STARTS = 10_000_000  # of an open load: 8 bytes each of JMeter's heap
+MAX_STARTS = 10_000_000  # requests of an open load, which JMeter schedules beforehand: 8 bytes of its heap each
 
 
 def find_results(output: ToolOutput) -> tuple[str, bytes | Path]:
-    """Return the name of the file with the samples, and its content or place; ParseError if there is none."""
+    """Return (name, content or path) of the file with the samples; ParseError if there is no such file."""
     files: dict[str, bytes | Path] = {**output.files, **output.paths}
     jtl_files = {name: data for name, data in files.items() if name.endswith(".jtl")}
     if RESULTS_FILE in jtl_files or len(jtl_files) == 1:
@@ -94,13 +94,13 @@ def find_results(output: ToolOutput) -> tuple[str, bytes | Path]:
 
 
 def command_properties(output: ToolOutput) -> dict[str, str] | None:
-    """Return the properties of the command line, None where that is not known."""
+    """Return the properties (``-J``) of the command line; None if the command line is not known."""
     words = [word[2:].partition("=") for word in output.argv if word.startswith("-J")]
     return {name: value for name, _, value in words} if output.argv else None
 
 
 def summary_totals(output: ToolOutput) -> dict[str, int] | None:
-    """Return the console's last summary by name, None unless it is there and the run came to its end."""
+    """Return the last summary on the console, by name; None without a summary or if the run did not finish."""
     console = "\n".join(line_patterns.clean_lines(output.stdout))
     if len(_END_OF_RUN.findall(console)) > 1:
         raise ParseError("jmeter", "stdout", 0, "two runs in one output; give each a file of its own")
@@ -111,9 +111,9 @@ def summary_totals(output: ToolOutput) -> dict[str, int] | None:
 
 
 def check_against_summary(file: str, figures: Summary, summary: dict[str, int] | None) -> None:
-    """Raise ParseError unless samples and times are those of JMeter's own summary.
+    """Raise ParseError unless number, minimum and maximum of the samples equal those of JMeter's own summary.
 
-    With transactions they are not compared: JMeter's summary then leaves requests out (apache/jmeter Summariser.java).
+    With transactions nothing is compared: JMeter's summary then omits requests (apache/jmeter Summariser.java).
     """
     from loadbook.request_logs.stream import LogRowKind
 
@@ -131,7 +131,7 @@ def check_against_summary(file: str, figures: Summary, summary: dict[str, int] |
 
 
 def measurements(figures: Summary, offered_per_s: float | None) -> Iterator[Measurement]:
-    """Yield counts, rates and times; all are derived from samples, so that none has a text."""
+    """Yield counts, rates and times; all are computed from the samples, so `text` is None."""
     from loadbook.request_logs.stream import OUTCOMES
 
     total, duration_s = figures.total(), figures.duration_s
@@ -145,7 +145,7 @@ def measurements(figures: Summary, offered_per_s: float | None) -> Iterator[Meas
     if duration_s is not None:
         yield Measurement("duration", "value", duration_s, "s", None)
     counts = {"errors": total.errors}
-    # a length JMeter checks only by assertions
+    # JMeter does not check the length of responses, except by assertions
     counts |= {name: total.outcomes[name] for name in OUTCOMES if name not in ("ok", "errors_length")}
     if total.classes[0] < total.answered:  # samples have a status
         counts |= {f"status_{digit}xx": total.classes[digit] for digit in range(1, 6)}
@@ -163,9 +163,9 @@ def measurements(figures: Summary, offered_per_s: float | None) -> Iterator[Meas
 
 
 def _time_histograms(total: Tally) -> dict[str, Histogram]:
-    """Return the distributions that are there; none without a response.
+    """Return a histogram for each metric of time that was measured; an empty result if no request got a response.
 
-    Samplers that do not measure Latency (Apiritif, UDP, SOAP) write 0 in every row: then there is no ttfb.
+    `ttfb` is absent if Latency is 0 in every row, as with samplers that do not measure it (Apiritif, UDP, SOAP).
     """
     if not total.answered:
         return {}
@@ -176,12 +176,12 @@ def _time_histograms(total: Tally) -> dict[str, Histogram]:
 
 
 def times_us(figures: Summary) -> dict[str, dict[int, int]]:
-    """Return how often each time occurred, by metric, so that drivers can be put together."""
+    """Return {metric: {time in us: number of requests}}, from which several drivers can be merged."""
     return {metric: times.times_us() for metric, times in _time_histograms(figures.total()).items()}
 
 
 def sample_span(figures: Summary) -> tuple[float, float] | None:
-    """Return first start and last end of the samples, epoch seconds; None where the file has no times of day."""
+    """Return (first start, last end) of the samples in epoch seconds; None if the file has no time stamps."""
     if figures.first_start_us is None or figures.last_end_us is None:
         return None
     return figures.first_start_us / 1e6, figures.last_end_us / 1e6
@@ -224,7 +224,7 @@ def result_doubts(file: str, figures: Summary, output: ToolOutput) -> Iterator[t
 
 
 def _missing_results_reason(output: ToolOutput) -> str:
-    """Return why there are no results, from the console output of JMeter or of another program."""
+    """Return the reason why there are no results, derived from the console output of JMeter or of another program."""
     from loadbook.request_logs.jtl_rows import COLUMN_PROPERTIES
 
     lines = [line for line in line_patterns.clean_lines(output.stdout) if line and "StatusConsoleListener" not in line]
@@ -246,7 +246,7 @@ def _missing_results_reason(output: ToolOutput) -> str:
 
 
 def _load_properties(workload: Workload, target: Target, seconds: int) -> dict[str, str]:
-    """Return the workload as JMeter properties (texts and whole numbers); ToolError for other values."""
+    """Return the workload as JMeter properties; ToolError for values that they cannot express exactly."""
     if not _PATH.match(workload.path):
         raise ToolError(f"JMeter cannot request the path {workload.path!r}", "write it percent-encoded, without '#'")
     properties = {
@@ -280,7 +280,7 @@ def _whole_ms(field: str, value_s: float) -> str:
 
 
 def _plan_xml(workload: Workload) -> bytes:
-    """Return the plan of a workload: the user's own where it names one, else one request that every thread repeats."""
+    """Return the test plan: the user's own if the workload names one, else one request that every thread repeats."""
     if workload.plan or workload.plan_text:
         return _user_plan(workload)
     import jinja2
@@ -297,7 +297,7 @@ def _plan_xml(workload: Workload) -> bytes:
 
 
 def _user_plan(workload: Workload) -> bytes:
-    """Return the user's own plan; ToolError unless it is a test plan that takes the load from the study."""
+    """Return the user's own plan; ToolError unless it is a test plan that reads the load from properties."""
     data, name = (workload.plan_text or "").encode(), f"workload.plan: {workload.plan}"
     try:
         root = None if _DOCTYPE.search(data) else ET.fromstring(data)  # noqa: S314 - no DTD, so no entities
@@ -329,10 +329,10 @@ class JMeter(base.Tool):
     load_models = frozenset({"closed", "open"})
     known_versions = ("5",)
     version_argv: tuple[str, ...] = ("jmeter", "-v", "-j", "/dev/null")
-    extra_timeout_s = 30.0  # a JVM on one busy CPU
+    extra_timeout_s = 30.0  # start and end of a JVM on one busy CPU
 
     def version(self, stdout: bytes, stderr: bytes) -> str:
-        """Return the version, ``5.6.3``; ToolError for one too old to be used, such as Debian's."""
+        """Return the version, such as ``5.6.3``; ToolError for a version below 5, such as Debian's 2.13."""
         output = (stdout + stderr).decode(errors="replace")
         match = re.search(r"^(?:Version|.*\\_\\) +(\d+\.\d+\S*)", output, re.MULTILINE)
         if not match:
@@ -343,10 +343,10 @@ class JMeter(base.Tool):
         return match[1]
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
-        """Return JMeter's argument list; its load stands in properties, which the plan reads.
+        """Return JMeter's argument list, which passes target and load to the test plan as properties.
 
-        -f, since JMeter appends to results of a warm-up. `extra` may hold properties (``-Jramp=5``) and what a plan of
-        your own reads.
+        With -f JMeter overwrites the results of the warm-up instead of appending. `extra` may hold further properties
+        (``-Jramp=5``), which the user's own plan may read.
         """
         base.check_workload(self, workload, RESERVED_OPTIONS, supported_fields=("requests", "think_time_s", "plan"))
         if workload.threads not in (1, workload.connections):
@@ -363,15 +363,15 @@ class JMeter(base.Tool):
         return [*argv, *workload.extra]
 
     def extra_files(self, workload: Workload) -> Mapping[str, bytes]:
-        """Return the plan: the user's own, or one of a single request."""
+        """Return the test plan: the user's own, or one with a single request."""
         return {PLAN_FILE: _plan_xml(workload)}
 
     def expected_files(self, workload: Workload) -> Sequence[str]:
-        """Return the results and JMeter's own log."""
+        """Return the names of the results file and of JMeter's own log."""
         return (RESULTS_FILE, LOG_FILE)
 
     def parse(self, output: ToolOutput) -> ParsedReport:
-        """Return the rows of one run from its file of samples, CSV or XML, of 2.13 to 5.6."""
+        """Return the rows of one run from its results file (JTL), CSV or XML, written by JMeter 2.13 to 5.6."""
         from loadbook.request_logs.read import summarise
 
         file, data = find_results(output)

@@ -1,7 +1,7 @@
-"""Parser for the text reports of load generators: every expected line at its place, exactly once.
+"""Parser for the text reports of load generators, which requires every expected line exactly once and in order.
 
-A line is described by a `LinePattern`. A report that lacks an expected line, or has one twice, out of order or
-truncated, is a ParseError with the line number. Lines that match no pattern (progress, warnings) are skipped.
+A line is described by a `LinePattern`. A report in which an expected line is missing, repeated, out of order or
+truncated raises ParseError with the line number. Lines that match no pattern (progress, warnings) are skipped.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from loadbook.core import units
 from loadbook.core.errors import ParseError
 from loadbook.tools.base import ToolOutput
 
-# EADDRNOTAVAIL as a C library says it, and as httperf does
+# EADDRNOTAVAIL as the C library and as httperf report it
 _NO_PORTS = re.compile(r"Cannot assign requested address|unexpected error 99$")
-_TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\A(?:\^[A-Z\\])+")  # colours and modes; ^C as a pty echoes it
+_TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\A(?:\^[A-Z\\])+")  # colours and modes; ^C echoed by a terminal
 _BINARY = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f]")
 
 
 def clean_lines(data: bytes) -> list[str]:
-    """Return the lines of an output without CR, terminal sequences and trailing blanks."""
+    """Return the lines of an output without carriage returns, terminal escape sequences and trailing blanks."""
     text = data.decode("utf-8", errors="replace").removeprefix("\ufeff")
     cleaned = (_TERMINAL.sub("", line.rstrip("\r").rsplit("\r", 1)[-1]) for line in text.split("\n"))
     return [line.rstrip() for line in cleaned]
@@ -35,7 +35,7 @@ def find_port_exhaustion(output: Iterable[str]) -> str | None:
 
 
 def rounding_half_width(text: str, table: dict[str, float]) -> float:
-    """Return half a unit of the last printed digit in base units: ``3.21ms`` is known to 5 us."""
+    """Return half a unit of the last printed digit in base units: 5e-6 (s) for ``3.21ms``."""
     number = text.rstrip("KMGTkmushB")
     decimals = len(number.partition(".")[2])
     return float(f"0.5e-{decimals}") * table[text[len(number) :]]
@@ -43,15 +43,15 @@ def rounding_half_width(text: str, table: dict[str, float]) -> float:
 
 @dataclass(frozen=True)
 class LinePattern:
-    """One kind of line.
+    """Description of one line of a report.
 
     Parameters
     ----------
     name : the pattern's name.
     example : a real line of this kind, for readers and error messages.
-    start : regular expression of how only lines of this kind begin.
-    rest : regular expression of the rest; a line that begins right and ends wrong is broken.
-    optional : the tool leaves the line out where there is nothing to say.
+    start : regular expression of the beginning, which only lines of this kind have.
+    rest : regular expression of the remaining line; a line that matches `start` but not `rest` is broken.
+    optional : whether the tool omits the line in some reports.
     """
 
     name: str
@@ -72,7 +72,7 @@ class LinePattern:
 
 
 class TextReport:
-    """The fields of one report, by name, with their line numbers."""
+    """Fields of one report by name, with their line numbers; a field is a named group of a `LinePattern`."""
 
     def __init__(self, tool: str, file: str, matches: Mapping[str, tuple[int, Mapping[str, str]]]) -> None:
         self.tool, self.file = tool, file
@@ -87,18 +87,18 @@ class TextReport:
         return self.fields[field][1]
 
     def text_if(self, field: str, value: float) -> str | None:
-        """Return a counter as printed where it is there and equals `value`, else None."""
+        """Return a counter as printed; None if the report lacks it or its value differs from `value`."""
         return self.text(field) if field in self.fields and self.count(field) == value else None
 
     def count(self, field: str) -> int:
-        """Return a counter; 0 where its optional line is absent."""
+        """Return the value of a counter; 0 if its optional line is absent."""
         value = int(self.text(field)) if field in self.fields else 0
         return value + 2**32 if value < 0 else value  # a 32-bit counter that passed 2^31: wrk prints with %d
 
     def optional_value(self, field: str, table: dict[str, float], unit: str = "") -> float | None:
-        """Return a value in base units; None where the tool printed nan or inf.
+        """Return a value in base units; None if the tool printed nan or inf.
 
-        `unit` is the suffix that the line's label has in place of the value: ``[ms]``.
+        `unit` is the unit if the tool prints it in the line's label, such as ``[ms]``, instead of behind the value.
         """
         text = self.text(field)
         if re.match(r"-?(nan|inf)", text):
@@ -113,14 +113,14 @@ class TextReport:
         return rounding_half_width(self.text(field), table)
 
     def value(self, field: str, table: dict[str, float], unit: str = "") -> float:
-        """Return a value in base units that must be a number."""
+        """Return a value in base units; ParseError if the tool printed nan or inf."""
         value = self.optional_value(field, table, unit)
         if value is None:
             raise self.error_at(field, f"{self.text(field)!r} is not a number")
         return value
 
     def error_at(self, name: str, message: str) -> ParseError:
-        """Return a ParseError at the line of a field or line."""
+        """Return a ParseError with the line number of the field or line called `name`."""
         number = self.line_numbers.get(name) or self.fields.get(name, (0, ""))[0]
         return ParseError(self.tool, self.file, number, message)
 
@@ -131,7 +131,7 @@ def read_report(
     """Return the report in `text`, whose lines are numbered from `first`; raise ParseError unless it is complete."""
     matches: dict[str, tuple[int, Mapping[str, str]]] = {}
     broken: dict[str, int] = {}
-    possible = re.compile("|".join(f"(?:{pattern.start})" for pattern in patterns))  # most lines of a long output: none
+    possible = re.compile("|".join(f"(?:{pattern.start})" for pattern in patterns))  # skips most lines of a long output
     for number, line in enumerate(text, first):
         for pattern in patterns if possible.match(line) else ():
             if not pattern.start_regex.match(line):
@@ -158,7 +158,7 @@ def read_report(
 
 
 def require_report(tool: str, output: ToolOutput, text: Sequence[str], begins: str, ends: str) -> None:
-    """Raise a ParseError that names the reason unless lines match the first and the last line of a report."""
+    """Raise ParseError with the probable reason unless some lines match the regular expressions `begins` and `ends`."""
     if any(re.match(begins, line) for line in text):
         if any(re.match(ends, line) for line in text):
             return
@@ -181,12 +181,12 @@ def require_report(tool: str, output: ToolOutput, text: Sequence[str], begins: s
 
 
 def utf_16_text(data: bytes) -> str:
-    """Return a hint for an output in UTF-16, which PowerShell's `>` writes; else empty."""
+    """Return a hint for an output in UTF-16, which PowerShell's `>` writes; "" for any other."""
     return "; it is UTF-16: convert it to UTF-8" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else ""
 
 
 def _binary_garbage_text(data: bytes) -> str:
-    """Return where an output ceases to be text, empty if it is text to its end."""
+    """Return a clause with the position at which an output ceases to be text; "" if all of it is text."""
     if encoding := utf_16_text(data):
         return encoding
     try:
@@ -201,9 +201,9 @@ def _binary_garbage_text(data: bytes) -> str:
 
 
 def check_rate(report: TextReport, total: tuple[float, float], duration: tuple[float, float], rate: str) -> None:
-    """Raise ParseError unless total / duration is the printed rate, within the rounding of all three.
+    """Raise ParseError unless total / duration equals the printed rate within the rounding of all three.
 
-    `total` and `duration` are (value, half-width) in base units; `rate` is the name of the rate's field.
+    `total` and `duration` are (value, rounding error) in base units; `rate` is the name of the rate's field.
     """
     table = units.COUNT_UNITS | units.BYTE_UNITS
     printed = report.optional_value(rate, table)
@@ -217,9 +217,9 @@ def check_rate(report: TextReport, total: tuple[float, float], duration: tuple[f
 
 
 def part_per_s(report: TextReport, part: int, total: int, duration: tuple[float, float]) -> float:
-    """Return part / duration, where the report's `rate` is total / duration: from whichever has more digits.
+    """Return part / duration, computed from the report's `rate` (= total / duration) if it has more digits.
 
-    `duration` is (value, half-width) in s.
+    `duration` is (value, rounding error) in s.
     """
     rate, (seconds, half_width) = report.value("rate", units.COUNT_UNITS), duration
     if not part:

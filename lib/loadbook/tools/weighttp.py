@@ -1,11 +1,11 @@
 """weighttp 0.3 to 0.5: closed loop, a number of requests (lighttpd/weighttp `src/weighttp.c`).
 
-`requests` are responses, by their status, never attempts: weighttp's own req/s includes refused connections, so where
-attempts got no response the rate is `requests` / `duration`. `latency` is 0.5's total time, connecting included, like
-ab's; `ttfb` starts when the request is sent. 0.3 and 0.4 print no times. Percentiles include failed attempts.
+`requests` are responses, counted by status, not attempts: weighttp's own req/s includes refused connections, so if
+attempts got no response the rate is `requests` / `duration`. `latency` is the total time in 0.5, connecting included,
+as in ab; `ttfb` starts when the request is sent. 0.3 and 0.4 print no times. Percentiles include failed attempts.
 
-Versions up to 0.4 print lines of text, 0.5 prints JSON; the content decides. Both become one `TextReport` with the same
-fields. The counter ``keep-alive`` of 0.5 wraps below zero beyond 63 bits and is not read.
+Versions up to 0.4 print lines of text, 0.5 prints JSON, which is detected by content. Both become a `TextReport` with
+the same fields. The counter ``keep-alive`` of 0.5 wraps below zero beyond 63 bits and is not read.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ JSON_KEYS = {
 TIME_SECTIONS = {
     "connect_times": "connect_time", "time_to_first_byte": "ttfb", "response_times": None, "total_times": "latency",
 }  # fmt: skip
-BASIC_STATISTICS = {"0%": "min", "50%": "p50", "100%": "max"}  # all that is left with -d
+BASIC_STATISTICS = {"0%": "min", "50%": "p50", "100%": "max"}  # the only ones printed with -d
 PERCENTILES = {f"{p}%": f"p{p}" for p in (66, 75, 80, 90, 95, 98, 99)}
 STATISTICS = {"avg": "mean", "stddev": "sd"} | BASIC_STATISTICS | PERCENTILES
 _JSON_LINE = re.compile(r'\{|\}|  \},?| *"[^"]+": *(?:\{|"[^"]*",?|-?[\d.]+,?|-?nan,?)')
@@ -58,7 +58,7 @@ USAGE_LINE = "weighttp <options> <"
 
 
 def read_json(lines: Sequence[str]) -> TextReport:
-    """Return the report of 0.5: from the line ``{`` to the last ``}``, passing over lines that are not JSON."""
+    """Return the JSON report of 0.5, from the line ``{`` to the last ``}``; lines that are not JSON are skipped."""
     first = lines.index("{")
     block = [(n, line) for n, line in enumerate(lines[first:], first + 1) if _JSON_LINE.fullmatch(line)]
     try:
@@ -82,7 +82,7 @@ def _object_with_unique_keys(pairs: list[tuple[str, object]]) -> dict[str, objec
 
 
 def _flatten(read: object, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield values by their dotted keys; numbers are still text."""
+    """Yield (dotted key, value) of nested JSON objects; values, also numbers, are text."""
     if isinstance(read, dict):
         for key, value in read.items():
             yield from _flatten(value, f"{prefix}.{key}" if prefix else key)
@@ -91,7 +91,7 @@ def _flatten(read: object, prefix: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _build_report(values: Mapping[str, str], numbers: Mapping[str, int]) -> TextReport:
-    """Return the report with the fields of `JSON_KEYS` and, for times, ``section.statistic``."""
+    """Return the report with the fields of `JSON_KEYS` and ``section.statistic`` for times; `numbers` are lines."""
     expected: dict[str, tuple[str, str]] = {
         field: (key, r"\d{1,9}\.\d{6}" if field == "duration" else _N) for field, key in JSON_KEYS.items()
     }
@@ -108,7 +108,7 @@ def _build_report(values: Mapping[str, str], numbers: Mapping[str, int]) -> Text
             problem = f"unexpected {values[key]!r} as" if key in values else "report is not complete: no"
             raise ParseError("weighttp", "stdout", number if key in values else 0, f"{problem} {key}")
         matches[field] = (number, {field: values[key]})
-    # a dropped line leaves no gap in JSON
+    # a line missing from JSON leaves no visible gap, so all sections must have the same keys
     if len({frozenset(k.partition(".")[2] for k in values if k.startswith(f"{name}.")) for name in TIME_SECTIONS}) != 1:
         raise ParseError("weighttp", "stdout", 0, "report is not complete: its times have different percentiles")
     return TextReport("weighttp", "stdout", matches)
@@ -136,10 +136,10 @@ class Weighttp(base.Tool):
         return "0.5 or newer" if b"weighttp <options> <URI>" in output else "0.3 or older"
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
-        """Return weighttp's argument list. It ends after a number of requests, which the workload must give.
+        """Return weighttp's argument list. weighttp ends after `requests` requests, which the workload must set.
 
-        0.3 and 0.4 know no duration. 0.5 has ``-a`` seconds, but counts the time in which it makes room for -n requests
-        as measurement; so it is not used, `duration_s` is not met, and the rates are over weighttp's own duration.
+        `duration_s` is ignored: 0.3 and 0.4 have no option for it, and ``-a`` of 0.5 includes the time to allocate
+        memory for -n requests. Rates refer to weighttp's own duration.
         """
         base.check_workload(self, workload, RESERVED_OPTIONS, supported_fields=("requests",))
         base.check_no_timeout(self, workload)
@@ -182,7 +182,7 @@ TOOL = Weighttp()
 
 
 def _duration_us(report: TextReport) -> int:
-    """Return the duration in us, from the three parts of 0.4 or the seconds of 0.5."""
+    """Return the duration in us, which 0.4 prints in three parts (s, ms, us) and 0.5 in seconds."""
     if "sec" in report:
         parts = [report.count(part) for part in ("sec", "ms", "us")]
         return parts[0] * 1_000_000 + parts[1] * 1000 + parts[2]
@@ -190,14 +190,14 @@ def _duration_us(report: TextReport) -> int:
 
 
 def _answer_count(report: TextReport) -> int:
-    """Return the requests that got an answer; the last ones of a stopped run may be answered and not done."""
+    """Return the number of requests that got a response; a stopped run may have responses that are not "done" yet."""
     return min(report.count("done"), sum(report.count(f"s{c}") for c in range(2, 6)))
 
 
 def _check_report(report: TextReport) -> None:
-    """Raise ParseError where the report contradicts itself (formats.md 6.5).
+    """Raise ParseError if the report contradicts itself (formats.md 6.5).
 
-    0.5 sends a request again when its connection closes, so its connections and status codes may exceed its requests.
+    0.5 repeats a request when its connection closes, so it may count more connections and status codes than requests.
     """
     done, ok = report.count("done"), report.count("ok")
     if ok + report.count("failed") not in (done, done - report.count("errored")):
@@ -220,7 +220,7 @@ def _check_report(report: TextReport) -> None:
 
 
 def _check_rate(report: TextReport, field: str, total: float, below: int) -> None:
-    """Raise ParseError unless total / duration is the printed rate; both are cut to whole numbers, not rounded."""
+    """Raise ParseError unless total / duration is the printed rate, truncated; weighttp's total may be `below` less."""
     us, printed = _duration_us(report), report.count(field)
     low = max(0.0, total - below) * 1e6 / (us + 1) - 1
     if printed < low * (1 - 1e-9) or (us > 1 and printed > total * 1e6 / (us - 1) * (1 + 1e-9)):
@@ -228,13 +228,13 @@ def _check_rate(report: TextReport, field: str, total: float, below: int) -> Non
 
 
 def _time_sections(report: TextReport) -> list[str]:
-    """Return the sections of times, none in text; connect times are a sample only while no request was sent again."""
+    """Return the JSON sections of times (none in text); without connect times if requests were repeated."""
     again = report.count("connect_times.num") > report.count("done")
     return [s for s in TIME_SECTIONS if f"{s}.num" in report and not (again and s == "connect_times")]
 
 
 def _count_rows(report: TextReport) -> Iterator[Measurement]:
-    """Yield counts and rates; texts are weighttp's own."""
+    """Yield the measurements of counts and rates; `text` is the value as weighttp printed it."""
     requests, ok, duration = _answer_count(report), report.count("ok"), _duration_us(report) / 1e6
     all_ = requests == report.count("done")
     yield Measurement("requests", "count", requests, "1", report.text_if("done", requests))
@@ -246,7 +246,7 @@ def _count_rows(report: TextReport) -> Iterator[Measurement]:
     if duration or not ok:
         yield Measurement("ok_per_s", "value", ok / duration if ok else 0.0, "1/s", None)
     yield Measurement("duration", "value", duration, "s", report.text("duration"))
-    # errors by status, and all other failures in one class, which weighttp does not separate
+    # weighttp separates failures only into bad statuses and all others
     failed = report.count("done") - ok
     status = min(report.count("s4") + report.count("s5"), failed)
     yield Measurement("errors", "count", failed, "1", report.text_if("failed", failed))
@@ -259,7 +259,7 @@ def _count_rows(report: TextReport) -> Iterator[Measurement]:
 
 
 def _time_rows(report: TextReport) -> Iterator[Measurement]:
-    """Yield times, of 0.5 only; weighttp prints whole microseconds."""
+    """Yield the statistics of times, which only 0.5 prints, in whole microseconds."""
     if not _answer_count(report):
         return
     for section in _time_sections(report):
@@ -280,7 +280,7 @@ def _doubts(report: TextReport, output: ToolOutput) -> Iterator[tuple[str, str]]
         yield "unanswered", f"{done - answers} of {done} attempts got no answer; {counted}"
     elif report.count("failed") > report.count("s4") + report.count("s5"):
         yield "cut_answers", "some answers failed although their status was good: their bodies were cut short"
-    # 0.5 prints the requests of each thread above its JSON, but not with -q
+    # 0.5 prints the number of requests of each thread above its JSON, except with -q
     spawned = re.compile(r"spawning thread #\d+: \d+ concurrent requests, (\d{1,18}) total requests")
     threads = map(spawned.fullmatch, line_patterns.clean_lines(output.stdout))
     requested = report.count("asked") or sum(int(match[1]) for match in threads if match)

@@ -1,11 +1,11 @@
 """wrk 4: closed loop, any number of connections, whole seconds (wg/wrk `src/wrk.c`, `src/units.c`).
 
-wrk corrects its latencies: after a pause of the server it adds made-up samples (`stats_correct`), so its percentiles
+wrk corrects its latencies: after a pause of the server it adds artificial samples (`stats_correct`), so its percentiles
 must not be compared with those of other tools. `ok` includes late responses.
 
-The text report has two decimals and us, ms, s or m (minutes) from 0.85 of the next unit on; bytes count in 1024. The
-block that wrk.lua appends has exact values. wrk2 began as a copy of wrk 4 and shares the beginning (`HEAD_PATTERNS`)
-and the end (`TAIL_PATTERNS`) of reports, and their doubts.
+Times in the report have two decimals in us, ms, s or m (minutes), the larger unit from 0.85 of it on; units of bytes
+are powers of 1024. The block that wrk.lua appends has exact values. wrk2 began as a copy of wrk 4, so both reports
+share their beginning (`HEAD_PATTERNS`), end (`TAIL_PATTERNS`) and doubts.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ HEAD_PATTERNS = (
                 r" +Avg +Stdev +Max +\+/- Stdev"),
     LinePattern("latency", "    Latency     3.21ms    6.27ms  75.31ms   90.55%", "    Latency ",
                 rf" *(?P<mean>{_SPREAD}) +(?P<sd>{_SPREAD}) +(?P<max>{TIME_PATTERN}) +(?P<within>\d+\.\d\d|-?nan)%"),
-    # per thread and 100 ms: not the total throughput, so nothing is taken from it
+    # rates per thread and 100 ms, not the total throughput, so these values are not used
     LinePattern("rates", "    Req/Sec    21.24k     6.53k   31.50k    52.46%", "    Req/Sec ",
                 rf"( *{_RATE}){{3}} +(?:\d+\.\d\d|-?nan)%"),
 )  # fmt: skip
@@ -79,29 +79,29 @@ EXACT_PATTERNS = (
 )  # fmt: skip
 SCRIPT_NAME = "loadbook.lua"
 DELAY_FUNCTION = b"\nfunction delay() return %d end -- think time: ms before each request, not part of its latency\n"
-SCRIPT_ERROR = re.compile(r"(\S+): (?:cannot open \1|\1:\d+: )")  # wrk goes on without a script that Lua refuses
+SCRIPT_ERROR = re.compile(r"(\S+): (?:cannot open \1|\1:\d+: )")  # wrk continues without a script that Lua rejects
 RESERVED_OPTIONS = ("-t", "--threads", "-c", "--connections", "-d", "--duration", "-T", "--timeout", "-v", "--version")
 
 
 def is_wrk2(lines: list[str]) -> bool:
-    """Tell whether a report is one of wrk2: it calibrates for 10 s, and has no rate samples where a run was shorter."""
+    """Return whether a report is wrk2's: it calibrates for 10 s, and a shorter run has "nan" as its Req/Sec."""
     wrk2_lines = r"  Thread calibration:|  Latency Distribution \(HdrHistogram|    Req/Sec +-?nan "
     return any(re.match(wrk2_lines, line) for line in lines)
 
 
 def mean_latency_s(report: TextReport) -> float:
-    """Return the mean latency in s; wrk cuts the column to 8 characters, so 1000.00ms prints as 1000.00m."""
+    """Return the mean latency in s; wrk truncates the column to 8 characters, so 1000.00ms is printed as 1000.00m."""
     printed = report.text("mean")
     return 1.0 if printed == "1000.00m" else report.value("mean", TIME_UNITS_S)
 
 
 def has_latency(report: TextReport) -> bool:
-    """Tell whether latency was sampled: without samples wrk prints zeros, and -nan for the share within one sd."""
+    """Return whether latency was sampled: without samples wrk prints zeros, and -nan under "+/- Stdev"."""
     return "nan" not in report.text("within") and report.value("max", TIME_UNITS_S) > 0
 
 
 def lost_percentiles(report: TextReport) -> list[str]:
-    """Return the percentiles printed as 0.00us although a smaller one has a value, which wrk does in long runs."""
+    """Return the percentiles that wrk printed as 0.00us although a lower one has a value (a bug in long runs)."""
     values = {field: report.value(field, TIME_UNITS_S) for field in PERCENTILE_FIELDS if field in report}
     positive = [field for field, value in values.items() if value > 0]
     if not positive or [values[field] for field in positive] != sorted(values[field] for field in positive):
@@ -110,7 +110,7 @@ def lost_percentiles(report: TextReport) -> list[str]:
 
 
 def check_totals(report: TextReport) -> None:
-    """Raise ParseError unless requests, errors, bytes, duration and rates go together (formats.md 6.5)."""
+    """Raise ParseError unless requests, errors, bytes, duration and rates are consistent (formats.md 6.5)."""
     duration, requests = report.value("duration", TIME_UNITS_S), report.count("requests")
     if duration <= 0 or report.count("status") > requests:
         raise report.error_at("total", "impossible: no time passed, or more error responses than responses")
@@ -125,7 +125,7 @@ def check_totals(report: TextReport) -> None:
 def count_rows(
     report: TextReport, exact: TextReport | None = None, offered: tuple[float, str] | None = None
 ) -> Iterator[Measurement]:
-    """Yield counts and rates; texts are those of the source that the value was read from."""
+    """Yield counts and rates; `exact` is the Lua block, `offered` the requested rate (1/s) and its text."""
     most_exact = exact or report
     requests, errors = report.count("requests"), {name: report.count(name) for name in ERROR_FIELDS}
     ok, duration = requests - errors["status"], most_exact.value("duration", TIME_UNITS_S)
@@ -138,7 +138,7 @@ def count_rows(
     if offered:
         yield Measurement("offered_per_s", "value", offered[0], "1/s", offered[1])
     yield Measurement("duration", "value", duration, "s", most_exact.text("duration"))
-    # wrk counts a late error response as both; wrk2 counts an overdue connection again and again
+    # wrk counts a late error response as time-out and as status error; wrk2 counts an overdue connection repeatedly
     if not (errors["timeout"] and (errors["status"] or report.tool == "wrk2")):
         yield Measurement("errors", "count", sum(errors.values()), "1", None)
     for name, n in errors.items():
@@ -148,7 +148,7 @@ def count_rows(
 
 
 def connection_doubts(report: TextReport) -> Iterator[tuple[str, str]]:
-    """Yield why fewer connections may have been open than asked for."""
+    """Yield a doubt if fewer connections than requested may have been open."""
     threads, requested, failed = (report.count(field) for field in ("threads", "connections", "connect"))
     if threads and requested % threads:
         opened = requested // threads * threads
@@ -159,7 +159,7 @@ def connection_doubts(report: TextReport) -> Iterator[tuple[str, str]]:
 
 
 def run_doubts(report: TextReport, rc: int | None) -> Iterator[tuple[str, str]]:
-    """Yield wrapped counters, a run shorter or far longer than asked for, an exit code."""
+    """Yield doubts about wrapped counters, a run that was too short or far too long, and an exit code other than 0."""
     tool = report.tool
     if any(report.text(name).startswith("-") for name in ERROR_FIELDS if name in report):
         yield "counter_wrapped", f"an error counter passed 2^31: {tool} counts in 32 bits, so it may have wrapped"
@@ -185,7 +185,7 @@ class Wrk(base.Tool):
     version_argv: tuple[str, ...] = ("wrk", "-v")  # prints version and usage, exit code 1
 
     def version(self, stdout: bytes, stderr: bytes) -> str:
-        """Return the version, ``4.1.0``; wrk2, which is also called wrk, is refused by its option ``-R``."""
+        """Return the version, such as ``4.1.0``; ToolError for wrk2, whose binary may also be called wrk."""
         output = stdout + stderr
         match = re.search(rb"^wrk (?:debian/)?(\d[\w.]*|\w+)", output, re.MULTILINE)
         if not match or b"--rate" in output:
@@ -194,7 +194,7 @@ class Wrk(base.Tool):
         return match[1].decode()
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
-        """Return wrk's argument list; ToolError for open loads, fractions of seconds, and uneven connections."""
+        """Return wrk's argument list; ToolError if connections are no multiple of threads or times no whole seconds."""
         base.check_workload(self, workload, RESERVED_OPTIONS, supported_fields=("think_time_s",))
         if workload.connections % workload.threads:
             raise ToolError(
@@ -216,14 +216,14 @@ class Wrk(base.Tool):
         return [*argv, *workload.extra, base.target_url(target, workload.path)]
 
     def extra_files(self, workload: Workload) -> Mapping[str, bytes]:
-        """Return the Lua script that prints results exactly, once the run is over; none beside a script of the user."""
+        """Return the Lua script that prints exact results after the run; none if `extra` names a script of the user."""
         if _has_user_script(workload):
             return {}
         script = (resources.files(__package__) / "wrk.lua").read_bytes()
         return {SCRIPT_NAME: script + (DELAY_FUNCTION % _think_ms(workload) if workload.think_time_s else b"")}
 
     def parse(self, output: ToolOutput) -> ParsedReport:
-        """Return the rows of one report: from the Lua block where there is one, checked against the human text."""
+        """Return the rows of one report: from the Lua block if there is one, checked against the text report."""
         lines = line_patterns.clean_lines(output.stdout)
         line_patterns.require_report(self.name, output, lines, "Running ", "Transfer/sec:")
         if is_wrk2(lines):
@@ -243,12 +243,12 @@ TOOL = Wrk()
 
 
 def _has_user_script(workload: Workload) -> bool:
-    """Return whether `extra` names a script; wrk runs only one, so loadbook's own script is left out then."""
+    """Return whether `extra` names a Lua script, in place of loadbook's own, since wrk runs only one."""
     return any(word.startswith(("-s", "--s")) for word in workload.extra)
 
 
 def _think_ms(workload: Workload) -> int:
-    """Return the think time as wrk's delay() must: whole milliseconds."""
+    """Return the think time in whole milliseconds, as wrk's delay() requires; ToolError for fractions."""
     ms = round(workload.think_time_s * 1000)
     if ms < 1 or abs(ms - workload.think_time_s * 1000) > 1e-6:
         raise ToolError(f"wrk waits whole milliseconds only: {workload.think_time_s:g} s cannot be done", "round it")
@@ -256,7 +256,7 @@ def _think_ms(workload: Workload) -> int:
 
 
 def _check_report(report: TextReport, argv: Sequence[str]) -> None:
-    """Raise ParseError where the report contradicts itself (formats.md 6.5)."""
+    """Raise ParseError if the report contradicts itself (formats.md 6.5)."""
     present = [line_name in report for line_name in ("percentiles", "p50", "p75", "p90", "p99")]
     if any(present) != all(present) or (not present[0] and "--latency" in argv):
         raise report.error_at("latency", "the latency distribution is not complete")
@@ -270,7 +270,7 @@ def _check_report(report: TextReport, argv: Sequence[str]) -> None:
 
 
 def _check_exact_block(report: TextReport, exact: TextReport) -> None:
-    """Raise ParseError unless the Lua block equals the text report within the rounding of the text."""
+    """Raise ParseError unless the values of the Lua block equal those of the text report within its rounding."""
     for field in ("requests", *ERROR_FIELDS):
         if report.count(field) != exact.count(field):
             raise exact.error_at(field, f"{exact.text(field)} is not the {report.count(field)} of the text above")
@@ -288,7 +288,7 @@ def _check_exact_block(report: TextReport, exact: TextReport) -> None:
 
 
 def _rows(report: TextReport, exact: TextReport | None) -> Iterator[Measurement]:
-    """Yield the measurements; percentiles that the text lost are left out."""
+    """Yield the measurements, without percentiles that wrk wrongly printed as 0.00us."""
     yield from count_rows(report, exact)
     most_exact = exact or report
     if has_latency(report):
@@ -315,7 +315,7 @@ def _doubts(report: TextReport, output: ToolOutput) -> Iterator[tuple[str, str]]
         text = f"{report.text('timeout')} time-outs: wrk 4 counts late responses as requests and leaves them out of its"
         more = "latencies (wrk 2 and 3 count overdue connections); requests never answered are in neither"
         yield "latency_censored", f"{text} {more}"
-    # over a pty, both are one
+    # with a terminal, stderr is part of stdout
     all_lines = line_patterns.clean_lines(output.stderr[:10_000]) + line_patterns.clean_lines(output.stdout[:10_000])
     if script_error := next((line for line in all_lines if SCRIPT_ERROR.match(line)), None):
         yield "script", f"wrk ran without its script, or without a part of it: {script_error[:200]}"

@@ -1,11 +1,11 @@
-"""wrk2: open loop at a constant rate over kept connections (giltene/wrk2 `src/wrk.c`, `src/hdr_histogram.c`).
+"""wrk2: open loop at a constant rate on persistent connections (giltene/wrk2 `src/wrk.c`, `src/hdr_histogram.c`).
 
 `latency_intended` counts from the scheduled start of a request, `service_time` (-U) from its actual start; they are
-never mixed. Both cover only requests after the calibration (10 s + 5 ms per connection of a thread), `requests` cover
-all. wrk2 counts an overdue connection again every 2 s as a time-out, so no total of errors is computed with it.
+never mixed. Both cover only requests after the calibration (10 s + 5 ms per connection of a thread), `requests` covers
+all. wrk2 counts an overdue connection as a time-out again every 2 s, so then no total of errors is computed.
 
-A latency block is a short list of percentiles with units, then a spectrum in milliseconds without a unit, whose
-percentiles are fractions. `-U` prints a second block of the same lines, so each block is read separately, under its
+A latency block is a short list of percentiles with units, then the "Detailed Percentile spectrum": values in ms,
+percentiles as fractions. `-U` prints a second block with the same lines, so each block is read separately, under its
 heading.
 """
 
@@ -68,7 +68,7 @@ RESERVED_OPTIONS = (
     *("-R", "--rate", "-L", "--latency", "-U", "--u_latency"),
 )
 BLOCK_METRICS = {"recorded": "latency_intended", "uncorrected": "service_time"}
-MIN_ACHIEVED_SHARE = 0.97  # wrk2 itself stays about 1 % below on runs of a few seconds
+MIN_ACHIEVED_SHARE = 0.97  # wrk2 itself sends about 1 % less than requested in runs of a few seconds
 INSTALL_HINT = "in no package registry: build github.com/giltene/wrk2, and put its binary on the PATH as wrk2"
 
 
@@ -80,7 +80,7 @@ class SpectrumRow(NamedTuple):
 
 
 def command_options(argv: Sequence[str]) -> dict[str, str]:
-    """Return wrk2's options by their short names, the last of a name; {} for a command that wrk2 would not take."""
+    """Return wrk2's options by short name; of a repeated option the last. {} for a command that wrk2 would reject."""
     try:
         parsed, _ = getopt.gnu_getopt(list(argv[1:]), "t:c:d:s:H:T:R:LUBv", LONG_OPTIONS.split())
     except getopt.GetoptError:
@@ -90,16 +90,16 @@ def command_options(argv: Sequence[str]) -> dict[str, str]:
 
 
 def offered_rate(argv: Sequence[str]) -> tuple[float, str] | None:
-    """Return requests per second asked for, and their text; None where the command is not known."""
+    """Return (requested requests per second, its text) from option -R; None if the command is not known."""
     value = command_options(argv).get("-R", "")
     match = re.fullmatch(r"(\d{1,15})([kKmMgG]?)", value)
     return (float(match[1]) * {"": 1, "k": 1e3, "m": 1e6, "g": 1e9}[match[2].lower()], value) if match else None
 
 
 def read_spectrum(report: TextReport, lines: Sequence[str], first: int) -> list[SpectrumRow]:
-    """Return the rows of a block's spectrum; `lines` are numbered from `first`, `report` is the block as read.
+    """Return the rows of a block's spectrum; `report` is the parsed block, `first` the number of its first line.
 
-    Raises ParseError for a row that is cut or out of order, or a spectrum without its last row.
+    Raises ParseError for a row that is truncated or out of order, or a spectrum without its last row.
     """
     edges: list[SpectrumRow] = []
     last = (-1.0, -1, 0.0)
@@ -121,7 +121,7 @@ def read_spectrum(report: TextReport, lines: Sequence[str], first: int) -> list[
 
 
 def check_block(report: TextReport, edges: Sequence[SpectrumRow]) -> None:
-    """Raise ParseError unless mean, maximum, short list and spectrum of one block go together."""
+    """Raise ParseError unless mean, maximum, list of percentiles and spectrum of one block are consistent."""
     total = report.count("count")
     if total == 0:
         return
@@ -149,7 +149,7 @@ class Wrk2(base.Tool):
     version_argv: tuple[str, ...] = ("wrk2", "-v")  # prints version and usage, exit code 1
 
     def version(self, stdout: bytes, stderr: bytes) -> str:
-        """Return the version that wrk2 prints, ``4.0.0``, which it has from the wrk that it was made of."""
+        """Return the version that wrk2 prints: ``4.0.0``, that of the wrk from which it was made."""
         output = stdout + stderr
         match = re.search(rb"^wrk (\d[\w.]*|\w+) \[", output, re.MULTILINE)
         if not match or b"--rate" not in output:
@@ -158,7 +158,7 @@ class Wrk2(base.Tool):
         return match[1].decode()
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
-        """Return wrk2's argument list; ToolError for closed loads, fractions of rate or seconds, uneven connections."""
+        """Return wrk2's argument list; ToolError for closed loads, and for a rate or duration that is not whole."""
         base.check_workload(self, workload, RESERVED_OPTIONS)
         rate = workload.rate_per_s or 0
         if rate != int(rate):
@@ -175,7 +175,7 @@ class Wrk2(base.Tool):
         return [*argv, *workload.extra, base.target_url(target, workload.path)]
 
     def parse(self, output: ToolOutput) -> ParsedReport:
-        """Return the rows of one report, and the spectra as samples: requests that took at most x seconds."""
+        """Return the rows of one report; its spectra become samples: number of requests that took at most x seconds."""
         lines = line_patterns.clean_lines(output.stdout)
         line_patterns.require_report(self.name, output, lines, "Running ", "Transfer/sec:")
         if not wrk.is_wrk2(lines):
@@ -192,7 +192,7 @@ LatencyBlocks = Mapping[str, tuple[TextReport, Sequence[SpectrumRow]]]
 
 
 def _read_blocks(report: TextReport, lines: Sequence[str]) -> LatencyBlocks:
-    """Return the latency blocks by their headings."""
+    """Return {heading in lower case: (latency block, rows of its spectrum)}."""
     names = [name for name in (*BLOCK_METRICS, "total") if name in report.line_numbers]
     blocks_by_name: dict[str, tuple[TextReport, Sequence[SpectrumRow]]] = {}
     for name, following in pairwise(names):
@@ -204,7 +204,7 @@ def _read_blocks(report: TextReport, lines: Sequence[str]) -> LatencyBlocks:
 
 
 def _check_report(report: TextReport, blocks: LatencyBlocks, output: ToolOutput) -> None:
-    """Raise ParseError if the report contradicts itself or lacks a part that the command requested."""
+    """Raise ParseError if the report contradicts itself or lacks a latency block that the command requested."""
     wrk.check_totals(report)
     options, names = command_options(output.argv), set(blocks)
     missing = ("-U" in options and names != set(BLOCK_METRICS)) or ("-L" in options and not blocks)
@@ -219,7 +219,7 @@ def _check_report(report: TextReport, blocks: LatencyBlocks, output: ToolOutput)
     if has_latency(report) and mean_latency_s(report) > report.value("max", TIME_UNITS_S):
         raise report.error_at("latency", "the mean is above the maximum")
     if has_latency(report) and mean_latency_s(report) > 1.1 * report.value("duration", TIME_UNITS_S) + 0.1:
-        # giltene/wrk2 issue 138: a duration of milliseconds, and a rate of hundreds of millions made of it
+        # giltene/wrk2 issue 138: wrk2 reports a duration of milliseconds, and so a rate of hundreds of millions
         text = f"impossible: a mean latency of {report.text('mean')} in {report.text('duration')}"
         raise report.error_at("total", text)
     if "recorded" in blocks:
@@ -227,7 +227,7 @@ def _check_report(report: TextReport, blocks: LatencyBlocks, output: ToolOutput)
 
 
 def _check_summary(report: TextReport, block: TextReport) -> None:
-    """Raise ParseError unless the latency row equals the block under the heading "Recorded Latency"."""
+    """Raise ParseError unless the row "Latency" of the thread statistics equals the block "Recorded Latency"."""
     if has_latency(report) != (block.count("count") > 0):
         raise report.error_at("latency", "latency in one place, none in another")
     if not has_latency(report):
@@ -240,7 +240,7 @@ def _check_summary(report: TextReport, block: TextReport) -> None:
 
 
 def _rows(report: TextReport, blocks: LatencyBlocks, output: ToolOutput) -> Iterator[Measurement]:
-    """Yield the measurements; mean, sd and maximum from under the spectrum where it is there, in milliseconds."""
+    """Yield the measurements; mean, sd and maximum come from the lines below the spectrum if there is one."""
     yield from wrk.count_rows(report, offered=offered_rate(output.argv))
     if not blocks and has_latency(report):
         yield Measurement("latency_intended", "mean", mean_latency_s(report), "s", report.text("mean"))
@@ -253,13 +253,13 @@ def _rows(report: TextReport, blocks: LatencyBlocks, output: ToolOutput) -> Iter
         for field in ("mean", "sd", "max"):
             yield Measurement(metric, field, block.value(field, TIME_UNITS_S, "ms"), "s", block.text(field))
         for field, percent in PERCENT_FIELDS.items():
-            if field != "p100":  # the upper edge of the maximum's bin: the maximum itself is above
+            if field != "p100":  # p100 is the upper edge of a bin; the exact maximum was yielded above
                 statistic = "p" + percent.rstrip("0").rstrip(".")
                 yield Measurement(metric, statistic, block.value(field, TIME_UNITS_S), "s", block.text(field))
 
 
 def _samples(blocks: LatencyBlocks) -> Iterator[Sample]:
-    """Yield how many requests took at most x seconds; of rows for the same bin, one."""
+    """Yield the number of requests that took at most x seconds: one sample per bin of the spectrum."""
     for name, (_, edges) in blocks.items():
         for edge, following in zip(edges, (*edges[1:], None), strict=True):
             if following is None or following.upper_s != edge.upper_s:
