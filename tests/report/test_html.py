@@ -83,7 +83,7 @@ def test_exported_page_has_no_warnings(soup):
 
 
 def test_exported_page_sentence_table_and_headline_agree(soup):
-    """Read the numbers back: the headline's and the sentences' are those of the table (report.md 9.4)."""
+    """Read the numbers back: the headline's and the sentences' are those of the table."""
     table = next(t for t in soup.find_all("table") if "Verdict" in t.get_text())
     cells = {
         r.th.get_text(strip=True): [c.get_text(strip=True) for c in r.find_all("td")]

@@ -1,4 +1,4 @@
-"""Oracles of the comparison (statistics.md 4.7) and its hard cases."""
+"""Oracles of the comparison and its hard cases."""
 
 import itertools
 

@@ -100,5 +100,5 @@ def test_forecast_is_absent_for_zero_or_tiny_effects() -> None:
 
 
 def test_best_trial_length_balances_overhead_and_scatter() -> None:
-    # statistics.md 3.9 d: 5 % per second with AR(0.5), so 5 % sqrt(3) within; 1 % between; 15 s overhead
+    # 5 % per second with AR(0.5), so 5 % sqrt(3) within; 1 % between; 15 s overhead
     assert best_trial_length_s(0.05 * 3**0.5, 0.01, 15) == pytest.approx(34, abs=1)

@@ -1,4 +1,4 @@
-"""Golden texts: report.md section 4 and statistics.md 5.3, to the letter."""
+"""Golden texts of verdicts, compared letter by letter."""
 
 import pytest
 

@@ -304,7 +304,7 @@ def require_ab_report(output: ToolOutput, lines: Sequence[str]) -> None:
 
 
 def check_report(run: AbReport) -> None:
-    """Raise ParseError if the report is incomplete or contradicts itself (formats.md 6.5)."""
+    """Raise ParseError if the report is incomplete or contradicts itself."""
     report, complete, lasted = run.report, run.complete, (run.duration_s, 0.0005)
     if report.count("failed") and "classes" not in report:
         raise report.error_at("failed", "report is not complete: the line with the classes of failures is missing")

@@ -157,7 +157,7 @@ def duration_with_error(report: TextReport) -> tuple[float, float]:
 
 
 def check_report(report: TextReport) -> None:
-    """Raise ParseError if the report contradicts itself (formats.md 6.5)."""
+    """Raise ParseError if the report contradicts itself."""
     total, done, ok, failed, errored = (report.count(f) for f in ("total", "done", "ok", "failed", "errored"))
     if ok + failed != total or errored > failed or done > total or not ok <= answered_count(report) <= done:
         raise report.error_at("requests", "succeeded, failed and errored do not go with the total")

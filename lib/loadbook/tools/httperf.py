@@ -183,7 +183,7 @@ def _header_options(workload: Workload) -> list[str]:
 
 
 def _check_report(report: TextReport) -> None:
-    """Raise ParseError if the report contradicts itself (formats.md 6.5)."""
+    """Raise ParseError if the report contradicts itself."""
     classes = sum(report.count(f"s{c}") for c in range(1, 6))
     if classes != report.count("replies"):
         raise report.error_at("status", f"{classes} replies by status, {report.count('replies')} in all")

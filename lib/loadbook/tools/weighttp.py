@@ -195,7 +195,7 @@ def _answer_count(report: TextReport) -> int:
 
 
 def _check_report(report: TextReport) -> None:
-    """Raise ParseError if the report contradicts itself (formats.md 6.5).
+    """Raise ParseError if the report contradicts itself.
 
     0.5 repeats a request when its connection closes, so it may count more connections and status codes than requests.
     """

@@ -110,7 +110,7 @@ def lost_percentiles(report: TextReport) -> list[str]:
 
 
 def check_totals(report: TextReport) -> None:
-    """Raise ParseError unless requests, errors, bytes, duration and rates are consistent (formats.md 6.5)."""
+    """Raise ParseError unless requests, errors, bytes, duration and rates are consistent."""
     duration, requests = report.value("duration", TIME_UNITS_S), report.count("requests")
     if duration <= 0 or report.count("status") > requests:
         raise report.error_at("total", "impossible: no time passed, or more error responses than responses")
@@ -256,7 +256,7 @@ def _think_ms(workload: Workload) -> int:
 
 
 def _check_report(report: TextReport, argv: Sequence[str]) -> None:
-    """Raise ParseError if the report contradicts itself (formats.md 6.5)."""
+    """Raise ParseError if the report contradicts itself."""
     present = [line_name in report for line_name in ("percentiles", "p50", "p75", "p90", "p99")]
     if any(present) != all(present) or (not present[0] and "--latency" in argv):
         raise report.error_at("latency", "the latency distribution is not complete")
