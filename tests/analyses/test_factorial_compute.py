@@ -128,7 +128,7 @@ def test_sentences_have_fixed_wording(half: FactorialAnalysis) -> None:
 
 
 def test_one_factor_at_a_time_trials_equal_the_power_calculation() -> None:
-    """statistics.md 3.1: 2^3 in 5 blocks has the power that one factor at a time reaches with twice the trials."""
+    """2^3 in 5 blocks has the power that one factor at a time reaches with twice the trials."""
     assert one_factor_at_a_time_trials(FactorialDesign(("a", "b", "c"), ()), 40) == 80
 
 

@@ -1,6 +1,6 @@
 """Simulated data for the tests of figures and pages, never shown to a user.
 
-`mock(case)` makes one complete simulated study; `CASES` are the difficult cases of report.md section 9. Intervals here
+`mock(case)` makes one complete simulated study; `CASES` are difficult cases. Intervals here
 are t intervals on log ratios, which suffice for drawing; users get those of loadbook.stats.
 """
 
