@@ -112,7 +112,7 @@ def test_history_raises_no_alarm_for_a_removed_treatment():
         ({"effects": (), "excluded_reason": "a replay of run r1"}, "the newest run is left out: a replay of run r1"),
     ],
 )
-def test_history_explains_a_newest_run_that_does_not_count(newest, said):
+def test_history_explains_why_the_newest_run_is_excluded(newest, said):
     seen = runs(12)
     seen[-1] = replace(seen[-1], **newest)
     course = one(seen)

@@ -75,7 +75,7 @@ def test_palette_marks_and_labels_have_enough_contrast(kind):
 
 
 @pytest.mark.parametrize("ground", [palette.BACKGROUND, palette.TINT])
-def test_palette_texts_without_verdict_have_enough_contrast(ground):
+def test_neutral_text_colours_have_enough_contrast(ground):
     for text in (palette.INK, palette.SOFT, palette.LINK, palette.DOUBT_TEXT):
         assert contrast_ratio(text, ground) >= 4.5
     assert contrast_ratio(palette.DOUBT_TEXT, palette.DOUBT_BOX) >= 4.5

@@ -179,7 +179,7 @@ def test_build_cross_compiles_where_the_compiler_can(tmp_path: Path, maker: Path
     assert build_command(made(tmp_path), "pdp11")[1] == ("maker", "recipe.sh", "PDP-11")
 
 
-def test_build_for_another_architecture_is_refused_where_the_compiler_cannot(tmp_path: Path, maker: Path) -> None:
+def test_build_is_refused_if_the_compiler_cannot_build_for_the_architecture(tmp_path: Path, maker: Path) -> None:
     host = Foreign(tmp_path / "far", poor(tmp_path).env)
     host.machine = "vax"
     with pytest.raises(BuildError, match="here: nothing can be built for a machine of the kind 'vax'"):

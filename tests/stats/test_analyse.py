@@ -155,7 +155,7 @@ def test_aa_arm_that_differs_invalidates_every_verdict() -> None:
     assert aa_sentence(found.row("again"), "base").startswith("A/A: baseline again: failed.")
 
 
-def test_positive_control_that_is_not_found_fails() -> None:
+def test_positive_control_fails_if_its_effect_is_not_detected() -> None:
     found = analyse(make_run(ARMS | {"log": ARMS["log"] | {"effect": 0.0}}))
     assert found.row("log").passed is False
     assert "failed. The known effect was not found" in control_sentence(found.row("log"))

@@ -21,7 +21,7 @@ def test_percentile_needs_twenty_slower_requests(statistic: str, share: float, r
 
 
 @pytest.mark.parametrize(("metric", "statistic"), [("latency", "mean"), ("ok_per_s", "p99"), ("latency", "p100")])
-def test_other_statistics_need_no_minimum_of_requests(metric: str, statistic: str) -> None:
+def test_only_tail_percentiles_need_a_minimum_of_requests(metric: str, statistic: str) -> None:
     assert tail_requests(metric, statistic, pd.Series([1.0])) is None
     assert not has_short_tail(metric, statistic, pd.Series([1.0, float("nan")]), 20).any()
 

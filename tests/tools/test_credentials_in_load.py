@@ -48,7 +48,7 @@ def test_options_with_credentials_are_refused_without_printing_them(tool: str, w
     assert "hunter2" not in refused.value.message + (refused.value.hint or "")
 
 
-def test_other_headers_and_scripts_are_accepted() -> None:
+def test_headers_and_scripts_without_credentials_are_accepted() -> None:
     argv = base.load_tool("wrk").command(load("wrk", headers={"X-Bench": "1", "Accept": "*/*"}), TARGET, 10)
     assert "X-Bench: 1" in argv
     assert "-s" in base.load_tool("wrk").command(load("wrk", extra=("-s", "/root/login.lua")), TARGET, 10)

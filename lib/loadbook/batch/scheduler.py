@@ -1,6 +1,7 @@
 """The scheduler of a batch: jobs start in the file's order, in parallel if they share neither study nor machine.
 
-A batch session executes the unfinished jobs of a batch run, and updates its record by the messages of the workers.
+A batch run is one execution of a batch file. A session is one process that executes the unfinished jobs of a batch run;
+it updates the run's record from the messages of its worker processes.
 """
 
 from __future__ import annotations

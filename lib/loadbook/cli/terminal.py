@@ -114,7 +114,7 @@ def print_table(
 
 
 class ProgressDisplay:
-    """Progress on a stream: live bars on a terminal, plain lines elsewhere; a context manager while runs are shown."""
+    """Progress of runs on a stream: live bars on a terminal, else plain lines; a context manager around the runs."""
 
     COUNT_AFTER_S, COUNT_EVERY_S, LIVE_COUNT_EVERY_S = 2.0, 5.0, 0.2
 

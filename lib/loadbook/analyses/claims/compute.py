@@ -162,7 +162,7 @@ class ClaimRun:
         return decide_verdict(verdict.comparison, margin, direction(verdict.comparison.metric))
 
     def joint_verdict(self, claim: Claim) -> Verdict:
-        """Return the verdict on all pairs of treatments of a claim: the geometric mean of their ratios in each block.
+        """Return one verdict on all pairs of treatments of a claim, from the geometric mean of their ratios per block.
 
         If one of the pairs must not be compared, the verdict is invalid.
         """

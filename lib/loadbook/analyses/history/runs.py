@@ -125,7 +125,7 @@ class HistoryRuns:
     """A study's history with the recorded conditions and the hosts of its runs.
 
     `changes_by_run`: run -> recorded conditions that differ from the previous run on the same hosts. `hosts`: aliases
-    of each set of hosts, in the order of their numbers. `records`: run -> record, for the runs that could be read.
+    of each set of hosts, at the index that is its number. `records`: run -> record, for the runs that could be read.
     """
 
     history: StudyHistory

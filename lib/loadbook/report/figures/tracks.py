@@ -64,7 +64,7 @@ class Track:
 
     @property
     def full_samples(self) -> pd.DataFrame:
-        """The samples, with NaN in place of values below the limit."""
+        """Return the samples at which the resource was at its limit, with NaN in place of the others."""
         return self.samples.assign(value=self.samples["value"].where(self.samples["value"] >= (self.limit or np.inf)))
 
 
