@@ -423,7 +423,7 @@ def _assign_tools(reports: Sequence[ToolReport]) -> tuple[list[ToolReport], list
 
 
 def _mixed_tools(reports: Sequence[ToolReport]) -> Iterator[ImportProblem]:
-    """Yield a mistake for each output of another tool or load model than its treatment has, or other treatments have."""
+    """Yield a mistake for each output whose tool or load model conflicts with that of an earlier output."""
     first: dict[str, ToolReport] = {}
     for report in (r for r in reports if r.tool):
         first_of_treatment = first.setdefault(report.condition.treatment, report)

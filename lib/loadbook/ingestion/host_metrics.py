@@ -99,7 +99,7 @@ def _sorted_points(raw: Path, added: AddedTraceFiles, states: FileStates) -> tup
 
 @lru_cache(maxsize=16)
 def _read_added(raw: Path, added: AddedTraceFiles, states: FileStates) -> Traces:
-    """Read the metric files that were added to the run for one host; a file that changed since then becomes a problem."""
+    """Read the metric files that were added for one host; a file that changed since then becomes a problem."""
     contents, problems = {}, []
     for name, sha256 in added.parsed_files:
         path = raw / name
