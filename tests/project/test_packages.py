@@ -1,9 +1,6 @@
 """scripts/packages.txt names the Debian packages of every study, before loadbook itself is installed."""
 
-import os
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -45,21 +42,6 @@ def test_make_test_requests_the_debian_packages_of_all_studies_at_once() -> None
 @pytest.mark.parametrize("study", ["nginx-directives", "lb-vs-single", "of-my-own"])
 def test_make_report_requests_the_debian_packages_of_its_study_at_once(study: str) -> None:
     assert make_variable("OF_STUDY", study) == LINES.get(study, "").split()
-
-
-def test_services_start_without_sbin_folders_in_path(tmp_path: Path) -> None:
-    """Debian gives ordinary users no sbin folder; nginx and Go are found all the same."""
-    if not Path("/usr/sbin/nginx").is_file():
-        pytest.skip("nginx is not there: apt-get install nginx-light")
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "COV"))}
-    env["PATH"] = "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games"
-    tests = ["tests/services/test_nginx_tuned.py", "tests/services/test_nginx_upstream.py"]
-    options = ["-q", "-n", "0", "-p", "no:cacheprovider", "-m", "not lab and not alone and not long", "-rs"]
-    command = [sys.executable, "-m", "pytest", *options, "--basetemp", str(tmp_path / "t"), *tests]
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=250, check=False)
-    assert done.returncode == 0, done.stdout[-3000:]
-    assert "nginx is not there" not in done.stdout
-    assert shutil.which("nginx")
 
 
 def test_program_search_path_adds_the_sbin_and_go_folders(monkeypatch: pytest.MonkeyPatch) -> None:

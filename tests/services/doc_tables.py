@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from loadbook.services import ServiceSpec, known_services, load_service
-from loadbook.services.spec import TextVar, Var
+from loadbook.services.variables import TextVar, Var
 
 PAGE = Path(__file__).parents[2] / "docs" / "services.md"
 

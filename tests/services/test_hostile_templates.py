@@ -10,7 +10,7 @@ from hostile_texts import CORPUS, silent
 from loadbook.core.errors import LoadbookError, StudyError
 from loadbook.services import InstanceContext, known_services, load_service, render
 from loadbook.services.build import build_command
-from loadbook.services.spec import TextVar
+from loadbook.services.variables import TextVar
 
 PLACE = InstanceContext("/srv/work/services/t1", "127.0.0.1", 18080, {})
 SANDBOX = (

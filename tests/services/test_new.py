@@ -12,7 +12,7 @@ from command_line import exit_code
 from loadbook.execution.studies import load_study
 from loadbook.services import known_services, load_service
 from loadbook.services.check import ineffective_settings
-from loadbook.services.spec import EnumVar, IntVar, PathVar, SwitchVar, Var
+from loadbook.services.variables import EnumVar, IntVar, PathVar, SwitchVar, Var
 from loadbook.store.paths import Layout
 from loadbook.study.plan import make_plan
 

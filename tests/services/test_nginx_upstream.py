@@ -159,7 +159,15 @@ daemon off;
 pid nginx.pid;
 error_log stderr;
 events {}
-http { access_log off; server { listen {{ address }}:{{ port }}; root html; %s } }
+http {
+access_log off;
+client_body_temp_path temp-client;
+proxy_temp_path temp-proxy;
+fastcgi_temp_path temp-fastcgi;
+uwsgi_temp_path temp-uwsgi;
+scgi_temp_path temp-scgi;
+server { listen {{ address }}:{{ port }}; root html; %s }
+}
 """
 
 

@@ -1,6 +1,7 @@
 """Services: server software described by files (one folder each), and the code that runs any of them.
 
-- `spec`: the models of service.toml: variables and their accepted values, commands, probes, counters
+- `variables`: the variables of a service and the values that they accept
+- `spec`: the models of service.toml: files, commands, probes, counters, error messages
 - `build`: building programs that come as sources, on the host or on this machine
 - `render`: configuration files and argument lists from templates and values
 - `instance`: one service on a host for one trial: check its configuration, start, wait, prove, stop

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from loadbook.core.errors import SpecProblem, StudyError, UsageError, unknown_name_error
 from loadbook.services.render import template_environment
-from loadbook.services.spec import OFF, UNSET, ServiceSpec, load_service
+from loadbook.services.spec import ServiceSpec, load_service
+from loadbook.services.variables import OFF, UNSET
 from loadbook.study.model import Study
 from loadbook.study.treatments import Factor, FactorLevel
 

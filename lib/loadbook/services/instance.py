@@ -23,6 +23,7 @@ from loadbook.services.spec import Probe, ServiceSpec
 
 PROBE_TIMEOUT_S = 2.0
 MAX_COMMAND_CHARS = 80
+MAX_OUTPUT_CHARS = 800
 MIN_POLL_PAUSE_S, MAX_POLL_PAUSE_S = 0.005, 0.1
 # prints the local address (hex) of every listening TCP socket with port $1 (hex)
 LISTENING_SCRIPT = """: loadbook asks which addresses listen on a port
@@ -265,9 +266,21 @@ class Instance:
         if done.rc == 127:
             raise ServiceError(self.host.alias, f"{argv[0]} is not there", _install_hint(self.spec, argv[0]))
         if done.rc:
-            problem = f"{self.spec.name} {failure} (exit code {done.rc}): {_output_text(done)}"
-            raise ServiceError(self.host.alias, problem)
+            raise self._error(f"{self.spec.name} {failure} (exit code {done.rc}): ", done.stderr + done.stdout)
         return done.stdout
+
+    def _error(self, problem: str, output: bytes) -> ServiceError:
+        """Return the error with an excerpt of the software's output, and the hint of the service for it."""
+        messages = self.spec.errors
+        hint = messages.hint(output.decode(errors="replace")) if messages else None
+        return ServiceError(self.host.alias, problem + self._excerpt(output), hint)
+
+    def _excerpt(self, output: bytes) -> str:
+        """Return at most MAX_OUTPUT_CHARS of the software's output: its errors first, or the end of the output."""
+        text, messages = output.decode(errors="replace").strip(), self.spec.errors
+        if not text:
+            return "it printed nothing"
+        return messages.errors_first(text)[:MAX_OUTPUT_CHARS] if messages else text[-MAX_OUTPUT_CHARS:]
 
     def start(self) -> int:
         """Start a fresh process and return the process id of its job's leader."""
@@ -300,10 +313,9 @@ class Instance:
                     return result.response
             state = self.state()
             if not state.running:
-                problem = f"{self.spec.name} ended with exit code {state.rc}: {self._log_end()}"
-                raise ServiceError(self.host.alias, problem)
+                raise self._error(f"{self.spec.name} ended with exit code {state.rc}: ", self._last_output())
         problem = f"{result.target} is not as awaited within {probe.timeout_s:g} s: {result.outcome}"
-        raise ServiceError(self.host.alias, f"{problem}\n{self._log_end()}")
+        raise self._error(f"{problem}\n", self._last_output())
 
     def state(self) -> JobState:
         """Return the state of the service's job."""
@@ -322,7 +334,8 @@ class Instance:
             evidence += f"; process {pids[0]} was started with it"
         elif not pids:
             live = False
-            evidence += f"; no process {self.spec.process_name} of ours is running: {self._log_end()}"
+            evidence += f"; no process {self.spec.process_name} of ours is running: "
+            evidence += self._excerpt(self._last_output())
         return Proof(live, evidence, pids)
 
     def _probe_config(self, client_host: Host) -> tuple[bool | None, str]:
@@ -379,10 +392,9 @@ class Instance:
     def _tail(self, path: str) -> bytes:
         return self.host.run(["tail", "-c", str(LOG_TAIL_BYTES), path], timeout_s=CONTROL_TIMEOUT_S).stdout
 
-    def _log_end(self) -> str:
+    def _last_output(self) -> bytes:
         """Return the end of the log: stderr, or stdout if that is empty."""
-        output = self.log().strip() or self._tail(f"{self.host.workdir}/jobs/{self.name}/stdout.1").strip()
-        return output.decode(errors="replace")[-800:] or "it printed nothing"
+        return self.log().strip() or self._tail(f"{self.host.workdir}/jobs/{self.name}/stdout.1").strip()
 
     def stop(self) -> None:
         """End the processes and remove the instance's folder; may be called again, or before `start`."""
@@ -398,7 +410,7 @@ class Instance:
         self.host.stop(self.name, grace_s=self.spec.stop_grace_s)
 
 
-def _output_text(done: CommandResult, max_chars: int = 800) -> str:
+def _output_text(done: CommandResult, max_chars: int = MAX_OUTPUT_CHARS) -> str:
     return (done.stderr + done.stdout).decode(errors="replace").strip()[-max_chars:] or "it printed nothing"
 
 

@@ -68,9 +68,8 @@ class SystemInstance(Instance):
             self.host.put(path, data, 0o600)
         done = self.host.script(rollback.rollback_script(), self.stage_args, timeout_s=STAGE_TIMEOUT_S)
         if done.rc:
-            output = (done.stderr + done.stdout).decode(errors="replace").strip()[-800:]
-            problem = f"{self.spec.name} refuses its configuration (exit code {done.rc}), nothing was replaced"
-            raise ServiceError(self.host.alias, f"{problem}: {output}")
+            problem = f"{self.spec.name} refuses its configuration (exit code {done.rc}), nothing was replaced: "
+            raise self._error(problem, done.stderr + done.stdout)
         self.effective_config = b""
 
     @property
@@ -111,7 +110,7 @@ class SystemInstance(Instance):
         settled = self._wait_for_old_processes(client_host)
         (live, evidence), pids = self._probe_config(client_host), self.pids()
         if settled == "gone" or not pids:
-            return Proof(False, f"{evidence}; it ended: {self._log_end()}", pids)
+            return Proof(False, f"{evidence}; it ended: {self._excerpt(self._last_output())}", pids)
         if settled == "unchanged":
             problem = f"its processes are those of before: it was not reloaded{self._log_suffix()}"
             return Proof(False, f"{evidence}; {problem}", pids)
@@ -159,8 +158,8 @@ class SystemInstance(Instance):
         """Path of the server's own log on its host; "" if it is not known."""
         return self.system.log or ""
 
-    def _log_end(self) -> str:
-        return self.log().decode(errors="replace").strip()[-800:] or "its log says nothing"
+    def _last_output(self) -> bytes:
+        return self.log()
 
     def stop(self) -> None:
         """Restore the original files; repeated calls, or a call before `start`, do nothing.
