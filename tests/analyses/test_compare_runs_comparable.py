@@ -59,6 +59,14 @@ def test_runs_of_different_studies_are_refused(make: Maker) -> None:
     assert said == "run a is of study 'recorded', run b is of study 'other'"
 
 
+def test_runs_of_plain_and_interleaved_trials_are_refused(make: Maker) -> None:
+    plain, interleaved = make.run("a"), make.run("b", lambda spec: spec.update(execution="interleaved"))
+    said = refused(plain, interleaved)
+    assert said.startswith("run a has plain trials, run b has interleaved ones: ")
+    assert refused(interleaved, plain).startswith("run b has interleaved trials, run a has plain ones: ")
+    compute.check_comparable(interleaved, make.run("c", lambda spec: spec.update(execution="interleaved")))
+
+
 def test_run_and_its_replay_are_not_compared(make: Maker) -> None:
     assert "those of run a" in refused(make.run("a"), make.run("b", replay="a"))
     assert "those of run x" in refused(make.run("a", replay="x"), make.run("b", replay="x"))

@@ -13,6 +13,7 @@ from loadbook.analyses.noise import (
     NoisePage,
     ability_table,
     compute_noise_record,
+    noise_by_load_table,
     noise_headline,
     relabelling_sentence,
 )
@@ -123,6 +124,15 @@ def test_noise_page_table_matches_the_record(page):
     assert f"{low * 100:.1f} to {high * 100:.1f}\u00a0%" in row
     assert f"{noise.lag1:+.2f}".replace("-", "−") in row
     assert re.search(r"29\s+1$", row)
+
+
+def test_noise_of_plain_and_interleaved_trials_of_one_study_is_in_separate_rows(tmp_path):
+    arms = {"baseline": Arm(), "aa": Arm(check="aa", label="again")}
+    runs = {"20261120T101500": {}, "20261121T101500": {"execution": "interleaved"}}
+    for run, more in runs.items():
+        layout = make_project(tmp_path, arms, name="noise", blocks=12, run=run, traces=False, **more)
+    rows = noise_by_load_table(load_run(layout, "noise")).rows
+    assert sorted((row[0], row[1], row[-1]) for row in rows) == [("noise", "interleaved", "1"), ("noise", "plain", "1")]
 
 
 def test_noise_notebook_makes_the_page(tmp_path):

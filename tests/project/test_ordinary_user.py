@@ -60,7 +60,7 @@ def test_nginx_services_run_for_an_ordinary_user(tmp_path: Path) -> None:
 
 
 def test_ordinary_user_of_the_tests_can_write_neither_nginx_folder_nor_etc() -> None:
-    shell = 'id -u; for folder in /var/lib/nginx /etc; do [ -w $folder ] && echo $folder; done; ls -A /var/lib/nginx; '
+    shell = "id -u; for folder in /var/lib/nginx /etc; do [ -w $folder ] && echo $folder; done; ls -A /var/lib/nginx; "
     command = [*ordinary_user_command(), "sh", "-c", f'{shell}echo "$PATH"']
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     uid, path = done.stdout.splitlines()

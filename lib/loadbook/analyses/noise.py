@@ -279,16 +279,19 @@ class RunNoise:
 
 
 def noise_by_load_table(data: RunData) -> Table:
-    """Return one row per study and load with at least ten equal trials (same configuration) on this run's hosts."""
+    """Return one row per study, execution and load with at least ten equal trials on this run's hosts.
+
+    Trials are equal if they have the same configuration.
+    """
     layout = Layout(data.paths.raw.parents[3])
     rows = []
-    for (study, load), parts in _collect_run_noise(layout, data.paths).items():
+    for (study, execution, load), parts in _collect_run_noise(layout, data.paths).items():
         if sum(len(part.values) for part in parts) >= MIN_TRIALS:
-            rows.append([study, load, *_noise_cells(parts)])
+            rows.append([study, execution, load, *_noise_cells(parts)])
     columns = [
-        Column("Study"), Column("Tool and load", wrap=True), Column("Mean", True), Column("CV", True),
-        Column("95 % interval", True), Column("Lag-1", True), Column("CV of p99", True), Column("Trials", True),
-        Column("Runs", True),
+        Column("Study"), Column("Execution"), Column("Tool and load", wrap=True), Column("Mean", True),
+        Column("CV", True), Column("95 % interval", True), Column("Lag-1", True), Column("CV of p99", True),
+        Column("Trials", True), Column("Runs", True),
     ]  # fmt: skip
     return Table("Noise by load", columns, rows)
 
@@ -300,8 +303,8 @@ def load_text(load: Workload) -> str:
     return ", ".join([load.tool, f"{load.connections} connections", *rate, much, load.path])
 
 
-def _collect_run_noise(layout: Layout, paths: RunPaths) -> dict[tuple[str, str], list[RunNoise]]:
-    found: dict[tuple[str, str], list[RunNoise]] = defaultdict(list)
+def _collect_run_noise(layout: Layout, paths: RunPaths) -> dict[tuple[str, str, str], list[RunNoise]]:
+    found: dict[tuple[str, str, str], list[RunNoise]] = defaultdict(list)
     for run in runs_on_same_hosts(layout, paths):
         try:
             study = parse_plan(read_json(run.plan_json), str(run.plan_json)).study
@@ -313,7 +316,7 @@ def _collect_run_noise(layout: Layout, paths: RunPaths) -> dict[tuple[str, str],
             values = values_of_arm["value"].to_numpy(float)
             load = load_text(study.workload_of(study.baseline))
             p99_deviations = _p99_deviations(trials, measured, values_of_arm)
-            found[(study.name, load)].append(RunNoise(study.metric, values, p99_deviations))
+            found[(study.name, study.execution, load)].append(RunNoise(study.metric, values, p99_deviations))
     return found
 
 

@@ -44,6 +44,14 @@ def check_comparable(older: RunConditions, newer: RunConditions, metric: str = "
     measured = [run.run_record.replay or run.run_record.run for run in (older, newer)]
     if measured[0] == measured[1]:
         raise _same_measurements_error(older, newer, f"those of run {measured[0]}")
+    executions = [run.study.execution for run in (older, newer)]
+    if executions[0] != executions[1]:
+        problem = f"run {one} has {executions[0]} trials, run {other} has {executions[1]} ones"
+        reason = "the two ways of measuring can differ by more than the configurations do"
+        hint = (
+            f'run the study again with execution = "{executions[0]}", or compare with a run of {executions[1]} trials'
+        )
+        raise UsageError(f"{problem}: {reason}", hint)
     for name, chosen in (("metric", metric), ("baseline", baseline)):
         before, after = (getattr(run.study, name) for run in (older, newer))
         if not chosen and before != after:
