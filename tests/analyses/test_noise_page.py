@@ -128,9 +128,8 @@ def test_noise_page_table_matches_the_record(page):
 
 def test_noise_of_plain_and_interleaved_trials_of_one_study_is_in_separate_rows(tmp_path):
     arms = {"baseline": Arm(), "aa": Arm(check="aa", label="again")}
-    runs = {"20261120T101500": {}, "20261121T101500": {"execution": "interleaved"}}
-    for run, more in runs.items():
-        layout = make_project(tmp_path, arms, name="noise", blocks=12, run=run, traces=False, **more)
+    for run, execution in (("20261120T101500", "plain"), ("20261121T101500", "interleaved")):
+        layout = make_project(tmp_path, arms, name="noise", blocks=12, run=run, traces=False, execution=execution)
     rows = noise_by_load_table(load_run(layout, "noise")).rows
     assert sorted((row[0], row[1], row[-1]) for row in rows) == [("noise", "interleaved", "1"), ("noise", "plain", "1")]
 

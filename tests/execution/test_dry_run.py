@@ -50,7 +50,7 @@ def test_dry_run_covers_every_study_on_three_machines(name, no_network):
     run, parts = dry_run(HERE, plan, THREE)
     treatments = [part for part in parts if part.title.startswith("treatment ")]
     assert len(treatments) == len(plan.treatments)
-    assert sum(part.trials for part in treatments) == len(plan.trials)
+    assert sum(part.repeats for part in treatments) == len(plan.trials)
     for part in treatments:
         assert bool(part.phases) != bool(part.missing)
         phases = dict(part.phases)
@@ -67,6 +67,33 @@ def test_dry_run_lists_the_commands_of_the_real_run(lab, tmp_path):
     layout = with_studies(tmp_path / "home")
     (layout.studies / "small.toml").write_text(SMALL)
     run_held_to_dry_run(layout, "small", layout.run("small", run_study(layout, "small", lab.hosts_file)))
+
+
+@pytest.mark.lab
+def test_dry_run_lists_the_commands_of_a_real_interleaved_block(lab, tmp_path):
+    layout = with_studies(tmp_path / "home")
+    (layout.studies / "small.toml").write_text(SMALL.replace("[workload]", 'execution = "interleaved"\n\n[workload]'))
+    run_held_to_dry_run(layout, "small", layout.run("small", run_study(layout, "small", lab.hosts_file)))
+
+
+def test_dry_run_of_an_interleaved_study_shows_the_turns_of_all_load_generators(
+    monkeypatch, capsys, no_network, tmp_path
+):
+    layout = with_studies(tmp_path / "home")
+    text = 'include = "aa.toml"\nname = "small"\nexecution = "interleaved"\nblocks = 3\n'
+    (layout.studies / "small.toml").write_text(text)
+    monkeypatch.setenv("LOADBOOK_HOME", str(layout.root))
+    assert exit_code(monkeypatch, "run", "small", "--hosts", str(THREE), "--dry-run") == 0
+    shown = capsys.readouterr().out
+    assert "3 blocks of 2, all of a block at once, in turns" in shown
+    assert re.search(r"^== all treatments by turns: baseline, again: 3 blocks, each$", shown, re.M)
+    assert "== treatment" not in shown
+    for arm, treatment in ((0, "again|baseline"), (1, "again|baseline")):
+        start = rf"^load1 +put jobs/RUN-t0001-a1-load/arm{arm}/cmd .*# ({treatment}): exec .*wrk -t1 -c50 "
+        assert re.search(start, shown, re.M)
+    assert re.search(r"^load1 +job RUN-t0001-a1-load: perl interleave.pl schedule ", shown, re.M)
+    assert "for the length of slices; in the first block only" in shown
+    assert len(set(re.findall(r"http://192.0.2.31:(\d+)/index.html", shown))) == 2
 
 
 def test_dry_run_of_system_mode_may_load_the_page_with_the_config_id(tmp_path, no_network):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import time
@@ -87,6 +88,16 @@ def test_interleaved_rate_is_responses_per_second_of_the_arms_slices(lab, layout
     assert not {"p99", "max", "mean"} & {statistic for metric, statistic in values if metric == "latency"}
     turns = read_slices((paths.trial("t0001") / "slices").read_text()).slices
     assert all(before.end_s <= after.start_s for before, after in pairwise(turns))
+
+
+@pytest.mark.parametrize("tool", ["ab", "h2load"])
+def test_load_generators_other_than_wrk_run_interleaved(lab, layout, tool):
+    if not shutil.which(tool):
+        pytest.skip(f"needs {tool}")
+    (layout.studies / "small.toml").write_text(SMALL.replace("[workload]", f'[workload]\ntool = "{tool}"'))
+    run = run_study(layout, "small", lab.hosts_file, blocks=1)
+    assert [record.status for record in records_of(layout, run)] == ["ok"] * 2
+    assert ingest(layout.run("small", run)).valid == 2
 
 
 def test_failing_arm_does_not_fail_the_other_arms(lab, layout):

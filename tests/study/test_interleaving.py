@@ -17,8 +17,10 @@ from loadbook.study.interleaving import (
     SliceLengths,
     block_seconds,
     draw_rounds,
+    longest_pause_s,
     plain_reasons,
     slices_for_latency,
+    timeout_with_pauses_s,
 )
 from loadbook.study.model import Study
 from loadbook.study.plan import make_plan, study_sha256, study_spec
@@ -55,6 +57,27 @@ def test_interleaved_block_lasts_until_every_arm_had_its_load_time() -> None:
     assert block_seconds(SliceLengths(0.025, 0.001, 0.05), 4, 1.0) == pytest.approx(4 * 0.051 + 38 * 4 * 0.026)
 
 
+@given(st.integers(2, 12), st.integers(2, 20), st.floats(0, 0.05), st.floats(0, 0.5), st.text(max_size=5))
+def test_no_generator_is_stopped_longer_than_the_longest_pause(
+    arms: int, rounds: int, latency_s: float, end_s: float, seed: str
+) -> None:
+    """Every arm has a first slice, slices in random rounds, and a slice of `end_s` at its end, as in interleave.pl."""
+    lengths = slices_for_latency(latency_s)
+    assert lengths is not None
+    turns = [(arm, lengths.first_s) for arm in range(arms)]
+    turns += [(arm, lengths.slice_s) for order in draw_rounds(arms, rounds, seed) for arm in order]
+    turns += [(arm, end_s) for arm in range(arms)]
+    now, stopped, pauses = 0.0, dict[int, float](), list[float]()
+    for arm, length_s in turns:
+        if arm in stopped:
+            pauses.append(now - stopped[arm])
+        now += length_s
+        stopped[arm] = now
+        now += lengths.gap_s
+    assert max(pauses) <= longest_pause_s(lengths, arms) + 1e-9
+    assert timeout_with_pauses_s(2.0, lengths, arms) - 2.0 >= max(pauses)
+
+
 @given(st.integers(1, 12), st.integers(1, 60), st.text(max_size=5))
 def test_every_round_of_slices_has_every_arm_once(arms: int, rounds: int, seed: str) -> None:
     drawn = draw_rounds(arms, rounds, seed)
@@ -83,6 +106,9 @@ def test_studies_of_rates_under_closed_loads_can_be_interleaved(name: str) -> No
         (with_load(model="open", rate_per_s=100.0), "the load is open"),
         (with_load(requests=1000), "ends after a number of requests"),
         (with_load(think_time_s=0.1), "has a think time"),
+        (with_load(tool="h2load", extra=("-N", "5")), "h2load's option -N acts by the wall clock"),
+        (with_load(tool="h2load", extra=("--connection-inactivity=5",)), "--connection-inactivity=5 acts by"),
+        (with_load(tool="h2load", extra=("-T5", "-m", "2")), "h2load's option -T5 acts by"),
     ],
 )
 def test_reason_against_interleaving_is_named(study: Study, reason: str) -> None:

@@ -27,6 +27,11 @@ def run_held_to_dry_run(layout: Layout, study: str, paths: RunPaths) -> None:
     for alias, host in run.hosts.items():
         once = [phase for part in (parts[0], parts[-1]) for phase in part.phases]
         hold(questions(once, alias, host.workdir), tape(paths.raw / f"answers-{alias}"), f"{alias}, once")
+        if plan.interleaved:
+            first = next(trial for trial in plan.trials if trial.block == 1)
+            seen = tape(paths.trial(first.trial) / f"answers-{alias}")
+            hold(questions(run.block_phases(), alias, host.workdir), seen, f"{alias}, block 1")
+            continue
         for trial in plan.trials:
             phases = [
                 (
@@ -66,8 +71,12 @@ def asked(step: DryRunStep, workdir: str) -> tuple[str, ...] | None:
 
 
 def plain(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a command with its process id replaced by LEADER."""
-    return tuple("LEADER" if word == "LEADER" or (k == 2 and word.isdigit()) else word for k, word in enumerate(words))
+    """Return a command with its process ids replaced by LEADER."""
+    only_pids = words[:2] == ("script", "for pids; do")
+    return tuple(
+        "LEADER" if word == "LEADER" or (k >= 2 and (only_pids or (k == 2 and word.isdigit()))) else word
+        for k, word in enumerate(words)
+    )
 
 
 def tape(path: Path) -> set[tuple[str, ...]]:

@@ -18,7 +18,7 @@ import click
 
 from loadbook.cli import terminal
 from loadbook.core.errors import UsageError
-from loadbook.core.units import format_bytes, format_duration
+from loadbook.core.units import format_bytes, format_duration, pluralize
 from loadbook.execution.studies import load_study, service_folders
 from loadbook.hosts.inventory import read_hosts
 from loadbook.store.paths import Layout, project_layout
@@ -176,7 +176,8 @@ def _print_dry_run(
         raise UsageError("the lab has no hosts yet", "loadbook lab up, or --hosts FILE")
     recorded, parts = dry_run(layout, plan, path)
     hosts_by_alias, inventory = recorded.hosts if recorded else {}, read_hosts(path)
-    shape = f"{plan.blocks} blocks of {len(plan.treatments)}, in random order within each"
+    order = "all of a block at once, in turns" if plan.interleaved else "in random order within each"
+    shape = f"{plan.blocks} blocks of {len(plan.treatments)}, {order}"
     terminal.echo(f"{plan.study.name} on {path}: what a run would do; nothing was touched")
     terminal.echo(f"trials   {len(plan.trials)}: {shape}; about {format_duration(plan.hours * 3600)}")
     for alias, host in hosts_by_alias.items():
@@ -187,8 +188,8 @@ def _print_dry_run(
     )
     width = max(map(len, hosts_by_alias), default=0)
     for part in parts:
-        trials = f": {part.trials} trial{'s' if part.trials != 1 else ''}, each" if part.trials else ""
-        terminal.echo(f"\n== {part.title}{trials}")
+        repeats = f": {pluralize(part.repeats, part.unit)}, each" if part.repeats else ""
+        terminal.echo(f"\n== {part.title}{repeats}")
         for lack in part.missing:
             terminal.echo(f"   cannot be done here: {lack}")
         for title, steps in part.phases:

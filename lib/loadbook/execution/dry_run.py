@@ -17,6 +17,7 @@ from loadbook.execution.attempt import Attempt
 from loadbook.execution.deployment import CHANGES, Placement, job_name, job_stem, preflight_stem
 from loadbook.execution.host_changes import HostChangeJobs, host_changes_of, missing_permissions, uses_delay
 from loadbook.execution.host_state import HOST_STATE_SCRIPT
+from loadbook.execution.interleaved import CPU_SCRIPT, InterleavedBlock, longest_block_s
 from loadbook.execution.studies import check_load_allowed, missing_roles, needed_cpus, used_hosts
 from loadbook.execution.testbed import Testbed, build_testbed
 from loadbook.hosts import rollback
@@ -56,6 +57,7 @@ SCRIPT_NOTES = {
     LIMITS_SCRIPT: "may it have these CPUs and open files?",
     LISTENING_SCRIPT: "until it listens",
     PIDS_SCRIPT: "its processes",
+    CPU_SCRIPT: "the CPU time of every service",
     rollback.OUTCOME_SCRIPT: "were the changes made, or refused?",
     rollback.NETEM_SCRIPT: "can its kernel delay? If not: the service delay-line instead",
 }
@@ -90,16 +92,21 @@ def script_output(text: str, args: Sequence[str]) -> str:
         LISTENING_SCRIPT: "00000000",
         PIDS_SCRIPT: str(LEADER_PID),
         BUILD_STATE_SCRIPT: "machine any\nbuilt any -",
+        CPU_SCRIPT: "0\n" * len(args),
     }
     return outputs.get(text, "")
 
 
 @dataclass
 class DryRunPart:
-    """One part of a run, such as a treatment: phases and their steps; `missing` lists reasons why it cannot run."""
+    """One part of a run, such as a treatment: phases and their steps; `missing` lists reasons why it cannot run.
+
+    The part is executed `repeats` times: in so many trials, or blocks (`unit`).
+    """
 
     title: str
-    trials: int = 0
+    repeats: int = 0
+    unit: str = "trial"
     phases: list[tuple[str, list[DryRunStep]]] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
 
@@ -124,12 +131,28 @@ class DryRun:
                 steps[phase] = [*notes.annotate(self.log.take(), phase), *_polling_steps(attempt, phase)]
             attempt.stop()
             steps["stop"] = list(notes.annotate(self.log.take(), "stop"))
-        job = job_name(STEM, CHANGES)
-        changes = [step for step in steps["configure"] if any(job in word for word in step.args[:2])]
-        steps["configure"] = [step for step in steps["configure"] if step not in changes]
-        titled = [(PHASE_TITLES[phase], phase_steps) for phase, phase_steps in steps.items()]
-        titled.insert(1, (CHANGES_TITLE, changes))
-        return [(title, phase_steps) for title, phase_steps in titled if phase_steps]
+        return _titled(steps, [attempt])
+
+    def block_phases(self) -> list[tuple[str, list[DryRunStep]]]:
+        """Execute the plan's first interleaved block on the recording hosts and return its phases with their steps."""
+        plan = self.testbed.plan
+        planned_arms = [planned for planned in plan.trials if planned.block == 1]
+        with TemporaryDirectory(prefix="loadbook-dry-run-") as folder:
+            attempts = []
+            for arm, planned in enumerate(planned_arms):
+                own = Path(folder) / planned.trial
+                own.mkdir()
+                attempts.append(Attempt(self.testbed, planned, 1, own, arm, longest_block_s(plan)))
+            block = InterleavedBlock(self.testbed, attempts, None)
+            notes, steps = _Notes.of_block(block), dict[str, list[DryRunStep]]()
+            for phase in PHASE_TITLES:
+                for arm, attempt in enumerate(attempts if phase in block.arm_phases() else ()):
+                    self._prepare_answers(attempt, phase)
+                    block.arm_phases()[phase](arm, attempt)
+                if phase not in block.arm_phases():
+                    {"reset": block.reset, "load": block.run_load, "stop": block.stop}[phase]()
+                steps[phase] = list(notes.annotate(self.log.take(), phase))
+            return _titled(steps, attempts)
 
     def _prepare_answers(self, attempt: Attempt, phase: str) -> None:
         """Set the HTTP responses and outputs that the attempt expects from services and page in this phase."""
@@ -159,6 +182,8 @@ class DryRun:
         for alias in testbed.drivers:
             for tool in testbed.tools.values():
                 yield DryRunStep(alias, "run", tuple(tool.version_argv), f"version of {tool.name}")
+            if testbed.plan.interleaved:
+                yield DryRunStep(alias, "run", preflight.PERL_CHECK, "perl lets the load generators take turns")
             for launch in preflight.load_launches(testbed):
                 launch.check_limits(hosts[alias])
             yield from notes.annotate(self.log.take())
@@ -184,7 +209,7 @@ class DryRun:
                     checked.add(instance.rendered.config_sha256)
                     instance.check()
                     instance.stop()
-                    yield from _Notes(self.testbed, {placement: instance}).annotate(self.log.take())
+                    yield from _Notes(self.testbed, [{placement: instance}]).annotate(self.log.take())
 
     def _change_check_steps(self) -> Iterator[DryRunStep]:
         """Yield the steps that make and undo every host change once, before the first trial."""
@@ -218,12 +243,19 @@ def dry_run(layout: Layout, plan: Plan, hosts_file: Path) -> tuple[DryRun | None
     check_load_allowed(plan, inventory, hosts_file, lab=bool(lab_kind(hosts_file)))
     missing = {name: missing_for_treatment(layout, plan, name, hosts_file, inventory) for name in plan.treatments}
     able = tuple(name for name in plan.treatments if not missing[name])
-    run = _prepare(layout, replace(plan, treatments=able), hosts_file, inventory) if able else None
+    trials = tuple(trial for trial in plan.trials if not missing[trial.treatment])
+    run = _prepare(layout, replace(plan, treatments=able, trials=trials), hosts_file, inventory) if able else None
     parts = []
     for name in plan.treatments:
         title = f"treatment {name}" + (f" ({label})" if (label := plan.study.label(name)) != name else "")
-        phases = run.attempt_phases(name) if run and not missing[name] else []
-        parts.append(DryRunPart(title, sum(trial.treatment == name for trial in plan.trials), phases, missing[name]))
+        repeats = sum(trial.treatment == name for trial in plan.trials)
+        if not plan.interleaved or missing[name]:
+            phases = run.attempt_phases(name) if run and not missing[name] else []
+            parts.append(DryRunPart(title, repeats, phases=phases, missing=missing[name]))
+    if run and plan.interleaved:
+        parts.append(
+            DryRunPart(f"all treatments by turns: {', '.join(able)}", plan.blocks, "block", run.block_phases())
+        )
     if run is None:
         return None, parts
     before = DryRunPart("once, before the first trial", phases=[("check everything", list(run.preflight_steps()))])
@@ -259,6 +291,17 @@ def _prepare(layout: Layout, plan: Plan, path: Path, inventory: HostsFile) -> Dr
     )
     testbed.host_cpus = dict.fromkeys(hosts, tuple(range(needed_cpus(plan))))
     return DryRun(testbed, hosts, log)
+
+
+def _titled(
+    steps: Mapping[str, Sequence[DryRunStep]], attempts: Sequence[Attempt]
+) -> list[tuple[str, list[DryRunStep]]]:
+    """Return the steps of each phase below its title, with those that change hosts below a title of their own."""
+    jobs = [attempt.host_changes.name for attempt in attempts]
+    changes = [step for step in steps["configure"] if any(job in word for job in jobs for word in step.args[:2])]
+    titled = [(PHASE_TITLES[phase], [s for s in own if s not in changes]) for phase, own in steps.items()]
+    titled.insert(1, (CHANGES_TITLE, changes))
+    return [(title, phase_steps) for title, phase_steps in titled if phase_steps]
 
 
 def _polling_steps(attempt: Attempt, phase: str) -> Iterator[DryRunStep]:
@@ -298,19 +341,19 @@ class _Notes:
 
     Parameters
     ----------
-    instances : the services of an attempt or a check.
+    instances : the services of an attempt or a check; several of them for the arms of a block.
     jobs : job name -> function that returns the note of a step of that job; not for jobs of services.
+    page_urls : URLs of the page that the load requests.
     """
 
     def __init__(
         self,
         testbed: Testbed,
-        instances: Mapping[Placement, Instance] | None = None,
+        instances: Sequence[Mapping[Placement, Instance]] = (),
         jobs: Mapping[str, Callable[[DryRunStep], str]] | None = None,
-        page_url: str = "",
+        page_urls: Sequence[str] = (),
     ) -> None:
-        self.testbed, self.jobs, self.page_url = testbed, jobs or {}, page_url
-        self.instances = {} if instances is None else instances
+        self.testbed, self.instances, self.jobs, self.page_urls = testbed, instances, jobs or {}, page_urls
         self._repeats: Counter[DryRunStep] = Counter()
 
     @classmethod
@@ -321,7 +364,31 @@ class _Notes:
             attempt.monitors.name: lambda step: "monitors",
             attempt.host_changes.name: partial(_changes_note, attempt.host_changes),
         }
-        return cls(attempt.testbed, attempt.services.instances, jobs, _page_url(attempt))
+        return cls(attempt.testbed, [attempt.services.instances], jobs, [_page_url(attempt)])
+
+    @classmethod
+    def of_block(cls, block: InterleavedBlock) -> _Notes:
+        """Return the notes of an interleaved block, whose arms have services of their own and share the other jobs."""
+        attempts = block.attempts
+        load, arms = attempts[0].load.name, {f"arm{arm}": attempt for arm, attempt in enumerate(attempts)}
+
+        def note_load(step: DryRunStep) -> str:
+            folder, _, name = step.args[0].removeprefix(f"jobs/{load}/").partition("/")
+            if folder not in arms:
+                return f"{attempts[0].workload.tool} of all treatments by turns"
+            command = step.data.decode().strip() if name == "cmd" else ""
+            return f"{arms[folder].planned.treatment}{command and f': {command}'}"
+
+        jobs: dict[str, Callable[[DryRunStep], str]] = {
+            load: note_load,
+            block.calibration_job: lambda step: "its latency, for the length of slices; in the first block only",
+            block.warmup_job: lambda step: "warm-up",
+            block.monitors.name: lambda step: "monitors",
+        }
+        for attempt in attempts:
+            jobs[attempt.host_changes.name] = partial(_changes_note, attempt.host_changes)
+        instances = [attempt.services.instances for attempt in attempts]
+        return cls(block.testbed, instances, jobs, list(map(_page_url, attempts)))
 
     def annotate(self, steps: Iterable[DryRunStep], phase: str = "") -> Iterator[DryRunStep]:
         """Yield the steps with notes, each followed by steps that the host then takes without another call."""
@@ -330,7 +397,7 @@ class _Notes:
             yield step._replace(note=", ".join(note for note in notes if note))
             if step.args[0] == BUILD_STATE_SCRIPT:
                 yield from _build_steps(step.alias, self._built_spec(step))
-            for instance in self._instances_on(step.alias).values():
+            for _, instance in self._instances_on(step.alias):
                 if step.args[:2] == (rollback.OUTCOME_SCRIPT, job_folder(instance.name)):
                     assert isinstance(instance, SystemInstance)
                     yield DryRunStep(step.alias, "note", (), _reload_note(instance))
@@ -355,15 +422,17 @@ class _Notes:
         job = word.split("/")[1] if word.startswith("jobs/") else word
         if job in self.jobs:
             return self.jobs[job](step)
-        for placement, instance in self._instances_on(step.alias).items():
+        for placement, instance in self._instances_on(step.alias):
             if job == instance.name:
                 return placement.role if step.action == "stop" else f"{placement.role}: {placement.spec.name}"
             if word.startswith(f"{instance.rendered.context.dir}/"):
                 return placement.role
         return ""
 
-    def _instances_on(self, alias: str) -> dict[Placement, Instance]:
-        return {placement: instance for placement, instance in self.instances.items() if placement.alias == alias}
+    def _instances_on(self, alias: str | None = None) -> list[tuple[Placement, Instance]]:
+        """Return the services on a host (None: on all hosts), with their placements."""
+        placed = [item for instances in self.instances for item in instances.items()]
+        return [(placement, instance) for placement, instance in placed if alias in (None, placement.alias)]
 
     def _built_spec(self, step: DryRunStep) -> ServiceSpec:
         specs = [placement.spec for placement in self.testbed.placements if placement.spec.build]
@@ -377,7 +446,7 @@ class _Notes:
             return f"is {self._built_spec(step).name} built?"
         if text != rollback.rollback_script():
             return SCRIPT_NOTES.get(text, "")
-        for instance in self._instances_on(step.alias).values():
+        for _, instance in self._instances_on(step.alias):
             if isinstance(instance, SystemInstance) and tuple(args) == instance.stage_args:
                 check = " ".join(instance.rendered.commands["check"])
                 return f"copies {instance.system.tree}, puts the new files into the copy: {check}"
@@ -386,10 +455,10 @@ class _Notes:
     def _request_note(self, step: DryRunStep, phase: str) -> str:
         if step.args == CLOCK_COMMAND:
             return "its clock against ours, ten times" if phase == "start" else "its clock again"
-        if step.args[0] == self.page_url and phase in ("ask_before", "ask_after"):
+        if step.args[0] in self.page_urls and phase in ("ask_before", "ask_after"):
             return "the page again" if phase == "ask_after" else "the page, as the load will get it"
         notes = []
-        for placement, instance in self.instances.items():
+        for placement, instance in self._instances_on():
             if step.action == "run" and placement.alias != step.alias:
                 continue
             if step.args[0] == "tail" and step.args[-1] == instance.log_file:

@@ -37,14 +37,20 @@ from loadbook.hosts.host import Host, Job
 from loadbook.hosts.replay import transcript_name
 from loadbook.ingestion.interleaved import read_slices
 from loadbook.store.trial_record import DriverRecord, InterleavedRecord, MonitorRecord, window_fields
-from loadbook.study.interleaving import SliceLengths, block_seconds, draw_rounds, slices_for_latency
+from loadbook.study.interleaving import (
+    TAIL_S,
+    SliceLengths,
+    block_seconds,
+    draw_rounds,
+    slices_for_latency,
+    timeout_with_pauses_s,
+)
 from loadbook.study.plan import Plan
 from loadbook.tools.base import MAX_REPORT_BYTES, ToolOutput, parse_output
 
 PROGRAM = "interleave.pl"
 SCHEDULE, SLICES = "schedule", "slices"
 CALIBRATION_S = 1.0  # duration of a load on each arm, once in a session, to choose slice and gap by the latency
-TAIL_S = 5.0  # seconds that a generator may take to end when its time is over, while the others are stopped
 QUIET_S = 0.2  # seconds without load, to measure the CPU time that services use without requests
 CPU_TIMEOUT_S = 20.0
 
@@ -83,6 +89,7 @@ class InterleavedBlock:
         self._alive = dict(enumerate(attempts))
         first = attempts[0]
         self._job = job_name(first.stem, LOAD)
+        self.calibration_job, self.warmup_job = f"{self._job}-probe", f"{self._job}-warmup"
         watched = _watched_processes(testbed, attempts, self._job)
         self.monitors = TrialMonitors(testbed, job_name(first.stem, MONITOR), longest_block_s(testbed.plan), watched)
 
@@ -99,7 +106,7 @@ class InterleavedBlock:
             limits_s = CANCEL_S, RESTORE_S
             raise
         finally:
-            self._stop(*limits_s)
+            self.stop(*limits_s)
             for alias, host in self.testbed.hosts.items():
                 write_trial_file(self.attempts[0].folder / transcript_name(alias), host.take_transcript())
             for attempt in self.attempts:
@@ -107,27 +114,33 @@ class InterleavedBlock:
                 attempt.record.duration_s = round((time.monotonic() - begun_s) / len(self.attempts), 4)
 
     def _run_phases(self, connectivity: Connectivity, begun_s: float) -> None:
-        self._together("reset", self._reset, connectivity)
+        self._together("reset", self.reset, connectivity)
         for name in ("configure", "start", "ask_before"):
             self._each(name, connectivity)
-        self._together("load", self._run_load, connectivity)
+        self._together("load", self.run_load, connectivity)
         for name in ("ask_after", "collect"):
             self._each(name, connectivity)
         for attempt in list(self._alive.values()):
             step_s = time.time() - (attempt.record.started or 0) - (time.monotonic() - begun_s)
             self._guarded(attempt, "assess", partial(attempt.assess, connectivity, step_s), connectivity)
 
-    def _each(self, phase: str, connectivity: Connectivity) -> None:
-        """Run a phase for every arm that has not failed yet, one arm after the other."""
-        calls: dict[str, Callable[[int, Attempt], None]] = {
+    def arm_phases(self) -> dict[str, Callable[[int, Attempt], None]]:
+        """Return phase name -> function for the phases of single arms; `reset`, `run_load` and `stop` are of all arms.
+
+        The order is reset, configure, start, ask_before, load, ask_after, collect, stop.
+        """
+        return {
             "configure": lambda arm, attempt: attempt.phases()["configure"](),
             "start": lambda arm, attempt: attempt.phases()["start"](),
             "ask_before": lambda arm, attempt: attempt.check_page(),
             "ask_after": lambda arm, attempt: attempt.check_after_load(),
             "collect": self._collect,
         }
+
+    def _each(self, phase: str, connectivity: Connectivity) -> None:
+        """Run a phase for every arm that has not failed yet, one arm after the other."""
         for arm, attempt in list(self._alive.items()):
-            self._guarded(attempt, phase, partial(calls[phase], arm, attempt), connectivity)
+            self._guarded(attempt, phase, partial(self.arm_phases()[phase], arm, attempt), connectivity)
 
     def _guarded(self, attempt: Attempt, phase: str, call: Callable[[], None], connectivity: Connectivity) -> None:
         """Make a call for one arm; an error ends this arm only."""
@@ -156,13 +169,14 @@ class InterleavedBlock:
         for attempt in self._alive.values():
             attempt.record.phases_s[phase] = round(time.monotonic() - begun_s, 4)
 
-    def _reset(self) -> None:
+    def reset(self) -> None:
+        """Wait until the hosts are at rest, once for all arms."""
         first, *others = self.attempts
         first.phases()["reset"]()
         for other in others:
             other.record.reset, other.record.boot_ids = first.record.reset, first.record.boot_ids
 
-    def _run_load(self) -> None:
+    def run_load(self) -> None:
         """Choose lengths of slice and gap if not known, warm up every arm, then let the generators take turns."""
         if self.lengths is None:
             self.latency_s = self._measure_latency()
@@ -187,8 +201,11 @@ class InterleavedBlock:
             service.idle_cpu_share = round((before_cpu[key] - idle_cpu[key]) / 1e9 / idle_s, 6)
 
     def _measure_latency(self) -> float:
-        """Load each arm alone for CALIBRATION_S; return the slowest arm's mean latency (s), connections over rate."""
-        name, latencies = f"{self._job}-probe", list[float]()
+        """Load each arm alone for CALIBRATION_S; return the slowest arm's mean latency (s), connections over rate.
+
+        In a dry run, it is 0.
+        """
+        name, latencies = self.calibration_job, list[float]()
         seconds = math.ceil(CALIBRATION_S)
         steps: list[tuple[str, ...]] = []
         job_files: dict[str, bytes] = {}
@@ -198,6 +215,8 @@ class InterleavedBlock:
             job_files |= _files_of(attempt, arm)
             steps.append(_step_in_folder(arm, argv))
         self._run_job(name, tuple(steps), job_files, len(steps) * (seconds + GRACE_S), len(steps) * float(seconds))
+        if not self.driver.live:
+            return 0.0
         for step, attempt in enumerate(self._alive.values(), 1):
             folder = f"{self.driver.workdir}/jobs/{name}"
             stdout = self.driver.get(f"{folder}/stdout.{step}", max_bytes=MAX_REPORT_BYTES)
@@ -230,7 +249,7 @@ class InterleavedBlock:
             steps.append(_step_in_folder(arm, attempt.load.launch.wrap(argv)))
         if steps:
             planned_s = sum(attempt.workload.warmup_s for attempt in self._alive.values())
-            self._run_job(f"{self._job}-warmup", tuple(steps), job_files, planned_s + GRACE_S, planned_s)
+            self._run_job(self.warmup_job, tuple(steps), job_files, planned_s + GRACE_S, planned_s)
 
     def _run_slices(self, lengths: SliceLengths) -> None:
         """Run the job in which the generators take turns; outputs stay on the driver until they are collected."""
@@ -265,12 +284,13 @@ class InterleavedBlock:
         self._slices_text = output
 
     def _measurement(self, attempt: Attempt, load_s: int) -> tuple[str, ...]:
-        """Return the command of an arm's generator, with a time-out that allows for rounds in which it is stopped."""
+        """Return the command of an arm's generator, whose time-out, if it has one, no pause can exceed."""
         assert self.lengths is not None
-        round_s = len(self.attempts) * (self.lengths.slice_s + self.lengths.gap_s)
-        longer = {"timeout_s": math.ceil(attempt.workload.timeout_s + 2 * round_s)}
-        share = attempt.workload.with_duration(load_s, 0).model_copy(update=longer)
-        return attempt.load.launch.wrap(tuple(attempt.load.tool.command(share, attempt.deployment.target, load_s)))
+        tool, workload = attempt.load.tool, attempt.workload.with_duration(load_s, 0)
+        if tool.has_timeout:
+            timeout_s = timeout_with_pauses_s(workload.timeout_s, self.lengths, len(self.attempts))
+            workload = workload.model_copy(update={"timeout_s": timeout_s})
+        return attempt.load.launch.wrap(tuple(tool.command(workload, attempt.deployment.target, load_s)))
 
     @property
     def _folder(self) -> str:
@@ -363,7 +383,7 @@ class InterleavedBlock:
                 pids.setdefault(service.service, []).extend(service.pids)
         return monitor.model_copy(update={"pids": pids})
 
-    def _stop(self, limit_s: float | None, restore_s: float | None) -> None:
+    def stop(self, limit_s: float | None = None, restore_s: float | None = None) -> None:
         """End the load, services, monitors and host changes of all arms."""
         jobs = [partial(remove_job, self.driver, name, STOP_GRACE_S) for name in self.jobs]
         services = [call for attempt in self.attempts for call in attempt.services.stop_calls()]

@@ -137,6 +137,8 @@ def preflight(testbed: Testbed, data: Path) -> None:
         raise PreflightError(problems)
 
 
+PERL_CHECK = ("perl", "-e", "use POSIX (); print 1")
+
 # a check returns the problems that it finds as texts, or raises them as an error
 Check = Callable[[], Iterable[str] | None]
 
@@ -277,7 +279,7 @@ def _reasons_against_interleaving(testbed: Testbed) -> Iterator[str]:
 
 def _check_perl(testbed: Testbed, alias: str) -> Iterator[str]:
     """Check that the driver has perl, which runs the script that lets load generators take turns."""
-    done = testbed.hosts[alias].run(["perl", "-e", "use POSIX (); print 1"], timeout_s=PROBE_TIMEOUT_S)
+    done = testbed.hosts[alias].run(PERL_CHECK, timeout_s=PROBE_TIMEOUT_S)
     if done.rc:
         yield f'host {alias}: perl is needed for interleaved blocks ({APT_INSTALL}perl-base; or execution = "plain")'
 

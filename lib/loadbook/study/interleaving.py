@@ -23,6 +23,15 @@ MIN_SLICE_S, MAX_SLICE_S, MIN_GAP_S = 0.025, 1.0, 0.001
 SLICE_LATENCIES, GAP_LATENCIES = 20, 2
 # in its first slice, a generator starts and opens its connections
 FIRST_SLICE_S = 0.05
+# a generator whose time is over may take this long to end, first a tenth of it, while the others are stopped
+TAIL_S = 5.0
+# options that close or delay connections by the wall clock, which runs on while a generator is stopped
+WALL_CLOCK_OPTIONS = {
+    "h2load": (
+        *("-T", "--connection-active-timeout", "-N", "--connection-inactivity-timeout"),
+        *("-r", "--rate", "--rate-period", "--rps"),
+    )
+}
 # keys of a role that change the whole host, which cannot have the values of two treatments at the same time
 HOST_KEYS = ("sysctls", "delay_ms", "loss", "rate_mbit")
 
@@ -54,6 +63,21 @@ def block_seconds(lengths: SliceLengths, arms: int, duration_s: float) -> float:
     return arms * (lengths.first_s + lengths.gap_s) + rounds * arms * (lengths.slice_s + lengths.gap_s)
 
 
+def longest_pause_s(lengths: SliceLengths, arms: int) -> float:
+    """Return the seconds for which a generator is stopped at most, unless another one hangs at its end.
+
+    Between two slices of an arm every other arm can have two, as it can be the first in one round and the last in the
+    next one; in the first and the last round, a slice can be longer.
+    """
+    longest_slice_s = max(lengths.first_s, lengths.slice_s, TAIL_S / 10)
+    return (arms - 1) * (longest_slice_s + lengths.slice_s + 2 * lengths.gap_s) + lengths.gap_s
+
+
+def timeout_with_pauses_s(timeout_s: float, lengths: SliceLengths, arms: int) -> float:
+    """Return the time-out, in whole seconds, with which no pause lets a request fail that would not fail otherwise."""
+    return float(math.ceil(timeout_s + longest_pause_s(lengths, arms)))
+
+
 def draw_rounds(arms: int, rounds: int, seed: str) -> list[list[int]]:
     """Return the random order of the arms in every round, drawn from `seed`."""
     draw = random.Random(seed)
@@ -79,6 +103,9 @@ def _load_reasons(study: Study, treatments: Sequence[str]) -> Iterator[str]:
     loads = [study.workload_of(name) for name in treatments]
     if tools := sorted({load.tool for load in loads} - PAUSABLE_TOOLS):
         yield f"{', '.join(tools)} cannot be stopped and continued ({', '.join(sorted(PAUSABLE_TOOLS))} can)"
+    options = {(load.tool, word) for load in loads for word in load.extra if is_wall_clock_option(load.tool, word)}
+    for tool, word in sorted(options):
+        yield f"{tool}'s option {word} acts by the wall clock, which runs on while its generator is stopped"
     if any(load.model == "open" for load in loads):
         yield "the load is open: while stopped, its generator falls behind its schedule"
     if any(load.requests is not None for load in loads):
@@ -87,6 +114,15 @@ def _load_reasons(study: Study, treatments: Sequence[str]) -> Iterator[str]:
         yield "the load has a think time, which would run on while its generator is stopped"
     if len({(load.duration_s, load.warmup_s) for load in loads}) > 1:
         yield "treatments differ in duration_s or warmup_s"
+
+
+def is_wall_clock_option(tool: str, word: str) -> bool:
+    """Return whether a word of a load generator's options is one of `WALL_CLOCK_OPTIONS`, alone or with its value."""
+    options = WALL_CLOCK_OPTIONS.get(tool, ())
+    if word.startswith("--"):
+        name = word.partition("=")[0]
+        return len(name) > 2 and any(option.startswith(name) for option in options)
+    return word[:2] in options
 
 
 def _host_reasons(study: Study, treatments: Sequence[str]) -> Iterator[str]:

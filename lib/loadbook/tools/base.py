@@ -123,6 +123,7 @@ class Tool(Protocol):
     streamed_inputs : "files" and/or "stdout", if the parser reads them as streams of any size.
     extra_timeout_s : seconds that the tool needs to start and end, added to the time after which it counts as hung.
     opens_connections_at_rate : whether it opens connections at the requested rate even while responses are outstanding.
+    has_timeout : whether it has an option for the time-out of requests (`workload.timeout_s`).
     """
 
     name: str
@@ -135,6 +136,7 @@ class Tool(Protocol):
     streamed_inputs: tuple[str, ...] = ()
     extra_timeout_s: float = 0.0
     opens_connections_at_rate: bool = False
+    has_timeout: bool = True
 
     def version(self, stdout: bytes, stderr: bytes) -> str:
         """Return the version that `version_argv` printed, whatever its exit code; ToolError if it printed none."""
@@ -258,6 +260,8 @@ def check_workload(
     for name, (unset, problem) in _OPTIONAL_FIELDS.items():
         if name not in supported_fields and getattr(workload, name) != unset:
             raise ToolError(f"{tool.name} {problem}", f"leave workload.{name} out")
+    if not tool.has_timeout and workload.timeout_s != Workload.model_fields["timeout_s"].default:
+        raise ToolError(f"{tool.name} has no time-out for requests", "leave workload.timeout_s out")
     _check_secrets(workload, secret_options)  # first: the error message of the next check quotes the option
     _check_extra(tool, workload, reserved_options)
 
@@ -274,12 +278,6 @@ def _check_secrets(workload: Workload, options: Sequence[str]) -> None:
             f"the load has {logins[0]}: a login in a study would stand in data, reports and process lists",
             "measure what needs none, or keep it in a file on the driver (wrk -s SCRIPT, jmeter -q PROPERTIES)",
         )
-
-
-def check_no_timeout(tool: Tool, workload: Workload) -> None:
-    """Raise ToolError if the workload sets `timeout_s`; for tools without an option for time-outs."""
-    if workload.timeout_s != Workload.model_fields["timeout_s"].default:
-        raise ToolError(f"{tool.name} has no time-out for requests", "leave workload.timeout_s out")
 
 
 def _check_extra(tool: Tool, workload: Workload, reserved_options: Sequence[str]) -> None:

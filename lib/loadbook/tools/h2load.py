@@ -218,6 +218,7 @@ class H2load(base.Tool):
     install_hint = "apt-get install nghttp2-client"
     streamed_inputs = ("files",)
     load_models = frozenset({"closed"})
+    has_timeout = False
     known_versions = ("1",)
     version_argv: tuple[str, ...] = ("h2load", "--version")
     version_pattern = rb"^h2load nghttp2/(\d\S*)"
@@ -228,7 +229,6 @@ class H2load(base.Tool):
         `timeout_s` is not supported: h2load 1.52 aborts when ``-N`` finds an idle connection in a test with ``-D``.
         """
         base.check_workload(self, workload, RESERVED_OPTIONS, supported_fields=("requests",))
-        base.check_no_timeout(self, workload)
         if not workload.keepalive:
             # with the header Connection: close, h2load 1.52 opens one connection after another and never ends
             raise ToolError("h2load cannot close connections after each request", "use the tool wrk or ab")

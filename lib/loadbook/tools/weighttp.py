@@ -121,6 +121,7 @@ class Weighttp(base.Tool):
     binary = "weighttp"
     install_hint = "in no package registry: build github.com/lighttpd/weighttp"
     load_models = frozenset({"closed"})
+    has_timeout = False
     known_versions = ("0.3", "0.4", "0.5")
     version_argv: tuple[str, ...] = ("weighttp", "-h")  # -v and -V differ between versions; -h prints help in all
 
@@ -142,7 +143,6 @@ class Weighttp(base.Tool):
         memory for -n requests. Rates refer to weighttp's own duration.
         """
         base.check_workload(self, workload, RESERVED_OPTIONS, supported_fields=("requests",))
-        base.check_no_timeout(self, workload)
         if workload.requests is None:
             problem = "weighttp ends after a number of requests, not after a time"
             raise ToolError(problem, "set requests, such as 200000")
