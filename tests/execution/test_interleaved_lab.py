@@ -83,9 +83,8 @@ def test_interleaved_rate_is_responses_per_second_of_the_arms_slices(lab, layout
     assert values["ok_per_s", "value"] == pytest.approx(values["ok", "count"] / active_s)
     assert values["duration", "value"] == active_s
     assert values["cpu_per_response", "value"] == pytest.approx(record.services[0].cpu_s / values["ok", "count"])
-    # a request that was stopped under way has the other arm's time in it
-    assert ("latency", "p50") in values
-    assert not {"p99", "max", "mean"} & {statistic for metric, statistic in values if metric == "latency"}
+    # wrk adds samples to its latencies for each pause
+    assert not [statistic for metric, statistic in values if metric == "latency"]
     turns = read_slices((paths.trial("t0001") / "slices").read_text()).slices
     assert all(before.end_s <= after.start_s for before, after in pairwise(turns))
 

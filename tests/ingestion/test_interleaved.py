@@ -57,8 +57,13 @@ def test_interleaved_rates_are_divided_by_active_seconds() -> None:
 @pytest.mark.parametrize(("requests", "kept"), [(10_000, {"p50"}), (50_000, {"p50", "p90"}), (2_000, set())])
 def test_percentiles_that_interrupted_requests_may_affect_are_left_out(requests: int, kept: set[str]) -> None:
     """40 slices cut at most 400 requests of 10 connections."""
-    values = values_of(active_report(report(requests), record(), slices=40))
+    values = values_of(active_report(report(requests), record(tool="ab"), slices=40))
     assert {statistic for metric, statistic in values if metric == "latency"} == kept
+
+
+def test_percentiles_of_wrk_are_left_out_as_it_adds_samples_for_each_pause() -> None:
+    values = values_of(active_report(report(50_000), record(tool="wrk"), slices=40))
+    assert not [statistic for metric, statistic in values if metric == "latency"]
 
 
 def test_series_within_an_interleaved_trial_are_left_out() -> None:

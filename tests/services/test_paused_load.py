@@ -16,6 +16,7 @@ from loadbook.study.interleaving import PAUSABLE_TOOLS, TAIL_S, SliceLengths, ti
 from loadbook.study.workload import Workload
 from loadbook.tools.base import Target, ToolOutput, load_tool, parse_output
 from local_host import LocalHost
+from paused_latency import run_by_turns, server_with_known_times, values_of
 from running_services import running
 
 pytestmark = pytest.mark.alone
@@ -95,12 +96,34 @@ def test_pause_longer_than_the_time_out_counts_as_failures_unless_the_time_out_a
     servers: list[Instance], tmp_path: Path
 ) -> None:
     """A request of wrk that is stopped under way has the pause in it."""
-    lengths, failed = SliceLengths(1.4, 0.002, 1.4), {}
+    lengths, failed = SliceLengths(1.1, 0.002, 1.1), {}
     for timeout_s in (1.0, timeout_with_pauses_s(1.0, lengths, 2)):
         folder = tmp_path / f"{timeout_s}"
         folder.mkdir()
-        write_schedule(folder, "wrk", servers, lengths=lengths, duration_s=6, timeout_s=timeout_s)
+        write_schedule(folder, "wrk", servers, lengths=lengths, duration_s=4, timeout_s=timeout_s)
         run_schedule(folder)
         failed[timeout_s] = measured(folder, "wrk", 0).get(("errors_timeout", "count"), 0.0)
     assert failed[1.0] >= 1
     assert failed[4.0] == 0
+
+
+@pytest.mark.parametrize("tool_name", sorted(PAUSABLE_TOOLS))
+def test_percentiles_reported_of_a_paused_generator_are_those_of_one_that_runs_alone(
+    tool_name: str, tmp_path: Path
+) -> None:
+    """The server's service times are known, and independent of its load."""
+    if not shutil.which(load_tool(tool_name).binary):
+        pytest.skip(f"needs {tool_name}")
+    lengths = SliceLengths(0.25, 0.008, 0.25)
+    with server_with_known_times(2) as ports:
+        alone = values_of(run_by_turns(tool_name, ports[:1], lengths, 1, tmp_path / "alone")[0].printed)
+        paused = run_by_turns(tool_name, ports, lengths, 2, tmp_path / "paused")[0]
+    printed, reported = values_of(paused.printed), values_of(paused.reported)
+    assert printed["latency", "max"] > 0.2 > alone["latency", "max"]
+    names = {name for metric, name in reported if metric == "latency"}
+    if tool_name == "wrk":
+        assert printed["latency", "p75"] > 5 * alone["latency", "p75"]
+        assert names == set()
+    else:
+        assert {"p50", "p75", "p90"} <= names and not {"p99", "max", "mean"} & names
+        assert all(0.8 < printed["latency", name] / alone["latency", name] < 1.25 for name in ("p50", "p75", "p90"))

@@ -15,6 +15,9 @@ from loadbook.store.trial_record import InterleavedRecord, TrialRecord
 from loadbook.tools.base import Measurement, ParsedReport
 
 RATE_UNITS = ("1/s", "B/s")
+# load generators whose percentiles contain every request once, as it was measured. wrk adds samples for each pause
+# (`stats_correct`), which moves even its median (benchmarks/paused_latency.py)
+TOOLS_WITH_INTACT_PERCENTILES = frozenset({"ab", "h2load"})
 # multiplied by the share of interrupted requests: percentiles closer to the top are left out
 CUT_FACTOR = 3
 OTHER_ARMS = "other-arms:0"
@@ -84,7 +87,8 @@ def active_report(report: ParsedReport, record: TrialRecord, slices: int) -> Par
     tool_s, requests = values.get(("duration", "value")), values.get(("requests", "count"))
     if interleaved is None or not interleaved.active_s or not tool_s or not requests:
         return report
-    highest = 1 - CUT_FACTOR * slices * float(record.workload.get("connections") or 1) / requests
+    cut_share = slices * float(record.workload.get("connections") or 1) / requests
+    highest = 1 - CUT_FACTOR * cut_share if record.tool in TOOLS_WITH_INTACT_PERCENTILES else 0.0
     kept = (_active_measurement(m, tool_s, interleaved.active_s, highest) for m in report.measurements)
     return replace(report, measurements=tuple(m for m in kept if m), samples=(), times_us={}, span=None)
 
