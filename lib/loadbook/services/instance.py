@@ -15,7 +15,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import NamedTuple
 
 from loadbook.core.errors import HostError, LostError
-from loadbook.hosts.host import CommandResult, Host, HttpResponse, Job, JobState
+from loadbook.hosts.host import Host, HttpResponse, Job, JobState
 from loadbook.hosts.shell import cpu_list
 from loadbook.services.build import build
 from loadbook.services.render import RenderedService
@@ -72,7 +72,7 @@ def run_probe(probe: Probe, name: str, rendered: RenderedService, host: Host, cl
     try:
         if argv:
             done = host.run(argv, timeout_s=PROBE_TIMEOUT_S)
-            outcome = f"exit code {done.rc}: {_output_text(done, 300)}"
+            outcome = f"exit code {done.rc}: {_output_text(done.stderr + done.stdout, 300)}"
             return ProbeResult(HttpResponse(0, {}, done.stdout), done.rc == 0, target, outcome)
         answer = client.http_get(place.address, port, path, timeout_s=PROBE_TIMEOUT_S, scheme=scheme)
         return ProbeResult(answer, True, target, f"answered {answer.status}")
@@ -203,7 +203,8 @@ def version(host: Host, spec: ServiceSpec) -> str:
         raise ServiceError(host.alias, f"{spec.binary} is not installed", _install_hint(spec))
     found = re.search(spec.version.pattern, (done.stdout + b"\n" + done.stderr).decode(errors="replace"))
     if not found:
-        problem = f"{spec.name}: no version from {' '.join(spec.version.argv)}: {_output_text(done)}"
+        output = _output_text(done.stderr + done.stdout)
+        problem = f"{spec.name}: no version from {' '.join(spec.version.argv)}: {output}"
         raise ServiceError(host.alias, problem, _install_hint(spec))
     return f"{found[1]} {program}" if program else found[1]
 
@@ -277,10 +278,10 @@ class Instance:
 
     def _excerpt(self, output: bytes) -> str:
         """Return at most MAX_OUTPUT_CHARS of the software's output: its errors first, or the end of the output."""
-        text, messages = output.decode(errors="replace").strip(), self.spec.errors
-        if not text:
-            return "it printed nothing"
-        return messages.errors_first(text)[:MAX_OUTPUT_CHARS] if messages else text[-MAX_OUTPUT_CHARS:]
+        if self.spec.errors is None:
+            return _output_text(output)
+        text = self.spec.errors.errors_first(output.decode(errors="replace").strip())
+        return text[:MAX_OUTPUT_CHARS] or "it printed nothing"
 
     def start(self) -> int:
         """Start a fresh process and return the process id of its job's leader."""
@@ -313,9 +314,10 @@ class Instance:
                     return result.response
             state = self.state()
             if not state.running:
-                raise self._error(f"{self.spec.name} ended with exit code {state.rc}: ", self._last_output())
+                problem = f"{self.spec.name} ended with exit code {state.rc}: {self._log_end()}"
+                raise ServiceError(self.host.alias, problem)
         problem = f"{result.target} is not as awaited within {probe.timeout_s:g} s: {result.outcome}"
-        raise self._error(f"{problem}\n", self._last_output())
+        raise ServiceError(self.host.alias, f"{problem}\n{self._log_end()}")
 
     def state(self) -> JobState:
         """Return the state of the service's job."""
@@ -334,8 +336,7 @@ class Instance:
             evidence += f"; process {pids[0]} was started with it"
         elif not pids:
             live = False
-            evidence += f"; no process {self.spec.process_name} of ours is running: "
-            evidence += self._excerpt(self._last_output())
+            evidence += f"; no process {self.spec.process_name} of ours is running: {self._log_end()}"
         return Proof(live, evidence, pids)
 
     def _probe_config(self, client_host: Host) -> tuple[bool | None, str]:
@@ -392,9 +393,9 @@ class Instance:
     def _tail(self, path: str) -> bytes:
         return self.host.run(["tail", "-c", str(LOG_TAIL_BYTES), path], timeout_s=CONTROL_TIMEOUT_S).stdout
 
-    def _last_output(self) -> bytes:
-        """Return the end of the log: stderr, or stdout if that is empty."""
-        return self.log().strip() or self._tail(f"{self.host.workdir}/jobs/{self.name}/stdout.1").strip()
+    def _log_end(self) -> str:
+        """Return an excerpt of the log's end: of stderr, or of stdout if that is empty."""
+        return self._excerpt(self.log().strip() or self._tail(f"{self.host.workdir}/jobs/{self.name}/stdout.1"))
 
     def stop(self) -> None:
         """End the processes and remove the instance's folder; may be called again, or before `start`."""
@@ -410,8 +411,8 @@ class Instance:
         self.host.stop(self.name, grace_s=self.spec.stop_grace_s)
 
 
-def _output_text(done: CommandResult, max_chars: int = MAX_OUTPUT_CHARS) -> str:
-    return (done.stderr + done.stdout).decode(errors="replace").strip()[-max_chars:] or "it printed nothing"
+def _output_text(output: bytes, max_chars: int = MAX_OUTPUT_CHARS) -> str:
+    return output.decode(errors="replace").strip()[-max_chars:] or "it printed nothing"
 
 
 def _install_hint(spec: ServiceSpec, program: str | None = None) -> str:

@@ -110,7 +110,7 @@ class SystemInstance(Instance):
         settled = self._wait_for_old_processes(client_host)
         (live, evidence), pids = self._probe_config(client_host), self.pids()
         if settled == "gone" or not pids:
-            return Proof(False, f"{evidence}; it ended: {self._excerpt(self._last_output())}", pids)
+            return Proof(False, f"{evidence}; it ended: {self._log_end()}", pids)
         if settled == "unchanged":
             problem = f"its processes are those of before: it was not reloaded{self._log_suffix()}"
             return Proof(False, f"{evidence}; {problem}", pids)
@@ -158,8 +158,8 @@ class SystemInstance(Instance):
         """Path of the server's own log on its host; "" if it is not known."""
         return self.system.log or ""
 
-    def _last_output(self) -> bytes:
-        return self.log()
+    def _log_end(self) -> str:  # not by its errors, which can be of another day
+        return self.log().decode(errors="replace").strip()[-800:] or "its log says nothing"
 
     def stop(self) -> None:
         """Restore the original files; repeated calls, or a call before `start`, do nothing.
