@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from loadbook.services import Instance, InstanceContext, ServiceError, load_service, render
-from ordinary_user import OrdinaryUsersHost, ordinary_user_command
+from ordinary_user import OrdinaryUsersHost, find_ordinary_user, ordinary_user_command
 
 ROOT = Path(__file__).parents[2]
 NGINX = load_service("nginx")
@@ -45,7 +45,13 @@ def own_file_instance(host: OrdinaryUsersHost, text: str) -> Instance:
 
 
 def test_nginx_services_run_for_an_ordinary_user(tmp_path: Path) -> None:
-    """Their tests are run by such a user, whatever this machine's root has done before."""
+    """Their tests are run by such a user, whatever this machine's root has done before.
+
+    Where that is impossible, they are run without sbin folders in PATH, and the test counts as skipped.
+    """
+    if not Path("/usr/sbin/nginx").is_file():
+        pytest.skip("nginx is not there: apt-get install nginx-light")
+    as_user, problem = find_ordinary_user()
     own = tmp_path / "own"
     own.mkdir()
     own.chmod(0o777)
@@ -53,10 +59,12 @@ def test_nginx_services_run_for_an_ordinary_user(tmp_path: Path) -> None:
     env |= {"HYPOTHESIS_STORAGE_DIRECTORY": f"{own}/hypothesis", "PYTHONDONTWRITEBYTECODE": "1", "HOME": str(own)}
     tests = [f"tests/services/test_{name}.py" for name in ("nginx_tuned", "nginx_upstream", "spec")]
     options = ["-q", "-n", "0", "-p", "no:cacheprovider", "-m", "not lab and not alone and not long", "-rs"]
-    command = [*ordinary_user_command(), sys.executable, "-m", "pytest", *options, "--basetemp", f"{own}/t", *tests]
+    command = [*as_user, sys.executable, "-m", "pytest", *options, "--basetemp", f"{own}/t", *tests]
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     assert "nginx is not there" not in done.stdout
+    if problem:
+        pytest.skip(problem)
 
 
 def test_ordinary_user_of_the_tests_can_write_neither_nginx_folder_nor_etc() -> None:
