@@ -19,21 +19,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from loadbook.ingestion.interleaved import SliceLog, active_report, read_slices
 from loadbook.store.trial_record import InterleavedRecord, TrialRecord
-from loadbook.study.interleaving import TAIL_S, SliceLengths, timeout_with_pauses_s
+from loadbook.study.interleaving import SliceLengths, draw_rounds, schedule_text, timeout_with_pauses_s
 from loadbook.study.workload import Workload
 from loadbook.tools.base import ParsedReport, Target, Tool, ToolOutput, load_tool, parse_output
 
 # (seconds, share of requests)
 SERVICE_TIMES = ((0.002, 0.60), (0.003, 0.20), (0.004, 0.15), (0.008, 0.035), (0.020, 0.015))
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: keep-alive\r\n\r\nhello"
-PERCENTILES = ("p50", "p75", "p90", "p99")
+PERCENTILES = ("p50", "p75", "p90", "p95", "p99")
 CONNECTIONS, MAX_SERVER_S = 10, 600
 OPTIONS = {"h2load": ("--log-file=h2load.log",)}
 PROGRAM = str(files("loadbook.hosts").joinpath("interleave.pl"))
@@ -75,55 +75,54 @@ def server_with_known_times(ports: int) -> Iterator[list[int]]:
         process.wait(10)
 
 
-class Load(NamedTuple):
-    """One generator's report, as the tool printed it, and as loadbook reports it for an interleaved trial."""
+def workload_of(tool_name: str, lengths: SliceLengths | None, seconds: int) -> Workload:
+    """Return a load on the server; its time-out allows for the pauses of two generators, and h2load logs requests."""
+    options: dict[str, Any] = {"extra": OPTIONS.get(tool_name, ())}
+    if lengths and load_tool(tool_name).has_timeout:
+        options["timeout_s"] = timeout_with_pauses_s(2.0, lengths, 2)
+    return Workload(tool=tool_name, path="/", connections=CONNECTIONS, duration_s=seconds, **options)
 
-    printed: ParsedReport
-    reported: ParsedReport
-    cut_share: float
 
+def run_by_turns(
+    workload: Workload, ports: list[int], lengths: SliceLengths | None, folder: Path
+) -> tuple[list[ParsedReport], SliceLog]:
+    """Run a generator per port of 127.0.0.1 by turns, or a single one without a pause (`lengths`: None).
 
-def run_by_turns(tool_name: str, ports: list[int], lengths: SliceLengths, seconds: int, folder: Path) -> list[Load]:
-    """Run a generator per port by turns; with a single port it runs alone, without a pause."""
-    tool, alone = load_tool(tool_name), len(ports) == 1
-    if alone:
-        lengths = SliceLengths(float(seconds), 0.001, float(seconds))
-    load = {"connections": CONNECTIONS, "duration_s": seconds, "extra": OPTIONS.get(tool_name, ())}
-    timeout = {"timeout_s": timeout_with_pauses_s(2.0, lengths, len(ports))} if tool.has_timeout else {}
-    workload = Workload.model_validate({"tool": tool_name, "path": "/", **load, **timeout})
-    lines = [f"first {lengths.first_s}", f"slice {lengths.slice_s}", f"gap {lengths.gap_s}", f"end {seconds}"]
-    lines += [f"tail {TAIL_S}", *(f"arm {arm} {arm}" for arm in range(len(ports)))]
-    draw = random.Random(tool_name)
-    lines += [f"order {' '.join(map(str, draw.sample(range(len(ports)), len(ports))))}" for _ in range(100)]
-    for arm, port in enumerate(ports):
-        (folder / f"{arm}").mkdir(parents=True)
+    Returns what each tool printed, and the slices.
+    """
+    tool, arms = load_tool(workload.tool), range(len(ports))
+    end_s = int(workload.duration_s)
+    commands = [tool.command(workload, Target("127.0.0.1", port), end_s) for port in ports]
+    for arm in arms:
+        own = folder / f"arm{arm}"
+        own.mkdir(parents=True)
         for name, data in tool.extra_files(workload).items():
-            (folder / f"{arm}" / name).write_bytes(data)
-        argv = tool.command(workload, Target("127.0.0.1", port), seconds)
-        (folder / f"{arm}" / "cmd").write_text(f"exec {shlex.join(argv)}\n")
-    (folder / "schedule").write_text("\n".join(lines) + "\n")
+            (own / name).write_bytes(data)
+        (own / "cmd").write_text(f"exec {shlex.join(commands[arm])}\n")
+    lengths = lengths or SliceLengths(float(end_s), 0.001, float(end_s))
+    schedule = schedule_text(lengths, arms, draw_rounds(len(ports), 100, "paused"), end_s)
+    (folder / "schedule").write_text(schedule)
     done = subprocess.run(["perl", PROGRAM, "schedule"], cwd=folder, capture_output=True, text=True, timeout=300)
-    if done.returncode:
-        raise SystemExit(f"interleave.pl ended with {done.returncode}: {done.stderr}")
-    slices = read_slices(done.stdout)
-    return [_read(tool, workload, folder / f"{arm}", arm, slices) for arm in range(len(ports))]
+    if done.returncode or done.stderr:
+        raise RuntimeError(f"interleave.pl ended with exit code {done.returncode}: {done.stderr}")
+    return [_read(tool, workload, folder / f"arm{arm}", commands[arm]) for arm in arms], read_slices(done.stdout)
 
 
-def _read(tool: Tool, workload: Workload, folder: Path, arm: int, log: SliceLog) -> Load:
-    argv = tuple(shlex.split((folder / "cmd").read_text())[1:])
+def _read(tool: Tool, workload: Workload, folder: Path, command: list[str]) -> ParsedReport:
     stdout, stderr = ((folder / name).read_bytes() for name in ("stdout", "stderr"))
     found = {name: (folder / name).read_bytes() for name in tool.expected_files(workload) if (folder / name).is_file()}
-    printed = parse_output(tool, ToolOutput(stdout, stderr, files=found, exit_code=0, argv=argv))
-    interleaved = InterleavedRecord(
-        arm=arm, beside=[], slice_s=1.0, gap_s=0.001, slices="slices", active_s=log.active_s(arm)
-    )
+    return parse_output(tool, ToolOutput(stdout, stderr, files=found, exit_code=0, argv=tuple(command)))
+
+
+def reported(printed: ParsedReport, workload: Workload, log: SliceLog, arm: int) -> ParsedReport:
+    """Return what loadbook reports of an arm of an interleaved block."""
+    active_s = log.active_s(arm)
     record = TrialRecord(
         study="s", run="r", trial="t", treatment="a", factors={}, block=1, slot=1, attempt=1, status="ok",
-        tool=tool.name, workload=workload.model_dump(mode="json"), interleaved=interleaved,
+        tool=workload.tool, workload=workload.model_dump(mode="json"),
+        interleaved=InterleavedRecord(arm=arm, beside=[], slice_s=1, gap_s=0, slices="slices", active_s=active_s),
     )  # fmt: skip
-    slices = len(log.slices_of(arm))
-    requests = values_of(printed)["requests", "count"]
-    return Load(printed, active_report(printed, record, slices), slices * CONNECTIONS / requests)
+    return active_report(printed, record, len(log.slices_of(arm)))
 
 
 def values_of(report: ParsedReport) -> dict[tuple[str, str], float]:
@@ -137,19 +136,26 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|---|")
     with server_with_known_times(2) as ports, tempfile.TemporaryDirectory() as folder:
         for tool_name in ("wrk", "ab", "h2load"):
-            alone = values_of(run_by_turns(tool_name, ports[:1], SliceLengths(1, 1), 10, Path(folder, tool_name))[0][0])
+            alone = run_by_turns(workload_of(tool_name, None, 10), ports[:1], None, Path(folder, tool_name))[0][0]
             for slice_s in (0.08, 0.25):
                 lengths = SliceLengths(slice_s, 0.008, max(0.05, slice_s))
-                own = Path(folder, f"{tool_name}-{slice_s}")
-                load = run_by_turns(tool_name, ports, lengths, 20, own)[0]
-                paused, reported = values_of(load.printed), values_of(load.reported)
-                for name in PERCENTILES:
-                    key = "latency", name
-                    if key in alone and key in paused:
-                        one, other = 1000 * alone[key], 1000 * paused[key]
-                        cells = [f"{1000 * slice_s:g} ms", f"{100 * load.cut_share:.1f} %", name, f"{one:.2f} ms"]
-                        cells += [f"{other:.2f} ms", f"{other / one:.2f}", "yes" if key in reported else "no"]
-                        print("|", " | ".join([tool_name, *cells]), "|", flush=True)
+                workload = workload_of(tool_name, lengths, 20)
+                reports, log = run_by_turns(workload, ports, lengths, Path(folder, f"{tool_name}-{slice_s}"))
+                kept = values_of(reported(reports[0], workload, log, 0))
+                for cells in _rows(values_of(alone), values_of(reports[0]), kept, len(log.slices_of(0))):
+                    print("|", " | ".join([tool_name, f"{1000 * slice_s:g} ms", *cells]), "|", flush=True)
+
+
+def _rows(
+    alone: dict[tuple[str, str], float], paused: dict[tuple[str, str], float], kept: Container[Any], slices: int
+) -> Iterator[list[str]]:
+    cut_share = slices * CONNECTIONS / paused["requests", "count"]
+    for name in PERCENTILES:
+        key = "latency", name
+        if key in alone and key in paused:
+            times = [f"{1000 * values[key]:.2f} ms" for values in (alone, paused)]
+            ratio = f"{paused[key] / alone[key]:.2f}"
+            yield [f"{100 * cut_share:.1f} %", name, *times, ratio, "yes" if key in kept else "no"]
 
 
 if __name__ == "__main__":

@@ -145,12 +145,14 @@ class DryRun:
                 attempts.append(Attempt(self.testbed, planned, 1, own, arm, longest_block_s(plan)))
             block = InterleavedBlock(self.testbed, attempts, None)
             notes, steps = _Notes.of_block(block), dict[str, list[DryRunStep]]()
+            of_arm, of_block = block.arm_phases(), {"reset": block.reset, "load": block.run_load, "stop": block.stop}
             for phase in PHASE_TITLES:
-                for arm, attempt in enumerate(attempts if phase in block.arm_phases() else ()):
-                    self._prepare_answers(attempt, phase)
-                    block.arm_phases()[phase](arm, attempt)
-                if phase not in block.arm_phases():
-                    {"reset": block.reset, "load": block.run_load, "stop": block.stop}[phase]()
+                if phase in of_block:
+                    of_block[phase]()
+                else:
+                    for arm, attempt in enumerate(attempts):
+                        self._prepare_answers(attempt, phase)
+                        of_arm[phase](arm, attempt)
                 steps[phase] = list(notes.annotate(self.log.take(), phase))
             return _titled(steps, attempts)
 

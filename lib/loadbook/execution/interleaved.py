@@ -42,6 +42,7 @@ from loadbook.study.interleaving import (
     SliceLengths,
     block_seconds,
     draw_rounds,
+    schedule_text,
     slices_for_latency,
     timeout_with_pauses_s,
 )
@@ -139,8 +140,9 @@ class InterleavedBlock:
 
     def _each(self, phase: str, connectivity: Connectivity) -> None:
         """Run a phase for every arm that has not failed yet, one arm after the other."""
+        run_phase = self.arm_phases()[phase]
         for arm, attempt in list(self._alive.items()):
-            self._guarded(attempt, phase, partial(self.arm_phases()[phase], arm, attempt), connectivity)
+            self._guarded(attempt, phase, partial(run_phase, arm, attempt), connectivity)
 
     def _guarded(self, attempt: Attempt, phase: str, call: Callable[[], None], connectivity: Connectivity) -> None:
         """Make a call for one arm; an error ends this arm only."""
@@ -258,21 +260,13 @@ class InterleavedBlock:
         load_s = math.ceil(block_seconds(lengths, len(arms), workload.duration_s))
         rounds = math.ceil(load_s / (len(arms) * (lengths.slice_s + lengths.gap_s)))
         seed = f"loadbook slices {self.testbed.plan.seed} {self.attempts[0].planned.block}"
-        lines = [
-            f"first {lengths.first_s:g}",
-            f"slice {lengths.slice_s:g}",
-            f"gap {lengths.gap_s:g}",
-            f"end {load_s}",
-            f"tail {TAIL_S:g}",
-        ]
-        lines += [f"order {' '.join(str(arms[k]) for k in order)}" for order in draw_rounds(len(arms), rounds, seed)]
+        orders = [[arms[k] for k in order] for order in draw_rounds(len(arms), rounds, seed)]
         job_files = {PROGRAM: files("loadbook.hosts").joinpath(PROGRAM).read_bytes()}
         for arm, attempt in self._alive.items():
             attempt.load.started[self.driver.alias] = time.time(), time.monotonic()
             argv = self._measurement(attempt, load_s)
             job_files |= _files_of(attempt, arm) | {f"arm{arm}/cmd": f"exec {shlex.join(argv)}\n".encode()}
-            lines.append(f"arm {arm} arm{arm}")
-        job_files[SCHEDULE] = ("\n".join(lines) + "\n").encode()
+        job_files[SCHEDULE] = schedule_text(lengths, arms, orders, load_s).encode()
         self._tool_s = load_s
         timeout_s = load_s + len(arms) * TAIL_S + GRACE_S
         self._run_job(self._job, (("perl", PROGRAM, SCHEDULE),), job_files, timeout_s, float(load_s))

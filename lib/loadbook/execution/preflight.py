@@ -137,8 +137,6 @@ def preflight(testbed: Testbed, data: Path) -> None:
         raise PreflightError(problems)
 
 
-PERL_CHECK = ("perl", "-e", "use POSIX (); print 1")
-
 # a check returns the problems that it finds as texts, or raises them as an error
 Check = Callable[[], Iterable[str] | None]
 
@@ -275,6 +273,9 @@ def _reasons_against_interleaving(testbed: Testbed) -> Iterator[str]:
         yield "a replay: recordings of interleaved blocks cannot be played back"
     if changing := sorted({p.spec.name for p in testbed.placements if p.changes_host}):
         yield f"service {changing[0]} changes settings of its whole host"
+
+
+PERL_CHECK = ("perl", "-e", "use POSIX (); print 1")
 
 
 def _check_perl(testbed: Testbed, alias: str) -> Iterator[str]:

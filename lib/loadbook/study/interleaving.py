@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 from loadbook.core.metrics import get_metric
 from loadbook.study.model import Study
+from loadbook.study.workload import matching_option
 
 Execution = Literal["auto", "interleaved", "plain"]
 
@@ -84,6 +85,17 @@ def draw_rounds(arms: int, rounds: int, seed: str) -> list[list[int]]:
     return [draw.sample(range(arms), arms) for _ in range(rounds)]
 
 
+def schedule_text(lengths: SliceLengths, arms: Sequence[int], rounds: Sequence[Sequence[int]], end_s: float) -> str:
+    """Return the schedule for `hosts/interleave.pl`, in which each arm has the folder ``armK``.
+
+    Each of `rounds` holds arms in their order; a generator ends by itself `end_s` seconds after its start.
+    """
+    values = {"first": lengths.first_s, "slice": lengths.slice_s, "gap": lengths.gap_s, "end": end_s, "tail": TAIL_S}
+    lines = [f"{name} {value:g}" for name, value in values.items()]
+    lines += [f"order {' '.join(map(str, order))}" for order in rounds]
+    return "".join(f"{line}\n" for line in [*lines, *(f"arm {arm} arm{arm}" for arm in arms)])
+
+
 def plain_reasons(study: Study, treatments: Sequence[str]) -> list[str]:
     """Return the reasons in the study file why these treatments cannot be interleaved; empty if they can.
 
@@ -103,8 +115,8 @@ def _load_reasons(study: Study, treatments: Sequence[str]) -> Iterator[str]:
     loads = [study.workload_of(name) for name in treatments]
     if tools := sorted({load.tool for load in loads} - PAUSABLE_TOOLS):
         yield f"{', '.join(tools)} cannot be stopped and continued ({', '.join(sorted(PAUSABLE_TOOLS))} can)"
-    options = {(load.tool, word) for load in loads for word in load.extra if is_wall_clock_option(load.tool, word)}
-    for tool, word in sorted(options):
+    words = {(load.tool, word) for load in loads for word in load.extra}
+    for tool, word in sorted(w for w in words if matching_option(w[1], WALL_CLOCK_OPTIONS.get(w[0], ()))):
         yield f"{tool}'s option {word} acts by the wall clock, which runs on while its generator is stopped"
     if any(load.model == "open" for load in loads):
         yield "the load is open: while stopped, its generator falls behind its schedule"
@@ -114,15 +126,6 @@ def _load_reasons(study: Study, treatments: Sequence[str]) -> Iterator[str]:
         yield "the load has a think time, which would run on while its generator is stopped"
     if len({(load.duration_s, load.warmup_s) for load in loads}) > 1:
         yield "treatments differ in duration_s or warmup_s"
-
-
-def is_wall_clock_option(tool: str, word: str) -> bool:
-    """Return whether a word of a load generator's options is one of `WALL_CLOCK_OPTIONS`, alone or with its value."""
-    options = WALL_CLOCK_OPTIONS.get(tool, ())
-    if word.startswith("--"):
-        name = word.partition("=")[0]
-        return len(name) > 2 and any(option.startswith(name) for option in options)
-    return word[:2] in options
 
 
 def _host_reasons(study: Study, treatments: Sequence[str]) -> Iterator[str]:

@@ -138,3 +138,17 @@ def split_load(workload: Workload, drivers: Sequence[str]) -> dict[str, Workload
 def _split_evenly(total: int, count: int) -> list[int]:
     least, more = divmod(total, count)
     return [least + (k < more) for k in range(count)]
+
+
+def matching_option(word: str, options: Sequence[str]) -> str | None:
+    """Return the first of `options` that a word of a command line sets, or None.
+
+    Options with an attached value (``-d5``, ``--rate=5``) and abbreviated long options (``--num-conn``), which getopt
+    accepts, are recognised too.
+    """
+    name = word.partition("=")[0]
+    if word.startswith("--"):
+        matching = (o for o in options if o.startswith("--") and len(name) > 2 and o.startswith(name))
+    else:
+        matching = (o for o in options if not o.startswith("--") and word.startswith(o))
+    return next(matching, None)

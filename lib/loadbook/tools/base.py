@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import loadbook.tools
 from loadbook.core.errors import ParseError, ToolError
-from loadbook.study.workload import Workload
+from loadbook.study.workload import Workload, matching_option
 
 if TYPE_CHECKING:
     from loadbook.request_logs.summary import Summary
@@ -281,25 +281,16 @@ def _check_secrets(workload: Workload, options: Sequence[str]) -> None:
 
 
 def _check_extra(tool: Tool, workload: Workload, reserved_options: Sequence[str]) -> None:
-    """Raise ToolError if `extra` holds a URL or repeats an option that fields of the workload set.
-
-    Options with an attached value (``-d5``, ``--rate=5``) and abbreviated long options (``--num-conn``), which getopt
-    accepts, are recognised too.
-    """
+    """Raise ToolError if `extra` holds a URL or repeats an option that fields of the workload set."""
     for word in workload.extra:
         if _ADDRESS.match(word):
             raise ToolError(
                 f"workload.extra has the address {word!r}: where the load goes comes from the study alone",
                 "set workload.target, workload.path and workload.scheme",
             )
-        name = word.partition("=")[0]
-        if word.startswith("--"):
-            clash = [o for o in reserved_options if o.startswith("--") and len(name) > 2 and o.startswith(name)]
-        else:
-            clash = [o for o in reserved_options if not o.startswith("--") and word.startswith(o)]
-        if clash:
+        if clash := matching_option(word, reserved_options):
             raise ToolError(
-                f"workload.extra has {word!r}, but {clash[0]} of {tool.name} comes from the workload's own fields",
+                f"workload.extra has {word!r}, but {clash} of {tool.name} comes from the workload's own fields",
                 "set the field of the workload instead",
             )
 
