@@ -1,15 +1,20 @@
-"""What a study needs on the hosts of each role, and the packages that bring it."""
+"""What a study needs on the hosts of each role, the packages that bring it, and what a run says of what is wrong."""
 
 from __future__ import annotations
 
 import json
 
+import pytest
+
 from command_line import exit_code
+from loadbook.core.errors import PreflightError
 from loadbook.execution.preflight import package_arguments, required_programs, service_programs
+from loadbook.execution.session import run_study
 from loadbook.services import load_service
 from loadbook.store.paths import Layout
 from loadbook.study.reader import find_study
-from recorded_run import REPO
+from recorded_run import REPO, with_studies
+from toy_service import toy_service
 
 HERE = Layout(REPO)
 
@@ -54,3 +59,47 @@ def test_preflight_checks_additional_ports_of_a_service():
     plan.study = SimpleNamespace(roles=["balancer", "web"])
     assert [int(port, 16) for port in needed_ports(testbed, "a")] == [18_080, 28_080]  # type: ignore[arg-type]
     assert [int(port, 16) for port in needed_ports(testbed, "b")] == [18_080]  # type: ignore[arg-type]
+
+
+REFUSING = """
+[errors]
+line = '^wrong:'
+[errors.hints]
+'no port' = "name the port"
+"""
+CHECK = """[commands]
+check = ["sh", "-c", "echo note: hello >&2; echo wrong: no port >&2; exit 1"]"""
+STUDY = """
+schema = 1
+name = "small"
+question = "Which greeting is faster?"
+baseline = "hello"
+blocks = 1
+[roles.driver]
+[roles.web]
+service = "toy"
+[workload]
+tool = "wrk"
+path = "/index.html"
+[factors]
+greeting = { role = "web", levels = ["hello", "goodbye"] }
+[treatments.hello]
+[treatments.goodbye]
+set = { greeting = "goodbye" }
+"""
+
+
+@pytest.mark.lab
+def test_preflight_shows_the_error_of_a_refused_configuration_first_and_what_to_do(lab, tmp_path):
+    layout = with_studies(tmp_path / "home")
+    toy_service(layout.studies)
+    file = layout.studies / "services" / "toy" / "service.toml"
+    file.write_text(file.read_text().replace("[commands]", CHECK) + REFUSING)
+    (layout.studies / "small.toml").write_text(STUDY)
+    with pytest.raises(PreflightError) as caught:
+        run_study(layout, "small", lab.hosts_file)
+    assert len(caught.value.problems) == 2
+    lines = caught.value.message.splitlines()
+    assert lines[1].startswith("  treatment hello, role web: host web: toy refuses its configuration")
+    assert lines[1].endswith("(exit code 1): wrong: no port")
+    assert lines[2:4] == ["    note: hello", "    next: name the port"]

@@ -121,7 +121,8 @@ class PreflightError(LoadbookError):
     """A run cannot start; the message lists all reasons, one per line."""
 
     def __init__(self, problems: list[str], hint: str = "set that right; loadbook doctor [--hosts FILE] helps") -> None:
-        super().__init__("\n".join(["the run cannot start:", *(f"  {p}" for p in problems)]), hint)
+        listed = [f"  {problem}".replace("\n", "\n    ") for problem in problems]
+        super().__init__("\n".join(["the run cannot start:", *listed]), hint)
         self.problems = problems
 
 

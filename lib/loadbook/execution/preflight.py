@@ -148,7 +148,14 @@ def _problems_of(check: Check) -> list[str]:
     except PreflightError as error:
         return error.problems
     except LoadbookError as error:
-        return [f"{error.message} ({error.hint})" if error.hint else error.message]
+        return [_with_hint(error)]
+
+
+def _with_hint(error: LoadbookError) -> str:
+    """Return an error's message with its hint: in brackets, or below a message of several lines."""
+    if not error.hint:
+        return error.message
+    return f"{error.message}\nnext: {error.hint}" if "\n" in error.message else f"{error.message} ({error.hint})"
 
 
 def _check_controller(testbed: Testbed, data: Path) -> Iterator[str]:
@@ -236,7 +243,7 @@ def _check_placement(testbed: Testbed, placement: Placement) -> Iterator[str]:
                 finally:
                     instance.stop()
         except LoadbookError as error:
-            yield f"treatment {treatment}, role {placement.role}: {error.message}"
+            yield f"treatment {treatment}, role {placement.role}: {_with_hint(error)}"
 
 
 def _check_monitor_sources(testbed: Testbed, alias: str) -> None:
@@ -259,7 +266,7 @@ def _check_changes(testbed: Testbed) -> Iterator[str]:
         try:
             jobs.apply()
         except LoadbookError as error:
-            yield f"treatment {treatment}: {error.message}" + (f" ({error.hint})" if error.hint else "")
+            yield f"treatment {treatment}: {_with_hint(error)}"
         finally:
             jobs.restore()
     testbed.check_restored()
