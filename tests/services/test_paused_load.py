@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -62,11 +63,16 @@ def test_pause_longer_than_the_time_out_counts_as_failures_unless_the_time_out_a
 ) -> None:
     """A request of wrk that is stopped under way has the pause in it."""
     needs("wrk")
-    lengths, failed = SliceLengths(1.1, 0.002, 1.1), {}
-    for timeout_s in (1.0, timeout_with_pauses_s(1.0, lengths, 2)):
+    lengths, ports = SliceLengths(1.1, 0.002, 1.1), [server.port for server in servers]
+
+    def failures(timeout_s: float) -> float:
         load = page_load("wrk", 4, timeout_s=timeout_s)
-        reports, _ = run_by_turns(load, [server.port for server in servers], lengths, tmp_path / f"{timeout_s}")
-        failed[timeout_s] = values_of(reports[0]).get(("errors_timeout", "count"), 0.0)
+        reports, _ = run_by_turns(load, ports, lengths, tmp_path / f"{timeout_s}")
+        return values_of(reports[0]).get(("errors_timeout", "count"), 0.0)
+
+    timeouts_s = (1.0, timeout_with_pauses_s(1.0, lengths, 2))
+    with ThreadPoolExecutor() as pool:
+        failed = dict(zip(timeouts_s, pool.map(failures, timeouts_s), strict=True))
     assert failed[1.0] >= 1
     assert failed[4.0] == 0
 
