@@ -122,7 +122,7 @@ def reported(printed: ParsedReport, workload: Workload, log: SliceLog, arm: int)
         tool=workload.tool, workload=workload.model_dump(mode="json"),
         interleaved=InterleavedRecord(arm=arm, beside=[], slice_s=1, gap_s=0, slices="slices", active_s=active_s),
     )  # fmt: skip
-    return active_report(printed, record, len(log.slices_of(arm)))
+    return active_report(printed, record, log)
 
 
 def values_of(report: ParsedReport) -> dict[tuple[str, str], float]:

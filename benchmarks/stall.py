@@ -4,22 +4,26 @@
 
 Each row is a kind of service, sampled every 0.25 s for 10 s as by the sampler: up to 40 ms late, with CPU times in
 ticks of 10 ms if the kernel has no finer ones, random response times, and lost samples. A stall stops the service for
-the time in the heading of its column.
+the time in the heading of its column. The second table has interleaved trials of 1 s of 3 and 7 treatments, in slices
+of 25 ms or 20 mean latencies; services are on the driver's machine or (elsewhere) on another one.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from loadbook.store.trial_record import TrialRecord
+from loadbook.study.interleaving import slices_for_latency
 from loadbook.study.limits import ValidityLimits
 from loadbook.validity.base import Evidence
 from loadbook.validity.load import stall
 
 WINDOW_S, INTERVAL_S = 10.0, 0.25
+PIECE_S = 0.05  # of hosts/interleave.pl
 STALLS_S = (0.0, 0.5, 1.0, 1.5, 3.0)
 
 
@@ -47,6 +51,7 @@ SERVICES = (
     Service("answers of 1 s, spread", 50, 1.0, cpu_s=2e-3),
     Service("one connection, 5 ms", 1, 0.005, cpu_s=1e-3),
     Service("one connection, 50 ms, ticks", 1, 0.05, cpu_s=1e-2, ticks=True),
+    Service("path of 27 ms", 50, 0.027),
     Service("large answers", 10, 0.02, answer_bytes=2e6, cpu_s=1e-3),
     Service("garbage collection: 300 ms a second", 50, 0.002, pause_s=0.3),
     Service("quiet: 5 ms of CPU a second", 4, 0.05, cpu_s=6e-5, ticks=True),
@@ -105,13 +110,104 @@ def is_hit(service: Service, length_s: float, rng: np.random.Generator) -> bool:
     return any(hit.level in ("doubt", "invalid") for hit in hits)
 
 
+def slice_times(service: Service, arms: int, rng: np.random.Generator) -> tuple[np.ndarray, float]:
+    """Return the starts (s) of one arm's slices in a trial of 1 s, and the length of a slice (s)."""
+    lengths = slices_for_latency(service.answer_s)
+    assert lengths
+    rounds = max(2, math.ceil(1.0 / lengths.slice_s)) + 2
+    places = np.arange(rounds) * arms + rng.integers(0, arms, rounds)
+    return places * (lengths.slice_s + lengths.gap_s), lengths.slice_s
+
+
+def slice_rows(
+    service: Service, arms: int, length_s: float, elsewhere: bool, rng: np.random.Generator
+) -> tuple[list[Any], list[Any], tuple[float, float]]:
+    """Return samples of slices, traces of the service, and (responses, seconds of load) of a trial with a stall.
+
+    While a generator is stopped, its service rests; the requests under way go on when it is continued.
+    """
+    starts, slice_s = slice_times(service, arms, rng)
+    window_s = float(starts[-1] + slice_s)
+    begin_s = float(rng.uniform(0.1, max(0.2, window_s - length_s)))
+    cycles = rng.normal(1.0, service.spread, (min(service.connections, 8), 400)).clip(0.1) * service.answer_s
+    ended = np.sort(cycles.cumsum(axis=1).ravel())  # seconds of work
+    weight, done_s, total = service.connections / min(service.connections, 8), 0.0, 0.0
+    rows: list[dict[str, Any]] = []
+    busy: list[tuple[float, float]] = []
+
+    def add(series: str, start: float, part_s: float, answers: float) -> None:
+        values = {
+            "slice": part_s,
+            "received_per_s": answers * service.answer_bytes / part_s + rng.uniform(0, 200),
+            "generator_cpu": answers * 1e-5 / part_s,
+        } | ({} if elsewhere else {"service_cpu": answers * service.cpu_s / part_s})
+        rows.extend({"series": series, "metric": m, "x": start, "value": float(v)} for m, v in values.items())
+
+    pieces = max(1, int(slice_s / PIECE_S))
+    part_s = slice_s / pieces
+    for number, start in enumerate(map(float, starts)):
+        own = 0.0
+        for piece in range(pieces):
+            at = start + piece * part_s
+            worked = part_s - max(0.0, min(begin_s + length_s, at + part_s) - max(begin_s, at))
+            answers = float(np.searchsorted(ended, done_s + worked) - np.searchsorted(ended, done_s)) * weight
+            done_s = (done_s + worked) % (ended[-1] / 2)
+            busy.append((at, answers * service.cpu_s))
+            own += answers
+            if pieces > 1 and 0 < number < len(starts) - 1:
+                add("piece", at, part_s, answers)
+        add("slice", start, slice_s, own)
+        total += own
+    traces: list[dict[str, Any]] = []
+    for t in np.arange(INTERVAL_S, window_s + INTERVAL_S, INTERVAL_S):
+        used = sum(cpu for at, cpu in busy if t - INTERVAL_S <= at < t) / INTERVAL_S
+        traces.append({"host": "web", "t_s": float(t), "metric": "process_cpu", "item": "nginx:2", "value": used})
+    return rows, traces, (total, len(starts) * slice_s)
+
+
+def level_in_slices(service: Service, arms: int, length_s: float, elsewhere: bool, rng: np.random.Generator) -> str:
+    """Return the level that the rule gives an interleaved trial with a stall of `length_s` seconds; "" for none."""
+    samples, traces, (requests, duration_s) = slice_rows(service, arms, length_s, elsewhere, rng)
+    record = TrialRecord.model_validate({
+        "study": "s", "run": "r", "trial": "t", "treatment": "x", "factors": {}, "block": 1, "slot": 1, "attempt": 1,
+        "status": "ok", "tool": "wrk", "workload": {"model": "closed", "connections": service.connections},
+        "window": (0.0, 1e6),
+        "services": [{"host": "web", "role": "web", "service": "nginx", "config_sha256": ""}],
+        "monitors": [{"host": "web", "role": "web", "file": "m", "interval_s": INTERVAL_S}],
+        "interleaved": {"arm": 0, "beside": ["x", "y"], "slice_s": 0.025, "gap_s": 0.001, "slices": "slices"},
+    })  # fmt: skip
+    totals = {("duration", "value"): duration_s, ("requests", "count"): requests}
+    rows = [{"driver": "*", "metric": m, "statistic": s, "value": v} for (m, s), v in totals.items()]
+    hits = stall(Evidence(record, rows, traces, ValidityLimits(), samples=samples))
+    return next((hit.level for hit in hits if hit.level in ("doubt", "invalid")), "")
+
+
+def print_slices(trials: int, rng: np.random.Generator) -> None:
+    """Print the share of interleaved trials that are invalid, and in brackets those that are at least doubtful."""
+    print(f"\n{'interleaved: invalid (or doubtful), %':38}" + "".join(f"{length:>13g} s" for length in STALLS_S))
+    for service in SERVICES:
+        if service.pause_s or service.lost or service.ticks or slices_for_latency(service.answer_s) is None:
+            continue
+        for arms, elsewhere in ((3, False), (7, False), (7, True)):
+            cells = []
+            for length_s in STALLS_S:
+                levels = [level_in_slices(service, arms, length_s, elsewhere, rng) for _ in range(trials)]
+                invalid, any_level = (
+                    100 * np.mean([w in ws for w in levels]) for ws in (["invalid"], ["invalid", "doubt"])
+                )
+                cells.append(f"{invalid:7.1f} ({any_level:5.1f})")
+            name = f"{service.name}, {arms} arms{', elsewhere' if elsewhere else ''}"
+            print(f"{name:38}" + "".join(f"{cell:>15}" for cell in cells), flush=True)
+
+
 def main(trials: int) -> None:
-    """Print the share of rejected trials by kind of service and length of the stall."""
+    """Print the shares of rejected trials by kind of service and length of the stall."""
     rng = np.random.default_rng(20261123)
     print(f"{'share of trials hit, %':38}" + "".join(f"{length:>8g} s" for length in STALLS_S))
     for service in SERVICES:
         shares = [100 * np.mean([is_hit(service, length, rng) for _ in range(trials)]) for length in STALLS_S]
         print(f"{service.name:38}" + "".join(f"{share:10.1f}" for share in shares), flush=True)
+    print_slices(trials, rng)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,15 @@
-"""The program that lets load generators take slices: slices, ends, and nothing left stopped; real processes."""
+"""The program that lets load generators take slices: slices, counts, ends, nothing left stopped; real processes."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import signal
+import socket
+import statistics
 import subprocess
 import sys
+import threading
 import time
 from importlib.resources import files
 from itertools import pairwise
@@ -15,6 +18,7 @@ from typing import NamedTuple
 
 import pytest
 
+from loadbook.ingestion.interleaved import read_slices
 from waiting import wait_until
 
 PROGRAM = str(files("loadbook.hosts").joinpath("interleave.pl"))
@@ -135,3 +139,64 @@ def test_interleaving_needs_only_perl_base(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     clock = next(line.split() for line in done.stdout.splitlines() if line.startswith("clock"))
     assert abs(float(clock[1]) - time.monotonic()) < 30 and abs(float(clock[2]) - time.time()) < 30
+
+
+# uses a CPU for 5 ms in every 10 ms, in a child that it starts after a while; prints nothing
+BUSY = """import os, time
+time.sleep(0.4)
+if os.fork():
+    os.wait()
+end = time.monotonic() + 30
+while time.monotonic() < end:
+    begun = time.monotonic()
+    while time.monotonic() < begun + 0.005: pass
+    time.sleep(0.005)
+"""
+
+
+def machine() -> str:
+    return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {Path('/proc/self/ns/pid').readlink()}"
+
+
+def test_cpu_time_of_services_is_split_into_own_slices_and_all_other_time(tmp_path: Path) -> None:
+    write_schedule(tmp_path, {k: counter(2) for k in "01"}, end=2.0)
+    with (
+        subprocess.Popen([sys.executable, "-c", BUSY], start_new_session=True) as service,
+        (tmp_path / "schedule").open("a") as schedule,
+    ):
+        schedule.write(f"service 0 {machine()} {service.pid}\nservice 1 another x {service.pid}\n")
+        schedule.flush()
+        done = subprocess.run(["perl", PROGRAM, "schedule"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        os.killpg(service.pid, signal.SIGKILL)
+    slice_log = read_slices(done.stdout)
+    own_s = sum(turn.service_cpu_s or 0.0 for turn in slice_log.slices_of(0))
+    outside_s = slice_log.outside_cpu_s(0)
+    # it works without a break, also in the slices of the other arm, in a process that is younger than the first slice
+    assert outside_s is not None and 0.5 < outside_s / own_s < 2
+    assert 0.4 < own_s + outside_s < 1.5
+    assert slice_log.outside_cpu_s(1) is None
+    assert all(turn.service_cpu_s is None for turn in slice_log.slices_of(1))
+
+
+def test_received_bytes_and_cpu_time_of_the_generator_are_counted_by_slice(tmp_path: Path) -> None:
+    interleave_log = tmp_path / "log"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        send = f"import socket, time\nc = socket.create_connection(('127.0.0.1', {port}))\nend = time.monotonic() + 1\n"
+        send += "while time.monotonic() < end: c.sendall(bytes(200_000)); time.sleep(0.001)\n"
+        drain = threading.Thread(target=_drain, args=(server,), daemon=True)
+        drain.start()
+        write_schedule(tmp_path, {"0": f'exec {sys.executable} -c "{send}"', "1": "exec sleep 1"})
+        with interleave_log.open("w") as log:
+            subprocess.run(["perl", PROGRAM, "schedule"], cwd=tmp_path, stdout=log, timeout=60, check=True)
+    slice_log = read_slices(interleave_log.read_text())
+    received = [statistics.median(turn.received_bytes or 0.0 for turn in slice_log.slices_of(k)[1:-1]) for k in (0, 1)]
+    cpu_s = [statistics.median(turn.generator_cpu_s or 0.0 for turn in slice_log.slices_of(k)[1:-1]) for k in (0, 1)]
+    assert received[0] > 10_000 and cpu_s[0] > 0.0001
+    assert received[1] < received[0] / 5 and cpu_s[1] < cpu_s[0] / 5
+
+
+def _drain(server: socket.socket) -> None:
+    connection, _ = server.accept()
+    while connection.recv(1 << 20):
+        pass

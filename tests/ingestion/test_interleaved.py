@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from loadbook.host_metrics.base import trace_row
-from loadbook.ingestion.interleaved import active_report, cpu_measurements, own_processes, read_slices
+from loadbook.ingestion.interleaved import (
+    Slice,
+    SliceLog,
+    active_report,
+    cpu_measurements,
+    own_processes,
+    read_slices,
+)
 from loadbook.store.trial_record import InterleavedRecord, ServiceRecord, TrialRecord
 from loadbook.tools.base import Measurement, ParsedReport, Sample
 
@@ -19,6 +26,16 @@ slice 0 100.202000 100.227000
 slice 1 100.228000 100.254000
 exit 0 0 0.31
 exit 1 137 0.30
+"""
+FORTY_SLICES = SliceLog([Slice(arm, t + arm * 0.03, t + arm * 0.03 + 0.025) for t in range(40) for arm in (0, 1)])
+# the second arm's services are on another machine
+COUNTED = """clock 100.000000 1700000000.000000
+slice 0 100.100000 100.150000 50000 4000000 6000000 0
+slice 1 100.151000 100.201000 60000 5000000 - -
+slice 0 100.202000 100.227000 25000 - 3000000 1000000
+rest 0 2000000
+rest 1 -
+exit 0 0 0.31
 """
 
 
@@ -47,7 +64,7 @@ def values_of(parsed: ParsedReport) -> dict[tuple[str, str], float]:
 
 
 def test_interleaved_rates_are_divided_by_active_seconds() -> None:
-    values = values_of(active_report(report(10_000), record(), slices=40))
+    values = values_of(active_report(report(10_000), record(), FORTY_SLICES))
     assert values["ok_per_s", "value"] == pytest.approx(10_000 / 1.25)
     assert values["bytes_per_s", "value"] == pytest.approx(1_000_000 / 1.25)
     assert values["duration", "value"] == 1.25
@@ -57,23 +74,36 @@ def test_interleaved_rates_are_divided_by_active_seconds() -> None:
 @pytest.mark.parametrize(("requests", "kept"), [(10_000, {"p50"}), (50_000, {"p50", "p90"}), (2_000, set())])
 def test_percentiles_that_interrupted_requests_may_affect_are_left_out(requests: int, kept: set[str]) -> None:
     """40 slices cut at most 400 requests of 10 connections."""
-    values = values_of(active_report(report(requests), record(tool="ab"), slices=40))
+    values = values_of(active_report(report(requests), record(tool="ab"), FORTY_SLICES))
     assert {statistic for metric, statistic in values if metric == "latency"} == kept
 
 
 def test_percentiles_of_wrk_are_left_out_as_it_adds_samples_for_each_pause() -> None:
-    values = values_of(active_report(report(50_000), record(tool="wrk"), slices=40))
+    values = values_of(active_report(report(50_000), record(tool="wrk"), FORTY_SLICES))
     assert not [statistic for metric, statistic in values if metric == "latency"]
 
 
-def test_series_within_an_interleaved_trial_are_left_out() -> None:
-    parsed = active_report(report(10_000), record(), slices=40)
-    assert parsed.samples == () and parsed.span is None
+def test_samples_of_an_interleaved_trial_are_those_of_its_slices() -> None:
+    parsed = active_report(report(10_000), record(), read_slices(COUNTED))
+    assert parsed.span is None
+    rows = {(sample.series, sample.metric, sample.x, sample.unit): sample.value for sample in parsed.samples}
+    assert rows == {
+        ("slice", "slice", 0.051, "s"): pytest.approx(0.05),
+        ("slice", "received_per_s", 0.051, "B/s"): pytest.approx(1_200_000),
+        ("slice", "generator_cpu", 0.051, "1"): pytest.approx(0.1),
+    }
+
+
+def test_cpu_time_outside_of_slices_is_known_where_it_was_read_for_every_slice() -> None:
+    slice_log = read_slices(COUNTED)
+    assert slice_log.outside_cpu_s(0) == pytest.approx(0.003)
+    assert slice_log.outside_cpu_s(1) is None
+    assert read_slices(OUTPUT).outside_cpu_s(0) is None
 
 
 def test_report_of_a_plain_trial_is_unchanged() -> None:
     parsed = report(10_000)
-    assert active_report(parsed, record(interleaved=None), slices=0) is parsed
+    assert active_report(parsed, record(interleaved=None), SliceLog()) is parsed
 
 
 def test_cpu_time_per_response_is_summed_over_services() -> None:
@@ -111,7 +141,10 @@ def test_output_of_the_alternation_script_is_read() -> None:
     assert [turn.arm for turn in slice_log.slices] == [0, 1, 0, 1]
 
 
-@pytest.mark.parametrize("text", ["slice 0 1.0", "slice x 1 2", "hello", "exit 1 z 0", "clock 1"])
+@pytest.mark.parametrize(
+    "text",
+    ["slice 0 1.0", "slice x 1 2", "slice 0 1 2 3", "slice 0 1 2 3 x 5 6", "rest 0", "hello", "exit 1 z 0", "clock 1"],
+)
 def test_damaged_output_of_the_alternation_script_is_refused(text: str) -> None:
     with pytest.raises((ValueError, IndexError)):
         read_slices(text)

@@ -52,8 +52,9 @@ def test_paused_load_generator_ends_on_time_and_counts_correctly(
     for number, server in enumerate(servers):
         values = values_of(reports[number])
         served = server.counters(here)["requests"] - before[number]
-        # those under way at the end are served, but not counted by the tool
-        assert served - CONNECTIONS - PROBES <= values["requests", "count"] <= served
+        # those under way at the end are served, but not counted by the tool; a tool that is continued after its time
+        # may send some more (33 of 51,170 where three test processes shared two CPUs)
+        assert served - 5 * CONNECTIONS - PROBES <= values["requests", "count"] <= served
         assert values["requests", "count"] > 1000
         assert 0.3 * load.duration_s < log.active_s(number) < 0.7 * load.duration_s
 

@@ -17,7 +17,7 @@ from loadbook.execution.attempt import Attempt
 from loadbook.execution.deployment import CHANGES, Placement, job_name, job_stem, preflight_stem
 from loadbook.execution.host_changes import HostChangeJobs, host_changes_of, missing_permissions, uses_delay
 from loadbook.execution.host_state import HOST_STATE_SCRIPT
-from loadbook.execution.interleaved import CPU_SCRIPT, InterleavedBlock, longest_block_s
+from loadbook.execution.interleaved import InterleavedBlock, longest_block_s
 from loadbook.execution.studies import check_load_allowed, missing_roles, needed_cpus, used_hosts
 from loadbook.execution.testbed import Testbed, build_testbed
 from loadbook.hosts import rollback
@@ -30,6 +30,7 @@ from loadbook.hosts.monitors import gather_facts
 from loadbook.hosts.remote import remote_host
 from loadbook.services import Instance, ServiceSpec, SystemInstance
 from loadbook.services.build import BUILD_STATE_SCRIPT, build, build_command, program_folder_name
+from loadbook.services.cpu_time import CPU_TIME_SCRIPT
 from loadbook.services.instance import LIMITS_SCRIPT, LISTENING_SCRIPT, PIDS_SCRIPT
 from loadbook.store.paths import Layout
 from loadbook.study.plan import Plan, PlannedTrial
@@ -57,7 +58,7 @@ SCRIPT_NOTES = {
     LIMITS_SCRIPT: "may it have these CPUs and open files?",
     LISTENING_SCRIPT: "until it listens",
     PIDS_SCRIPT: "its processes",
-    CPU_SCRIPT: "the CPU time of every service",
+    CPU_TIME_SCRIPT: "the CPU time of every service",
     rollback.OUTCOME_SCRIPT: "were the changes made, or refused?",
     rollback.NETEM_SCRIPT: "can its kernel delay? If not: the service delay-line instead",
 }
@@ -92,7 +93,7 @@ def script_output(text: str, args: Sequence[str]) -> str:
         LISTENING_SCRIPT: "00000000",
         PIDS_SCRIPT: str(LEADER_PID),
         BUILD_STATE_SCRIPT: "machine any\nbuilt any -",
-        CPU_SCRIPT: "0\n" * len(args),
+        CPU_TIME_SCRIPT: "- -\n" + "0\n" * len(args),
     }
     return outputs.get(text, "")
 

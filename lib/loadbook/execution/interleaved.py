@@ -31,7 +31,7 @@ from loadbook.execution.load import (
     fetch_truncated,
     remove_job,
 )
-from loadbook.execution.services import TrialMonitors, write_trial_file
+from loadbook.execution.services import CpuTimes, TrialMonitors, read_cpu_times, write_trial_file
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.host import Host, Job
 from loadbook.hosts.replay import transcript_name
@@ -53,20 +53,6 @@ PROGRAM = "interleave.pl"
 SCHEDULE, SLICES = "schedule", "slices"
 CALIBRATION_S = 1.0  # duration of a load on each arm, once in a session, to choose slice and gap by the latency
 QUIET_S = 0.2  # seconds without load, to measure the CPU time that services use without requests
-CPU_TIMEOUT_S = 20.0
-
-# prints the CPU time (ns, from schedstat) of processes and their threads: a line per argument (a list of process ids)
-CPU_SCRIPT = """
-for pids; do
-  total=0
-  for pid in $pids; do
-    for file in /proc/$pid/task/*/schedstat; do
-      { read -r used rest <"$file"; } 2>/dev/null && total=$((total + used))
-    done
-  done
-  echo "$total"
-done
-"""
 
 
 def longest_block_s(plan: Plan) -> float:
@@ -190,17 +176,17 @@ class InterleavedBlock:
         self.monitors.start()
         for attempt in self._alive.values():
             attempt.services.read_counters("before")
-        idle_from, idle_cpu = time.monotonic(), self._read_cpu()
+        idle_from, idle = time.monotonic(), self._read_cpu()
         self.testbed.pause(QUIET_S if self.driver.live else 0.0)
-        before_cpu, idle_s = self._read_cpu(), time.monotonic() - idle_from
-        self._run_slices(self.lengths)
-        after_cpu = self._read_cpu()
+        before, idle_s = self._read_cpu(), time.monotonic() - idle_from
+        self._run_slices(self.lengths, before)
+        after = self._read_cpu()
         self._monitor_records = self.monitors.collect(self.attempts[0].folder, [])
-        for key, ns in after_cpu.items():
+        for key in before.used_ns.keys() & after.used_ns.keys() & idle.used_ns.keys():
             arm, number = key
             service = self._alive[arm].record.services[number]
-            service.cpu_s = round((ns - before_cpu[key]) / 1e9, 6)
-            service.idle_cpu_share = round((before_cpu[key] - idle_cpu[key]) / 1e9 / idle_s, 6)
+            service.cpu_s = round((after.used_ns[key] - before.used_ns[key]) / 1e9, 6)
+            service.idle_cpu_share = round((before.used_ns[key] - idle.used_ns[key]) / 1e9 / idle_s, 6)
 
     def _measure_latency(self) -> float:
         """Load each arm alone for CALIBRATION_S; return the slowest arm's mean latency (s), connections over rate.
@@ -253,7 +239,7 @@ class InterleavedBlock:
             planned_s = sum(attempt.workload.warmup_s for attempt in self._alive.values())
             self._run_job(self.warmup_job, tuple(steps), job_files, planned_s + GRACE_S, planned_s)
 
-    def _run_slices(self, lengths: SliceLengths) -> None:
+    def _run_slices(self, lengths: SliceLengths, cpu: CpuTimes) -> None:
         """Run the job in which the generators take turns; outputs stay on the driver until they are collected."""
         arms = list(self._alive)
         workload = self.attempts[0].workload
@@ -266,7 +252,11 @@ class InterleavedBlock:
             attempt.load.started[self.driver.alias] = time.time(), time.monotonic()
             argv = self._measurement(attempt, load_s)
             job_files |= _files_of(attempt, arm) | {f"arm{arm}/cmd": f"exec {shlex.join(argv)}\n".encode()}
-        job_files[SCHEDULE] = schedule_text(lengths, arms, orders, load_s).encode()
+        schedule = schedule_text(lengths, arms, orders, load_s)
+        for (arm, number), leader in cpu.leaders.items():
+            machine = cpu.machines[self._alive[arm].record.services[number].host]
+            schedule += f"service {arm} {machine} {leader}\n"
+        job_files[SCHEDULE] = schedule.encode()
         self._tool_s = load_s
         timeout_s = load_s + len(arms) * TAIL_S + GRACE_S
         self._run_job(self._job, (("perl", PROGRAM, SCHEDULE),), job_files, timeout_s, float(load_s))
@@ -309,18 +299,9 @@ class InterleavedBlock:
                 self.driver.alias, "the load was ended before its measurement was over", "was the host stopped?"
             )
 
-    def _read_cpu(self) -> dict[tuple[int, int], int]:
-        """Return the CPU time (ns) used by every service so far; keys are the arm and the service's index in it."""
-        by_host: dict[str, dict[tuple[int, int], list[int]]] = {}
-        for arm, attempt in self._alive.items():
-            for number, service in enumerate(attempt.record.services):
-                by_host.setdefault(service.host, {})[arm, number] = service.pids
-        used: dict[tuple[int, int], int] = {}
-        for alias, services in by_host.items():
-            args = [" ".join(map(str, pids)) for pids in services.values()]
-            done = self.testbed.hosts[alias].script(CPU_SCRIPT, args, timeout_s=CPU_TIMEOUT_S, check=True)
-            used |= dict(zip(services, map(int, done.stdout.split()), strict=True))
-        return used
+    def _read_cpu(self) -> CpuTimes:
+        """Return the CPU time used by every service so far."""
+        return read_cpu_times(self.testbed, {arm: attempt.services for arm, attempt in self._alive.items()})
 
     def _collect(self, arm: int, attempt: Attempt) -> None:
         """Copy one arm's outputs, the times of its slices, and the monitors' files into the arm's folder."""
@@ -361,6 +342,7 @@ class InterleavedBlock:
             active_s=round(self.slice_log.active_s(arm), 6),
             late_share=self.slice_log.late_share(arm, self.lengths.slice_s),
             latency_s=self.latency_s,
+            outside_cpu_s=self.slice_log.outside_cpu_s(arm),
         )
         attempt.record.window = window_fields([record], attempt.record.clocks)["window"]
         if arm in self.slice_log.hung:

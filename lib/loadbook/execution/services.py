@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from loadbook.core.errors import OversizeError
 from loadbook.execution.deployment import Deployment, Placement, job_name
@@ -18,6 +18,7 @@ from loadbook.execution.load import FIRST_STEP, remove_job, remove_job_folder
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.monitors import Poller, connect_monitor, sampler_job
 from loadbook.services import Instance, Proof
+from loadbook.services.cpu_time import read_cpu_time
 from loadbook.store.atomic import explain_disk_full
 from loadbook.store.trial_record import MonitorRecord, PolledRecord, ServiceRecord
 
@@ -123,6 +124,10 @@ class TrialServices:
                 changes_by_host.setdefault(placement.alias, {}).update(changed)
         return changes_by_host
 
+    def leaders(self) -> list[tuple[str, int | None]]:
+        """Return host and leading process (None: it ended) of every started service, in the order of the records."""
+        return [(placement.alias, self.instances[placement].session_leader()) for placement in self._records]
+
     def read_counters(self, when: Literal["before", "after"]) -> None:
         """Store the services' current counters in their records."""
         client_host, instances = self.deployment.client_host, self.instances
@@ -142,6 +147,34 @@ class TrialServices:
             with self.testbed.collecting_restore_errors():
                 instance.stop()
             remove_job_folder(self.testbed.hosts[placement.alias], instance.name)
+
+
+class CpuTimes(NamedTuple):
+    """CPU time (ns) used so far by services, by arm and number of the service in it; `machines`: host -> its machine.
+
+    `leaders` has the process id of each service's leader (`Instance.session_leader`).
+    """
+
+    used_ns: dict[tuple[int, int], int]
+    leaders: dict[tuple[int, int], int]
+    machines: dict[str, str]
+
+
+def read_cpu_times(testbed: Testbed, arms: Mapping[int, TrialServices]) -> CpuTimes:
+    """Return the CPU time used by the running services of some arms (0 for a plain trial), and of which machine."""
+    by_host: dict[str, dict[tuple[int, int], int]] = {}
+    for arm, services in arms.items():
+        for number, (alias, leader) in enumerate(services.leaders()):
+            if leader is not None:
+                by_host.setdefault(alias, {})[arm, number] = leader
+    readings = testbed.map(
+        lambda alias: read_cpu_time(testbed.hosts[alias], list(by_host[alias].values())), list(by_host)
+    )
+    used_ns: dict[tuple[int, int], int] = {}
+    for alias, reading in readings.items():
+        used_ns |= dict(zip(by_host[alias], reading.used_ns, strict=True))
+    leaders = {key: leader for keys in by_host.values() for key, leader in keys.items()}
+    return CpuTimes(used_ns, leaders, {alias: reading.machine for alias, reading in readings.items()})
 
 
 def write_trial_file(path: Path, data: bytes) -> None:

@@ -9,9 +9,17 @@
 #   end S                       seconds from its start after which a generator ends by itself; nothing starts a slice later
 #   tail S                      seconds that a generator may still take when its time is over; then it is killed
 #   order K K K ...             a round; the last ones are repeated when there are too few
+#   service K BOOT NS PID       a service of arm K: the leader of its session or process group; BOOT (boot id) and NS
+#                               (namespace of process ids) are those of its machine
 #
-# Prints `clock MONOTONIC REALTIME`, `arm K PID`, for every slice `slice K START END` (seconds, monotonic clock), for every
-# generator `exit K RC CPU_S` (RC is that of a shell: 128 + signal), and `hung K` for one that did not end by itself.
+# Prints `clock MONOTONIC REALTIME`, `arm K PID`, for every slice
+#     slice K START END BYTES GENERATOR SERVICE OUTSIDE
+# (seconds, monotonic clock; bytes that this host received in the slice and the gap after it; CPU time in ns of the
+# generator in the slice, of the arm's services in the slice and the gap after it, and of the arm's services between the
+# gap of its previous slice and the start of this one; - if not known, as of services on another machine), before it, if
+# it is long, `piece K START END BYTES GENERATOR SERVICE` for all of its pieces of some 50 ms but the last, for every arm
+# `rest K OUTSIDE` (the same CPU time after its last slice), for every generator `exit K RC CPU_S` (RC is that of a shell:
+# 128 + signal), and `hung K` for one that did not end by itself.
 # Generators stay in the process group of the job, so that whatever ends the job ends them; KILL reaches stopped processes.
 # TERM, INT and HUP continue and end all of them first.
 
@@ -36,17 +44,24 @@ sub clock {    # seconds of a clock: 0 the time of day, 1 monotonic
 
 sub now { return clock(1) }
 
-my ( %settings, %folder, @arms, @rounds );
+sub first_line {
+    open my $file, '<', $_[0] or return '';
+    my $line = <$file>;
+    return $line // '';
+}
+
+my ( %settings, %folder, @arms, @rounds, %leaders );
 open my $schedule, '<', $ARGV[0] or die "interleave.pl: $ARGV[0]: $!\n";
 while (<$schedule>) {
     my ( $key, @words ) = split;
     if    ( $key eq 'arm' )   { push @arms, $words[0]; $folder{ $words[0] } = $words[1] }
     elsif ( $key eq 'order' ) { push @rounds, [@words] }
+    elsif ( $key eq 'service' ) { push @{ $leaders{ $words[0] } }, [ @words[ 1 .. 3 ] ] }
     else                      { $settings{$key} = $words[0] }
 }
 close $schedule;
 
-my ( %pid, %family, %started, %ended, $ending );
+my ( %pid, %family, %started, %ended, $ending );    # of arms; %family: processes of its generator
 $SIG{$_} = sub { $ending = 1 }
   for qw(TERM INT HUP);
 $SIG{CHLD} = 'DEFAULT';
@@ -58,14 +73,95 @@ sub sleep_until {    # a signal that ends the job ends the wait
     while ( !$ending && ( my $left = $until - now() ) > 0 ) { select undef, undef, undef, $left }
 }
 
-sub family {    # a process and everything that it started
-    my ($parent) = @_;
-    my @found = ($parent);
-    for my $list ( glob "/proc/$parent/task/*/children" ) {
-        open my $children, '<', $list or next;
-        push @found, map { family($_) } split ' ', <$children> // '';
+sub family {    # processes and everything that they started
+    my @found = @_;
+    my %known = map { $_ => 1 } @found;
+    for my $pid (@found) {    # grows while it is read
+        for my $list ( glob "/proc/$pid/task/*/children" ) {
+            push @found, grep { !$known{$_}++ } split ' ', first_line($list);
+        }
     }
     return @found;
+}
+
+sub cpu_ns {    # CPU time of processes: of their threads (also of those that ended), and of their children that ended
+    my $sum = 0;
+    for my $pid (@_) {
+        my $used = 0;
+        $used += ( split ' ', first_line($_) )[0] // 0 for glob "/proc/$pid/task/*/schedstat";
+        my ( undef, $rest ) = split /.*\) /, first_line("/proc/$pid/stat"), 2;
+        my @fields = split ' ', $rest // '';
+        next if @fields < 15;
+        my $ticks = ( $fields[11] + $fields[12] ) * 1e7;
+        $sum += ( $used > $ticks ? $used : $ticks ) + ( $fields[13] + $fields[14] ) * 1e7;
+    }
+    return $sum;
+}
+
+sub received {    # bytes received by all interfaces of this host
+    open my $file, '<', '/proc/net/dev' or return 0;
+    my $sum = 0;
+    while (<$file>) { $sum += $1 if /:\s*(\d+)/ }
+    return $sum;
+}
+
+# arm -> processes of its services, if all of them are on this machine
+my %members;
+
+sub find_members {
+    my $boot = first_line('/proc/sys/kernel/random/boot_id');
+    chomp $boot;
+    my $space = readlink '/proc/self/ns/pid';
+    my %arm_of;
+    for my $k ( keys %leaders ) {
+        next if grep { $_->[0] ne $boot || $_->[1] ne ( $space // '' ) } @{ $leaders{$k} };
+        $members{$k} = [];
+        $arm_of{ $_->[2] } = $k for @{ $leaders{$k} };
+    }
+    return if !%members;
+    for my $path ( glob '/proc/[0-9]*/stat' ) {
+        my $line = first_line($path);
+        my ( undef, undef, $group, $session ) = split ' ', ( split /.*\) /, $line, 2 )[1] // next;
+        my $k = $arm_of{$session} // $arm_of{$group} // next;
+        push @{ $members{$k} }, $line =~ /^(\d+)/;
+    }
+}
+
+sub services_ns {    # CPU time of an arm's services, undef if not known; processes that they started since then included
+    my ( $k, $look ) = @_;
+    return undef if !$members{$k};
+    $members{$k} = [ family( @{ $members{$k} } ) ] if $look;
+    return cpu_ns( @{ $members{$k} } );
+}
+
+sub minus { my ( $after, $before ) = @_; return defined $after && defined $before ? $after - $before : '-' }
+
+my $piece_s = 0.05;
+
+# CPU time of arms' services when their last gap was over; what was read when the slice under way began
+my ( %left_at, %begun );
+
+sub begin_slice {
+    my ($k) = @_;
+    my $services = services_ns( $k, 0 );
+    %begun = (
+        outside  => minus( $services, $left_at{$k} ),
+        services => $services,
+        bytes    => received(),
+        generator => $family{$k} ? cpu_ns( @{ $family{$k} } ) : 0,
+    );
+    return $begun{start} = now();
+}
+
+sub end_slice {    # the gap after a slice belongs to it
+    my ($k) = @_;
+    my $end = now();
+    my $generator = exists $ended{$k} ? undef : cpu_ns( @{ $family{$k} } );
+    sleep_until( $end + $settings{gap} );
+    my $bytes = received();
+    $left_at{$k} = services_ns( $k, 1 );
+    printf "slice %s %.6f %.6f %s %s %s %s\n", $k, $begun{start}, $end, $bytes - $begun{bytes},
+      minus( $generator, $begun{generator} ), minus( $left_at{$k}, $begun{services} ), $begun{outside};
 }
 
 sub reap {    # note the end of a generator; with $wait_s wait for it so long
@@ -90,12 +186,22 @@ sub reap {    # note the end of a generator; with $wait_s wait for it so long
 
 sub run_slice {    # let arm $k run until $until, or until it ends within $wait_s more
     my ( $k, $length_s, $whole ) = @_;
-    my $start = now();
+    my $start = begin_slice($k);
     kill 'CONT', @{ $family{$k} };
-    if   ($whole) { reap( $k, $length_s ) }
-    else          { sleep_until( $start + $length_s ) }
+    if ($whole) { reap( $k, $length_s ) }
+    else {
+        my $pieces = POSIX::floor( $length_s / $piece_s ) || 1;
+        my @before = ( $start, @begun{qw(bytes generator services)} );
+        for my $piece ( 1 .. $pieces - 1 ) {
+            sleep_until( $start + $piece * $length_s / $pieces );
+            my @now = ( now(), received(), cpu_ns( @{ $family{$k} } ), services_ns( $k, 0 ) );
+            printf "piece %s %.6f %.6f %s %s %s\n", $k, $before[0], $now[0], map { minus( $now[$_], $before[$_] ) } 1 .. 3;
+            @before = @now;
+        }
+        sleep_until( $start + $length_s );
+    }
     kill 'STOP', @{ $family{$k} } if !$ending && !reap( $k, 0 );
-    printf "slice %s %.6f %.6f\n", $k, $start, now();
+    end_slice($k);
 }
 
 sub end_all {
@@ -107,9 +213,11 @@ sub end_all {
     }
 }
 
+find_members();
+$left_at{$_} = services_ns( $_, 0 ) for @arms;
 for my $k (@arms) {
     last if $ending;
-    my $start = $started{$k} = now();
+    my $start = $started{$k} = begin_slice($k);
     my $child = fork // die "interleave.pl: fork: $!\n";
     if ( !$child ) {
         $SIG{$_} = 'DEFAULT' for qw(TERM INT HUP);
@@ -129,8 +237,7 @@ for my $k (@arms) {
         $family{$k} = [ family($child) ];
         kill 'STOP', @{ $family{$k} };
     }
-    printf "slice %s %.6f %.6f\n", $k, $start, now();
-    sleep_until( now() + $settings{gap} );
+    end_slice($k);
 }
 
 my $over = ( $started{ $arms[0] } // now() ) + $settings{end} - $settings{slice};
@@ -141,7 +248,6 @@ while ( !$ending && now() < $over ) {
     for my $k (@alive) {
         last if $ending || now() >= $over;
         run_slice( $k, $settings{slice}, 0 );
-        sleep_until( now() + $settings{gap} );
     }
 }
 
@@ -152,9 +258,9 @@ for my $tail_s ( $settings{tail} / 10, $settings{tail} ) {
         next if exists $ended{$k};
         sleep_until( $started{$k} + $settings{end} );
         run_slice( $k, $tail_s, 1 );
-        sleep_until( now() + $settings{gap} );
     }
 }
+print "rest $_ ", minus( services_ns( $_, 1 ), $left_at{$_} ), "\n" for @arms;
 my @hung = grep { !exists $ended{$_} } keys %pid;
 if ( !$ending ) { print "hung $_\n" for @hung }
 end_all();

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from loadbook.host_metrics.base import TraceRow
-from loadbook.store.trial_record import InterleavedRecord, TrialRecord
-from loadbook.tools.base import Measurement, ParsedReport
+from loadbook.store.trial_record import PIECE_SERIES, SLICE_SERIES, InterleavedRecord, TrialRecord
+from loadbook.tools.base import Measurement, ParsedReport, Sample
 
 RATE_UNITS = ("1/s", "B/s")
 # load generators whose percentiles contain every request once, as it was measured. wrk adds samples for each pause
@@ -21,26 +21,47 @@ TOOLS_WITH_INTACT_PERCENTILES = frozenset({"ab", "h2load"})
 # multiplied by the share of interrupted requests: percentiles closer to the top are left out
 CUT_FACTOR = 3
 OTHER_ARMS = "other-arms:0"
+COUNTED = ("received_bytes", "generator_cpu_s", "service_cpu_s")  # of a slice and of its pieces
 LATE_FACTOR = 1.5  # times the planned length; a longer slice is late
 
 
 @dataclass
 class Slice:
-    """One slice, seconds by the driver's monotonic clock."""
+    """One slice, seconds by the driver's monotonic clock; None: not known, as in runs of earlier versions.
+
+    `received_bytes` are those of the driver in the slice and the gap after it. CPU seconds: of the generator in the
+    slice; of the arm's services in the slice and the gap; of the arm's services since the gap of its previous slice.
+    `pieces` are the parts of a long slice, without those outside times.
+    """
 
     arm: int
     start_s: float
     end_s: float
+    received_bytes: float | None = None
+    generator_cpu_s: float | None = None
+    service_cpu_s: float | None = None
+    outside_cpu_s: float | None = None
+    pieces: list[Slice] = field(default_factory=list)
+
+    @property
+    def length_s(self) -> float:
+        """Return the length of the slice in seconds."""
+        return self.end_s - self.start_s
 
 
 @dataclass
 class SliceLog:
-    """Output of `interleave.pl`: slices, exit codes by arm, arms that did not end, wall-clock minus monotonic time."""
+    """Output of `interleave.pl`: slices, exit codes by arm, arms that did not end, wall-clock minus monotonic time.
+
+    `rest_cpu_s`: arm -> CPU seconds of its services after its last slice; arms whose services' times are not known are
+    not in it.
+    """
 
     slices: list[Slice] = field(default_factory=list)
     exit_codes: dict[int, int] = field(default_factory=dict)
     hung: set[int] = field(default_factory=set)
     clock_offset_s: float = 0.0
+    rest_cpu_s: dict[int, float] = field(default_factory=dict)
 
     def slices_of(self, arm: int) -> list[Slice]:
         """Return the slices of an arm, in order."""
@@ -48,24 +69,36 @@ class SliceLog:
 
     def active_s(self, arm: int) -> float:
         """Return the seconds in which an arm's generator ran."""
-        return sum(turn.end_s - turn.start_s for turn in self.slices_of(arm))
+        return sum(turn.length_s for turn in self.slices_of(arm))
+
+    def outside_cpu_s(self, arm: int) -> float | None:
+        """Return the CPU seconds of an arm's services outside its slices and gaps; None if not known."""
+        times = [turn.outside_cpu_s for turn in self.slices_of(arm)] + [self.rest_cpu_s.get(arm)]
+        known = [cpu_s for cpu_s in times if cpu_s is not None]
+        return round(sum(known), 6) if len(known) == len(times) else None
 
     def late_share(self, arm: int, slice_s: float) -> float | None:
         """Return the share of slices of an arm, except first and last, that lasted too long; None if there are none."""
         regular = self.slices_of(arm)[1:-1]
-        late = sum(turn.end_s - turn.start_s > LATE_FACTOR * slice_s for turn in regular)
+        late = sum(turn.length_s > LATE_FACTOR * slice_s for turn in regular)
         return round(late / len(regular), 4) if regular else None
 
 
 def read_slices(text: str) -> SliceLog:
     """Return the parsed output of `interleave.pl`; ValueError for any other text."""
-    slice_log = SliceLog()
+    slice_log, pieces = SliceLog(), list[Slice]()
     for line in text.splitlines():
         kind, *words = line.split()
         if kind == "clock":
             slice_log.clock_offset_s = float(words[1]) - float(words[0])
         elif kind == "slice":
-            slice_log.slices.append(Slice(int(words[0]), float(words[1]), float(words[2])))
+            slice_log.slices.append(_with_pieces(_read_slice(words), pieces))
+            pieces = []
+        elif kind == "piece":
+            pieces.append(_read_slice([*words, "-"]))
+        elif kind == "rest":
+            if words[1] != "-":
+                slice_log.rest_cpu_s[int(words[0])] = float(words[1]) / 1e9
         elif kind == "exit":
             slice_log.exit_codes[int(words[0])] = int(words[1])
         elif kind == "hung":
@@ -75,22 +108,71 @@ def read_slices(text: str) -> SliceLog:
     return slice_log
 
 
-def active_report(report: ParsedReport, record: TrialRecord, slices: int) -> ParsedReport:
+def _read_slice(words: Sequence[str]) -> Slice:
+    """Return a slice from its numbers, of which earlier versions recorded only arm, start and end."""
+    arm, start_s, end_s = words[:3]
+    if len(words) == 3:
+        return Slice(int(arm), float(start_s), float(end_s))
+    received, *cpu_ns = (None if word == "-" else float(word) for word in words[3:])
+    generator_s, service_s, outside_s = (None if ns is None else ns / 1e9 for ns in cpu_ns)
+    return Slice(int(arm), float(start_s), float(end_s), received, generator_s, service_s, outside_s)
+
+
+def _with_pieces(turn: Slice, pieces: list[Slice]) -> Slice:
+    """Return a slice with its pieces, the last one added: the rest of the slice."""
+    if pieces:
+        rest = Slice(turn.arm, pieces[-1].end_s, turn.end_s)
+        for name in COUNTED:
+            parts = [getattr(part, name) for part in (turn, *pieces)]
+            setattr(rest, name, None if None in parts else max(0.0, parts[0] - sum(parts[1:])))
+        turn.pieces = [*pieces, rest]
+    return turn
+
+
+def slice_samples(slice_log: SliceLog, arm: int) -> list[Sample]:
+    """Return what is known of each slice of an arm: its length (s), bytes received per second, CPUs in use.
+
+    x is the start of the slice in seconds since the first slice of the block, so that it tells what ran before. Pieces
+    of long slices are a series of their own.
+    """
+    samples: list[Sample] = []
+    for turn in slice_log.slices_of(arm):
+        for series, part in [(SLICE_SERIES, turn), *((PIECE_SERIES, piece) for piece in turn.pieces)]:
+            start_s = round(part.start_s - slice_log.slices[0].start_s, 6)
+            values = {
+                ("slice", "s"): part.length_s,
+                ("received_per_s", "B/s"): _per_second(part.received_bytes, part.length_s),
+                ("generator_cpu", "1"): _per_second(part.generator_cpu_s, part.length_s),
+                ("service_cpu", "1"): _per_second(part.service_cpu_s, part.length_s),
+            }
+            samples += [
+                Sample(series, metric, start_s, "s", value, unit)
+                for (metric, unit), value in values.items()
+                if value is not None
+            ]
+    return samples
+
+
+def _per_second(value: float | None, length_s: float) -> float | None:
+    return None if value is None or length_s <= 0 else value / length_s
+
+
+def active_report(report: ParsedReport, record: TrialRecord, slice_log: SliceLog) -> ParsedReport:
     """Return a report with rates per active second, without the statistics that interruptions change.
 
-    Parameters
-    ----------
-    slices : number of slices of this arm, each of which interrupts at most one request per connection.
+    Its samples are those of the arm's slices. Each slice interrupts at most one request per connection.
     """
     interleaved = record.interleaved
     values = {(m.metric, m.statistic): m.value for m in report.measurements}
     tool_s, requests = values.get(("duration", "value")), values.get(("requests", "count"))
     if interleaved is None or not interleaved.active_s or not tool_s or not requests:
         return report
-    cut_share = slices * float(record.workload.get("connections") or 1) / requests
+    own_slices = len(slice_log.slices_of(interleaved.arm))
+    cut_share = own_slices * float(record.workload.get("connections") or 1) / requests
     highest = 1 - CUT_FACTOR * cut_share if record.tool in TOOLS_WITH_INTACT_PERCENTILES else 0.0
     kept = (_active_measurement(m, tool_s, interleaved.active_s, highest) for m in report.measurements)
-    return replace(report, measurements=tuple(m for m in kept if m), samples=(), times_us={}, span=None)
+    samples = tuple(slice_samples(slice_log, interleaved.arm))
+    return replace(report, measurements=tuple(m for m in kept if m), samples=samples, times_us={}, span=None)
 
 
 def _active_measurement(m: Measurement, tool_s: float, active_s: float, highest: float) -> Measurement | None:

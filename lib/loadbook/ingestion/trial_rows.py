@@ -21,7 +21,7 @@ from loadbook.core.validity_rules import rule_advice
 from loadbook.host_metrics import read_traces, sampler
 from loadbook.host_metrics.base import Problem, Traces
 from loadbook.ingestion.host_metrics import TIME_DIGITS, Row, trace_row
-from loadbook.ingestion.interleaved import Slice, active_report, cpu_measurements, own_processes, read_slices
+from loadbook.ingestion.interleaved import SliceLog, active_report, cpu_measurements, own_processes, read_slices
 from loadbook.store.trial_record import (
     DriverRecord,
     MonitorRecord,
@@ -293,24 +293,23 @@ def read_load_rows(folder: Path, record: TrialRecord, changed: Sequence[str] = (
     rows = TrialRows(record)
     parsed = {d.host: p for d in record.drivers if (p := _parse_driver_output(folder, d, changed, rows)) is not None}
     if record.interleaved:
-        slices = len(_read_slices(folder, record, changed, rows))
-        parsed = {host: active_report(report, record, slices) for host, report in parsed.items()}
+        slice_log = _read_slices(folder, record, changed, rows)
+        parsed = {host: active_report(report, record, slice_log) for host, report in parsed.items()}
     if len(parsed) == len(record.drivers):
         rows.record = _with_request_times(record, parsed)
         _add_measurements(rows, parsed)
     return rows
 
 
-def _read_slices(folder: Path, record: TrialRecord, changed: Sequence[str], rows: TrialRows) -> list[Slice]:
-    """Return the slices of an arm of an interleaved block; empty for other trials and for a damaged file."""
+def _read_slices(folder: Path, record: TrialRecord, changed: Sequence[str], rows: TrialRows) -> SliceLog:
+    """Return the slices of an interleaved block; empty for other trials and for a damaged file."""
     if record.interleaved is None or record.interleaved.slices in changed:
-        return []
+        return SliceLog()
     try:
-        text = read_bytes(folder / record.interleaved.slices).decode(errors="replace")
-        return read_slices(text).slices_of(record.interleaved.arm)
+        return read_slices(read_bytes(folder / record.interleaved.slices).decode(errors="replace"))
     except (ValueError, IndexError, DataError) as error:
         rows.add_problem("unreadable-output", f"slices: {error}", file=record.interleaved.slices)
-        return []
+        return SliceLog()
 
 
 def _parse_driver_output(

@@ -6,6 +6,7 @@
 - `render`: configuration files and argument lists from templates and values
 - `instance`: one service on a host for one trial: check its configuration, start, wait, prove, stop
 - `system`: the host's own server, its files replaced for one trial
+- `cpu_time`: the CPU time that services have used
 - `check`: checks of a study's values against its services; the text of a new, commented study file
 
 How a trial uses this package (every call is bounded in time; errors are HostError, bad values are StudyError)::

@@ -373,6 +373,10 @@ class Instance:
             raise ServiceError(self.host.alias, f"{result.target}: no counters of {self.spec.name}: {result.outcome}")
         return counts
 
+    def session_leader(self) -> int | None:
+        """Return the leader of the session, or process group, of all of its processes; None if it is not running."""
+        return self._leader
+
     def pids(self) -> list[int]:
         """Return the ids of the service's own processes, oldest first; empty if it is not running."""
         if self._leader is None:

@@ -135,6 +135,10 @@ class SystemInstance(Instance):
         log_end = self.log().decode(errors="replace").strip()[-400:]
         return f"; {self.system.log} ends with: {log_end}" if log_end else ""
 
+    def session_leader(self) -> int | None:
+        """Return the server's main process, which leads its session; None if it is not running."""
+        return next(iter(self.pids()), None)
+
     def pids(self) -> list[int]:
         """Return the ids of the server's processes, the main one first."""
         args = ("server", self.rendered.context.dir)

@@ -20,6 +20,7 @@ from loadbook.store.atomic import move_folder, write_atomic
 SCHEMA_VERSION = 1  # version of the format of records and tables
 Status = Literal["ok", "partial", "invalid", "tool_failed", "timeout", "lost", "cancelled"]
 RECORD_NAME = "trial.json"
+SLICE_SERIES, PIECE_SERIES = "slice", "piece"  # series of the table samples: slices, and pieces of long slices
 RESTORE_HINT = "restore it from a copy of the run; loadbook verify STUDY names every file that is missing or changed"
 
 
@@ -141,6 +142,9 @@ class InterleavedRecord(_Record):
     active_s: float | None = None
     late_share: float | None = Field(None, description="share of its slices that lasted 1.5 times as long as planned")
     latency_s: float | None = Field(None, description="mean latency of the slowest arm, where measured in this block")
+    outside_cpu_s: float | None = Field(
+        None, description="CPU seconds of its services outside its slices and gaps; null if not on the driver's machine"
+    )
 
 
 class TrialRecord(_Record):

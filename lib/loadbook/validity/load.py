@@ -15,6 +15,7 @@ from typing import NamedTuple
 from loadbook.core.units import format_duration, format_percent
 from loadbook.store.trial_record import MonitorRecord, ServiceRecord, clock_error_s, measurement_spans
 from loadbook.validity.base import Evidence, RuleHit, Severity
+from loadbook.validity.slices import stall_in_slices
 
 SOCKET_ERRORS = ("errors_connect", "errors_timeout", "errors_read", "errors_write", "errors_length", "errors_other")
 
@@ -257,6 +258,9 @@ def stall(evidence: Evidence) -> Iterator[RuleHit]:
     rate = requests / duration
     cycle_s = float(workload.get("connections") or 1) / rate
     shortest = max(MIN_MISSED_REQUESTS / rate, MIN_MISSED_CYCLES * cycle_s)
+    if evidence.record.interleaved:  # its window contains the slices of other treatments
+        yield from stall_in_slices(evidence, shortest)
+        return
     if window and (idle := _idle_by_samples(evidence, window, duration)) is not None:
         source, least = "neither the service nor the network was at work", 0.0
     elif (idle := _idle_by_seconds(evidence, duration)) is not None:
@@ -348,35 +352,3 @@ def _idle_by_seconds(evidence: Evidence, duration: float) -> list[IdleSpan] | No
     seconds = range(first, max(max(counts), first + int(duration) - 1) + 1)
     idle = {float(s + 1): not counts.get(s) for s in seconds}
     return [IdleSpan(run.start - first, run.end - first) for run in _runs(list(idle), idle, 1.0)]
-
-
-def late_slices(evidence: Evidence) -> Iterator[RuleHit]:
-    """Judge how many slices of an interleaved trial lasted much longer than planned: its driver was disturbed."""
-    interleaved = evidence.record.interleaved
-    if interleaved is None:
-        return
-    if interleaved.late_share is None:
-        yield evidence.unchecked("late_slices", "there are too few slices")
-    elif interleaved.late_share > evidence.thresholds.late_slices:
-        share = format_percent(interleaved.late_share, 0, signed=False)
-        planned = format_duration(interleaved.slice_s)
-        yield evidence.hit("late_slices", "doubt", f"{share} of its slices lasted 1.5 times the {planned} planned")
-
-
-def unasked_work(evidence: Evidence) -> Iterator[RuleHit]:
-    """Find services of an interleaved trial that work without a request, and so in the slices of other treatments.
-
-    Their CPU use just before the slices, without any load, is taken to have gone on in the others' slices.
-    """
-    interleaved, window = evidence.record.interleaved, evidence.window_s
-    if interleaved is None or window is None or interleaved.active_s is None:
-        return
-    for service in evidence.record.services:
-        if not service.cpu_s or service.idle_cpu_share is None:
-            yield evidence.unchecked("unasked_work", f"the CPU time of {service.service} is not known", service.host)
-            continue
-        share = service.idle_cpu_share * max(0.0, window - interleaved.active_s) / service.cpu_s
-        if share > evidence.thresholds.unasked_work:
-            unasked, of_all = (format_percent(v, 1, signed=False) for v in (service.idle_cpu_share, share))
-            observation = f"{service.service} used {unasked} of a CPU without load: {of_all} of its CPU time"
-            yield evidence.hit("unasked_work", "doubt", observation, service.host)

@@ -18,7 +18,7 @@ from loadbook.stats.verdict import BASELINE_TEXT, response_difference
 from loadbook.store.trial_record import TrialRecord
 from loadbook.study.limits import ValidityLimits
 from loadbook.study.model import Study
-from loadbook.validity import load, machine, responses
+from loadbook.validity import load, machine, responses, slices
 from loadbook.validity.base import TOTAL, Evidence, Row, RuleHit, Severity, not_checked, rule_hit
 
 if TYPE_CHECKING:
@@ -77,8 +77,8 @@ TRIAL_RULES: tuple[Callable[[Evidence], Iterator[RuleHit]], ...] = (
     machine.monitor_gaps,
     machine.clock,
     load.stall,
-    load.late_slices,
-    load.unasked_work,
+    slices.late_slices,
+    slices.unasked_work,
 )
 
 
