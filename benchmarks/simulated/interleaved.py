@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
+import pandas as pd
 
+from loadbook.stats.carry_over import slice_carry_over
+from loadbook.store.trial_record import SLICE_SERIES
 from loadbook.study.interleaving import FIRST_SLICE_S, SliceLengths, block_seconds, draw_rounds
 from noise import MARGIN, Floats, Rng
 from simulated.check import Row, Simulation, percent
@@ -20,6 +23,9 @@ HOSTS = ("two modes", "AR(0.9) by the second", "drift", "stalls")
 FALSE_ALARMS = "interleaved: false alarms, no difference"
 POWER = "interleaved: a true 2 % found"
 POWER_PLAIN = "plain trials on the same host: a true 2 % found"
+CARRY_FALSE = "carry-over between slices: false alarms at p < 0.01, none there"
+CARRY_FOUND = "carry-over between slices: 1 % after one of four treatments found"
+CARRIED = 0.01
 GAIN = "interleaved: variance times seconds, plain over interleaved"
 
 
@@ -84,6 +90,36 @@ def false_alarms(kind: str, blocks: int, rng: Rng, studies: int) -> tuple[float]
     return (percent(p_values(np.zeros_like(interleaved), interleaved) <= 0.05),)
 
 
+def slice_study(kind: str, blocks: int, carried: float, rng: Rng) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the tables samples and values of a study; slices after the last arm are slower by the share `carried`."""
+    steps_of_slice, period = int(TURNS.slice_s / STEP_S), TURNS.slice_s + TURNS.gap_s
+    rounds, step = round(DURATION_S / TURNS.slice_s), 0
+    speed = host_speed(kind, int(blocks * ARMS * (DURATION_S + OVERHEAD_S) / STEP_S * 1.2), rng)
+    rows, trials = list[tuple[str, str, str, float, float]](), list[tuple[str, str, int, bool, float]]()
+    for block in range(blocks):
+        order = np.array(draw_rounds(ARMS, rounds, str(rng.integers(1 << 30)))).ravel()
+        rates = speed[step : step + order.size * steps_of_slice].reshape(order.size, steps_of_slice).mean(axis=1)
+        rates = rates * np.exp(rng.normal(0, SLICE_NOISE / np.sqrt(steps_of_slice), order.size))
+        rates[1:] *= np.where(order[:-1] == ARMS - 1, 1 - carried, 1.0)
+        rates *= np.exp(rng.normal(0, TRIAL_NOISE, ARMS))[order]
+        for turn, (arm, rate) in enumerate(zip(order, rates, strict=True)):
+            trial = f"t{block}-{arm}"
+            rows.append((trial, SLICE_SERIES, "slice", turn * period, TURNS.slice_s))
+            rows.append((trial, SLICE_SERIES, "received_per_s", turn * period, 1e6 * rate))
+        trials += [(f"t{block}-{arm}", str(arm), block, True, rates[order == arm].mean()) for arm in range(ARMS)]
+        step += int((block_seconds(TURNS, ARMS, DURATION_S) + OVERHEAD_S) / STEP_S)
+    samples = pd.DataFrame(rows, columns=["trial", "series", "metric", "x", "value"])
+    return samples, pd.DataFrame(trials, columns=["trial", "treatment", "block", "valid", "value"])
+
+
+def carry_over_found(kind: str, carried: float, rng: Rng, studies: int) -> tuple[float]:
+    """Return how often a carry-over between slices is found, in studies of 15 blocks; they are a tenth as many."""
+    found = [
+        slice_carry_over(*slice_study(kind, 15, carried, rng), baseline="0") for _ in range(max(40, studies // 10))
+    ]
+    return (percent([one is not None and one.is_significant for one in found]),)
+
+
 def power(kind: str, blocks: int, rng: Rng, studies: int) -> tuple[float, float, float]:
     """Return how often a true 2 % is found interleaved and plain, and the ratio of the variances."""
     interleaved, plain = draw_pairs(kind, blocks, rng, studies)
@@ -99,5 +135,7 @@ def simulations() -> Iterator[Simulation]:
         for blocks in (8, 15):
             case = f"{kind}, n={blocks}"
             yield Simulation(partial(false_alarms, kind, blocks), (Row(FALSE_ALARMS, case, 2.5, 6.5),))
+        yield Simulation(partial(carry_over_found, kind, 0.0), (Row(CARRY_FALSE, kind, 0.0, 3.0),))
+        yield Simulation(partial(carry_over_found, kind, CARRIED), (Row(CARRY_FOUND, kind, 80),))
         rows = (Row(POWER, case, 80), Row(POWER_PLAIN, case), Row(GAIN, case))
         yield Simulation(partial(power, kind, 15), rows)

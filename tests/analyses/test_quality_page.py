@@ -14,6 +14,7 @@ from loadbook.report import checks
 from loadbook.report.figures.latency import LatencyDistributionFigure
 from loadbook.request_logs.read import RequestWriter, summarise
 from loadbook.request_logs.summary import exceedance_curve, merge_times
+from loadbook.stats.carry_over import CarryOver
 from loadbook.stats.diagnostics import GOOD_TAIL_REQUESTS
 from loadbook.store.tables import RunData, load_run
 from mock_project import Arm, make_project
@@ -53,6 +54,24 @@ def test_carry_over_is_a_doubt_with_adjusted_effects(run: RunData) -> None:
     assert "With what ran before taken out (a regression, without a verdict): x on +" in found.text
     assert found.text in page.doubts().text
     assert "Carry-over" in page.trust().text
+
+
+@pytest.mark.parametrize(("shift", "level"), [(0.004, "note"), (0.006, "doubt")])
+def test_carry_over_between_slices_is_a_doubt_if_it_moves_a_comparison_by_a_quarter_of_the_margin(
+    run: RunData, shift: float, level: str
+) -> None:
+    page = EffectsPage(run)
+    found = CarryOver(1e-9, {"x": -0.02, "y": 0.02}, 0.001, {"x": 0.05}, largest_shift=shift, is_of_slices=True)
+    (note, *_) = checks.order_notes(found, page.analysis, page.values, page.labels)
+    assert (note.name, note.level) == ("carry-over", level)
+    assert note.text.startswith("A slice after one of x on is slower by 2")
+
+
+def test_interleaved_run_without_recorded_slices_says_that_carry_over_was_not_checked(run: RunData) -> None:
+    slices = replace(run, study=run.study.model_copy(update={"execution": "interleaved"}))
+    page = EffectsPage(slices)
+    assert page.carry_over is None
+    assert checks.CARRY_OVER_NOT_CHECKED in page.order().text
 
 
 def test_outlier_is_reported_marked_and_counted(run: RunData) -> None:

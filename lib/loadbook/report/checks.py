@@ -7,6 +7,7 @@ trials with and without warm-up, and the recorded conditions in which two runs d
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +21,8 @@ from loadbook.report.blocks import CHECK_STATES
 from loadbook.report.nodes import DASH, Column, Details, Division, HtmlOnly, Link, Picture, Strong, Table, TextOnly
 from loadbook.report.sections import ValidityMessage, fact_name, fact_text
 from loadbook.stats import diagnostics
+from loadbook.stats.carry_over import CarryOver, carry_over, slice_carry_over
 from loadbook.stats.compare import MAX_INCOMPLETE_SHARE
-from loadbook.stats.diagnostics import CarryOver, carry_over
 from loadbook.stats.results import Analysis, AnalysisRow
 from loadbook.stats.steady_state import (
     MIN_SERIES_S,
@@ -167,7 +168,11 @@ def comparison_notes(analysis: Analysis) -> list[ValidityMessage]:
 
 TRIALS_PER_CHANCE_OUTLIER = 40  # about one in so many trials is marked as an outlier by chance
 MAX_ADJUSTED = 4
-CARRY_OVER_NOT_CHECKED = "Carry-over was not checked: too few trials to tell what ran before from block and treatment."
+MIN_SHIFT_SHARE = 0.25  # of the margin; a carry-over that moves no comparison by as much is a note
+CARRY_OVER_NOT_CHECKED = (
+    "Carry-over was not checked: too few trials, or slices with recorded traffic, to tell what ran before from block "
+    "and treatment."
+)
 
 
 def order_sentences(
@@ -184,20 +189,26 @@ def order_notes(
     """Return messages about the order of trials: a doubt if carry-over was detected, a note on outliers."""
     found = []
     if carried and carried.is_significant:
+        matters = carried.largest_shift > MIN_SHIFT_SHARE * math.log1p(analysis.margin)
         effects = carried.adjusted_effects
         rows = [row.treatment for row in analysis.of_kind("treatment") if row.treatment in effects]
         adjusted = ", ".join(f"{labels.get(n, n)} {format_percent(effects[n])}" for n in rows[:MAX_ADJUSTED])
         text = f"With what ran before taken out (a regression, without a verdict): {adjusted}." if adjusted else ""
         text = f"{carried.sentence(analysis.metric, labels)} {text}"
-        found.append(ValidityMessage("carry-over", "Carry-over", "doubt", 0, text))
+        found.append(ValidityMessage("carry-over", "Carry-over", "doubt" if matters else "note", 0, text))
     if text := _outlier_text(values):
         found.append(ValidityMessage("far-out", "Far trials", "note", 0, text))
     return found
 
 
 def detect_carry_over(data: RunData, analysis: Analysis, values: pd.DataFrame) -> CarryOver | None:
-    """Test a run for carry-over, the A/A arm counted as the treatment that it repeats; None if it cannot be tested."""
+    """Test a run for carry-over, the A/A arm counted as the treatment that it repeats; None if it cannot be tested.
+
+    In interleaved blocks it is one between slices.
+    """
     same = {name: original for name in data.study.treatments if (original := data.study.repeated_treatment(name))}
+    if data.study.execution == "interleaved":
+        return slice_carry_over(data.samples, values, analysis.baseline, same)
     return carry_over(values, analysis.baseline, same) if values["slot"].is_unique else None
 
 

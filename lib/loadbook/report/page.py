@@ -19,7 +19,7 @@ from loadbook.store.tables import RunData, load_run
 if TYPE_CHECKING:
     import pandas as pd
 
-    from loadbook.stats.diagnostics import CarryOver
+    from loadbook.stats.carry_over import CarryOver
     from loadbook.stats.results import Analysis
 
 DELAY_TEXTS = {"kernel": ["delay by the kernel (netem)"], "userspace": ["delay by a line in userspace"]}

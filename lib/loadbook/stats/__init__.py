@@ -7,7 +7,8 @@ Modules, each importing only those before it:
 - `sequential`: stopping rules, the always-valid t test, number of blocks that shows a given difference
 - `text`: sentences, words and rounding of a comparison
 - `saturation`: resources used to capacity, and the bottleneck of each treatment
-- `diagnostics`: carry-over, drift, outliers, measurable percentiles, unstable effects
+- `diagnostics`: drift, outliers, measurable percentiles, unstable effects
+- `carry_over`: effects of a treatment on the trial, or slice, after it
 - `compare`: comparison of two arms, families of comparisons, the best arm
 - `errors`: number of errors per trial, compared between treatments
 - `steady_state`: transient at the start of a measurement, and trend of the rate after it

@@ -1,7 +1,7 @@
-"""Diagnostics of a run: unusual trials, carry-over, drift, outliers, measurable percentiles, unstable effects.
+"""Diagnostics of a run: unusual trials, drift, outliers, measurable percentiles, unstable effects.
 
-Diagnostics only describe; none excludes a block or a trial. Blocks cancel the drift of a host in a comparison, but
-neither a carry-over from one trial to the next nor an effect that itself changes. A percentile q of N requests is
+Diagnostics only describe; none excludes a block or a trial. Blocks cancel the drift of a host in a comparison, but not
+an effect that itself changes. A percentile q of N requests is
 determined by the N (1 - q) slowest: with fewer than 20 it is biased and scatters by a tenth or more (not measurable),
 with 200 or more it is good.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +21,6 @@ from scipy.stats import kendalltau, rankdata, theilslopes
 from loadbook.core.units import format_p_value, format_percent
 from loadbook.stats.paired_tests import LOG_DECIMALS, FloatArray, effect_from_log
 from loadbook.stats.saturation import finest_source_only
-from loadbook.stats.text import predicate
 
 MIN_PEERS = 3  # other trials of the treatment; with fewer, nothing is compared
 MIN_RELATIVE_DIFFERENCE = 0.1  # of the usual value, or of one CPU; smaller differences are ignored
@@ -36,11 +34,6 @@ LEVEL_METRICS = {
 }
 OTHER_PROCESSES = "CPUs of other processes"
 PEER_COLUMNS = ["host", "resource", "unit", "here", "usual", "spread", "apart"]
-
-CARRY_OVER_ALPHA = 0.01
-ZERO_SUM_OF_SQUARES = 1e-20  # of logarithms of equal values
-MIN_RESIDUAL_DF = 5  # number of trials minus number of regression parameters
-DETECTABLE_STANDARD_ERRORS = 2.58 + 0.84  # effect, in standard errors, found at p < 0.01 with 80 % power
 
 MIN_DRIFT_BLOCKS, DRIFT_ALPHA = 5, 0.05
 TUKEY_FENCE, MIN_OUTLIER_TRIALS, NEIGHBOUR_TRIALS = 1.5, 8, 9
@@ -135,103 +128,6 @@ def _scaled_distance(unit: str, here: float, usual: float, spread: float) -> flo
         return float("nan")
     distance = difference / max(spread, min_difference / MIN_SCALED_DISTANCE)
     return distance if abs(distance) >= MIN_SCALED_DISTANCE else float("nan")
-
-
-@dataclass(frozen=True)
-class CarryOver:
-    """Effect of a treatment on the trial after it (ratios minus 1).
-
-    A regression explains the log of each value by block, treatment and previous treatment; an F test checks the last.
-    Random order does not remove carry-over: a treatment that slows down the next trial makes the others look slow.
-
-    Parameters
-    ----------
-    p : F test of all previous treatments together.
-    effect_by_predecessor : previous treatment -> effect on the next trial, against the mean of the other treatments.
-    detectable_effect : smallest carry-over that this test finds with 80 % power.
-    adjusted_effects : treatment -> its effect against the baseline, corrected for the previous treatment.
-    """
-
-    p: float
-    effect_by_predecessor: Mapping[str, float]
-    detectable_effect: float
-    adjusted_effects: Mapping[str, float]
-
-    @property
-    def is_significant(self) -> bool:
-        """Return whether there is a carry-over, at p < 0.01."""
-        return self.p < CARRY_OVER_ALPHA
-
-    @property
-    def worst_predecessor(self) -> str:
-        """Return the treatment after which trials differ most."""
-        return max(self.effect_by_predecessor, key=lambda name: abs(math.log1p(self.effect_by_predecessor[name])))
-
-    def sentence(self, metric: str, labels: Mapping[str, str]) -> str:
-        """Return a sentence on the carry-over."""
-        if not self.is_significant:
-            return (
-                f"No carry-over from one trial to the next is seen (p {format_p_value(self.p)}); "
-                "this check sees little: "
-                f"one below about {format_percent(self.detectable_effect, signed=False)} would hardly show."
-            )
-        name, effect = self.worst_predecessor, self.effect_by_predecessor[self.worst_predecessor]
-        predecessor, size = labels.get(name, name), format_percent(abs(effect), signed=False)
-        text = f"What runs after {predecessor} {predicate(metric, effect)} by {size} (p {format_p_value(self.p)})"
-        return f"{text}: the reset between trials does not bring the host back."
-
-
-def carry_over(values: pd.DataFrame, baseline: str, repeats: Mapping[str, str] | None = None) -> CarryOver | None:
-    """Estimate the carry-over; None if there are too few trials to separate it from blocks and treatments.
-
-    Parameters
-    ----------
-    values : treatment, block, slot, valid, value of every executed trial; invalid trials count only as previous trials.
-    baseline : reference for the adjusted effects.
-    repeats : A/A arm -> the treatment that it repeats; as previous treatments both count as one.
-    """
-    rows = _carry_over_rows(values, baseline, repeats or {})
-    if rows["previous"].nunique() < 2 or rows["treatment"].nunique() < 2:
-        return None
-    import statsmodels.formula.api as smf
-
-    model = smf.ols("log ~ C(block) + treatment + previous", rows)
-    trials, columns = model.exog.shape
-    if trials - columns < MIN_RESIDUAL_DF or np.linalg.matrix_rank(model.exog) < columns:
-        return None
-    full, plain = model.fit(), smf.ols("log ~ C(block) + treatment", rows).fit()
-    if full.ssr < ZERO_SUM_OF_SQUARES:
-        return None
-    effect_by_predecessor, errors = _predecessor_effects(full, list(rows["previous"].cat.categories))
-    names, detectable = rows["treatment"].cat.categories, DETECTABLE_STANDARD_ERRORS * float(np.median(errors))
-    adjusted_effects = {name: math.expm1(full.params.get(f"treatment[T.{name}]", 0.0)) for name in names}
-    p = float(full.compare_f_test(plain)[1])
-    return CarryOver(p, effect_by_predecessor, math.expm1(detectable), adjusted_effects)
-
-
-def _carry_over_rows(values: pd.DataFrame, baseline: str, repeats: Mapping[str, str]) -> pd.DataFrame:
-    """Return valid trials whose previous trial is known: log, block, treatment (baseline first) and previous."""
-    predecessor_by_slot = values.set_index("slot")["treatment"].map(lambda name: repeats.get(name, name))
-    rows = values.assign(previous=(values["slot"] - 1).map(predecessor_by_slot))
-    rows = rows[rows["valid"].astype(bool) & (rows["value"] > 0) & rows["previous"].notna()]
-    names = sorted(rows["treatment"].unique(), key=lambda name: (name != baseline, name))
-    return pd.DataFrame({
-        "log": np.log(rows["value"].astype(float)),
-        "block": rows["block"],
-        "treatment": pd.Categorical(rows["treatment"], names),
-        "previous": pd.Categorical(rows["previous"], sorted(rows["previous"].unique())),
-    })  # fmt: skip
-
-
-def _predecessor_effects(fit: Any, names: list[str]) -> tuple[dict[str, float], np.ndarray]:
-    """Return each previous treatment's effect against the mean of the others, and the standard errors (of logs)."""
-    terms = [f"previous[T.{name}]" for name in names[1:]]
-    logs = np.append(0.0, fit.params[terms])
-    covariance = np.zeros((len(names), len(names)))
-    covariance[1:, 1:] = fit.cov_params().loc[terms, terms]
-    centring = (len(names) * np.eye(len(names)) - 1) / (len(names) - 1)
-    errors = np.sqrt(np.diag(centring @ covariance @ centring))
-    return {name: math.expm1(log) for name, log in zip(names, centring @ logs, strict=True)}, errors
 
 
 class DriftSummary(NamedTuple):
