@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_diagnostics_carry_over import run
+from test_carry_over import run
 
 from loadbook.stats import diagnostics
 
