@@ -106,13 +106,18 @@ def test_report_of_a_plain_trial_is_unchanged() -> None:
     assert active_report(parsed, record(interleaved=None), SliceLog()) is parsed
 
 
-def test_cpu_time_per_response_is_summed_over_services() -> None:
+def test_cpu_time_per_response_is_summed_over_all_services_and_over_those_of_a_role() -> None:
     services = [
         ServiceRecord(host="h", role=role, service="nginx", config_sha256="0", cpu_s=cpu_s)
         for role, cpu_s in (("balancer", 0.5), ("web", 1.5))
     ]
     rows = cpu_measurements(record(services=services), report(10_000).measurements)
-    assert [(row.metric, row.value, row.unit) for row in rows] == [("cpu_per_response", pytest.approx(0.0002), "s")]
+    assert {row.unit for row in rows} == {"s"}
+    assert {row.metric: row.value for row in rows} == {
+        "cpu_per_response": pytest.approx(0.0002),
+        "cpu_per_response.balancer": pytest.approx(0.00005),
+        "cpu_per_response.web": pytest.approx(0.00015),
+    }
     services[0].cpu_s = None
     assert cpu_measurements(record(services=services), report(10_000).measurements) == []
 

@@ -15,7 +15,13 @@ from loadbook.stats.verdict import decide_verdict
 from trial_frames import comparison
 
 GOLDEN = Path(__file__).with_name("golden_sentences.txt")
-METRICS = {"ok_per_s": "higher", "latency": "lower", "errors": "lower", "joules": "higher"}
+METRICS = {
+    "ok_per_s": "higher",
+    "latency": "lower",
+    "errors": "lower",
+    "joules": "higher",
+    "cpu_per_response.web": "lower",
+}
 SHAPES = {
     "up": {"effect": 0.060, "low": 0.051, "high": 0.068},
     "down": {"effect": -0.047, "low": -0.056, "high": -0.038},

@@ -5,21 +5,23 @@ Tables, colours and words such as "faster" are derived from this registry. Base 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from loadbook.core.errors import unknown_name_error
 
 Direction = Literal["higher", "lower"]
-MetricKind = Literal["rate", "time", "errors", "other"]
+MetricKind = Literal["rate", "time", "cost", "errors", "other"]
 
 
 @dataclass(frozen=True)
 class Metric:
     """One metric that loadbook knows.
 
-    ``better`` is None if neither direction is better; ``kind`` selects the words (faster, shorter, fewer). ``noun`` is
-    the metric's name in a sentence ("has a shorter NOUN"), ``label`` the one on axes; default of both: the name.
+    ``better`` is None if neither direction is better; ``kind`` selects the words (faster, shorter, less, fewer).
+    ``noun`` is the metric's name in a sentence ("has a shorter NOUN"), ``label`` the one on axes; default of both: the
+    name.
     """
 
     name: str
@@ -117,8 +119,8 @@ _METRIC_LIST = (
         "cpu_per_response",
         "s",
         "lower",
-        "CPU seconds of all services per response that counts (interleaved trials)",
-        "time",
+        "CPU seconds of all services per response that counts; `cpu_per_response.ROLE`: of the services of one role",
+        "cost",
         noun="CPU time per response",
         label="CPU time per response",
     ),
@@ -129,9 +131,25 @@ METRICS: dict[str, Metric] = {m.name: m for m in _METRIC_LIST}
 ERROR_CLASSES = tuple(m.name for m in _METRIC_LIST if m.name.startswith("errors_"))
 
 
+CPU_PER_RESPONSE = "cpu_per_response"
+
+
+def find_metric(name: str) -> Metric | None:
+    """Return the metric called `name`, also of one role such as ``cpu_per_response.web``; None if there is none."""
+    of_all, dot, role = name.partition(".")
+    if not dot or of_all != CPU_PER_RESPONSE or not role:
+        return METRICS.get(name)
+    noun, meaning = f"CPU time of {role} per response", f"CPU seconds of the services of role {role} per response"
+    return replace(METRICS[of_all], name=name, noun=noun, label=noun, meaning=meaning)
+
+
 def get_metric(name: str) -> Metric:
-    """Return the metric called `name`; raise UsageError with the known names if there is none."""
-    try:
-        return METRICS[name]
-    except KeyError:
-        raise unknown_name_error("metric", name, METRICS) from None
+    """Return the metric called `name` as `find_metric` does; raise UsageError with the known names if there is none."""
+    if (metric := find_metric(name)) is None:
+        raise unknown_name_error("metric", name, METRICS)
+    return metric
+
+
+def metric_names(roles: Iterable[str]) -> list[str]:
+    """Return the names of all metrics, with those of single roles."""
+    return [*METRICS, *(f"{CPU_PER_RESPONSE}.{role}" for role in roles)]

@@ -25,11 +25,12 @@ from loadbook.core.errors import (
     ToolError,
     UnreachableError,
 )
+from loadbook.core.metrics import get_metric
 from loadbook.execution import host_state
 from loadbook.execution.deployment import CHANGES, LOAD, MONITOR, job_name, job_stem
 from loadbook.execution.host_changes import HostChangeJobs, InvalidTrialError
 from loadbook.execution.load import LoadJobs, assess_outputs, truncated_outputs
-from loadbook.execution.services import TrialMonitors, TrialServices, write_trial_file
+from loadbook.execution.services import CpuTimes, TrialMonitors, TrialServices, read_cpu_times, write_trial_file
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.host import Host
 from loadbook.hosts.replay import transcript_name
@@ -72,7 +73,9 @@ class Attempt:
         self.deployment = testbed.deployment(planned.treatment, arm)
         tool, shares = testbed.tools[self.workload.tool], split_load(self.workload, testbed.drivers)
         target, launch = self.deployment.target, self.deployment.load_launch
-        self.load = LoadJobs(tool, shares, target, job_name(self.stem, LOAD), launch)
+        self._measures_cpu = get_metric(self.study.metric).kind == "cost"
+        name, warmup_first = job_name(self.stem, LOAD), self._measures_cpu and self.workload.warmup_s > 0
+        self.load = LoadJobs(tool, shares, target, name, launch, warmup_first)
         self.monitors = TrialMonitors(
             testbed, job_name(self.stem, MONITOR), self.load.timeout_s, self._watched_processes()
         )
@@ -228,9 +231,20 @@ class Attempt:
     def _run_load(self) -> None:
         drivers = [self.testbed.hosts[alias] for alias in self.testbed.drivers]
         self.services.read_counters("before")
+        if self.load.warmup_first:
+            self.testbed.map(self.load.warm_up, drivers)
+        before = read_cpu_times(self.testbed, {0: self.services}) if self._measures_cpu else None
         self.load.schedule_start(self.record.clocks)
         self.testbed.map(self.load.start, drivers)
         self.testbed.map(self.load.wait, drivers)
+        if before is not None:
+            self._record_cpu_time(before, read_cpu_times(self.testbed, {0: self.services}))
+
+    def _record_cpu_time(self, before: CpuTimes, after: CpuTimes) -> None:
+        """Record the CPU time of each service that was read before and after the measurement."""
+        for arm, number in before.used_ns.keys() & after.used_ns.keys():
+            used_ns = after.used_ns[arm, number] - before.used_ns[arm, number]
+            self.record.services[number].cpu_s = round(used_ns / 1e9, 6)
 
     def _check_after_load(self) -> None:
         self._monitored = self.testbed.pool.submit(self.monitors.collect, self.folder, self.record.services)
@@ -277,7 +291,7 @@ class Attempt:
     def stop(self, limit_s: float | None = None, restore_s: float | None = None) -> None:
         """End load, services, monitors and host changes; jobs not ended in `limit_s` seconds end by their lease."""
         self.load.cancel()
-        loads = [partial(self.load.end, self.testbed.hosts[alias]) for alias in self.load.started]
+        loads = [partial(self.load.end, self.testbed.hosts[alias]) for alias in self.load.begun]
         self.testbed.run_within([*self.services.stop_calls(), *loads, self.monitors.end], limit_s)
         self.testbed.run_within([self.host_changes.restore], restore_s)
 

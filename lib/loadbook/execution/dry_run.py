@@ -364,6 +364,7 @@ class _Notes:
         """Return the notes of an attempt; its services are added by the phase `configure`."""
         jobs: dict[str, Callable[[DryRunStep], str]] = {
             attempt.load.name: lambda step: attempt.workload.tool,
+            attempt.load.warmup_name: lambda step: "warm-up",
             attempt.monitors.name: lambda step: "monitors",
             attempt.host_changes.name: partial(_changes_note, attempt.host_changes),
         }

@@ -34,6 +34,7 @@ from loadbook.execution.load import (
 from loadbook.execution.services import CpuTimes, TrialMonitors, read_cpu_times, write_trial_file
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.host import Host, Job
+from loadbook.hosts.jobs import WARMUP_SUFFIX
 from loadbook.hosts.replay import transcript_name
 from loadbook.ingestion.interleaved import read_slices
 from loadbook.store.trial_record import DriverRecord, InterleavedRecord, MonitorRecord, window_fields
@@ -76,7 +77,7 @@ class InterleavedBlock:
         self._alive = dict(enumerate(attempts))
         first = attempts[0]
         self._job = job_name(first.stem, LOAD)
-        self.calibration_job, self.warmup_job = f"{self._job}-probe", f"{self._job}-warmup"
+        self.calibration_job, self.warmup_job = f"{self._job}-probe", f"{self._job}{WARMUP_SUFFIX}"
         watched = _watched_processes(testbed, attempts, self._job)
         self.monitors = TrialMonitors(testbed, job_name(first.stem, MONITOR), longest_block_s(testbed.plan), watched)
 

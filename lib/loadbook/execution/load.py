@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from loadbook.core.errors import CommandError, LostError, OversizeError, ToolError
 from loadbook.hosts.host import Host, Job
+from loadbook.hosts.jobs import WARMUP_SUFFIX
 from loadbook.ingestion.trial_rows import Row, read_load_rows
 from loadbook.services.instance import DEFAULT_LAUNCH, LaunchOptions
 from loadbook.store.trial_record import ClockRecord, DriverRecord, Status, TrialRecord
@@ -130,7 +131,9 @@ class LoadJobs:
     """The load jobs of one trial: `name` on every driver, each with its share of the workload.
 
     `started`: driver -> the controller's wall clock (epoch s) and monotonic clock at the job's start. `start_times`:
-    driver -> instant by its own clock (epoch s) at which the measurement starts, if there are several drivers.
+    driver -> instant by its own clock (epoch s) at which the measurement starts, if there are several drivers. `begun`:
+    drivers on which the warm-up or the measurement was started.
+    `warmup_first`: the warm-up is a job of its own, so that something can be read between it and the measurement.
     """
 
     tool: Tool
@@ -138,9 +141,11 @@ class LoadJobs:
     target: Target
     name: str
     launch: LaunchOptions = DEFAULT_LAUNCH
+    warmup_first: bool = False
     started: dict[str, tuple[float, float]] = field(default_factory=dict)
     start_times: dict[str, float] = field(default_factory=dict)
     lead_s: float = 0.0
+    begun: set[str] = field(default_factory=set)
     _cancelled: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -157,24 +162,46 @@ class LoadJobs:
         """
         share = self.shares[alias]
         try:
-            measurement = tuple(self.tool.command(share, self.target, share.duration_s))
-            if not share.warmup_s:
-                return (self.launch.wrap(measurement),)
-            # started for longer and ended by a shell, since some tools accept whole seconds only
-            longer_s = math.ceil(share.warmup_s) + WARMUP_SPARE_S
-            longer = self.tool.command(share.with_duration(longer_s, 0), self.target, longer_s)
-            warmup = ("/bin/sh", "-c", TIMED_WARMUP_SCRIPT, f"{share.warmup_s:g}", *longer)
-            return tuple(self.launch.wrap(step) for step in (warmup, measurement))
+            measurement = self.launch.wrap(tuple(self.tool.command(share, self.target, share.duration_s)))
+            if self.warmup_first or not share.warmup_s:
+                return (measurement,)
+            return (self._warmup_step(share), measurement)
         except ToolError as error:
             if len(self.shares) == 1:
                 raise
             part = f"{share.connections} connections" if share.rate_per_s is None else f"{share.rate_per_s:g} a second"
             raise ToolError(f"host {alias}, whose share is {part}: {error.message}", error.hint) from error
 
+    def _warmup_step(self, share: Workload) -> tuple[str, ...]:
+        """Return the warm-up's command, started for longer and ended by a shell: some tools know whole seconds only."""
+        longer_s = math.ceil(share.warmup_s) + WARMUP_SPARE_S
+        longer = self.tool.command(share.with_duration(longer_s, 0), self.target, longer_s)
+        return self.launch.wrap(("/bin/sh", "-c", TIMED_WARMUP_SCRIPT, f"{share.warmup_s:g}", *longer))
+
+    @property
+    def warmup_name(self) -> str:
+        """Name of the warm-up's own job."""
+        return f"{self.name}{WARMUP_SUFFIX}"
+
+    def warm_up(self, host: Host) -> None:
+        """Run the warm-up's own job on one driver until it ends."""
+        share = self.shares[host.alias]
+        timeout_s, begun_s = share.warmup_s + WARMUP_SPARE_S + GRACE_S, time.monotonic()
+        files = dict(self.tool.extra_files(share))
+        self.begun.add(host.alias)
+        host.start(Job(self.warmup_name, (self._warmup_step(share),), timeout_s + LEASE_EXTRA_S, files))
+        if not self._cancelled.wait(share.warmup_s if host.live else 0.0):
+            host.wait(self.warmup_name, timeout_s=max(1.0, begun_s + timeout_s - time.monotonic()))
+
+    @property
+    def _warmup_s(self) -> float:
+        """Seconds of the warm-up in the measurement's job."""
+        return 0.0 if self.warmup_first else self.workload.warmup_s
+
     @property
     def planned_s(self) -> float:
         """Planned seconds from the jobs' start to the end of the measurement."""
-        return self.lead_s + self.workload.warmup_s + self.workload.duration_s
+        return self.lead_s + self._warmup_s + self.workload.duration_s
 
     @property
     def timeout_s(self) -> float:
@@ -188,12 +215,13 @@ class LoadJobs:
             return
         round_trip_s = max(clocks[alias].rtt_before_s for alias in self.shares)
         self.lead_s = min(LEAD_S + LEAD_ROUND_TRIPS * round_trip_s, MAX_LEAD_S)
-        at = time.time() + self.lead_s + self.workload.warmup_s
+        at = time.time() + self.lead_s + self._warmup_s
         self.start_times = {alias: at + clocks[alias].offset_before_s for alias in self.shares}
 
     def start(self, host: Host) -> int:
         """Start the job on one driver and return its leader's process id."""
         job = self.job_on(host.alias)
+        self.begun.add(host.alias)
         self.started[host.alias] = time.time(), time.monotonic()
         return host.start(job)
 
@@ -216,8 +244,9 @@ class LoadJobs:
         self._cancelled.set()
 
     def end(self, host: Host) -> None:
-        """End the job on one driver and remove its files there."""
-        remove_job(host, self.name, STOP_GRACE_S)
+        """End the jobs on one driver and remove their files there."""
+        for name in (self.warmup_name, self.name) if self.warmup_first else (self.name,):
+            remove_job(host, name, STOP_GRACE_S)
 
     def collect(self, host: Host, folder: Path) -> DriverRecord:
         """Copy the driver's outputs into `folder` byte for byte and return its record."""
@@ -235,10 +264,14 @@ class LoadJobs:
             stderr=f"stderr-{host.alias}",
         )
         record.started_host, record.ended_host = _read_step_times(host, f"{jobs}/times.{last}")
-        for step, prefix in zip(range(last, FIRST_STEP - 1, -1), ("", "warmup-"), strict=False):
+        outputs = [("", jobs, last)]
+        if self.workload.warmup_s:
+            warmup_jobs = f"{host.workdir}/jobs/{self.warmup_name}" if self.warmup_first else jobs
+            outputs.append(("warmup-", warmup_jobs, FIRST_STEP))
+        for prefix, job, step in outputs:
             for stream in ("stdout", "stderr"):
                 name = f"{prefix}{stream}-{host.alias}"
-                record.cut |= fetch_truncated(host, f"{jobs}/{stream}.{step}", folder / name, MAX_REPORT_BYTES)
+                record.cut |= fetch_truncated(host, f"{job}/{stream}.{step}", folder / name, MAX_REPORT_BYTES)
         for name in self.tool.expected_files(share):
             if host.exists(f"{jobs}/{name}"):
                 local_name = f"{host.alias}-{Path(name).name}"

@@ -75,6 +75,7 @@ def parse_state(output: bytes) -> JobState:
 
 
 # the same path for every user of a machine, unlike the work folders
+WARMUP_SUFFIX = "-warmup"  # of the name of a job that only warms up
 DEFAULT_LOCK_FILE = "/tmp/loadbook-host.lock"  # noqa: S108
 _UNSAFE_CHARACTERS = re.compile(r"[^A-Za-z0-9@._-]")
 

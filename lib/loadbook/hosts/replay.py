@@ -18,7 +18,7 @@ from typing import Any, NoReturn, Protocol, TypeVar, cast
 
 from loadbook.core.errors import CommandError, DataError, HostError, HostTimeoutError
 from loadbook.hosts.host import ClockOffset, CommandResult, Host, HttpResponse, Job, JobState
-from loadbook.hosts.jobs import job_folder
+from loadbook.hosts.jobs import WARMUP_SUFFIX, job_folder
 from loadbook.store.atomic import explain_disk_full
 from loadbook.store.paths import RunPaths
 from loadbook.store.trial_record import DriverRecord, TrialRecord, changed_files, read_trial, sha256_file
@@ -340,7 +340,11 @@ class ReplayHost(Host):
         """Yield name and content of each file of a load job or of the sampler; nothing for a service's job."""
         driver = next((d for d in record.drivers if d.host == self.alias and tuple(d.argv) == job.steps[-1]), None)
         monitor = next((m for m in record.monitors if m.host == self.alias), None)
-        if driver:
+        if job.name.endswith(WARMUP_SUFFIX):
+            for stream in ("stdout", "stderr"):
+                yield f"{stream}.1", self.recorded_file(f"warmup-{stream}-{self.alias}")
+            yield "rc", b"0\n"
+        elif driver:
             yield from _load_job_files(driver, source, len(job.steps))
         elif monitor and "sampler" in job.steps[-1]:
             yield "stdout.1", (source / monitor.file).read_bytes()

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from loadbook.core.metrics import CPU_PER_RESPONSE
 from loadbook.host_metrics.base import TraceRow
 from loadbook.store.trial_record import PIECE_SERIES, SLICE_SERIES, InterleavedRecord, TrialRecord
 from loadbook.tools.base import Measurement, ParsedReport, Sample
@@ -187,12 +188,15 @@ def _active_measurement(m: Measurement, tool_s: float, active_s: float, highest:
 
 
 def cpu_measurements(record: TrialRecord, measurements: Iterable[Measurement]) -> list[Measurement]:
-    """Return CPU seconds of all services per successful response; nothing if one of them is not known."""
+    """Return CPU seconds per successful response of all services, and of those of each role; nothing if not known."""
     ok = next((m.value for m in measurements if (m.metric, m.statistic) == ("ok", "count")), 0.0)
-    used = [service.cpu_s for service in record.services]
-    if not ok or not used or any(cpu_s is None for cpu_s in used):
-        return []
-    return [Measurement("cpu_per_response", "value", sum(filter(None, used)) / ok, "s", None)]
+    used: dict[str, float] = {}
+    for service in record.services:
+        if service.cpu_s is None:
+            return []
+        for name in (CPU_PER_RESPONSE, f"{CPU_PER_RESPONSE}.{service.role}"):
+            used[name] = used.get(name, 0.0) + service.cpu_s
+    return [Measurement(name, "value", cpu_s / ok, "s", None) for name, cpu_s in used.items()] if ok else []
 
 
 def own_processes(points: Sequence[TraceRow], interleaved: InterleavedRecord) -> list[dict[str, Any]]:

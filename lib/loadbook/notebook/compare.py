@@ -18,7 +18,7 @@ from loadbook.analyses.compare_runs import page
 from loadbook.analyses.compare_runs.compute import EffectPair
 from loadbook.analyses.compare_runs.page import ComparePage, resolve_run_pair
 from loadbook.core.errors import DataError, UsageError, unknown_name_error
-from loadbook.core.metrics import METRICS
+from loadbook.core.metrics import METRICS, find_metric, get_metric
 from loadbook.core.text import nearest_names
 from loadbook.core.units import NBSP
 from loadbook.report import verdicts
@@ -103,8 +103,9 @@ def available_metrics(data: RunData) -> dict[str, tuple[str, str]]:
     totals = data.measurements[data.measurements["driver"] == "*"]
     measured = set(map(tuple, totals[["metric", "statistic"]].drop_duplicates().to_numpy().tolist()))
     metrics = {}
-    for metric, statistic in sorted(measured, key=lambda pair: (list(METRICS).index(pair[0]), pair[1])):
-        is_default = METRICS[metric].default_statistic == statistic
+    order = list(METRICS)
+    for metric, statistic in sorted(measured, key=lambda pair: (order.index(pair[0].partition(".")[0]), *pair)):
+        is_default = get_metric(metric).default_statistic == statistic
         metrics[metric if is_default else f"{metric} {statistic}"] = (metric, statistic)
     return metrics
 
@@ -113,7 +114,8 @@ def resolve_metric(data: RunData, name: str) -> tuple[str, str]:
     """Return metric and statistic of a name; UsageError lists the names of measured metrics, the most similar first."""
     known, name = available_metrics(data), str(name)
     metric, _, statistic = name.partition(" ")
-    default = METRICS[metric].default_statistic if metric in METRICS else None
+    wanted = find_metric(metric)
+    default = wanted.default_statistic if wanted else None
     resolved = known.get(metric if statistic == default else name)
     if resolved is None:
         raise unknown_name_error("metric", name, known, f"in run {data.run} of {data.study.name}", "measured there")
@@ -136,7 +138,7 @@ def slowest_trials(data: RunData, metric: str = "") -> pd.DataFrame:
     frame = trials_table(data, (name,))
     median = frame[name].where(frame["valid"]).groupby(frame["treatment"]).transform("median")
     frame["away"] = frame[name] / median - 1
-    higher_is_better = METRICS[name.partition(" ")[0]].better != "lower"
+    higher_is_better = get_metric(name.partition(" ")[0]).better != "lower"
     table = frame[["trial", "treatment", "block", "slot", name, "away", "status", "valid", "gates"]]
     return table.sort_values("away", ascending=higher_is_better, kind="stable", ignore_index=True)
 

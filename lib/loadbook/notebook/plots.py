@@ -21,7 +21,7 @@ from loadbook.analyses.page_size.figure import PageSizeFigure
 from loadbook.analyses.page_size.page import PageSizePage
 from loadbook.analyses.resources import PeersFigure
 from loadbook.core.errors import UsageError, unknown_name_error
-from loadbook.core.metrics import METRICS
+from loadbook.core.metrics import get_metric
 from loadbook.notebook import compare
 from loadbook.report import checks, palette, sections
 from loadbook.report.blocks import Block, note
@@ -191,7 +191,7 @@ class ZoomView(compare.Displayable):
     def figure(self) -> dict[str, Any]:
         """The figure as plotly's JSON: traces and layout."""
         metric, statistic = compare.resolve_metric(self.data, self.metric)
-        unit = METRICS[metric].unit
+        unit = get_metric(metric).unit
         frame = compare.trials_table(self.data, (self.metric,))
         frame["why"] = [", ".join(gates) or "no rule is broken" for gates in frame["gates"]]
         title = {"text": clean(f"{self.metric} ({statistic}), {unit}")}

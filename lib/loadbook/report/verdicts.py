@@ -32,6 +32,8 @@ from loadbook.stats.text import ERROR_CLASS_NOUNS, errors_sentence, row_phrase, 
 if TYPE_CHECKING:
     import pandas as pd
 
+# kind of a metric in seconds -> unit of its column (default: ms), and these units in a second
+TIME_UNITS, PER_SECOND = {"cost": "µs"}, {"ms": 1e3, "µs": 1e6}
 LEVEL_HEADERS = {"ok_per_s": "ok/s", "requests_per_s": "requests/s", "bytes_per_s": "B/s"}
 MAX_ERROR_LINES = 2
 ERROR_GLYPHS = {"more": ("v-worse", "▼"), "fewer": ("v-better", "▲"), "undecided": ("v-undecided", "●")}
@@ -149,8 +151,11 @@ def verdict_table(analysis: Analysis, labels: Mapping[str, str]) -> Table:
     named, one_sided = analysis.contrasts == "adjacent", analysis.hypothesis == "non-inferiority"
     adjusted = any(r.verdict and r.verdict.comparison.p_adjusted is not None for r in analysis.rows)
     ps = [] if one_sided else ["p", "p, adj."] if adjusted else ["p"]
-    unit, by_statistic = get_metric(analysis.metric).unit, f"{analysis.metric} {analysis.statistic}"
-    head = LEVEL_HEADERS.get(analysis.metric, f"{by_statistic}, {'ms' if unit == 's' else unit}")
+    metric, by_statistic = get_metric(analysis.metric), f"{analysis.metric} {analysis.statistic}"
+    if metric.kind == "cost":
+        by_statistic = metric.noun
+    unit = TIME_UNITS.get(metric.kind, "ms") if metric.unit == "s" else metric.unit
+    head = LEVEL_HEADERS.get(analysis.metric, f"{by_statistic}, {unit}")
     columns = [
         Column("Treatment"), Column("Verdict"), *([Column("Against", wrap=True)] if named else []),
         *([Column("At worst, %", True)] if one_sided else []), Column("Change, %", True),
@@ -181,7 +186,7 @@ def display_names(analysis: Analysis, labels: Mapping[str, str]) -> dict[str, st
 def _number_cells(row: AnalysisRow, number_of_ps: int, unit: str) -> list[str]:
     texts = row_texts(row)
     ps = [texts.p, "check" if row.kind in ("aa", "control") else texts.p_adjusted][:number_of_ps]
-    level = milliseconds_text(row.median) if unit == "s" else texts.level
+    level = scaled_text(row.median, unit) if unit in PER_SECOND else texts.level
     return [texts.change_number, texts.interval_number, texts.blocks, *ps, level, texts.trials_with_errors]
 
 
@@ -191,7 +196,12 @@ def _worst_case_text(row: AnalysisRow) -> str:
 
 def milliseconds_text(value_s: float | None) -> str:
     """Return seconds as milliseconds with three significant digits and without unit; a dash for None."""
-    return DASH if value_s is None else f"{value_s * 1e3:.3g}"
+    return scaled_text(value_s, "ms")
+
+
+def scaled_text(value_s: float | None, unit: str) -> str:
+    """Return seconds in ms or µs with three significant digits and without unit; a dash for None."""
+    return DASH if value_s is None else f"{value_s * PER_SECOND[unit]:.3g}"
 
 
 def no_errors_sentence(analysis: Analysis) -> str:

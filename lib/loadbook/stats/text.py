@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from loadbook.core.metrics import METRICS, Direction, MetricKind
+from loadbook.core.metrics import Direction, MetricKind, find_metric
 from loadbook.core.units import (
     NBSP,
     decimals_for_half_width,
@@ -39,11 +39,12 @@ class DirectionWords(NamedTuple):
 _WORDS_BY_KIND: dict[MetricKind, DirectionWords] = {
     "rate": DirectionWords("faster", "slower", "is {word}"),
     "time": DirectionWords("longer", "shorter", "has a {word} {name}"),
+    "cost": DirectionWords("more", "less", "needs {word} {name}"),
     "errors": DirectionWords("more", "fewer", "has {word} errors"),
     "other": DirectionWords("higher", "lower", "is {word}"),
 }
 
-_PLURAL_VERBS = {"is": "are", "has": "have"}
+_PLURAL_VERBS = {"is": "are", "has": "have", "needs": "need"}
 
 
 # words in unknown names of columns that mean a time or errors: latency_p99, p95_ms, response time, errors_total
@@ -53,14 +54,15 @@ _ERROR_WORD = re.compile(r"errors?|failures?|timeouts?")
 
 def direction(metric: str, better: Direction | None = None) -> Direction:
     """Return whether higher or lower values are better: `better` if given, else by the metric or its name."""
-    if metric in METRICS:
-        return better or METRICS[metric].better or "higher"
+    if known := find_metric(metric):
+        return better or known.better or "higher"
     return better or ("lower" if _metric_kind(metric) in ("time", "errors") else "higher")
 
 
 def metric_noun(metric: str) -> str:
     """Return the metric as a noun for a sentence: rate, latency, connect time."""
-    return (METRICS[metric].noun if metric in METRICS else "") or metric.replace("_", " ")
+    known = find_metric(metric)
+    return (known.noun if known else "") or metric.replace("_", " ")
 
 
 def direction_words(metric: str) -> DirectionWords:
@@ -69,8 +71,8 @@ def direction_words(metric: str) -> DirectionWords:
 
 
 def _metric_kind(metric: str) -> MetricKind:
-    if metric in METRICS:
-        return METRICS[metric].kind
+    if known := find_metric(metric):
+        return known.kind
     parts = re.split(r"[^a-z0-9]+", metric.lower())
     if any(_TIME_WORD.fullmatch(part) for part in parts):
         return "time"

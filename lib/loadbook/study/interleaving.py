@@ -107,7 +107,7 @@ def plain_reasons(study: Study, treatments: Sequence[str]) -> list[str]:
 def _question_reasons(study: Study, treatments: Sequence[str]) -> Iterator[str]:
     if len(treatments) < 2:
         yield "there is only one treatment"
-    if get_metric(study.metric).kind != "rate":
+    if get_metric(study.metric).kind not in ("rate", "cost"):
         yield f"the metric is {study.metric}: a request that is stopped under way has the others' time in it"
 
 

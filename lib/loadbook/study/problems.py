@@ -10,7 +10,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from loadbook.core.errors import SpecProblem
-from loadbook.core.metrics import METRICS
+from loadbook.core.metrics import CPU_PER_RESPONSE, METRICS, get_metric, metric_names
 from loadbook.core.text import closest_name
 from loadbook.core.validity_rules import RULE_INFO
 from loadbook.study.limits import ALL_RULES
@@ -128,9 +128,10 @@ def _unknown_message(kind: str, name: object, known: Iterable[str]) -> str | Non
 
 def _reference_problems(raw: dict[str, Any]) -> PathMessages:
     workload, roles = table_in(raw, "workload"), table_in(raw, "roles")
+    served = [name for name in roles if any(map(table_in(roles, name).get, ("service", "variants")))]
     references = (
         ("baseline", "treatment", raw.get("baseline"), table_in(raw, "treatments")),
-        ("metric", "metric", raw.get("metric"), METRICS),
+        ("metric", "metric", raw.get("metric"), metric_names(served)),
         ("subset", "subset", raw.get("subset"), {"default": 0, "all": 0, **table_in(raw, "subsets")}),
         ("workload.role", "role", workload.get("role", "driver"), roles),
         ("workload.target", "role", workload.get("target", "web"), roles),
@@ -138,6 +139,8 @@ def _reference_problems(raw: dict[str, Any]) -> PathMessages:
     for path, kind, name, known in references:
         if message := _unknown_message(kind, name, known):
             yield path, message
+    if raw.get("metric") == CPU_PER_RESPONSE and not served:
+        yield "metric", "no role has a service whose CPU time could be measured"
 
 
 def _rule_problems(raw: dict[str, Any]) -> PathMessages:
@@ -305,11 +308,11 @@ def _ci_problems(raw: dict[str, Any]) -> PathMessages:
             yield path, "is a check of the laboratory, which must pass in any case"
     for name in table_in(policy, "metrics"):
         metric, path = name.partition(" ")[0], key_path(("ci", "metrics", name))
-        if message := _unknown_message("metric", metric, METRICS):
+        if message := _unknown_message("metric", metric, metric_names(table_in(raw, "roles"))):
             yield path, message
         elif name == raw.get("metric", "ok_per_s"):
             yield path, "is the study's own: what is said in [ci] is of it"
-        elif METRICS[metric].better is None:
+        elif get_metric(metric).better is None:
             yield path, "neither more nor less of it is better"
     for number, name in enumerate(doubts):
         if isinstance(name, str) and name not in (ALL_RULES, *RULE_INFO):

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from loadbook.core.errors import SpecProblem, StudyError, UsageError
+from loadbook.core.metrics import CPU_PER_RESPONSE
 from loadbook.core.toml import STUDY_KEYS, read_text, read_toml, to_present_keys
 from loadbook.study import designs, problems
 from loadbook.study.limits import StoppingRule
@@ -38,7 +39,10 @@ DRIVER_CPUS_MESSAGE = "of a driver stand in the hosts file, where they keep its 
 
 def setting_problems(study: Study) -> list[SpecProblem]:
     """Return problems in the roles of a study under each treatment; the tables must be valid by themselves."""
-    checks = (_role_problems, _factor_problems, _process_problems, _network_problems, _stratum_problems)
+    checks = (
+        *(_role_problems, _metric_problems, _factor_problems, _process_problems),
+        *(_network_problems, _stratum_problems),
+    )
     by_path: dict[str, SpecProblem] = {}
     for problem in [p for check in checks for p in check(study)] or _treatment_problems(study):
         by_path.setdefault(problem.path, problem)
@@ -55,6 +59,14 @@ def _role_problems(study: Study) -> Iterator[SpecProblem]:
                 yield SpecProblem(where, f"no role {short_repr(other)}")
             elif name in _reachable_roles(study, other):
                 yield SpecProblem(where, f"requests would go round: {other} stands in front of {name}, too")
+
+
+def _metric_problems(study: Study) -> Iterator[SpecProblem]:
+    """Check that the baseline has the role whose CPU time is the metric."""
+    _, _, role = study.metric.partition(".")
+    if role in study.roles and study.setting(study.baseline, role).service is None:
+        message = f"the baseline has no service of role {role}: nothing could be compared with it"
+        yield SpecProblem("metric", f"{message}; {CPU_PER_RESPONSE} is that of all roles")
 
 
 def _reachable_roles(study: Study, role: str, visited: frozenset[str] = frozenset()) -> set[str]:

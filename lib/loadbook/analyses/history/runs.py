@@ -22,7 +22,7 @@ import pandas as pd
 import loadbook.stats
 from loadbook.analyses.history.compute import ALARM_RATE, RunEffect, RunSummary, StudyHistory, effect_series
 from loadbook.core.errors import DataError, LoadbookError, UsageError
-from loadbook.core.metrics import METRICS, get_metric
+from loadbook.core.metrics import find_metric, get_metric
 from loadbook.core.text import one_line
 from loadbook.report.build import ensure_ingested
 from loadbook.stats.analyse import analyse_strata
@@ -92,7 +92,7 @@ def _compute_effects(paths: RunPaths, record: RunConditions, metric: str) -> lis
         verdict, comparison = row.verdict, row.verdict.comparison if row.verdict else None
         baseline = comparison.baseline if comparison else analysis.baseline
         question = {
-            "metric": study.metric if study.metric in METRICS else analysis.metric,
+            "metric": study.metric if find_metric(study.metric) else analysis.metric,
             "margin": f"{analysis.margin:g}",
             "what it is compared with": baseline,
             "what sets it apart": _short_digest(treatment_contrast(study, row.treatment, baseline)),
