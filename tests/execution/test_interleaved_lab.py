@@ -18,9 +18,11 @@ from loadbook.core.errors import PreflightError, UsageError
 from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.ingestion.interleaved import read_slices
+from loadbook.report.sections import execution_text
 from loadbook.store import trial_record
 from loadbook.store.ledger import read_ledger, trial_states
 from loadbook.store.paths import Layout
+from loadbook.store.tables import load_run
 from recorded_run import with_studies
 from waiting import wait_until
 
@@ -28,7 +30,7 @@ pytestmark = pytest.mark.lab
 SMALL = """
 include = "aa.toml"
 name = "small"
-blocks = 2
+blocks = 1
 execution = "interleaved"
 
 [workload]
@@ -59,8 +61,8 @@ def test_interleaved_run_is_complete_and_leaves_nothing_on_hosts(lab, layout):
     events = []
     run = run_study(layout, "small", lab.hosts_file, on_event=events.append)
     paths, records = layout.run("small", run), records_of(layout, run)
-    assert [record.status for record in records] == ["ok"] * 4
-    assert [record.interleaved.arm for record in records] == [0, 1, 0, 1]
+    assert [record.status for record in records] == ["ok"] * 2
+    assert [record.interleaved.arm for record in records] == [0, 1]
     assert all(set(record.interleaved.beside) == {"baseline", "again"} for record in records)
     assert all(1.0 <= record.interleaved.active_s < 1.8 for record in records)
     first, second = records[:2]
@@ -69,13 +71,18 @@ def test_interleaved_run_is_complete_and_leaves_nothing_on_hosts(lab, layout):
     assert all(service.cpu_s > 0 for record in records for service in record.services)
     assert any("interleaved: slices of" in event.message for event in events)
     summary = ingest(paths)
-    assert (summary.trials, summary.valid) == (4, 4)
+    assert (summary.trials, summary.valid) == (2, 2)
     assert jobs_left(lab) == []
 
 
 def test_interleaved_rate_is_responses_per_second_of_the_arms_slices(lab, layout):
-    run = run_study(layout, "small", lab.hosts_file, blocks=1)
-    paths, record = layout.run("small", run), records_of(layout, run)[0]
+    run = run_study(layout, "small", lab.hosts_file)
+    run_study(layout, "small", lab.hosts_file, more=1)
+    paths, (record, _, later, _) = layout.run("small", run), records_of(layout, run)
+    # the latency is measured in the first block only, and all blocks of the run have its slices
+    lengths, later_lengths = ((r.interleaved.slice_s, r.interleaved.gap_s) for r in (record, later))
+    assert lengths == later_lengths
+    assert record.interleaved.latency_s is not None and later.interleaved.latency_s is None
     ingest(paths)
     rows = pq.read_table(paths.table("measurements")).to_pylist()
     values = {(r["metric"], r["statistic"]): r["value"] for r in rows if (r["trial"], r["driver"]) == ("t0001", "*")}
@@ -94,14 +101,14 @@ def test_load_generators_other_than_wrk_run_interleaved(lab, layout, tool):
     if not shutil.which(tool):
         pytest.skip(f"needs {tool}")
     (layout.studies / "small.toml").write_text(SMALL.replace("[workload]", f'[workload]\ntool = "{tool}"'))
-    run = run_study(layout, "small", lab.hosts_file, blocks=1)
+    run = run_study(layout, "small", lab.hosts_file)
     assert [record.status for record in records_of(layout, run)] == ["ok"] * 2
     assert ingest(layout.run("small", run)).valid == 2
 
 
 def test_failing_arm_does_not_fail_the_other_arms(lab, layout):
     (layout.studies / "small.toml").write_text(SMALL + WRONG_PAGE)
-    run = run_study(layout, "small", lab.hosts_file, blocks=1)
+    run = run_study(layout, "small", lab.hosts_file)
     states = trial_states(read_ledger(layout.run("small", run).ledger))
     plan = {t["trial"]: t["treatment"] for t in trial_record.read_json(layout.run("small", run).plan_json)["trials"]}
     by_treatment = {plan[trial]: state for trial, state in states.items()}
@@ -112,17 +119,14 @@ def test_failing_arm_does_not_fail_the_other_arms(lab, layout):
 
 def test_interleaved_run_killed_in_mid_slice_leaves_no_stopped_process_and_can_be_resumed(lab, layout):
     controller = loadbook(layout, "run", "small", "--hosts", str(lab.hosts_file))
-    for line in controller.stderr:
-        if "interleaved: slices of" in line or "t0001" in line:
-            break
-    wait_until(lambda: any("interleave.pl" in line for line in jobs_left(lab)), 30)
+    wait_until(lambda: any("interleave.pl" in line for line in jobs_left(lab)), 60)
     time.sleep(0.3)
     controller.send_signal(signal.SIGKILL)
     controller.wait()
     wait_until(lambda: not jobs_left(lab), 30)
     run = run_study(layout, "small", lab.hosts_file)
-    assert [record.status for record in records_of(layout, run)] == ["ok"] * 4
-    assert ingest(layout.run("small", run)).valid == 4
+    assert [record.status for record in records_of(layout, run)] == ["ok"] * 2
+    assert ingest(layout.run("small", run)).valid == 2
 
 
 def test_interrupted_block_is_recorded_as_cancelled_and_repeated_completely(lab, layout):
@@ -135,11 +139,11 @@ def test_interrupted_block_is_recorded_as_cancelled_and_repeated_completely(lab,
     ended = [entry for entry in read_ledger(layout.run("small", run).ledger) if entry["event"] == "ended"]
     assert [(entry["status"], entry["final"]) for entry in ended] == [("cancelled", False)] * 2
     assert run_study(layout, "small", lab.hosts_file) == run
-    assert [record.attempt for record in records_of(layout, run)] == [2, 2, 1, 1]
+    assert [record.attempt for record in records_of(layout, run)] == [2, 2]
 
 
 def test_server_that_dies_in_mid_slice_ends_only_its_own_arm(lab, layout):
-    controller = loadbook(layout, "run", "small", "--hosts", str(lab.hosts_file), "--blocks", "1")
+    controller = loadbook(layout, "run", "small", "--hosts", str(lab.hosts_file))
     wait_until(lambda: any("interleave.pl" in line for line in jobs_left(lab)), 60)
     time.sleep(0.5)
     victims = [pid for pid, line in at_work_in(lab).items() if "nginx" in line and "t0001-a1" in line]
@@ -157,7 +161,7 @@ def test_generator_that_hangs_ends_only_its_own_arm(rig):
     """The first arm's measurement goes on for ever; its warm-up has another folder."""
     rig.fake("wrk", 'case "$PWD" in *-load/arm0) while :; do sleep 1; done;; esac; exec "$real" "$@"')
     (rig.layout.studies / "small.toml").write_text(SMALL)
-    run = run_study(rig.layout, "small", rig.lab.hosts_file, blocks=1)
+    run = run_study(rig.layout, "small", rig.lab.hosts_file)
     states = trial_states(read_ledger(rig.layout.run("small", run).ledger))
     assert sorted(state.status for state in states.values()) == ["ok", "tool_failed"]
     assert "wrk did not end within 5 s" in next(
@@ -166,9 +170,32 @@ def test_generator_that_hangs_ends_only_its_own_arm(rig):
     assert jobs_left(rig.lab) == []
 
 
+SLOW = SMALL + "[roles.web.vars]\nset_steps = 10000\n"
+
+
+def test_run_whose_latency_asks_for_slices_above_a_second_goes_on_with_plain_trials(lab, layout):
+    text = SLOW.replace("warmup_s = 0.2", "warmup_s = 0.2\nconnections = 300")
+    (layout.studies / "small.toml").write_text(text)
+    events = []
+    run = run_study(layout, "small", lab.hosts_file, on_event=events.append)
+    paths, records = layout.run("small", run), records_of(layout, run)
+    assert [(record.status, record.interleaved) for record in records] == [("ok", None)] * 2
+    (message,) = [event.message for event in events if "plain trials in place of interleaved" in event.message]
+    assert "slices of 20 latencies would be longer than 1 s" in message
+    ended = [entry for entry in read_ledger(paths.ledger) if entry["event"] == "ended" and not entry["final"]]
+    assert [entry["status"] for entry in ended] == ["cancelled"] * 2
+    assert jobs_left(lab) == []
+    ingest(paths)
+    data = load_run(layout, "small")
+    assert data.study.execution == "plain"
+    assert "instead of interleaved: the slowest arm answers in" in execution_text(data)
+    assert run_study(layout, "small", lab.hosts_file, more=1) == run
+    assert [record.interleaved for record in records_of(layout, run)] == [None] * 4
+
+
 def test_study_that_cannot_be_interleaved_is_refused_with_every_reason(lab, layout):
     text = SMALL.replace("warmup_s = 0.2", 'warmup_s = 0.2\ntool = "jmeter"').replace(
-        "blocks = 2", 'blocks = 2\nmetric = "latency"'
+        "blocks = 1", 'blocks = 1\nmetric = "latency"'
     )
     (layout.studies / "small.toml").write_text(text)
     with pytest.raises(UsageError, match=r"jmeter cannot be stopped.*") as refused:

@@ -89,7 +89,7 @@ STOPS_S = (0.5, 1.5, 3.0)
 def freeze_arms(lab: Lab, stops_s: dict[int, float]) -> None:
     """Stop the servers of some arms, by their process ids, in mid-block, all at the same time."""
     wait_until(lambda: any("interleave.pl" in line for line in jobs_left(lab)), 60)
-    time.sleep(1.5)
+    time.sleep(0.8)
     masters = {pid: line for pid, line in at_work_in(lab).items() if "nginx: master" in line}
     pids = {arm: [pid for pid, line in masters.items() if f"t000{arm + 1}-a1" in line] for arm in stops_s}
     for own in pids.values():
@@ -119,7 +119,7 @@ def stalls_of_block(layout: Layout, run: str) -> dict[str, list[str]]:
 def test_arms_whose_server_was_stopped_in_mid_block_are_found_and_no_other(lab: Lab, tmp_path: Path) -> None:
     layout = with_studies(tmp_path / "home")
     arms = "".join(f'[treatments.stop-{k}]\nsame_as = "baseline"\n' for k in range(len(STOPS_S)))
-    text = INTERLEAVED.format(duration_s=2) + arms
+    text = INTERLEAVED.format(duration_s=1) + arms
     (layout.studies / "frozen.toml").write_text(text)
     # in the plan's order: the arm of a stop is drawn, too
     thread = threading.Thread(target=freeze_arms, args=(lab, {k + 2: stop_s for k, stop_s in enumerate(STOPS_S)}))

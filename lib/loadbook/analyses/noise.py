@@ -29,9 +29,9 @@ from loadbook.stats.diagnostics import lag1_correlation
 from loadbook.stats.headline import neutral_caption
 from loadbook.stats.power import MAX_RESAMPLED_BLOCKS, POWER, sd_interval_factors, trials_of_arms
 from loadbook.stats.text import margin_text
+from loadbook.store.ledger import read_current_plan
 from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.tables import RunData, read_table, trial_values
-from loadbook.store.trial_record import read_json
 from loadbook.study.plan import parse_plan
 from loadbook.study.workload import Workload
 
@@ -307,7 +307,7 @@ def _collect_run_noise(layout: Layout, paths: RunPaths) -> dict[tuple[str, str, 
     found: dict[tuple[str, str, str], list[RunNoise]] = defaultdict(list)
     for run in runs_on_same_hosts(layout, paths):
         try:
-            study = parse_plan(read_json(run.plan_json), str(run.plan_json)).study
+            study = parse_plan(read_current_plan(run), str(run.plan_json)).study
             trials, measured = (read_table(run.table(name), name) for name in ("trials", "measurements"))
         except LoadbookError:  # a run of another version or without tables is skipped
             continue

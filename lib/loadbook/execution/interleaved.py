@@ -17,7 +17,7 @@ from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
-from loadbook.core.errors import CommandError, LoadbookError, LostError, ToolError, UsageError
+from loadbook.core.errors import CommandError, LoadbookError, LostError, ToolError
 from loadbook.execution.attempt import CANCEL_S, RESTORE_S, Attempt
 from loadbook.execution.deployment import LOAD, MONITOR, job_name
 from loadbook.execution.host_state import Connectivity
@@ -39,6 +39,8 @@ from loadbook.hosts.replay import transcript_name
 from loadbook.ingestion.interleaved import read_slices
 from loadbook.store.trial_record import DriverRecord, InterleavedRecord, MonitorRecord, window_fields
 from loadbook.study.interleaving import (
+    MAX_SLICE_S,
+    SLICE_LATENCIES,
     TAIL_S,
     SliceLengths,
     block_seconds,
@@ -54,6 +56,10 @@ PROGRAM = "interleave.pl"
 SCHEDULE, SLICES = "schedule", "slices"
 CALIBRATION_S = 1.0  # duration of a load on each arm, once in a session, to choose slice and gap by the latency
 QUIET_S = 0.2  # seconds without load, to measure the CPU time that services use without requests
+
+
+class SlicesTooLongError(LoadbookError):
+    """A treatment answers so slowly that its slices would be longer than trials: plain trials are the right ones."""
 
 
 def longest_block_s(plan: Plan) -> float:
@@ -82,7 +88,13 @@ class InterleavedBlock:
         self.monitors = TrialMonitors(testbed, job_name(first.stem, MONITOR), longest_block_s(testbed.plan), watched)
 
     def run(self) -> None:
-        """Run the block and fill in every attempt's record; raises only KeyboardInterrupt and controller errors."""
+        """Run the block and fill in every attempt's record.
+
+        Raises
+        ------
+        SlicesTooLongError : the latency, measured first, asks for slices above MAX_SLICE_S.
+        KeyboardInterrupt : the user ended the run. Errors of the controller are raised, too.
+        """
         begun_s, connectivity = time.monotonic(), Connectivity(self.testbed)
         started = time.time()
         for attempt in self.attempts:
@@ -150,6 +162,8 @@ class InterleavedBlock:
         begun_s = time.monotonic()
         try:
             call()
+        except SlicesTooLongError:
+            raise
         except LoadbookError as error:
             for attempt in self._alive.values():
                 with attempt.timed(phase):
@@ -171,8 +185,8 @@ class InterleavedBlock:
             self.latency_s = self._measure_latency()
             self.lengths = slices_for_latency(self.latency_s)
             if self.lengths is None:
-                slowest = f"the slowest arm answers in {self.latency_s:.3f} s on average"
-                raise UsageError(f"{slowest}: slices would be longer than trials", 'set execution = "plain"')
+                slices = f"slices of {SLICE_LATENCIES} latencies would be longer than {MAX_SLICE_S:g} s"
+                raise SlicesTooLongError(f"the slowest arm answers in {self.latency_s:.3f} s on average: {slices}")
         self._warm_up()
         self.monitors.start()
         for attempt in self._alive.values():

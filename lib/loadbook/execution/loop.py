@@ -16,7 +16,7 @@ from loadbook.core.errors import DataError, HostError, LoadbookError
 from loadbook.execution.attempt import Attempt, initial_record
 from loadbook.execution.deployment import job_stem
 from loadbook.execution.host_state import REMOTE_DISK_FULL, check_local_space, remove_stale_jobs
-from loadbook.execution.interleaved import InterleavedBlock, longest_block_s
+from loadbook.execution.interleaved import InterleavedBlock, SlicesTooLongError, longest_block_s
 from loadbook.execution.progress import Kind, OnEvent, Progress
 from loadbook.execution.testbed import Testbed
 from loadbook.store import trial_record
@@ -138,6 +138,21 @@ def execute_plan(testbed: Testbed, store: AttemptStore, on_event: OnEvent, until
     NotRestoredError : changes of a host could not be undone.
     KeyboardInterrupt : the current trial was recorded as cancelled.
     """
+    try:
+        _execute_pending(testbed, store, on_event, until)
+    except SlicesTooLongError as error:
+        _make_plain(testbed, store, on_event, error.message)
+        _execute_pending(testbed, store, on_event, until)
+
+
+def _make_plain(testbed: Testbed, store: AttemptStore, on_event: OnEvent, reason: str) -> None:
+    """Go on with plain trials in place of interleaved blocks; the ledger says so, and why."""
+    store.ledger.append("made-plain", reason=reason)
+    testbed.plan = testbed.plan.with_plain_trials()
+    on_event(Progress("note", f"plain trials in place of interleaved blocks: {reason}"))
+
+
+def _execute_pending(testbed: Testbed, store: AttemptStore, on_event: OnEvent, until: int | None) -> None:
     lost: list[TrialRecord] = []
     clock = _TimeEstimate(testbed, len(list(store.pending())))
     blocks = _BlockRunner(testbed, store, on_event) if testbed.plan.interleaved else None
@@ -189,11 +204,11 @@ def _run_trial(testbed: Testbed, store: AttemptStore, planned: PlannedTrial, on_
 
 
 class _BlockRunner:
-    """Runs interleaved blocks; the lengths of slice and gap are chosen in the first block of a session."""
+    """Runs interleaved blocks; the lengths of slice and gap are chosen in the first block, also for resumed runs."""
 
     def __init__(self, testbed: Testbed, store: AttemptStore, on_event: OnEvent) -> None:
         self.testbed, self.store, self.on_event = testbed, store, on_event
-        self.lengths: SliceLengths | None = None
+        self.lengths = _recorded_lengths(store)
 
     def run(self, together: Sequence[PlannedTrial]) -> list[TrialRecord]:
         """Attempt a block until no host is lost or it may not be retried, and return the records of its arms."""
@@ -217,6 +232,10 @@ class _BlockRunner:
                 self._cancel(attempts, "interrupted by the user")
                 for error in self.testbed.not_restored:
                     self.on_event(Progress("note", f"{error.message}\n{error.hint}"))
+                raise
+            except SlicesTooLongError as error:
+                self._cancel(attempts, f"plain trials follow: {error.message}")
+                self.testbed.check_restored()
                 raise
             if self.lengths is None and block.lengths:
                 self.lengths = block.lengths
@@ -254,6 +273,16 @@ class _BlockRunner:
         record.reason = "the run was interrupted while its block was recorded; arms of a block are measured together"
         self.store.end(record, folder, final=True)
         return record
+
+
+def _recorded_lengths(store: AttemptStore) -> SliceLengths | None:
+    """Return the lengths of slice and gap in the blocks of this run that are done; None if there are none."""
+    for trial, state in store.states().items():
+        folder = store.paths.trial(trial)
+        is_published = state.final and state.status in PUBLISHED_STATUSES and folder.is_dir()
+        if is_published and (record := trial_record.read_trial(folder).interleaved) is not None:
+            return SliceLengths(record.slice_s, record.gap_s)
+    return None
 
 
 def _turns_text(block: InterleavedBlock) -> str:

@@ -16,6 +16,7 @@ from loadbook.core.errors import LoadbookError
 from loadbook.core.units import format_duration, format_percent, format_percent_range
 from loadbook.hosts.inventory import read_hosts
 from loadbook.hosts.lab import lab_kind
+from loadbook.store.ledger import read_current_plan
 from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.run_record import RunRecord, read_run_record
 from loadbook.store.tables import read_table, trial_values
@@ -75,7 +76,7 @@ def within_trial_rates(sample: NoiseSample) -> tuple[list[RateSeries], float]:
 
     from loadbook.stats.steady_state import rate_series
 
-    study = parse_plan(read_json(sample.paths.plan_json), str(sample.paths.plan_json)).study
+    study = parse_plan(read_current_plan(sample.paths), str(sample.paths.plan_json)).study
     trials = read_table(sample.paths.table("trials"), "trials")
     baseline_trials = trials[trials["treatment"].isin(aa_arms(study)) & trials["valid"]]
     rates = rate_series(read_table(sample.paths.table("samples"), "samples"))
@@ -119,7 +120,7 @@ def _read_samples(layout: Layout, plan: Plan, hosts_of_file: Mapping[str, Any] |
         try:
             if not _same_hosts(read_run_record(paths), hosts_of_file) or not _same_machines(paths, machines):
                 continue
-            other_study = parse_plan(read_json(paths.plan_json), str(paths.plan_json)).study
+            other_study = parse_plan(read_current_plan(paths), str(paths.plan_json)).study
             if other_study.execution != plan.study.execution:  # their noise differs by a factor of 10
                 continue
             pairs, aa = _noise_pairs(paths, other_study, plan.study.metric)

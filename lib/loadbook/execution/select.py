@@ -19,7 +19,7 @@ from loadbook.store.ledger import (
     all_planned_trials,
     current_plan,
     is_run_complete,
-    read_current_plan,
+    plain_reason,
     read_ledger,
     trial_states,
 )
@@ -168,8 +168,9 @@ def select_run(layout: Layout, study: Study, request: RunRequest) -> RunSelectio
 
 def _select_unfinished(study: Study, paths: RunPaths, request: RunRequest) -> RunSelection:
     run = paths.raw.name
-    plan = parse_plan(read_current_plan(paths), str(paths.plan_json))
-    _check_same_plan(study, plan, run, request)
+    entries, source = read_ledger(paths.ledger), str(paths.plan_json)
+    plan = parse_plan(current_plan(read_json(paths.plan_json), entries), source)
+    _check_same_plan(study, plan, run, request, made_plain=plain_reason(entries) is not None)
     final = [state for state in trial_states(read_ledger(paths.ledger)).values() if state.final]
     trials_left = len(plan.trials) - len(final)
     return RunSelection(run, plan, paths, True, f"resuming run {run}: {trials_left} of {len(plan.trials)} trials to do")
@@ -187,7 +188,7 @@ def _select_extended(layout: Layout, study: Study, request: RunRequest) -> RunSe
         hint = f"finish it first: loadbook run {study.name}"
         raise UsageError(f"run {run} of {study.name} is unfinished: blocks are added when it is done", hint)
     added, plan = add_blocks(paths, more)
-    _check_same_study(study, plan, run)
+    _check_same_study(study, plan, run, made_plain=plain_reason(read_ledger(paths.ledger)) is not None)
     message = f"adding {more} block{'s' if more > 1 else ''} to run {run}: {plan.blocks} in all"
     if added["exploratory"]:
         message += f", which makes it exploratory: its study declared {study.stopping.describe()}"
@@ -204,9 +205,9 @@ def new_run_id(layout: Layout, study: str) -> str:
     return run
 
 
-def _check_same_plan(study: Study, plan: Plan, run: str, request: RunRequest) -> None:
+def _check_same_plan(study: Study, plan: Plan, run: str, request: RunRequest, *, made_plain: bool) -> None:
     """Raise UsageError if study, subset or number of blocks differ from the plan of the run to resume."""
-    _check_same_study(study, plan, run)
+    _check_same_study(study, plan, run, made_plain=made_plain)
     if request.subset is not None and request.subset != plan.subset:
         difference = f"it was planned with the subset {plan.subset!r}, not {request.subset!r}"
     elif request.blocks is not None and request.blocks != plan.blocks:
@@ -216,7 +217,9 @@ def _check_same_plan(study: Study, plan: Plan, run: str, request: RunRequest) ->
     raise _mismatch_error(study, f"run {run} of {study.name} is unfinished, but {difference}")
 
 
-def _check_same_study(study: Study, plan: Plan, run: str) -> None:
+def _check_same_study(study: Study, plan: Plan, run: str, *, made_plain: bool) -> None:
+    if made_plain:  # the run could not be interleaved, whatever the study asks for
+        study = study.model_copy(update={"execution": "plain"})
     if study_sha256(study) != study_sha256(plan.study):
         raise _mismatch_error(study, f"run {run} of {study.name} cannot go on: the study has changed since")
 

@@ -197,7 +197,7 @@ def provenance_pairs(data: RunData) -> list[tuple[str, str]]:
     return [
         ("study", f"{data.study.name} (sha256 {run.study_sha256[:12]})"),
         ("run", f"{data.run}, {began}" + (f", in the {_LAB_NAMES[run.lab_kind]}" if run.lab_kind else "")),
-        *([("execution", execution_text(data))] if data.study.execution != "plain" else []),
+        *([("execution", text)] if (text := execution_text(data)) else []),
         ("seed", "none: the order was not drawn by loadbook" if run.seed is None else str(run.seed)),
         ("loadbook", f"{run.loadbook_version}, revision {revision}"),
         ("raw data", verification_text(data)),
@@ -205,9 +205,13 @@ def provenance_pairs(data: RunData) -> list[tuple[str, str]]:
 
 
 def execution_text(data: RunData) -> str:
-    """Return how the trials of a block were executed; lengths of slice and gap are those of the first trial."""
+    """Return how the trials of a block were executed; "" for plain trials of a study that asks for them.
+
+    Lengths of slice and gap are those of the first trial.
+    """
     if data.study.execution == "plain":
-        return "plain: one trial after the other"
+        reason = data.plan.get("plain_because")
+        return f"plain, one trial after the other, instead of interleaved: {reason}" if reason else ""
     for folder in sorted(data.paths.trials.glob("*")):
         with suppress(DataError):
             if record := trial_record.read_trial(folder).interleaved:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -23,8 +23,9 @@ from loadbook.store.trial_record import read_json
 from loadbook.study.plan import PlannedTrialRecord, PlanRecord
 
 Event = Literal[
-    "run-started", "run-resumed", "blocks-added", "looked", "run-ended", "started", "ended", "reopened", "traces-added"
-]
+    "run-started", "run-resumed", "blocks-added", "looked", "run-ended", "started", "ended", "reopened", "traces-added",
+    "made-plain",
+]  # fmt: skip
 CHECKSUM_LENGTH = 16
 
 
@@ -146,7 +147,7 @@ def _line_checksum(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:CHECKSUM_LENGTH]
 
 
-LedgerEntries = Iterable[dict[str, Any]]
+LedgerEntries = Sequence[dict[str, Any]]
 
 
 def read_current_plan(paths: RunPaths) -> PlanRecord:
@@ -157,8 +158,11 @@ def read_current_plan(paths: RunPaths) -> PlanRecord:
 def current_plan(plan: PlanRecord, entries: LedgerEntries) -> PlanRecord:
     """Return a plan with the blocks that were added, and without those after an interim analysis that ended the run.
 
-    `added` is the number of blocks added beyond the study's stopping rule; if there are any, the run is exploratory.
+    `added` is the number of blocks added beyond the study's stopping rule; if there are any, the run is exploratory. A
+    run that could not be interleaved has a study with plain execution, and the reason in `plain_because`.
     """
+    if (reason := plain_reason(entries)) is not None:
+        plan = plan | {"study_spec": plan["study_spec"] | {"execution": "plain"}, "plain_because": reason}
     changes = [e for e in entries if e["event"] == "blocks-added" or (e["event"] == "run-ended" and "blocks" in e)]
     if not changes:
         return plan
@@ -168,6 +172,11 @@ def current_plan(plan: PlanRecord, entries: LedgerEntries) -> PlanRecord:
         blocks = change["blocks"]
     trials = [trial for trial in all_planned_trials(plan, changes) if trial["block"] <= blocks]
     return plan | {"blocks": blocks, "trials": trials, "added": added}
+
+
+def plain_reason(entries: LedgerEntries) -> str | None:
+    """Return why a run that was planned with interleaved blocks has plain trials; None if it is as planned."""
+    return next((str(entry["reason"]) for entry in entries if entry["event"] == "made-plain"), None)
 
 
 def all_planned_trials(plan: PlanRecord, entries: LedgerEntries) -> list[PlannedTrialRecord]:

@@ -225,7 +225,7 @@ def read_run_conditions(paths: RunPaths) -> RunConditions:
 
 def _recorded_study(paths: RunPaths) -> Study:
     """Return the study from plan.json, which contains it completely, as it was when the run was planned."""
-    recorded = read_json(paths.plan_json).get("study_spec")
+    recorded = read_current_plan(paths).get("study_spec")
     if recorded is None:
         raise DataError(f"{paths.plan_json} holds no study_spec", "the plan was made by another version of loadbook")
     try:

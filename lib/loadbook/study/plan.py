@@ -10,7 +10,7 @@ import hashlib
 import json
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, NotRequired, TypedDict
 
@@ -43,7 +43,11 @@ class PlannedTrialRecord(TypedDict):
 
 
 class PlanRecord(TypedDict):
-    """Content of plan.json; `added`, the number of blocks beyond those of the study, is recorded only in the ledger."""
+    """Content of plan.json.
+
+    Two fields are recorded only in the ledger: `added`, the number of blocks beyond those of the study, and
+    `plain_because`, the reason why a run that was planned with interleaved blocks has plain ones.
+    """
 
     study: str
     study_spec: dict[str, Any]
@@ -54,6 +58,7 @@ class PlanRecord(TypedDict):
     treatments: list[str]
     trials: list[PlannedTrialRecord]
     added: NotRequired[int]
+    plain_because: NotRequired[str]
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,10 @@ class Plan:
     def interleaved(self) -> bool:
         """Return whether the treatments of a block run at once and alternate in slices."""
         return self.study.execution == "interleaved"
+
+    def with_plain_trials(self) -> Plan:
+        """Return this plan with plain trials in place of interleaved blocks."""
+        return replace(self, study=self.study.model_copy(update={"execution": "plain"}))
 
     @property
     def trial_s(self) -> float:
