@@ -32,7 +32,9 @@ FORTY_SLICES = SliceLog([Slice(arm, t + arm * 0.03, t + arm * 0.03 + 0.025) for 
 COUNTED = """clock 100.000000 1700000000.000000
 slice 0 100.100000 100.150000 50000 4000000 6000000 0
 slice 1 100.151000 100.201000 60000 5000000 - -
+waited 0 25000000
 slice 0 100.202000 100.227000 25000 - 3000000 1000000
+waited 1 20000000
 rest 0 2000000
 rest 1 -
 exit 0 0 0.31
@@ -91,7 +93,9 @@ def test_samples_of_an_interleaved_trial_are_those_of_its_slices() -> None:
         ("slice", "slice", 0.051, "s"): pytest.approx(0.05),
         ("slice", "received_per_s", 0.051, "B/s"): pytest.approx(1_200_000),
         ("slice", "generator_cpu", 0.051, "1"): pytest.approx(0.1),
+        ("slice", "waiting", 0.051, "1"): pytest.approx(0.4),
     }
+    assert [turn.waited_s for turn in read_slices(COUNTED).slices_of(0)] == [0.025, None]
 
 
 def test_cpu_time_outside_of_slices_is_known_where_it_was_read_for_every_slice() -> None:
@@ -148,8 +152,18 @@ def test_output_of_the_alternation_script_is_read() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["slice 0 1.0", "slice x 1 2", "slice 0 1 2 3", "slice 0 1 2 3 x 5 6", "rest 0", "hello", "exit 1 z 0", "clock 1"],
+    [
+        "slice 0 1.0",
+        "slice x 1 2",
+        "slice 0 1 2 3",
+        "slice 0 1 2 3 x 5 6",
+        "rest 0",
+        "waited 0 5",
+        "hello",
+        "exit 1 z 0",
+        "clock 1",
+    ],
 )
 def test_damaged_output_of_the_alternation_script_is_refused(text: str) -> None:
-    with pytest.raises((ValueError, IndexError)):
+    with pytest.raises((ValueError, LookupError)):
         read_slices(text)

@@ -93,6 +93,11 @@ def test_other_traffic_of_the_driver_hides_no_stall() -> None:
     assert [hit.level for hit in stalls(slices(42, range(10, 20), received_per_s=2e6))] == ["invalid"]
 
 
+def test_slices_in_which_other_programs_had_the_cpu_are_no_stall() -> None:
+    assert stalls(slices(42, range(10, 20), waiting=0.9)) == []
+    assert [hit.level for hit in stalls(slices(42, range(10, 20), waiting=0.1))] == ["invalid"]
+
+
 def test_first_and_last_slice_are_not_judged() -> None:
     assert stalls(slices(42, range(1))) == [] == stalls(slices(42, range(41, 42)))
 

@@ -278,7 +278,7 @@ class InterleavedBlock:
         output = self.driver.get(f"{self._folder}/stdout.1", max_bytes=MAX_REPORT_BYTES).decode(errors="replace")
         try:
             self.slice_log = read_slices(output)
-        except (ValueError, IndexError) as error:
+        except (ValueError, LookupError) as error:
             raise CommandError(self.driver.alias, f"{PROGRAM} printed something else than slices: {error}") from error
         self._slices_text = output
 

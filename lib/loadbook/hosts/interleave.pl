@@ -18,7 +18,8 @@
 # generator in the slice, of the arm's services in the slice and the gap after it, and of the arm's services between the
 # gap of its previous slice and the start of this one; - if not known, as of services on another machine), before it, if
 # it is long, `piece K START END BYTES GENERATOR SERVICE` for all of its pieces of some 50 ms but the last, for every arm
-# `rest K OUTSIDE` (the same CPU time after its last slice), for every generator `exit K RC CPU_S` (RC is that of a shell:
+# `rest K OUTSIDE` (the same CPU time after its last slice), before every further slice of an arm `waited K NS` (time for
+# which its processes could run in its previous slice and got no CPU), for every generator `exit K RC CPU_S` (RC is that of a shell:
 # 128 + signal), and `hung K` for one that did not end by itself.
 # Generators stay in the process group of the job, so that whatever ends the job ends them; KILL reaches stopped processes.
 # TERM, INT and HUP continue and end all of them first.
@@ -84,19 +85,27 @@ sub family {    # processes and everything that they started
     return @found;
 }
 
-sub cpu_ns {    # CPU time of processes: of their threads (also of those that ended), and of their children that ended
-    my $sum = 0;
+# CPU time of processes: of their threads (also of those that ended), and of their children that ended; then the time
+# for which the threads could run and got no CPU, which the kernel adds when they get one
+sub cpu_times {
+    my ( $sum, $waited ) = ( 0, 0 );
     for my $pid (@_) {
         my $used = 0;
-        $used += ( split ' ', first_line($_) )[0] // 0 for glob "/proc/$pid/task/*/schedstat";
+        for ( glob "/proc/$pid/task/*/schedstat" ) {
+            my @values = split ' ', first_line($_);
+            $used   += $values[0] // 0;
+            $waited += $values[1] // 0;
+        }
         my ( undef, $rest ) = split /.*\) /, first_line("/proc/$pid/stat"), 2;
         my @fields = split ' ', $rest // '';
         next if @fields < 15;
         my $ticks = ( $fields[11] + $fields[12] ) * 1e7;
         $sum += ( $used > $ticks ? $used : $ticks ) + ( $fields[13] + $fields[14] ) * 1e7;
     }
-    return $sum;
+    return ( $sum, $waited );
 }
+
+sub cpu_ns { return ( cpu_times(@_) )[0] }
 
 sub received {    # bytes received by all interfaces of this host
     open my $file, '<', '/proc/net/dev' or return 0;
@@ -141,14 +150,20 @@ my $piece_s = 0.05;
 # CPU time of arms' services when their last gap was over; what was read when the slice under way began
 my ( %left_at, %begun );
 
+my %waited_at;
+
 sub begin_slice {
     my ($k) = @_;
-    my $services = services_ns( $k, 0 );
+    my ( $generator, $generator_waited ) = cpu_times( @{ $family{$k} // [] } );
+    my ( $services, $services_waited ) = $members{$k} ? cpu_times( @{ $members{$k} } ) : ( undef, 0 );
+    my $waited = $generator_waited + $services_waited;    # nothing is added while the generator is stopped
+    printf "waited %s %s\n", $k, $waited - $waited_at{$k} if exists $waited_at{$k};
+    $waited_at{$k} = $waited;
     %begun = (
-        outside  => minus( $services, $left_at{$k} ),
-        services => $services,
-        bytes    => received(),
-        generator => $family{$k} ? cpu_ns( @{ $family{$k} } ) : 0,
+        outside   => minus( $services, $left_at{$k} ),
+        services  => $services,
+        bytes     => received(),
+        generator => $generator,
     );
     return $begun{start} = now();
 }

@@ -32,6 +32,7 @@ class Slice:
 
     `received_bytes` are those of the driver in the slice and the gap after it. CPU seconds: of the generator in the
     slice; of the arm's services in the slice and the gap; of the arm's services since the gap of its previous slice.
+    `waited_s` is the time for which threads of generator and services could run and got no CPU, summed over threads.
     `pieces` are the parts of a long slice, without those outside times.
     """
 
@@ -42,6 +43,7 @@ class Slice:
     generator_cpu_s: float | None = None
     service_cpu_s: float | None = None
     outside_cpu_s: float | None = None
+    waited_s: float | None = None
     pieces: list[Slice] = field(default_factory=list)
 
     @property
@@ -86,17 +88,20 @@ class SliceLog:
 
 
 def read_slices(text: str) -> SliceLog:
-    """Return the parsed output of `interleave.pl`; ValueError for any other text."""
-    slice_log, pieces = SliceLog(), list[Slice]()
+    """Return the parsed output of `interleave.pl`; ValueError or LookupError for any other text."""
+    slice_log, pieces, last_of_arm = SliceLog(), list[Slice](), dict[int, Slice]()
     for line in text.splitlines():
         kind, *words = line.split()
         if kind == "clock":
             slice_log.clock_offset_s = float(words[1]) - float(words[0])
         elif kind == "slice":
-            slice_log.slices.append(_with_pieces(_read_slice(words), pieces))
-            pieces = []
+            turn = _with_pieces(_read_slice(words), pieces)
+            last_of_arm[turn.arm], pieces = turn, []
+            slice_log.slices.append(turn)
         elif kind == "piece":
             pieces.append(_read_slice([*words, "-"]))
+        elif kind == "waited":
+            last_of_arm[int(words[0])].waited_s = max(0.0, float(words[1]) / 1e9)
         elif kind == "rest":
             if words[1] != "-":
                 slice_log.rest_cpu_s[int(words[0])] = float(words[1]) / 1e9
@@ -131,7 +136,7 @@ def _with_pieces(turn: Slice, pieces: list[Slice]) -> Slice:
 
 
 def slice_samples(slice_log: SliceLog, arm: int) -> list[Sample]:
-    """Return what is known of each slice of an arm: its length (s), bytes received per second, CPUs in use.
+    """Return what is known of each slice of an arm: length (s), bytes received per second, CPUs in use and awaited.
 
     x is the start of the slice in seconds since the first slice of the block, so that it tells what ran before. Pieces
     of long slices are a series of their own.
@@ -145,6 +150,7 @@ def slice_samples(slice_log: SliceLog, arm: int) -> list[Sample]:
                 ("received_per_s", "B/s"): _per_second(part.received_bytes, part.length_s),
                 ("generator_cpu", "1"): _per_second(part.generator_cpu_s, part.length_s),
                 ("service_cpu", "1"): _per_second(part.service_cpu_s, part.length_s),
+                ("waiting", "1"): _per_second(turn.waited_s, turn.length_s),
             }
             samples += [
                 Sample(series, metric, start_s, "s", value, unit)

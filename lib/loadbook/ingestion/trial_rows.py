@@ -307,7 +307,7 @@ def _read_slices(folder: Path, record: TrialRecord, changed: Sequence[str], rows
         return SliceLog()
     try:
         return read_slices(read_bytes(folder / record.interleaved.slices).decode(errors="replace"))
-    except (ValueError, IndexError, DataError) as error:
+    except (ValueError, LookupError, DataError) as error:
         rows.add_problem("unreadable-output", f"slices: {error}", file=record.interleaved.slices)
         return SliceLog()
 

@@ -16,6 +16,8 @@ IDLE_SHARE = 0.05
 MIN_LARGEST = {"received_per_s": 10_000.0, "generator_cpu": 0.01, "service_cpu": 0.01}
 # a service that works on (garbage collection) is slow and not frozen
 WORK_SHARE = 0.2
+# CPUs that generator and services waited for in a slice; with more, other programs had the CPU, and nothing stood still
+MAX_WAITING = 0.25
 
 
 class _OwnSlice(NamedTuple):
@@ -43,7 +45,8 @@ def stall_in_slices(evidence: Evidence, shortest_s: float) -> Iterator[RuleHit]:
     """Find slices, or pieces of long ones, of an interleaved trial in which nothing was served for over `shortest_s`.
 
     In such a slice the driver received next to nothing, or the load generator used next to no CPU time. A service that
-    used CPU time all the same is slow and not frozen; where that is not known, the trial is doubtful.
+    used CPU time all the same is slow and not frozen; where that is not known, the trial is doubtful. A slice in which
+    generator or services waited for a CPU is none of a stall.
     """
     all_slices = _read_slices(evidence, SLICE_SERIES)
     # in the first and the last slice, the load generator starts and ends
@@ -112,7 +115,8 @@ def _idle_limits(slices: Sequence[_OwnSlice]) -> dict[str, float]:
 
 def _is_idle(turn: _OwnSlice, limits: Mapping[str, float]) -> bool:
     served_nothing = any(turn.values[m] <= limits[m] for m in ("received_per_s", "generator_cpu") if m in limits)
-    return served_nothing and ("service_cpu" not in limits or turn.values["service_cpu"] <= limits["service_cpu"])
+    service_rested = "service_cpu" not in limits or turn.values["service_cpu"] <= limits["service_cpu"]
+    return served_nothing and service_rested and turn.values.get("waiting", 0.0) <= MAX_WAITING
 
 
 def unasked_work(evidence: Evidence) -> Iterator[RuleHit]:
