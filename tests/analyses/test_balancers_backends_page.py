@@ -86,6 +86,11 @@ def test_backends_page_has_a_baseline_and_harness_checks_per_condition(page: Bac
     assert "Same against same" in page.trust().text and "Known effect found" in page.trust().text
 
 
+def test_backends_page_of_another_metric_than_a_rate_names_the_best_connection_type(page: BackendsPage) -> None:
+    text = BackendsPage(page.data, "latency").answer().text
+    assert "fastest" not in text and re.search(r"\b(is|the) best\b", text)
+
+
 def test_backends_page_gives_separate_answers_when_conditions_disagree(tmp_path: Path) -> None:
     told = project(tmp_path, TRUTH | {"remote-pooled": -0.8, "remote-fastcgi": -0.7}).answer().text
     assert "Near: http_proxy with keep-alive is fastest; remote: FastCGI is fastest." in told

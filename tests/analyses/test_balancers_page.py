@@ -101,6 +101,14 @@ def test_balancers_figure_shows_loss_and_scaling(recorded: RunData) -> None:
     assert "cloud, 2 nodes: 0.80" in said
 
 
+def test_balancers_page_of_another_metric_than_a_rate_scales_nothing_and_prices_the_rate(recorded: RunData) -> None:
+    rate = page_of(recorded)
+    page = BalancersPage(rate.data, metric="latency")
+    assert page.scaling().text == "Not shown: nodes add up to a rate, and this page is about another metric."
+    assert "carry" not in page.answer().text
+    assert page.prices == rate.prices
+
+
 def test_balancers_page_shows_requests_per_node(recorded: RunData) -> None:
     text = page_of(recorded).spread().text
     assert text.startswith("All nodes had equal parts of the requests, even to within 1\u00a0% in each of ")

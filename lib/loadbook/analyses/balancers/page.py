@@ -13,6 +13,7 @@ from loadbook.analyses.balancers import compute
 from loadbook.analyses.balancers.compute import NODE_COUNTERS, NodeShares, Prices
 from loadbook.analyses.effects.page import EffectsPage, capitalise_first
 from loadbook.core.errors import UsageError
+from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP, join_words
 from loadbook.report import palette, sections, verdicts
 from loadbook.report.blocks import Block, empty_section, note, note_block
@@ -55,7 +56,17 @@ class BalancersPage(EffectsPage):
     @cached_property
     def prices(self) -> Prices:
         """The price of 1,000 requests/s with each treatment."""
-        return compute.compute_prices(self.data, self.analysis, self.unsaturated)
+        return compute.compute_prices(self.data, self.rate_analysis, self.unsaturated)
+
+    @cached_property
+    def is_of_rate(self) -> bool:
+        """Whether the page's metric is a rate, which nodes add up to."""
+        return get_metric(self.metric).kind == "rate"
+
+    @cached_property
+    def rate_analysis(self) -> Analysis:
+        """The analysis of the page's rate or, where its metric is none, of `ok_per_s`."""
+        return self.analysis if self.is_of_rate else self.analyse("ok_per_s")
 
     def effects_table(self) -> Table:
         """Return the numbers behind the effect plot, with the price of 1,000 requests/s if the hosts have prices."""
@@ -70,7 +81,11 @@ class BalancersPage(EffectsPage):
 
     def value(self) -> Block:
         """Show each treatment's price per month and per 1,000 requests/s, cheapest first, or the missing prices."""
-        prices, labels, text = self.prices, self.labels, compute.price_sentence(self.prices, self.analysis, self.labels)
+        prices, labels, text = (
+            self.prices,
+            self.labels,
+            compute.price_sentence(self.prices, self.rate_analysis, self.labels),
+        )
         if not prices.by_treatment:
             return note_block(text)
         columns = [Column("Treatment"), Column(f"Hosts, {prices.currency or 'price'} a month", True),
@@ -83,10 +98,13 @@ class BalancersPage(EffectsPage):
 
     def extra_support(self) -> str | None:
         """Return a sentence on the rate of the largest number of nodes, if treatments differ in that number."""
-        return self.scaling_figure.caption if self.scaling_figure.has_data else super().extra_support()
+        is_shown = self.is_of_rate and self.scaling_figure.has_data
+        return self.scaling_figure.caption if is_shown else super().extra_support()
 
     def scaling(self) -> Block:
         """Show the rate over the number of nodes; an empty section if all treatments have the same number."""
+        if not self.is_of_rate:
+            return note_block("Not shown: nodes add up to a rate, and this page is about another metric.")
         figure = self.scaling_figure
         return Block(Picture(figure)) if figure.has_data else empty_section("One number of nodes only.")
 
@@ -148,7 +166,9 @@ class BalancersPage(EffectsPage):
         """Return the lines that the command line prints, including the sentences on node shares and prices."""
         requests = self.node_shares.get(NODE_COUNTERS[0], [])
         more = [compute.evenness_sentence(requests, self.labels)] if requests else []
-        more += [compute.price_sentence(self.prices, self.analysis, self.labels)] if self.prices.by_treatment else []
+        more += (
+            [compute.price_sentence(self.prices, self.rate_analysis, self.labels)] if self.prices.by_treatment else []
+        )
         return [*super().sentences(answer), *more]
 
 
@@ -225,10 +245,14 @@ class BackendsPage(EffectsPage):
             default,
             kind=kind,
             glyph=palette.VERDICTS[kind].glyph,
-            word={"better": "fastest found", "undecided": "undecided"}.get(kind, "no verdict"),
-            headline=regimes_headline(self.regimes),
+            word={"better": f"{self._superlative} found", "undecided": "undecided"}.get(kind, "no verdict"),
+            headline=regimes_headline(self.regimes, self._superlative),
             support=" ".join(filter(None, (regime_support(name, found) for name, found in self.regimes.items()))),
         )
+
+    @property
+    def _superlative(self) -> str:
+        return "fastest" if get_metric(self.metric).kind == "rate" else "best"
 
     def connections(self) -> Block:
         """Show how many connections the application accepted per answered request."""
@@ -251,21 +275,21 @@ class BackendsPage(EffectsPage):
         return [answer.headline, answer.support, *lines]
 
 
-def regimes_headline(regimes: dict[str, RegimeResult]) -> str:
-    """Return one sentence on the fastest kind of connection to the backend in each regime."""
+def regimes_headline(regimes: dict[str, RegimeResult], superlative: str = "fastest") -> str:
+    """Return one sentence on the fastest, or best, kind of connection to the backend in each regime."""
     best = {name: tuple(one.best_labels) for name, one in regimes.items()}
     if len(set(best.values())) == 1 and len(next(iter(best.values()))) == 1:
         (label,) = next(iter(best.values()))
         where = join_words(list(best)) if all(best) else ""
         if not where:
-            return f"{label} is fastest."
-        return f"{capitalise_first(where)}: {label} is the fastest way to the application."
+            return f"{label} is {superlative}."
+        return f"{capitalise_first(where)}: {label} is the {superlative} way to the application."
     phrases = []
     for name, labels in best.items():
         text = "no verdict"
         if labels:
             text = f"{labels[0] if len(labels) == 1 else alternatives_text(labels, capital=not name)} "
-            text += "is fastest" if len(labels) == 1 else "may be fastest"
+            text += f"is {superlative}" if len(labels) == 1 else f"may be {superlative}"
         phrases.append(f"{name}: {text}" if name else text)
     text = "; ".join(phrases)
     return f"{text if best.get('') else capitalise_first(text)}."
