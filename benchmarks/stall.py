@@ -93,21 +93,28 @@ def samples(service: Service, stalled: tuple[float, float], rng: np.random.Gener
     return rows, int(len(ended) * weight)
 
 
+def level_of(
+    service: Service, requests: float, duration_s: float, traces: list[Any], slices: list[Any], **of_record: Any
+) -> str:
+    """Return the level that the rule gives a trial, "doubt" or "invalid"; "" for none."""
+    record = TrialRecord.model_validate({
+        "study": "s", "run": "r", "trial": "t", "treatment": "x", "factors": {}, "block": 1, "slot": 1, "attempt": 1,
+        "status": "ok", "tool": "wrk", "workload": {"model": "closed", "connections": service.connections},
+        "window": (0.0, duration_s),
+        "services": [{"host": "web", "role": "web", "service": "nginx", "config_sha256": ""}],
+        "monitors": [{"host": "web", "role": "web", "file": "m", "interval_s": INTERVAL_S}],
+    } | of_record)  # fmt: skip
+    totals = {("duration", "value"): duration_s, ("requests", "count"): requests}
+    rows = [{"driver": "*", "metric": m, "statistic": s, "value": v} for (m, s), v in totals.items()]
+    hits = stall(Evidence(record, rows, traces, ValidityLimits(), samples=slices))
+    return next((hit.level for hit in hits if hit.level in ("doubt", "invalid")), "")
+
+
 def is_hit(service: Service, length_s: float, rng: np.random.Generator) -> bool:
     """Return whether the rule rejects a trial with a stall of `length_s` seconds."""
     begin = float(rng.uniform(0.5, WINDOW_S - length_s))
     traces, requests = samples(service, (begin, begin + length_s), rng)
-    record = TrialRecord.model_validate({
-        "study": "s", "run": "r", "trial": "t", "treatment": "x", "factors": {}, "block": 1, "slot": 1, "attempt": 1,
-        "status": "ok", "tool": "wrk", "workload": {"model": "closed", "connections": service.connections},
-        "window": (0.0, WINDOW_S),
-        "services": [{"host": "web", "role": "web", "service": "nginx", "config_sha256": ""}],
-        "monitors": [{"host": "web", "role": "web", "file": "m", "interval_s": INTERVAL_S}],
-    })  # fmt: skip
-    totals = {("duration", "value"): WINDOW_S, ("requests", "count"): float(requests)}
-    rows = [{"driver": "*", "metric": m, "statistic": s, "value": v} for (m, s), v in totals.items()]
-    hits = stall(Evidence(record, rows, traces, ValidityLimits()))
-    return any(hit.level in ("doubt", "invalid") for hit in hits)
+    return level_of(service, float(requests), WINDOW_S, traces, []) != ""
 
 
 def slice_times(service: Service, arms: int, rng: np.random.Generator) -> tuple[np.ndarray, float]:
@@ -167,19 +174,10 @@ def slice_rows(
 
 def level_in_slices(service: Service, arms: int, length_s: float, elsewhere: bool, rng: np.random.Generator) -> str:
     """Return the level that the rule gives an interleaved trial with a stall of `length_s` seconds; "" for none."""
-    samples, traces, (requests, duration_s) = slice_rows(service, arms, length_s, elsewhere, rng)
-    record = TrialRecord.model_validate({
-        "study": "s", "run": "r", "trial": "t", "treatment": "x", "factors": {}, "block": 1, "slot": 1, "attempt": 1,
-        "status": "ok", "tool": "wrk", "workload": {"model": "closed", "connections": service.connections},
-        "window": (0.0, 1e6),
-        "services": [{"host": "web", "role": "web", "service": "nginx", "config_sha256": ""}],
-        "monitors": [{"host": "web", "role": "web", "file": "m", "interval_s": INTERVAL_S}],
-        "interleaved": {"arm": 0, "beside": ["x", "y"], "slice_s": 0.025, "gap_s": 0.001, "slices": "slices"},
-    })  # fmt: skip
-    totals = {("duration", "value"): duration_s, ("requests", "count"): requests}
-    rows = [{"driver": "*", "metric": m, "statistic": s, "value": v} for (m, s), v in totals.items()]
-    hits = stall(Evidence(record, rows, traces, ValidityLimits(), samples=samples))
-    return next((hit.level for hit in hits if hit.level in ("doubt", "invalid")), "")
+    slices, traces, (requests, duration_s) = slice_rows(service, arms, length_s, elsewhere, rng)
+    interleaved = {"arm": 0, "beside": ["x", "y"], "slice_s": 0.025, "gap_s": 0.001, "slices": "slices"}
+    window = (0.0, 1e6)  # longer than all slices of the block
+    return level_of(service, requests, duration_s, traces, slices, interleaved=interleaved, window=window)
 
 
 def print_slices(trials: int, rng: np.random.Generator) -> None:
@@ -192,10 +190,10 @@ def print_slices(trials: int, rng: np.random.Generator) -> None:
             cells = []
             for length_s in STALLS_S:
                 levels = [level_in_slices(service, arms, length_s, elsewhere, rng) for _ in range(trials)]
-                invalid, any_level = (
-                    100 * np.mean([w in ws for w in levels]) for ws in (["invalid"], ["invalid", "doubt"])
+                invalid, found = (
+                    100 * np.mean(hits) for hits in ([x == "invalid" for x in levels], list(map(bool, levels)))
                 )
-                cells.append(f"{invalid:7.1f} ({any_level:5.1f})")
+                cells.append(f"{invalid:7.1f} ({found:5.1f})")
             name = f"{service.name}, {arms} arms{', elsewhere' if elsewhere else ''}"
             print(f"{name:38}" + "".join(f"{cell:>15}" for cell in cells), flush=True)
 

@@ -49,16 +49,23 @@ def host_speed(kind: str, steps: int, rng: Rng) -> Floats:
     return np.exp(np.interp(np.arange(steps) * STEP_S, np.arange(seconds), level))
 
 
-def interleaved_rates(speed: Floats, blocks: int, rng: Rng) -> Floats:
-    """Return the rates of all arms (blocks, arms) when they take turns by the product's own draw."""
-    steps_of_slice, rates, step = int(TURNS.slice_s / STEP_S), np.empty((blocks, ARMS)), 0
-    rounds = round(DURATION_S / TURNS.slice_s)
-    for block in range(blocks):
+STEPS_OF_SLICE = int(TURNS.slice_s / STEP_S)
+
+
+def slices_of_blocks(speed: Floats, blocks: int, rng: Rng) -> Iterator[tuple[Floats, Floats]]:
+    """Yield the arm and the host's speed in every slice of each block; arms take turns by the product's own draw."""
+    rounds, step = round(DURATION_S / TURNS.slice_s), 0
+    for _ in range(blocks):
         order = np.array(draw_rounds(ARMS, rounds, str(rng.integers(1 << 30)))).ravel()
-        own = speed[step : step + order.size * steps_of_slice].reshape(order.size, steps_of_slice).mean(axis=1)
-        rates[block] = [own[order == arm].mean() for arm in range(ARMS)]
+        yield order, speed[step : step + order.size * STEPS_OF_SLICE].reshape(-1, STEPS_OF_SLICE).mean(axis=1)
         step += int((block_seconds(TURNS, ARMS, DURATION_S) + OVERHEAD_S) / STEP_S)
-    return rates
+
+
+def interleaved_rates(speed: Floats, blocks: int, rng: Rng) -> Floats:
+    """Return the rates of all arms (blocks, arms) when they take turns."""
+    return np.array([
+        [own[order == arm].mean() for arm in range(ARMS)] for order, own in slices_of_blocks(speed, blocks, rng)
+    ])  # fmt: skip
 
 
 def plain_rates(speed: Floats, blocks: int, rng: Rng) -> Floats:
@@ -92,14 +99,11 @@ def false_alarms(kind: str, blocks: int, rng: Rng, studies: int) -> tuple[float]
 
 def slice_study(kind: str, blocks: int, carried: float, rng: Rng) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the tables samples and values of a study; slices after the last arm are slower by the share `carried`."""
-    steps_of_slice, period = int(TURNS.slice_s / STEP_S), TURNS.slice_s + TURNS.gap_s
-    rounds, step = round(DURATION_S / TURNS.slice_s), 0
+    period = TURNS.slice_s + TURNS.gap_s
     speed = host_speed(kind, int(blocks * ARMS * (DURATION_S + OVERHEAD_S) / STEP_S * 1.2), rng)
     rows, trials = list[tuple[str, str, str, float, float]](), list[tuple[str, str, int, bool, float]]()
-    for block in range(blocks):
-        order = np.array(draw_rounds(ARMS, rounds, str(rng.integers(1 << 30)))).ravel()
-        rates = speed[step : step + order.size * steps_of_slice].reshape(order.size, steps_of_slice).mean(axis=1)
-        rates = rates * np.exp(rng.normal(0, SLICE_NOISE / np.sqrt(steps_of_slice), order.size))
+    for block, (order, own) in enumerate(slices_of_blocks(speed, blocks, rng)):
+        rates = own * np.exp(rng.normal(0, SLICE_NOISE / np.sqrt(STEPS_OF_SLICE), order.size))
         rates[1:] *= np.where(order[:-1] == ARMS - 1, 1 - carried, 1.0)
         rates *= np.exp(rng.normal(0, TRIAL_NOISE, ARMS))[order]
         for turn, (arm, rate) in enumerate(zip(order, rates, strict=True)):
@@ -107,7 +111,6 @@ def slice_study(kind: str, blocks: int, carried: float, rng: Rng) -> tuple[pd.Da
             rows.append((trial, SLICE_SERIES, "slice", turn * period, TURNS.slice_s))
             rows.append((trial, SLICE_SERIES, "received_per_s", turn * period, 1e6 * rate))
         trials += [(f"t{block}-{arm}", str(arm), block, True, rates[order == arm].mean()) for arm in range(ARMS)]
-        step += int((block_seconds(TURNS, ARMS, DURATION_S) + OVERHEAD_S) / STEP_S)
     samples = pd.DataFrame(rows, columns=["trial", "series", "metric", "x", "value"])
     return samples, pd.DataFrame(trials, columns=["trial", "treatment", "block", "valid", "value"])
 

@@ -1,4 +1,4 @@
-"""The lab of tools that misbehave, for the files that use `rig`."""
+"""A project with the repository's studies, and the lab of tools that misbehave, for the files that use `rig`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from loadbook.store.paths import Layout
     from misbehaving_tools import Rig
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    """An empty project with the repository's studies."""
+    from recorded_run import with_studies
+
+    return with_studies(tmp_path / "home")
 
 
 @pytest.fixture(scope="module")

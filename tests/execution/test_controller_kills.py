@@ -23,7 +23,6 @@ from loadbook.store.ledger import read_ledger
 from loadbook.store.paths import Layout
 from loadbook.store.trial_record import read_json
 from loadbook.study.plan import make_plan
-from recorded_run import with_studies
 from waiting import wait_until
 
 pytestmark = pytest.mark.lab
@@ -162,11 +161,6 @@ def gone_after(lab: Lab) -> float:
     begun = time.monotonic()
     wait_until(lambda: not jobs_left(lab), LEASE_S)
     return time.monotonic() - begun
-
-
-@pytest.fixture
-def layout(tmp_path) -> Layout:
-    return with_studies(tmp_path / "home")
 
 
 @pytest.mark.fault(1, 2)

@@ -11,9 +11,7 @@ from loadbook.analyses.effects.page import EffectsPage
 from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.store import trial_record
-from loadbook.store.paths import Layout
 from loadbook.store.tables import load_run
-from recorded_run import with_studies
 
 pytestmark = pytest.mark.lab
 STUDY = """
@@ -32,11 +30,6 @@ time_wait_sockets = 1000000
 [validity]
 driver_cpu = 1.0
 """
-
-
-@pytest.fixture
-def layout(tmp_path) -> Layout:
-    return with_studies(tmp_path / "home")
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,6 @@ from loadbook.hosts.remote import RECONNECT_TIMEOUT_S, connect
 from loadbook.store import trial_record
 from loadbook.store.ledger import read_ledger, trial_states
 from loadbook.store.paths import Layout, RunPaths
-from recorded_run import with_studies
 from waiting import wait_until
 
 pytestmark = [pytest.mark.lab, pytest.mark.root]
@@ -46,11 +45,6 @@ time_wait_sockets = 1000000
 [validity]
 driver_cpu = 1.0
 """
-
-
-@pytest.fixture
-def layout(tmp_path) -> Layout:
-    return with_studies(tmp_path / "home")
 
 
 def write(layout: Layout, *, blocks: int, duration_s: float) -> list[str]:

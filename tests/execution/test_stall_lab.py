@@ -16,7 +16,7 @@ from controller_processes import at_work_in, jobs_left
 from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.store.paths import Layout
-from recorded_run import with_studies
+from loadbook.store.trial_record import read_trial
 from waiting import wait_until
 
 if TYPE_CHECKING:
@@ -116,8 +116,7 @@ def stalls_of_block(layout: Layout, run: str) -> dict[str, list[str]]:
     return levels
 
 
-def test_arms_whose_server_was_stopped_in_mid_block_are_found_and_no_other(lab: Lab, tmp_path: Path) -> None:
-    layout = with_studies(tmp_path / "home")
+def test_arms_whose_server_was_stopped_in_mid_block_are_found_and_no_other(lab: Lab, layout: Layout) -> None:
     arms = "".join(f'[treatments.stop-{k}]\nsame_as = "baseline"\n' for k in range(len(STOPS_S)))
     text = INTERLEAVED.format(duration_s=1) + arms
     (layout.studies / "frozen.toml").write_text(text)
@@ -129,11 +128,12 @@ def test_arms_whose_server_was_stopped_in_mid_block_are_found_and_no_other(lab: 
     never_1, never_2, short, *long = stalls_of_block(layout, run).values()
     assert (never_1, never_2, long) == ([], [], [["invalid"], ["invalid"]])
     assert short in (["doubt"], ["invalid"])
+    folders = sorted(layout.run("frozen", run).trials.iterdir())
+    assert all(1.0 <= read_trial(folder).interleaved.active_s < 1.8 for folder in folders)
 
 
-def test_slow_arms_with_few_long_slices_are_not_reported_as_stalled(lab: Lab, tmp_path: Path) -> None:
+def test_slow_arms_with_few_long_slices_are_not_reported_as_stalled(lab: Lab, layout: Layout) -> None:
     """A mean latency of some 27 ms asks for slices of half a second, of which a trial of 1 s has two or three."""
-    layout = with_studies(tmp_path / "home")
     text = INTERLEAVED.format(duration_s=1) + "[roles.web.vars]\nset_steps = 10000\n"
     (layout.studies / "frozen.toml").write_text(text)
     run = run_study(layout, "frozen", lab.hosts_file)

@@ -19,7 +19,6 @@ from loadbook.store import trial_record
 from loadbook.store.tables import TABLES, load_run, read_table
 from loadbook.store.trial_record import measurement_spans
 from loopback_labs import own_lab
-from recorded_run import with_studies
 from waiting import wait_until
 
 pytestmark = pytest.mark.lab
@@ -51,11 +50,6 @@ OWN_TIMES = ["run", "started", "duration_s"]
 def lab():
     with own_lab(hosts={"driver": ("driver",), "web": ("web",), "driver-2": ("driver",)}) as own:
         yield own
-
-
-@pytest.fixture
-def layout(tmp_path):
-    return with_studies(tmp_path / "home")
 
 
 def write(layout, name, tool="wrk", connections=11, threads=1, extra="[]"):

@@ -20,15 +20,16 @@ service = "nginx"
 [workload]
 tool = "wrk"
 """
+WEB = 'service = "nginx"'
 
 
 @pytest.fixture
 def read(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Study]:
-    """Read a study that ends in these lines, and begins with those on `top`."""
+    """Read a study that ends in these lines, begins with those on `top`, and has the line `web` in that role."""
 
-    def read(lines: str, top: str = "") -> Study:
+    def read(lines: str, top: str = "", web: str = WEB) -> Study:
         path = tmp_path / "x.toml"
-        path.write_text(top + STUDY + request.module.TREATMENTS + lines, encoding="utf-8")
+        path.write_text(top + STUDY.replace(WEB, web) + request.module.TREATMENTS + lines, encoding="utf-8")
         return read_study(path)
 
     return read

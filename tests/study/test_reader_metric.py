@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from loadbook.core.errors import StudyError, UsageError
 from loadbook.core.metrics import find_metric, get_metric
 from loadbook.study.interleaving import plain_reasons
-from loadbook.study.reader import read_study, setting_problems
+from loadbook.study.reader import setting_problems
 
-STUDY = """
-name = "x"
-question = "Does it matter?"
-baseline = "base"
-[roles.driver]
-[roles.web]
-service = "nginx"
-[workload]
-tool = "wrk"
-"""
 TREATMENTS = """
 [treatments.base]
 [treatments.other]
@@ -57,12 +45,9 @@ def test_metric_of_a_role_that_the_baseline_leaves_out_is_refused(read) -> None:
         read(LB, 'metric = "cpu_per_response.lb"\n')
 
 
-def test_cpu_time_of_an_external_target_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "x.toml"
-    text = STUDY.replace('service = "nginx"', 'external = "lb:80"') + TREATMENTS
-    path.write_text(f'metric = "cpu_per_response"\n{text}')
+def test_cpu_time_of_an_external_target_is_refused(read) -> None:
     with pytest.raises(StudyError, match="no role has a service whose CPU time could be measured"):
-        read_study(path)
+        read("", 'metric = "cpu_per_response"\n', web='external = "lb:80"')
 
 
 def test_metric_of_a_role_has_the_role_in_its_words() -> None:

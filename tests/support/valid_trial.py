@@ -29,6 +29,12 @@ CLEAN: dict[str, Any] = {
     "response_before": {"status": 200, "bytes": 5, "sha256": "a"},
     "response_after": {"status": 200, "bytes": 5, "sha256": "a"},
 }  # fmt: skip
+# of an interleaved trial, and the service of one whose CPU time was read
+INTERLEAVED = {
+    "arm": 0, "beside": ["a", "b"], "slice_s": 0.025, "gap_s": 0.001, "slices": "slices", "active_s": 1.0,
+    "late_share": 0.0,
+}  # fmt: skip
+MEASURED_SERVICE = CLEAN["services"][0] | {"cpu_s": 1.0, "idle_cpu_share": 0.0}
 TOTALS = {
     ("requests", "count"): 100_000, ("ok", "count"): 100_000, ("requests_per_s", "value"): 25_000,
     ("duration", "value"): 4.0, ("errors", "count"): 0, ("errors_status", "count"): 0, ("errors_connect", "count"): 0,

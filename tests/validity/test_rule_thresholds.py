@@ -14,16 +14,9 @@ from loadbook.study.limits import ValidityLimits
 from loadbook.study.model import Study
 from loadbook.validity.base import RuleHit
 from loadbook.validity.rules import check_run
-from valid_trial import CLEAN, check, named
+from valid_trial import CLEAN, INTERLEAVED, MEASURED_SERVICE, check, named
 
-INTERLEAVED = {
-    "arm": 0, "beside": ["a", "b"], "slice_s": 0.025, "gap_s": 0.001, "slices": "slices", "active_s": 1.0,
-    "late_share": 0.0,
-}  # fmt: skip
-LAZY = {
-    "host": "web-1", "role": "web", "service": "nginx", "config_sha256": "0" * 64, "live": True, "cpus": [0],
-    "cpu_s": 1.0, "idle_cpu_share": 0.02,
-}  # fmt: skip
+LAZY = MEASURED_SERVICE | {"idle_cpu_share": 0.02}
 OPEN = {"model": "open", "rate_per_s": 25_000}
 STEP = {"offset_before_s": 0.0, "rtt_before_s": 0.001, "offset_after_s": 1.5, "rtt_after_s": 0.001}
 BUSY = {("driver-1", "cpu_busy", "cpu1"): 0.97, ("driver-1", "process_cpu", "wrk:100"): 0.95}

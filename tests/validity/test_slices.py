@@ -7,21 +7,12 @@ from typing import Any
 import pytest
 
 from loadbook.validity.base import RuleHit
-from valid_trial import check, named
-
-INTERLEAVED = {
-    "arm": 0, "beside": ["a", "b"], "slice_s": 0.025, "gap_s": 0.001, "slices": "slices", "active_s": 1.0,
-    "late_share": 0.0,
-}  # fmt: skip
-SERVICE = {
-    "host": "web-1", "role": "web", "service": "nginx", "config_sha256": "0" * 64, "live": True, "cpus": [0],
-    "cpu_s": 1.0, "idle_cpu_share": 0.0,
-}  # fmt: skip
+from valid_trial import INTERLEAVED, MEASURED_SERVICE, check, named
 
 
 def hits_of(name: str, late_share: float | None = 0.0, **service: float | None) -> list[tuple[str, str]]:
     interleaved = INTERLEAVED | {"late_share": late_share}
-    hits = check(interleaved=interleaved, services=[SERVICE | service])
+    hits = check(interleaved=interleaved, services=[MEASURED_SERVICE | service])
     return [(hit.level, hit.message) for hit in named(hits, name)]
 
 
@@ -47,12 +38,14 @@ def test_more_service_work_without_requests_than_allowed_is_a_doubt(idle: float 
 
 @pytest.mark.parametrize(("outside_s", "levels"), [(0.0, []), (0.02, []), (0.021, ["doubt"])])
 def test_cpu_time_outside_of_slices_is_used_where_it_is_known(outside_s: float, levels: list[str]) -> None:
-    hits = check(interleaved=INTERLEAVED | {"outside_cpu_s": outside_s}, services=[SERVICE | {"idle_cpu_share": 0.5}])
+    hits = check(
+        interleaved=INTERLEAVED | {"outside_cpu_s": outside_s}, services=[MEASURED_SERVICE | {"idle_cpu_share": 0.5}]
+    )
     assert [hit.level for hit in named(hits, "unasked_work")] == levels
 
 
 def test_message_on_work_outside_of_slices_states_time_and_share() -> None:
-    hits = check(interleaved=INTERLEAVED | {"outside_cpu_s": 0.05}, services=[SERVICE])
+    hits = check(interleaved=INTERLEAVED | {"outside_cpu_s": 0.05}, services=[MEASURED_SERVICE])
     message = named(hits, "unasked_work")[0].message.replace("\N{NO-BREAK SPACE}", " ")
     assert "nginx used 50 ms of CPU time outside of its slices: 5.0 % of its CPU time" in message
 

@@ -35,6 +35,7 @@ class Metric:
     label: str = ""
 
 
+CPU_PER_RESPONSE = "cpu_per_response"
 _METRIC_LIST = (
     Metric("requests", "1", "higher", "responses the tool completed, whatever their status", "other", "count"),
     Metric("ok", "1", "higher", "responses of status 2xx or 3xx that the tool does not call failed", "other", "count"),
@@ -116,7 +117,7 @@ _METRIC_LIST = (
         "start_skew", "s", "lower", "from the first to the last start of several drivers, by corrected clocks", "time"
     ),
     Metric(
-        "cpu_per_response",
+        CPU_PER_RESPONSE,
         "s",
         "lower",
         "CPU seconds of all services per response that counts; `cpu_per_response.ROLE`: of the services of one role",
@@ -129,9 +130,6 @@ _METRIC_LIST = (
 
 METRICS: dict[str, Metric] = {m.name: m for m in _METRIC_LIST}
 ERROR_CLASSES = tuple(m.name for m in _METRIC_LIST if m.name.startswith("errors_"))
-
-
-CPU_PER_RESPONSE = "cpu_per_response"
 
 
 def find_metric(name: str) -> Metric | None:

@@ -30,7 +30,7 @@ from loadbook.execution import host_state
 from loadbook.execution.deployment import CHANGES, LOAD, MONITOR, job_name, job_stem
 from loadbook.execution.host_changes import HostChangeJobs, InvalidTrialError
 from loadbook.execution.load import LoadJobs, assess_outputs, truncated_outputs
-from loadbook.execution.services import CpuTimes, TrialMonitors, TrialServices, read_cpu_times, write_trial_file
+from loadbook.execution.services import TrialMonitors, TrialServices, cpu_seconds, read_cpu_times, write_trial_file
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.host import Host
 from loadbook.hosts.replay import transcript_name
@@ -238,13 +238,9 @@ class Attempt:
         self.testbed.map(self.load.start, drivers)
         self.testbed.map(self.load.wait, drivers)
         if before is not None:
-            self._record_cpu_time(before, read_cpu_times(self.testbed, {0: self.services}))
-
-    def _record_cpu_time(self, before: CpuTimes, after: CpuTimes) -> None:
-        """Record the CPU time of each service that was read before and after the measurement."""
-        for arm, number in before.used_ns.keys() & after.used_ns.keys():
-            used_ns = after.used_ns[arm, number] - before.used_ns[arm, number]
-            self.record.services[number].cpu_s = round(used_ns / 1e9, 6)
+            after = read_cpu_times(self.testbed, {0: self.services})
+            for (_, number), used_s in cpu_seconds(before, after).items():
+                self.record.services[number].cpu_s = used_s
 
     def _check_after_load(self) -> None:
         self._monitored = self.testbed.pool.submit(self.monitors.collect, self.folder, self.record.services)

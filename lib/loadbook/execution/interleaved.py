@@ -26,12 +26,10 @@ from loadbook.execution.load import (
     LEASE_EXTRA_S,
     MAX_FILE_BYTES,
     STOP_GRACE_S,
-    TIMED_WARMUP_SCRIPT,
-    WARMUP_SPARE_S,
     fetch_truncated,
     remove_job,
 )
-from loadbook.execution.services import CpuTimes, TrialMonitors, read_cpu_times, write_trial_file
+from loadbook.execution.services import CpuTimes, TrialMonitors, cpu_seconds, read_cpu_times, write_trial_file
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.host import Host, Job
 from loadbook.hosts.jobs import WARMUP_SUFFIX
@@ -42,6 +40,7 @@ from loadbook.study.interleaving import (
     MAX_SLICE_S,
     SLICE_LATENCIES,
     TAIL_S,
+    ScheduledService,
     SliceLengths,
     block_seconds,
     draw_rounds,
@@ -54,12 +53,12 @@ from loadbook.tools.base import MAX_REPORT_BYTES, ToolOutput, parse_output
 
 PROGRAM = "interleave.pl"
 SCHEDULE, SLICES = "schedule", "slices"
-CALIBRATION_S = 1.0  # duration of a load on each arm, once in a session, to choose slice and gap by the latency
+CALIBRATION_S = 1.0  # duration of a load on each arm, once in a run, to choose slice and gap by the latency
 QUIET_S = 0.2  # seconds without load, to measure the CPU time that services use without requests
 
 
-class SlicesTooLongError(LoadbookError):
-    """A treatment answers so slowly that its slices would be longer than trials: plain trials are the right ones."""
+class SlicesTooLongError(Exception):
+    """A treatment answers so slowly that its slices would be longer than trials; the run goes on with plain trials."""
 
 
 def longest_block_s(plan: Plan) -> float:
@@ -162,8 +161,6 @@ class InterleavedBlock:
         begun_s = time.monotonic()
         try:
             call()
-        except SlicesTooLongError:
-            raise
         except LoadbookError as error:
             for attempt in self._alive.values():
                 with attempt.timed(phase):
@@ -197,11 +194,11 @@ class InterleavedBlock:
         self._run_slices(self.lengths, before)
         after = self._read_cpu()
         self._monitor_records = self.monitors.collect(self.attempts[0].folder, [])
-        for key in before.used_ns.keys() & after.used_ns.keys() & idle.used_ns.keys():
-            arm, number = key
+        used_s, used_idle_s = cpu_seconds(before, after), cpu_seconds(idle, before)
+        for arm, number in used_s.keys() & used_idle_s.keys():
             service = self._alive[arm].record.services[number]
-            service.cpu_s = round((after.used_ns[key] - before.used_ns[key]) / 1e9, 6)
-            service.idle_cpu_share = round((before.used_ns[key] - idle.used_ns[key]) / 1e9 / idle_s, 6)
+            service.cpu_s = used_s[arm, number]
+            service.idle_cpu_share = round(used_idle_s[arm, number] / idle_s, 6)
 
     def _measure_latency(self) -> float:
         """Load each arm alone for CALIBRATION_S; return the slowest arm's mean latency (s), connections over rate.
@@ -242,19 +239,14 @@ class InterleavedBlock:
         steps: list[tuple[str, ...]] = []
         job_files: dict[str, bytes] = {}
         for arm, attempt in self._alive.items():
-            if not (warmup_s := attempt.workload.warmup_s):
-                continue
-            longer_s = math.ceil(warmup_s) + WARMUP_SPARE_S
-            share = attempt.workload.with_duration(longer_s, 0)
-            longer = attempt.load.tool.command(share, attempt.deployment.target, longer_s)
-            argv = ("/bin/sh", "-c", TIMED_WARMUP_SCRIPT, f"{warmup_s:g}", *longer)
-            job_files |= _files_of(attempt, arm)
-            steps.append(_step_in_folder(arm, attempt.load.launch.wrap(argv)))
+            if attempt.workload.warmup_s:
+                job_files |= _files_of(attempt, arm)
+                steps.append(_step_in_folder(arm, attempt.load.warmup_step(attempt.workload)))
         if steps:
             planned_s = sum(attempt.workload.warmup_s for attempt in self._alive.values())
             self._run_job(self.warmup_job, tuple(steps), job_files, planned_s + GRACE_S, planned_s)
 
-    def _run_slices(self, lengths: SliceLengths, cpu: CpuTimes) -> None:
+    def _run_slices(self, lengths: SliceLengths, cpu_times: CpuTimes) -> None:
         """Run the job in which the generators take turns; outputs stay on the driver until they are collected."""
         arms = list(self._alive)
         workload = self.attempts[0].workload
@@ -267,11 +259,8 @@ class InterleavedBlock:
             attempt.load.started[self.driver.alias] = time.time(), time.monotonic()
             argv = self._measurement(attempt, load_s)
             job_files |= _files_of(attempt, arm) | {f"arm{arm}/cmd": f"exec {shlex.join(argv)}\n".encode()}
-        schedule = schedule_text(lengths, arms, orders, load_s)
-        for (arm, number), leader in cpu.leaders.items():
-            machine = cpu.machines[self._alive[arm].record.services[number].host]
-            schedule += f"service {arm} {machine} {leader}\n"
-        job_files[SCHEDULE] = schedule.encode()
+        services = [ScheduledService(arm, cpu.machine, cpu.leader) for (arm, _), cpu in cpu_times.items()]
+        job_files[SCHEDULE] = schedule_text(lengths, arms, orders, load_s, services).encode()
         self._tool_s = load_s
         timeout_s = load_s + len(arms) * TAIL_S + GRACE_S
         self._run_job(self._job, (("perl", PROGRAM, SCHEDULE),), job_files, timeout_s, float(load_s))

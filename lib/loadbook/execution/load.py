@@ -165,14 +165,14 @@ class LoadJobs:
             measurement = self.launch.wrap(tuple(self.tool.command(share, self.target, share.duration_s)))
             if self.warmup_first or not share.warmup_s:
                 return (measurement,)
-            return (self._warmup_step(share), measurement)
+            return (self.warmup_step(share), measurement)
         except ToolError as error:
             if len(self.shares) == 1:
                 raise
             part = f"{share.connections} connections" if share.rate_per_s is None else f"{share.rate_per_s:g} a second"
             raise ToolError(f"host {alias}, whose share is {part}: {error.message}", error.hint) from error
 
-    def _warmup_step(self, share: Workload) -> tuple[str, ...]:
+    def warmup_step(self, share: Workload) -> tuple[str, ...]:
         """Return the warm-up's command, started for longer and ended by a shell: some tools know whole seconds only."""
         longer_s = math.ceil(share.warmup_s) + WARMUP_SPARE_S
         longer = self.tool.command(share.with_duration(longer_s, 0), self.target, longer_s)
@@ -189,7 +189,7 @@ class LoadJobs:
         timeout_s, begun_s = share.warmup_s + WARMUP_SPARE_S + GRACE_S, time.monotonic()
         files = dict(self.tool.extra_files(share))
         self.begun.add(host.alias)
-        host.start(Job(self.warmup_name, (self._warmup_step(share),), timeout_s + LEASE_EXTRA_S, files))
+        host.start(Job(self.warmup_name, (self.warmup_step(share),), timeout_s + LEASE_EXTRA_S, files))
         if not self._cancelled.wait(share.warmup_s if host.live else 0.0):
             host.wait(self.warmup_name, timeout_s=max(1.0, begun_s + timeout_s - time.monotonic()))
 

@@ -141,14 +141,14 @@ def execute_plan(testbed: Testbed, store: AttemptStore, on_event: OnEvent, until
     try:
         _execute_pending(testbed, store, on_event, until)
     except SlicesTooLongError as error:
-        _make_plain(testbed, store, on_event, error.message)
+        _make_plain(testbed, store, on_event, str(error))
         _execute_pending(testbed, store, on_event, until)
 
 
 def _make_plain(testbed: Testbed, store: AttemptStore, on_event: OnEvent, reason: str) -> None:
     """Go on with plain trials in place of interleaved blocks; the ledger says so, and why."""
     store.ledger.append("made-plain", reason=reason)
-    testbed.plan = testbed.plan.with_plain_trials()
+    testbed.plan = testbed.plan.with_plain_trials(reason)
     on_event(Progress("note", f"plain trials in place of interleaved blocks: {reason}"))
 
 
@@ -234,7 +234,7 @@ class _BlockRunner:
                     self.on_event(Progress("note", f"{error.message}\n{error.hint}"))
                 raise
             except SlicesTooLongError as error:
-                self._cancel(attempts, f"plain trials follow: {error.message}")
+                self._cancel(attempts, f"plain trials follow: {error}")
                 self.testbed.check_restored()
                 raise
             if self.lengths is None and block.lengths:

@@ -19,7 +19,7 @@ from loadbook.store.ledger import (
     all_planned_trials,
     current_plan,
     is_run_complete,
-    plain_reason,
+    read_current_plan,
     read_ledger,
     trial_states,
 )
@@ -168,9 +168,8 @@ def select_run(layout: Layout, study: Study, request: RunRequest) -> RunSelectio
 
 def _select_unfinished(study: Study, paths: RunPaths, request: RunRequest) -> RunSelection:
     run = paths.raw.name
-    entries, source = read_ledger(paths.ledger), str(paths.plan_json)
-    plan = parse_plan(current_plan(read_json(paths.plan_json), entries), source)
-    _check_same_plan(study, plan, run, request, made_plain=plain_reason(entries) is not None)
+    plan = parse_plan(read_current_plan(paths), str(paths.plan_json))
+    _check_same_plan(study, plan, run, request)
     final = [state for state in trial_states(read_ledger(paths.ledger)).values() if state.final]
     trials_left = len(plan.trials) - len(final)
     return RunSelection(run, plan, paths, True, f"resuming run {run}: {trials_left} of {len(plan.trials)} trials to do")
@@ -188,7 +187,7 @@ def _select_extended(layout: Layout, study: Study, request: RunRequest) -> RunSe
         hint = f"finish it first: loadbook run {study.name}"
         raise UsageError(f"run {run} of {study.name} is unfinished: blocks are added when it is done", hint)
     added, plan = add_blocks(paths, more)
-    _check_same_study(study, plan, run, made_plain=plain_reason(read_ledger(paths.ledger)) is not None)
+    _check_same_study(study, plan, run)
     message = f"adding {more} block{'s' if more > 1 else ''} to run {run}: {plan.blocks} in all"
     if added["exploratory"]:
         message += f", which makes it exploratory: its study declared {study.stopping.describe()}"
@@ -205,9 +204,9 @@ def new_run_id(layout: Layout, study: str) -> str:
     return run
 
 
-def _check_same_plan(study: Study, plan: Plan, run: str, request: RunRequest, *, made_plain: bool) -> None:
+def _check_same_plan(study: Study, plan: Plan, run: str, request: RunRequest) -> None:
     """Raise UsageError if study, subset or number of blocks differ from the plan of the run to resume."""
-    _check_same_study(study, plan, run, made_plain=made_plain)
+    _check_same_study(study, plan, run)
     if request.subset is not None and request.subset != plan.subset:
         difference = f"it was planned with the subset {plan.subset!r}, not {request.subset!r}"
     elif request.blocks is not None and request.blocks != plan.blocks:
@@ -217,8 +216,8 @@ def _check_same_plan(study: Study, plan: Plan, run: str, request: RunRequest, *,
     raise _mismatch_error(study, f"run {run} of {study.name} is unfinished, but {difference}")
 
 
-def _check_same_study(study: Study, plan: Plan, run: str, *, made_plain: bool) -> None:
-    if made_plain:  # the run could not be interleaved, whatever the study asks for
+def _check_same_study(study: Study, plan: Plan, run: str) -> None:
+    if plan.plain_because:  # the run could not be interleaved, whatever the study asks for
         study = study.model_copy(update={"execution": "plain"})
     if study_sha256(study) != study_sha256(plan.study):
         raise _mismatch_error(study, f"run {run} of {study.name} cannot go on: the study has changed since")

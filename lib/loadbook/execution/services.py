@@ -149,19 +149,20 @@ class TrialServices:
             remove_job_folder(self.testbed.hosts[placement.alias], instance.name)
 
 
-class CpuTimes(NamedTuple):
-    """CPU time (ns) used so far by services, by arm and number of the service in it; `machines`: host -> its machine.
+class ServiceCpu(NamedTuple):
+    """CPU time (ns) used so far by a service, its leading process (`Instance.session_leader`), and its machine."""
 
-    `leaders` has the process id of each service's leader (`Instance.session_leader`).
-    """
+    used_ns: int
+    leader: int
+    machine: str
 
-    used_ns: dict[tuple[int, int], int]
-    leaders: dict[tuple[int, int], int]
-    machines: dict[str, str]
+
+# arm (0 for a plain trial) and number of the service in it -> its CPU time
+CpuTimes = dict[tuple[int, int], ServiceCpu]
 
 
 def read_cpu_times(testbed: Testbed, arms: Mapping[int, TrialServices]) -> CpuTimes:
-    """Return the CPU time used by the running services of some arms (0 for a plain trial), and of which machine."""
+    """Return the CPU time used so far by the running services of some arms."""
     by_host: dict[str, dict[tuple[int, int], int]] = {}
     for arm, services in arms.items():
         for number, (alias, leader) in enumerate(services.leaders()):
@@ -170,11 +171,17 @@ def read_cpu_times(testbed: Testbed, arms: Mapping[int, TrialServices]) -> CpuTi
     readings = testbed.map(
         lambda alias: read_cpu_time(testbed.hosts[alias], list(by_host[alias].values())), list(by_host)
     )
-    used_ns: dict[tuple[int, int], int] = {}
-    for alias, reading in readings.items():
-        used_ns |= dict(zip(by_host[alias], reading.used_ns, strict=True))
-    leaders = {key: leader for keys in by_host.values() for key, leader in keys.items()}
-    return CpuTimes(used_ns, leaders, {alias: reading.machine for alias, reading in readings.items()})
+    return {
+        key: ServiceCpu(used_ns, leader, reading.machine)
+        for alias, reading in readings.items()
+        for (key, leader), used_ns in zip(by_host[alias].items(), reading.used_ns, strict=True)
+    }
+
+
+def cpu_seconds(before: CpuTimes, after: CpuTimes) -> dict[tuple[int, int], float]:
+    """Return the CPU seconds that each service used between two readings, for services that are in both."""
+    both = before.keys() & after.keys()
+    return {key: round((after[key].used_ns - before[key].used_ns) / 1e9, 6) for key in both}
 
 
 def write_trial_file(path: Path, data: bytes) -> None:

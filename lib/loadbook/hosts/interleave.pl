@@ -12,15 +12,18 @@
 #   service K BOOT NS PID       a service of arm K: the leader of its session or process group; BOOT (boot id) and NS
 #                               (namespace of process ids) are those of its machine
 #
-# Prints `clock MONOTONIC REALTIME`, `arm K PID`, for every slice
-#     slice K START END BYTES GENERATOR SERVICE OUTSIDE
-# (seconds, monotonic clock; bytes that this host received in the slice and the gap after it; CPU time in ns of the
-# generator in the slice, of the arm's services in the slice and the gap after it, and of the arm's services between the
-# gap of its previous slice and the start of this one; - if not known, as of services on another machine), before it, if
-# it is long, `piece K START END BYTES GENERATOR SERVICE` for all of its pieces of some 50 ms but the last, for every arm
-# `rest K OUTSIDE` (the same CPU time after its last slice), before every further slice of an arm `waited K NS` (time for
-# which its processes could run in its previous slice and got no CPU), for every generator `exit K RC CPU_S` (RC is that of a shell:
-# 128 + signal), and `hung K` for one that did not end by itself.
+# Prints (seconds of the monotonic clock; CPU times in ns; - for a time that is not known, as of services elsewhere)
+#   clock MONOTONIC REALTIME, arm K PID
+#   slice K START END BYTES GENERATOR SERVICE OUTSIDE
+#                               BYTES that this host received in the slice and the gap after it; CPU time of the generator
+#                               in the slice, of the arm's services in the slice and the gap, and of the arm's services
+#                               between the gap of its previous slice and the start of this one
+#   piece K START END BYTES GENERATOR SERVICE
+#                               before a long slice: each of its pieces of some 50 ms but the last
+#   waited K NS                 before a further slice of an arm: time for which its processes could run in its previous
+#                               slice and got no CPU
+#   rest K OUTSIDE              CPU time of an arm's services after its last slice
+#   exit K RC CPU_S             of a generator (RC is that of a shell: 128 + signal); hung K if it did not end by itself
 # Generators stay in the process group of the job, so that whatever ends the job ends them; KILL reaches stopped processes.
 # TERM, INT and HUP continue and end all of them first.
 
@@ -136,26 +139,30 @@ sub find_members {
     }
 }
 
-sub services_ns {    # CPU time of an arm's services, undef if not known; processes that they started since then included
-    my ( $k, $look ) = @_;
-    return undef if !$members{$k};
-    $members{$k} = [ family( @{ $members{$k} } ) ] if $look;
-    return cpu_ns( @{ $members{$k} } );
+sub find_new_members {    # processes that an arm's services started since then
+    my ($k) = @_;
+    $members{$k} = [ family( @{ $members{$k} } ) ] if $members{$k};
 }
+
+sub services_times {    # as cpu_times, of an arm's services; (undef, 0) if not known
+    my ($k) = @_;
+    return $members{$k} ? cpu_times( @{ $members{$k} } ) : ( undef, 0 );
+}
+
+sub services_ns { return ( services_times(@_) )[0] }
 
 sub minus { my ( $after, $before ) = @_; return defined $after && defined $before ? $after - $before : '-' }
 
 my $piece_s = 0.05;
 
-# CPU time of arms' services when their last gap was over; what was read when the slice under way began
-my ( %left_at, %begun );
-
-my %waited_at;
+# what was read when the slice under way began; by arm: CPU time of its services when its last gap was over, and time
+# waited for a CPU when its last slice began
+my ( %begun, %left_at, %waited_at );
 
 sub begin_slice {
     my ($k) = @_;
     my ( $generator, $generator_waited ) = cpu_times( @{ $family{$k} // [] } );
-    my ( $services, $services_waited ) = $members{$k} ? cpu_times( @{ $members{$k} } ) : ( undef, 0 );
+    my ( $services, $services_waited ) = services_times($k);
     my $waited = $generator_waited + $services_waited;    # nothing is added while the generator is stopped
     printf "waited %s %s\n", $k, $waited - $waited_at{$k} if exists $waited_at{$k};
     $waited_at{$k} = $waited;
@@ -174,7 +181,8 @@ sub end_slice {    # the gap after a slice belongs to it
     my $generator = exists $ended{$k} ? undef : cpu_ns( @{ $family{$k} } );
     sleep_until( $end + $settings{gap} );
     my $bytes = received();
-    $left_at{$k} = services_ns( $k, 1 );
+    find_new_members($k);
+    $left_at{$k} = services_ns($k);
     printf "slice %s %.6f %.6f %s %s %s %s\n", $k, $begun{start}, $end, $bytes - $begun{bytes},
       minus( $generator, $begun{generator} ), minus( $left_at{$k}, $begun{services} ), $begun{outside};
 }
@@ -199,7 +207,7 @@ sub reap {    # note the end of a generator; with $wait_s wait for it so long
     }
 }
 
-sub run_slice {    # let arm $k run until $until, or until it ends within $wait_s more
+sub run_slice {    # let arm $k run for $length_s, or if $whole until it ends within that time
     my ( $k, $length_s, $whole ) = @_;
     my $start = begin_slice($k);
     kill 'CONT', @{ $family{$k} };
@@ -209,7 +217,7 @@ sub run_slice {    # let arm $k run until $until, or until it ends within $wait_
         my @before = ( $start, @begun{qw(bytes generator services)} );
         for my $piece ( 1 .. $pieces - 1 ) {
             sleep_until( $start + $piece * $length_s / $pieces );
-            my @now = ( now(), received(), cpu_ns( @{ $family{$k} } ), services_ns( $k, 0 ) );
+            my @now = ( now(), received(), cpu_ns( @{ $family{$k} } ), services_ns($k) );
             printf "piece %s %.6f %.6f %s %s %s\n", $k, $before[0], $now[0], map { minus( $now[$_], $before[$_] ) } 1 .. 3;
             @before = @now;
         }
@@ -229,7 +237,7 @@ sub end_all {
 }
 
 find_members();
-$left_at{$_} = services_ns( $_, 0 ) for @arms;
+$left_at{$_} = services_ns($_) for @arms;
 for my $k (@arms) {
     last if $ending;
     my $start = $started{$k} = begin_slice($k);
@@ -275,7 +283,10 @@ for my $tail_s ( $settings{tail} / 10, $settings{tail} ) {
         run_slice( $k, $tail_s, 1 );
     }
 }
-print "rest $_ ", minus( services_ns( $_, 1 ), $left_at{$_} ), "\n" for @arms;
+for my $k (@arms) {
+    find_new_members($k);
+    print "rest $k ", minus( services_ns($k), $left_at{$k} ), "\n";
+}
 my @hung = grep { !exists $ended{$_} } keys %pid;
 if ( !$ending ) { print "hung $_\n" for @hung }
 end_all();

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP, format_bytes, format_duration
 from loadbook.report import checks, sections, verdicts
 from loadbook.report.blocks import CI_GLYPHS, URGENT_MIME, Block, note, note_block, provenance_line, scope_nodes
@@ -53,6 +54,11 @@ class Page:
     def values(self) -> pd.DataFrame:
         """The values of the page's metric, one row per trial."""
         return self.data.values(self.metric)
+
+    @property
+    def is_of_rate(self) -> bool:
+        """Whether the page's metric is a rate."""
+        return get_metric(self.metric).kind == "rate"
 
     @cached_property
     def ci_report(self) -> CiReport | None:

@@ -32,8 +32,7 @@ from loadbook.stats.text import ERROR_CLASS_NOUNS, errors_sentence, row_phrase, 
 if TYPE_CHECKING:
     import pandas as pd
 
-# kind of a metric in seconds -> unit of its column (default: ms), and these units in a second
-TIME_UNITS, PER_SECOND = {"cost": "µs"}, {"ms": 1e3, "µs": 1e6}
+PER_SECOND = {"ms": 1e3, "µs": 1e6}
 LEVEL_HEADERS = {"ok_per_s": "ok/s", "requests_per_s": "requests/s", "bytes_per_s": "B/s"}
 MAX_ERROR_LINES = 2
 ERROR_GLYPHS = {"more": ("v-worse", "▼"), "fewer": ("v-better", "▲"), "undecided": ("v-undecided", "●")}
@@ -151,11 +150,11 @@ def verdict_table(analysis: Analysis, labels: Mapping[str, str]) -> Table:
     named, one_sided = analysis.contrasts == "adjacent", analysis.hypothesis == "non-inferiority"
     adjusted = any(r.verdict and r.verdict.comparison.p_adjusted is not None for r in analysis.rows)
     ps = [] if one_sided else ["p", "p, adj."] if adjusted else ["p"]
-    metric, by_statistic = get_metric(analysis.metric), f"{analysis.metric} {analysis.statistic}"
+    metric, name_of_level = get_metric(analysis.metric), f"{analysis.metric} {analysis.statistic}"
+    unit = "ms" if metric.unit == "s" else metric.unit
     if metric.kind == "cost":
-        by_statistic = metric.noun
-    unit = TIME_UNITS.get(metric.kind, "ms") if metric.unit == "s" else metric.unit
-    head = LEVEL_HEADERS.get(analysis.metric, f"{by_statistic}, {unit}")
+        name_of_level, unit = metric.noun, "µs"
+    head = LEVEL_HEADERS.get(analysis.metric, f"{name_of_level}, {unit}")
     columns = [
         Column("Treatment"), Column("Verdict"), *([Column("Against", wrap=True)] if named else []),
         *([Column("At worst, %", True)] if one_sided else []), Column("Change, %", True),

@@ -151,8 +151,7 @@ def slice_carry_over(
 
     The log of the bytes received per second in each slice is explained by treatment and round, both within the block,
     and by the treatment of the slice before. The order is drawn anew in every round, so that the previous treatment is
-    independent of the host's speed. First and last slice of a trial are left out,
-    outliers are cut.
+    independent of the host's speed. First and last slice of a trial are left out, outliers are cut.
 
     Parameters
     ----------
@@ -216,10 +215,9 @@ def _within_block(block: pd.DataFrame, names: Sequence[str]) -> tuple[FloatArray
     The third value is the number of degrees of freedom; None if it would be 0.
     """
     rows = block.dropna(subset=["log", "previous"])
-    explained = [pd.get_dummies(rows[key], dtype=float).to_numpy() for key in ("treatment", "round")]
     if not len(rows):
         return None
-    design = np.concatenate(explained, axis=1)
+    design = np.concatenate([pd.get_dummies(rows[key], dtype=float) for key in ("treatment", "round")], axis=1)
     targets = np.column_stack([_without_outliers(rows), *((rows["previous"] == name).astype(float) for name in names)])
     basis, sizes, _ = np.linalg.svd(design, full_matrices=False)
     basis = basis[:, sizes > 1e-9 * sizes[0]]

@@ -161,8 +161,10 @@ def current_plan(plan: PlanRecord, entries: LedgerEntries) -> PlanRecord:
     `added` is the number of blocks added beyond the study's stopping rule; if there are any, the run is exploratory. A
     run that could not be interleaved has a study with plain execution, and the reason in `plain_because`.
     """
-    if (reason := plain_reason(entries)) is not None:
-        plan = plan | {"study_spec": plan["study_spec"] | {"execution": "plain"}, "plain_because": reason}
+    for entry in entries:
+        if entry["event"] == "made-plain":
+            spec = plan["study_spec"] | {"execution": "plain"}
+            plan = plan | {"study_spec": spec, "plain_because": entry["reason"]}
     changes = [e for e in entries if e["event"] == "blocks-added" or (e["event"] == "run-ended" and "blocks" in e)]
     if not changes:
         return plan
@@ -172,11 +174,6 @@ def current_plan(plan: PlanRecord, entries: LedgerEntries) -> PlanRecord:
         blocks = change["blocks"]
     trials = [trial for trial in all_planned_trials(plan, changes) if trial["block"] <= blocks]
     return plan | {"blocks": blocks, "trials": trials, "added": added}
-
-
-def plain_reason(entries: LedgerEntries) -> str | None:
-    """Return why a run that was planned with interleaved blocks has plain trials; None if it is as planned."""
-    return next((str(entry["reason"]) for entry in entries if entry["event"] == "made-plain"), None)
 
 
 def all_planned_trials(plan: PlanRecord, entries: LedgerEntries) -> list[PlannedTrialRecord]:

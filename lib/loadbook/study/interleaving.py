@@ -85,7 +85,21 @@ def draw_rounds(arms: int, rounds: int, seed: str) -> list[list[int]]:
     return [draw.sample(range(arms), arms) for _ in range(rounds)]
 
 
-def schedule_text(lengths: SliceLengths, arms: Sequence[int], rounds: Sequence[Sequence[int]], end_s: float) -> str:
+class ScheduledService(NamedTuple):
+    """A service whose CPU time is read at every slice: its arm, machine (boot id, namespace) and leading process."""
+
+    arm: int
+    machine: str
+    leader: int
+
+
+def schedule_text(
+    lengths: SliceLengths,
+    arms: Sequence[int],
+    rounds: Sequence[Sequence[int]],
+    end_s: float,
+    services: Sequence[ScheduledService] = (),
+) -> str:
     """Return the schedule for `hosts/interleave.pl`, in which each arm has the folder ``armK``.
 
     Each of `rounds` holds arms in their order; a generator ends by itself `end_s` seconds after its start.
@@ -93,7 +107,9 @@ def schedule_text(lengths: SliceLengths, arms: Sequence[int], rounds: Sequence[S
     values = {"first": lengths.first_s, "slice": lengths.slice_s, "gap": lengths.gap_s, "end": end_s, "tail": TAIL_S}
     lines = [f"{name} {value:g}" for name, value in values.items()]
     lines += [f"order {' '.join(map(str, order))}" for order in rounds]
-    return "".join(f"{line}\n" for line in [*lines, *(f"arm {arm} arm{arm}" for arm in arms)])
+    lines += [f"arm {arm} arm{arm}" for arm in arms]
+    lines += [f"service {one.arm} {one.machine} {one.leader}" for one in services]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def plain_reasons(study: Study, treatments: Sequence[str]) -> list[str]:

@@ -65,7 +65,8 @@ class PlanRecord(TypedDict):
 class Plan:
     """All trials of a run in order of execution, with the study and seed from which they were drawn.
 
-    `seed` is None if loadbook did not draw the order (imported results).
+    `seed` is None if loadbook did not draw the order (imported results). `plain_because` is the reason why a run that
+    was planned with interleaved blocks has plain trials.
     """
 
     study: Study
@@ -74,15 +75,16 @@ class Plan:
     blocks: int
     treatments: tuple[str, ...]
     trials: tuple[PlannedTrial, ...]
+    plain_because: str | None = None
 
     @property
     def interleaved(self) -> bool:
         """Return whether the treatments of a block run at once and alternate in slices."""
         return self.study.execution == "interleaved"
 
-    def with_plain_trials(self) -> Plan:
+    def with_plain_trials(self, reason: str) -> Plan:
         """Return this plan with plain trials in place of interleaved blocks."""
-        return replace(self, study=self.study.model_copy(update={"execution": "plain"}))
+        return replace(self, study=self.study.model_copy(update={"execution": "plain"}), plain_because=reason)
 
     @property
     def trial_s(self) -> float:
@@ -169,7 +171,8 @@ def parse_plan(raw: Mapping[str, Any], source: str) -> Plan:
     try:
         study = Study.model_validate_json(json.dumps(raw["study_spec"]))
         trials = tuple(PlannedTrial(**t) for t in raw["trials"])
-        return Plan(study, raw["subset"], raw["seed"], raw["blocks"], tuple(raw["treatments"]), trials)
+        treatments, reason = tuple(raw["treatments"]), raw.get("plain_because")
+        return Plan(study, raw["subset"], raw["seed"], raw["blocks"], treatments, trials, reason)
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"{source} is not a plan: {error}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ MAX_WAITING = 0.25
 
 
 class _OwnSlice(NamedTuple):
-    """One slice between the first and the last of a trial: start (s), length (s), and the values known of it."""
+    """One slice of a trial, or a piece of one: start (s), length (s), and the values known of it."""
 
     start_s: float
     length_s: float
@@ -57,23 +57,23 @@ def stall_in_slices(evidence: Evidence, shortest_s: float) -> Iterator[RuleHit]:
         yield evidence.unchecked("stall", "the traffic of its slices was not recorded, or is too small")
         return
     runs = [list(group) for idle, group in groupby(slices, key=lambda turn: _is_idle(turn, limits)) if idle]
-    spans = [span for span in runs if sum(turn.length_s for turn in span) > shortest_s]
-    if "service_cpu" in limits:
-        frozen, unknown = spans, list[list[_OwnSlice]]()
-    else:
-        states = [_is_service_idle(evidence, span, all_slices[0].start_s) for span in spans]
-        frozen = [span for span, idle in zip(spans, states, strict=True) if idle]
-        unknown = [span for span, idle in zip(spans, states, strict=True) if idle is None]
-    total_s = sum(turn.length_s for turn in slices)
-    frozen_s = sum(turn.length_s for span in frozen for turn in span)
-    if stalls := sorted([*frozen, *unknown]):
-        level: Severity = "invalid" if frozen_s / total_s > evidence.thresholds.stall else "doubt"
-        idle_s, count = sum(turn.length_s for span in stalls for turn in span), sum(map(len, stalls))
-        begin_s = stalls[0][0].start_s - all_slices[0].start_s
-        noun = "pieces of slices" if pieces else "slices"
-        observation = f"nothing was served in {count} of {len(slices)} {noun} ({format_duration(idle_s)} of"
-        observation += f" {format_duration(total_s)}), first {format_duration(begin_s)} after its begin"
-        yield evidence.hit("stall", level, observation)
+    spans = [span for span in runs if _length_s(span) > shortest_s]
+    opened_s, is_known = all_slices[0].start_s, "service_cpu" in limits
+    service_idle = [is_known or _is_service_idle(evidence, span, opened_s) for span in spans]
+    stalls = [turn for span, idle in zip(spans, service_idle, strict=True) if idle is not False for turn in span]
+    if not stalls:
+        return
+    frozen_s = sum(_length_s(span) for span, idle in zip(spans, service_idle, strict=True) if idle)
+    level: Severity = "invalid" if frozen_s / _length_s(slices) > evidence.thresholds.stall else "doubt"
+    noun = "pieces of slices" if pieces else "slices"
+    lengths = f"{format_duration(_length_s(stalls))} of {format_duration(_length_s(slices))}"
+    observation = f"nothing was served in {len(stalls)} of {len(slices)} {noun} ({lengths}),"
+    observation += f" first {format_duration(stalls[0].start_s - opened_s)} after its begin"
+    yield evidence.hit("stall", level, observation)
+
+
+def _length_s(slices: Iterable[_OwnSlice]) -> float:
+    return sum(turn.length_s for turn in slices)
 
 
 def _read_slices(evidence: Evidence, series: str) -> list[_OwnSlice]:
@@ -92,8 +92,7 @@ def _is_service_idle(evidence: Evidence, span: Sequence[_OwnSlice], opened_s: fl
     """
     begin_s, end_s = span[0].start_s - opened_s, span[-1].start_s + span[-1].length_s - opened_s
     inside: list[bool] = []
-    for service in {(service.host, service.service) for service in evidence.record.services}:
-        host, name = service
+    for host, name in {(service.host, service.service) for service in evidence.record.services}:
         interval_s = next((m.interval_s for m in evidence.record.monitors if m.host == host), 0.0)
         for points in evidence.trace_sums(host, ("process_cpu",), f"{name}:"):
             largest = max(points.values(), default=0.0)

@@ -13,7 +13,6 @@ from loadbook.analyses.balancers import compute
 from loadbook.analyses.balancers.compute import NODE_COUNTERS, NodeShares, Prices
 from loadbook.analyses.effects.page import EffectsPage, capitalise_first
 from loadbook.core.errors import UsageError
-from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP, join_words
 from loadbook.report import palette, sections, verdicts
 from loadbook.report.blocks import Block, empty_section, note, note_block
@@ -59,14 +58,14 @@ class BalancersPage(EffectsPage):
         return compute.compute_prices(self.data, self.rate_analysis, self.unsaturated)
 
     @cached_property
-    def is_of_rate(self) -> bool:
-        """Whether the page's metric is a rate, which nodes add up to."""
-        return get_metric(self.metric).kind == "rate"
-
-    @cached_property
     def rate_analysis(self) -> Analysis:
         """The analysis of the page's rate or, where its metric is none, of `ok_per_s`."""
         return self.analysis if self.is_of_rate else self.analyse("ok_per_s")
+
+    @property
+    def price_sentence(self) -> str:
+        """One or two sentences on the prices, or the reason why they are not known."""
+        return compute.price_sentence(self.prices, self.rate_analysis, self.labels)
 
     def effects_table(self) -> Table:
         """Return the numbers behind the effect plot, with the price of 1,000 requests/s if the hosts have prices."""
@@ -81,20 +80,16 @@ class BalancersPage(EffectsPage):
 
     def value(self) -> Block:
         """Show each treatment's price per month and per 1,000 requests/s, cheapest first, or the missing prices."""
-        prices, labels, text = (
-            self.prices,
-            self.labels,
-            compute.price_sentence(self.prices, self.rate_analysis, self.labels),
-        )
+        prices, labels = self.prices, self.labels
         if not prices.by_treatment:
-            return note_block(text)
+            return note_block(self.price_sentence)
         columns = [Column("Treatment"), Column(f"Hosts, {prices.currency or 'price'} a month", True),
                    Column(prices.header, True), Column(f"Times {labels[self.analysis.baseline]}", True)]  # fmt: skip
         rows = []
         for name, price in sorted(prices.by_treatment.items(), key=lambda item: item[1].per_1000):
             times = compute.value_with_interval(*price.ratio) if price.ratio else DASH
             rows.append([labels[name], f"{price.per_month:,.6g}", price.text, times])
-        return Block(note(text), Table("Prices", columns, rows))
+        return Block(note(self.price_sentence), Table("Prices", columns, rows))
 
     def extra_support(self) -> str | None:
         """Return a sentence on the rate of the largest number of nodes, if treatments differ in that number."""
@@ -166,9 +161,7 @@ class BalancersPage(EffectsPage):
         """Return the lines that the command line prints, including the sentences on node shares and prices."""
         requests = self.node_shares.get(NODE_COUNTERS[0], [])
         more = [compute.evenness_sentence(requests, self.labels)] if requests else []
-        more += (
-            [compute.price_sentence(self.prices, self.rate_analysis, self.labels)] if self.prices.by_treatment else []
-        )
+        more += [self.price_sentence] if self.prices.by_treatment else []
         return [*super().sentences(answer), *more]
 
 
@@ -252,7 +245,7 @@ class BackendsPage(EffectsPage):
 
     @property
     def _superlative(self) -> str:
-        return "fastest" if get_metric(self.metric).kind == "rate" else "best"
+        return "fastest" if self.is_of_rate else "best"
 
     def connections(self) -> Block:
         """Show how many connections the application accepted per answered request."""
@@ -275,7 +268,7 @@ class BackendsPage(EffectsPage):
         return [answer.headline, answer.support, *lines]
 
 
-def regimes_headline(regimes: dict[str, RegimeResult], superlative: str = "fastest") -> str:
+def regimes_headline(regimes: dict[str, RegimeResult], superlative: str) -> str:
     """Return one sentence on the fastest, or best, kind of connection to the backend in each regime."""
     best = {name: tuple(one.best_labels) for name, one in regimes.items()}
     if len(set(best.values())) == 1 and len(next(iter(best.values()))) == 1:

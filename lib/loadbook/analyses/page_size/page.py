@@ -102,7 +102,7 @@ class PageSizePage(EffectsPage):
             raise UsageError(
                 f"no factor of study {study.name!r} sets page_bytes", f"its notebook is {study.notebooks[0]}"
             )
-        if get_metric(self.metric).kind != "rate":
+        if not self.is_of_rate:
             raise UsageError(f"a curve over page size needs a rate, not {self.metric}", "metric = 'ok_per_s', say")
         return analyse_page_sizes(self.data, self.metric, self.level)
 
