@@ -15,6 +15,7 @@ import pytest
 
 from controller_processes import at_work_in, jobs_left, loadbook
 from loadbook.core.errors import PreflightError, UsageError
+from loadbook.execution import services
 from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.ingestion.interleaved import read_slices
@@ -213,3 +214,16 @@ def test_port_of_a_later_arm_in_use_is_found_before_the_run(lab, layout):
         squatter.listen()
         with pytest.raises(PreflightError, match=f"port {web['service_port'] + 3} is in use"):
             run_study(layout, "small", lab.hosts_file)
+
+
+def test_work_outside_of_slices_is_known_of_services_on_another_machine(lab, layout, monkeypatch):
+    """The lab is one machine: the service's host is given another identity; its readings are real."""
+    read = services.read_cpu_time
+    elsewhere = "00000000-0000-0000-0000-000000000000 pid:[1]"
+    monkeypatch.setattr(services, "read_cpu_time", lambda *given: read(*given)._replace(machine=elsewhere))
+    run = run_study(layout, "small", lab.hosts_file)
+    for record in records_of(layout, run):
+        used_s = sum(service.cpu_s for service in record.services)
+        assert 0.0 <= record.interleaved.outside_cpu_s < 0.1 * used_s
+        assert " - -\n" in (layout.run("small", run).trial(record.trial) / "slices").read_text()
+    assert jobs_left(lab) == []

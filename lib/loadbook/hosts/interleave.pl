@@ -1,5 +1,6 @@
 #!/usr/bin/perl
-# Let the load generators of several arms take turns: one runs, the others are stopped (SIGSTOP). Needs perl-base only.
+# Let the load generators of several arms take turns: one runs, the others are stopped (SIGSTOP). Needs perl-base and
+# cpu_time.pl, beside it, only.
 #
 #   interleave.pl SCHEDULE       run in the folder of a job, as the leader of one of its steps
 #
@@ -30,29 +31,7 @@
 use strict;
 use warnings;
 use POSIX ();
-
-# clock_gettime by its number: Debian's perl-base has no Time::HiRes
-my %number = ( x86_64 => 228, aarch64 => 113, riscv64 => 113 );
-my $number = $number{ ( POSIX::uname() )[4] };
-my $has_hires = eval { require Time::HiRes; 1 };
-die "interleave.pl: no Time::HiRes, and an unknown machine\n" if !$has_hires && !$number;
-
-sub clock {    # seconds of a clock: 0 the time of day, 1 monotonic
-    my ($id) = @_;
-    return Time::HiRes::clock_gettime($id) if $has_hires;
-    my $buffer = pack 'q q', 0, 0;
-    syscall( $number, $id, $buffer );
-    my ( $seconds, $nanoseconds ) = unpack 'q q', $buffer;
-    return $seconds + $nanoseconds / 1e9;
-}
-
-sub now { return clock(1) }
-
-sub first_line {
-    open my $file, '<', $_[0] or return '';
-    my $line = <$file>;
-    return $line // '';
-}
+require( ( $0 =~ m{^(.*/)}s ? $1 : './' ) . 'cpu_time.pl' );
 
 my ( %settings, %folder, @arms, @rounds, %leaders );
 open my $schedule, '<', $ARGV[0] or die "interleave.pl: $ARGV[0]: $!\n";
@@ -77,39 +56,6 @@ sub sleep_until {    # a signal that ends the job ends the wait
     while ( !$ending && ( my $left = $until - now() ) > 0 ) { select undef, undef, undef, $left }
 }
 
-sub family {    # processes and everything that they started
-    my @found = @_;
-    my %known = map { $_ => 1 } @found;
-    for my $pid (@found) {    # grows while it is read
-        for my $list ( glob "/proc/$pid/task/*/children" ) {
-            push @found, grep { !$known{$_}++ } split ' ', first_line($list);
-        }
-    }
-    return @found;
-}
-
-# CPU time of processes: of their threads (also of those that ended), and of their children that ended; then the time
-# for which the threads could run and got no CPU, which the kernel adds when they get one
-sub cpu_times {
-    my ( $sum, $waited ) = ( 0, 0 );
-    for my $pid (@_) {
-        my $used = 0;
-        for ( glob "/proc/$pid/task/*/schedstat" ) {
-            my @values = split ' ', first_line($_);
-            $used   += $values[0] // 0;
-            $waited += $values[1] // 0;
-        }
-        my ( undef, $rest ) = split /.*\) /, first_line("/proc/$pid/stat"), 2;
-        my @fields = split ' ', $rest // '';
-        next if @fields < 15;
-        my $ticks = ( $fields[11] + $fields[12] ) * 1e7;
-        $sum += ( $used > $ticks ? $used : $ticks ) + ( $fields[13] + $fields[14] ) * 1e7;
-    }
-    return ( $sum, $waited );
-}
-
-sub cpu_ns { return ( cpu_times(@_) )[0] }
-
 sub received {    # bytes received by all interfaces of this host
     open my $file, '<', '/proc/net/dev' or return 0;
     my $sum = 0;
@@ -124,18 +70,16 @@ sub find_members {
     my $boot = first_line('/proc/sys/kernel/random/boot_id');
     chomp $boot;
     my $space = readlink '/proc/self/ns/pid';
-    my %arm_of;
+    my @here;
     for my $k ( keys %leaders ) {
         next if grep { $_->[0] ne $boot || $_->[1] ne ( $space // '' ) } @{ $leaders{$k} };
         $members{$k} = [];
-        $arm_of{ $_->[2] } = $k for @{ $leaders{$k} };
+        push @here, $k;
     }
-    return if !%members;
-    for my $path ( glob '/proc/[0-9]*/stat' ) {
-        my $line = first_line($path);
-        my ( undef, undef, $group, $session ) = split ' ', ( split /.*\) /, $line, 2 )[1] // next;
-        my $k = $arm_of{$session} // $arm_of{$group} // next;
-        push @{ $members{$k} }, $line =~ /^(\d+)/;
+    return if !@here;
+    my %processes = processes_of( map { $_->[2] } map { @{ $leaders{$_} } } @here );
+    for my $k (@here) {
+        $members{$k} = [ map { @{ $processes{ $_->[2] } } } @{ $leaders{$k} } ];
     }
 }
 

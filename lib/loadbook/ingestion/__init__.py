@@ -2,6 +2,7 @@
 
 - `host_metrics`: metric files of hosts (sar, munin, Prometheus) that are added to a run
 - `interleaved`: rates and processes of one arm of an interleaved block
+- `outside_cpu`: CPU time of an arm's services outside of its slices, from readings on another machine than the driver's
 - `trial_rows`: rows of one trial: measurements, samples, traces, request logs
 - `workers`: reads parts of a run in worker processes or on a Dask cluster
 - `cache`: finds trial folders that changed since the last ingest

@@ -143,7 +143,7 @@ class InterleavedRecord(_Record):
     late_share: float | None = Field(None, description="share of its slices that lasted 1.5 times as long as planned")
     latency_s: float | None = Field(None, description="mean latency of the slowest arm, where measured in this block")
     outside_cpu_s: float | None = Field(
-        None, description="CPU seconds of its services outside its slices and gaps; null if not on the driver's machine"
+        None, description="CPU seconds of its services outside its slices and gaps; null if not known"
     )
 
 

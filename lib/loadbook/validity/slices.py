@@ -121,8 +121,8 @@ def _is_idle(turn: _OwnSlice, limits: Mapping[str, float]) -> bool:
 def unasked_work(evidence: Evidence) -> Iterator[RuleHit]:
     """Find services of an interleaved trial that work in gaps and in the slices of other treatments.
 
-    Their CPU time there is known where they share the driver's machine. On other machines, their CPU use just before
-    the slices, without any load, is taken to have gone on in the others' slices.
+    Where their CPU time there is not known, their CPU use just before the slices, without any load, is taken to have
+    gone on in the others' slices.
     """
     interleaved, window = evidence.record.interleaved, evidence.window_s
     if interleaved is None or window is None or interleaved.active_s is None:
