@@ -208,8 +208,6 @@ class InterleavedBlock:
 
     def _leaders_elsewhere(self, services: CpuTimes) -> dict[str, dict[tuple[int, int], int]]:
         """Return host -> service -> leading process, of arms with a service on another machine than the driver's."""
-        if not self.driver.live:
-            return {}
         here = read_cpu_time(self.driver, []).machine
         arms = {arm for (arm, _), cpu in services.items() if cpu.machine != here}
         leaders: dict[str, dict[tuple[int, int], int]] = {}
