@@ -20,6 +20,7 @@ from loadbook.study.interleaving import (
     longest_pause_s,
     plain_reasons,
     slices_for_latency,
+    slices_of_block,
     timeout_with_pauses_s,
 )
 from loadbook.study.model import Study
@@ -132,3 +133,24 @@ def test_plain_study_has_the_same_checksum_as_in_earlier_versions() -> None:
     study = changed("aa")
     assert "execution" not in study_spec(study)
     assert study_sha256(study) != study_sha256(study.model_copy(update={"execution": "interleaved"}))
+
+
+def test_blocks_have_the_slices_of_the_study_in_turn() -> None:
+    study, by_latency = changed("aa", slices=(0.025, 0.1)), SliceLengths(0.025, 0.001)
+    assert [slices_of_block(study, block, by_latency).slice_s for block in (1, 2, 3)] == [0.025, 0.1, 0.025]
+    assert slices_of_block(changed("aa"), 2, by_latency) == by_latency
+
+
+@given(st.floats(0.0, 0.05), st.floats(0.01, 1.0), st.integers(1, 9))
+def test_slices_of_the_study_are_never_shorter_than_the_latency_allows(latency_s: float, slice_s: float, block: int):
+    by_latency = slices_for_latency(latency_s)
+    assert by_latency is not None
+    lengths = slices_of_block(changed("aa", slices=(slice_s,)), block, by_latency)
+    assert lengths.slice_s >= max(slice_s, 20 * latency_s * 0.999)
+    assert lengths.gap_s == by_latency.gap_s
+
+
+def test_study_without_slices_is_recorded_as_before() -> None:
+    assert "slices" not in study_spec(changed("aa"))
+    assert study_spec(changed("aa", slices=(0.025, 0.1)))["slices"] == [0.025, 0.1]
+    assert study_sha256(changed("aa")) != study_sha256(changed("aa", slices=(0.1,)))

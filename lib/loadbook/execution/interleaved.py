@@ -48,6 +48,7 @@ from loadbook.study.interleaving import (
     draw_rounds,
     schedule_text,
     slices_for_latency,
+    slices_of_block,
     timeout_with_pauses_s,
 )
 from loadbook.study.plan import Plan
@@ -73,11 +74,13 @@ def longest_block_s(plan: Plan) -> float:
 class InterleavedBlock:
     """One attempt at all trials of one block; `attempts` are its arms, in the order of the plan.
 
-    `lengths` holds the lengths of slice and gap; None chooses them by the latency of all arms, measured first.
+    `by_latency` holds the lengths of slice and gap for the latency of all arms; None measures it first. `lengths` are
+    those of this block, which the study may set.
     """
 
-    def __init__(self, testbed: Testbed, attempts: Sequence[Attempt], lengths: SliceLengths | None) -> None:
-        self.testbed, self.attempts, self.lengths = testbed, attempts, lengths
+    def __init__(self, testbed: Testbed, attempts: Sequence[Attempt], by_latency: SliceLengths | None) -> None:
+        self.testbed, self.attempts, self.by_latency = testbed, attempts, by_latency
+        self.lengths: SliceLengths | None = None
         self.latency_s: float | None = None
         self.driver: Host = testbed.hosts[testbed.drivers[0]]
         self.jobs: list[str] = []
@@ -181,12 +184,13 @@ class InterleavedBlock:
 
     def run_load(self) -> None:
         """Choose lengths of slice and gap if not known, warm up every arm, then let the generators take turns."""
-        if self.lengths is None:
+        if self.by_latency is None:
             self.latency_s = self._measure_latency()
-            self.lengths = slices_for_latency(self.latency_s)
-            if self.lengths is None:
+            self.by_latency = slices_for_latency(self.latency_s)
+            if self.by_latency is None:
                 slices = f"slices of {SLICE_LATENCIES} latencies would be longer than {MAX_SLICE_S:g} s"
                 raise SlicesTooLongError(f"the slowest arm answers in {self.latency_s:.3f} s on average: {slices}")
+        self.lengths = slices_of_block(self.testbed.plan.study, self.attempts[0].planned.block, self.by_latency)
         self._warm_up()
         self.monitors.start()
         for attempt in self._alive.values():

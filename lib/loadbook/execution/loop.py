@@ -204,11 +204,11 @@ def _run_trial(testbed: Testbed, store: AttemptStore, planned: PlannedTrial, on_
 
 
 class _BlockRunner:
-    """Runs interleaved blocks; the lengths of slice and gap are chosen in the first block, also for resumed runs."""
+    """Runs interleaved blocks; the latency that sets slice and gap is measured in the first block of a run only."""
 
     def __init__(self, testbed: Testbed, store: AttemptStore, on_event: OnEvent) -> None:
         self.testbed, self.store, self.on_event = testbed, store, on_event
-        self.lengths = _recorded_lengths(store)
+        self.by_latency = _recorded_lengths(store)
 
     def run(self, together: Sequence[PlannedTrial]) -> list[TrialRecord]:
         """Attempt a block until no host is lost or it may not be retried, and return the records of its arms."""
@@ -223,7 +223,7 @@ class _BlockRunner:
                 Attempt(self.testbed, planned, number, folder, arm, others_s)
                 for arm, (planned, number, folder) in enumerate(begun)
             ]
-            block = InterleavedBlock(self.testbed, attempts, self.lengths)
+            block = InterleavedBlock(self.testbed, attempts, self.by_latency)
             try:
                 block.run()
                 wants_retry = any(attempt.retry for attempt in attempts)
@@ -237,8 +237,8 @@ class _BlockRunner:
                 self._cancel(attempts, f"plain trials follow: {error}")
                 self.testbed.check_restored()
                 raise
-            if self.lengths is None and block.lengths:
-                self.lengths = block.lengths
+            if self.by_latency is None and block.by_latency:
+                self.by_latency = block.by_latency
                 self.on_event(Progress("note", _turns_text(block)))
             failed = next((attempt.record for attempt in attempts if attempt.retry), None)
             if failed is None or not reconnected or tries >= MAX_ATTEMPTS.get(failed.status, 1):

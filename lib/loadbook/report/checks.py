@@ -24,6 +24,8 @@ from loadbook.stats import diagnostics
 from loadbook.stats.carry_over import CarryOver, carry_over, slice_carry_over
 from loadbook.stats.compare import MAX_INCOMPLETE_SHARE
 from loadbook.stats.results import Analysis, AnalysisRow
+from loadbook.stats.slice_lengths import MIN_BLOCKS as MIN_BLOCKS_OF_A_LENGTH
+from loadbook.stats.slice_lengths import SliceLengthCheck, slice_length_check
 from loadbook.stats.steady_state import (
     MIN_SERIES_S,
     RateSeries,
@@ -35,6 +37,7 @@ from loadbook.stats.steady_state import (
 from loadbook.stats.text import row_texts
 from loadbook.store.run_record import BOOT_ID_FACT, MACHINE_FACT, ConditionChange
 from loadbook.store.tables import RunData
+from loadbook.store.trial_record import SLICE_SERIES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -210,6 +213,43 @@ def detect_carry_over(data: RunData, analysis: Analysis, values: pd.DataFrame) -
     if data.study.execution == "interleaved":
         return slice_carry_over(data.samples, values, analysis.baseline, same)
     return carry_over(values, analysis.baseline, same) if values["slot"].is_unique else None
+
+
+SLICE_LENGTHS_NOT_COMPARED = (
+    f"The lengths of slices were not compared: fewer than {MIN_BLOCKS_OF_A_LENGTH} blocks of each, or lengths that are "
+    "hardly different, as the latency asks for longer ones."
+)
+
+
+def compare_slice_lengths(data: RunData, analysis: Analysis, values: pd.DataFrame) -> SliceLengthCheck | None:
+    """Test whether effects depend on the length of slices, where the study's blocks have several in turn."""
+    planned_s = data.study.slices
+    if data.study.execution != "interleaved" or len(set(planned_s)) < 2:
+        return None
+    slices = data.samples[(data.samples["series"] == SLICE_SERIES) & (data.samples["metric"] == "slice")]
+    turn = (values.set_index("trial")["block"] - 1) % len(planned_s)
+    measured_s = slices.groupby(slices["trial"].map(turn))["value"].median().round(3)
+    lengths_s = {int(block): float(measured_s.get((block - 1) % len(planned_s), 0.0)) for block in values["block"]}
+    names = [row.treatment for row in analysis.rows if row.treatment != analysis.baseline]
+    return slice_length_check(values, lengths_s, analysis.baseline, names)
+
+
+def slice_length_sentence(data: RunData, compared: SliceLengthCheck | None) -> str:
+    """Return the sentence on the lengths of slices; "" if the study has no more than one."""
+    if data.study.execution != "interleaved" or len(set(data.study.slices)) < 2:
+        return ""
+    return compared.sentence(data.study.labels) if compared else SLICE_LENGTHS_NOT_COMPARED
+
+
+def slice_length_notes(data: RunData, compared: SliceLengthCheck | None) -> list[ValidityMessage]:
+    """Return a doubt for every effect that depends on the length of slices."""
+    if not compared or not compared.moved:
+        return []
+    names = join_words([data.study.label(effect.treatment) for effect in compared.moved])
+    text = (
+        f"{compared.sentence(data.study.labels)} Pauses of the load change it: longer slices, or plain trials, tell how"
+    )
+    return [ValidityMessage("slice-lengths", f"Slice length matters: {names}", "doubt", 0, f"{text} much.")]
 
 
 def _outlier_text(values: pd.DataFrame) -> str:

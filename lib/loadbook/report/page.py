@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from loadbook.stats.carry_over import CarryOver
     from loadbook.stats.results import Analysis
+    from loadbook.stats.slice_lengths import SliceLengthCheck
 
 DELAY_TEXTS = {"kernel": ["delay by the kernel (netem)"], "userspace": ["delay by a line in userspace"]}
 MAX_SERVICES = 3
@@ -72,12 +73,18 @@ class Page:
         notes = sections.unfinished_notes(self.data)
         if not source or source["timed"]:
             notes += checks.order_notes(self.carry_over, self.analysis, self.values, self.labels)
+            notes += checks.slice_length_notes(self.data, self.slice_lengths)
         return notes
 
     @cached_property
     def carry_over(self) -> CarryOver | None:
         """The result of the carry-over test; None if it could not be made."""
         return checks.detect_carry_over(self.data, self.analysis, self.values)
+
+    @cached_property
+    def slice_lengths(self) -> SliceLengthCheck | None:
+        """The comparison of effects between slices of different lengths; None if it could not be made."""
+        return checks.compare_slice_lengths(self.data, self.analysis, self.values)
 
     @cached_property
     def labels(self) -> dict[str, str]:
@@ -122,7 +129,8 @@ class Page:
         if not (self.values["value"] > 0).any():
             return note_block("Not known: no trial has a value of this metric.")
         figure = OrderFigure.from_run(self.data, self.analysis, sections.exclusion_reasons(self.data))
-        text = " ".join(checks.order_sentences(self.carry_over, self.analysis, self.values, self.labels))
+        sentences = checks.order_sentences(self.carry_over, self.analysis, self.values, self.labels)
+        text = " ".join(filter(None, [*sentences, checks.slice_length_sentence(self.data, self.slice_lengths)]))
         return Block(Picture(figure), note(text))
 
     def errors(self) -> Block:

@@ -58,6 +58,17 @@ def slices_for_latency(latency_s: float) -> SliceLengths | None:
     return SliceLengths(math.ceil(slice_s * 1000) / 1000, math.ceil(gap_s * 1000) / 1000)
 
 
+def slices_of_block(study: Study, block: int, by_latency: SliceLengths) -> SliceLengths:
+    """Return the lengths for a block (1, 2, ...): the study's `slices` in turn, or those for the latency.
+
+    A slice is never shorter than the latency allows: 20 mean latencies are 10 gaps.
+    """
+    if not study.slices:
+        return by_latency
+    wanted_s = study.slices[(block - 1) % len(study.slices)]
+    return by_latency._replace(slice_s=max(wanted_s, SLICE_LATENCIES / GAP_LATENCIES * by_latency.gap_s))
+
+
 def block_seconds(lengths: SliceLengths, arms: int, duration_s: float) -> float:
     """Return the seconds from the start of the first generator until each arm has had `duration_s` of load."""
     rounds = math.ceil(max(0.0, duration_s - lengths.first_s) / lengths.slice_s)

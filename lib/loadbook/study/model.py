@@ -150,6 +150,8 @@ class Study(StrictModel):
     stopping : rule that decides when a run ends (docs/comparisons.md).
     execution : "plain": one trial after the other; "interleaved": all treatments of a block run at once, and their load
         generators alternate in slices (docs/interleaving.md).
+    slices : lengths of slices in seconds that interleaved blocks have in turn, to see whether an effect depends on
+        them; empty: one length, chosen by the latency.
     contrasts : reference of each treatment: the baseline, the treatment before it, or the best (docs/comparisons.md).
     hypothesis : "difference", or "non-inferiority": only whether a loss beyond the margin is excluded.
     seed : seed of the random order within blocks.
@@ -179,6 +181,7 @@ class Study(StrictModel):
     blocks: Annotated[int, Field(ge=1, le=1000)] = 10
     stopping: StoppingRule = StoppingRule()
     execution: Literal["plain", "interleaved"] = "plain"
+    slices: tuple[Annotated[float, Field(ge=0.01, le=1)], ...] = ()
     contrasts: Literal["baseline", "adjacent", "best"] = "baseline"
     hypothesis: Hypothesis = renamed_field("hypothesis", "asks", "difference")
     seed: int = 1

@@ -185,6 +185,8 @@ def study_spec(study: Study) -> dict[str, Any]:
     left_out = {"ci"} if study.ci is None else set()
     if study.execution == "plain":  # earlier versions had no such key, and resumed runs are compared with their specs
         left_out.add("execution")
+    if not study.slices:
+        left_out.add("slices")
     return study.model_dump(mode="json", by_alias=True, exclude=left_out)
 
 
