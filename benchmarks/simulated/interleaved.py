@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
 import pandas as pd
 
 from loadbook.stats.carry_over import slice_carry_over
+from loadbook.stats.slice_lengths import slice_length_check
 from loadbook.store.trial_record import SLICE_SERIES
 from loadbook.study.interleaving import FIRST_SLICE_S, SliceLengths, block_seconds, draw_rounds
 from noise import MARGIN, Floats, Rng
@@ -26,6 +27,9 @@ POWER_PLAIN = "plain trials on the same host: a true 2 % found"
 CARRY_FALSE = "carry-over between slices: false alarms at p < 0.01, none there"
 CARRY_FOUND = "carry-over between slices: 1 % after one of four treatments found"
 CARRIED = 0.01
+LENGTHS_FALSE = "effects by slice length: false alarms, an effect that does not move"
+LENGTHS_FOUND = "effects by slice length: one that moves by 4 % found"
+MOVED = 0.04
 GAIN = "interleaved: variance times seconds, plain over interleaved"
 
 
@@ -50,21 +54,30 @@ def host_speed(kind: str, steps: int, rng: Rng) -> Floats:
 
 
 STEPS_OF_SLICE = int(TURNS.slice_s / STEP_S)
+LONG_TURNS = SliceLengths(0.1, 0.001)
 
 
-def slices_of_blocks(speed: Floats, blocks: int, rng: Rng) -> Iterator[tuple[Floats, Floats]]:
-    """Yield the arm and the host's speed in every slice of each block; arms take turns by the product's own draw."""
-    rounds, step = round(DURATION_S / TURNS.slice_s), 0
-    for _ in range(blocks):
-        order = np.array(draw_rounds(ARMS, rounds, str(rng.integers(1 << 30)))).ravel()
-        yield order, speed[step : step + order.size * STEPS_OF_SLICE].reshape(-1, STEPS_OF_SLICE).mean(axis=1)
-        step += int((block_seconds(TURNS, ARMS, DURATION_S) + OVERHEAD_S) / STEP_S)
+def slices_of_blocks(
+    speed: Floats, blocks: int, rng: Rng, turns: Sequence[SliceLengths] = (TURNS,)
+) -> Iterator[tuple[Floats, Floats]]:
+    """Yield the arm and the host's speed in every slice of each block; arms take turns by the product's own draw.
+
+    Blocks have the lengths of `turns` one after the other.
+    """
+    step = 0
+    for block in range(blocks):
+        lengths = turns[block % len(turns)]
+        steps_of_slice = int(lengths.slice_s / STEP_S)
+        rounds = draw_rounds(ARMS, round(DURATION_S / lengths.slice_s), str(rng.integers(1 << 30)))
+        order = np.array(rounds).ravel()
+        yield order, speed[step : step + order.size * steps_of_slice].reshape(-1, steps_of_slice).mean(axis=1)
+        step += int((block_seconds(lengths, ARMS, DURATION_S) + OVERHEAD_S) / STEP_S)
 
 
-def interleaved_rates(speed: Floats, blocks: int, rng: Rng) -> Floats:
+def interleaved_rates(speed: Floats, blocks: int, rng: Rng, turns: Sequence[SliceLengths] = (TURNS,)) -> Floats:
     """Return the rates of all arms (blocks, arms) when they take turns."""
     return np.array([
-        [own[order == arm].mean() for arm in range(ARMS)] for order, own in slices_of_blocks(speed, blocks, rng)
+        [own[order == arm].mean() for arm in range(ARMS)] for order, own in slices_of_blocks(speed, blocks, rng, turns)
     ])  # fmt: skip
 
 
@@ -123,6 +136,22 @@ def carry_over_found(kind: str, carried: float, rng: Rng, studies: int) -> tuple
     return (percent([one is not None and one.is_significant for one in found]),)
 
 
+def moved_found(kind: str, blocks: int, moved: float, rng: Rng, studies: int) -> tuple[float]:
+    """Return how often an effect is said to depend on the slices, which are short and long in turn."""
+    found = []
+    for _ in range(max(100, studies // 10)):
+        speed = host_speed(kind, int(blocks * ARMS * (DURATION_S + OVERHEAD_S) / STEP_S * 1.5), rng)
+        rates = interleaved_rates(speed, blocks, rng, (TURNS, LONG_TURNS))
+        rates *= np.exp(rng.normal(0, TRIAL_NOISE + SLICE_NOISE / np.sqrt(DURATION_S / STEP_S), rates.shape))
+        rates[1::2, 1] *= 1 + moved
+        rows = [(block, str(arm), True, rates[block, arm]) for block in range(blocks) for arm in range(ARMS)]
+        values = pd.DataFrame(rows, columns=["block", "treatment", "valid", "value"])
+        lengths_s = {block: (TURNS, LONG_TURNS)[block % 2].slice_s for block in range(blocks)}
+        compared = slice_length_check(values, lengths_s, "0", [str(arm) for arm in range(1, ARMS)])
+        found.append(compared is not None and bool(compared.moved))
+    return (percent(found),)
+
+
 def power(kind: str, blocks: int, rng: Rng, studies: int) -> tuple[float, float, float]:
     """Return how often a true 2 % is found interleaved and plain, and the ratio of the variances."""
     interleaved, plain = draw_pairs(kind, blocks, rng, studies)
@@ -140,5 +169,10 @@ def simulations() -> Iterator[Simulation]:
             yield Simulation(partial(false_alarms, kind, blocks), (Row(FALSE_ALARMS, case, 2.5, 6.5),))
         yield Simulation(partial(carry_over_found, kind, 0.0), (Row(CARRY_FALSE, kind, 0.0, 3.0),))
         yield Simulation(partial(carry_over_found, kind, CARRIED), (Row(CARRY_FOUND, kind, 80),))
+        for blocks in (8, 16):
+            case_of_lengths = f"{kind}, n={blocks}"
+            found = partial(moved_found, kind, blocks)
+            yield Simulation(partial(found, 0.0), (Row(LENGTHS_FALSE, case_of_lengths, 0.0, 3.0),))
+            yield Simulation(partial(found, MOVED), (Row(LENGTHS_FOUND, case_of_lengths),))
         rows = (Row(POWER, case, 80), Row(POWER_PLAIN, case), Row(GAIN, case))
         yield Simulation(partial(power, kind, 15), rows)

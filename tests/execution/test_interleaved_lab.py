@@ -221,8 +221,11 @@ def test_work_outside_of_slices_is_known_of_services_on_another_machine(lab, lay
     read = services.read_cpu_time
     elsewhere = "00000000-0000-0000-0000-000000000000 pid:[1]"
     monkeypatch.setattr(services, "read_cpu_time", lambda *given: read(*given)._replace(machine=elsewhere))
+    text = SMALL.replace("blocks = 1", "blocks = 1\nslices = [0.05, 0.1]")
+    (layout.studies / "small.toml").write_text(text)
     run = run_study(layout, "small", lab.hosts_file)
     for record in records_of(layout, run):
+        assert record.interleaved.slice_s == 0.05
         used_s = sum(service.cpu_s for service in record.services)
         assert 0.0 <= record.interleaved.outside_cpu_s < 0.1 * used_s
         assert " - -\n" in (layout.run("small", run).trial(record.trial) / "slices").read_text()

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
@@ -200,3 +201,23 @@ def _drain(server: socket.socket) -> None:
     connection, _ = server.accept()
     while connection.recv(1 << 20):
         pass
+
+
+def test_files_that_are_read_at_every_slice_stay_open(tmp_path: Path) -> None:
+    """A file of /proc that is closed changes how soon the load generator wakes up in the next 20 ms."""
+    write_schedule(tmp_path, {k: counter(2) for k in "ab"}, end=2.0)
+    process = subprocess.Popen(["perl", PROGRAM, "schedule"], cwd=tmp_path, stdout=subprocess.DEVNULL)
+
+    def read_files() -> dict[str, str]:
+        links = {}
+        for link in Path(f"/proc/{process.pid}/fd").iterdir():
+            with suppress(FileNotFoundError):
+                links[link.name] = str(link.readlink())
+        return {name: target for name, target in links.items() if target.startswith("/proc/")}
+
+    time.sleep(0.6)
+    seen = [read_files() for _ in range(3) if not time.sleep(0.3)]
+    assert process.wait(10) == 0
+    assert seen[0] == seen[1] == seen[2]
+    names = {target.rsplit("/", 1)[-1] for target in seen[0].values()}
+    assert names >= {"dev", "stat", "schedstat"}

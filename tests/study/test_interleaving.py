@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadbook.core.errors import UsageError
+from loadbook.core.errors import StudyError, UsageError
 from loadbook.study.interleaving import (
     MAX_SLICE_S,
     MIN_GAP_S,
@@ -154,3 +154,13 @@ def test_study_without_slices_is_recorded_as_before() -> None:
     assert "slices" not in study_spec(changed("aa"))
     assert study_spec(changed("aa", slices=(0.025, 0.1)))["slices"] == [0.025, 0.1]
     assert study_sha256(changed("aa")) != study_sha256(changed("aa", slices=(0.1,)))
+
+
+def test_slices_need_interleaved_execution(tmp_path: Path) -> None:
+    path = tmp_path / "sliced.toml"
+    path.write_text('include = "aa.toml"\nname = "sliced"\nslices = [0.025, 0.1]\n')
+    (tmp_path / "aa.toml").write_bytes((STUDIES / "aa.toml").read_bytes())
+    with pytest.raises(StudyError, match='slices.*needs execution = "interleaved"'):
+        read_study(path)
+    path.write_text(path.read_text() + 'execution = "interleaved"\n')
+    assert read_study(path).slices == (0.025, 0.1)
