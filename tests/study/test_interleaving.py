@@ -160,7 +160,7 @@ def test_slices_need_interleaved_execution(tmp_path: Path) -> None:
     path = tmp_path / "sliced.toml"
     path.write_text('include = "aa.toml"\nname = "sliced"\nslices = [0.025, 0.1]\n')
     (tmp_path / "aa.toml").write_bytes((STUDIES / "aa.toml").read_bytes())
-    with pytest.raises(StudyError, match='slices.*needs execution = "interleaved"'):
+    with pytest.raises(StudyError, match=r'slices.*needs execution = "interleaved"'):
         read_study(path)
     path.write_text(path.read_text() + 'execution = "interleaved"\n')
     assert read_study(path).slices == (0.025, 0.1)
