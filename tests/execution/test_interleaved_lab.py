@@ -225,7 +225,8 @@ def test_work_outside_of_slices_is_known_of_services_on_another_machine(lab, lay
     (layout.studies / "small.toml").write_text(text)
     run = run_study(layout, "small", lab.hosts_file)
     for record in records_of(layout, run):
-        assert record.interleaved.slice_s == 0.05
+        # the latency of a busy machine may ask for longer ones
+        assert record.interleaved.slice_s == pytest.approx(max(0.05, 10 * record.interleaved.gap_s))
         used_s = sum(service.cpu_s for service in record.services)
         assert 0.0 <= record.interleaved.outside_cpu_s < 0.1 * used_s
         assert " - -\n" in (layout.run("small", run).trial(record.trial) / "slices").read_text()

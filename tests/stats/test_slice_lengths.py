@@ -41,7 +41,9 @@ def test_effects_that_do_not_depend_on_it_are_rarely_called_moved() -> None:
     assert sum(bool(one and one.moved) for one in found) <= 3
     assert found[0] is not None
     said = found[0].sentence(LABELS).replace("\N{NO-BREAK SPACE}", " ")
-    assert said.startswith("No effect depends on the length of slices, 25 ms or 100 ms; the clearest is ")
+    assert said.startswith(
+        "No dependence of an effect on the length of slices (25 ms, 100 ms) is seen; the clearest is "
+    )
 
 
 def test_too_few_blocks_of_a_length_are_not_compared() -> None:

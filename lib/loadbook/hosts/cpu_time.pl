@@ -27,9 +27,8 @@ sub first_line {
     return $line // '';
 }
 
-# Files that are read at every slice stay open. A file of /proc that is closed leaves work to the kernel for some 20 ms:
-# idle CPUs keep their tick, so that a sleeping load generator wakes up sooner, for 3 responses instead of 10 at a time,
-# and the server pays for each of its wake-ups (docs/interleaving.md).
+# Files that are read at every slice stay open. After files of /proc were closed, a load generator goes to sleep and wakes
+# up about twice as often for some 20 ms, and the server pays for its wake-ups (docs/interleaving.md).
 my %files;
 my $max_files = 800;    # of 1024 that a process may usually have open; further ones are closed
 

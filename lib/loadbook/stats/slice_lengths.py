@@ -69,9 +69,8 @@ class SliceLengthCheck(NamedTuple):
         moved, low, high = (format_percent(math.expm1(log)) for log in (worst.difference, *worst.interval))
         test = f"{moved}, 95 % interval {low} to {high}, p {format_p_value(worst.p)}"
         if not worst.has_moved:
-            return (
-                f"No effect depends on the length of slices, {shortest} or {longest}; the clearest is {name} ({test})."
-            )
+            seen = f"No dependence of an effect on the length of slices ({shortest}, {longest}) is seen"
+            return f"{seen}; the clearest is {name} ({test})."
         before, after = format_percent(worst.shortest), format_percent(worst.longest)
         effect = f"{before} in {shortest}, {after} in {longest} ({test})"
         return f"The effect of {name} depends on the length of slices: {effect}."
