@@ -13,6 +13,7 @@ from itertools import count, groupby
 from pathlib import Path
 
 from loadbook.core.errors import DataError, HostError, LoadbookError
+from loadbook.core.units import join_words
 from loadbook.execution.attempt import Attempt, initial_record
 from loadbook.execution.deployment import job_stem
 from loadbook.execution.host_state import REMOTE_DISK_FULL, check_local_space, remove_stale_jobs
@@ -23,7 +24,7 @@ from loadbook.store import trial_record
 from loadbook.store.ledger import Ledger, TrialState, trial_states
 from loadbook.store.paths import RunPaths
 from loadbook.store.trial_record import TrialRecord
-from loadbook.study.interleaving import SliceLengths
+from loadbook.study.interleaving import SliceLengths, slices_of_block
 from loadbook.study.plan import PlannedTrial
 
 PUBLISHED_STATUSES = ("ok", "partial", "invalid")
@@ -286,12 +287,13 @@ def _recorded_lengths(store: AttemptStore) -> SliceLengths | None:
 
 
 def _turns_text(block: InterleavedBlock) -> str:
-    assert block.lengths is not None
-    latency_ms = 1000 * (block.latency_s or 0.0)
-    slice_ms, gap_ms = 1000 * block.lengths.slice_s, 1000 * block.lengths.gap_s
+    assert block.by_latency is not None
+    latency_ms, study = 1000 * (block.latency_s or 0.0), block.testbed.plan.study
+    blocks = range(1, max(1, len(study.slices)) + 1)
+    slices_ms = dict.fromkeys(f"{1000 * slices_of_block(study, n, block.by_latency).slice_s:g}" for n in blocks)
     return (
-        f"interleaved: slices of {slice_ms:g} ms with gaps of {gap_ms:g} ms, as the slowest of "
-        f"{len(block.attempts)} arms answers in {latency_ms:.2g} ms on average"
+        f"interleaved: slices of {join_words(list(slices_ms))} ms with gaps of {1000 * block.by_latency.gap_s:g} ms, "
+        f"as the slowest of {len(block.attempts)} arms answers in {latency_ms:.2g} ms on average"
     )
 
 

@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 from loadbook.core.errors import DataError, LoadbookError
 from loadbook.core.metrics import get_metric
-from loadbook.core.units import NBSP, format_bytes, format_duration, format_percent, format_rounded, utc_text
+from loadbook.core.units import (
+    NBSP,
+    format_bytes,
+    format_duration,
+    format_percent,
+    format_rounded,
+    join_words,
+    utc_text,
+)
 from loadbook.core.validity_rules import EVALUATED_RULES, rule_advice, rule_title
 from loadbook.report.blocks import Block, lines_list
 from loadbook.report.nodes import DASH, Column, Content, Division, Group, Paragraph, Picture, Strong, Table
@@ -207,17 +215,23 @@ def provenance_pairs(data: RunData) -> list[tuple[str, str]]:
 def execution_text(data: RunData) -> str:
     """Return how the trials of a block were executed; "" for plain trials of a study that asks for them.
 
-    Lengths of slice and gap are those of the first trial.
+    The length of the gap is that of the first trial; so is that of the slice if blocks do not have several in turn.
     """
     if data.study.execution == "plain":
         reason = data.plan.get("plain_because")
         return f"plain, one trial after the other, instead of interleaved: {reason}" if reason else ""
+    found: dict[float, trial_record.InterleavedRecord] = {}  # by length of slice (ms)
     for folder in sorted(data.paths.trials.glob("*")):
         with suppress(DataError):
             if record := trial_record.read_trial(folder).interleaved:
-                lengths = f"slices of {1000 * record.slice_s:g} ms with gaps of {1000 * record.gap_s:g} ms"
-                return f"interleaved: {len(record.beside)} treatments took turns in random order, in {lengths}"
-    return "interleaved: the treatments of a block took turns"
+                found.setdefault(1000 * record.slice_s, record)
+        if len(found) >= max(1, len(set(data.study.slices))):
+            break
+    if not found:
+        return "interleaved: the treatments of a block took turns"
+    first = next(iter(found.values()))
+    lengths = f"slices of {join_words([f'{ms:g}' for ms in sorted(found)])} ms with gaps of {1000 * first.gap_s:g} ms"
+    return f"interleaved: {len(first.beside)} treatments took turns in random order, in {lengths}"
 
 
 @dataclass(frozen=True)
