@@ -20,6 +20,7 @@ STEP_S = 0.005
 ARMS, DURATION_S, OVERHEAD_S = 4, 1.0, 0.5
 TURNS = SliceLengths(0.025, 0.001)
 SLICE_NOISE, TRIAL_NOISE = 0.05, 0.005  # of the rate in a step; of a fresh process, which no slicing averages out
+RATE_NOISE = TRIAL_NOISE + SLICE_NOISE / np.sqrt(DURATION_S / STEP_S)
 HOSTS = ("two modes", "AR(0.9) by the second", "drift", "stalls")
 FALSE_ALARMS = "interleaved: false alarms, no difference"
 POWER = "interleaved: a true 2 % found"
@@ -95,11 +96,10 @@ def draw_pairs(kind: str, blocks: int, rng: Rng, studies: int) -> tuple[Floats, 
     """Return the log ratios of two arms (studies, blocks), interleaved and plain, of processes without a difference."""
     steps = int(blocks * ARMS * (DURATION_S + OVERHEAD_S) / STEP_S * 1.2)
     ratios = np.empty((2, studies, blocks))
-    trial_noise = TRIAL_NOISE + SLICE_NOISE / np.sqrt(DURATION_S / STEP_S)
     for study in range(studies):
         speed = host_speed(kind, steps, rng)
         for way, rates in enumerate((interleaved_rates(speed, blocks, rng), plain_rates(speed, blocks, rng))):
-            logs = np.log(rates) + rng.normal(0, trial_noise, rates.shape)
+            logs = np.log(rates) + rng.normal(0, RATE_NOISE, rates.shape)
             ratios[way, study] = logs[:, 1] - logs[:, 0]
     return ratios[0], ratios[1]
 
@@ -142,7 +142,7 @@ def moved_found(kind: str, blocks: int, moved: float, rng: Rng, studies: int) ->
     for _ in range(max(100, studies // 10)):
         speed = host_speed(kind, int(blocks * ARMS * (DURATION_S + OVERHEAD_S) / STEP_S * 1.5), rng)
         rates = interleaved_rates(speed, blocks, rng, (TURNS, LONG_TURNS))
-        rates *= np.exp(rng.normal(0, TRIAL_NOISE + SLICE_NOISE / np.sqrt(DURATION_S / STEP_S), rates.shape))
+        rates *= np.exp(rng.normal(0, RATE_NOISE, rates.shape))
         rates[1::2, 1] *= 1 + moved
         rows = [(block, str(arm), True, rates[block, arm]) for block in range(blocks) for arm in range(ARMS)]
         values = pd.DataFrame(rows, columns=["block", "treatment", "valid", "value"])

@@ -50,6 +50,18 @@ def test_cpu_time_of_whole_sessions_is_read_in_time_until_the_program_is_ended()
     assert none == []
 
 
+def test_service_that_ends_has_no_further_readings() -> None:
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True) as busy:
+        reader = subprocess.Popen(["perl", PROGRAM, "0.02", "1", str(busy.pid)], stdout=subprocess.PIPE, text=True)
+        time.sleep(0.4)
+        busy.kill()
+        busy.wait()
+        text, _ = reader.communicate(timeout=10)
+    (used,) = read_cpu_samples(text, 1)
+    assert 5 < len(used) < len(text.splitlines())
+    assert all(before.cpu_s <= after.cpu_s for before, after in pairwise(used))
+
+
 def test_readings_end_by_themselves_after_their_limit() -> None:
     done = subprocess.run(["perl", PROGRAM, "0.01", "0.3", "1"], capture_output=True, text=True, timeout=10, check=True)
     assert 5 <= len(done.stdout.splitlines()) <= 31

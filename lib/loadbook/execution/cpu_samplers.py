@@ -8,83 +8,82 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from importlib.resources import files
 
 from loadbook.core.errors import OversizeError
 from loadbook.execution.load import FIRST_STEP, STOP_GRACE_S, remove_job
+from loadbook.execution.services import ServiceKey
 from loadbook.execution.testbed import Testbed
-from loadbook.hosts.jobs import Job
+from loadbook.hosts.jobs import Job, perl_program_files
 from loadbook.ingestion.interleaved import SliceLog
 from loadbook.ingestion.outside_cpu import CpuSample, cpu_outside, read_cpu_samples
 from loadbook.store.trial_record import ClockRecord
 
-PROGRAM, CPU_TIME_LIBRARY = "cpu_samples.pl", "cpu_time.pl"
+PROGRAM = "cpu_samples.pl"
 MIN_INTERVAL_S = 0.01  # a reading of 7 services takes 1 ms
 MAX_BYTES = 20_000_000
 
-# arm and number of a service in it
-ServiceKey = tuple[int, int]
-
 
 class CpuSamplers:
-    """Readings of the CPU time of services; `leaders` is host -> service -> leading process of the service.
+    """Readings of the CPU time of services; `name` is the name of the job on every host.
 
-    `name` is the name of the job on every host. A host without perl has no readings.
+    A host without perl has no readings.
     """
 
-    def __init__(self, testbed: Testbed, name: str, leaders: Mapping[str, Mapping[ServiceKey, int]]) -> None:
-        self.testbed, self.name, self.leaders = testbed, name, leaders
-        self.samples: dict[ServiceKey, tuple[str, list[CpuSample]]] = {}
+    def __init__(self, testbed: Testbed, name: str) -> None:
+        self.testbed, self.name = testbed, name
+        self._leaders: Mapping[str, Mapping[ServiceKey, int]] = {}
+        self._samples: dict[ServiceKey, tuple[str, list[CpuSample]]] = {}
 
-    def start(self, slice_s: float, limit_s: float) -> None:
-        """Start reading twice in a slice, for at most `limit_s` seconds."""
-        package = files("loadbook.hosts")
-        programs = {name: package.joinpath(name).read_bytes() for name in (PROGRAM, CPU_TIME_LIBRARY)}
-        interval_s = max(MIN_INTERVAL_S, slice_s / 2)
+    def start(self, leaders: Mapping[str, Mapping[ServiceKey, int]], slice_s: float, limit_s: float) -> None:
+        """Start reading twice in a slice, for at most `limit_s` seconds.
+
+        `leaders`: host -> service -> leading process of the service.
+        """
+        self._leaders = leaders
+        programs, interval_s = perl_program_files(PROGRAM), max(MIN_INTERVAL_S, slice_s / 2)
 
         def start(alias: str) -> None:
-            pids = [str(pid) for pid in self.leaders[alias].values()]
+            pids = [str(pid) for pid in leaders[alias].values()]
             step = ("perl", PROGRAM, f"{interval_s:g}", f"{limit_s:g}", *pids)
             self.testbed.hosts[alias].start(Job(self.name, (step,), limit_s * 1.5 + 5, programs))
 
-        self.testbed.map(start, self.leaders)
+        self.testbed.map(start, leaders)
 
     def collect(self) -> None:
-        """Stop reading, and fill in `samples`: service -> its host and readings."""
+        """Stop reading and fetch what was read."""
 
         def collect(alias: str) -> list[list[CpuSample]]:
-            host, services = self.testbed.hosts[alias], len(self.leaders[alias])
+            host, services = self.testbed.hosts[alias], len(self._leaders[alias])
             host.stop(self.name, grace_s=STOP_GRACE_S)
             with suppress(OversizeError, ValueError):
                 output = host.get(f"{host.workdir}/jobs/{self.name}/stdout.{FIRST_STEP}", max_bytes=MAX_BYTES)
                 return read_cpu_samples(output.decode(errors="replace"), services)
             return [[] for _ in range(services)]
 
-        for alias, samples in self.testbed.map(collect, self.leaders).items():
-            self.samples |= {key: (alias, own) for key, own in zip(self.leaders[alias], samples, strict=True)}
+        for alias, samples in self.testbed.map(collect, self._leaders).items():
+            self._samples |= {key: (alias, own) for key, own in zip(self._leaders[alias], samples, strict=True)}
+
+    def outside_cpu_s(
+        self, arm: int, slices: SliceLog, gap_s: float, driver: str, clocks: Mapping[str, ClockRecord]
+    ) -> float | None:
+        """Return the CPU seconds that an arm's services used outside its slices; None if too few readings lie there."""
+        own = slices.slices_of(arm)
+        of_arm = [found for (of, _), found in self._samples.items() if of == arm]
+        if not own or not of_arm:
+            return None
+        used_per_s = 0.0
+        for alias, samples in of_arm:
+            # from the host's wall clock to the driver's, then to the monotonic clock of the slices
+            to_driver_s = clocks[driver].offset_before_s - clocks[alias].offset_before_s - slices.clock_offset_s
+            margin_s = (clocks[driver].rtt_before_s + clocks[alias].rtt_before_s) / 2
+            moved = [CpuSample(t_s + to_driver_s, cpu_s) for t_s, cpu_s in samples]
+            share = cpu_outside(moved, [(turn.start_s, turn.end_s + gap_s) for turn in own], margin_s)
+            if share is None:
+                return None
+            used_per_s += share
+        outside_s = slices.slices[-1].end_s - slices.slices[0].start_s - sum(turn.length_s + gap_s for turn in own)
+        return round(max(0.0, used_per_s * outside_s), 6)
 
     def end(self) -> None:
         """Stop reading and remove the files on the hosts."""
-        self.testbed.map(lambda alias: remove_job(self.testbed.hosts[alias], self.name, STOP_GRACE_S), self.leaders)
-
-
-def sampled_outside_cpu_s(
-    samplers: CpuSamplers, arm: int, slices: SliceLog, gap_s: float, driver: str, clocks: Mapping[str, ClockRecord]
-) -> float | None:
-    """Return the CPU seconds that an arm's services used outside of its slices; None if too few readings lie there."""
-    own = slices.slices_of(arm)
-    of_arm = [found for (of, _), found in samplers.samples.items() if of == arm]
-    if not own or not of_arm:
-        return None
-    used_per_s = 0.0
-    for alias, samples in of_arm:
-        # from the host's wall clock to the driver's, then to the monotonic clock of the slices
-        to_driver_s = clocks[driver].offset_before_s - clocks[alias].offset_before_s - slices.clock_offset_s
-        margin_s = (clocks[driver].rtt_before_s + clocks[alias].rtt_before_s) / 2
-        moved = [CpuSample(t_s + to_driver_s, cpu_s) for t_s, cpu_s in samples]
-        share = cpu_outside(moved, [(turn.start_s, turn.end_s + gap_s) for turn in own], margin_s)
-        if share is None:
-            return None
-        used_per_s += share
-    outside_s = slices.slices[-1].end_s - slices.slices[0].start_s - sum(turn.length_s + gap_s for turn in own)
-    return round(max(0.0, used_per_s * outside_s), 6)
+        self.testbed.map(lambda alias: remove_job(self.testbed.hosts[alias], self.name, STOP_GRACE_S), self._leaders)

@@ -14,12 +14,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 
 from loadbook.core.errors import CommandError, LoadbookError, LostError, ToolError
 from loadbook.execution.attempt import CANCEL_S, RESTORE_S, Attempt
-from loadbook.execution.cpu_samplers import CPU_TIME_LIBRARY, CpuSamplers, sampled_outside_cpu_s
+from loadbook.execution.cpu_samplers import CpuSamplers
 from loadbook.execution.deployment import LOAD, MONITOR, job_name
 from loadbook.execution.host_state import Connectivity
 from loadbook.execution.load import (
@@ -30,10 +29,17 @@ from loadbook.execution.load import (
     fetch_truncated,
     remove_job,
 )
-from loadbook.execution.services import CpuTimes, TrialMonitors, cpu_seconds, read_cpu_times, write_trial_file
+from loadbook.execution.services import (
+    CpuTimes,
+    ServiceKey,
+    TrialMonitors,
+    cpu_seconds,
+    read_cpu_times,
+    write_trial_file,
+)
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.host import Host, Job
-from loadbook.hosts.jobs import WARMUP_SUFFIX
+from loadbook.hosts.jobs import WARMUP_SUFFIX, perl_program_files
 from loadbook.hosts.replay import transcript_name
 from loadbook.ingestion.interleaved import read_slices
 from loadbook.services.cpu_time import read_cpu_time
@@ -54,7 +60,7 @@ from loadbook.study.interleaving import (
 from loadbook.study.plan import Plan
 from loadbook.tools.base import MAX_REPORT_BYTES, ToolOutput, parse_output
 
-PROGRAM = "interleave.pl"  # beside CPU_TIME_LIBRARY
+PROGRAM = "interleave.pl"
 SCHEDULE, SLICES = "schedule", "slices"
 CALIBRATION_S = 1.0  # duration of a load on each arm, once in a run, to choose slice and gap by the latency
 QUIET_S = 0.2  # seconds without load, to measure the CPU time that services use without requests
@@ -84,11 +90,11 @@ class InterleavedBlock:
         self.latency_s: float | None = None
         self.driver: Host = testbed.hosts[testbed.drivers[0]]
         self.jobs: list[str] = []
-        self.cpu_samplers: CpuSamplers | None = None
         self._alive = dict(enumerate(attempts))
         first = attempts[0]
         self._job = job_name(first.stem, LOAD)
         self.calibration_job, self.warmup_job = f"{self._job}-probe", f"{self._job}{WARMUP_SUFFIX}"
+        self.cpu_samplers = CpuSamplers(testbed, f"{self._job}-cpu")
         watched = _watched_processes(testbed, attempts, self._job)
         self.monitors = TrialMonitors(testbed, job_name(first.stem, MONITOR), longest_block_s(testbed.plan), watched)
 
@@ -198,8 +204,8 @@ class InterleavedBlock:
         idle_from, idle = time.monotonic(), self._read_cpu()
         self.testbed.pause(QUIET_S if self.driver.live else 0.0)
         before, idle_s = self._read_cpu(), time.monotonic() - idle_from
-        self.cpu_samplers = CpuSamplers(self.testbed, f"{self._job}-cpu", self._leaders_elsewhere(before))
-        self.cpu_samplers.start(self.lengths.slice_s, longest_block_s(self.testbed.plan))
+        leaders = self._leaders_elsewhere(before)
+        self.cpu_samplers.start(leaders, self.lengths.slice_s, longest_block_s(self.testbed.plan))
         self._run_slices(self.lengths, before)
         self.cpu_samplers.collect()
         after = self._read_cpu()
@@ -210,11 +216,11 @@ class InterleavedBlock:
             service.cpu_s = used_s[arm, number]
             service.idle_cpu_share = round(used_idle_s[arm, number] / idle_s, 6)
 
-    def _leaders_elsewhere(self, services: CpuTimes) -> dict[str, dict[tuple[int, int], int]]:
+    def _leaders_elsewhere(self, services: CpuTimes) -> dict[str, dict[ServiceKey, int]]:
         """Return host -> service -> leading process, of arms with a service on another machine than the driver's."""
         here = read_cpu_time(self.driver, []).machine
         arms = {arm for (arm, _), cpu in services.items() if cpu.machine != here}
-        leaders: dict[str, dict[tuple[int, int], int]] = {}
+        leaders: dict[str, dict[ServiceKey, int]] = {}
         for (arm, number), cpu in services.items():
             if arm in arms:
                 leaders.setdefault(self._alive[arm].record.services[number].host, {})[arm, number] = cpu.leader
@@ -274,8 +280,7 @@ class InterleavedBlock:
         rounds = math.ceil(load_s / (len(arms) * (lengths.slice_s + lengths.gap_s)))
         seed = f"loadbook slices {self.testbed.plan.seed} {self.attempts[0].planned.block}"
         orders = [[arms[k] for k in order] for order in draw_rounds(len(arms), rounds, seed)]
-        package = files("loadbook.hosts")
-        job_files = {name: package.joinpath(name).read_bytes() for name in (PROGRAM, CPU_TIME_LIBRARY)}
+        job_files = perl_program_files(PROGRAM)
         for arm, attempt in self._alive.items():
             attempt.load.started[self.driver.alias] = time.time(), time.monotonic()
             argv = self._measurement(attempt, load_s)
@@ -358,6 +363,11 @@ class InterleavedBlock:
         attempt.record.drivers = [record]
         attempt.record.monitors = [self._monitor_of(attempt, monitor) for monitor in self._monitor_records]
         assert self.lengths is not None
+        outside_cpu_s = self.slice_log.outside_cpu_s(arm)
+        if outside_cpu_s is None:
+            outside_cpu_s = self.cpu_samplers.outside_cpu_s(
+                arm, self.slice_log, self.lengths.gap_s, alias, attempt.record.clocks
+            )
         attempt.record.interleaved = InterleavedRecord(
             arm=arm,
             beside=[other.planned.treatment for other in self.attempts],
@@ -367,12 +377,8 @@ class InterleavedBlock:
             active_s=round(self.slice_log.active_s(arm), 6),
             late_share=self.slice_log.late_share(arm, self.lengths.slice_s),
             latency_s=self.latency_s,
-            outside_cpu_s=self.slice_log.outside_cpu_s(arm),
+            outside_cpu_s=outside_cpu_s,
         )
-        if attempt.record.interleaved.outside_cpu_s is None and self.cpu_samplers:
-            attempt.record.interleaved.outside_cpu_s = sampled_outside_cpu_s(
-                self.cpu_samplers, arm, self.slice_log, self.lengths.gap_s, alias, attempt.record.clocks
-            )
         attempt.record.window = window_fields([record], attempt.record.clocks)["window"]
         if arm in self.slice_log.hung:
             raise ToolError(f"{attempt.load.tool.name} did not end within {TAIL_S:g} s of its time and was killed")
@@ -392,8 +398,7 @@ class InterleavedBlock:
         """End the load, services, monitors and host changes of all arms."""
         jobs = [partial(remove_job, self.driver, name, STOP_GRACE_S) for name in self.jobs]
         services = [call for attempt in self.attempts for call in attempt.services.stop_calls()]
-        samplers = [self.cpu_samplers.end] if self.cpu_samplers else []
-        self.testbed.run_within([*jobs, *services, self.monitors.end, *samplers], limit_s)
+        self.testbed.run_within([*jobs, *services, self.monitors.end, self.cpu_samplers.end], limit_s)
         self.testbed.run_within([attempt.host_changes.restore for attempt in self.attempts], restore_s)
 
 

@@ -277,7 +277,10 @@ class _BlockRunner:
 
 
 def _recorded_lengths(store: AttemptStore) -> SliceLengths | None:
-    """Return the lengths of slice and gap in the blocks of this run that are done; None if there are none."""
+    """Return the lengths of slice and gap in the first block of this run that is done; None if there is none.
+
+    Where the study sets the slices, only the gap is that for the latency.
+    """
     for trial, state in store.states().items():
         folder = store.paths.trial(trial)
         is_published = state.final and state.status in PUBLISHED_STATUSES and folder.is_dir()

@@ -157,13 +157,14 @@ class ServiceCpu(NamedTuple):
     machine: str
 
 
-# arm (0 for a plain trial) and number of the service in it -> its CPU time
-CpuTimes = dict[tuple[int, int], ServiceCpu]
+# arm (0 for a plain trial) and number of the service in it
+ServiceKey = tuple[int, int]
+CpuTimes = dict[ServiceKey, ServiceCpu]
 
 
 def read_cpu_times(testbed: Testbed, arms: Mapping[int, TrialServices]) -> CpuTimes:
     """Return the CPU time used so far by the running services of some arms."""
-    by_host: dict[str, dict[tuple[int, int], int]] = {}
+    by_host: dict[str, dict[ServiceKey, int]] = {}
     for arm, services in arms.items():
         for number, (alias, leader) in enumerate(services.leaders()):
             if leader is not None:
@@ -178,7 +179,7 @@ def read_cpu_times(testbed: Testbed, arms: Mapping[int, TrialServices]) -> CpuTi
     }
 
 
-def cpu_seconds(before: CpuTimes, after: CpuTimes) -> dict[tuple[int, int], float]:
+def cpu_seconds(before: CpuTimes, after: CpuTimes) -> dict[ServiceKey, float]:
     """Return the CPU seconds that each service used between two readings, for services that are in both."""
     both = before.keys() & after.keys()
     return {key: round((after[key].used_ns - before[key].used_ns) / 1e9, 6) for key in both}

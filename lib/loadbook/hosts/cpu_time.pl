@@ -63,16 +63,18 @@ sub threads_of {    # listed anew when their number has changed
     return @ids;
 }
 
-sub family {    # processes and everything that they started
+sub family {    # the processes that run, and everything that they started
     my @found = @_;
+    my @alive;
     my %known = map { $_ => 1 } @found;
     for my $pid (@found) {    # grows while it is read
         my @fields = stat_fields($pid) or next;
+        push @alive, $pid;
         for my $thread ( threads_of( $pid, $fields[17] ) ) {
             push @found, grep { !$known{$_}++ } split ' ', read_again("/proc/$pid/task/$thread/children");
         }
     }
-    return @found;
+    return @alive;
 }
 
 sub processes_of {    # leader of a session or process group -> list of its processes
@@ -95,8 +97,9 @@ sub cpu_times {
         my $used = 0;
         for my $thread ( threads_of( $pid, $fields[17] ) ) {
             my ( $ran, $queued ) = split ' ', read_again("/proc/$pid/task/$thread/schedstat");
-            $used   += $ran // 0;
-            $waited += $queued // 0;
+            if ( !defined $ran ) { delete $threads{$pid}; next }    # it ended: another one may have taken its place
+            $used   += $ran;
+            $waited += $queued;
         }
         my $ticks = ( $fields[11] + $fields[12] ) * 1e7;
         $sum += ( $used > $ticks ? $used : $ticks ) + ( $fields[13] + $fields[14] ) * 1e7;

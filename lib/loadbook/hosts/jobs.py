@@ -68,14 +68,19 @@ def launch_text(job: Job) -> str:
     return f"setsid {command} </dev/null >/dev/null 2>{shlex.quote(folder)}/log & echo $!"
 
 
+def perl_program_files(program: str) -> dict[str, bytes]:
+    """Return the files that a job needs to run `program`, one of the package's perl programs that read CPU times."""
+    return {name: files("loadbook.hosts").joinpath(name).read_bytes() for name in (program, "cpu_time.pl")}
+
+
 def parse_state(output: bytes) -> JobState:
     """Parse the output of `job.sh state`: process id and exit code ("-" if unknown), and 1 while running."""
     pid, rc, running = (None if f == "-" else int(f) for f in output.split(b"\n")[0].decode().split())
     return JobState(pid, rc, running == 1)
 
 
-# the same path for every user of a machine, unlike the work folders
 WARMUP_SUFFIX = "-warmup"  # of the name of a job that only warms up
+# the same path for every user of a machine, unlike the work folders
 DEFAULT_LOCK_FILE = "/tmp/loadbook-host.lock"  # noqa: S108
 _UNSAFE_CHARACTERS = re.compile(r"[^A-Za-z0-9@._-]")
 

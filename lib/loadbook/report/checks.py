@@ -24,8 +24,7 @@ from loadbook.stats import diagnostics
 from loadbook.stats.carry_over import CarryOver, carry_over, slice_carry_over
 from loadbook.stats.compare import MAX_INCOMPLETE_SHARE
 from loadbook.stats.results import Analysis, AnalysisRow
-from loadbook.stats.slice_lengths import MIN_BLOCKS as MIN_BLOCKS_OF_A_LENGTH
-from loadbook.stats.slice_lengths import SliceLengthCheck, slice_length_check
+from loadbook.stats.slice_lengths import MIN_BLOCKS_OF_LENGTH, SliceLengthCheck, slice_length_check
 from loadbook.stats.steady_state import (
     MIN_SERIES_S,
     RateSeries,
@@ -216,16 +215,16 @@ def detect_carry_over(data: RunData, analysis: Analysis, values: pd.DataFrame) -
 
 
 SLICE_LENGTHS_NOT_COMPARED = (
-    f"The lengths of slices were not compared: fewer than {MIN_BLOCKS_OF_A_LENGTH} blocks of each, or lengths that are "
+    f"The lengths of slices were not compared: fewer than {MIN_BLOCKS_OF_LENGTH} blocks of each, or lengths that are "
     "hardly different, as the latency asks for longer ones."
 )
 
 
 def compare_slice_lengths(data: RunData, analysis: Analysis, values: pd.DataFrame) -> SliceLengthCheck | None:
     """Test whether effects depend on the length of slices, where the study's blocks have several in turn."""
-    planned_s = data.study.slices
-    if data.study.execution != "interleaved" or len(set(planned_s)) < 2:
+    if not data.study.compares_slices:
         return None
+    planned_s = data.study.slices
     slices = data.samples[(data.samples["series"] == SLICE_SERIES) & (data.samples["metric"] == "slice")]
     turn = (values.set_index("trial")["block"] - 1) % len(planned_s)
     measured_s = slices.groupby(slices["trial"].map(turn))["value"].median().round(3)
@@ -236,7 +235,7 @@ def compare_slice_lengths(data: RunData, analysis: Analysis, values: pd.DataFram
 
 def slice_length_sentence(data: RunData, compared: SliceLengthCheck | None) -> str:
     """Return the sentence on the lengths of slices; "" if the study has no more than one."""
-    if data.study.execution != "interleaved" or len(set(data.study.slices)) < 2:
+    if not data.study.compares_slices:
         return ""
     return compared.sentence(data.study.labels) if compared else SLICE_LENGTHS_NOT_COMPARED
 
@@ -246,10 +245,9 @@ def slice_length_notes(data: RunData, compared: SliceLengthCheck | None) -> list
     if not compared or not compared.moved:
         return []
     names = join_words([data.study.label(effect.treatment) for effect in compared.moved])
-    text = (
-        f"{compared.sentence(data.study.labels)} Pauses of the load change it: longer slices, or plain trials, tell how"
-    )
-    return [ValidityMessage("slice-lengths", f"Slice length matters: {names}", "doubt", 0, f"{text} much.")]
+    advice = "Pauses of the load change it: longer slices, or plain trials, tell how much."
+    text = f"{compared.sentence(data.study.labels)} {advice}"
+    return [ValidityMessage("slice-lengths", f"Slice length matters: {names}", "doubt", 0, text)]
 
 
 def _outlier_text(values: pd.DataFrame) -> str:

@@ -16,12 +16,12 @@ import pandas as pd
 from scipy.stats import ttest_ind
 
 from loadbook.core.units import format_duration, format_p_value, format_percent
-from loadbook.stats.paired_tests import FloatArray, adjust_holm, effect_from_log
+from loadbook.stats.diagnostics import EQUAL_LOGS
+from loadbook.stats.paired_tests import FloatArray, adjust_holm, complete_blocks, effect_from_log
 
 MOVED_ALPHA = 0.01
-MIN_BLOCKS = 4  # of each length
+MIN_BLOCKS_OF_LENGTH = 4
 MIN_RATIO = 1.5  # of the lengths; those that are closer are the same, as the latency asked for longer slices
-EQUAL_LOGS = 1e-9
 
 
 class SliceLengthEffect(NamedTuple):
@@ -85,24 +85,19 @@ def slice_length_check(
     ----------
     values : treatment, block, valid, value of every trial.
     length_of_block : block -> length of its slices (s).
-    treatments : treatments to compare with the baseline.
+    treatments : treatments, other than the baseline, to compare with it.
     """
     lengths_s = sorted(set(length_of_block.values()))
     if len(lengths_s) < 2 or lengths_s[-1] < MIN_RATIO * lengths_s[0]:
         return None
-    usable = values[values["valid"].astype(bool) & (values["value"] > 0)]
-    rates = usable.pivot_table(index="block", columns="treatment", values="value").astype(float)
-    logs: pd.DataFrame = rates.apply(np.log)
-    lengths = np.array([length_of_block.get(int(block), 0.0) for block in logs.index])
     found = []
     for name in treatments:
-        if name in logs and baseline in logs and name != baseline:
-            ratios = logs[name] - logs[baseline]
-            short, long = (
-                ratios[lengths == length_s].dropna().to_numpy() for length_s in (lengths_s[0], lengths_s[-1])
-            )
-            if min(len(short), len(long)) >= MIN_BLOCKS:
-                found.append(_compare(name, short, long))
+        blocks = complete_blocks(values, [baseline, name]).astype(float)
+        ratios = np.log(blocks[name].to_numpy() / blocks[baseline].to_numpy())
+        lengths = np.array([length_of_block[block] for block in blocks.index])
+        short, long = (ratios[lengths == length_s] for length_s in (lengths_s[0], lengths_s[-1]))
+        if min(len(short), len(long)) >= MIN_BLOCKS_OF_LENGTH:
+            found.append(_compare(name, short, long))
     if not found:
         return None
     adjusted = adjust_holm([effect.p for effect in found])

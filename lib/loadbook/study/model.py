@@ -282,6 +282,11 @@ class Study(StrictModel):
         return Workload.model_validate(self.workload.model_dump() | changed) if changed else self.workload
 
     @property
+    def compares_slices(self) -> bool:
+        """Return whether blocks have slices of several lengths, so that effects are compared between them."""
+        return self.execution == "interleaved" and len(set(self.slices)) > 1
+
+    @property
     def page_size_factor(self) -> str | None:
         """Return the factor that sets the page size, a variable of a service; None if all pages have the same size."""
         return next((n for n, f in self.factors.items() if f.of == "vars" and (f.var or n) == "page_bytes"), None)
