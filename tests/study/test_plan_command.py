@@ -1,4 +1,4 @@
-"""`loadbook plan` checks a hosts file that is given."""
+"""`loadbook plan` checks a hosts file that is given, and says how trials will be executed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from loadbook.cli import run as run_commands
 from loadbook.core.errors import PreflightError
+from recorded_run import with_studies
 
 
 def test_plan_refuses_a_hosts_file_without_a_role_of_the_study(tmp_path) -> None:
@@ -14,3 +15,21 @@ def test_plan_refuses_a_hosts_file_without_a_role_of_the_study(tmp_path) -> None
     hosts.write_text('[hosts.a]\nroles = ["driver"]\naddress = "192.0.2.1"\n')
     with pytest.raises(PreflightError, match="no host has the role 'web'"):
         CliRunner().invoke(run_commands.plan, ["nginx-directives", "--hosts", str(hosts)], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("slices", "turns"),
+    [
+        ("", "25 ms or more\n"),
+        ("slices = [0.1]", "100 ms or more\n"),
+        ("slices = [0.025, 0.1]", "25 and 100 ms or more, one length a block\n"),
+    ],
+)
+def test_plan_states_the_lengths_of_turns(tmp_path, monkeypatch, slices: str, turns: str) -> None:
+    layout = with_studies(tmp_path)
+    (layout.studies / "mine.toml").write_text(
+        f'include = "aa.toml"\nname = "mine"\nexecution = "interleaved"\n{slices}\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(run_commands.plan, ["mine"], catch_exceptions=False)
+    assert f"execution   interleaved: treatments take turns of {turns}" in done.output

@@ -18,10 +18,11 @@ import click
 
 from loadbook.cli import terminal
 from loadbook.core.errors import UsageError
-from loadbook.core.units import format_bytes, format_duration, pluralize
+from loadbook.core.units import format_bytes, format_duration, join_words, pluralize
 from loadbook.execution.studies import load_study, service_folders
 from loadbook.hosts.inventory import read_hosts
 from loadbook.store.paths import Layout, project_layout
+from loadbook.study.interleaving import MIN_SLICE_S
 from loadbook.study.plan import Plan, make_plan
 
 if TYPE_CHECKING:
@@ -92,11 +93,13 @@ def _plan_lines(plan: Plan) -> list[str]:
     length = f"{work.duration_s:g} s load"
     if work.requests is not None:
         length = f"{work.requests:,} requests, expected to be a {length}"
+    turns = f"{join_words([f'{1000 * slice_s:g}' for slice_s in study.slices or (MIN_SLICE_S,)])} ms or more"
+    turns += ", one length a block" if study.compares_slices else ""
     aliases = alias_sentences(factorial_design(study.factorial)) if study.factorial else []
     return [
         f"{study.name}: {study.question}",
         f"trials      {len(plan.trials)}: {plan.blocks} blocks of {', '.join(plan.treatments)}",
-        *(["execution   interleaved: treatments take turns of 25 ms or more"] if plan.interleaved else []),
+        *([f"execution   interleaved: treatments take turns of {turns}"] if plan.interleaved else []),
         *([] if study.stopping.rule == "fixed" else [f"stops       {study.stopping.describe()}"]),
         *([f"build gate  {policy_text(study.ci, study.metric)}"] if study.ci else []),
         f"each        {format_duration(plan.trial_s)}: {work.warmup_s:g} s warm-up, {length}",
