@@ -70,7 +70,7 @@ class SliceLengthCheck(NamedTuple):
         test = f"{moved}, 95 % interval {low} to {high}, p {format_p_value(worst.p)}"
         if not worst.has_moved:
             seen = f"No dependence of an effect on the length of slices ({shortest}, {longest}) is seen"
-            return f"{seen}; the clearest is {name} ({test})."
+            return f"{seen}; the clearest is {name} (difference {test})."
         before, after = format_percent(worst.shortest), format_percent(worst.longest)
         effect = f"{before} in {shortest}, {after} in {longest} ({test})"
         return f"The effect of {name} depends on the length of slices: {effect}."
