@@ -6,24 +6,28 @@ import os
 import random
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from loadbook.execution.progress import Progress
-from loadbook.hosts.lab import Lab
+from loadbook.hosts.lab import DEFAULT_HOSTS, Lab, plan_hosts
 from loadbook.store.paths import Layout
 
 REPO = Path(__file__).parent.parent
 
 
 @contextmanager
-def lab_project(root: Path) -> Iterator[tuple[Layout, Path]]:
-    """Yield a project below `root` and the hosts file of its lab, which is stopped afterwards."""
+def lab_project(root: Path, min_hosts: Mapping[str, int] | None = None) -> Iterator[tuple[Layout, Path]]:
+    """Yield a project below `root` and the hosts file of its lab, which is stopped afterwards.
+
+    The lab has a driver, a web host, and of each role in `min_hosts` at least that many hosts.
+    """
     for name in ("studies", "notebooks"):
         shutil.copytree(REPO / name, root / "home" / name)
     draw = random.Random(os.urandom(8))
-    lab = Lab(root / "lab", net_prefix=f"127.{draw.randrange(10, 250)}.{draw.randrange(250)}")
+    hosts = plan_hosts(DEFAULT_HOSTS, {}, min_hosts or {})
+    lab = Lab(root / "lab", hosts, net_prefix=f"127.{draw.randrange(10, 250)}.{draw.randrange(250)}")
     try:
         lab.up()
         yield Layout(root / "home"), lab.hosts_file
