@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from loadbook.stats.carry_over import slice_carry_over
+from loadbook.stats.noise_sources import noise_sources
 from loadbook.stats.slice_lengths import slice_length_check
 from loadbook.store.trial_record import SLICE_SERIES
 from loadbook.study.interleaving import FIRST_SLICE_S, SliceLengths, block_seconds, draw_rounds
@@ -31,6 +32,10 @@ CARRIED = 0.01
 LENGTHS_FALSE = "effects by slice length: false alarms, an effect that does not move"
 LENGTHS_FOUND = "effects by slice length: one that moves by 4 % found"
 MOVED = 0.04
+STARTS_FALSE = "sources of noise: starts said to scatter, they do not"
+STARTS_SHOWN = "sources of noise: starts that scatter by 2 % shown"
+STARTS_COVERED = "sources of noise: interval of the scatter of starts covers it"
+STARTS = 0.02
 GAIN = "interleaved: variance times seconds, plain over interleaved"
 
 
@@ -110,15 +115,20 @@ def false_alarms(kind: str, blocks: int, rng: Rng, studies: int) -> tuple[float]
     return (percent(p_values(np.zeros_like(interleaved), interleaved) <= 0.05),)
 
 
-def slice_study(kind: str, blocks: int, carried: float, rng: Rng) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the tables samples and values of a study; slices after the last arm are slower by the share `carried`."""
+def slice_study(
+    kind: str, blocks: int, carried: float, rng: Rng, starts: float = TRIAL_NOISE
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the tables samples and values of a study; slices after the last arm are slower by the share `carried`.
+
+    `starts` is the standard deviation (log) between processes.
+    """
     period = TURNS.slice_s + TURNS.gap_s
     speed = host_speed(kind, int(blocks * ARMS * (DURATION_S + OVERHEAD_S) / STEP_S * 1.2), rng)
     rows, trials = list[tuple[str, str, str, float, float]](), list[tuple[str, str, int, bool, float]]()
     for block, (order, own) in enumerate(slices_of_blocks(speed, blocks, rng)):
         rates = own * np.exp(rng.normal(0, SLICE_NOISE / np.sqrt(STEPS_OF_SLICE), order.size))
         rates[1:] *= np.where(order[:-1] == ARMS - 1, 1 - carried, 1.0)
-        rates *= np.exp(rng.normal(0, TRIAL_NOISE, ARMS))[order]
+        rates *= np.exp(rng.normal(0, starts, ARMS))[order]
         for turn, (arm, rate) in enumerate(zip(order, rates, strict=True)):
             trial = f"t{block}-{arm}"
             rows.append((trial, SLICE_SERIES, "slice", turn * period, TURNS.slice_s))
@@ -152,6 +162,18 @@ def moved_found(kind: str, blocks: int, moved: float, rng: Rng, studies: int) ->
     return (percent(found),)
 
 
+def starts_found(kind: str, starts: float, rng: Rng, studies: int) -> tuple[float, float]:
+    """Return how often starts are said to scatter, in studies of 15 blocks, and how often their interval covers it."""
+    number = max(100, studies // 10)
+    found = [
+        noise_sources(*slice_study(kind, 15, 0.0, rng, starts), arms=[str(arm) for arm in range(ARMS // 2)])
+        for _ in range(number)
+    ]
+    known = [one for one in found if one is not None]
+    shown = percent([one.starts_show for one in known])
+    return shown, percent([one.starts_interval[0] <= starts <= one.starts_interval[1] for one in known])
+
+
 def power(kind: str, blocks: int, rng: Rng, studies: int) -> tuple[float, float, float]:
     """Return how often a true 2 % is found interleaved and plain, and the ratio of the variances."""
     interleaved, plain = draw_pairs(kind, blocks, rng, studies)
@@ -169,6 +191,9 @@ def simulations() -> Iterator[Simulation]:
             yield Simulation(partial(false_alarms, kind, blocks), (Row(FALSE_ALARMS, case, 2.5, 6.5),))
         yield Simulation(partial(carry_over_found, kind, 0.0), (Row(CARRY_FALSE, kind, 0.0, 3.0),))
         yield Simulation(partial(carry_over_found, kind, CARRIED), (Row(CARRY_FOUND, kind, 80),))
+        covered = [Row(STARTS_COVERED, f"{kind}, {size}", 92.0) for size in ("none", "2 %")]
+        yield Simulation(partial(starts_found, kind, 0.0), (Row(STARTS_FALSE, kind, 0.0, 8.0), covered[0]))
+        yield Simulation(partial(starts_found, kind, STARTS), (Row(STARTS_SHOWN, kind), covered[1]))
         for blocks in (8, 16):
             case_of_lengths = f"{kind}, n={blocks}"
             found = partial(moved_found, kind, blocks)

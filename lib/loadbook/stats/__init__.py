@@ -15,6 +15,7 @@ Modules, each importing only those before it:
 - `steady_state`: transient at the start of a measurement, and trend of the rate after it
 - `verdict`: verdicts, reasons that forbid a comparison, outcomes of A/A arm and positive control
 - `power`: noise of one configuration, number of blocks and trial length that this noise requires
+- `noise_sources`: noise of interleaved trials by its source: slices, starts, hosts
 - `analyse`: turns the tables of a run into an `Analysis`
 - `headline`: first line of a report, the sentences below it, sentences on A/A arm and positive control
 - `ci`: whether a build in continuous integration passes, by the policy in the study file
