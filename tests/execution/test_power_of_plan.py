@@ -17,6 +17,7 @@ from loadbook.store.tables import to_arrow, write_arrow
 from loadbook.study.plan import Plan, make_plan
 from recorded_run import with_studies
 from run_records import make_run_record
+from slice_samples import slice_rows
 
 LAB = {"driver": {"roles": ["driver"], "cpus": [0]}, "web": {"roles": ["web"], "cpus": [1]}}
 REMOTE = """
@@ -38,6 +39,7 @@ class Given:
     lab: bool | str = True
     machine: str = "m1"
     seconds: int = 0
+    slice_noise: float = 0.0
     more: tuple[tuple[str, object], ...] = ()
 
 
@@ -64,6 +66,8 @@ def keep(layout: Layout, plan: Plan, given: Given = Given()) -> None:
                    "value": rate * float(np.exp(dice.normal(0, 0.02))), "unit": "1/s"}
             for x in range(given.seconds)
         ]  # fmt: skip
+        if given.slice_noise:
+            samples += [own | {"driver": "driver"} | row for row in slice_rows(one.trial, 1e6, given.slice_noise, dice)]
     for name, rows in (("trials", trials), ("measurements", measured), ("samples", samples)):
         write_arrow(paths.table(name), to_arrow(name, rows))
 
@@ -186,6 +190,21 @@ def test_plan_derives_trial_length_from_rates_within_trials(layout):
     assert told.startswith("length      trials of ") and "longer ones do not replace more" in told
     keep(layout, plan, Given("20261120-110000"))
     assert "tells rates by the second" in power_lines(forecast_power(layout, plan))[-1]
+
+
+def test_plan_derives_the_length_of_interleaved_trials_from_their_slices(layout):
+    study = load_study(layout, "noise").model_copy(update={"execution": "interleaved"})
+    keep(layout, make_plan(study), Given(sd=0.02, slice_noise=0.1))
+    told = power_lines(forecast_power(layout, make_plan(study)))[-1]
+    assert told.startswith("length      trials of ") and "1.6\u00a0% within a second" in told
+    assert "900\u00a0ms around each" in told
+
+
+def test_plan_of_interleaved_trials_without_recorded_slices_says_so(layout):
+    study = load_study(layout, "noise").model_copy(update={"execution": "interleaved"})
+    keep(layout, make_plan(study), Given(sd=0.02))
+    told = power_lines(forecast_power(layout, make_plan(study)))[-1]
+    assert told == "length      not known: it takes an interleaved run of this load with an A/A arm and five blocks"
 
 
 def test_plan_finds_all_aa_arms_of_the_baseline(layout):

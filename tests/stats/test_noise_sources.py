@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from loadbook.stats.noise_sources import NoiseSources, noise_sources, noise_sources_sentences
-from loadbook.store.trial_record import SLICE_SERIES
+from slice_samples import SLICE_S, slice_rows
 
-ROUNDS, SLICE_S = 40, 0.025
+ROUNDS = 40
 
 
 def run(
@@ -21,16 +21,12 @@ def run(
     for block in range(1, blocks + 1):
         level = rng.normal(0, hosts)
         for arm in ("a", "again"):
-            rates = 1e6 * np.exp(level + rng.normal(0, starts)) * (1 + rng.normal(0, slice_noise, ROUNDS))
-            trial = f"{arm}{block}"
-            for number, rate in enumerate(rates):
-                rows += [
-                    (trial, SLICE_SERIES, "slice", number * 0.06, SLICE_S),
-                    (trial, SLICE_SERIES, "received_per_s", number * 0.06, rate),
-                ]
-            trials.append((trial, arm, block, True, rates.mean()))
-    samples = pd.DataFrame(rows, columns=["trial", "series", "metric", "x", "value"])
-    return samples, pd.DataFrame(trials, columns=["trial", "treatment", "block", "valid", "value"])
+            rate = 1e6 * np.exp(level + rng.normal(0, starts))
+            own = list(slice_rows(f"{arm}{block}", rate, slice_noise, rng, ROUNDS))
+            value = np.mean([row["value"] for row in own if row["metric"] == "received_per_s"])
+            rows += own
+            trials.append((f"{arm}{block}", arm, block, True, value))
+    return pd.DataFrame(rows), pd.DataFrame(trials, columns=["trial", "treatment", "block", "valid", "value"])
 
 
 def split(**options: float) -> NoiseSources:

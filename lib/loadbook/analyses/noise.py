@@ -19,7 +19,7 @@ from loadbook.core.metrics import get_metric
 from loadbook.core.units import MINUS, format_duration, format_percent, format_percent_range, format_quantity, pluralize
 from loadbook.execution.power import aa_arms, runs_on_same_hosts
 from loadbook.report import palette, sections
-from loadbook.report.blocks import Block, answer_box, empty_section, note_block
+from loadbook.report.blocks import Block, answer_box, empty_section, note, note_block
 from loadbook.report.figures import axes
 from loadbook.report.figures.base import LETTER_PT, ReportFigure, Sheet, metric_label
 from loadbook.report.nodes import DASH, Column, Details, Picture, Table
@@ -27,6 +27,7 @@ from loadbook.report.page import Page, load_run_data
 from loadbook.stats import power
 from loadbook.stats.diagnostics import lag1_correlation
 from loadbook.stats.headline import neutral_caption
+from loadbook.stats.noise_sources import NoiseSources, noise_sources, noise_sources_sentences
 from loadbook.stats.power import MAX_RESAMPLED_BLOCKS, POWER, sd_interval_factors, trials_of_arms
 from loadbook.stats.text import margin_text
 from loadbook.store.ledger import read_current_plan
@@ -365,6 +366,20 @@ class NoisePage(Page):
         """Median duration of a trial in seconds, including all of its phases."""
         return float(np.median(self.data.trials["duration_s"].dropna()))
 
+    @cached_property
+    def sources(self) -> NoiseSources | None:
+        """The noise of interleaved trials by source; None for plain ones, other metrics than rates, and short runs."""
+        if self.data.samples is None or get_metric(self.metric).kind != "rate":
+            return None
+        return noise_sources(self.data.samples, self.values, aa_arms(self.data.study))
+
+    @cached_property
+    def _source_sentences(self) -> list[str]:
+        """The sizes of the sources of noise, and the advice that follows; empty if they are not known."""
+        if self.sources is None:
+            return []
+        return noise_sources_sentences(self.sources, max(self.trial_s - self.sources.active_s, 0.0))
+
     def answer(self) -> Block:
         """Show how many blocks the margin needs on these hosts, and the rate of false alarms with random labels."""
         return Block(answer_box(*self.sentences))
@@ -380,7 +395,7 @@ class NoisePage(Page):
             hours, power = format_duration(2 * needed.blocks * self.trial_s), format_percent(POWER, 0, signed=False)
             how = "by pseudo-studies of recorded trials" if needed.resampled else "by the formula"
             lines.append(f"For a baseline and one treatment that takes {hours} ({how}, power {power}).")
-        return [*lines, relabelling_sentence(self.record.relabelling)]
+        return [*lines, *self._source_sentences[-1:], relabelling_sentence(self.record.relabelling)]
 
     @property
     def headline(self) -> str:
@@ -392,7 +407,9 @@ class NoisePage(Page):
         if self.record is None:
             return empty_section(self.headline)
         table = ability_table(self.record)
-        return Block(Picture(NoiseFigure(self.record)), Details("The numbers behind this figure", table))
+        details = Details("The numbers behind this figure", table)
+        sizes = [note(text) for text in self._source_sentences[:1]]
+        return Block(Picture(NoiseFigure(self.record)), *sizes, details)
 
     def every_load(self) -> Block:
         """Show the noise of each load recorded on these hosts, in this run and in others."""

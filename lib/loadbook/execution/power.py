@@ -291,6 +291,8 @@ def _best_trial_length(plan: Plan, samples: list[NoiseSample], sd: float) -> Tri
     """Return the most efficient trial length, from recorded trials of the same load, or a text on why it is unknown."""
     from loadbook.stats.power import estimate_trial_length
 
+    if plan.interleaved:
+        return _best_length_by_slices([item for item in samples if item.similarity == SAME_LOAD])
     tool = plan.study.workload_of(plan.study.baseline).tool
     by_sample = [within_trial_rates(item) for item in samples if item.similarity == SAME_LOAD]
     series = [item for rates, _ in by_sample for item in rates]
@@ -300,6 +302,19 @@ def _best_trial_length(plan: Plan, samples: list[NoiseSample], sd: float) -> Tri
     values = [item.values for item in series]
     best = estimate_trial_length(values, series[0].interval_s, sd / math.sqrt(2), overhead_s)
     return best or "not known: it takes five trials of 30 s or more that tell rates by the second"
+
+
+def _best_length_by_slices(samples: list[NoiseSample]) -> TrialLength | str:
+    """Return the most efficient length of interleaved trials, from the newest run whose slices tell it."""
+    from loadbook.stats.noise_sources import noise_sources
+
+    for sample in samples:
+        study = parse_plan(read_current_plan(sample.paths), str(sample.paths.plan_json)).study
+        trials, measured, own = (read_table(sample.paths.table(n), n) for n in ("trials", "measurements", "samples"))
+        sources = noise_sources(own, trial_values(trials, measured, study.metric), aa_arms(study))
+        if sources is not None:
+            return sources.trial_length(max(float(trials["duration_s"].median()) - sources.active_s, 0.0))
+    return "not known: it takes an interleaved run of this load with an A/A arm and five blocks"
 
 
 def _forecast_from_assumption(plan: Plan, effect: float) -> PowerForecast:
