@@ -70,8 +70,14 @@ def test_plan_prints_trials_time_disk_and_detectable_difference(loadbook):
     assert (plan["estimate"]["needed"], plan["estimate"]["needed_range"]) == (28, None)
 
 
+def make_plain(layout, study):
+    file = layout.studies / f"{study}.toml"
+    file.write_text(f'execution = "plain"\n{file.read_text()}')
+
+
 def test_plan_uses_the_noise_recorded_in_the_lab(loadbook):
     assert loadbook("ingest", STUDY)[0] == 0
+    make_plain(loadbook.layout, STUDY)
     loads = {STUDY: "this load", "tool-agreement": "another load of wrk", "known-cost": "another tool"}
     for study, load in loads.items():
         out = loadbook("plan", study)[1]
@@ -81,6 +87,7 @@ def test_plan_uses_the_noise_recorded_in_the_lab(loadbook):
 
 def test_plan_needs_fewer_blocks_for_a_larger_difference(loadbook):
     assert loadbook("ingest", STUDY)[0] == 0
+    make_plain(loadbook.layout, STUDY)
     plans = [json.loads(loadbook("plan", STUDY, "--json", "--detect", d)[1])["estimate"] for d in ("0.02", "10%")]
     small, large = (plan["needed"] for plan in plans)
     assert small > large

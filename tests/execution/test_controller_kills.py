@@ -29,6 +29,7 @@ pytestmark = pytest.mark.lab
 STUDY = """
 include = "aa.toml"
 name = "killed"
+execution = "plain"
 blocks = {blocks}
 
 [workload]

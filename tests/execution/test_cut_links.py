@@ -32,6 +32,7 @@ CUT_S = 10.0
 STUDY = """
 include = "aa.toml"
 name = "cut"
+execution = "plain"
 blocks = {blocks}
 
 [workload]

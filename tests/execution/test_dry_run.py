@@ -23,6 +23,7 @@ STUDIES = [path.stem for path in study_files(HERE.studies)]
 SMALL = """
 include = "aa.toml"
 name = "small"
+execution = "plain"
 blocks = 1
 
 [workload]
@@ -46,7 +47,7 @@ def no_network(monkeypatch):
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_dry_run_covers_every_study_on_three_machines(name, no_network):
-    plan = make_plan(load_study(HERE, name))
+    plan = make_plan(load_study(HERE, name).model_copy(update={"execution": "plain"}))
     run, parts = dry_run(HERE, plan, THREE)
     treatments = [part for part in parts if part.title.startswith("treatment ")]
     assert len(treatments) == len(plan.treatments)
@@ -72,7 +73,7 @@ def test_dry_run_lists_the_commands_of_the_real_run(lab, tmp_path):
 @pytest.mark.lab
 def test_dry_run_lists_the_commands_of_a_real_interleaved_block(lab, tmp_path):
     layout = with_studies(tmp_path / "home")
-    (layout.studies / "small.toml").write_text(SMALL.replace("[workload]", 'execution = "interleaved"\n\n[workload]'))
+    (layout.studies / "small.toml").write_text(SMALL.replace('"plain"', '"interleaved"'))
     run_held_to_dry_run(layout, "small", layout.run("small", run_study(layout, "small", lab.hosts_file)))
 
 
@@ -117,9 +118,13 @@ def test_dry_run_prints_commands_and_missing_requirements(monkeypatch, capsys, n
     assert exit_code(monkeypatch, "run", "nginx-directives", "--hosts", str(THREE), "--dry-run") == 0
     short = capsys.readouterr().out
     assert "nginx -t -q -p /tmp/loadbook-" in short
-    assert re.search(
-        r"^load1 +job RUN-t0001-a1-load: wrk -t1 -c50 -d1s .* http://192.0.2.31:18080/index.html", short, re.M
-    )
+    assert "executed interleaved, as nothing speaks against it" in short
+    assert re.search(r"^== all treatments by turns: baseline-auto, .*: 15 blocks, each$", short, re.M)
+    assert exit_code(monkeypatch, "run", "nginx-directives-article", "--hosts", str(THREE), "--dry-run") == 0
+    short = capsys.readouterr().out
+    assert "executed plain, one trial after the other, instead of interleaved: " in short
+    load = r"^load1 +job RUN-t0001-a1-load: httperf --server 192.0.2.31 --port 18080 --uri /index.html "
+    assert re.search(load, short, re.M)
     assert re.search(r"^== treatment auto-nopush \(tcp_nopush on\): \d+ trials, each$", short, re.M)
     assert "worker_processes" not in short
     assert exit_code(monkeypatch, "run", "nginx-directives", "--hosts", str(THREE), "--dry-run", "--verbose") == 0

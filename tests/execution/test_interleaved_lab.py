@@ -60,8 +60,10 @@ def records_of(layout: Layout, run: str) -> list[trial_record.TrialRecord]:
 
 def test_interleaved_run_is_complete_and_leaves_nothing_on_hosts(lab, layout):
     events = []
+    (layout.studies / "small.toml").write_text(SMALL.replace('execution = "interleaved"\n', ""))
     run = run_study(layout, "small", lab.hosts_file, on_event=events.append)
     paths, records = layout.run("small", run), records_of(layout, run)
+    assert "execution: interleaved, as nothing speaks against it" in [event.message for event in events]
     assert [record.status for record in records] == ["ok"] * 2
     assert [record.interleaved.arm for record in records] == [0, 1]
     assert all(set(record.interleaved.beside) == {"baseline", "again"} for record in records)
@@ -75,6 +77,9 @@ def test_interleaved_run_is_complete_and_leaves_nothing_on_hosts(lab, layout):
     summary = ingest(paths)
     assert (summary.trials, summary.valid) == (2, 2)
     assert jobs_left(lab) == []
+    assert execution_text(load_run(layout, "small", run)).startswith("interleaved, as nothing speaks against it: 2 tr")
+    with pytest.raises(UsageError, match="whose blocks are interleaved: that is not built yet"):
+        run_study(layout, "small", paths.raw / "hosts.toml", new=True)
 
 
 def test_interleaved_rate_is_responses_per_second_of_the_arms_slices(lab, layout):

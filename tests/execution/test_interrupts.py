@@ -26,6 +26,7 @@ LIMIT_S, START_S = 15.0, 120.0
 STUDY = """
 include = "aa.toml"
 name = "stopped"
+execution = "plain"
 blocks = 1
 
 [workload]

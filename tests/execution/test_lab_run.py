@@ -24,6 +24,7 @@ PHASES = ["reset", "configure", "start", "ask_before", "load", "ask_after", "col
 SMALL = """
 include = "aa.toml"
 name = "small"
+execution = "plain"
 blocks = 2
 
 [workload]

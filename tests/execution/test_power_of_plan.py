@@ -78,7 +78,7 @@ def layout(tmp_path):
 
 
 def planned(layout: Layout, study: str = "noise", blocks: int | None = None) -> Plan:
-    return make_plan(load_study(layout, study), blocks=blocks)
+    return make_plan(load_study(layout, study).model_copy(update={"execution": "plain"}), blocks=blocks)
 
 
 def test_plan_without_recorded_noise_states_its_assumption(layout):

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.lab
 STUDY = """
 include = "aa.toml"
 name = "roles"
+execution = "plain"
 blocks = 1
 subset = "all"
 baseline = "whole"

@@ -27,6 +27,7 @@ ENVIRONMENT, PASSPHRASE, COMMENT, KEY_FILE, CONFIG = (
 STUDY = """
 include = "aa.toml"
 name = "secret"
+execution = "plain"
 blocks = 2
 
 [workload]

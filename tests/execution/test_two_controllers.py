@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.long]
 SMALL = """
 include = "aa.toml"
 name = "{name}"
+execution = "plain"
 blocks = {blocks}
 
 [workload]

@@ -16,6 +16,7 @@ from loadbook.core.units import format_duration
 from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.store import trial_record
+from loadbook.store.ledger import read_current_plan
 from loadbook.store.tables import TABLES, load_run, read_table
 from loadbook.store.trial_record import measurement_spans
 from loopback_labs import own_lab
@@ -67,6 +68,8 @@ def test_load_of_two_drivers_is_shared_synchronised_and_replayable(lab, layout):
     write(layout, "pair")
     run = run_study(layout, "pair", lab.hosts_file)
     paths = layout.run("pair", run)
+    reason = "several drivers (driver, driver-2): only one can let its load generators take turns"
+    assert read_current_plan(paths)["plain_because"] == reason
     for folder in paths.trials.iterdir():
         record = trial_record.read_trial(folder)
         assert record.status == "ok"

@@ -130,7 +130,7 @@ def test_study_with_only_one_treatment_is_not_interleaved() -> None:
 
 
 def test_plain_study_has_the_same_checksum_as_in_earlier_versions() -> None:
-    study = changed("aa")
+    study = changed("aa", execution="plain")
     assert "execution" not in study_spec(study)
     assert study_sha256(study) != study_sha256(study.model_copy(update={"execution": "interleaved"}))
 
@@ -158,9 +158,11 @@ def test_study_without_slices_is_recorded_as_before() -> None:
 
 def test_slices_need_interleaved_execution(tmp_path: Path) -> None:
     path = tmp_path / "sliced.toml"
-    path.write_text('include = "aa.toml"\nname = "sliced"\nslices = [0.025, 0.1]\n')
+    sliced = 'include = "aa.toml"\nname = "sliced"\nslices = [0.025, 0.1]\n'
+    path.write_text(f'{sliced}execution = "plain"\n')
     (tmp_path / "aa.toml").write_bytes((STUDIES / "aa.toml").read_bytes())
     with pytest.raises(StudyError, match=r'slices.*needs execution = "interleaved"'):
         read_study(path)
-    path.write_text(path.read_text() + 'execution = "interleaved"\n')
-    assert read_study(path).slices == (0.025, 0.1)
+    for execution in ("", 'execution = "auto"\n', 'execution = "interleaved"\n'):
+        path.write_text(sliced + execution)
+        assert read_study(path).slices == (0.025, 0.1)

@@ -32,4 +32,31 @@ def test_plan_states_the_lengths_of_turns(tmp_path, monkeypatch, slices: str, tu
     )
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(run_commands.plan, ["mine"], catch_exceptions=False)
-    assert f"execution   interleaved: treatments take turns of {turns}" in done.output
+    assert f"execution   interleaved, as the study asks: treatments take turns of {turns}" in done.output
+
+
+@pytest.mark.parametrize(
+    ("study", "execution"),
+    [
+        ("aa", "interleaved, as nothing speaks against it: treatments take turns of 25 ms or more"),
+        ("tool-agreement", "plain, one trial after the other, instead of interleaved: "),
+        (
+            "known-cost",
+            "instead of interleaved: the load ends after a number of requests",
+        ),
+    ],
+)
+def test_plan_states_the_execution_and_its_reason(tmp_path, monkeypatch, study: str, execution: str) -> None:
+    with_studies(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(run_commands.plan, [study], catch_exceptions=False)
+    line = next(line for line in done.output.splitlines() if line.startswith("execution   "))
+    assert execution in line
+
+
+def test_plan_of_a_plain_study_says_that_the_study_asks_for_it(tmp_path, monkeypatch) -> None:
+    layout = with_studies(tmp_path)
+    (layout.studies / "mine.toml").write_text('include = "aa.toml"\nname = "mine"\nexecution = "plain"\n')
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(run_commands.plan, ["mine"], catch_exceptions=False)
+    assert "execution   plain, as the study asks\n" in done.output

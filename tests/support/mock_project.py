@@ -67,6 +67,7 @@ def make_study(arms: dict[str, Arm], name: str, question: str, blocks: int, **mo
     }
     spec = {
         "schema": 1, "name": name, "question": question, "baseline": next(iter(arms)), "blocks": blocks, "seed": 11,
+        "execution": "plain",
         "roles": {"driver": {}, "web": {"service": "nginx", "vars": dict.fromkeys(factors, False)}},
         "workload": {"tool": "wrk", "connections": 100, "duration_s": 4.0, "path": "/index.html", "expect_bytes": 4},
         "factors": factors, "treatments": treatments,

@@ -24,6 +24,7 @@ from recorded_run import FIXTURE, INCLUDED, REPO, STUDIES, STUDY, with_studies
 SPEC = f"""
 include = "{INCLUDED}"
 name = "{STUDY}"
+execution = "plain"
 blocks = 8
 subset = "recorded"
 

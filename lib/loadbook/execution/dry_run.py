@@ -248,6 +248,9 @@ def dry_run(layout: Layout, plan: Plan, hosts_file: Path) -> tuple[DryRun | None
     able = tuple(name for name in plan.treatments if not missing[name])
     trials = tuple(trial for trial in plan.trials if not missing[trial.treatment])
     run = _prepare(layout, replace(plan, treatments=able, trials=trials), hosts_file, inventory) if able else None
+    reasons = list(preflight.reasons_against_interleaving(run.testbed)) if run and plan.interleaved else []
+    if reasons and plan.execution_chosen:
+        return dry_run(layout, plan.with_plain_trials("; ".join(reasons)), hosts_file)
     parts = []
     for name in plan.treatments:
         title = f"treatment {name}" + (f" ({label})" if (label := plan.study.label(name)) != name else "")

@@ -114,16 +114,14 @@ def preflight(testbed: Testbed, data: Path) -> None:
     refused = missing_permissions(testbed.deployment(treatment) for treatment in testbed.plan.treatments)
     if testbed.plan.interleaved:
         refused += [
-            f"interleaved blocks are not possible: {reason}" for reason in _reasons_against_interleaving(testbed)
+            f"interleaved blocks are not possible: {reason}" for reason in reasons_against_interleaving(testbed)
         ]
-    if refused:  # raised before any host is contacted
+    if refused:  # raised before any service is checked
         raise PreflightError(refused)
     hosts, drivers = testbed.hosts, testbed.drivers
     host_checks: list[Check] = [partial(_check_host, testbed, alias) for alias in hosts]
     checks: list[Check] = [partial(_check_controller, testbed, data)]
     checks += [partial(_check_driver, testbed, alias, tool) for alias in drivers for tool in testbed.tools.values()]
-    if testbed.plan.interleaved:
-        checks += [partial(_check_perl, testbed, alias) for alias in drivers]
     checks += [partial(launch.check_limits, hosts[alias]) for alias in drivers for launch in load_launches(testbed)]
     # all services of a role on a host use the same folder, so they are checked one after the other
     places = dict.fromkeys((placement.role, placement.alias) for placement in testbed.placements)
@@ -272,24 +270,20 @@ def _check_changes(testbed: Testbed) -> Iterator[str]:
     testbed.check_restored()
 
 
-def _reasons_against_interleaving(testbed: Testbed) -> Iterator[str]:
-    """Yield reasons in study and hosts file for which interleaved blocks are not possible."""
-    if len(testbed.drivers) > 1:
-        yield f"several drivers ({', '.join(testbed.drivers)}): only one can let its load generators take turns"
-    if testbed.replayed_run:
-        yield "a replay: recordings of interleaved blocks cannot be played back"
-    if changing := sorted({p.spec.name for p in testbed.placements if p.changes_host}):
-        yield f"service {changing[0]} changes settings of its whole host"
-
-
 PERL_CHECK = ("perl", "-e", "use POSIX (); print 1")
 
 
-def _check_perl(testbed: Testbed, alias: str) -> Iterator[str]:
-    """Check that the driver has perl, which runs the script that lets load generators take turns."""
-    done = testbed.hosts[alias].run(PERL_CHECK, timeout_s=PROBE_TIMEOUT_S)
-    if done.rc:
-        yield f'host {alias}: perl is needed for interleaved blocks ({APT_INSTALL}perl-base; or execution = "plain")'
+def reasons_against_interleaving(testbed: Testbed) -> Iterator[str]:
+    """Yield reasons in the hosts and the hosts file for which interleaved blocks are not possible."""
+    if len(testbed.drivers) > 1:
+        yield f"several drivers ({', '.join(testbed.drivers)}): only one can let its load generators take turns"
+    if testbed.replayed_run:
+        yield "these hosts play recorded trials back, which is built for plain ones only"
+    if changing := sorted({p.spec.name for p in testbed.placements if p.changes_host}):
+        yield f"service {changing[0]} changes settings of its whole host"
+    for alias in testbed.drivers:
+        if testbed.hosts[alias].live and testbed.hosts[alias].run(PERL_CHECK, timeout_s=PROBE_TIMEOUT_S).rc:
+            yield f"host {alias} has no perl, which lets load generators take turns ({APT_INSTALL}perl-base)"
 
 
 def needed_ports(testbed: Testbed, alias: str) -> list[str]:

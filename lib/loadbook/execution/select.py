@@ -26,7 +26,7 @@ from loadbook.store.ledger import (
 from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.trial_record import read_json
 from loadbook.study.model import Study
-from loadbook.study.plan import Plan, additional_trials, make_plan, parse_plan, study_sha256
+from loadbook.study.plan import Plan, additional_trials, as_planned, make_plan, parse_plan, study_sha256
 
 DECISIVE_VERDICTS = ("better", "worse", "small", "no-loss", "equivalent")
 
@@ -217,9 +217,7 @@ def _check_same_plan(study: Study, plan: Plan, run: str, request: RunRequest) ->
 
 
 def _check_same_study(study: Study, plan: Plan, run: str) -> None:
-    if plan.plain_because:  # the run could not be interleaved, whatever the study asks for
-        study = study.model_copy(update={"execution": "plain"})
-    if study_sha256(study) != study_sha256(plan.study):
+    if study_sha256(as_planned(study, plan)) != study_sha256(plan.study):
         raise _mismatch_error(study, f"run {run} of {study.name} cannot go on: the study has changed since")
 
 

@@ -13,6 +13,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -24,7 +25,7 @@ from loadbook.execution.deployment import job_stem, preflight_stem
 from loadbook.execution.host_state import remove_stale_jobs
 from loadbook.execution.loop import AttemptStore, execute_plan
 from loadbook.execution.power import forecast_power, noise_cost_text, underpowered_note
-from loadbook.execution.preflight import background_load, preflight
+from loadbook.execution.preflight import background_load, preflight, reasons_against_interleaving
 from loadbook.execution.progress import Confirm, LockPolicy, OnEvent, Progress, ignore_event, wait_for_hosts
 from loadbook.execution.select import RunRequest, RunSelection, interim_analysis, select_run, stopping_points
 from loadbook.execution.studies import load_study, study_file, unloaded_hosts
@@ -188,6 +189,9 @@ class RunSession:
         for message in unloaded_hosts(plan, None if testbed.lab else testbed.inventory):
             self._note(message)
         self._warn_of_background_load()
+        if not resumed:
+            self._make_plain_if_hosts_require()
+            self._note(f"execution: {self.selection.plan.execution_text}")
         self._note(f"checking {', '.join(testbed.hosts)} and every configuration")
         preflight(testbed, self.layout.study_raw(plan.study.name))
         for message in self._driver_notes():
@@ -203,6 +207,13 @@ class RunSession:
         run = read_run_record(self.paths)
         write_run_record(self.paths, run.model_copy(update={"resumed": run.resumed + 1, "ended": None}))
         self._append_transcripts(self.paths.raw)
+
+    def _make_plain_if_hosts_require(self) -> None:
+        """Plan plain trials if these hosts cannot interleave and the study leaves the execution to loadbook."""
+        plan = self.selection.plan
+        if plan.interleaved and plan.execution_chosen and (reasons := list(reasons_against_interleaving(self.testbed))):
+            plain = plan.with_plain_trials("; ".join(reasons))
+            self.testbed.plan, self.selection = plain, replace(self.selection, plan=plain)
 
     def _warn_of_background_load(self) -> None:
         """Report background load on the hosts and the blocks that it may cost; UsageError if the user declines."""

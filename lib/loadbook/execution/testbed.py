@@ -280,6 +280,11 @@ def _replayed_run_of(path: Path, inventory: HostsFile, plan: Plan) -> RecordedRu
         more = [f"and {len(missing) - MAX_NAMED_TRIALS} more"] if len(missing) > MAX_NAMED_TRIALS else []
         lines = "\n  ".join([f"{path} plays run {recording.id} back, which does not hold:", *missing_trials, *more])
         raise UsageError(lines, "ask for the treatments and blocks of that run (--subset, --blocks)")
+    if plan.trials and recording.find_trial(plan.trials[0])[1].interleaved:
+        raise UsageError(
+            f"{path} plays run {recording.id} back, whose blocks are interleaved: that is not built yet",
+            'record a run with execution = "plain" to play it back',
+        )
     return recording
 
 

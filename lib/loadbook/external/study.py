@@ -241,7 +241,8 @@ def import_plan(study: Study, reports: Sequence[ToolReport]) -> tuple[Plan, list
     done = [(names[r.condition.treatment], blocks[r.condition.block]) for r in ordered]
     missing = [(n, b) for b in sorted(blocks.values()) for n in names.values() if (n, b) not in set(done)]
     trials = tuple(PlannedTrial(f"t{i:04d}", name, block, i) for i, (name, block) in enumerate(done + missing, 1))
-    plan = Plan(study, "default", None, len(blocks), tuple(names.values()), trials)
+    plain = study.model_copy(update={"execution": "plain"})
+    plan = Plan(plain, "default", None, len(blocks), tuple(names.values()), trials)
     return plan, list(zip(trials, ordered, strict=False))
 
 

@@ -205,7 +205,7 @@ def provenance_pairs(data: RunData) -> list[tuple[str, str]]:
     return [
         ("study", f"{data.study.name} (sha256 {run.study_sha256[:12]})"),
         ("run", f"{data.run}, {began}" + (f", in the {_LAB_NAMES[run.lab_kind]}" if run.lab_kind else "")),
-        *([("execution", text)] if (text := execution_text(data)) else []),
+        ("execution", execution_text(data)),
         ("seed", "none: the order was not drawn by loadbook" if run.seed is None else str(run.seed)),
         ("loadbook", f"{run.loadbook_version}, revision {revision}"),
         ("raw data", verification_text(data)),
@@ -213,13 +213,13 @@ def provenance_pairs(data: RunData) -> list[tuple[str, str]]:
 
 
 def execution_text(data: RunData) -> str:
-    """Return how the trials of a block were executed; "" for plain trials of a study that asks for them.
+    """Return how the trials of a block were executed, and why.
 
     The length of the gap is that of the first trial; so is that of the slice if blocks do not have several in turn.
     """
     if data.study.execution == "plain":
         reason = data.plan.get("plain_because")
-        return f"plain, one trial after the other, instead of interleaved: {reason}" if reason else ""
+        return "plain, one trial after the other" + (f", instead of interleaved: {reason}" if reason else "")
     found: dict[float, trial_record.InterleavedRecord] = {}  # by length of slice (ms)
     for folder in sorted(data.paths.trials.glob("*")):
         with suppress(DataError):
@@ -227,11 +227,12 @@ def execution_text(data: RunData) -> str:
                 found.setdefault(1000 * record.slice_s, record)
         if len(found) >= max(1, len(set(data.study.slices))):
             break
+    why = "interleaved, as nothing speaks against it" if data.plan.get("execution_chosen") else "interleaved"
     if not found:
-        return "interleaved: the treatments of a block took turns"
+        return f"{why}: the treatments of a block took turns"
     first = next(iter(found.values()))
     lengths = f"slices of {join_words([f'{ms:g}' for ms in sorted(found)])} ms with gaps of {1000 * first.gap_s:g} ms"
-    return f"interleaved: {len(first.beside)} treatments took turns in random order, in {lengths}"
+    return f"{why}: {len(first.beside)} treatments took turns in random order, in {lengths}"
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ each factor of its study. Values are in base units.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.run_record import RunConditions, RunRecord, read_run_record
 from loadbook.store.trial_record import SCHEMA_VERSION, read_json, sha256_file
 from loadbook.study.model import Study
+from loadbook.study.plan import parse_study_spec
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -229,7 +229,7 @@ def _recorded_study(paths: RunPaths) -> Study:
     if recorded is None:
         raise DataError(f"{paths.plan_json} holds no study_spec", "the plan was made by another version of loadbook")
     try:
-        return Study.model_validate_json(json.dumps(recorded))
+        return parse_study_spec(recorded)
     except ValueError as error:
         raise UsageError(f"{paths.plan_json}: the study in it cannot be read: {error}") from error
 

@@ -9,13 +9,11 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from loadbook.core.metrics import get_metric
 from loadbook.study.model import Study
 from loadbook.study.workload import matching_option
-
-Execution = Literal["auto", "interleaved", "plain"]
 
 # load generators that end on time and count correctly if stopped in between (tests/services/test_paused_load.py)
 PAUSABLE_TOOLS = frozenset({"wrk", "ab", "h2load"})

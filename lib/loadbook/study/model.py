@@ -14,6 +14,7 @@ from loadbook.study.problems import last_declared_look
 from loadbook.study.treatments import Factor, Factorial, FactorLevel, Grid, Ident, Name, Role, Setting, Treatment
 from loadbook.study.workload import StrictModel, Workload
 
+Execution = Literal["auto", "interleaved", "plain"]
 ClaimKind = Literal["better", "worse", "best", "no-loss", "equivalent", "fewer-errors", "more-errors", "interaction",
                     "slope", "resource"]  # fmt: skip
 ERROR_CLAIM_KINDS: tuple[ClaimKind, ...] = ("fewer-errors", "more-errors", "interaction")
@@ -148,8 +149,8 @@ class Study(StrictModel):
         loss, then required.
     blocks : number of blocks; each treatment runs once per block.
     stopping : rule that decides when a run ends (docs/comparisons.md).
-    execution : "plain": one trial after the other; "interleaved": all treatments of a block run at once, and their load
-        generators alternate in slices (docs/interleaving.md).
+    execution : "interleaved": all treatments of a block run at once, and their load generators alternate in slices
+        (docs/interleaving.md); "plain": one trial after the other; "auto": interleaved where possible, else plain.
     slices : lengths of slices in seconds that interleaved blocks have in turn, to see whether an effect depends on
         them; empty: one length, chosen by the latency.
     contrasts : reference of each treatment: the baseline, the treatment before it, or the best (docs/comparisons.md).
@@ -180,7 +181,7 @@ class Study(StrictModel):
     margin: Annotated[float, Field(gt=0, lt=1)] = 0.02
     blocks: Annotated[int, Field(ge=1, le=1000)] = 10
     stopping: StoppingRule = StoppingRule()
-    execution: Literal["plain", "interleaved"] = "plain"
+    execution: Execution = "auto"
     slices: tuple[Annotated[float, Field(ge=0.01, le=1)], ...] = ()
     contrasts: Literal["baseline", "adjacent", "best"] = "baseline"
     hypothesis: Hypothesis = renamed_field("hypothesis", "asks", "difference")

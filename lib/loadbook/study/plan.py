@@ -45,8 +45,9 @@ class PlannedTrialRecord(TypedDict):
 class PlanRecord(TypedDict):
     """Content of plan.json.
 
-    Two fields are recorded only in the ledger: `added`, the number of blocks beyond those of the study, and
-    `plain_because`, the reason why a run that was planned with interleaved blocks has plain ones.
+    `execution_chosen` is recorded if the study left the execution to loadbook, `plain_because` if it is plain although
+    the study allows or asks for interleaved blocks; a reason found after the plan was made is recorded in the ledger.
+    `added`, the number of blocks beyond those of the study, is recorded only there.
     """
 
     study: str
@@ -58,6 +59,7 @@ class PlanRecord(TypedDict):
     treatments: list[str]
     trials: list[PlannedTrialRecord]
     added: NotRequired[int]
+    execution_chosen: NotRequired[bool]
     plain_because: NotRequired[str]
 
 
@@ -65,8 +67,9 @@ class PlanRecord(TypedDict):
 class Plan:
     """All trials of a run in order of execution, with the study and seed from which they were drawn.
 
-    `seed` is None if loadbook did not draw the order (imported results). `plain_because` is the reason why a run that
-    was planned with interleaved blocks has plain trials.
+    `seed` is None if loadbook did not draw the order (imported results). The study's execution is never "auto":
+    `execution_chosen` tells whether loadbook chose it, and `plain_because` is the reason why trials are plain although
+    the study allows or asks for interleaved blocks.
     """
 
     study: Study
@@ -76,6 +79,7 @@ class Plan:
     treatments: tuple[str, ...]
     trials: tuple[PlannedTrial, ...]
     plain_because: str | None = None
+    execution_chosen: bool = False
 
     @property
     def interleaved(self) -> bool:
@@ -85,6 +89,14 @@ class Plan:
     def with_plain_trials(self, reason: str) -> Plan:
         """Return this plan with plain trials in place of interleaved blocks."""
         return replace(self, study=self.study.model_copy(update={"execution": "plain"}), plain_because=reason)
+
+    @property
+    def execution_text(self) -> str:
+        """Return which execution the trials have, and why: "interleaved, as the study asks"."""
+        if self.plain_because:
+            return f"plain, one trial after the other, instead of interleaved: {self.plain_because}"
+        reason = "as nothing speaks against it" if self.execution_chosen else "as the study asks"
+        return f"{self.study.execution}, {reason}"
 
     @property
     def trial_s(self) -> float:
@@ -105,7 +117,7 @@ class Plan:
 
     def to_json(self) -> PlanRecord:
         """Return the content of plan.json."""
-        return {
+        record: PlanRecord = {
             "study": self.study.name,
             "study_spec": study_spec(self.study),
             "study_sha256": study_sha256(self.study),
@@ -117,6 +129,11 @@ class Plan:
                 {"trial": t.trial, "treatment": t.treatment, "block": t.block, "slot": t.slot} for t in self.trials
             ],
         }
+        if self.execution_chosen:
+            record["execution_chosen"] = True
+        if self.plain_because:
+            record["plain_because"] = self.plain_because
+        return record
 
 
 def make_plan(study: Study, subset: str | None = None, blocks: int | None = None, seed: int | None = None) -> Plan:
@@ -131,10 +148,11 @@ def make_plan(study: Study, subset: str | None = None, blocks: int | None = None
     seed = study.seed if seed is None else seed
     if blocks < 1:
         raise UsageError(f"a plan needs at least one block, not {blocks}")
-    if study.execution == "interleaved" and (reasons := plain_reasons(study, treatments)):
+    reasons = [] if study.execution == "plain" else plain_reasons(study, treatments)
+    if study.execution == "interleaved" and reasons:
         raise UsageError(
             f"study {study.name!r} cannot be run in interleaved blocks: {'; '.join(reasons)}",
-            'set execution = "plain", or choose another subset',
+            'set execution = "plain" or "auto", or choose another subset',
         )
     looks = study.stopping.looks
     if looks and blocks != looks[-1]:
@@ -142,7 +160,12 @@ def make_plan(study: Study, subset: str | None = None, blocks: int | None = None
         raise UsageError(
             f"study {study.name!r} {study.stopping.describe()}: its plan has {looks[-1]}, not {blocks}", hint
         )
-    return Plan(study, subset or study.subset, seed, blocks, tuple(treatments), _draw_trials(treatments, seed, blocks))
+    trials = _draw_trials(treatments, seed, blocks)
+    plan = Plan(study, subset or study.subset, seed, blocks, tuple(treatments), trials)
+    if study.execution != "auto":
+        return plan
+    chosen = replace(plan, study=study.model_copy(update={"execution": "interleaved"}), execution_chosen=True)
+    return chosen.with_plain_trials("; ".join(reasons)) if reasons else chosen
 
 
 def additional_trials(plan: Plan, blocks: int) -> tuple[PlannedTrial, ...]:
@@ -169,15 +192,31 @@ def _draw_trials(treatments: tuple[str, ...], seed: int, blocks: int) -> tuple[P
 def parse_plan(raw: Mapping[str, Any], source: str) -> Plan:
     """Return the plan in the content `raw` of plan.json; DataError names `source` if it is not a plan."""
     try:
-        study = Study.model_validate_json(json.dumps(raw["study_spec"]))
+        study = parse_study_spec(raw["study_spec"])
         trials = tuple(PlannedTrial(**t) for t in raw["trials"])
         treatments, reason = tuple(raw["treatments"]), raw.get("plain_because")
-        return Plan(study, raw["subset"], raw["seed"], raw["blocks"], treatments, trials, reason)
+        chosen = raw.get("execution_chosen", False)
+        return Plan(study, raw["subset"], raw["seed"], raw["blocks"], treatments, trials, reason, chosen)
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"{source} is not a plan: {error}",
             "it is damaged, or of another version of loadbook: loadbook verify tells which",
         ) from error
+
+
+def parse_study_spec(spec: Mapping[str, Any]) -> Study:
+    """Return the study of a plan; without a key `execution`, as in those of earlier versions, its trials are plain.
+
+    ValueError: it is not the spec of a study.
+    """
+    return Study.model_validate_json(json.dumps({"execution": "plain"} | dict(spec)))
+
+
+def as_planned(study: Study, plan: Plan) -> Study:
+    """Return a study with the execution of a plan, if that was loadbook's choice: to compare it with the plan's."""
+    if study.execution == "auto" or plan.plain_because:
+        return study.model_copy(update={"execution": plan.study.execution})
+    return study
 
 
 def study_spec(study: Study) -> dict[str, Any]:
