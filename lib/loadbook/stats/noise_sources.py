@@ -73,7 +73,8 @@ def noise_sources(samples: pd.DataFrame, values: pd.DataFrame, arms: Collection[
     """Split the noise of interleaved trials of one configuration; None below five blocks with two arms and four rounds.
 
     Two mean squares are compared: of the logs of values within blocks, and of the bytes per second in each slice, from
-    which the means of arm and round are subtracted. Slices count as independent, given their round.
+    which the means of arm and round are subtracted. Slices count as independent, given their round; the first and the
+    last of a trial, which have other lengths, are left out.
 
     Parameters
     ----------
@@ -88,15 +89,18 @@ def noise_sources(samples: pd.DataFrame, values: pd.DataFrame, arms: Collection[
     for block, trials in own.groupby("block"):
         logs = np.log(trials["value"].to_numpy(float))
         own_slices = slices[slices["block"] == block]
-        rates = own_slices.pivot_table(index="round", columns="trial", values="rate").dropna().to_numpy(float)
+        regular = own_slices[own_slices["round"].between(1, own_slices["last"] - 1)]
+        rates = regular.pivot_table(index="round", columns="trial", values="rate").dropna().to_numpy(float)
         rounds, width = rates.shape
         if width < 2 or width != len(logs) or rounds < MIN_ROUNDS:
             continue
         rest = rates - rates.mean(axis=0) - rates.mean(axis=1, keepdims=True) + rates.mean()
-        within.append(float((rest**2).sum()) / (width - 1) / (rounds - 1) / rounds)
+        load_s = float(own_slices["slice"].sum()) / width
+        slice_square = float((rest**2).sum()) / (width - 1) / (rounds - 1)
+        within.append(slice_square * float(regular["slice"].mean()) / load_s)
         between.append(float(np.var(logs, ddof=1)))
         means.append(float(logs.mean()))
-        active_s.append(float(own_slices["slice"].sum()) / width)
+        active_s.append(load_s)
         freedom_between += width - 1
         freedom_within += (width - 1) * (rounds - 1)
     if len(means) < MIN_BLOCKS or not min(within) > 0:
@@ -112,16 +116,17 @@ def noise_sources(samples: pd.DataFrame, values: pd.DataFrame, arms: Collection[
 
 
 def _slice_rows(samples: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
-    """Return the slices of these trials: trial, block, round, slice (s), and rate (bytes per second over the mean).
+    """Return the slices of these trials: trial, block, round, last round, slice (s), rate (B/s over the trial's mean).
 
     Rates are not logarithms, because a trial's rate is the mean of its slices, also of those in which the host stalls.
     """
     slices = samples[(samples["series"] == SLICE_SERIES) & samples["trial"].isin(values["trial"])]
     rows = slices.pivot_table(index=["trial", "x"], columns="metric", values="value").reset_index()
     if not {"slice", "received_per_s"} <= set(rows.columns):
-        return pd.DataFrame(columns=["trial", "block", "round", "slice", "rate"])
+        return pd.DataFrame(columns=["trial", "block", "round", "last", "slice", "rate"])
     by_trial = rows.groupby("trial")
     rows["round"] = by_trial.cumcount()
+    rows["last"] = by_trial["x"].transform("size") - 1
     rows["rate"] = rows["received_per_s"] / by_trial["received_per_s"].transform("mean")
     return rows.merge(values[["trial", "block"]], on="trial")
 
