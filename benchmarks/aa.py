@@ -27,7 +27,10 @@ def main() -> None:
     parser.add_argument("--blocks", type=int, default=8)
     given = parser.parse_args()
     claims = 0
-    with tempfile.TemporaryDirectory(prefix="loadbook-bench-") as folder, lab_project(Path(folder)) as (layout, hosts):
+    with (
+        tempfile.TemporaryDirectory(prefix="loadbook-bench-") as folder,
+        lab_project(Path(folder), plain=True) as (layout, hosts),
+    ):
         for number in range(1, given.studies + 1):
             run = run_study(layout, "aa", hosts, blocks=given.blocks)
             ingest(layout.run("aa", run))

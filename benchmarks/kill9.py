@@ -100,7 +100,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     given = parser.parse_args()
     print(f"seed {given.seed}")
-    with tempfile.TemporaryDirectory(prefix="loadbook-bench-") as folder, lab_project(Path(folder)) as (layout, hosts):
+    with (
+        tempfile.TemporaryDirectory(prefix="loadbook-bench-") as folder,
+        lab_project(Path(folder), plain=True) as (layout, hosts),
+    ):
         problems = kill_many(layout, hosts, given.kills, random.Random(given.seed))
         time.sleep(QUIET_S)
         problems += [f"{QUIET_S:g} s after the last kill: {line}" for line in left_running(hosts.parent)]

@@ -69,7 +69,10 @@ def judged(found: Comparison, true: float, declared: float | None) -> Judged:
 def measure(given: argparse.Namespace) -> pd.DataFrame:
     """Execute calibration and studies as one run in a lab, and return the rate of every trial."""
     study, blocks = STUDIES[given.cost], given.calibrate + given.studies * given.blocks
-    with tempfile.TemporaryDirectory(prefix="loadbook-bench-") as folder, lab_project(Path(folder)) as (layout, hosts):
+    with (
+        tempfile.TemporaryDirectory(prefix="loadbook-bench-") as folder,
+        lab_project(Path(folder), plain=True) as (layout, hosts),
+    ):
         run = run_study(layout, study, hosts, subset="costs", blocks=blocks, on_event=say)
         ingest(layout.run(study, run))
         # every trial counts, valid or not: excluding some by their gates is not what is tested here

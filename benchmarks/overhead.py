@@ -30,7 +30,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=20)
     blocks = (parser.parse_args().trials + 1) // 2
-    with tempfile.TemporaryDirectory(prefix="loadbook-bench-") as folder, lab_project(Path(folder)) as (layout, hosts):
+    with (
+        tempfile.TemporaryDirectory(prefix="loadbook-bench-") as folder,
+        lab_project(Path(folder), plain=True) as (layout, hosts),
+    ):
         run = run_study(layout, "aa", hosts, blocks=blocks)
         records = [trial_record.read_trial(p) for p in sorted(layout.run("aa", run).trials.iterdir())]
     print(f"{'phase':<12} median ms   max ms   ({len(records)} trials)")

@@ -18,13 +18,19 @@ REPO = Path(__file__).parent.parent
 
 
 @contextmanager
-def lab_project(root: Path, min_hosts: Mapping[str, int] | None = None) -> Iterator[tuple[Layout, Path]]:
+def lab_project(
+    root: Path, min_hosts: Mapping[str, int] | None = None, plain: bool = False
+) -> Iterator[tuple[Layout, Path]]:
     """Yield a project below `root` and the hosts file of its lab, which is stopped afterwards.
 
-    The lab has a driver, a web host, and of each role in `min_hosts` at least that many hosts.
+    The lab has a driver, a web host, and of each role in `min_hosts` at least that many hosts. With `plain`, studies
+    that leave their execution to loadbook have plain trials.
     """
     for name in ("studies", "notebooks"):
         shutil.copytree(REPO / name, root / "home" / name)
+    for file in (root / "home" / "studies").glob("*.toml") if plain else ():
+        if "include = " not in (text := file.read_text()):
+            file.write_text(f'execution = "plain"\n{text}')
     draw = random.Random(os.urandom(8))
     hosts = plan_hosts(DEFAULT_HOSTS, {}, min_hosts or {})
     lab = Lab(root / "lab", hosts, net_prefix=f"127.{draw.randrange(10, 250)}.{draw.randrange(250)}")

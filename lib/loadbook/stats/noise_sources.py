@@ -23,7 +23,7 @@ from loadbook.stats.sequential import best_trial_length_s
 from loadbook.store.trial_record import SLICE_SERIES
 
 MIN_BLOCKS = 5
-MIN_ROUNDS = 4
+MIN_ROUNDS = 10
 ALPHA = 0.05
 
 
@@ -70,11 +70,11 @@ class NoiseSources(NamedTuple):
 
 
 def noise_sources(samples: pd.DataFrame, values: pd.DataFrame, arms: Collection[str]) -> NoiseSources | None:
-    """Split the noise of interleaved trials of one configuration; None below five blocks with two arms and four rounds.
+    """Split the noise of interleaved trials of one configuration; None below five blocks with two arms and ten rounds.
 
-    Two mean squares are compared: of the logs of values within blocks, and of the bytes per second in each slice, from
-    which the means of arm and round are subtracted. Slices count as independent, given their round; the first and the
-    last of a trial, which have other lengths, are left out.
+    Two mean squares are compared: of the logs of values within blocks, and of what each slice contributes to the rate
+    of its trial, from which the mean of its round is subtracted. Slices count as independent, given their round, and
+    may scatter differently (the first and the last have other lengths).
 
     Parameters
     ----------
@@ -89,18 +89,15 @@ def noise_sources(samples: pd.DataFrame, values: pd.DataFrame, arms: Collection[
     for block, trials in own.groupby("block"):
         logs = np.log(trials["value"].to_numpy(float))
         own_slices = slices[slices["block"] == block]
-        regular = own_slices[own_slices["round"].between(1, own_slices["last"] - 1)]
-        rates = regular.pivot_table(index="round", columns="trial", values="rate").dropna().to_numpy(float)
-        rounds, width = rates.shape
+        parts = own_slices.pivot_table(index="round", columns="trial", values="part").dropna().to_numpy(float)
+        rounds, width = parts.shape
         if width < 2 or width != len(logs) or rounds < MIN_ROUNDS:
             continue
-        rest = rates - rates.mean(axis=0) - rates.mean(axis=1, keepdims=True) + rates.mean()
-        load_s = float(own_slices["slice"].sum()) / width
-        slice_square = float((rest**2).sum()) / (width - 1) / (rounds - 1)
-        within.append(slice_square * float(regular["slice"].mean()) / load_s)
+        rest = parts - parts.mean(axis=1, keepdims=True)
+        within.append(float((rest**2).sum()) / (width - 1) * rounds / (rounds - 1))
         between.append(float(np.var(logs, ddof=1)))
         means.append(float(logs.mean()))
-        active_s.append(load_s)
+        active_s.append(float(own_slices["slice"].sum()) / width)
         freedom_between += width - 1
         freedom_within += (width - 1) * (rounds - 1)
     if len(means) < MIN_BLOCKS or not min(within) > 0:
@@ -116,18 +113,21 @@ def noise_sources(samples: pd.DataFrame, values: pd.DataFrame, arms: Collection[
 
 
 def _slice_rows(samples: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
-    """Return the slices of these trials: trial, block, round, last round, slice (s), rate (B/s over the trial's mean).
+    """Return the slices of these trials: trial, block, round, slice (s), and part, whose sum over a trial is 0.
 
-    Rates are not logarithms, because a trial's rate is the mean of its slices, also of those in which the host stalls.
+    `part` is what a slice contributes to the relative deviation of its trial's rate: its share of the time, times the
+    deviation of its rate from the trial's. Rates are not logarithms, as a trial's rate is the mean of its slices, also
+    of those in which the host stalls.
     """
     slices = samples[(samples["series"] == SLICE_SERIES) & samples["trial"].isin(values["trial"])]
     rows = slices.pivot_table(index=["trial", "x"], columns="metric", values="value").reset_index()
     if not {"slice", "received_per_s"} <= set(rows.columns):
-        return pd.DataFrame(columns=["trial", "block", "round", "last", "slice", "rate"])
+        return pd.DataFrame(columns=["trial", "block", "round", "slice", "part"])
+    rows["bytes"] = rows["received_per_s"] * rows["slice"]
     by_trial = rows.groupby("trial")
     rows["round"] = by_trial.cumcount()
-    rows["last"] = by_trial["x"].transform("size") - 1
-    rows["rate"] = rows["received_per_s"] / by_trial["received_per_s"].transform("mean")
+    share_of_time = rows["slice"] / by_trial["slice"].transform("sum")
+    rows["part"] = rows["bytes"] / by_trial["bytes"].transform("sum") - share_of_time
     return rows.merge(values[["trial", "block"]], on="trial")
 
 
