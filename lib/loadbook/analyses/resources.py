@@ -15,7 +15,7 @@ from loadbook.report import palette
 from loadbook.report.blocks import Block, answer_box, empty_section, note, note_block
 from loadbook.report.figures import host_metrics
 from loadbook.report.figures.base import ReportFigure, Sheet, shorten
-from loadbook.report.figures.host_metrics import CoresFigure, HostMetricsFigure, TrialOverlayFigure, values_by_trial
+from loadbook.report.figures.host_metrics import CoresFigure, HostMetricsFigure, TrialOverlayFigure
 from loadbook.report.figures.tracks import Hosts, median_block
 from loadbook.report.nodes import DASH, BulletList, Column, Details, HtmlOnly, Paragraph, Picture, Table
 from loadbook.report.page import Page, load_run_data
@@ -23,7 +23,7 @@ from loadbook.report.sections import row_tuples
 from loadbook.stats import saturation
 from loadbook.stats.diagnostics import OTHER_PROCESSES, host_resources, peer_comparison
 from loadbook.stats.saturation import BOTTLENECK_NAMES, BOTTLENECK_TIME_SHARE, FULL_SHARE, MIN_OWN_CPU_SHARE
-from loadbook.store.tables import RunData
+from loadbook.store.tables import RunData, measured_windows_s
 
 MOST_PANELS = 5
 MIB = 2.0**20
@@ -56,7 +56,7 @@ class PeersFigure(ReportFigure):
         """Return the figure of one trial of a run."""
         if trial not in set(run.trials["trial"]):
             raise unknown_name_error("trial", trial, map(str, run.trials["trial"]), f"in run {run.run}")
-        return cls(run.traces, run.trials, host_metrics.monitored_hosts(run), trial, values_by_trial(run, "duration"))
+        return cls(run.traces, run.trials, host_metrics.monitored_hosts(run), trial, measured_windows_s(run))
 
     def _draw(self) -> Sheet:
         samples, number = self.samples, len(self.rows)
@@ -294,7 +294,7 @@ class ResourcesPage(Page):
             rows.append([host, name, step, own["trial"].nunique(), f"{len(times):,}", len(about), ", ".join(groups)])
         if not rows:
             return note_block(self._no_traces_text())
-        agreement = source_agreement(traces, self.data.trials, values_by_trial(self.data, "duration"))
+        agreement = source_agreement(traces, self.data.trials, measured_windows_s(self.data))
         return Block(Paragraph(agreement), Table("Sources", columns, [[*map(str, row)] for row in rows]))
 
     def summary(self) -> dict[str, Any]:

@@ -17,14 +17,13 @@ from loadbook.notebook.plots import Plots, ZoomView
 from loadbook.report import sections
 from loadbook.report.blocks import Block, lines_list, note
 from loadbook.report.build import ensure_ingested
-from loadbook.report.figures.host_metrics import values_by_trial
 from loadbook.report.nodes import Column, Definitions, Details, HtmlOnly, Paragraph, Preformatted, Strong, Table
 from loadbook.report.page import Page, scope_parts
 from loadbook.stats import saturation
 from loadbook.stats.diagnostics import host_resources, peer_comparison
 from loadbook.store import trial_record
 from loadbook.store.paths import EXAMPLE_STUDY, Layout, RunPaths, project_layout
-from loadbook.store.tables import RunData, load_run
+from loadbook.store.tables import RunData, load_run, measured_windows_s
 from loadbook.study.reader import study_files
 
 if TYPE_CHECKING:
@@ -44,9 +43,9 @@ class TrialExplanation(Displayable):
     def __init__(self, data: RunData, trial: str) -> None:
         comparisons.check_trials(data, [trial])
         hosts = saturation.hosts_with_traces(data.traces, data.run_record.hosts)
-        samples, durations = host_resources(data.traces, hosts), values_by_trial(data, "duration")
+        samples, windows_s = host_resources(data.traces, hosts), measured_windows_s(data)
         self.trial, self._data = trial, data
-        self.frame = peer_comparison(samples, data.trials, trial, durations)
+        self.frame = peer_comparison(samples, data.trials, trial, windows_s)
 
     @property
     def sentences(self) -> list[str]:

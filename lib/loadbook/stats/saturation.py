@@ -7,13 +7,12 @@ the host or, if the study gives the processes fewer, those; of the network the l
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-if TYPE_CHECKING:
-    from loadbook.store.tables import RunData
+from loadbook.store.tables import RunData, measured_windows_s
 
 FULL_SHARE = 0.90  # of the capacity
 BOTTLENECK_TIME_SHARE = 0.50  # of the measured time; a resource full for this share or more is a bottleneck
@@ -56,7 +55,7 @@ def saturation(
     ----------
     traces, trials : tables of the run.
     hosts : "hosts" of run.json: `roles`, `cpus` (None: all), `link_mbit` of each host.
-    windows_s : trial -> measured seconds (metric "duration"); default: until the last sample.
+    windows_s : trial -> seconds of its measurement (`measured_windows_s`); default: until the last sample.
     link_capacities_b_per_s : host -> network capacity in B/s, where known; default: from `link_mbit`.
     allowances : (treatment, host) -> CPUs for the processes of the treatment, where fewer than the host has.
 
@@ -79,9 +78,7 @@ def saturation(
 
 def saturation_of_run(data: RunData, links: Mapping[str, float] | None = None) -> pd.DataFrame:
     """Return the saturation of a run, with windows, links and CPU placement from the run's records."""
-    measured = data.values("duration").set_index("trial")["value"].dropna()
-    windows_s = {str(trial): float(value) for trial, value in measured.items()}
-    hosts, allowances = data.run_record.hosts, cpu_allowances(data)
+    hosts, windows_s, allowances = data.run_record.hosts, measured_windows_s(data), cpu_allowances(data)
     return saturation(
         data.traces, data.trials, hosts, windows_s=windows_s, link_capacities_b_per_s=links, allowances=allowances
     )

@@ -17,7 +17,7 @@ from loadbook.store.atomic import atomic_path
 from loadbook.store.ledger import read_current_plan
 from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.run_record import RunConditions, RunRecord, read_run_record
-from loadbook.store.trial_record import SCHEMA_VERSION, read_json, sha256_file
+from loadbook.store.trial_record import SCHEMA_VERSION, SLICE_SERIES, read_json, sha256_file
 from loadbook.study.model import Study
 from loadbook.study.plan import parse_study_spec
 
@@ -191,6 +191,22 @@ def trial_values(
     columns = ["trial", "treatment", "block", "slot", "status", "valid"]
     joined = trials[columns].merge(rows[["trial", "value"]], on="trial", how="left", validate="one_to_one")
     return joined.sort_values("slot", ignore_index=True)
+
+
+def measured_windows_s(data: RunTables) -> dict[str, float]:
+    """Return trial -> seconds from the start of its measurement to its end, by the tool's own account.
+
+    Of an interleaved trial, whose tool does not run all the time, from the start of its first slice to the end of its
+    last one.
+    """
+    durations = trial_values(data.trials, data.measurements, "duration").set_index("trial")["value"].dropna()
+    windows_s = {str(trial): float(value) for trial, value in durations.items()}
+    if data.samples is None:
+        return windows_s
+    slices = data.samples[(data.samples["series"] == SLICE_SERIES) & (data.samples["metric"] == "slice")]
+    by_trial = slices.assign(end=slices["x"] + slices["value"]).groupby("trial")
+    spans_s = by_trial["end"].max() - by_trial["x"].min()
+    return windows_s | {str(trial): float(span_s) for trial, span_s in spans_s.items()}
 
 
 def edited_tables(paths: RunPaths) -> list[str]:

@@ -21,7 +21,7 @@ from loadbook.report import palette
 from loadbook.report.figures import axes, base, tracks
 from loadbook.report.figures.tracks import Hosts, Timeline, Track, draw_lines, host_name, numbered
 from loadbook.stats.saturation import finest_source_only, hosts_with_traces, link_capacities
-from loadbook.store.tables import RunData
+from loadbook.store.tables import RunData, measured_windows_s
 
 LEFT_IN, RIGHT_IN, PANEL_IN, STEP_IN, HEAD_IN, FOOT_IN, GAP_IN = 0.62, 0.1, 0.62, 1.0, 0.3, 0.52, 0.3
 PANEL_WIDTH_IN = base.WIDTH_IN - RIGHT_IN - LEFT_IN
@@ -124,7 +124,7 @@ class HostMetricsFigure(_TimelineFigure):
         if block is not None and block not in blocks:
             raise unknown_name_error("block", block, map(str, blocks))
         labels = run.study.labels
-        windows, rates = (values_by_trial(run, metric) for metric in ("duration", "ok_per_s"))
+        windows, rates = measured_windows_s(run), values_by_trial(run, "ok_per_s")
         return cls(run.traces, run.trials, hosts, labels, link_capacities(hosts), windows, rates, block)
 
     @staticmethod
@@ -246,7 +246,7 @@ class CoresFigure(HostMetricsFigure):
             raise unknown_name_error("host whose cores were watched", host, monitored, plural="hosts")
         servers = [alias for alias in monitored if "driver" not in hosts[alias].get("roles", [])]
         labels = run.study.labels
-        chosen, windows = host or [*servers, *monitored][0], values_by_trial(run, "duration")
+        chosen, windows = host or [*servers, *monitored][0], measured_windows_s(run)
         return cls(run.traces, run.trials, hosts, labels, chosen, windows, block)
 
     @staticmethod
@@ -300,7 +300,7 @@ class TrialOverlayFigure(_TimelineFigure):
             if trials.empty:
                 raise unknown_name_error("treatment", treatment, run.plan["treatments"])
         traces = run.traces[run.traces["trial"].isin(list(trials["trial"]))]
-        return cls(traces, trials, hosts, link_capacities(hosts), values_by_trial(run, "duration"))
+        return cls(traces, trials, hosts, link_capacities(hosts), measured_windows_s(run))
 
     @cached_property
     def unlike_trials(self) -> dict[str, set[str]]:
