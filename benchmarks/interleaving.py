@@ -136,17 +136,10 @@ def against(given: argparse.Namespace) -> bool:
         with project(folder, study, subset or None) as (layout, hosts):
             runs = _runs_in_turn(layout, hosts, study, subset or None, given.turns, given.blocks)
         baseline = load_study(Layout(REPO), study).baseline
-        agreeing += _print_differences(
-            study, {execution: run.values["ok_per_s"] for execution, run in runs.items()}, baseline
-        )
-        costs = {
-            execution: _variance(run.values["ok_per_s"], baseline) * run.seconds for execution, run in runs.items()
-        }
+        agreeing += _print_differences(study, runs, baseline)
+        plain, interleaved = (_variance(run.values["ok_per_s"], baseline) * run.seconds for run in runs.values())
         times = ", ".join(f"{execution} {run.seconds:.0f} s" for execution, run in runs.items())
-        print(
-            f"  variance x seconds, plain / interleaved: {costs['plain'] / costs['interleaved']:.1f}  ({times})",
-            flush=True,
-        )
+        print(f"  variance x seconds, plain / interleaved: {plain / interleaved:.1f}  ({times})", flush=True)
     print(f"{sum(agreeing)} of {len(agreeing)} effects agree; {TARGET_AGREEING:.0%} are wanted")
     return sum(agreeing) >= TARGET_AGREEING * len(agreeing)
 
@@ -161,14 +154,14 @@ def _runs_in_turn(
             run = measure(layout, hosts, study, execution, blocks, subset, add=execution in runs)
             earlier_s = runs[execution].seconds if execution in runs else 0.0
             runs[execution] = run._replace(seconds=earlier_s + run.seconds)
-    return {execution: runs[execution] for execution in EXECUTIONS}
+    return {execution: runs[execution] for execution in EXECUTIONS}  # plain first
 
 
-def _print_differences(study: str, values: dict[str, pd.DataFrame], baseline: str) -> Iterator[bool]:
+def _print_differences(study: str, runs: dict[str, Measured], baseline: str) -> Iterator[bool]:
     """Print every treatment's effect in both executions and their difference; yield whether its interval covers 0."""
     found = {
-        execution: {one.treatment: one for one in comparisons(values[execution], "ok_per_s", baseline)}
-        for execution in EXECUTIONS
+        execution: {one.treatment: one for one in comparisons(run.values["ok_per_s"], "ok_per_s", baseline)}
+        for execution, run in runs.items()
     }
     print(f"{study}: effects on ok_per_s; difference of the logarithms, interleaved - plain, with its 95 % interval")
     for treatment, plain in found["plain"].items():

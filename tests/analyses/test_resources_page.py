@@ -10,10 +10,9 @@ import pytest
 
 from loadbook.analyses import resources as resources_page_module
 from loadbook.analyses.resources import NO_TRACES, ResourcesPage
-from loadbook.report.figures.host_metrics import values_by_trial
 from loadbook.stats.saturation import bottleneck_by_treatment, hosts_with_traces, saturation_of_run
 from loadbook.store.paths import Layout
-from loadbook.store.tables import RunData, load_run
+from loadbook.store.tables import RunData, load_run, values_by_trial
 from recorded_run import STUDY, ingested_run
 from run_records import changed_record
 

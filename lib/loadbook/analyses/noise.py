@@ -378,7 +378,7 @@ class NoisePage(Page):
         """The sizes of the sources of noise, and the advice that follows; empty if they are not known."""
         if self.sources is None:
             return []
-        return noise_sources_sentences(self.sources, max(self.trial_s - self.sources.active_s, 0.0))
+        return noise_sources_sentences(self.sources, self.trial_s)
 
     def answer(self) -> Block:
         """Show how many blocks the margin needs on these hosts, and the rate of false alarms with random labels."""

@@ -313,7 +313,7 @@ def _best_length_by_slices(samples: list[NoiseSample]) -> TrialLength | str:
         trials, measured, own = (read_table(sample.paths.table(n), n) for n in ("trials", "measurements", "samples"))
         sources = noise_sources(own, trial_values(trials, measured, study.metric), aa_arms(study))
         if sources is not None:
-            return sources.trial_length(max(float(trials["duration_s"].median()) - sources.active_s, 0.0))
+            return sources.trial_length(float(trials["duration_s"].median()))
     return "not known: it takes an interleaved run of this load with an A/A arm and five blocks"
 
 

@@ -35,6 +35,7 @@ from loadbook.stats import diagnostics
 from loadbook.store import trial_record
 from loadbook.store.run_record import BOOT_ID_FACT, MACHINE_FACT
 from loadbook.store.tables import RunData
+from loadbook.study.plan import CHOSEN_INTERLEAVED, plain_instead
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -219,7 +220,7 @@ def execution_text(data: RunData) -> str:
     """
     if data.study.execution == "plain":
         reason = data.plan.get("plain_because")
-        return "plain, one trial after the other" + (f", instead of interleaved: {reason}" if reason else "")
+        return plain_instead(reason) if reason else "plain, one trial after the other"
     found: dict[float, trial_record.InterleavedRecord] = {}  # by length of slice (ms)
     for folder in sorted(data.paths.trials.glob("*")):
         with suppress(DataError):
@@ -227,7 +228,7 @@ def execution_text(data: RunData) -> str:
                 found.setdefault(1000 * record.slice_s, record)
         if len(found) >= max(1, len(set(data.study.slices))):
             break
-    why = "interleaved, as nothing speaks against it" if data.plan.get("execution_chosen") else "interleaved"
+    why = CHOSEN_INTERLEAVED if data.plan.get("execution_chosen") else "interleaved"
     if not found:
         return f"{why}: the treatments of a block took turns"
     first = next(iter(found.values()))

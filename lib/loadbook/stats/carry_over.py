@@ -190,14 +190,22 @@ def slice_carry_over(
     )
 
 
-def _slice_rows(samples: pd.DataFrame, values: pd.DataFrame, repeats: Mapping[str, str]) -> pd.DataFrame:
-    """Return slices with block, treatment, round, log (of B/s; NaN if it does not count) and previous (or NaN)."""
+def slices_of_trials(samples: pd.DataFrame) -> pd.DataFrame:
+    """Return the slices in the table `samples`: trial, x, round (0, 1, ...), slice (s) and received_per_s (B/s).
+
+    Empty for runs that did not record the bytes received in each slice.
+    """
     own = samples[samples["series"] == SLICE_SERIES]
     wide = own.pivot_table(index=["trial", "x"], columns="metric", values="value").reset_index()
     if not {"slice", "received_per_s"} <= set(wide.columns):
-        return pd.DataFrame(columns=["block", "treatment", "round", "log", "previous"])
-    rows = wide.merge(values[["trial", "treatment", "block", "valid"]], on="trial").sort_values(["block", "x"])
-    rows["round"] = rows.groupby("trial").cumcount()
+        return pd.DataFrame(columns=["trial", "x", "round", "slice", "received_per_s"])
+    return wide.assign(round=wide.groupby("trial").cumcount())
+
+
+def _slice_rows(samples: pd.DataFrame, values: pd.DataFrame, repeats: Mapping[str, str]) -> pd.DataFrame:
+    """Return slices with block, treatment, round, log (of B/s; NaN if it does not count) and previous (or NaN)."""
+    rows = slices_of_trials(samples).merge(values[["trial", "treatment", "block", "valid"]], on="trial")
+    rows = rows.sort_values(["block", "x"])
     last = rows.groupby("trial")["round"].transform("max")
     largest = rows.groupby("trial")["received_per_s"].transform("max")
     counts = rows["valid"].astype(bool) & rows["round"].between(1, last - 1)

@@ -17,10 +17,10 @@ from scipy.stats import chi2
 from scipy.stats import f as f_distribution
 
 from loadbook.core.units import format_duration, format_percent, format_percent_range
+from loadbook.stats.carry_over import slices_of_trials
 from loadbook.stats.power import TrialLength
 from loadbook.stats.results import Interval
 from loadbook.stats.sequential import best_trial_length_s
-from loadbook.store.trial_record import SLICE_SERIES
 
 MIN_BLOCKS = 5
 MIN_ROUNDS = 10
@@ -59,11 +59,12 @@ class NoiseSources(NamedTuple):
         """Return which source is larger in a comparison: "starts", or "slices", also if starts do not show."""
         return "starts" if self.starts_show and self.starts > self.slices else "slices"
 
-    def trial_length(self, overhead_s: float) -> TrialLength:
+    def trial_length(self, trial_s: float) -> TrialLength:
         """Return the length of load on each arm with the highest precision per hour, None if starts do not show.
 
-        `overhead_s` is the time that a block takes per arm in addition to its load.
+        `trial_s` is the time that a block takes per arm, load included.
         """
+        overhead_s = max(trial_s - self.active_s, 0.0)
         starts = self.starts if self.starts_show else 0.0
         best_s = best_trial_length_s(self.slices_1s, starts, overhead_s) if starts else None
         return TrialLength(best_s, self.slices_1s, starts, overhead_s, self.blocks)
@@ -119,22 +120,18 @@ def _slice_rows(samples: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
     deviation of its rate from the trial's. Rates are not logarithms, as a trial's rate is the mean of its slices, also
     of those in which the host stalls.
     """
-    slices = samples[(samples["series"] == SLICE_SERIES) & samples["trial"].isin(values["trial"])]
-    rows = slices.pivot_table(index=["trial", "x"], columns="metric", values="value").reset_index()
-    if not {"slice", "received_per_s"} <= set(rows.columns):
-        return pd.DataFrame(columns=["trial", "block", "round", "slice", "part"])
+    rows = slices_of_trials(samples).merge(values[["trial", "block"]], on="trial")
     rows["bytes"] = rows["received_per_s"] * rows["slice"]
     by_trial = rows.groupby("trial")
-    rows["round"] = by_trial.cumcount()
     share_of_time = rows["slice"] / by_trial["slice"].transform("sum")
     rows["part"] = rows["bytes"] / by_trial["bytes"].transform("sum") - share_of_time
-    return rows.merge(values[["trial", "block"]], on="trial")
+    return rows
 
 
-def noise_sources_sentences(sources: NoiseSources, overhead_s: float) -> list[str]:
+def noise_sources_sentences(sources: NoiseSources, trial_s: float) -> list[str]:
     """Return what dominates the noise of a comparison, and whether longer blocks or more blocks reduce it.
 
-    `overhead_s` as in `NoiseSources.trial_length`.
+    `trial_s` as in `NoiseSources.trial_length`.
     """
     slices, starts, hosts = (
         format_percent(part, 1, signed=False) for part in (sources.slices, sources.starts, sources.hosts)
@@ -143,16 +140,16 @@ def noise_sources_sentences(sources: NoiseSources, overhead_s: float) -> list[st
     lengths = f"slices of {sources.active_s:.3g} s in all"
     parts = f"A trial scatters by {slices} between its {lengths}, and by {starts} ({span}) between starts in a block"
     common = f"the speed of the host between blocks, {hosts}, is common to all treatments of a block"
-    return [f"{parts}; {common}.", _advice(sources, overhead_s)]
+    return [f"{parts}; {common}.", _advice(sources, trial_s)]
 
 
-def _advice(sources: NoiseSources, overhead_s: float) -> str:
+def _advice(sources: NoiseSources, trial_s: float) -> str:
     if not sources.starts_show:
         return (
             "Slices dominate, and starts add no scatter that this run can show: longer trials (duration_s) narrow "
             "intervals as much as more blocks do, and save the time around each trial."
         )
-    best_s = sources.trial_length(overhead_s).best_s or 0.0
+    best_s = sources.trial_length(trial_s).best_s or 0.0
     text = f"trials of {format_duration(best_s)} tell most per hour"
     if sources.dominant == "starts":
         return f"Starts dominate: more blocks narrow intervals, longer trials hardly; {text}."

@@ -193,14 +193,19 @@ def trial_values(
     return joined.sort_values("slot", ignore_index=True)
 
 
+def values_by_trial(data: RunTables, metric: str) -> dict[str, float]:
+    """Return trial -> value of a metric, for trials that have a value."""
+    values = trial_values(data.trials, data.measurements, metric).set_index("trial")["value"].dropna()
+    return {str(trial): float(value) for trial, value in values.items()}
+
+
 def measured_windows_s(data: RunTables) -> dict[str, float]:
     """Return trial -> seconds from the start of its measurement to its end, by the tool's own account.
 
     Of an interleaved trial, whose tool does not run all the time, from the start of its first slice to the end of its
     last one.
     """
-    durations = trial_values(data.trials, data.measurements, "duration").set_index("trial")["value"].dropna()
-    windows_s = {str(trial): float(value) for trial, value in durations.items()}
+    windows_s = values_by_trial(data, "duration")
     if data.samples is None:
         return windows_s
     slices = data.samples[(data.samples["series"] == SLICE_SERIES) & (data.samples["metric"] == "slice")]

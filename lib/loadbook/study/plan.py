@@ -42,6 +42,14 @@ class PlannedTrialRecord(TypedDict):
     slot: int
 
 
+CHOSEN_INTERLEAVED = "interleaved, as nothing speaks against it"
+
+
+def plain_instead(reason: str) -> str:
+    """Return the text on plain trials in place of interleaved blocks, for a reason."""
+    return f"plain, one trial after the other, instead of interleaved: {reason}"
+
+
 class PlanRecord(TypedDict):
     """Content of plan.json.
 
@@ -94,9 +102,8 @@ class Plan:
     def execution_text(self) -> str:
         """Return which execution the trials have, and why: "interleaved, as the study asks"."""
         if self.plain_because:
-            return f"plain, one trial after the other, instead of interleaved: {self.plain_because}"
-        reason = "as nothing speaks against it" if self.execution_chosen else "as the study asks"
-        return f"{self.study.execution}, {reason}"
+            return plain_instead(self.plain_because)
+        return CHOSEN_INTERLEAVED if self.execution_chosen else f"{self.study.execution}, as the study asks"
 
     @property
     def trial_s(self) -> float:

@@ -21,7 +21,7 @@ from loadbook.report import palette
 from loadbook.report.figures import axes, base, tracks
 from loadbook.report.figures.tracks import Hosts, Timeline, Track, draw_lines, host_name, numbered
 from loadbook.stats.saturation import finest_source_only, hosts_with_traces, link_capacities
-from loadbook.store.tables import RunData, measured_windows_s
+from loadbook.store.tables import RunData, measured_windows_s, values_by_trial
 
 LEFT_IN, RIGHT_IN, PANEL_IN, STEP_IN, HEAD_IN, FOOT_IN, GAP_IN = 0.62, 0.1, 0.62, 1.0, 0.3, 0.52, 0.3
 PANEL_WIDTH_IN = base.WIDTH_IN - RIGHT_IN - LEFT_IN
@@ -30,12 +30,6 @@ TIME_STEPS = (0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
 LINES_SLICES, FEWEST_SLICES = 3000, 20  # time slices: at most in all lines of a panel, at least in each line
 UNLIKE_SHARE = 0.1  # share of the capacity: a trial whose mean is further from the median of its treatment is marked
 NAME_PT = base.LETTER_PT - 1.0
-
-
-def values_by_trial(run: RunData, metric: str) -> dict[str, float]:
-    """Return trial -> value of a metric, for trials that have a value."""
-    values = run.values(metric).set_index("trial")["value"].dropna()
-    return {str(trial): float(value) for trial, value in values.items()}
 
 
 def monitored_hosts(run: RunData) -> Hosts:
