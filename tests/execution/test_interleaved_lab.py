@@ -200,6 +200,33 @@ def test_run_whose_latency_asks_for_slices_above_a_second_goes_on_with_plain_tri
     assert [record.interleaved for record in records_of(layout, run)] == [None] * 4
 
 
+def test_run_with_blocks_for_latencies_tells_rates_and_latencies(lab, layout):
+    (layout.studies / "small.toml").write_text(SMALL.replace("blocks = 1", "blocks = 2\nlatency_blocks = 1"))
+    events = []
+    run = run_study(layout, "small", lab.hosts_file, on_event=events.append)
+    assert run_study(layout, "small", lab.hosts_file, more=1) == run
+    paths = layout.run("small", run)
+    executed = [(record.block, record.interleaved is not None) for record in records_of(layout, run)]
+    assert executed == [(1, False)] * 2 + [(2, True)] * 2 + [(3, True)] * 2 + [(4, True)] * 2
+    assert {event.block for event in events if event.kind == "trial-ended"} == {1, 2, 3}
+    assert ingest(paths).valid == 8
+    data = load_run(layout, "small")
+    latencies, rates = data.values("latency", "p99"), data.values("ok_per_s")
+    assert list(latencies["trial"]) == ["t0001", "t0002"] and latencies["value"].notna().all()
+    assert list(rates["trial"]) == [f"t{number:04d}" for number in range(3, 9)] and rates["value"].notna().all()
+    assert jobs_left(lab) == []
+
+
+def test_run_with_blocks_for_latencies_whose_slices_are_too_long_is_plain_as_a_whole(lab, layout):
+    text = SLOW.replace("warmup_s = 0.2", "warmup_s = 0.2\nconnections = 300")
+    (layout.studies / "small.toml").write_text(text.replace("blocks = 1", "blocks = 2\nlatency_blocks = 1"))
+    run = run_study(layout, "small", lab.hosts_file)
+    assert [(r.block, r.interleaved) for r in records_of(layout, run)] == [(1, None)] * 2 + [(2, None)] * 2
+    assert ingest(layout.run("small", run)).valid == 4
+    data = load_run(layout, "small")
+    assert len(data.values("latency")) == len(data.values("ok_per_s")) == 4
+
+
 def test_study_that_cannot_be_interleaved_is_refused_with_every_reason(lab, layout):
     text = SMALL.replace("warmup_s = 0.2", 'warmup_s = 0.2\ntool = "jmeter"').replace(
         "blocks = 1", 'blocks = 1\nmetric = "latency"'

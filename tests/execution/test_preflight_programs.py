@@ -55,7 +55,7 @@ def test_preflight_checks_additional_ports_of_a_service():
     ]
     plan = SimpleNamespace(treatments=["only"], interleaved=False)
     testbed = SimpleNamespace(placements=placements, plan=plan)
-    testbed.deployment = lambda treatment, arm: Deployment(testbed, treatment, arm)  # type: ignore[arg-type]
+    testbed.deployment = lambda treatment, arm=0: Deployment(testbed, treatment, arm)  # type: ignore[arg-type]
     plan.study = SimpleNamespace(roles=["balancer", "web"])
     assert [int(port, 16) for port in needed_ports(testbed, "a")] == [18_080, 28_080]  # type: ignore[arg-type]
     assert [int(port, 16) for port in needed_ports(testbed, "b")] == [18_080]  # type: ignore[arg-type]

@@ -95,11 +95,13 @@ def _plan_lines(plan: Plan) -> list[str]:
         length = f"{work.requests:,} requests, expected to be a {length}"
     turns = f"{join_words([f'{1000 * slice_s:g}' for slice_s in study.slices or (MIN_SLICE_S,)])} ms or more"
     turns += ", one length a block" if study.compares_slices else ""
+    latencies = f"from the {pluralize(plan.latency_blocks, 'plain block')}, which run first"
     aliases = alias_sentences(factorial_design(study.factorial)) if study.factorial else []
     return [
         f"{study.name}: {study.question}",
-        f"trials      {len(plan.trials)}: {plan.blocks} blocks of {', '.join(plan.treatments)}",
+        f"trials      {len(plan.trials)}: {plan.blocks_text} of {', '.join(plan.treatments)}",
         f"execution   {plan.execution_text}{f': treatments take turns of {turns}' if plan.interleaved else ''}",
+        *([f"latencies   {latencies}"] if plan.latency_blocks else []),
         *([] if study.stopping.rule == "fixed" else [f"stops       {study.stopping.describe()}"]),
         *([f"build gate  {policy_text(study.ci, study.metric)}"] if study.ci else []),
         f"each        {format_duration(plan.trial_s)}: {work.warmup_s:g} s warm-up, {length}",
@@ -179,12 +181,14 @@ def _print_dry_run(
         raise UsageError("the lab has no hosts yet", "loadbook lab up, or --hosts FILE")
     recorded, parts = dry_run(layout, plan, path)
     hosts_by_alias, inventory = recorded.hosts if recorded else {}, read_hosts(path)
-    executed = recorded.testbed.plan if recorded else plan
-    order = "all of a block at once, in turns" if executed.interleaved else "in random order within each"
-    shape = f"{plan.blocks} blocks of {len(plan.treatments)}, {order}"
+    if recorded and plan.interleaved and not recorded.testbed.plan.interleaved:
+        plan = plan.with_plain_trials(recorded.testbed.plan.plain_because or "")
+    order = "all of a block at once, in turns" if plan.interleaved else "in random order within each"
+    order = "the latter first" if plan.latency_blocks else order
+    shape = f"{plan.blocks_text} of {len(plan.treatments)}, {order}"
     terminal.echo(f"{plan.study.name} on {path}: what a run would do; nothing was touched")
     terminal.echo(f"trials   {len(plan.trials)}: {shape}; about {format_duration(plan.hours * 3600)}")
-    terminal.echo(f"executed {executed.execution_text}")
+    terminal.echo(f"executed {plan.execution_text}")
     for alias, host in hosts_by_alias.items():
         roles = ", ".join(inventory.hosts[alias].roles)
         terminal.echo(f"host     {alias}: {host.destination}, under load at {host.address}; {roles}")

@@ -160,7 +160,8 @@ def _record(path: Path) -> dict[str, Any]:
 
 def _size(study: Study) -> dict[str, Any]:
     plan = make_plan(study)
-    return {"trials": len(plan.trials), "blocks": plan.blocks, "arms": len(plan.treatments), "hours": plan.hours}
+    blocks = {"blocks": plan.blocks} | ({"latency_blocks": plan.latency_blocks} if plan.latency_blocks else {})
+    return {"trials": len(plan.trials)} | blocks | {"arms": len(plan.treatments), "hours": plan.hours}
 
 
 def _lines(record: dict[str, Any]) -> list[str]:
@@ -168,7 +169,8 @@ def _lines(record: dict[str, Any]) -> list[str]:
     if "error" in record:
         return [f"cannot be read: {record['error'].splitlines()[0]}"]
     smoke, standard = record["smoke"], record["standard"]
-    trials = f"{standard['trials']} trials ({standard['blocks']} blocks of {standard['arms']})"
+    blocks = standard["blocks"] + standard.get("latency_blocks", 0)
+    trials = f"{standard['trials']} trials ({blocks} blocks of {standard['arms']})"
     smoke_time = f"; smoke variant {format_duration(smoke['hours'] * 3600)}" if smoke else ""
     return [record["question"], f"{trials}, {format_duration(standard['hours'] * 3600)}{smoke_time}"]
 

@@ -137,7 +137,7 @@ class DryRun:
     def block_phases(self) -> list[tuple[str, list[DryRunStep]]]:
         """Execute the plan's first interleaved block on the recording hosts and return its phases with their steps."""
         plan = self.testbed.plan
-        planned_arms = [planned for planned in plan.trials if planned.block == 1]
+        planned_arms = [planned for planned in plan.trials if planned.block == plan.latency_blocks + 1]
         with TemporaryDirectory(prefix="loadbook-dry-run-") as folder:
             attempts = []
             for arm, planned in enumerate(planned_arms):
@@ -254,8 +254,9 @@ def dry_run(layout: Layout, plan: Plan, hosts_file: Path) -> tuple[DryRun | None
     parts = []
     for name in plan.treatments:
         title = f"treatment {name}" + (f" ({label})" if (label := plan.study.label(name)) != name else "")
-        repeats = sum(trial.treatment == name for trial in plan.trials)
-        if not plan.interleaved or missing[name]:
+        plain = [trial for trial in plan.trials if plan.execution_of(trial.block) == "plain"]
+        repeats = sum(trial.treatment == name for trial in plain or plan.trials)
+        if plain or missing[name]:
             phases = run.attempt_phases(name) if run and not missing[name] else []
             parts.append(DryRunPart(title, repeats, phases=phases, missing=missing[name]))
     if run and plan.interleaved:

@@ -25,7 +25,7 @@ from loadbook.store.ledger import Ledger, TrialState, trial_states
 from loadbook.store.paths import RunPaths
 from loadbook.store.trial_record import TrialRecord
 from loadbook.study.interleaving import SliceLengths, slices_of_block
-from loadbook.study.plan import PlannedTrial
+from loadbook.study.plan import Plan, PlannedTrial
 
 PUBLISHED_STATUSES = ("ok", "partial", "invalid")
 
@@ -131,7 +131,7 @@ HOST_REASONS = ("lost", "timeout")
 
 
 def execute_plan(testbed: Testbed, store: AttemptStore, on_event: OnEvent, until: int | None = None) -> None:
-    """Run every trial of the plan without a final status, up to and including block `until` (None: all blocks).
+    """Run every trial of the plan without a final status, in all blocks or those for latencies and `until` others.
 
     Raises
     ------
@@ -156,13 +156,17 @@ def _make_plain(testbed: Testbed, store: AttemptStore, on_event: OnEvent, reason
 def _execute_pending(testbed: Testbed, store: AttemptStore, on_event: OnEvent, until: int | None) -> None:
     lost: list[TrialRecord] = []
     clock = _TimeEstimate(testbed, len(list(store.pending())))
-    blocks = _BlockRunner(testbed, store, on_event) if testbed.plan.interleaved else None
-    for _, group in groupby(store.pending(), key=lambda planned: planned.block if blocks else planned.slot):
+    plan = testbed.plan
+    blocks = _BlockRunner(testbed, store, on_event) if plan.interleaved else None
+    for _, group in groupby(store.pending(), key=lambda planned: _executed_together(plan, planned)):
         together = list(group)
-        if until is not None and together[0].block > until:
+        if until is not None and together[0].block > plan.latency_blocks + until:
             return
         on_event(clock.event(together[0], "trial-started", "running"))
-        records = blocks.run(together) if blocks else [_run_trial(testbed, store, together[0], on_event)]
+        if blocks is not None and plan.execution_of(together[0].block) == "interleaved":
+            records = blocks.run(together)
+        else:
+            records = [_run_trial(testbed, store, together[0], on_event)]
         for planned, record in zip(together, records, strict=True):
             clock.left -= 1
             text = record.status if record.status == "ok" else f"{record.status}: {record.reason}"
@@ -172,6 +176,11 @@ def _execute_pending(testbed: Testbed, store: AttemptStore, on_event: OnEvent, u
             lost = [*lost, record] if host_fault else []
             if len(lost) == MAX_LOST_IN_A_ROW:
                 raise _too_many_host_faults(store, lost)
+
+
+def _executed_together(plan: Plan, planned: PlannedTrial) -> tuple[int, int]:
+    """Return the same value for all trials of an interleaved block, and one of its own for each plain trial."""
+    return planned.block, 0 if plan.execution_of(planned.block) == "interleaved" else planned.slot
 
 
 def _run_trial(testbed: Testbed, store: AttemptStore, planned: PlannedTrial, on_event: OnEvent) -> TrialRecord:
@@ -322,6 +331,6 @@ class _TimeEstimate:
         if record and record.duration_s is not None:
             self.took.append(record.duration_s)
         each_s = sum(self.took) / len(self.took) if self.took else self.plan.trial_s
-        place = (planned.trial, planned.treatment, planned.block, self.plan.blocks)
+        place = (planned.trial, planned.treatment, planned.block, self.plan.latency_blocks + self.plan.blocks)
         total, status = len(self.plan.trials), record.status if record else None
         return Progress(kind, message, *place, total - self.left, total, status, self.left * each_s)

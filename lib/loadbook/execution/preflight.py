@@ -289,8 +289,10 @@ def reasons_against_interleaving(testbed: Testbed) -> Iterator[str]:
 def needed_ports(testbed: Testbed, alias: str) -> list[str]:
     """Return the ports (hex) that must be free on a host; those of the host's own servers are left out."""
     placements = [placement for placement in testbed.placements if placement.alias == alias and not placement.spec.tree]
-    treatments, interleaved = testbed.plan.treatments, testbed.plan.interleaved
-    deployments = [testbed.deployment(name, arm if interleaved else 0) for arm, name in enumerate(treatments)]
+    plan = testbed.plan
+    deployments = [testbed.deployment(name) for name in plan.treatments]
+    if plan.interleaved:
+        deployments += [testbed.deployment(name, arm) for arm, name in enumerate(plan.treatments)]
     ports = {port for d in deployments for placement in placements for port in placement.spec.ports(d.port(placement))}
     return sorted(f"{port:04X}" for port in ports)
 

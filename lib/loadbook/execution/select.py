@@ -91,7 +91,7 @@ def add_blocks(paths: RunPaths, more: int) -> tuple[dict[str, Any], Plan]:
         raise UsageError(f"{more} blocks cannot be added", "give a number of blocks, 1 or more")
     raw, entries, source = read_json(paths.plan_json), read_ledger(paths.ledger), str(paths.plan_json)
     before, trials = current_plan(raw, entries), all_planned_trials(raw, entries)
-    plan = parse_plan(raw | {"trials": trials}, source)
+    plan = parse_plan(before | {"trials": trials}, source)
     total = before["blocks"] + more
     later = [look for look in plan.study.stopping.looks if look > before["blocks"]]
     if later and total < later[-1] and total not in later:
@@ -156,7 +156,7 @@ def select_run(layout: Layout, study: Study, request: RunRequest) -> RunSelectio
     runs = layout.runs(study.name)
     if request.resume is None and (request.new or not runs or is_run_complete(layout.run(study.name, runs[-1]))):
         plan, run = make_plan(study, request.subset, request.blocks), new_run_id(layout, study.name)
-        blocks = f"{plan.blocks} block{'s' if plan.blocks > 1 else ''} of {len(plan.treatments)}"
+        blocks = f"{plan.blocks_text} of {len(plan.treatments)}"
         message = f"new run {run}: {len(plan.trials)} trials in {blocks}, about {plan.hours * 60:.0f} min"
         return RunSelection(run, plan, layout.run(study.name, run), False, message)
     run = layout.resolve_run(study.name, request.resume or "latest")

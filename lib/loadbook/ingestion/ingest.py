@@ -134,6 +134,7 @@ def trial_row(plan: Plan, record: TrialRecord, problems: Sequence[Row], hits: Se
     row = {name: getattr(record, name) for name in RECORD_COLUMNS}
     row |= {f"factor_{name}": record.factors.get(name) for name in plan.study.factors}
     return row | {
+        "execution": plan.execution_of(record.block),
         "load_model": workload["model"],
         "offered_per_s": workload.get("rate_per_s"),
         "concurrency": workload.get("connections") if workload["model"] == "closed" else None,

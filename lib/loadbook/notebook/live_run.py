@@ -223,7 +223,7 @@ def plan(study: str, subset: str = "", blocks: int = 0) -> Block:
     planned = make_plan(load_study(layout, study), subset or None, blocks or None)
     rows = [
         ["treatments", ", ".join(planned.study.label(name) for name in planned.treatments)],
-        ["trials", f"{len(planned.trials)} ({planned.blocks} blocks of {len(planned.treatments)})"],
+        ["trials", f"{len(planned.trials)} ({planned.blocks_text} of {len(planned.treatments)})"],
         ["takes about", format_duration(planned.hours * 3600)],
         ["disk", f"about {format_bytes(planned.disk_bytes)}"],
     ]

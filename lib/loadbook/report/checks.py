@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from loadbook.core.units import format_p_value, format_percent, format_rounded, join_words
+from loadbook.core.units import format_p_value, format_percent, format_rounded, join_words, pluralize
 from loadbook.core.validity_rules import lower_first
 from loadbook.report import palette, sections
 from loadbook.report.blocks import CHECK_STATES
@@ -35,7 +35,7 @@ from loadbook.stats.steady_state import (
 )
 from loadbook.stats.text import row_texts
 from loadbook.store.run_record import BOOT_ID_FACT, MACHINE_FACT, ConditionChange
-from loadbook.store.tables import RunData
+from loadbook.store.tables import RunData, trials_telling, values_by_trial
 from loadbook.store.trial_record import SLICE_SERIES
 
 if TYPE_CHECKING:
@@ -266,12 +266,14 @@ CLOSED_LOOP_NOTE = (
     "users would have met it. A claim about p99 needs a tool at a fixed rate (wrk2). Rate and p50 are one piece of "
     "evidence, not two: with a fixed number of connections, rate times mean latency is that number."
 )
+PAUSES_IN_LATENCIES = "in interleaved trials, the pauses of a load generator are in the latencies that it prints"
 DISTRIBUTION_TITLE = "All requests together: a picture, not evidence"
 
 
 def measurable_values(data: RunData, metric: str, statistic: str) -> pd.DataFrame:
     """Return `RunData.values` of a percentile; NaN for trials with too few requests above the percentile."""
-    values, requests = data.values(metric, statistic), data.values("requests")["value"]
+    values, requests_of = data.values(metric, statistic), values_by_trial(data, "requests")
+    requests = values["trial"].map(requests_of)
     short = diagnostics.has_short_tail(metric, statistic, requests, data.study.validity.min_tail_requests)
     return values.assign(value=values["value"].mask(short))
 
@@ -279,7 +281,9 @@ def measurable_values(data: RunData, metric: str, statistic: str) -> pd.DataFram
 def tail_note(data: RunData, metric: str, statistics: Sequence[str], left_out: Sequence[str]) -> str:
     """Return the note on the limits of percentiles; `left_out` are percentiles that no trial can measure."""
     counted = data.trials[data.trials["valid"]]
-    sentences = [CLOSED_LOOP_NOTE] if "closed" in set(counted["load_model"]) else []
+    blocks = data.plan.get("latency_blocks")
+    sentences = [f"From {pluralize(blocks, 'plain block')} of this run: {PAUSES_IN_LATENCIES}."] if blocks else []
+    sentences += [CLOSED_LOOP_NOTE] if "closed" in set(counted["load_model"]) else []
     if left_out:
         least = data.study.validity.min_tail_requests
         needed = [f"{p} needs {diagnostics.requests_needed(p, least):,} requests in a trial" for p in left_out]
@@ -297,7 +301,10 @@ def tail_note(data: RunData, metric: str, statistics: Sequence[str], left_out: S
 def treatment_curves(data: RunData) -> dict[str, ExceedanceCurve]:
     """Return treatment -> latency distribution of the requests in its valid trials, if they have request logs."""
     paths: dict[str, list[Path]] = {}
+    telling = set(trials_telling(data.trials, "latency")["trial"])
     for trial, treatment in _counted_trials(data).items():
+        if trial not in telling:
+            continue
         path, own = data.paths.request_logs / f"{trial}.parquet", paths.setdefault(treatment, [])
         own += [path] if path.is_file() else []
     if not any(paths.values()):

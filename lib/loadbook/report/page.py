@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from loadbook.core.metrics import get_metric
-from loadbook.core.units import NBSP, format_bytes, format_duration
+from loadbook.core.units import NBSP, format_bytes, format_duration, pluralize
 from loadbook.report import checks, sections, verdicts
 from loadbook.report.blocks import CI_GLYPHS, URGENT_MIME, Block, note, note_block, provenance_line, scope_nodes
 from loadbook.report.ci import CiReport, ci_summary, evaluate_ci
@@ -224,6 +224,8 @@ def scope_parts(data: RunData, margin: float) -> list[str]:
     served = data.trials["response_bytes"].dropna()
     page = f"page of {format_bytes(served.mode().iloc[0])}" if len(served) else f"page {work.path}"
     trials_text = NBSP.join(map(str, [len(data.plan["treatments"]), "treatments", "×", data.plan["blocks"], "blocks"]))
+    if latency_blocks := data.plan.get("latency_blocks"):
+        trials_text += f" and {pluralize(latency_blocks, 'plain block')} for latencies"
     last, source = run.ended or data.trials["started"].max(), run.imported
     return [
         *_origin_parts(data),

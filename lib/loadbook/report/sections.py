@@ -34,7 +34,7 @@ from loadbook.services.check import version_defaults
 from loadbook.stats import diagnostics
 from loadbook.store import trial_record
 from loadbook.store.run_record import BOOT_ID_FACT, MACHINE_FACT
-from loadbook.store.tables import RunData
+from loadbook.store.tables import RunData, execution_for, trial_values
 from loadbook.study.plan import CHOSEN_INTERLEAVED, plain_instead
 
 if TYPE_CHECKING:
@@ -338,9 +338,14 @@ def _trials_text(number: int) -> str:
 
 def trial_table(data: RunData, metric: str, labels: Mapping[str, str]) -> Table:
     """Return the table of every trial in order of execution."""
-    unit, values = get_metric(metric).unit, data.values(metric)
-    outliers = diagnostics.find_outliers(values)
-    counts = {trial: f"yes, far out ({format_percent(distance)})" for trial, distance in outliers.items()}
+    unit, compared = get_metric(metric).unit, data.values(metric)
+    outliers, values = diagnostics.find_outliers(compared), compared
+    counts = {}
+    if data.plan.get("latency_blocks"):
+        values = trial_values(data.trials, data.measurements, metric, every_trial=True)
+        others = "for latencies" if execution_for(metric) == "interleaved" else "for rates"
+        counts = dict.fromkeys(set(values["trial"]) - set(compared["trial"]), others)
+    counts |= {trial: f"yes, far out ({format_percent(distance)})" for trial, distance in outliers.items()}
     counts |= {trial: f"no: {reason}" for trial, reason in exclusion_reasons(data).items()}
     columns = [
         Column("Slot"), Column("Trial"), Column("Block", numeric=True), Column("Treatment"),

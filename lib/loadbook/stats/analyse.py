@@ -36,12 +36,21 @@ from loadbook.stats.verdict import (
     invalid_reason,
     usable_mask,
 )
-from loadbook.store.tables import RunData, RunTables, strata_of, treatments_of, trial_values
+from loadbook.store.tables import (
+    RunData,
+    RunTables,
+    execution_for,
+    strata_of,
+    treatments_of,
+    trial_values,
+    trials_telling,
+    values_by_trial,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from loadbook.study.model import Study
+    from loadbook.study.model import Study, TrialExecution
 
 SATURATION_RULE = "driver_saturated"
 
@@ -50,8 +59,9 @@ SATURATION_RULE = "driver_saturated"
 class AnalysisSpec:
     """Settings of one analysis, defaults from the study filled in, and the values of each trial that it compares.
 
-    `planned_blocks` is None if the run has no plan. The study's `contrasts` apply to its own baseline and metric
-    ("adjacent": to every metric), its `hypothesis` to its own metric. Otherwise the defaults below apply.
+    `planned_blocks` is None if the run has no plan. `execution` is that of the compared trials if the run has
+    interleaved and plain blocks, else None. The study's `contrasts` apply to its own baseline and metric ("adjacent":
+    to every metric), its `hypothesis` to its own metric. Otherwise the defaults below apply.
     """
 
     study: Study
@@ -65,6 +75,7 @@ class AnalysisSpec:
     trials: pd.DataFrame
     errors: dict[str, ErrorCounts]
     planned_blocks: int | None
+    execution: TrialExecution | None = None
     contrasts: results.Contrasts = "baseline"
     hypothesis: results.Hypothesis = "difference"
     stopping_state: results.StoppingState = field(default_factory=results.StoppingState)
@@ -93,10 +104,10 @@ def resolve_spec(
     values = trial_values(data.trials, data.measurements, metric_name, statistic_name)
     if statistic_name == SETTLED and data.samples is not None:
         values["value"] = values["trial"].map(settled_rates(data.samples, metric_name))
-    requests = trial_values(data.trials, data.measurements, "requests")["value"]
+    requests = values["trial"].map(values_by_trial(data, "requests"))
     short = diagnostics.has_short_tail(metric_name, statistic_name, requests, study.validity.min_tail_requests)
     values["value"] = values["value"].mask(short)
-    trials = _trials_with_causes(data)
+    trials = trials_telling(_trials_with_causes(data), metric_name)
     trials = trials.assign(short_tail=trials["trial"].isin(values.loc[short, "trial"]))
     values = values.assign(valid=usable_mask(values))
     errors = {
@@ -104,6 +115,8 @@ def resolve_spec(
         for name in {*treatments_of(data), baseline_name}
     }
     own_metric = metric_name == study.metric
+    execution = execution_for(metric_name) if data.plan.get("latency_blocks") else None
+    planned_blocks = data.plan.get("latency_blocks" if execution == "plain" else "blocks")
     declares = not baseline and (own_metric or study.contrasts == "adjacent")
     return AnalysisSpec(
         study=study,
@@ -116,7 +129,8 @@ def resolve_spec(
         values=values,
         trials=trials,
         errors=errors,
-        planned_blocks=data.plan.get("blocks") or None,
+        planned_blocks=planned_blocks or None,
+        execution=execution,
         contrasts=study.contrasts if declares else "baseline",
         hypothesis=study.hypothesis if own_metric else "difference",
     )
@@ -124,12 +138,15 @@ def resolve_spec(
 
 def apply_stopping_rule(data: RunTables, spec: AnalysisSpec) -> AnalysisSpec:
     """Return the settings with the stopping rule's level and blocks; UsageError if it forbids the given level."""
-    started_blocks = int(data.trials["block"].max()) if len(data.trials) else 0
-    last_is_complete = int((data.trials["block"] == started_blocks).sum()) >= len(treatments_of(data))
+    if spec.execution == "plain":  # these blocks come first, and their number is fixed
+        return replace(spec, stopping_state=results.StoppingState(level=spec.level, blocks=spec.planned_blocks))
+    last_block = int(data.trials["block"].max()) if len(data.trials) else 0
+    last_is_complete = int((data.trials["block"] == last_block).sum()) >= len(treatments_of(data))
+    started_blocks = max(0, last_block - data.plan.get("latency_blocks", 0))
     state = compute_stopping_state(
         spec.study.stopping,
         started=started_blocks,
-        complete=started_blocks if last_is_complete else started_blocks - 1,
+        complete=started_blocks if last_is_complete else max(0, started_blocks - 1),
         planned=spec.planned_blocks,
         added=data.plan.get("added", 0),
         level=spec.level,
@@ -239,6 +256,7 @@ def _with_planned_blocks(spec: AnalysisSpec, comparison: results.Comparison) -> 
         excluded=max(comparison.excluded, missing),
         interim_analysis=state.interim_analysis,
         added_blocks=state.added_blocks,
+        execution=spec.execution,
     )
 
 

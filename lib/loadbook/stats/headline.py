@@ -232,7 +232,8 @@ def _phrase_variants(row: AnalysisRow) -> list[str]:
 
 def _row_evidence(row: AnalysisRow) -> str:
     assert row.verdict is not None
-    return evidence_text(row.verdict.comparison.blocks, row.verdict.comparison.interim_analysis)
+    comparison = row.verdict.comparison
+    return evidence_text(comparison.blocks, comparison.interim_analysis, execution=comparison.execution)
 
 
 def _row_verdict_phrase(row: AnalysisRow) -> str:

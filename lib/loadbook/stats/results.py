@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from loadbook.study.limits import StoppingRuleName
+from loadbook.study.model import TrialExecution
 
 Interval = tuple[float, float]
 Method = Literal["blocked-rank", "paired-t", "signed-rank", "always-valid-t"]
@@ -33,7 +34,7 @@ class Comparison:
     and 1 - 2 (1 - `level`). `ci_family` has the level 1 - (1 - `level`) / `family_size`, if the blocks suffice.
     `sd_log` is the standard deviation of the paired log ratios, used for forecasts. At a planned look,
     `interim_analysis` (number, number of all looks), `level` is that of one look. `added_blocks` were not declared and
-    make the comparison exploratory.
+    make the comparison exploratory. `execution` is that of the compared trials, if the run has trials of both kinds.
     """
 
     treatment: str
@@ -55,6 +56,7 @@ class Comparison:
     sd_log: float | None = None
     interim_analysis: tuple[int, int] | None = None
     added_blocks: int = 0
+    execution: TrialExecution | None = None
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from loadbook.core.units import (
     format_rounded,
 )
 from loadbook.stats.results import AnalysisRow, Comparison, ErrorSummary, Verdict
+from loadbook.study.model import TrialExecution
 
 
 class DirectionWords(NamedTuple):
@@ -374,11 +375,20 @@ def alternatives_text(labels: Sequence[str], *, capital: bool = False) -> str:
     return text[0].upper() + text[1:] if capital else text
 
 
-def evidence_text(blocks: int, look: tuple[int, int] | None = None, added: int = 0) -> str:
-    """Return the number of blocks behind a verdict, its planned look, and whether added blocks make it exploratory."""
+def evidence_text(
+    blocks: int,
+    look: tuple[int, int] | None = None,
+    added: int = 0,
+    execution: TrialExecution | None = None,
+) -> str:
+    """Return the number of blocks behind a verdict, its planned look, and whether added blocks make it exploratory.
+
+    `execution` is given if the run has interleaved and plain blocks, and then named: "15 interleaved blocks".
+    """
+    counted = _count_text(blocks, f"{execution} block" if execution else "block")
     if added:
-        return f"{_count_text(blocks, 'block')} (exploratory: {added_blocks_text(added)})"
-    return f"look {look[0]} of {look[1]} ({_count_text(blocks, 'block')})" if look else _count_text(blocks, "block")
+        return f"{counted} (exploratory: {added_blocks_text(added)})"
+    return f"look {look[0]} of {look[1]} ({counted})" if look else counted
 
 
 def forecast_sentence(verdict: Verdict, block_s: float | None = None) -> str:
@@ -388,6 +398,7 @@ def forecast_sentence(verdict: Verdict, block_s: float | None = None) -> str:
         remedy = "widen the margin or quieten the host" if verdict.margin else "quieten the host"
         return f"Not reachable at this noise (over 60 blocks): {remedy}."
     about, noun, takes = forecast.about, *(("block", "takes") if forecast.about == 1 else ("blocks", "take"))
+    noun = f"plain {noun}" if verdict.comparison.execution == "plain" else noun
     time = f"; {about} {noun} {takes} {format_duration(about * block_s)}" if block_s else ""
     return f"About {about} more {noun} would decide (up to {forecast.high}){time}."
 
@@ -421,7 +432,7 @@ def added_blocks_text(blocks: int) -> str:
 
 def comparison_evidence(comparison: Comparison) -> str:
     """Return the number of blocks of a comparison, its planned look, and whether added blocks make it exploratory."""
-    return evidence_text(comparison.blocks, comparison.interim_analysis, comparison.added_blocks)
+    return evidence_text(comparison.blocks, comparison.interim_analysis, comparison.added_blocks, comparison.execution)
 
 
 def confidence_text(level: float, *, one_sided: bool = False) -> str:

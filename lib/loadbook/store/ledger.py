@@ -161,10 +161,7 @@ def current_plan(plan: PlanRecord, entries: LedgerEntries) -> PlanRecord:
     `added` is the number of blocks added beyond the study's stopping rule; if there are any, the run is exploratory. A
     run that could not be interleaved has a study with plain execution, and the reason in `plain_because`.
     """
-    for entry in entries:
-        if entry["event"] == "made-plain":
-            spec = plan["study_spec"] | {"execution": "plain"}
-            plan = plan | {"study_spec": spec, "plain_because": entry["reason"]}
+    plan = _executed_plan(plan, entries)
     changes = [e for e in entries if e["event"] == "blocks-added" or (e["event"] == "run-ended" and "blocks" in e)]
     if not changes:
         return plan
@@ -172,13 +169,25 @@ def current_plan(plan: PlanRecord, entries: LedgerEntries) -> PlanRecord:
     for change in changes:
         added += change["blocks"] - blocks if change.get("exploratory") else 0
         blocks = change["blocks"]
-    trials = [trial for trial in all_planned_trials(plan, changes) if trial["block"] <= blocks]
+    last = plan.get("latency_blocks", 0) + blocks
+    trials = [trial for trial in all_planned_trials(plan, changes) if trial["block"] <= last]
     return plan | {"blocks": blocks, "trials": trials, "added": added}
 
 
+def _executed_plan(plan: PlanRecord, entries: LedgerEntries) -> PlanRecord:
+    """Return a plan with plain trials if it could not be interleaved, as `Plan.with_plain_trials` does."""
+    reason = next((entry["reason"] for entry in entries if entry["event"] == "made-plain"), None)
+    if reason is None:
+        return plan
+    spec = plan["study_spec"] | {"execution": "plain"}
+    trials = [trial for trial in plan["trials"] if trial["block"] <= plan["blocks"]]
+    return plan | {"study_spec": spec, "plain_because": reason, "trials": trials, "latency_blocks": 0}
+
+
 def all_planned_trials(plan: PlanRecord, entries: LedgerEntries) -> list[PlannedTrialRecord]:
-    """Return all trials that were ever drawn for a run, in order, including those left out later."""
-    return [*plan["trials"], *(trial for e in entries if e["event"] == "blocks-added" for trial in e["trials"])]
+    """Return all trials that were ever drawn for a run, in order, including those that an interim analysis left out."""
+    trials = _executed_plan(plan, entries)["trials"]
+    return [*trials, *(trial for e in entries if e["event"] == "blocks-added" for trial in e["trials"])]
 
 
 def is_run_complete(paths: RunPaths) -> bool:

@@ -18,7 +18,7 @@ from loadbook.store.ledger import read_current_plan
 from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.run_record import RunConditions, RunRecord, read_run_record
 from loadbook.store.trial_record import SCHEMA_VERSION, SLICE_SERIES, read_json, sha256_file
-from loadbook.study.model import Study
+from loadbook.study.model import Study, TrialExecution
 from loadbook.study.plan import parse_study_spec
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ ROWS_PER_GROUP = 1 << 20  # rows
 TABLES: dict[str, dict[str, str]] = {
     "trials": {
         "study": "string", "run": "string", "trial": "string", "treatment": "string",
-        "block": "int32", "slot": "int32", "status": "string", "attempt": "int32",
+        "block": "int32", "slot": "int32", "execution": "string", "status": "string", "attempt": "int32",
         "started": "float64?", "duration_s": "float64?",
         "tool": "string", "tool_version": "string?", "load_model": "string",
         "offered_per_s": "float64?", "concurrency": "int32?", "drivers": "int32",
@@ -142,9 +142,11 @@ class RunData(RunConditions):
         return self.study.tools_of(self.plan["treatments"])
 
     def values(self, metric: str, statistic: str | None = None) -> pd.DataFrame:
-        """Return one row per planned and executed trial: trial, treatment, block, slot, status, valid, value.
+        """Return one row per executed trial: trial, treatment, block, slot, status, valid, value.
 
-        `value` (base units, total over drivers) is NaN if the trial has no such measurement.
+        `value` (base units, total over drivers) is NaN if the trial has no such measurement. Of a run with interleaved
+        and plain blocks, the rows are those of the interleaved blocks for a rate or a cost, of the plain ones for a
+        time.
         """
         return trial_values(self.trials, self.measurements, metric, statistic)
 
@@ -181,15 +183,44 @@ class RunTables(Protocol):
         """Messages of validity rules and problems of files."""
 
 
+def execution_for(metric: str) -> TrialExecution | None:
+    """Return which trials tell a metric in a run with interleaved blocks and plain ones for latencies; None: all do.
+
+    Rates and costs are compared between trials of interleaved blocks, times between plain trials.
+    """
+    kind = get_metric(metric).kind
+    if kind in ("rate", "cost"):
+        return "interleaved"
+    return "plain" if kind == "time" else None
+
+
+def trials_telling(trials: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Return the trials that tell a metric: all, unless the run has interleaved and plain ones (`execution_for`)."""
+    wanted = execution_for(metric)
+    if wanted is None or trials["execution"].nunique() < 2:
+        return trials
+    return trials[trials["execution"] == wanted]
+
+
 def trial_values(
-    trials: pd.DataFrame, measurements: pd.DataFrame, metric: str, statistic: str | None = None
+    trials: pd.DataFrame,
+    measurements: pd.DataFrame,
+    metric: str,
+    statistic: str | None = None,
+    *,
+    every_trial: bool = False,
 ) -> pd.DataFrame:
-    """Return the trials with the total of one metric over all drivers as `value`, NaN if a trial has none."""
+    """Return the trials with the total of one metric over all drivers as `value`, NaN if a trial has none.
+
+    Of a run with interleaved and plain blocks only the trials that tell the metric (`execution_for`), unless
+    `every_trial` is set.
+    """
     statistic_name = statistic or get_metric(metric).default_statistic
     is_total = (measurements["statistic"] == statistic_name) & (measurements["driver"] == "*")
     rows = measurements[is_total & (measurements["metric"] == metric)]
     columns = ["trial", "treatment", "block", "slot", "status", "valid"]
-    joined = trials[columns].merge(rows[["trial", "value"]], on="trial", how="left", validate="one_to_one")
+    chosen = trials if every_trial else trials_telling(trials, metric)
+    joined = chosen[columns].merge(rows[["trial", "value"]], on="trial", how="left", validate="one_to_one")
     return joined.sort_values("slot", ignore_index=True)
 
 

@@ -14,7 +14,8 @@ from loadbook.study.problems import last_declared_look
 from loadbook.study.treatments import Factor, Factorial, FactorLevel, Grid, Ident, Name, Role, Setting, Treatment
 from loadbook.study.workload import StrictModel, Workload
 
-Execution = Literal["auto", "interleaved", "plain"]
+TrialExecution = Literal["interleaved", "plain"]
+Execution = Literal["auto", TrialExecution]
 ClaimKind = Literal["better", "worse", "best", "no-loss", "equivalent", "fewer-errors", "more-errors", "interaction",
                     "slope", "resource"]  # fmt: skip
 ERROR_CLAIM_KINDS: tuple[ClaimKind, ...] = ("fewer-errors", "more-errors", "interaction")
@@ -151,6 +152,8 @@ class Study(StrictModel):
     stopping : rule that decides when a run ends (docs/comparisons.md).
     execution : "interleaved": all treatments of a block run at once, and their load generators alternate in slices
         (docs/interleaving.md); "plain": one trial after the other; "auto": interleaved where possible, else plain.
+    latency_blocks : number of plain blocks that run before the interleaved ones and tell latencies, which interleaved
+        trials do not tell; at most `blocks`. In a run of plain trials, every block tells both.
     slices : lengths of slices in seconds that interleaved blocks have in turn, to see whether an effect depends on
         them; empty: one length, chosen by the latency.
     contrasts : reference of each treatment: the baseline, the treatment before it, or the best (docs/comparisons.md).
@@ -182,6 +185,7 @@ class Study(StrictModel):
     blocks: Annotated[int, Field(ge=1, le=1000)] = 10
     stopping: StoppingRule = StoppingRule()
     execution: Execution = "auto"
+    latency_blocks: Annotated[int, Field(ge=0, le=1000)] = 0
     slices: tuple[Annotated[float, Field(ge=0.01, le=1)], ...] = ()
     contrasts: Literal["baseline", "adjacent", "best"] = "baseline"
     hypothesis: Hypothesis = renamed_field("hypothesis", "asks", "difference")

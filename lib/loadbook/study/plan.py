@@ -15,8 +15,9 @@ from statistics import fmean
 from typing import Any, NotRequired, TypedDict
 
 from loadbook.core.errors import DataError, UsageError
+from loadbook.core.units import pluralize
 from loadbook.study.interleaving import plain_reasons
-from loadbook.study.model import Study
+from loadbook.study.model import Study, TrialExecution
 
 # measured in the lab by benchmarks/overhead.py, rounded up; used only to estimate hours and disk space
 TRIAL_OVERHEAD_S = 0.5
@@ -55,7 +56,8 @@ class PlanRecord(TypedDict):
 
     `execution_chosen` is recorded if the study left the execution to loadbook, `plain_because` if it is plain although
     the study allows or asks for interleaved blocks; a reason found after the plan was made is recorded in the ledger.
-    `added`, the number of blocks beyond those of the study, is recorded only there.
+    `added`, the number of blocks beyond those of the study, is recorded only there. `latency_blocks` is the number of
+    plain blocks before the interleaved ones; `blocks` does not count them.
     """
 
     study: str
@@ -69,6 +71,7 @@ class PlanRecord(TypedDict):
     added: NotRequired[int]
     execution_chosen: NotRequired[bool]
     plain_because: NotRequired[str]
+    latency_blocks: NotRequired[int]
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,8 @@ class Plan:
 
     `seed` is None if loadbook did not draw the order (imported results). The study's execution is never "auto":
     `execution_chosen` tells whether loadbook chose it, and `plain_because` is the reason why trials are plain although
-    the study allows or asks for interleaved blocks.
+    the study allows or asks for interleaved blocks. `latency_blocks` is the number of plain blocks before the
+    interleaved ones; `blocks` does not count them, and the numbers of the interleaved blocks follow theirs.
     """
 
     study: Study
@@ -88,15 +92,22 @@ class Plan:
     trials: tuple[PlannedTrial, ...]
     plain_because: str | None = None
     execution_chosen: bool = False
+    latency_blocks: int = 0
 
     @property
     def interleaved(self) -> bool:
-        """Return whether the treatments of a block run at once and alternate in slices."""
+        """Return whether there are blocks whose treatments run at once and alternate in slices."""
         return self.study.execution == "interleaved"
 
+    def execution_of(self, block: int) -> TrialExecution:
+        """Return the execution of a block's trials."""
+        return "interleaved" if self.interleaved and block > self.latency_blocks else "plain"
+
     def with_plain_trials(self, reason: str) -> Plan:
-        """Return this plan with plain trials in place of interleaved blocks."""
-        return replace(self, study=self.study.model_copy(update={"execution": "plain"}), plain_because=reason)
+        """Return this plan with plain trials in place of interleaved blocks; they tell latencies, too."""
+        trials = tuple(trial for trial in self.trials if trial.block <= self.blocks)
+        study = self.study.model_copy(update={"execution": "plain"})
+        return replace(self, study=study, trials=trials, plain_because=reason, latency_blocks=0)
 
     @property
     def execution_text(self) -> str:
@@ -104,6 +115,13 @@ class Plan:
         if self.plain_because:
             return plain_instead(self.plain_because)
         return CHOSEN_INTERLEAVED if self.execution_chosen else f"{self.study.execution}, as the study asks"
+
+    @property
+    def blocks_text(self) -> str:
+        """Return the number of blocks: "10 blocks", "15 interleaved and 6 plain blocks"."""
+        if self.latency_blocks:
+            return f"{self.blocks} interleaved and {pluralize(self.latency_blocks, 'plain block')}"
+        return pluralize(self.blocks, "block")
 
     @property
     def trial_s(self) -> float:
@@ -140,6 +158,8 @@ class Plan:
             record["execution_chosen"] = True
         if self.plain_because:
             record["plain_because"] = self.plain_because
+        if self.latency_blocks:
+            record["latency_blocks"] = self.latency_blocks
         return record
 
 
@@ -167,8 +187,9 @@ def make_plan(study: Study, subset: str | None = None, blocks: int | None = None
         raise UsageError(
             f"study {study.name!r} {study.stopping.describe()}: its plan has {looks[-1]}, not {blocks}", hint
         )
-    trials = _draw_trials(treatments, seed, blocks)
-    plan = Plan(study, subset or study.subset, seed, blocks, tuple(treatments), trials)
+    latency_blocks = 0 if study.execution == "plain" else min(study.latency_blocks, blocks)
+    trials = _draw_trials(treatments, seed, latency_blocks + blocks)
+    plan = Plan(study, subset or study.subset, seed, blocks, tuple(treatments), trials, latency_blocks=latency_blocks)
     if study.execution != "auto":
         return plan
     chosen = replace(plan, study=study.model_copy(update={"execution": "interleaved"}), execution_chosen=True)
@@ -176,7 +197,7 @@ def make_plan(study: Study, subset: str | None = None, blocks: int | None = None
 
 
 def additional_trials(plan: Plan, blocks: int) -> tuple[PlannedTrial, ...]:
-    """Return the trials that extend a plan to `blocks` blocks, from the same random draw.
+    """Return the trials that extend a plan to `blocks` blocks (besides those for latencies), from the same random draw.
 
     Raises
     ------
@@ -184,7 +205,7 @@ def additional_trials(plan: Plan, blocks: int) -> tuple[PlannedTrial, ...]:
     """
     if plan.seed is None:
         raise UsageError("the order of an imported run was not drawn here", "import a longer run instead")
-    return _draw_trials(plan.treatments, plan.seed, blocks)[len(plan.trials) :]
+    return _draw_trials(plan.treatments, plan.seed, plan.latency_blocks + blocks)[len(plan.trials) :]
 
 
 def _draw_trials(treatments: tuple[str, ...], seed: int, blocks: int) -> tuple[PlannedTrial, ...]:
@@ -202,8 +223,10 @@ def parse_plan(raw: Mapping[str, Any], source: str) -> Plan:
         study = parse_study_spec(raw["study_spec"])
         trials = tuple(PlannedTrial(**t) for t in raw["trials"])
         treatments, reason = tuple(raw["treatments"]), raw.get("plain_because")
-        chosen = raw.get("execution_chosen", False)
-        return Plan(study, raw["subset"], raw["seed"], raw["blocks"], treatments, trials, reason, chosen)
+        chosen, latency_blocks = raw.get("execution_chosen", False), raw.get("latency_blocks", 0)
+        return Plan(
+            study, raw["subset"], raw["seed"], raw["blocks"], treatments, trials, reason, chosen, latency_blocks
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"{source} is not a plan: {error}",
@@ -233,6 +256,8 @@ def study_spec(study: Study) -> dict[str, Any]:
         left_out.add("execution")
     if not study.slices:
         left_out.add("slices")
+    if not study.latency_blocks:
+        left_out.add("latency_blocks")
     return study.model_dump(mode="json", by_alias=True, exclude=left_out)
 
 

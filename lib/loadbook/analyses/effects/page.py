@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 PERCENTILES = ("p50", "p75", "p90", "p95", "p99", "p99.9")
 MAX_OTHER_FIGURES = 3  # further figures in a part that opens on a click; limited so that a page stays below 2 MB
+LATENCY_BLOCKS_HINT = "With latency_blocks = 6 in its study, a run has plain blocks for latencies, too."
 LATENCY_METRICS = ("latency_intended", "latency", "service_time", "connection_time")
 PERCENTILE_DEFINITIONS = {
     "wrk": "wrk’s “Latency Distribution”, closed loop, with wrk’s own correction for stalls",
@@ -137,8 +138,12 @@ class EffectsPage(Page):
         table = sections.driver_latency_table(self.data, self.labels, LATENCY_METRICS, PERCENTILES)
         own: list[Content] = [note(sections.driver_latency_note(self.data)), table] if table.rows else []
         if not self.panels:
-            none = f"{' and '.join(self.data.tools)}: no percentiles. {self._tail_note()}"
-            return Block(*own) if own else empty_section(none.strip())
+            tools = " and ".join(self.data.tools)
+            if own:
+                return Block(*own)
+            if self.data.study.execution == "interleaved":
+                return Block(note(f"{tools}: no percentiles, as {tails.PAUSES_IN_LATENCIES}. {LATENCY_BLOCKS_HINT}"))
+            return empty_section(f"{tools}: no percentiles. {self._tail_note()}".strip())
         curves = tails.treatment_curves(self.data)
         return Block(
             Picture(self.latency_figure),
