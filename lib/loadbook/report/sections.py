@@ -25,6 +25,7 @@ from loadbook.core.units import (
     format_percent,
     format_rounded,
     join_words,
+    pluralize,
     utc_text,
 )
 from loadbook.core.validity_rules import EVALUATED_RULES, rule_advice, rule_title
@@ -229,11 +230,13 @@ def execution_text(data: RunData) -> str:
         if len(found) >= max(1, len(set(data.study.slices))):
             break
     why = CHOSEN_INTERLEAVED if data.plan.get("execution_chosen") else "interleaved"
+    blocks = data.plan.get("latency_blocks")
+    latencies = f"; latencies from {pluralize(blocks, 'plain block')} before" if blocks else ""
     if not found:
-        return f"{why}: the treatments of a block took turns"
+        return f"{why}: the treatments of a block took turns{latencies}"
     first = next(iter(found.values()))
     lengths = f"slices of {join_words([f'{ms:g}' for ms in sorted(found)])} ms with gaps of {1000 * first.gap_s:g} ms"
-    return f"{why}: {len(first.beside)} treatments took turns in random order, in {lengths}"
+    return f"{why}: {len(first.beside)} treatments took turns in random order, in {lengths}{latencies}"
 
 
 @dataclass(frozen=True)
