@@ -200,6 +200,16 @@ def test_run_whose_latency_asks_for_slices_above_a_second_goes_on_with_plain_tri
     assert [record.interleaved for record in records_of(layout, run)] == [None] * 4
 
 
+def test_run_in_whose_pauses_a_server_would_close_connections_goes_on_with_plain_trials(lab, layout):
+    text = SLOW.replace("warmup_s = 0.2", "warmup_s = 0.2\nconnections = 14") + "keepalive_timeout = 1\n"
+    (layout.studies / "small.toml").write_text(text + '[treatments.more]\nsame_as = "baseline"\n')
+    events = []
+    run = run_study(layout, "small", lab.hosts_file, on_event=events.append)
+    assert [(record.status, record.interleaved) for record in records_of(layout, run)] == [("ok", None)] * 3
+    (message,) = [event.message for event in events if "plain trials in place of interleaved" in event.message]
+    assert "web closes connections after 1\N{NO-BREAK SPACE}s without requests" in message
+
+
 def test_run_with_blocks_for_latencies_tells_rates_and_latencies(lab, layout):
     (layout.studies / "small.toml").write_text(SMALL.replace("blocks = 1", "blocks = 2\nlatency_blocks = 1"))
     events = []

@@ -23,14 +23,14 @@ from loadbook.batch.file import Batch, BatchEntry
 from loadbook.core.errors import DataError, LoadbookError, SpecProblem, StudyError, UsageError, unknown_name_error
 from loadbook.core.metrics import METRICS
 from loadbook.core.units import utc_text
-from loadbook.execution.studies import check_load_allowed, check_roles, load_study
+from loadbook.execution.studies import check_load_allowed, check_roles, load_study, plan_study
 from loadbook.hosts.inventory import HostsFile, read_hosts
 from loadbook.hosts.keys import resolve_host_name
 from loadbook.hosts.lab import lab_kind
 from loadbook.report import notebooks
 from loadbook.store.paths import Layout
 from loadbook.store.trial_record import read_json, write_json
-from loadbook.study.plan import Plan, make_plan
+from loadbook.study.plan import Plan
 
 # seconds that executing a notebook takes on a slow machine, for estimates
 NOTEBOOK_S = 15.0
@@ -140,7 +140,7 @@ def _entry_plan(
     layout: Layout, entry: BatchEntry, studies_with_run: list[str], mistakes: list[SpecProblem]
 ) -> Plan | None:
     try:
-        plan = make_plan(load_study(layout, entry.study), entry.subset, entry.blocks)
+        plan = plan_study(layout, load_study(layout, entry.study), entry.subset, entry.blocks)
     except LoadbookError as error:
         mistakes += _entry_problems(entry.location("study"), error)
         return None

@@ -253,10 +253,9 @@ def _readable_studies(layout: Layout, checks: list[CheckResult]) -> list[Study]:
 def _check_hosts_file(layout: Layout, study: Study, path: Path, inventory: HostsFile) -> Iterator[CheckResult]:
     """Yield a result for each requirement of a study that the hosts file does not meet: hosts or permissions."""
     from loadbook.execution.dry_run import missing_for_treatment
-    from loadbook.execution.studies import missing_roles
-    from loadbook.study.plan import make_plan
+    from loadbook.execution.studies import missing_roles, plan_study
 
-    plan = make_plan(study)
+    plan = plan_study(layout, study)
     if lab_kind(path) and (missing := missing_roles(plan, inventory)):
         for lack in missing.values():
             yield CheckResult("lab", study.name, "doubt", lack, "a run adds it to the lab")

@@ -19,11 +19,11 @@ import click
 from loadbook.cli import terminal
 from loadbook.core.errors import UsageError
 from loadbook.core.units import format_bytes, format_duration, join_words, pluralize
-from loadbook.execution.studies import load_study, service_folders
+from loadbook.execution.studies import load_study, plan_study, service_folders
 from loadbook.hosts.inventory import read_hosts
 from loadbook.store.paths import Layout, project_layout
 from loadbook.study.interleaving import MIN_SLICE_S
-from loadbook.study.plan import Plan, make_plan
+from loadbook.study.plan import Plan
 
 if TYPE_CHECKING:
     from loadbook.batch.jobs import BatchJob, BatchRun
@@ -56,7 +56,7 @@ def plan(
     from loadbook.services.check import ineffective_settings
 
     layout = project_layout()
-    plan = make_plan(load_study(layout, study), subset, blocks)
+    plan = plan_study(layout, load_study(layout, study), subset, blocks)
     if hosts is not None:
         inventory, lab = read_hosts(hosts), bool(lab_kind(hosts))
         check_load_allowed(plan, inventory, hosts, lab=lab)
@@ -175,7 +175,7 @@ def _print_dry_run(
     """Print all steps of a run without executing them; exit code 3 if hosts lack something that a treatment needs."""
     from loadbook.execution.dry_run import dry_run
 
-    plan = make_plan(load_study(layout, study), subset, blocks)
+    plan = plan_study(layout, load_study(layout, study), subset, blocks)
     path = hosts or layout.lab / "hosts.toml"
     if hosts is None and not path.is_file():
         raise UsageError("the lab has no hosts yet", "loadbook lab up, or --hosts FILE")

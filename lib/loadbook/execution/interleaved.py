@@ -42,6 +42,7 @@ from loadbook.hosts.host import Host, Job
 from loadbook.hosts.jobs import WARMUP_SUFFIX, perl_program_files
 from loadbook.hosts.replay import transcript_name
 from loadbook.ingestion.interleaved import read_slices
+from loadbook.services.check import idle_timeout_reasons
 from loadbook.services.cpu_time import read_cpu_time
 from loadbook.store.trial_record import DriverRecord, InterleavedRecord, MonitorRecord, window_fields
 from loadbook.study.interleaving import (
@@ -196,6 +197,7 @@ class InterleavedBlock:
             if self.by_latency is None:
                 slices = f"slices of {SLICE_LATENCIES} latencies would be longer than {MAX_SLICE_S:g} s"
                 raise SlicesTooLongError(f"the slowest arm answers in {self.latency_s:.3f} s on average: {slices}")
+            self._check_idle_timeouts(self.by_latency)
         self.lengths = slices_of_block(self.testbed.plan.study, self.attempts[0].planned.block, self.by_latency)
         self._warm_up()
         self.monitors.start()
@@ -260,6 +262,13 @@ class InterleavedBlock:
                 )
             latencies.append(attempt.workload.connections * duration_s / requests)
         return max(latencies)
+
+    def _check_idle_timeouts(self, by_latency: SliceLengths) -> None:
+        """Raise SlicesTooLongError if a service would close connections while their load generator is stopped."""
+        treatments = [attempt.planned.treatment for attempt in self.attempts]
+        specs = {placement.spec.folder.name: placement.spec for placement in self.testbed.placements}
+        if reasons := idle_timeout_reasons(self.testbed.plan.study, treatments, by_latency, specs):
+            raise SlicesTooLongError("; ".join(reasons))
 
     def _warm_up(self) -> None:
         steps: list[tuple[str, ...]] = []

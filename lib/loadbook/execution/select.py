@@ -14,6 +14,7 @@ from typing import Any
 
 from loadbook.core.errors import LoadbookError, UsageError
 from loadbook.execution.progress import OnEvent, Progress
+from loadbook.execution.studies import plan_study
 from loadbook.store.ledger import (
     Ledger,
     all_planned_trials,
@@ -26,7 +27,7 @@ from loadbook.store.ledger import (
 from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.trial_record import read_json
 from loadbook.study.model import Study
-from loadbook.study.plan import Plan, additional_trials, as_planned, make_plan, parse_plan, study_sha256
+from loadbook.study.plan import Plan, additional_trials, as_planned, parse_plan, study_sha256
 
 DECISIVE_VERDICTS = ("better", "worse", "small", "no-loss", "equivalent")
 
@@ -155,7 +156,7 @@ def select_run(layout: Layout, study: Study, request: RunRequest) -> RunSelectio
         return _select_extended(layout, study, request)
     runs = layout.runs(study.name)
     if request.resume is None and (request.new or not runs or is_run_complete(layout.run(study.name, runs[-1]))):
-        plan, run = make_plan(study, request.subset, request.blocks), new_run_id(layout, study.name)
+        plan, run = plan_study(layout, study, request.subset, request.blocks), new_run_id(layout, study.name)
         blocks = f"{plan.blocks_text} of {len(plan.treatments)}"
         message = f"new run {run}: {len(plan.trials)} trials in {blocks}, about {plan.hours * 60:.0f} min"
         return RunSelection(run, plan, layout.run(study.name, run), False, message)

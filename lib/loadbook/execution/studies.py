@@ -19,9 +19,11 @@ from loadbook.hosts.inventory import HostEntry, HostsFile
 from loadbook.hosts.keys import resolve_host_name
 from loadbook.hosts.shell import cpu_list
 from loadbook.services import check_study, load_service
+from loadbook.services.check import idle_timeout_reasons
 from loadbook.store.paths import Layout
+from loadbook.study.interleaving import slices_for_latency
 from loadbook.study.model import Study
-from loadbook.study.plan import Plan
+from loadbook.study.plan import Plan, make_plan
 from loadbook.study.reader import SMOKE_SUFFIX, find_study, read_study_tables
 from loadbook.study.treatments import Role, Setting
 from loadbook.study.workload import Workload
@@ -47,6 +49,16 @@ def load_study(layout: Layout, name: str) -> Study:
     if problems:
         raise StudyError(str(file), problems)
     return study
+
+
+def plan_study(layout: Layout, study: Study, subset: str | None = None, blocks: int | None = None) -> Plan:
+    """Return the plan of a study as `make_plan` does; its trials are plain if services speak against interleaving."""
+    treatments, shortest = study.treatments_in(subset), slices_for_latency(0.0)
+    assert shortest is not None
+    services = {study.setting(name, role).service for name in treatments for role in study.roles}
+    specs = {name: load_service(name, service_folders(layout)) for name in services if name}
+    reasons = idle_timeout_reasons(study, treatments, shortest, specs)
+    return make_plan(study, subset, blocks, reasons_in_services=reasons)
 
 
 def _tool_problems(load: Workload, place: str) -> list[SpecProblem]:

@@ -24,7 +24,7 @@ from loadbook.batch.process import DetachedRun, RunState, WorkerJob, find_detach
 from loadbook.core.errors import DataError, LoadbookError, UsageError
 from loadbook.core.units import format_bytes, format_duration, format_percent
 from loadbook.execution.power import forecast_power, power_lines
-from loadbook.execution.studies import load_study
+from loadbook.execution.studies import load_study, plan_study
 from loadbook.ingestion.ingest import ingest as ingest_run
 from loadbook.notebook.compare import Displayable, styled
 from loadbook.report.blocks import Block, note, note_block
@@ -33,7 +33,6 @@ from loadbook.report.notebooks import DONE_MIME
 from loadbook.store.ledger import is_run_complete
 from loadbook.store.paths import project_layout
 from loadbook.store.tables import load_run
-from loadbook.study.plan import make_plan
 
 PEEKING_WARNING = "Peeking decides nothing: verdicts come when the plan is done, or at a look that the study declared."
 BACKGROUND_HINT = (
@@ -220,7 +219,7 @@ def plan(study: str, subset: str = "", blocks: int = 0) -> Block:
     UsageError, StudyError : a wrong name, or mistakes in the study, all of them at once.
     """
     layout = project_layout()
-    planned = make_plan(load_study(layout, study), subset or None, blocks or None)
+    planned = plan_study(layout, load_study(layout, study), subset or None, blocks or None)
     rows = [
         ["treatments", ", ".join(planned.study.label(name) for name in planned.treatments)],
         ["trials", f"{len(planned.trials)} ({planned.blocks_text} of {len(planned.treatments)})"],

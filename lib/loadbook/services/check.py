@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from loadbook.core.errors import SpecProblem, StudyError, UsageError, unknown_name_error
+from loadbook.core.units import format_duration
 from loadbook.services.render import template_environment
 from loadbook.services.spec import ServiceSpec, load_service
 from loadbook.services.variables import OFF, UNSET
+from loadbook.study.interleaving import SliceLengths, lengths_of_run, longest_idle_s
 from loadbook.study.model import Study
 from loadbook.study.treatments import Factor, FactorLevel
 
@@ -166,6 +169,36 @@ def ineffective_settings(study: Study, folders: Sequence[Path] = ()) -> list[str
         f"{text} (treatment {names[0]}{f' and {len(names) - 1} more' if names[1:] else ''})"
         for text, names in treatments.items()
     ]
+
+
+def idle_timeout_reasons(
+    study: Study, treatments: Sequence[str], by_latency: SliceLengths, specs: Mapping[str, ServiceSpec]
+) -> list[str]:
+    """Return the reasons in the services why treatments cannot be interleaved: time-outs shorter than the pauses.
+
+    A service that closes the connections of a stopped load generator would make errors, or new connections, which it
+    does not make if it is measured alone. `specs` has the services by name. Time-outs of roles with the user's own
+    configuration file are not known; a time-out of 0 means that no connection stays open.
+    """
+    idle_s = max(longest_idle_s(lengths, len(treatments)) for lengths in lengths_of_run(study, by_latency))
+    found: dict[str, str] = {}
+    for treatment in treatments:
+        for role in study.roles:
+            setting, load = study.setting(treatment, role), study.workload_of(treatment)
+            if not setting.service or setting.config_text is not None:
+                continue
+            if role == study.target_of(treatment) and not load.keepalive:
+                continue
+            spec = specs[setting.service]
+            timeout_s = spec.idle_timeout.seconds(spec.values(setting.vars)) if spec.idle_timeout else math.inf
+            if 0 < timeout_s <= idle_s:
+                found.setdefault(
+                    role,
+                    f"{role} closes connections after {format_duration(timeout_s)} without requests (treatment "
+                    f"{treatment}), and the load generators of {len(treatments)} treatments are stopped for up to "
+                    f"{format_duration(idle_s)}",
+                )
+    return list(found.values())
 
 
 def check_study(study: Study, folders: Sequence[Path] = ()) -> list[SpecProblem]:

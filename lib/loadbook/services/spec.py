@@ -202,6 +202,21 @@ class SystemServer(ServiceModel):
         return self
 
 
+class IdleTimeout(ServiceModel):
+    """Time-out for connections without requests: the value of a variable in seconds, `default_s` if that is unset.
+
+    In interleaved blocks, connections are idle while their load generator is stopped.
+    """
+
+    var: Ident | None = None
+    default_s: Annotated[float, Field(gt=0)]
+
+    def seconds(self, values: Mapping[str, str | int | None]) -> float:
+        """Return the time-out for the values of the service's variables, as `ServiceSpec.values` returns them."""
+        value = values[self.var] if self.var else None
+        return self.default_s if value is None else float(value)
+
+
 class ServiceSpec(ServiceModel):
     """One server software: requirements, configuration, commands and probes.
 
@@ -211,6 +226,7 @@ class ServiceSpec(ServiceModel):
     sysctls : kernel settings of its host while it runs.
     direct_return : whether its backends accept packets for its address and answer the clients directly.
     tables : nftables tables ("ip name", templates) that are deleted if the service is killed.
+    idle_timeout : its time-out for idle connections; None if it never closes them.
     tree : in system mode (`as_system`), the host's folder that its files are written to; else "".
     """
 
@@ -235,6 +251,7 @@ class ServiceSpec(ServiceModel):
     direct_return: bool = False
     tables: tuple[str, ...] = ()
     errors: ErrorMessages | None = None
+    idle_timeout: IdleTimeout | None = None
     system: SystemServer | None = None
     folder: Path = Path()
     tree: str = ""
@@ -249,6 +266,8 @@ class ServiceSpec(ServiceModel):
             raise ValueError("tree belongs into [system]")
         if self.main is not None and self.main not in self.files:
             raise ValueError(f"main: {self.main} is not one of the files")
+        if self.idle_timeout and self.idle_timeout.var and self.idle_timeout.var not in self.vars:
+            raise ValueError(f"idle_timeout.var: {self.idle_timeout.var} is not one of the vars")
         for name, var in self.vars.items():
             try:
                 var.accept(var.default)

@@ -83,6 +83,16 @@ def longest_pause_s(lengths: SliceLengths, arms: int) -> float:
     return (arms - 1) * (longest_slice_s + lengths.slice_s + 2 * lengths.gap_s) + lengths.gap_s
 
 
+def longest_idle_s(lengths: SliceLengths, arms: int) -> float:
+    """Return the seconds for which a generator's connections are idle at most, while it takes turns with the others."""
+    return (arms - 1) * (max(lengths.first_s, lengths.slice_s) + lengths.slice_s + 2 * lengths.gap_s) + lengths.gap_s
+
+
+def lengths_of_run(study: Study, by_latency: SliceLengths) -> list[SliceLengths]:
+    """Return the lengths that the blocks of a run have in turn."""
+    return [slices_of_block(study, block, by_latency) for block in range(1, max(1, len(study.slices)) + 1)]
+
+
 def timeout_with_pauses_s(timeout_s: float, lengths: SliceLengths, arms: int) -> float:
     """Return the time-out, in whole seconds, with which no pause lets a request fail that would not fail otherwise."""
     return float(math.ceil(timeout_s + longest_pause_s(lengths, arms)))

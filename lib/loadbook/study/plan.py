@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, NotRequired, TypedDict
@@ -163,8 +163,16 @@ class Plan:
         return record
 
 
-def make_plan(study: Study, subset: str | None = None, blocks: int | None = None, seed: int | None = None) -> Plan:
+def make_plan(
+    study: Study,
+    subset: str | None = None,
+    blocks: int | None = None,
+    seed: int | None = None,
+    reasons_in_services: Sequence[str] = (),
+) -> Plan:
     """Return the plan of `study`; None means the study's own subset, number of blocks or seed.
+
+    `reasons_in_services` are reasons against interleaved blocks besides those in the study.
 
     Raises
     ------
@@ -175,7 +183,7 @@ def make_plan(study: Study, subset: str | None = None, blocks: int | None = None
     seed = study.seed if seed is None else seed
     if blocks < 1:
         raise UsageError(f"a plan needs at least one block, not {blocks}")
-    reasons = [] if study.execution == "plain" else plain_reasons(study, treatments)
+    reasons = [] if study.execution == "plain" else [*plain_reasons(study, treatments), *reasons_in_services]
     if study.execution == "interleaved" and reasons:
         raise UsageError(
             f"study {study.name!r} cannot be run in interleaved blocks: {'; '.join(reasons)}",
