@@ -6,6 +6,7 @@ import platform
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ import click
 from loadbook.cli.terminal import echo, echo_next_step, hosts_option, optional_study_argument, print_table
 from loadbook.core.errors import HostError, HostKeyError, LoadbookError, UsageError
 from loadbook.core.text import clean
-from loadbook.hosts.doctor import CheckResult, HostCheck, RequiredProgram, check_hosts
+from loadbook.hosts.doctor import CheckResult, CheckStatus, HostCheck, RequiredProgram, check_hosts
 from loadbook.hosts.inventory import HostsFile, read_hosts
 from loadbook.hosts.keys import Endpoint, read_user_config, resolve_endpoint, trusted_keys
 from loadbook.hosts.lab import Lab, LabHostStatus, LabKind, lab_kind
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from loadbook.study.model import Study
 
 CUT_S = 10.0
+PLAIN_HINT = 'or run plain trials (execution = "plain")'
 RESTORE_RUN_ID = "restore"
 _ROLE_COUNT = re.compile(r"([a-z][a-z0-9_-]*)(?:=(\d{1,3}))?")
 
@@ -225,6 +227,8 @@ def doctor(study: str | None, hosts_file: Path | None) -> None:
             probes[alias].append(probe)
     programs = _programs_by_host(layout, studies, inventory, all_tools=study is None)
     checks += check_hosts(path, inventory, programs, probes)
+    if not any(check.status == "missing" for check in checks):
+        checks += [check for one in studies if study for check in _check_arms(layout, one, path, inventory)]
     marks = {"ok": Text("ok", "green"), "doubt": Text("?", "yellow"), "missing": Text("MISSING", "bold red")}
     headings = ("", "where", "what", "seen", "what to do")
     rows = [(marks[check.status], check.host, check.subject, check.observation, check.fix) for check in checks]
@@ -270,6 +274,24 @@ def _check_hosts_file(layout: Layout, study: Study, path: Path, inventory: Hosts
         yield CheckResult("hosts file", f"{study.name}: {of}", "missing", lack, fix)
     if not treatments_by_lack:
         yield CheckResult("hosts file", study.name, "ok", f"all {len(plan.treatments)} treatments have their hosts")
+
+
+def _check_arms(layout: Layout, study: Study, path: Path, inventory: HostsFile) -> Iterator[CheckResult]:
+    """Yield results for memory and ports of all arms at once, if a study's blocks are interleaved."""
+    from loadbook.execution.arm_requirements import check_arms
+    from loadbook.execution.dry_run import dry_run
+    from loadbook.execution.studies import plan_study
+
+    run, _ = dry_run(layout, plan_study(layout, study), path)
+    if run is None or not run.testbed.plan.interleaved:
+        return
+    lacking: CheckStatus = "doubt" if run.testbed.plan.execution_chosen else "missing"
+    with ExitStack() as stack:
+        hosts = {alias: connect(path, alias, "doctor", hosts=inventory) for alias in run.hosts}
+        for host in hosts.values():
+            stack.callback(host.close)
+        for alias, subject, is_met, text in check_arms(run.testbed, hosts):
+            yield CheckResult(alias, subject, "ok" if is_met else lacking, text, "" if is_met else PLAIN_HINT)
 
 
 def _study_probes(study: Study, inventory: HostsFile) -> Iterator[tuple[str, HostCheck]]:

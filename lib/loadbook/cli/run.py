@@ -19,7 +19,7 @@ import click
 from loadbook.cli import terminal
 from loadbook.core.errors import UsageError
 from loadbook.core.units import format_bytes, format_duration, join_words, pluralize
-from loadbook.execution.studies import load_study, plan_study, service_folders
+from loadbook.execution.studies import load_study, plan_study, service_folders, services_of
 from loadbook.hosts.inventory import read_hosts
 from loadbook.store.paths import Layout, project_layout
 from loadbook.study.interleaving import MIN_SLICE_S
@@ -53,7 +53,7 @@ def plan(
     from loadbook.execution.power import forecast_power, power_lines
     from loadbook.execution.studies import check_load_allowed, check_roles, unloaded_hosts
     from loadbook.hosts.lab import lab_kind
-    from loadbook.services.check import ineffective_settings
+    from loadbook.services.check import ineffective_settings, memory_at_once
 
     layout = project_layout()
     plan = plan_study(layout, load_study(layout, study), subset, blocks)
@@ -68,6 +68,10 @@ def plan(
         terminal.echo(json.dumps(plan.to_json() | {"estimate": estimate}, indent=1))
         return
     notes = [f"note        {text}" for text in unloaded_hosts(plan)]
+    if plan.interleaved:
+        needs = memory_at_once(plan.study, plan.treatments, services_of(layout, plan.study, plan.treatments))
+        of_roles = ", ".join(f"{role} about {format_bytes(mib << 20)}" for role, mib in needs.items())
+        notes.insert(0, f"memory      of a host, for {len(plan.treatments)} treatments at once: {of_roles}")
     warnings = [f"warning     {text}" for text in ineffective_settings(plan.study, service_folders(layout))]
     for line in [*_plan_lines(plan), *power_lines(forecast), *notes, *warnings]:
         terminal.echo(line)

@@ -13,6 +13,7 @@ from typing import Any
 
 from loadbook.core.errors import LoadbookError
 from loadbook.execution import preflight
+from loadbook.execution.arm_requirements import PERL_CHECK, reasons_against_interleaving
 from loadbook.execution.attempt import Attempt
 from loadbook.execution.deployment import CHANGES, Placement, job_name, job_stem, preflight_stem
 from loadbook.execution.host_changes import HostChangeJobs, host_changes_of, missing_permissions, uses_delay
@@ -186,7 +187,7 @@ class DryRun:
             for tool in testbed.tools.values():
                 yield DryRunStep(alias, "run", tuple(tool.version_argv), f"version of {tool.name}")
             if testbed.plan.interleaved:
-                yield DryRunStep(alias, "run", preflight.PERL_CHECK, "perl lets the load generators take turns")
+                yield DryRunStep(alias, "run", PERL_CHECK, "perl lets the load generators take turns")
             for launch in preflight.load_launches(testbed):
                 launch.check_limits(hosts[alias])
             yield from notes.annotate(self.log.take())
@@ -248,7 +249,7 @@ def dry_run(layout: Layout, plan: Plan, hosts_file: Path) -> tuple[DryRun | None
     able = tuple(name for name in plan.treatments if not missing[name])
     trials = tuple(trial for trial in plan.trials if not missing[trial.treatment])
     run = _prepare(layout, replace(plan, treatments=able, trials=trials), hosts_file, inventory) if able else None
-    reasons = list(preflight.reasons_against_interleaving(run.testbed)) if run and plan.interleaved else []
+    reasons = list(reasons_against_interleaving(run.testbed)) if run and plan.interleaved else []
     if reasons and plan.execution_chosen:
         return dry_run(layout, plan.with_plain_trials("; ".join(reasons)), hosts_file)
     parts = []

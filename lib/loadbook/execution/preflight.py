@@ -15,6 +15,7 @@ from pathlib import Path
 
 from loadbook.core.errors import LoadbookError, PreflightError, ToolError
 from loadbook.core.units import format_bytes, format_duration
+from loadbook.execution.arm_requirements import reasons_against_interleaving
 from loadbook.execution.deployment import CHANGES, DELAY_SERVICE, Placement, job_name, preflight_stem
 from loadbook.execution.host_changes import HostChangeJobs, host_changes_of, missing_permissions, uses_delay
 from loadbook.execution.host_state import DISK_FACTOR, HOST_MIN_BYTES
@@ -112,7 +113,7 @@ def preflight(testbed: Testbed, data: Path) -> None:
     PreflightError : there are problems; it lists those of all hosts.
     """
     refused = missing_permissions(testbed.deployment(treatment) for treatment in testbed.plan.treatments)
-    if testbed.plan.interleaved:
+    if testbed.plan.interleaved and not testbed.plan.execution_chosen:  # else checked when it was chosen
         refused += [
             f"interleaved blocks are not possible: {reason}" for reason in reasons_against_interleaving(testbed)
         ]
@@ -268,22 +269,6 @@ def _check_changes(testbed: Testbed) -> Iterator[str]:
         finally:
             jobs.restore()
     testbed.check_restored()
-
-
-PERL_CHECK = ("perl", "-e", "use POSIX (); print 1")
-
-
-def reasons_against_interleaving(testbed: Testbed) -> Iterator[str]:
-    """Yield reasons in the hosts and the hosts file for which interleaved blocks are not possible."""
-    if len(testbed.drivers) > 1:
-        yield f"several drivers ({', '.join(testbed.drivers)}): only one can let its load generators take turns"
-    if testbed.replayed_run:
-        yield "these hosts play recorded trials back, which is built for plain ones only"
-    if changing := sorted({p.spec.name for p in testbed.placements if p.changes_host}):
-        yield f"service {changing[0]} changes settings of its whole host"
-    for alias in testbed.drivers:
-        if testbed.hosts[alias].live and testbed.hosts[alias].run(PERL_CHECK, timeout_s=PROBE_TIMEOUT_S).rc:
-            yield f"host {alias} has no perl, which lets load generators take turns ({APT_INSTALL}perl-base)"
 
 
 def needed_ports(testbed: Testbed, alias: str) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from loadbook.core.errors import LoadbookError, PreflightError, SpecProblem, StudyError, ToolError
@@ -18,7 +18,7 @@ from loadbook.execution.deployment import hosts_for_role
 from loadbook.hosts.inventory import HostEntry, HostsFile
 from loadbook.hosts.keys import resolve_host_name
 from loadbook.hosts.shell import cpu_list
-from loadbook.services import check_study, load_service
+from loadbook.services import ServiceSpec, check_study, load_service
 from loadbook.services.check import idle_timeout_reasons
 from loadbook.store.paths import Layout
 from loadbook.study.interleaving import slices_for_latency
@@ -55,10 +55,14 @@ def plan_study(layout: Layout, study: Study, subset: str | None = None, blocks: 
     """Return the plan of a study as `make_plan` does; its trials are plain if services speak against interleaving."""
     treatments, shortest = study.treatments_in(subset), slices_for_latency(0.0)
     assert shortest is not None
-    services = {study.setting(name, role).service for name in treatments for role in study.roles}
-    specs = {name: load_service(name, service_folders(layout)) for name in services if name}
-    reasons = idle_timeout_reasons(study, treatments, shortest, specs)
+    reasons = idle_timeout_reasons(study, treatments, shortest, services_of(layout, study, treatments))
     return make_plan(study, subset, blocks, reasons_in_services=reasons)
+
+
+def services_of(layout: Layout, study: Study, treatments: Sequence[str]) -> dict[str, ServiceSpec]:
+    """Return the services of treatments by name."""
+    names = {study.setting(treatment, role).service for treatment in treatments for role in study.roles}
+    return {name: load_service(name, service_folders(layout)) for name in sorted(filter(None, names))}
 
 
 def _tool_problems(load: Workload, place: str) -> list[SpecProblem]:

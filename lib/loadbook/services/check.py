@@ -171,6 +171,16 @@ def ineffective_settings(study: Study, folders: Sequence[Path] = ()) -> list[str
     ]
 
 
+def memory_at_once(study: Study, treatments: Sequence[str], specs: Mapping[str, ServiceSpec]) -> dict[str, int]:
+    """Return role -> MiB that its services of all treatments may need together on one host (`memory_mib`)."""
+    settings = [(role, study.setting(name, role).service) for name in treatments for role in study.roles]
+    found: dict[str, int] = {}
+    for role, service in settings:
+        if service:
+            found[role] = found.get(role, 0) + specs[service].memory_mib
+    return found
+
+
 def idle_timeout_reasons(
     study: Study, treatments: Sequence[str], by_latency: SliceLengths, specs: Mapping[str, ServiceSpec]
 ) -> list[str]:

@@ -227,6 +227,7 @@ class ServiceSpec(ServiceModel):
     direct_return : whether its backends accept packets for its address and answer the clients directly.
     tables : nftables tables ("ip name", templates) that are deleted if the service is killed.
     idle_timeout : its time-out for idle connections; None if it never closes them.
+    memory_mib : MiB of memory that one instance may need; about twice what its processes have under a usual load.
     tree : in system mode (`as_system`), the host's folder that its files are written to; else "".
     """
 
@@ -252,6 +253,7 @@ class ServiceSpec(ServiceModel):
     tables: tuple[str, ...] = ()
     errors: ErrorMessages | None = None
     idle_timeout: IdleTimeout | None = None
+    memory_mib: Annotated[int, Field(ge=1)] = 64
     system: SystemServer | None = None
     folder: Path = Path()
     tree: str = ""

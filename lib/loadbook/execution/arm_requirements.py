@@ -1,0 +1,153 @@
+"""Requirements of interleaved blocks on hosts: perl, memory for the services of all arms, and ports that clients reach.
+
+In an interleaved block all treatments run at once, each on ports of its own, from a host's `service_port` on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from loadbook.core.units import format_bytes, pluralize
+from loadbook.execution.testbed import Testbed
+from loadbook.hosts.host import Host
+
+PERL_CHECK = ("perl", "-e", "use POSIX (); print 1")
+PROBE_TIMEOUT_S = 20.0
+GENERATOR_MIB = 16  # of one load generator; wrk with 50 connections has 5 (resident, 2026-11-25)
+MEMORY_SCRIPT = (
+    'while read -r key value unit; do if [ "$key" = MemAvailable: ]; then echo "$value"; fi; done </proc/meminfo'
+)
+
+# prints the id of a process that listens on ports (arguments, after an address) until each had a connection, for 3 s
+LISTEN_PROGRAM = """
+use strict; use IO::Socket::INET; use IO::Select; use POSIX ();
+my $address = shift;
+my %left = map {
+    my $socket = IO::Socket::INET->new(Listen => 5, LocalAddr => $address, LocalPort => $_, ReuseAddr => 1) or exit 3;
+    ($socket => $socket)
+} @ARGV;
+defined(my $child = fork) or exit 3;
+if ($child) { print $child; exit 0 }
+POSIX::setsid();
+open STDIN, "</dev/null"; open STDOUT, ">/dev/null"; open STDERR, ">/dev/null";
+alarm 3;
+while (%left) { for (IO::Select->new(values %left)->can_read) { $_->accept; delete $left{$_} } }
+"""
+# connects to an address at each of the ports, and prints the first one that it cannot reach within a second
+CONNECT_PROGRAM = """
+use strict; use IO::Socket::INET;
+my $address = shift;
+for (@ARGV) {
+    IO::Socket::INET->new(PeerAddr => $address, PeerPort => $_, Timeout => 1) or do { print $_; exit 0 }
+}
+"""
+
+
+class ArmsOnHost(NamedTuple):
+    """Processes of an interleaved block that a host has at once, and the bytes of memory that they may need."""
+
+    services: int
+    generators: int
+    memory_bytes: int
+
+    @property
+    def text(self) -> str:
+        """Return their number and memory: "7 services at once, about 224 MiB"."""
+        parts = [pluralize(self.services, "service")] if self.services else []
+        parts += [pluralize(self.generators, "load generator")] if self.generators else []
+        return f"{' and '.join(parts)} at once, about {format_bytes(self.memory_bytes)}"
+
+
+def arms_on_host(testbed: Testbed, alias: str) -> ArmsOnHost:
+    """Return what an interleaved block of the plan has at once on a host, by `memory_mib` of the services."""
+    placed = [
+        placement.spec.memory_mib
+        for arm, name in enumerate(testbed.plan.treatments)
+        for placement in testbed.deployment(name, arm).placements
+        if placement.alias == alias
+    ]
+    generators = len(testbed.plan.treatments) if alias in testbed.drivers else 0
+    return ArmsOnHost(len(placed), generators, (sum(placed) + GENERATOR_MIB * generators) << 20)
+
+
+def available_bytes(host: Host) -> int | None:
+    """Return the memory that a host can give to new processes; None if its kernel does not tell."""
+    answer = host.script(MEMORY_SCRIPT, timeout_s=PROBE_TIMEOUT_S).text.strip()
+    return int(answer) * 1024 if answer.isdigit() else None
+
+
+class ArmCheck(NamedTuple):
+    """Whether a host meets a requirement ("memory", "ports") of all arms at once, and a text about it."""
+
+    host: str
+    subject: str
+    is_met: bool
+    text: str
+
+
+def reasons_against_interleaving(testbed: Testbed) -> Iterator[str]:
+    """Yield reasons in the hosts and the hosts file for which interleaved blocks are not possible."""
+    if len(testbed.drivers) > 1:
+        yield f"several drivers ({', '.join(testbed.drivers)}): only one can let its load generators take turns"
+        return
+    if testbed.replayed_run:
+        yield "these hosts play recorded trials back, which is built for plain ones only"
+    if changing := sorted({p.spec.name for p in testbed.placements if p.changes_host}):
+        yield f"service {changing[0]} changes settings of its whole host"
+    for alias in testbed.drivers:
+        if testbed.hosts[alias].live and testbed.hosts[alias].run(PERL_CHECK, timeout_s=PROBE_TIMEOUT_S).rc:
+            yield f"host {alias} has no perl, which lets load generators take turns (apt-get install perl-base)"
+    live = {alias: host for alias, host in testbed.hosts.items() if host.live}
+    yield from (check.text for check in check_arms(testbed, live) if not check.is_met)
+
+
+def check_arms(testbed: Testbed, hosts: Mapping[str, Host]) -> Iterator[ArmCheck]:
+    """Check memory and ports of all arms on the connected `hosts`; those of a dry run's testbed are not connected."""
+    for alias, host in hosts.items():
+        yield _check_memory(arms_on_host(testbed, alias), host)
+    for (client, server), ports in _ports_of_later_arms(testbed).items():
+        if client in hosts and server in hosts:
+            yield _check_ports(hosts[client], hosts[server], ports)
+
+
+def _check_memory(need: ArmsOnHost, host: Host) -> ArmCheck:
+    available = available_bytes(host)
+    if available is None or available >= need.memory_bytes:
+        return ArmCheck(host.alias, "memory", True, need.text)
+    text = f"{need.text}, may need more than host {host.alias} has available, {format_bytes(available)}"
+    return ArmCheck(host.alias, "memory", False, text)
+
+
+def _check_ports(client: Host, server: Host, ports: Mapping[int, str]) -> ArmCheck:
+    """Check whether `client` can connect to ports of `server`, from which `ports` leads to their treatments.
+
+    For the test, a perl process on `server` listens on all of them, for 3 s at most. Without perl, or where something
+    listens already, nothing is tested.
+    """
+    words = [server.address, *map(str, sorted(ports))]
+    span = f"{min(ports)} to {max(ports)}" if len(ports) > 1 else f"{min(ports)}"
+    listening = server.run(("perl", "-e", LISTEN_PROGRAM, *words), timeout_s=PROBE_TIMEOUT_S)
+    if listening.rc or not listening.text.isdigit():
+        return ArmCheck(server.alias, "ports", True, f"{span} for all treatments at once; not tested")
+    answer = client.run(("perl", "-e", CONNECT_PROGRAM, *words), timeout_s=PROBE_TIMEOUT_S).text.strip()
+    if not answer.isdigit():
+        return ArmCheck(server.alias, "ports", True, f"{span} for all treatments at once: {client.alias} reaches them")
+    server.run(("kill", listening.text), timeout_s=PROBE_TIMEOUT_S)
+    wanted = f"port {answer} of host {server.alias}, which treatment {ports[int(answer)]} would use"
+    text = f"host {client.alias} cannot connect to {wanted} (does a firewall let it reach the ports {span}?)"
+    return ArmCheck(server.alias, "ports", False, text)
+
+
+def _ports_of_later_arms(testbed: Testbed) -> dict[tuple[str, str], dict[int, str]]:
+    """Return client and server host -> port of the server -> its treatment, for all arms but the first.
+
+    The ports of the first arm are those of plain trials.
+    """
+    found: dict[tuple[str, str], dict[int, str]] = {}
+    for arm, name in list(enumerate(testbed.plan.treatments))[1:]:
+        deployment = testbed.deployment(name, arm)
+        for placement in deployment.placements:
+            pair = deployment.client_host(placement).alias, placement.alias
+            found.setdefault(pair, {})[deployment.port(placement)] = name
+    return found
