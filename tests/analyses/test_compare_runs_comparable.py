@@ -67,6 +67,13 @@ def test_runs_of_plain_and_interleaved_trials_are_refused(make: Maker) -> None:
     compute.check_comparable(interleaved, make.run("c", lambda spec: spec.update(execution="interleaved")))
 
 
+def test_latencies_of_plain_blocks_are_comparable_with_those_of_a_plain_run(make: Maker) -> None:
+    plain, mixed = make.run("a"), make.run("b", lambda spec: spec.update(execution="interleaved"))
+    mixed.plan["latency_blocks"] = 6
+    compute.check_comparable(plain, mixed, metric="latency p99")
+    assert refused(plain, mixed).startswith("run a has plain trials, run b has interleaved ones: ")
+
+
 def test_run_and_its_replay_are_not_compared(make: Maker) -> None:
     assert "those of run a" in refused(make.run("a"), make.run("b", replay="a"))
     assert "those of run x" in refused(make.run("a", replay="x"), make.run("b", replay="x"))

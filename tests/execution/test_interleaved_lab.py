@@ -221,6 +221,7 @@ def test_run_with_blocks_for_latencies_tells_rates_and_latencies(lab, layout):
     assert {event.block for event in events if event.kind == "trial-ended"} == {1, 2, 3}
     assert ingest(paths).valid == 8
     data = load_run(layout, "small")
+    assert list(data.trials["measures"]) == ["latencies"] * 2 + ["rates"] * 6
     latencies, rates = data.values("latency", "p99"), data.values("ok_per_s")
     assert list(latencies["trial"]) == ["t0001", "t0002"] and latencies["value"].notna().all()
     assert list(rates["trial"]) == [f"t{number:04d}" for number in range(3, 9)] and rates["value"].notna().all()

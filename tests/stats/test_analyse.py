@@ -62,8 +62,8 @@ def make_run(arms=ARMS, blocks: int = 12, seed: int = 5, drift: float = 0.0, **s
             slot, trial = len(trials) + 1, f"t{len(trials) + 1:04}"
             rate = 40_000 * np.exp(common + arms[name].get("effect", 0.0) + rng.normal(0, arms[name].get("sd", 0.006)))
             trials.append({
-                "trial": trial, "treatment": name, "block": block, "slot": slot, "execution": "plain",
-                "status": "ok", "valid": True,
+                "trial": trial, "treatment": name, "block": block, "slot": slot,
+                "execution": "plain", "measures": "all", "status": "ok", "valid": True,
                 "gates": [], "reason": None, "tool": "wrk", "load_model": "closed", "offered_per_s": None,
                 "concurrency": 50, "drivers": 1, "response_status": 200, "response_bytes": 5,
             })  # fmt: skip

@@ -18,7 +18,7 @@ def mixed_run(**study: object) -> Run:
     """A run whose first six blocks are plain, at a third of the rate of the others."""
     run = make_run(ARMS, blocks=LATENCY_BLOCKS + BLOCKS, **study)
     is_plain = run.trials["block"] <= LATENCY_BLOCKS
-    run.trials["execution"] = np.where(is_plain, "plain", "interleaved")
+    run.trials["measures"] = np.where(is_plain, "latencies", "rates")
     of_plain = run.measurements["trial"].isin(run.trials.loc[is_plain, "trial"])
     is_rate, is_latency = (run.measurements["metric"] == name for name in ("ok_per_s", "latency"))
     run.measurements.loc[of_plain & is_rate, "value"] /= 3
@@ -65,3 +65,11 @@ def test_missing_plain_block_is_a_missing_block_of_the_latency_alone() -> None:
     run.trials = run.trials[run.trials["block"] != 1]
     assert analyse(run, metric="latency").row("fast").verdict.comparison.excluded == 1
     assert analyse(run).row("fast").verdict.comparison.excluded == 0
+
+
+def test_run_that_has_only_its_plain_blocks_so_far_has_no_rate() -> None:
+    run = mixed_run()
+    run.trials = run.trials[run.trials["block"] <= LATENCY_BLOCKS]
+    row = analyse(run).row("fast")
+    assert (row.trials, row.verdict.kind) == (0, "invalid")
+    assert analyse(run, metric="latency").row("fast").verdict.kind == "better"

@@ -81,8 +81,8 @@ def run_of(
             full = offered is not None and rate >= 0.98 * offered
             rate = min(rate, offered) if offered else rate
             trials.append({
-                "trial": trial, "treatment": name, "block": block, "slot": slot, "execution": "plain",
-                "status": "ok", "valid": True,
+                "trial": trial, "treatment": name, "block": block, "slot": slot,
+                "execution": "plain", "measures": "all", "status": "ok", "valid": True,
                 "gates": ["offered_ceiling"] if full else [], "reason": None, "tool": "wrk",
                 "load_model": "open" if offered else "closed", "offered_per_s": offered, "concurrency": 50,
                 "drivers": 1, "response_status": 200, "response_bytes": 5,

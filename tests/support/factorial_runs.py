@@ -76,7 +76,7 @@ def factorial_run(
             rate = 40_000 * np.exp(log + common + rng.normal(0, sd))
             trials.append({
                 "trial": trial, "treatment": name, "block": block, "slot": len(trials) + 1,
-                "execution": "plain", "status": "ok",
+                "execution": "plain", "measures": "all", "status": "ok",
                 "valid": True, "gates": [], "reason": None, "tool": "wrk", "load_model": "closed",
                 "offered_per_s": None, "concurrency": 50, "drivers": 1, "response_status": 200, "response_bytes": 5,
             })  # fmt: skip

@@ -196,7 +196,9 @@ def _values(plan: pd.DataFrame, arms: tuple[Arm, ...], level: float, rng: np.ran
     by_key = {a.key: a for a in arms}
     drift = 0.02 * np.sin(plan["slot"] / len(plan) * 5)
     log = [math.log1p(by_key[t].effect) + rng.normal(0, by_key[t].scatter) for t in plan["treatment"]]
-    values = plan.assign(execution="plain", status="ok", valid=True, value=level * np.exp(np.array(log) + drift))
+    values = plan.assign(
+        execution="plain", measures="all", status="ok", valid=True, value=level * np.exp(np.array(log) + drift)
+    )
     crashed = values.index[(values["block"] == min(7, values["block"].max())) & (values["slot"] % 5 == 2)][:1]
     values.loc[crashed, "status"], values.loc[crashed, "valid"] = "tool_failed", False
     lost = values.index[values["block"] == 4][-1:]

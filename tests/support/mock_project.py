@@ -189,7 +189,8 @@ def _problem(gate: str, level: str, message: str) -> dict[str, Any]:
 def _trial_row(plan: Plan, planned: Any, invalid: str | None, crashed: bool) -> dict[str, Any]:
     levels = plan.study.levels_of(planned.treatment)
     return {
-        "treatment": planned.treatment, "block": planned.block, "slot": planned.slot, "execution": "plain",
+        "treatment": planned.treatment, "block": planned.block, "slot": planned.slot,
+        "execution": "plain", "measures": "all",
         "status": "tool_failed" if crashed else "ok", "attempt": 1, "started": STARTED + 45.0 * planned.slot,
         "duration_s": 7.0, "tool": "wrk", "tool_version": "4.1.0", "load_model": "closed", "offered_per_s": None,
         "concurrency": 100, "drivers": 1, "valid": invalid is None, "gates": ["answers-differ"] if invalid else [],

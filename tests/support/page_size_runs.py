@@ -92,7 +92,7 @@ def sized_run(study: Study, *, sd: float = 0.02, seed: int = 3, failing: float =
             size = study.workload_of(name).expect_bytes or 0
             trials.append({
                 "trial": trial, "treatment": name, "block": block, "slot": len(trials) + 1,
-                "execution": "plain", "status": "ok",
+                "execution": "plain", "measures": "all", "status": "ok",
                 "valid": True, "gates": [], "reason": None, "tool": "wrk", "load_model": "closed",
                 "offered_per_s": None, "concurrency": 50, "drivers": 1, "response_status": 200,
                 "response_bytes": size, "started": 1_790_000_000.0 + 4 * len(trials),

@@ -35,7 +35,7 @@ from loadbook.ingestion.workers import (
 from loadbook.services.spec import load_service
 from loadbook.store.ledger import read_added_files, read_current_plan
 from loadbook.store.paths import RunPaths
-from loadbook.store.tables import TABLES, arrow_schema, to_arrow, write_arrow
+from loadbook.store.tables import MEASURES, TABLES, arrow_schema, to_arrow, write_arrow
 from loadbook.store.trial_record import TrialRecord, read_json
 from loadbook.store.verify import attempt_checksums, changed_run_files, missing_ledger_lines
 from loadbook.study.plan import Plan, PlannedTrial, parse_plan
@@ -135,6 +135,7 @@ def trial_row(plan: Plan, record: TrialRecord, problems: Sequence[Row], hits: Se
     row |= {f"factor_{name}": record.factors.get(name) for name in plan.study.factors}
     return row | {
         "execution": plan.execution_of(record.block),
+        "measures": MEASURES[plan.execution_of(record.block)] if plan.latency_blocks else "all",
         "load_model": workload["model"],
         "offered_per_s": workload.get("rate_per_s"),
         "concurrency": workload.get("connections") if workload["model"] == "closed" else None,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from loadbook.core.errors import DataError, UsageError
-from loadbook.core.metrics import get_metric
+from loadbook.core.metrics import find_metric, get_metric
 from loadbook.store.atomic import atomic_path
 from loadbook.store.ledger import read_current_plan
 from loadbook.store.paths import Layout, RunPaths
@@ -31,7 +31,8 @@ ROWS_PER_GROUP = 1 << 20  # rows
 TABLES: dict[str, dict[str, str]] = {
     "trials": {
         "study": "string", "run": "string", "trial": "string", "treatment": "string",
-        "block": "int32", "slot": "int32", "execution": "string", "status": "string", "attempt": "int32",
+        "block": "int32", "slot": "int32", "execution": "string", "measures": "string",
+        "status": "string", "attempt": "int32",
         "started": "float64?", "duration_s": "float64?",
         "tool": "string", "tool_version": "string?", "load_model": "string",
         "offered_per_s": "float64?", "concurrency": "int32?", "drivers": "int32",
@@ -183,23 +184,32 @@ class RunTables(Protocol):
         """Messages of validity rules and problems of files."""
 
 
+# what a trial is for, by its execution, in a run with interleaved blocks and plain ones for latencies; else "all"
+MEASURES: dict[TrialExecution, str] = {"interleaved": "rates", "plain": "latencies"}
+
+
 def execution_for(metric: str) -> TrialExecution | None:
     """Return which trials tell a metric in a run with interleaved blocks and plain ones for latencies; None: all do.
 
     Rates and costs are compared between trials of interleaved blocks, times between plain trials.
     """
-    kind = get_metric(metric).kind
+    known = find_metric(metric)
+    kind = known.kind if known else "other"
     if kind in ("rate", "cost"):
         return "interleaved"
     return "plain" if kind == "time" else None
 
 
+def compared_execution(data: RunConditions, metric: str) -> TrialExecution:
+    """Return the execution of the trials among which a metric is compared in a run."""
+    told_by = execution_for(metric) if data.plan.get("latency_blocks") else None
+    return told_by or ("interleaved" if data.study.execution == "interleaved" else "plain")
+
+
 def trials_telling(trials: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Return the trials that tell a metric: all, unless the run has interleaved and plain ones (`execution_for`)."""
     wanted = execution_for(metric)
-    if wanted is None or trials["execution"].nunique() < 2:
-        return trials
-    return trials[trials["execution"] == wanted]
+    return trials if wanted is None else trials[trials["measures"].isin(["all", MEASURES[wanted]])]
 
 
 def trial_values(

@@ -25,7 +25,7 @@ from loadbook.stats.sequential import smallest_block_count, t_quantile
 from loadbook.stats.text import ABSENT, MAX_DECIMALS, comparison_texts, confidence_text, margin_text
 from loadbook.stats.verdict import FORECAST_POWER, MAX_FORECAST_BLOCKS, excludes_zero, is_within_margin
 from loadbook.store.run_record import LOAD_KEYS, ConditionChange, RunConditions, treatment_contrast
-from loadbook.store.tables import RunData
+from loadbook.store.tables import RunData, compared_execution
 
 MAX_NAMES = 3
 
@@ -44,7 +44,7 @@ def check_comparable(older: RunConditions, newer: RunConditions, metric: str = "
     measured = [run.run_record.replay or run.run_record.run for run in (older, newer)]
     if measured[0] == measured[1]:
         raise _same_measurements_error(older, newer, f"those of run {measured[0]}")
-    executions = [run.study.execution for run in (older, newer)]
+    executions = [compared_execution(run, metric.partition(" ")[0] or run.study.metric) for run in (older, newer)]
     if executions[0] != executions[1]:
         problem = f"run {one} has {executions[0]} trials, run {other} has {executions[1]} ones"
         reason = "the two ways of measuring can differ by more than the configurations do"

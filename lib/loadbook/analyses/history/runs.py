@@ -38,7 +38,7 @@ from loadbook.store.run_record import (
     condition_changes,
     treatment_contrast,
 )
-from loadbook.store.tables import TABLES, RunData, read_run_conditions, read_table
+from loadbook.store.tables import TABLES, RunData, compared_execution, read_run_conditions, read_table
 from loadbook.store.trial_record import read_json, write_json
 
 EFFECT_TABLES = ("trials", "measurements", "samples", "problems")  # without traces: large, not needed for effects
@@ -99,8 +99,8 @@ def _compute_effects(paths: RunPaths, record: RunConditions, metric: str) -> lis
             "the load": _short_digest(declared["workload"]),
             "the set-up of the roles": _short_digest(declared["roles"]),
         }
-        if study.execution != "plain":
-            question["the execution"] = study.execution
+        if (execution := compared_execution(record, metric)) != "plain":
+            question["the execution"] = execution
         effect = RunEffect(row.treatment, row.label, row.kind, "invalid", None, None, analysis.level, 0,
                            "it has no values", row.passed, question)  # fmt: skip
         if verdict and comparison:
