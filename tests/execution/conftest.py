@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,7 +29,10 @@ def lab_of_fakes(tmp_path_factory):
     from loopback_labs import own_lab
     from misbehaving_tools import home_for_fakes
 
-    with home_for_fakes(tmp_path_factory.mktemp("fakes")) as bin_, own_lab() as lab:
+    with ExitStack() as stack:
+        # only while this lab starts: another lab may start during these tests
+        with home_for_fakes(tmp_path_factory.mktemp("fakes")) as bin_:
+            lab = stack.enter_context(own_lab())
         yield lab, bin_
 
 

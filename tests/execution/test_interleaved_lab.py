@@ -180,6 +180,7 @@ def test_generator_that_hangs_ends_only_its_own_arm(rig):
 SLOW = SMALL + "[roles.web.vars]\nset_steps = 10000\n"
 
 
+@pytest.mark.alone
 def test_run_whose_latency_asks_for_slices_above_a_second_goes_on_with_plain_trials(lab, layout):
     text = SLOW.replace("warmup_s = 0.2", "warmup_s = 0.2\nconnections = 300")
     (layout.studies / "small.toml").write_text(text)
@@ -200,6 +201,7 @@ def test_run_whose_latency_asks_for_slices_above_a_second_goes_on_with_plain_tri
     assert [record.interleaved for record in records_of(layout, run)] == [None] * 4
 
 
+@pytest.mark.alone
 def test_run_in_whose_pauses_a_server_would_close_connections_goes_on_with_plain_trials(lab, layout):
     text = SLOW.replace("warmup_s = 0.2", "warmup_s = 0.2\nconnections = 14") + "keepalive_timeout = 1\n"
     (layout.studies / "small.toml").write_text(text + '[treatments.more]\nsame_as = "baseline"\n')
@@ -228,6 +230,7 @@ def test_run_with_blocks_for_latencies_tells_rates_and_latencies(lab, layout):
     assert jobs_left(lab) == []
 
 
+@pytest.mark.alone
 def test_run_with_blocks_for_latencies_whose_slices_are_too_long_is_plain_as_a_whole(lab, layout):
     text = SLOW.replace("warmup_s = 0.2", "warmup_s = 0.2\nconnections = 300")
     (layout.studies / "small.toml").write_text(text.replace("blocks = 1", "blocks = 2\nlatency_blocks = 1"))

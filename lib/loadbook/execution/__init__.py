@@ -5,10 +5,10 @@ folders of attempts. An `Attempt` manages its record, the files in its folder, a
 `TrialServices`, `TrialMonitors`, `HostChangeJobs`). A `Deployment` is computed from study and hosts file only.
 
 - `progress`: events of a run, and waiting for hosts that another run uses
-- `select`: the run that a command resumes, extends or starts; added blocks; interim analyses
-- `power`: noise recorded on the hosts, and the smallest differences that a plan can detect
 - `deployment`: services, CPUs and addresses of one treatment; names of an attempt's jobs
 - `studies`: finding a study by its name, checking it against services and tools, and its plan against the hosts file
+- `select`: the run that a command resumes, extends or starts; added blocks; interim analyses
+- `power`: noise recorded on the hosts, and the smallest differences that a plan can detect
 - `load`: load jobs on the drivers, and the trial's status from their outputs
 - `host_changes`: kernel, network and CPU changes for a trial
 - `testbed`: the connected hosts of a run with their roles

@@ -5,7 +5,7 @@ In an interleaved block all treatments run at once, each on ports of its own, fr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from loadbook.core.units import format_bytes, pluralize
@@ -106,7 +106,7 @@ def check_arms(testbed: Testbed, hosts: Mapping[str, Host]) -> Iterator[ArmCheck
     """Check memory and ports of all arms on the connected `hosts`; those of a dry run's testbed are not connected."""
     for alias, host in hosts.items():
         yield _check_memory(arms_on_host(testbed, alias), host)
-    for (client, server), ports in _ports_of_later_arms(testbed).items():
+    for (client, server), ports in ports_of_later_arms(testbed).items():
         if client in hosts and server in hosts:
             yield _check_ports(hosts[client], hosts[server], ports)
 
@@ -125,12 +125,12 @@ def _check_ports(client: Host, server: Host, ports: Mapping[int, str]) -> ArmChe
     For the test, a perl process on `server` listens on all of them, for 3 s at most. Without perl, or where something
     listens already, nothing is tested.
     """
-    words = [server.address, *map(str, sorted(ports))]
+    listen, connect = port_commands(server.address, ports)
     span = f"{min(ports)} to {max(ports)}" if len(ports) > 1 else f"{min(ports)}"
-    listening = server.run(("perl", "-e", LISTEN_PROGRAM, *words), timeout_s=PROBE_TIMEOUT_S)
+    listening = server.run(listen, timeout_s=PROBE_TIMEOUT_S)
     if listening.rc or not listening.text.isdigit():
         return ArmCheck(server.alias, "ports", True, f"{span} for all treatments at once; not tested")
-    answer = client.run(("perl", "-e", CONNECT_PROGRAM, *words), timeout_s=PROBE_TIMEOUT_S).text.strip()
+    answer = client.run(connect, timeout_s=PROBE_TIMEOUT_S).text.strip()
     if not answer.isdigit():
         return ArmCheck(server.alias, "ports", True, f"{span} for all treatments at once: {client.alias} reaches them")
     server.run(("kill", listening.text), timeout_s=PROBE_TIMEOUT_S)
@@ -139,7 +139,13 @@ def _check_ports(client: Host, server: Host, ports: Mapping[int, str]) -> ArmChe
     return ArmCheck(server.alias, "ports", False, text)
 
 
-def _ports_of_later_arms(testbed: Testbed) -> dict[tuple[str, str], dict[int, str]]:
+def port_commands(address: str, ports: Iterable[int]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the commands that listen on ports of an address, and that connect to them from another host."""
+    words = (address, *map(str, sorted(ports)))
+    return ("perl", "-e", LISTEN_PROGRAM, *words), ("perl", "-e", CONNECT_PROGRAM, *words)
+
+
+def ports_of_later_arms(testbed: Testbed) -> dict[tuple[str, str], dict[int, str]]:
     """Return client and server host -> port of the server -> its treatment, for all arms but the first.
 
     The ports of the first arm are those of plain trials.

@@ -12,8 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from loadbook.core.errors import LoadbookError
-from loadbook.execution import preflight
-from loadbook.execution.arm_requirements import PERL_CHECK, reasons_against_interleaving
+from loadbook.execution import arm_requirements, preflight
 from loadbook.execution.attempt import Attempt
 from loadbook.execution.deployment import CHANGES, Placement, job_name, job_stem, preflight_stem
 from loadbook.execution.host_changes import HostChangeJobs, host_changes_of, missing_permissions, uses_delay
@@ -183,17 +182,29 @@ class DryRun:
             preflight.run_background_load_script(testbed, alias)
             preflight.run_preflight_script(testbed, alias)
         yield from notes.annotate(self.log.take())
+        if testbed.plan.interleaved:
+            yield from self._arm_check_steps()
         for alias in testbed.drivers:
             for tool in testbed.tools.values():
                 yield DryRunStep(alias, "run", tuple(tool.version_argv), f"version of {tool.name}")
-            if testbed.plan.interleaved:
-                yield DryRunStep(alias, "run", PERL_CHECK, "perl lets the load generators take turns")
             for launch in preflight.load_launches(testbed):
                 launch.check_limits(hosts[alias])
             yield from notes.annotate(self.log.take())
         yield from self._service_check_steps()
         yield from self._change_check_steps()
         yield from self.facts_steps()
+
+    def _arm_check_steps(self) -> Iterator[DryRunStep]:
+        """Yield the steps that check perl, memory and ports for all treatments at once."""
+        testbed = self.testbed
+        for alias in testbed.drivers:
+            yield DryRunStep(alias, "run", arm_requirements.PERL_CHECK, "perl lets the load generators take turns")
+        for alias in self.hosts:
+            yield DryRunStep(alias, "script", (arm_requirements.MEMORY_SCRIPT,), "memory for all treatments at once")
+        for (client, server), ports in arm_requirements.ports_of_later_arms(testbed).items():
+            listen, connect = arm_requirements.port_commands(testbed.hosts[server].address, ports)
+            yield DryRunStep(server, "run", listen, "listens on the ports of all treatments, for 3 s at most")
+            yield DryRunStep(client, "run", connect, f"can it reach these ports of {server}?")
 
     def _service_check_steps(self) -> Iterator[DryRunStep]:
         """Yield the steps that check each service's version, and each different configuration once."""
@@ -249,7 +260,7 @@ def dry_run(layout: Layout, plan: Plan, hosts_file: Path) -> tuple[DryRun | None
     able = tuple(name for name in plan.treatments if not missing[name])
     trials = tuple(trial for trial in plan.trials if not missing[trial.treatment])
     run = _prepare(layout, replace(plan, treatments=able, trials=trials), hosts_file, inventory) if able else None
-    reasons = list(reasons_against_interleaving(run.testbed)) if run and plan.interleaved else []
+    reasons = list(arm_requirements.reasons_against_interleaving(run.testbed)) if run and plan.interleaved else []
     if reasons and plan.execution_chosen:
         return dry_run(layout, plan.with_plain_trials("; ".join(reasons)), hosts_file)
     parts = []
