@@ -97,6 +97,12 @@ def test_run_whose_services_need_more_memory_than_a_host_has_is_plain(lab, layou
     assert [record.interleaved for record in records] == [None] * 2
 
 
+def test_ports_are_not_called_reached_without_perl_on_the_client(lab, layout, monkeypatch, capsys):
+    broken = arm_requirements.CONNECT_PROGRAM.replace("IO::Socket::INET", "No::Such::Module")
+    monkeypatch.setattr(arm_requirements, "CONNECT_PROGRAM", broken)
+    assert "for all treatments at once; not tested" in doctor(monkeypatch, capsys, lab)[1]
+
+
 def test_memory_that_a_host_can_give_is_read_from_its_kernel(connect_lab):
     seen = arm_requirements.available_bytes(connect_lab("web"))
     assert seen is not None and seen > 100 << 20

@@ -128,10 +128,11 @@ def _check_ports(client: Host, server: Host, ports: Mapping[int, str]) -> ArmChe
     listen, connect = port_commands(server.address, ports)
     span = f"{min(ports)} to {max(ports)}" if len(ports) > 1 else f"{min(ports)}"
     listening = server.run(listen, timeout_s=PROBE_TIMEOUT_S)
-    if listening.rc or not listening.text.isdigit():
+    tested = client.run(connect, timeout_s=PROBE_TIMEOUT_S) if listening.rc == 0 else listening
+    if tested.rc:
         return ArmCheck(server.alias, "ports", True, f"{span} for all treatments at once; not tested")
-    answer = client.run(connect, timeout_s=PROBE_TIMEOUT_S).text.strip()
-    if not answer.isdigit():
+    answer = tested.text.strip()
+    if not answer:
         return ArmCheck(server.alias, "ports", True, f"{span} for all treatments at once: {client.alias} reaches them")
     server.run(("kill", listening.text), timeout_s=PROBE_TIMEOUT_S)
     wanted = f"port {answer} of host {server.alias}, which treatment {ports[int(answer)]} would use"
