@@ -10,6 +10,7 @@ import socket
 import time
 from itertools import pairwise
 
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
@@ -22,8 +23,8 @@ from loadbook.ingestion.interleaved import read_slices
 from loadbook.report.sections import execution_text
 from loadbook.store import trial_record
 from loadbook.store.ledger import read_ledger, trial_states
-from loadbook.store.paths import Layout
-from loadbook.store.tables import load_run
+from loadbook.store.paths import Layout, RunPaths
+from loadbook.store.tables import TABLES, load_run, read_table
 from recorded_run import with_studies
 from waiting import wait_until
 
@@ -78,8 +79,6 @@ def test_interleaved_run_is_complete_and_leaves_nothing_on_hosts(lab, layout):
     assert (summary.trials, summary.valid) == (2, 2)
     assert jobs_left(lab) == []
     assert execution_text(load_run(layout, "small", run)).startswith("interleaved, as nothing speaks against it: 2 tr")
-    with pytest.raises(UsageError, match="whose blocks are interleaved: that is not built yet"):
-        run_study(layout, "small", paths.raw / "hosts.toml", new=True)
 
 
 def test_interleaved_rate_is_responses_per_second_of_the_arms_slices(lab, layout):
@@ -212,6 +211,30 @@ def test_run_in_whose_pauses_a_server_would_close_connections_goes_on_with_plain
     assert "web closes connections after 1\N{NO-BREAK SPACE}s without requests" in message
 
 
+def test_replayed_interleaved_run_reproduces_the_recorded_tables(lab, layout):
+    (layout.studies / "small.toml").write_text(SMALL.replace("blocks = 1", "blocks = 2\nlatency_blocks = 1"))
+    recorded = run_study(layout, "small", lab.hosts_file)
+    hosts = layout.run("small", recorded).raw / "hosts.toml"
+    replayed = run_study(layout, "small", hosts, new=True)
+    for before, now in zip(records_of(layout, recorded), records_of(layout, replayed), strict=True):
+        assert (now.status, now.window, now.interleaved) == (before.status, before.window, before.interleaved)
+        assert [s.cpu_s for s in now.services] == [s.cpu_s for s in before.services]
+    found = [tables_without_own_times(layout.run("small", run)) for run in (recorded, replayed)]
+    for name in TABLES:
+        pd.testing.assert_frame_equal(found[1][name], found[0][name], obj=name)
+    (layout.studies / "small.toml").write_text(SMALL.replace('"interleaved"', '"plain"').replace("= 1", "= 2", 1))
+    with pytest.raises(UsageError, match="whose blocks are interleaved, and the study asks for plain trials"):
+        run_study(layout, "small", hosts, new=True)
+
+
+def tables_without_own_times(paths: RunPaths) -> dict[str, pd.DataFrame]:
+    ingest(paths)
+    found = {name: read_table(paths.table(name), name) for name in TABLES}
+    return {
+        name: table.drop(columns=["run", "started", "duration_s"], errors="ignore") for name, table in found.items()
+    }
+
+
 def test_run_with_blocks_for_latencies_tells_rates_and_latencies(lab, layout):
     (layout.studies / "small.toml").write_text(SMALL.replace("blocks = 1", "blocks = 2\nlatency_blocks = 1"))
     events = []
@@ -277,3 +300,6 @@ def test_work_outside_of_slices_is_known_of_services_on_another_machine(lab, lay
         assert 0.0 <= record.interleaved.outside_cpu_s < 0.1 * used_s
         assert " - -\n" in (layout.run("small", run).trial(record.trial) / "slices").read_text()
     assert jobs_left(lab) == []
+    replayed = run_study(layout, "small", layout.run("small", run).raw / "hosts.toml", new=True)
+    both = zip(records_of(layout, run), records_of(layout, replayed), strict=True)
+    assert all(before.interleaved == now.interleaved for before, now in both)

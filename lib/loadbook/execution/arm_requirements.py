@@ -91,8 +91,8 @@ def reasons_against_interleaving(testbed: Testbed) -> Iterator[str]:
     if len(testbed.drivers) > 1:
         yield f"several drivers ({', '.join(testbed.drivers)}): only one can let its load generators take turns"
         return
-    if testbed.replayed_run:
-        yield "these hosts play recorded trials back, which is built for plain ones only"
+    if testbed.replays_plain_trials:
+        yield f"run {testbed.replayed_run}, which these hosts play back, has plain trials"
     if changing := sorted({p.spec.name for p in testbed.placements if p.changes_host}):
         yield f"service {changing[0]} changes settings of its whole host"
     for alias in testbed.drivers:

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 
 from loadbook.core.errors import OversizeError
 from loadbook.execution.load import FIRST_STEP, STOP_GRACE_S, remove_job
-from loadbook.execution.services import ServiceKey
+from loadbook.execution.services import ServiceKey, write_trial_file
 from loadbook.execution.testbed import Testbed
-from loadbook.hosts.jobs import Job, perl_program_files
+from loadbook.hosts.jobs import CPU_READINGS_PROGRAM, Job, perl_program_files
+from loadbook.hosts.replay import cpu_readings_name
 from loadbook.ingestion.interleaved import SliceLog
 from loadbook.ingestion.outside_cpu import CpuSample, cpu_outside, read_cpu_samples
 from loadbook.store.trial_record import ClockRecord
 
-PROGRAM = "cpu_samples.pl"
 MIN_INTERVAL_S = 0.01  # a reading of 7 services takes 1 ms
 MAX_BYTES = 20_000_000
 
@@ -40,23 +41,24 @@ class CpuSamplers:
         `leaders`: host -> service -> leading process of the service.
         """
         self._leaders = leaders
-        programs, interval_s = perl_program_files(PROGRAM), max(MIN_INTERVAL_S, slice_s / 2)
+        programs, interval_s = perl_program_files(CPU_READINGS_PROGRAM), max(MIN_INTERVAL_S, slice_s / 2)
 
         def start(alias: str) -> None:
             pids = [str(pid) for pid in leaders[alias].values()]
-            step = ("perl", PROGRAM, f"{interval_s:g}", f"{limit_s:g}", *pids)
+            step = ("perl", CPU_READINGS_PROGRAM, f"{interval_s:g}", f"{limit_s:g}", *pids)
             self.testbed.hosts[alias].start(Job(self.name, (step,), limit_s * 1.5 + 5, programs))
 
         self.testbed.map(start, leaders)
 
-    def collect(self) -> None:
-        """Stop reading and fetch what was read."""
+    def collect(self, folder: Path) -> None:
+        """Stop reading, and fetch the readings of each host into a trial's folder."""
 
         def collect(alias: str) -> list[list[CpuSample]]:
             host, services = self.testbed.hosts[alias], len(self._leaders[alias])
             host.stop(self.name, grace_s=STOP_GRACE_S)
             with suppress(OversizeError, ValueError):
                 output = host.get(f"{host.workdir}/jobs/{self.name}/stdout.{FIRST_STEP}", max_bytes=MAX_BYTES)
+                write_trial_file(folder / cpu_readings_name(alias), output)
                 return read_cpu_samples(output.decode(errors="replace"), services)
             return [[] for _ in range(services)]
 

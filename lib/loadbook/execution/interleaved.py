@@ -39,12 +39,19 @@ from loadbook.execution.services import (
 )
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.host import Host, Job
-from loadbook.hosts.jobs import WARMUP_SUFFIX, perl_program_files
+from loadbook.hosts.jobs import INTERLEAVE_PROGRAM, PROBE_SUFFIX, WARMUP_SUFFIX, perl_program_files
 from loadbook.hosts.replay import transcript_name
 from loadbook.ingestion.interleaved import read_slices
 from loadbook.services.check import idle_timeout_reasons
 from loadbook.services.cpu_time import read_cpu_time
-from loadbook.store.trial_record import DriverRecord, InterleavedRecord, MonitorRecord, window_fields
+from loadbook.store.trial_record import (
+    RECORD_NAME,
+    DriverRecord,
+    InterleavedRecord,
+    MonitorRecord,
+    TrialRecord,
+    window_fields,
+)
 from loadbook.study.interleaving import (
     MAX_SLICE_S,
     SLICE_LATENCIES,
@@ -61,7 +68,6 @@ from loadbook.study.interleaving import (
 from loadbook.study.plan import Plan
 from loadbook.tools.base import MAX_REPORT_BYTES, ToolOutput, parse_output
 
-PROGRAM = "interleave.pl"
 SCHEDULE, SLICES = "schedule", "slices"
 CALIBRATION_S = 1.0  # duration of a load on each arm, once in a run, to choose slice and gap by the latency
 QUIET_S = 0.2  # seconds without load, to measure the CPU time that services use without requests
@@ -94,7 +100,7 @@ class InterleavedBlock:
         self._alive = dict(enumerate(attempts))
         first = attempts[0]
         self._job = job_name(first.stem, LOAD)
-        self.calibration_job, self.warmup_job = f"{self._job}-probe", f"{self._job}{WARMUP_SUFFIX}"
+        self.calibration_job, self.warmup_job = f"{self._job}{PROBE_SUFFIX}", f"{self._job}{WARMUP_SUFFIX}"
         self.cpu_samplers = CpuSamplers(testbed, f"{self._job}-cpu")
         watched = _watched_processes(testbed, attempts, self._job)
         self.monitors = TrialMonitors(testbed, job_name(first.stem, MONITOR), longest_block_s(testbed.plan), watched)
@@ -193,7 +199,7 @@ class InterleavedBlock:
         """Choose lengths of slice and gap if not known, warm up every arm, then let the generators take turns."""
         if self.by_latency is None:
             self.latency_s = self._measure_latency()
-            self.by_latency = slices_for_latency(self.latency_s)
+            self.by_latency = self._replayed_lengths() or slices_for_latency(self.latency_s)
             if self.by_latency is None:
                 slices = f"slices of {SLICE_LATENCIES} latencies would be longer than {MAX_SLICE_S:g} s"
                 raise SlicesTooLongError(f"the slowest arm answers in {self.latency_s:.3f} s on average: {slices}")
@@ -209,7 +215,7 @@ class InterleavedBlock:
         leaders = self._leaders_elsewhere(before)
         self.cpu_samplers.start(leaders, self.lengths.slice_s, longest_block_s(self.testbed.plan))
         self._run_slices(self.lengths, before)
-        self.cpu_samplers.collect()
+        self.cpu_samplers.collect(self.attempts[0].folder)
         after = self._read_cpu()
         self._monitor_records = self.monitors.collect(self.attempts[0].folder, [])
         used_s, used_idle_s = cpu_seconds(before, after), cpu_seconds(idle, before)
@@ -263,6 +269,15 @@ class InterleavedBlock:
             latencies.append(attempt.workload.connections * duration_s / requests)
         return max(latencies)
 
+    def _replayed_lengths(self) -> SliceLengths | None:
+        """Return the lengths of the block that is played back, and take its latency over; None for live hosts."""
+        recorded = self.driver.recorded_file(RECORD_NAME)
+        replayed = TrialRecord.model_validate_json(recorded).interleaved if recorded else None
+        if replayed is None:
+            return None
+        self.latency_s = replayed.latency_s
+        return SliceLengths(replayed.slice_s, replayed.gap_s)
+
     def _check_idle_timeouts(self, by_latency: SliceLengths) -> None:
         """Raise SlicesTooLongError if a service would close connections while their load generator is stopped."""
         treatments = [attempt.planned.treatment for attempt in self.attempts]
@@ -289,7 +304,7 @@ class InterleavedBlock:
         rounds = math.ceil(load_s / (len(arms) * (lengths.slice_s + lengths.gap_s)))
         seed = f"loadbook slices {self.testbed.plan.seed} {self.attempts[0].planned.block}"
         orders = [[arms[k] for k in order] for order in draw_rounds(len(arms), rounds, seed)]
-        job_files = perl_program_files(PROGRAM)
+        job_files = perl_program_files(INTERLEAVE_PROGRAM)
         for arm, attempt in self._alive.items():
             attempt.load.started[self.driver.alias] = time.time(), time.monotonic()
             argv = self._measurement(attempt, load_s)
@@ -298,12 +313,14 @@ class InterleavedBlock:
         job_files[SCHEDULE] = schedule_text(lengths, arms, orders, load_s, services).encode()
         self._tool_s = load_s
         timeout_s = load_s + len(arms) * TAIL_S + GRACE_S
-        self._run_job(self._job, (("perl", PROGRAM, SCHEDULE),), job_files, timeout_s, float(load_s))
+        self._run_job(self._job, (("perl", INTERLEAVE_PROGRAM, SCHEDULE),), job_files, timeout_s, float(load_s))
         output = self.driver.get(f"{self._folder}/stdout.1", max_bytes=MAX_REPORT_BYTES).decode(errors="replace")
         try:
             self.slice_log = read_slices(output)
         except (ValueError, LookupError) as error:
-            raise CommandError(self.driver.alias, f"{PROGRAM} printed something else than slices: {error}") from error
+            raise CommandError(
+                self.driver.alias, f"{INTERLEAVE_PROGRAM} printed something else than slices: {error}"
+            ) from error
         self._slices_text = output
 
     def _measurement(self, attempt: Attempt, load_s: int) -> tuple[str, ...]:

@@ -51,6 +51,7 @@ class Testbed:
     tools: dict[str, Tool]
     pool: Executor
     replayed_run: str | None = None
+    replays_plain_trials: bool = False
     tool_versions: dict[tuple[str, str], str] = field(default_factory=dict)
     service_versions: dict[Placement, str] = field(default_factory=dict)
     boot_ids: dict[str, str] = field(default_factory=dict)
@@ -266,6 +267,7 @@ def build_testbed(
         tools={name: base.load_tool(name) for name in study.tools_of(plan.treatments)},
         pool=pool or ThreadPoolExecutor(THREADS, thread_name_prefix="testbed"),
         replayed_run=replay.id if replay else None,
+        replays_plain_trials=replay is not None and not replay.has_interleaved(plan.trials),
     )
 
 
@@ -280,10 +282,10 @@ def _replayed_run_of(path: Path, inventory: HostsFile, plan: Plan) -> RecordedRu
         more = [f"and {len(missing) - MAX_NAMED_TRIALS} more"] if len(missing) > MAX_NAMED_TRIALS else []
         lines = "\n  ".join([f"{path} plays run {recording.id} back, which does not hold:", *missing_trials, *more])
         raise UsageError(lines, "ask for the treatments and blocks of that run (--subset, --blocks)")
-    if plan.trials and recording.find_trial(plan.trials[0])[1].interleaved:
+    if not plan.interleaved and recording.has_interleaved(plan.trials):
         raise UsageError(
-            f"{path} plays run {recording.id} back, whose blocks are interleaved: that is not built yet",
-            'record a run with execution = "plain" to play it back',
+            f"{path} plays run {recording.id} back, whose blocks are interleaved, and the study asks for plain trials",
+            'set execution = "auto" or "interleaved" in the study',
         )
     return recording
 

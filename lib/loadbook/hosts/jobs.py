@@ -80,6 +80,9 @@ def parse_state(output: bytes) -> JobState:
 
 
 WARMUP_SUFFIX = "-warmup"  # of the name of a job that only warms up
+PROBE_SUFFIX = "-probe"  # of the name of a job that measures the latency of the arms of an interleaved block
+INTERLEAVE_PROGRAM = "interleave.pl"  # lets the load generators of an interleaved block take turns
+CPU_READINGS_PROGRAM = "cpu_samples.pl"  # reads the CPU time of services all the time
 # the same path for every user of a machine, unlike the work folders
 DEFAULT_LOCK_FILE = "/tmp/loadbook-host.lock"  # noqa: S108
 _UNSAFE_CHARACTERS = re.compile(r"[^A-Za-z0-9@._-]")

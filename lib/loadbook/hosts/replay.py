@@ -18,10 +18,17 @@ from typing import Any, NoReturn, Protocol, TypeVar, cast
 
 from loadbook.core.errors import CommandError, DataError, HostError, HostTimeoutError
 from loadbook.hosts.host import ClockOffset, CommandResult, Host, HttpResponse, Job, JobState
-from loadbook.hosts.jobs import WARMUP_SUFFIX, job_folder
+from loadbook.hosts.jobs import CPU_READINGS_PROGRAM, INTERLEAVE_PROGRAM, PROBE_SUFFIX, WARMUP_SUFFIX, job_folder
 from loadbook.store.atomic import explain_disk_full
 from loadbook.store.paths import RunPaths
-from loadbook.store.trial_record import DriverRecord, TrialRecord, changed_files, read_trial, sha256_file
+from loadbook.store.trial_record import (
+    DriverRecord,
+    InterleavedRecord,
+    TrialRecord,
+    changed_files,
+    read_trial,
+    sha256_file,
+)
 from loadbook.study.plan import PlannedTrial
 
 # a larger response body is not recorded; a replay then raises HostError for that request
@@ -33,6 +40,11 @@ CallKey = tuple[str, ...]
 def transcript_name(alias: str) -> str:
     """Return the name of a host's transcript in the folder of a trial or a run."""
     return f"answers-{alias}"
+
+
+def cpu_readings_name(alias: str) -> str:
+    """Return the name of the file with the readings of services' CPU times on a host, in the folder of a trial."""
+    return f"cpu-readings-{alias}"
 
 
 def call_key(call: str, args: Sequence[str], workdir: str, run: str) -> CallKey:
@@ -175,6 +187,16 @@ class RecordedRun:
     def id(self) -> str:
         """Id of the recorded run."""
         return self.run.name
+
+    def has_interleaved(self, trials: Iterable[PlannedTrial]) -> bool:
+        """Return whether a recorded one among these trials is interleaved."""
+        recorded = (self._trials.get((t.treatment, t.block)) for t in trials)
+        return any(found[1].interleaved is not None for found in recorded if found)
+
+    def arms_of_block(self, block: int) -> list[tuple[Path, TrialRecord, InterleavedRecord]]:
+        """Return the recorded arms of an interleaved block whose load ran to its end."""
+        of_block = [found for (_, number), found in self._trials.items() if number == block]
+        return [(folder, record, record.interleaved) for folder, record in of_block if record.interleaved]
 
     def missing_trials(self, trials: Iterable[PlannedTrial]) -> list[PlannedTrial]:
         """Return the planned trials that were not recorded."""
@@ -332,18 +354,32 @@ class ReplayHost(Host):
         folder.mkdir(parents=True)
         if self._recorded_trial is not None:
             for name, data in self._job_files(job, *self._recorded_trial):
+                (folder / name).parent.mkdir(exist_ok=True)
                 (folder / name).write_bytes(data)
         self._pids[job.name] = pid
         return pid
 
     def _job_files(self, job: Job, source: Path, record: TrialRecord) -> Iterator[tuple[str, bytes]]:
         """Yield name and content of each file of a load job or of the sampler; nothing for a service's job."""
+        arms = self._recorded_run.arms_of_block(record.block)
+        source, record = arms[0][:2] if arms and record.interleaved is None else (source, record)
         driver = next((d for d in record.drivers if d.host == self.alias and tuple(d.argv) == job.steps[-1]), None)
         monitor = next((m for m in record.monitors if m.host == self.alias), None)
+        if job.name.endswith((PROBE_SUFFIX, WARMUP_SUFFIX)):
+            yield f"rc.{len(job.steps)}", b"0\n"
         if job.name.endswith(WARMUP_SUFFIX):
             for stream in ("stdout", "stderr"):
                 yield f"{stream}.1", self.recorded_file(f"warmup-{stream}-{self.alias}")
             yield "rc", b"0\n"
+        elif job.name.endswith(PROBE_SUFFIX):
+            yield "rc", b"0\n"
+        elif INTERLEAVE_PROGRAM in job.steps[-1]:
+            for folder, arm_record, arm in arms:
+                yield from _arm_files(folder, arm_record, arm)
+            yield "rc.1", b"0\n"
+            yield "rc", b"0\n"
+        elif CPU_READINGS_PROGRAM in job.steps[-1]:
+            yield "stdout.1", self.recorded_file(cpu_readings_name(self.alias))
         elif driver:
             yield from _load_job_files(driver, source, len(job.steps))
         elif monitor and "sampler" in job.steps[-1]:
@@ -369,6 +405,15 @@ class ReplayHost(Host):
         """Mark a running job as ended with exit code 143 (TERM)."""
         if self.state(name).running:
             self._path(f"{job_folder(name)}/rc").write_text("143\n")
+
+
+def _arm_files(folder: Path, record: TrialRecord, arm: InterleavedRecord) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of the files of one arm of an interleaved block, and of the slices of all arms."""
+    yield "stdout.1", (folder / arm.slices).read_bytes()
+    for driver in record.drivers:
+        outputs = {"stdout": driver.stdout, "stderr": driver.stderr} | driver.files
+        for name, file_name in outputs.items():
+            yield f"arm{arm.arm}/{name}", (folder / file_name).read_bytes()
 
 
 def _load_job_files(driver: DriverRecord, source: Path, steps: int) -> Iterator[tuple[str, bytes]]:
