@@ -53,8 +53,10 @@ def test_local_links_of_the_documents_exist() -> None:
             assert (path.parent / link).exists(), f"{path.name}: {link}"
 
 
-def test_readme_offline_example_uses_the_recorded_study() -> None:
-    (recorded,) = (ROOT / "tests/fixtures/recorded-run").iterdir()
-    example = ROOT / "tests/fixtures/recorded-studies/recorded.toml"
-    assert str(example.relative_to(ROOT)) in (ROOT / "README.md").read_text()
+@pytest.mark.parametrize(("folder", "study"), [("recorded-run", "recorded"), ("recorded-interleaved", "interleaved")])
+def test_readme_offline_examples_use_the_recorded_studies(folder: str, study: str) -> None:
+    (recorded,) = (ROOT / "tests/fixtures" / folder).iterdir()
+    example = ROOT / f"tests/fixtures/recorded-studies/{study}.toml"
+    readme = (ROOT / "README.md").read_text()
+    assert "tests/fixtures/recorded-studies/" in readme and example.name in readme and folder in readme
     assert example.read_text() == (recorded / "study.toml").read_text()

@@ -1,6 +1,7 @@
-"""Script that records tests/fixtures/recorded-run/ anew: a real run in a lab, in which one trial is killed on purpose.
+"""Script that records the runs in tests/fixtures/ anew: real runs in a lab.
 
-python tests/support/record_fixture_run.py
+python tests/support/record_fixture_run.py: recorded-run, plain trials, of which one is killed on purpose
+python tests/support/record_fixture_run.py interleaved: recorded-interleaved, a plain block for latencies and two others
 """
 
 from __future__ import annotations
@@ -18,7 +19,11 @@ from loadbook.execution.progress import Progress
 from loadbook.execution.session import run_study
 from loadbook.hosts.lab import Lab
 from loadbook.store import trial_record
-from recorded_run import FIXTURE, INCLUDED, REPO, STUDIES, STUDY, with_studies
+from loadbook.store.ledger import _encode_entry as encode_entry
+from loadbook.store.ledger import read_ledger
+from loadbook.store.paths import RunPaths
+from loadbook.store.verify import run_file_checksums
+from recorded_run import FIXTURE, INCLUDED, INTERLEAVED_FIXTURE, REPO, STUDIES, STUDY, with_studies
 
 # gates.driver_cpu: where the fixture is recorded, driver and server may share two CPUs with other work
 SPEC = f"""
@@ -30,6 +35,42 @@ subset = "recorded"
 
 [subsets]
 recorded = ["baseline-auto", "baseline-again", "auto-nopush", "control-access-log"]
+
+[validity]
+driver_cpu = 1.0
+"""
+INTERLEAVED_SPEC = """
+schema = 1
+name = "interleaved"
+question = "Does tcp_nopush change a small static page?"
+baseline = "off"
+execution = "interleaved"
+blocks = 2
+latency_blocks = 1
+seed = 3
+
+[roles.driver]
+
+[roles.web]
+service = "nginx"
+vars = { page_bytes = 5, sendfile = "on" }
+
+[workload]
+tool = "wrk"
+path = "/index.html"
+connections = 20
+warmup_s = 0.3
+duration_s = 1.0
+
+[factors]
+tcp_nopush = { role = "web", of = "vars", levels = ["off", "on"] }
+
+[treatments.off]
+[treatments.on]
+set = { tcp_nopush = "on" }
+[treatments.again]
+check = "aa"
+same_as = "off"
 
 [validity]
 driver_cpu = 1.0
@@ -71,6 +112,14 @@ def rename_folder(run: Path, folder: Path) -> None:
             path.write_bytes(data.replace(str(folder).encode(), b"/lab"))
     for record in run.glob("*/*/trial.json"):
         trial_record.seal_trial(record.parent, trial_record.read_trial(record.parent))
+    paths = RunPaths(run, run)
+    entries = read_ledger(paths.ledger)
+    for entry in entries:
+        if entry["event"] == "ended" and entry["final"]:
+            entry["sha256"] = trial_record.sha256_file(paths.trial(entry["trial"]) / trial_record.RECORD_NAME)
+        if "files" in entry:
+            entry["files"] = run_file_checksums(paths)
+    paths.ledger.write_bytes(b"".join(map(encode_entry, entries)))
 
 
 def main() -> None:
@@ -91,10 +140,8 @@ def main() -> None:
         run = run_study(layout, STUDY, lab.hosts_file, on_event=on_event)
     finally:
         lab.down()
-    for old in (FIXTURE, STUDIES):
-        shutil.rmtree(old, ignore_errors=True)
+    shutil.rmtree(FIXTURE, ignore_errors=True)
     shutil.copytree(layout.run(STUDY, run).raw, FIXTURE / run)
-    STUDIES.mkdir()
     shutil.copyfile(layout.studies / INCLUDED, STUDIES / INCLUDED)
     rename_folder(FIXTURE / run, folder)
     shutil.rmtree(folder)
@@ -102,5 +149,22 @@ def main() -> None:
     print(f"{FIXTURE.relative_to(REPO)}: run {run}, {size} bytes")
 
 
+def record_interleaved() -> None:
+    folder = Path(tempfile.mkdtemp(prefix="loadbook-record-"))
+    layout = with_studies(folder / "home")
+    (layout.studies / "interleaved.toml").write_text(INTERLEAVED_SPEC)
+    lab = Lab(folder / "lab", net_prefix="127.77.2")
+    try:
+        lab.up()
+        run = run_study(layout, "interleaved", lab.hosts_file, on_event=lambda event: print(event.line()))
+    finally:
+        lab.down()
+    shutil.rmtree(INTERLEAVED_FIXTURE, ignore_errors=True)
+    shutil.copytree(layout.run("interleaved", run).raw, INTERLEAVED_FIXTURE / run)
+    (STUDIES / "interleaved.toml").write_text(INTERLEAVED_SPEC)
+    rename_folder(INTERLEAVED_FIXTURE / run, folder)
+    shutil.rmtree(folder)
+
+
 if __name__ == "__main__":
-    main()
+    record_interleaved() if sys.argv[1:] == ["interleaved"] else main()

@@ -9,6 +9,8 @@ from loadbook.store.paths import Layout
 
 REPO = Path(__file__).parents[2]
 FIXTURE = REPO / "tests/fixtures/recorded-run"
+# a plain block for latencies and two interleaved ones, of the study aa
+INTERLEAVED_FIXTURE = REPO / "tests/fixtures/recorded-interleaved"
 STUDY, INCLUDED = "recorded", "nginx-directives.toml"
 # the study file that the recorded one includes, as it was: the repository's own may go on
 STUDIES = REPO / "tests/fixtures/recorded-studies"
