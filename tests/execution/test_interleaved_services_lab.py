@@ -14,8 +14,12 @@ from loadbook.hosts.lab import Lab
 from loadbook.hosts.shell import search_path
 from loadbook.ingestion.ingest import ingest
 from loadbook.store import trial_record
+from loadbook.store.tables import load_run
+from local_host import LocalHost
 from loopback_labs import own_lab
 from recorded_run import with_studies
+from running_services import running
+from shared_builds import free_port
 
 pytestmark = pytest.mark.lab
 STUDY = """
@@ -97,4 +101,22 @@ def test_services_take_turns(nodes, tmp_path, services):
     rows = pq.read_table(paths.table("measurements")).to_pylist()
     ok = [row["value"] for row in rows if (row["metric"], row["driver"]) == ("ok", "*")]
     assert len(ok) == 2 and min(ok) > 0
+    assert jobs_left(nodes) == []
+
+
+def test_load_generators_take_turns_at_a_target_that_is_not_configured(nodes, tmp_path):
+    layout = with_studies(tmp_path / "home")
+    own = LocalHost(tmp_path / "external")
+    with running(own, "nginx", free_port()) as server:
+        place = server.rendered.context
+        roles = f'[roles.front]\nexternal = "{place.address}:{place.port}"\n'
+        text = (STUDY % roles).replace('same_as = "first"', "workload = { connections = 4 }")
+        (layout.studies / "small.toml").write_text(text)
+        run = run_study(layout, "small", nodes.hosts_file)
+    records = [trial_record.read_trial(folder) for folder in sorted(layout.run("small", run).trials.iterdir())]
+    assert [(record.status, record.reason) for record in records] == [("ok", None)] * 2
+    assert all(record.interleaved.active_s > 0.5 and not record.services for record in records)
+    assert ingest(layout.run("small", run)).valid == 2
+    values = load_run(layout, "small").values("ok_per_s")["value"]
+    assert values.notna().all() and (values > 0).all()
     assert jobs_left(nodes) == []
