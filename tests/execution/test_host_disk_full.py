@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from controller_processes import jobs_left
 from loadbook.core.errors import LoadbookError, PreflightError
 from loadbook.execution.host_state import HOST_MIN_BYTES
 from loadbook.execution.session import run_study
@@ -54,6 +55,38 @@ def test_host_disk_that_becomes_full_during_load_fails_only_that_trial(small, en
     left = os.statvfs(small.lab.folder / "driver" / "work")
     assert left.f_bavail * left.f_frsize > HOST_MIN_BYTES
     record_property("seen", reason.replace(str(small.lab.folder), "..."))
+
+
+INTERLEAVED = """
+include = "aa.toml"
+name = "small"
+execution = "interleaved"
+blocks = 2
+
+[workload]
+warmup_s = 0
+
+[reset]
+time_wait_sockets = 1000000
+
+[validity]
+driver_cpu = 1.0
+"""
+
+
+@pytest.mark.root
+def test_host_disk_that_becomes_full_in_an_interleaved_block_fails_only_that_block(small, record_property):
+    once = f'case "$PWD" in *-load/arm1) ;; *) exec "$real" "$@";; esac\n[ -e {small.bin}/done ] && exec "$real" "$@"'
+    small.fake("wrk", f'{once}\ntouch {small.bin}/done\n{FILL.format(file="own")}\n"$real" "$@"')
+    (small.layout.studies / "small.toml").write_text(INTERLEAVED)
+    run = run_study(small.layout, "small", small.lab.hosts_file)
+    ran = Ran(small.layout.run("small", run))
+    first, second = ran.ends[:2], ran.ends[2:]
+    assert any("remote disk full" in (reason or "") for _, reason in first)
+    assert [status for status, _ in second] == ["ok", "ok"]
+    assert len(ran.ends) == 4
+    assert jobs_left(small.lab) == []
+    record_property("seen", str(first).replace(str(small.lab.folder), "..."))
 
 
 @pytest.mark.root
