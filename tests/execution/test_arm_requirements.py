@@ -101,6 +101,9 @@ def test_ports_are_not_called_reached_without_perl_on_the_client(lab, layout, mo
     broken = arm_requirements.CONNECT_PROGRAM.replace("IO::Socket::INET", "No::Such::Module")
     monkeypatch.setattr(arm_requirements, "CONNECT_PROGRAM", broken)
     assert "for all treatments at once; not tested" in doctor(monkeypatch, capsys, lab)[1]
+    run = run_study(layout, "small", lab.hosts_file)  # at once: nothing listens on these ports any more
+    records = [trial_record.read_trial(folder) for folder in layout.run("small", run).trials.iterdir()]
+    assert all(record.interleaved for record in records)
 
 
 def test_memory_that_a_host_can_give_is_read_from_its_kernel(connect_lab):

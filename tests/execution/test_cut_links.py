@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from loadbook.hosts.remote import RECONNECT_TIMEOUT_S, connect
 from loadbook.store import trial_record
 from loadbook.store.ledger import read_ledger, trial_states
 from loadbook.store.paths import Layout, RunPaths
-from waiting import wait_until
+from waiting import meanwhile, wait_until
 
 pytestmark = [pytest.mark.lab, pytest.mark.root]
 FOUND_S = 10.0
@@ -67,25 +67,6 @@ def below(lab: Lab, alias: str, program: str, word: str) -> list[int]:
 def loads(lab: Lab) -> list[int]:
     """Return the load generators at work on the driver."""
     return below(lab, "driver", "wrk", "http://")
-
-
-@contextmanager
-def meanwhile(do: Callable[[], None]) -> Iterator[None]:
-    """Do something in a thread while the block runs; its error is the block's."""
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            do()
-        except BaseException as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    yield
-    thread.join(120)
-    if failed:
-        raise failed[0]
 
 
 @pytest.mark.fault(11)

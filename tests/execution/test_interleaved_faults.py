@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pytest
 
@@ -22,7 +20,7 @@ from loadbook.ingestion.ingest import ingest
 from loadbook.store.ledger import read_ledger
 from loadbook.store.paths import RunPaths
 from recorded_run import with_studies
-from waiting import wait_until
+from waiting import meanwhile, wait_until
 
 pytestmark = [pytest.mark.lab, pytest.mark.alone]
 CUT_S = 8.0
@@ -58,24 +56,6 @@ def run_small(lab: Lab, root, duration_s: float = 2, fault: Callable[[], None] =
 def turns(lab: Lab) -> list[int]:
     """Return the processes that let load generators take turns."""
     return [pid for pid, line in at_work_in(lab).items() if line.startswith("perl interleave.pl")]
-
-
-@contextmanager
-def meanwhile(do: Callable[[], object]) -> Iterator[None]:
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            do()
-        except BaseException as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    yield
-    thread.join(120)
-    if failed:
-        raise failed[0]
 
 
 def statuses(paths: RunPaths) -> list[tuple[str, bool]]:

@@ -1,9 +1,11 @@
-"""Waiting for conditions that other processes fulfil, with a time limit."""
+"""Waiting for conditions that other processes fulfil, and doing something meanwhile, with a time limit."""
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 
 def wait_until(condition: Callable[[], object], limit_s: float = 10.0) -> None:
@@ -12,3 +14,22 @@ def wait_until(condition: Callable[[], object], limit_s: float = 10.0) -> None:
     while not (held := condition()) and time.monotonic() < deadline:  # asked once each: it may not hold again
         time.sleep(0.02)
     assert held
+
+
+@contextmanager
+def meanwhile(do: Callable[[], object]) -> Iterator[None]:
+    """Do something in a thread while the block runs; its error is the block's."""
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            do()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    yield
+    thread.join(120)
+    if failed:
+        raise failed[0]

@@ -16,7 +16,7 @@ import click
 from loadbook.cli.terminal import echo, echo_next_step, hosts_option, optional_study_argument, print_table
 from loadbook.core.errors import HostError, HostKeyError, LoadbookError, UsageError
 from loadbook.core.text import clean
-from loadbook.hosts.doctor import CheckResult, CheckStatus, HostCheck, RequiredProgram, check_hosts
+from loadbook.hosts.doctor import CheckResult, HostCheck, RequiredProgram, check_hosts
 from loadbook.hosts.inventory import HostsFile, read_hosts
 from loadbook.hosts.keys import Endpoint, read_user_config, resolve_endpoint, trusted_keys
 from loadbook.hosts.lab import Lab, LabHostStatus, LabKind, lab_kind
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from loadbook.study.model import Study
 
 CUT_S = 10.0
-PLAIN_HINT = 'or run plain trials (execution = "plain")'
 RESTORE_RUN_ID = "restore"
 _ROLE_COUNT = re.compile(r"([a-z][a-z0-9_-]*)(?:=(\d{1,3}))?")
 
@@ -285,13 +284,13 @@ def _check_arms(layout: Layout, study: Study, path: Path, inventory: HostsFile) 
     run, _ = dry_run(layout, plan_study(layout, study), path)
     if run is None or not run.testbed.plan.interleaved:
         return
-    lacking: CheckStatus = "doubt" if run.testbed.plan.execution_chosen else "missing"
     with ExitStack() as stack:
         hosts = {alias: connect(path, alias, "doctor", hosts=inventory) for alias in run.hosts}
         for host in hosts.values():
             stack.callback(host.close)
-        for alias, subject, is_met, text in check_arms(run.testbed, hosts):
-            yield CheckResult(alias, subject, "ok" if is_met else lacking, text, "" if is_met else PLAIN_HINT)
+        for check in check_arms(run.testbed, hosts):
+            is_required = check.status != "ok" and not run.testbed.plan.execution_chosen
+            yield check._replace(status="missing") if is_required else check
 
 
 def _study_probes(study: Study, inventory: HostsFile) -> Iterator[tuple[str, HostCheck]]:

@@ -10,16 +10,19 @@ from typing import NamedTuple
 
 from loadbook.core.units import format_bytes, pluralize
 from loadbook.execution.testbed import Testbed
+from loadbook.hosts.doctor import CheckResult
 from loadbook.hosts.host import Host
 
 PERL_CHECK = ("perl", "-e", "use POSIX (); print 1")
 PROBE_TIMEOUT_S = 20.0
+PLAIN_HINT = 'or run plain trials (execution = "plain")'
 GENERATOR_MIB = 16  # of one load generator; wrk with 50 connections has 5 (resident, 2026-11-25)
 MEMORY_SCRIPT = (
     'while read -r key value unit; do if [ "$key" = MemAvailable: ]; then echo "$value"; fi; done </proc/meminfo'
 )
 
-# prints the id of a process that listens on ports (arguments, after an address) until each had a connection, for 3 s
+# prints the id of a process that listens on ports (arguments, after an address) until each had a connection, for 3 s;
+# the connections end when it no longer listens on any port
 LISTEN_PROGRAM = """
 use strict; use IO::Socket::INET; use IO::Select; use POSIX ();
 my $address = shift;
@@ -32,15 +35,27 @@ if ($child) { print $child; exit 0 }
 POSIX::setsid();
 open STDIN, "</dev/null"; open STDOUT, ">/dev/null"; open STDERR, ">/dev/null";
 alarm 3;
-while (%left) { for (IO::Select->new(values %left)->can_read) { $_->accept; delete $left{$_} } }
-"""
-# connects to an address at each of the ports, and prints the first one that it cannot reach within a second
-CONNECT_PROGRAM = """
-use strict; use IO::Socket::INET;
-my $address = shift;
-for (@ARGV) {
-    IO::Socket::INET->new(PeerAddr => $address, PeerPort => $_, Timeout => 1) or do { print $_; exit 0 }
+my @accepted;
+while (%left) {
+    for my $socket (IO::Select->new(values %left)->can_read) {
+        push @accepted, scalar $socket->accept;
+        delete $left{$socket};
+        close $socket;
+    }
 }
+"""
+# connects to an address at each of the ports, and prints the first one that it cannot reach within a second; else it
+# waits until the other side no longer listens
+CONNECT_PROGRAM = """
+use strict; use IO::Socket::INET; use IO::Select;
+my $address = shift;
+my @connected;
+for (@ARGV) {
+    my $socket = IO::Socket::INET->new(PeerAddr => $address, PeerPort => $_, Timeout => 1);
+    if (!$socket) { print $_; exit 0 }
+    push @connected, $socket;
+}
+IO::Select->new($_)->can_read(3) for @connected;
 """
 
 
@@ -77,15 +92,6 @@ def available_bytes(host: Host) -> int | None:
     return int(answer) * 1024 if answer.isdigit() else None
 
 
-class ArmCheck(NamedTuple):
-    """Whether a host meets a requirement ("memory", "ports") of all arms at once, and a text about it."""
-
-    host: str
-    subject: str
-    is_met: bool
-    text: str
-
-
 def reasons_against_interleaving(testbed: Testbed) -> Iterator[str]:
     """Yield reasons in the hosts and the hosts file for which interleaved blocks are not possible."""
     if len(testbed.drivers) > 1:
@@ -99,10 +105,10 @@ def reasons_against_interleaving(testbed: Testbed) -> Iterator[str]:
         if testbed.hosts[alias].live and testbed.hosts[alias].run(PERL_CHECK, timeout_s=PROBE_TIMEOUT_S).rc:
             yield f"host {alias} has no perl, which lets load generators take turns (apt-get install perl-base)"
     live = {alias: host for alias, host in testbed.hosts.items() if host.live}
-    yield from (check.text for check in check_arms(testbed, live) if not check.is_met)
+    yield from (check.observation for check in check_arms(testbed, live) if check.status != "ok")
 
 
-def check_arms(testbed: Testbed, hosts: Mapping[str, Host]) -> Iterator[ArmCheck]:
+def check_arms(testbed: Testbed, hosts: Mapping[str, Host]) -> Iterator[CheckResult]:
     """Check memory and ports of all arms on the connected `hosts`; those of a dry run's testbed are not connected."""
     for alias, host in hosts.items():
         yield _check_memory(arms_on_host(testbed, alias), host)
@@ -111,15 +117,15 @@ def check_arms(testbed: Testbed, hosts: Mapping[str, Host]) -> Iterator[ArmCheck
             yield _check_ports(hosts[client], hosts[server], ports)
 
 
-def _check_memory(need: ArmsOnHost, host: Host) -> ArmCheck:
+def _check_memory(need: ArmsOnHost, host: Host) -> CheckResult:
     available = available_bytes(host)
     if available is None or available >= need.memory_bytes:
-        return ArmCheck(host.alias, "memory", True, need.text)
+        return CheckResult(host.alias, "memory", "ok", need.text)
     text = f"{need.text}, may need more than host {host.alias} has available, {format_bytes(available)}"
-    return ArmCheck(host.alias, "memory", False, text)
+    return CheckResult(host.alias, "memory", "doubt", text, PLAIN_HINT)
 
 
-def _check_ports(client: Host, server: Host, ports: Mapping[int, str]) -> ArmCheck:
+def _check_ports(client: Host, server: Host, ports: Mapping[int, str]) -> CheckResult:
     """Check whether `client` can connect to ports of `server`, from which `ports` leads to their treatments.
 
     For the test, a perl process on `server` listens on all of them, for 3 s at most. Without perl, or where something
@@ -129,15 +135,18 @@ def _check_ports(client: Host, server: Host, ports: Mapping[int, str]) -> ArmChe
     span = f"{min(ports)} to {max(ports)}" if len(ports) > 1 else f"{min(ports)}"
     listening = server.run(listen, timeout_s=PROBE_TIMEOUT_S)
     tested = client.run(connect, timeout_s=PROBE_TIMEOUT_S) if listening.rc == 0 else listening
+    if listening.rc == 0 and (tested.rc or tested.text):  # it still listens
+        server.run(("kill", listening.text), timeout_s=PROBE_TIMEOUT_S)
     if tested.rc:
-        return ArmCheck(server.alias, "ports", True, f"{span} for all treatments at once; not tested")
+        return CheckResult(server.alias, "ports", "ok", f"{span} for all treatments at once; not tested")
     answer = tested.text.strip()
     if not answer:
-        return ArmCheck(server.alias, "ports", True, f"{span} for all treatments at once: {client.alias} reaches them")
-    server.run(("kill", listening.text), timeout_s=PROBE_TIMEOUT_S)
+        return CheckResult(
+            server.alias, "ports", "ok", f"{span} for all treatments at once: {client.alias} reaches them"
+        )
     wanted = f"port {answer} of host {server.alias}, which treatment {ports[int(answer)]} would use"
     text = f"host {client.alias} cannot connect to {wanted} (does a firewall let it reach the ports {span}?)"
-    return ArmCheck(server.alias, "ports", False, text)
+    return CheckResult(server.alias, "ports", "doubt", text, PLAIN_HINT)
 
 
 def port_commands(address: str, ports: Iterable[int]) -> tuple[tuple[str, ...], tuple[str, ...]]:

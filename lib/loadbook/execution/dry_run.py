@@ -264,9 +264,9 @@ def dry_run(layout: Layout, plan: Plan, hosts_file: Path) -> tuple[DryRun | None
     if reasons and plan.execution_chosen:
         return dry_run(layout, plan.with_plain_trials("; ".join(reasons)), hosts_file)
     parts = []
+    plain = [trial for trial in plan.trials if plan.execution_of(trial.block) == "plain"]
     for name in plan.treatments:
         title = f"treatment {name}" + (f" ({label})" if (label := plan.study.label(name)) != name else "")
-        plain = [trial for trial in plan.trials if plan.execution_of(trial.block) == "plain"]
         repeats = sum(trial.treatment == name for trial in plain or plan.trials)
         if plain or missing[name]:
             phases = run.attempt_phases(name) if run and not missing[name] else []

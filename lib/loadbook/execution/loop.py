@@ -24,7 +24,7 @@ from loadbook.store import trial_record
 from loadbook.store.ledger import Ledger, TrialState, trial_states
 from loadbook.store.paths import RunPaths
 from loadbook.store.trial_record import TrialRecord
-from loadbook.study.interleaving import SliceLengths, slices_of_block
+from loadbook.study.interleaving import SliceLengths, lengths_of_run
 from loadbook.study.plan import Plan, PlannedTrial
 
 PUBLISHED_STATUSES = ("ok", "partial", "invalid")
@@ -301,8 +301,7 @@ def _recorded_lengths(store: AttemptStore) -> SliceLengths | None:
 def _turns_text(block: InterleavedBlock) -> str:
     assert block.by_latency is not None
     latency_ms, study = 1000 * (block.latency_s or 0.0), block.testbed.plan.study
-    blocks = range(1, max(1, len(study.slices)) + 1)
-    slices_ms = dict.fromkeys(f"{1000 * slices_of_block(study, n, block.by_latency).slice_s:g}" for n in blocks)
+    slices_ms = dict.fromkeys(f"{1000 * lengths.slice_s:g}" for lengths in lengths_of_run(study, block.by_latency))
     return (
         f"interleaved: slices of {join_words(list(slices_ms))} ms with gaps of {1000 * block.by_latency.gap_s:g} ms, "
         f"as the slowest of {len(block.attempts)} arms answers in {latency_ms:.2g} ms on average"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from loadbook.core.errors import LoadbookError, PreflightError, ToolError
 from loadbook.core.units import format_bytes, format_duration
-from loadbook.execution.arm_requirements import reasons_against_interleaving
+from loadbook.execution.arm_requirements import PROBE_TIMEOUT_S, reasons_against_interleaving
 from loadbook.execution.deployment import CHANGES, DELAY_SERVICE, Placement, job_name, preflight_stem
 from loadbook.execution.host_changes import HostChangeJobs, host_changes_of, missing_permissions, uses_delay
 from loadbook.execution.host_state import DISK_FACTOR, HOST_MIN_BYTES
@@ -80,7 +80,6 @@ def package_arguments(programs: Iterable[RequiredProgram]) -> list[str]:
     ]
 
 
-PROBE_TIMEOUT_S = 20.0
 RC_NOT_FOUND = 127  # the shell's exit code for a missing program
 CHECK_LEASE_S = 60.0
 PORT_HINT = "stop what listens there, or give the host another service_port in the hosts file"

@@ -365,18 +365,13 @@ class ReplayHost(Host):
         source, record = arms[0][:2] if arms and record.interleaved is None else (source, record)
         driver = next((d for d in record.drivers if d.host == self.alias and tuple(d.argv) == job.steps[-1]), None)
         monitor = next((m for m in record.monitors if m.host == self.alias), None)
-        if job.name.endswith((PROBE_SUFFIX, WARMUP_SUFFIX)):
-            yield f"rc.{len(job.steps)}", b"0\n"
         if job.name.endswith(WARMUP_SUFFIX):
             for stream in ("stdout", "stderr"):
                 yield f"{stream}.1", self.recorded_file(f"warmup-{stream}-{self.alias}")
-            yield "rc", b"0\n"
-        elif job.name.endswith(PROBE_SUFFIX):
-            yield "rc", b"0\n"
-        elif INTERLEAVE_PROGRAM in job.steps[-1]:
-            for folder, arm_record, arm in arms:
-                yield from _arm_files(folder, arm_record, arm)
-            yield "rc.1", b"0\n"
+        for folder, arm_record, arm in arms if INTERLEAVE_PROGRAM in job.steps[-1] else ():
+            yield from _arm_files(folder, arm_record, arm)
+        if job.name.endswith((PROBE_SUFFIX, WARMUP_SUFFIX)) or INTERLEAVE_PROGRAM in job.steps[-1]:
+            yield f"rc.{len(job.steps)}", b"0\n"
             yield "rc", b"0\n"
         elif CPU_READINGS_PROGRAM in job.steps[-1]:
             yield "stdout.1", self.recorded_file(cpu_readings_name(self.alias))

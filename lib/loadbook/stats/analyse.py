@@ -39,7 +39,7 @@ from loadbook.stats.verdict import (
 from loadbook.store.tables import (
     RunData,
     RunTables,
-    execution_for,
+    execution_among_both,
     strata_of,
     treatments_of,
     trial_values,
@@ -115,7 +115,7 @@ def resolve_spec(
         for name in {*treatments_of(data), baseline_name}
     }
     own_metric = metric_name == study.metric
-    execution = execution_for(metric_name) if data.plan.get("latency_blocks") else None
+    execution = execution_among_both(data.plan, metric_name)
     planned_blocks = data.plan.get("latency_blocks" if execution == "plain" else "blocks")
     declares = not baseline and (own_metric or study.contrasts == "adjacent")
     return AnalysisSpec(

@@ -200,10 +200,15 @@ def execution_for(metric: str) -> TrialExecution | None:
     return "plain" if kind == "time" else None
 
 
+def execution_among_both(plan: Mapping[str, Any], metric: str) -> TrialExecution | None:
+    """Return the execution of the trials that tell a metric, if the run has interleaved and plain ones; else None."""
+    return execution_for(metric) if plan.get("latency_blocks") else None
+
+
 def compared_execution(data: RunConditions, metric: str) -> TrialExecution:
     """Return the execution of the trials among which a metric is compared in a run."""
-    told_by = execution_for(metric) if data.plan.get("latency_blocks") else None
-    return told_by or ("interleaved" if data.study.execution == "interleaved" else "plain")
+    usual: TrialExecution = "interleaved" if data.study.execution == "interleaved" else "plain"
+    return execution_among_both(data.plan, metric) or usual
 
 
 def trials_telling(trials: pd.DataFrame, metric: str) -> pd.DataFrame:

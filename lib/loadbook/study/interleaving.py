@@ -73,19 +73,19 @@ def block_seconds(lengths: SliceLengths, arms: int, duration_s: float) -> float:
     return arms * (lengths.first_s + lengths.gap_s) + rounds * arms * (lengths.slice_s + lengths.gap_s)
 
 
-def longest_pause_s(lengths: SliceLengths, arms: int) -> float:
-    """Return the seconds for which a generator is stopped at most, unless another one hangs at its end.
+def longest_pause_s(lengths: SliceLengths, arms: int, end_s: float = TAIL_S / 10) -> float:
+    """Return the seconds for which a generator is stopped at most, if others take up to `end_s` to end.
 
     Between two slices of an arm every other arm can have two, as it can be the first in one round and the last in the
     next one; in the first and the last round, a slice can be longer.
     """
-    longest_slice_s = max(lengths.first_s, lengths.slice_s, TAIL_S / 10)
+    longest_slice_s = max(lengths.first_s, lengths.slice_s, end_s)
     return (arms - 1) * (longest_slice_s + lengths.slice_s + 2 * lengths.gap_s) + lengths.gap_s
 
 
 def longest_idle_s(lengths: SliceLengths, arms: int) -> float:
     """Return the seconds for which a generator's connections are idle at most, while it takes turns with the others."""
-    return (arms - 1) * (max(lengths.first_s, lengths.slice_s) + lengths.slice_s + 2 * lengths.gap_s) + lengths.gap_s
+    return longest_pause_s(lengths, arms, end_s=0.0)
 
 
 def lengths_of_run(study: Study, by_latency: SliceLengths) -> list[SliceLengths]:

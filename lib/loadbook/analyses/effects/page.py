@@ -138,9 +138,9 @@ class EffectsPage(Page):
         table = sections.driver_latency_table(self.data, self.labels, LATENCY_METRICS, PERCENTILES)
         own: list[Content] = [note(sections.driver_latency_note(self.data)), table] if table.rows else []
         if not self.panels:
-            tools = " and ".join(self.data.tools)
             if own:
                 return Block(*own)
+            tools = " and ".join(self.data.tools)
             if self.data.study.execution == "interleaved":
                 return Block(note(f"{tools}: no percentiles, as {tails.PAUSES_IN_LATENCIES}. {LATENCY_BLOCKS_HINT}"))
             return empty_section(f"{tools}: no percentiles. {self._tail_note()}".strip())
