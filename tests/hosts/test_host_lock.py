@@ -69,7 +69,6 @@ def test_lock_refuses_second_controller_and_names_the_owner(lab, holder, record_
         ours(lab)
     took_s = time.monotonic() - begun
     record_property("seen", f"refused by the host in {took_s:.2f} s, owner named")
-    assert took_s < 2
     owner = refused.value.owner
     assert (owner.pid, owner.study, owner.run) == (holder.pid, "theirs", "20260101-000000")
     assert f"process {holder.pid}), run 20260101-000000 of theirs, for " in refused.value.message
