@@ -1,26 +1,30 @@
-"""Interleaved blocks on a real lab: width of intervals, error rates, and comparison with plain trials.
+"""Interleaved blocks on a real lab: a table of what they must show, of what was measured, and whether it suffices.
 
-    python benchmarks/interleaving.py widths --runs 10     # nginx-directives, 15 blocks: half-width of every interval
-    python benchmarks/interleaving.py against --turns 8    # studies plain and interleaved, 5 blocks of each in turn
+    python benchmarks/interleaving.py                      # every check, one after the other; 5 hours
+    python benchmarks/interleaving.py pairs --runs 10      # nginx-directives, 15 blocks plain, 15 interleaved
     python benchmarks/interleaving.py aa --studies 40      # the same treatment under two names, 8 blocks each
-    python benchmarks/interleaving.py costs --studies 10   # known CPU costs, 15 blocks each, after 30 to calibrate
+    python benchmarks/interleaving.py costs --studies 10   # known costs of CPU time, 15 blocks each
+    python benchmarks/interleaving.py against --turns 8    # studies plain and interleaved, 5 blocks of each in turn
+    python benchmarks/interleaving.py simulated            # false alarms on simulated hosts that are not steady
+    python benchmarks/interleaving.py faults --kills 20    # kill -9 at random instants, cut links, hung load generators
 
-Each prints a row per study or treatment and, last, whether its target was met; exit code 1 if it was not. Targets: a
-half-width of at most 1.5 % in 9 of 10 runs of at most 3 minutes; plain and interleaved effects agree within their joint
-95 % interval in 19 of 20 treatments (`--study NAME[:SUBSET]` chooses, `--folder` keeps the runs); at most 4 of 40 A/A
-studies claim a difference; the costs found in 8 of 10 (small) and in all (large), inside the interval in 28 of 30.
+Prints a line per run or treatment and, last, the table as Markdown; exit code 1 if a target was missed. `against` takes
+`--study NAME[:SUBSET]` and keeps the runs in `--folder`.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 import pandas as pd
@@ -34,9 +38,13 @@ from loadbook.store.paths import Layout
 from loadbook.store.tables import load_run
 from loadbook.study.plan import make_plan
 from project import REPO, lab_project, say
+from simulated.interleaved import FALSE_ALARMS
+from validation import all_simulations
 
 LEVEL, ALPHA = 0.95, 0.05
-TARGET_HALF_WIDTH, TARGET_RUN_S, TARGET_AGREEING = 0.015, 180.0, 19 / 20
+TARGET_HALF_WIDTH, TARGET_RUN_S, TARGET_GAIN, TARGET_AGREEING = 0.015, 180.0, 10.0, 19 / 20
+COSTS = {"cost-1": 0.8, "cost-3": 1.0, "cost-10": 1.0}  # the share of studies that must find each
+FAULT_TESTS = "tests/execution/test_interleaved_faults.py"
 METRICS = ("ok_per_s", "cpu_per_response")
 EXECUTIONS = ("plain", "interleaved")
 COMPARED_STUDIES = (
@@ -48,7 +56,17 @@ COMPARED_STUDIES = (
 )
 # with 50 connections, slices of 20 latencies would be longer than 1 s
 CHANGES = {"page-size-tps": "[workload]\nconnections = 8\n"}
+BASELINE = "baseline-auto"  # of nginx-directives
 VARIANT = 'include = "{study}.toml"\nname = "{study}-{execution}"\nexecution = "{execution}"\n'
+
+
+class Row(NamedTuple):
+    """One row of the table: what is checked, what must be shown, what was measured, and whether that suffices."""
+
+    check: str
+    target: str
+    measured: str
+    met: bool
 
 
 class Measured(NamedTuple):
@@ -103,22 +121,75 @@ def half_width(found: Comparison) -> float:
     return (found.ci95[1] - found.ci95[0]) / 2 if found.ci95 else math.inf
 
 
-def widths(given: argparse.Namespace) -> bool:
-    """Print the intervals of nginx-directives; target: a half-width of at most 1.5 % in 9 of 10 runs."""
-    good = 0
+def pairs(given: argparse.Namespace) -> list[Row]:
+    """Run nginx-directives plain and interleaved in turn; compare widths, times, and variance times time."""
+    runs: list[dict[str, Run]] = []
     with project() as (layout, hosts):
         for number in range(1, given.runs + 1):
-            measured = measure(layout, hosts, "nginx-directives", "interleaved", given.blocks)
-            for metric, values in measured.values.items():
-                for found in comparisons(values, metric, "baseline-auto"):
-                    print(f"run {number:2} {metric:16} {found.treatment:32} {_text(found)}", flush=True)
-            widest = max(half_width(c) for c in comparisons(measured.values["ok_per_s"], "ok_per_s", "baseline-auto"))
-            good += widest <= TARGET_HALF_WIDTH and measured.seconds <= TARGET_RUN_S
-            print(f"run {number:2} widest ±{widest:.2%}, {measured.seconds:.0f} s", flush=True)
-    print(
-        f"{good} of {given.runs} runs: every half-width at most {TARGET_HALF_WIDTH:.1%}, at most {TARGET_RUN_S:.0f} s"
+            pair = {}
+            for execution in EXECUTIONS if number % 2 else reversed(EXECUTIONS):
+                measured = measure(layout, hosts, "nginx-directives", execution, given.blocks)
+                for metric, values in measured.values.items():
+                    for found in comparisons(values, metric, BASELINE):
+                        print(f"run {number:2} {execution:11} {metric:16} {found.treatment:32} {_text(found)}")
+                pair[execution] = run = Run.of(measured)
+                print(f"run {number:2} {execution:11} widest ±{run.half_width:.2%}, {run.seconds:.0f} s", flush=True)
+            runs.append(pair)
+    return [_narrow([pair["interleaved"] for pair in runs]), _gain(runs), _calm(runs)]
+
+
+class Run(NamedTuple):
+    """The widest half-width of a run of nginx-directives, the variance of its log ratios, and its seconds."""
+
+    half_width: float
+    variance: float
+    seconds: float
+
+    @classmethod
+    def of(cls, measured: Measured) -> Run:
+        """Return the figures of a run."""
+        values = measured.values["ok_per_s"]
+        widest = max(half_width(found) for found in comparisons(values, "ok_per_s", BASELINE))
+        return cls(widest, _variance(values, BASELINE), measured.seconds)
+
+
+def _narrow(runs: list[Run]) -> Row:
+    good = sum(run.half_width <= TARGET_HALF_WIDTH and run.seconds <= TARGET_RUN_S for run in runs)
+    widest, seconds = median(run.half_width for run in runs), median(run.seconds for run in runs)
+    return Row(
+        "nginx-directives, 15 blocks: half-width of the 95 % interval of every treatment, and time of the run",
+        f"at most {TARGET_HALF_WIDTH:.1%} and {TARGET_RUN_S:.0f} s in 9 of 10 runs",
+        f"{good} of {len(runs)} runs; in the median ±{widest:.2%} and {seconds:.0f} s",
+        good >= 0.9 * len(runs),
     )
-    return good >= 0.9 * given.runs
+
+
+def _gain(runs: list[dict[str, Run]]) -> Row:
+    gains = [
+        pair["plain"].variance * pair["plain"].seconds / (pair["interleaved"].variance * pair["interleaved"].seconds)
+        for pair in runs
+    ]
+    return Row(
+        "variance × seconds, plain over interleaved, the runs of a pair one after the other",
+        f"at least {TARGET_GAIN:.0f} in the median",
+        f"{median(gains):.1f} in the median of {len(gains)} pairs ({min(gains):.1f} to {max(gains):.1f})",
+        median(gains) >= TARGET_GAIN,
+    )
+
+
+def _calm(runs: list[dict[str, Run]]) -> Row:
+    """Compare the half of the pairs whose plain runs scatter least, which is a choice in favour of plain runs."""
+    calm = sorted(runs, key=lambda pair: pair["plain"].variance)[: max(1, len(runs) // 2)]
+    ratios = {
+        name: median(getattr(pair["interleaved"], name) / getattr(pair["plain"], name) for pair in calm)
+        for name in ("half_width", "seconds")
+    }
+    return Row(
+        "half-width and time of a run in the calmer half of the pairs, interleaved over plain",
+        "at most 1 and 1",
+        f"{ratios['half_width']:.2f} and {ratios['seconds']:.2f} in the median",
+        max(ratios.values()) <= 1,
+    )
 
 
 def _text(found: Comparison) -> str:
@@ -127,7 +198,7 @@ def _text(found: Comparison) -> str:
     return f"{found.effect:+7.2%}  ({found.ci95[0]:+.2%} to {found.ci95[1]:+.2%})  ±{half_width(found):.2%}"
 
 
-def against(given: argparse.Namespace) -> bool:
+def against(given: argparse.Namespace) -> list[Row]:
     """Print how plain and interleaved effects differ, in blocks that are executed in turn, and what each way costs."""
     agreeing: list[bool] = []
     for name in given.study or COMPARED_STUDIES:
@@ -140,8 +211,14 @@ def against(given: argparse.Namespace) -> bool:
         plain, interleaved = (_variance(run.values["ok_per_s"], baseline) * run.seconds for run in runs.values())
         times = ", ".join(f"{execution} {run.seconds:.0f} s" for execution, run in runs.items())
         print(f"  variance x seconds, plain / interleaved: {plain / interleaved:.1f}  ({times})", flush=True)
-    print(f"{sum(agreeing)} of {len(agreeing)} effects agree; {TARGET_AGREEING:.0%} are wanted")
-    return sum(agreeing) >= TARGET_AGREEING * len(agreeing)
+    return [
+        Row(
+            f"effects, interleaved against plain, {given.turns * given.blocks} blocks of each",
+            "inside the joint 95 % interval in 19 of 20 treatments",
+            f"{sum(agreeing)} of {len(agreeing)}",
+            sum(agreeing) >= TARGET_AGREEING * len(agreeing),
+        )
+    ]
 
 
 def _runs_in_turn(
@@ -185,8 +262,8 @@ def _variance(values: pd.DataFrame, baseline: str) -> float:
     return float(logs.sub(logs[baseline], axis=0).drop(columns=baseline).var().median())
 
 
-def aa(given: argparse.Namespace) -> bool:
-    """Print the results of A/A studies; at most one in ten may find a difference."""
+def aa(given: argparse.Namespace) -> list[Row]:
+    """Run A/A studies; at most one in ten may find a difference."""
     claims = 0
     with project() as (layout, hosts):
         for number in range(1, given.studies + 1):
@@ -195,50 +272,123 @@ def aa(given: argparse.Namespace) -> bool:
             claimed = found.p is not None and found.p < ALPHA
             claims += claimed
             print(f"{number:3}  {_text(found)}  p {found.p}  {'CLAIM' if claimed else ''}", flush=True)
-    print(f"{claims} of {given.studies} studies claim a difference at p < {ALPHA}; at most a tenth is wanted")
-    return claims <= 0.1 * given.studies
+    return [
+        Row(
+            f"A/A studies of {given.blocks} blocks that claim a difference (p < {ALPHA})",
+            f"at most {given.studies // 10} of {given.studies}",
+            f"{claims} of {given.studies}",
+            claims <= given.studies // 10,
+        )
+    ]
 
 
-def costs(given: argparse.Namespace) -> bool:
-    """Print how often known CPU costs are found, which are calibrated on the first blocks of the same run."""
-    small, large = "cost-3", "cost-10"
+def costs(given: argparse.Namespace) -> list[Row]:
+    """Count how often known costs of CPU time are found; each study's costs are calibrated on all other blocks."""
     with project() as (layout, hosts):
         total = given.calibrate + given.studies * given.blocks
         values = measure(layout, hosts, "known-cost-cpu", "interleaved", total, subset="costs").values["ok_per_s"]
-    true = {c.treatment: c.effect for c in _costs_of(values, 1, given.calibrate, (small, large))}
-    found, inside = dict.fromkeys((small, large), 0), 0
+    found, inside = dict.fromkeys(COSTS, 0), 0
     for study in range(given.studies):
         first = given.calibrate + 1 + study * given.blocks
-        for one in _costs_of(values, first, given.blocks, (small, large)):
+        own = values["block"].between(first, first + given.blocks - 1)
+        calibrated = {one.treatment: one.effect for one in _costs_of(values[~own])}
+        for one in _costs_of(values[own]):
+            true = calibrated[one.treatment]
+            covers = bool(one.ci95 and true is not None and one.ci95[0] <= true <= one.ci95[1])
             found[one.treatment] += bool(one.ci95 and one.ci95[1] < 0)
-            inside += bool(one.ci95 and one.ci95[0] <= (true[one.treatment] or 0.0) <= one.ci95[1])
-            print(f"study {study + 1:2} {one.treatment:8} {_text(one)}", flush=True)
-    print(f"calibrated {true}; found {found} of {given.studies}; inside {inside} of {2 * given.studies}")
-    enough = found[small] >= 0.8 * given.studies and found[large] == given.studies
-    return enough and inside >= 2 * given.studies * 28 / 30
+            inside += covers
+            print(
+                f"study {study + 1:2} {one.treatment:8} {_text(one)}  {true:+.2%} {'inside' if covers else 'OUTSIDE'}"
+            )
+    sizes = ", ".join(f"{one.treatment} {one.effect:+.1%}" for one in _costs_of(values))
+    comparisons_made = len(COSTS) * given.studies
+    return [
+        Row(
+            f"known costs of CPU time, {given.blocks} blocks ({sizes}): found",
+            ", ".join(f"{round(share * given.studies)}" for share in COSTS.values()) + f" of {given.studies}",
+            ", ".join(map(str, found.values())),
+            all(found[cost] >= share * given.studies for cost, share in COSTS.items()),
+        ),
+        Row(
+            "the same: calibrated cost inside the 95 % interval",
+            f"28 of 30 (of {comparisons_made}: {math.ceil(comparisons_made * 28 / 30)})",
+            f"{inside} of {comparisons_made}",
+            inside >= comparisons_made * 28 / 30,
+        ),
+    ]
 
 
-def _costs_of(values: pd.DataFrame, first: int, blocks: int, treatments: tuple[str, ...]) -> list[Comparison]:
-    chosen = values[values["block"].between(first, first + blocks - 1)]
-    return [found for found in comparisons(chosen, "ok_per_s", "baseline") if found.treatment in treatments]
+def _costs_of(values: pd.DataFrame) -> list[Comparison]:
+    return [found for found in comparisons(values, "ok_per_s", "baseline") if found.treatment in COSTS]
+
+
+def simulated(given: argparse.Namespace) -> list[Row]:
+    """Simulate studies without a difference on hosts with two modes, AR(0.9), drift and stalls."""
+    found = [
+        result.value
+        for simulation in all_simulations(FALSE_ALARMS)
+        for result in simulation.run(1000)
+        if result.row.claim == FALSE_ALARMS
+    ]
+    return [
+        Row(
+            "simulated hosts with two modes, AR(0.9), drift and stalls: false alarms at 8 and 15 blocks",
+            "2.5 to 6.5 %",
+            f"{min(found):.1f} to {max(found):.1f} %",
+            min(found) >= 2.5 and max(found) <= 6.5,
+        )
+    ]
+
+
+def faults(given: argparse.Namespace) -> list[Row]:
+    """Kill controllers at random instants, and run the tests that cut links, hang generators and kill jobs."""
+    killed = subprocess.run(
+        [sys.executable, "benchmarks/kill9.py", "--kills", str(given.kills), "--execution", "interleaved"], cwd=REPO
+    )
+    tested = subprocess.run([sys.executable, "-m", "pytest", "-q", "-n0", FAULT_TESTS], cwd=REPO)
+    return [
+        Row(
+            f"{given.kills} times kill -9; cut links, hung load generators, killed jobs in mid-slice ({FAULT_TESTS})",
+            "nothing lost, no stopped process left",
+            ", ".join(
+                f"{name}: {'nothing lost or left' if one.returncode == 0 else 'FAILED'}"
+                for name, one in (("kills", killed), ("tests", tested))
+            ),
+            killed.returncode == tested.returncode == 0,
+        )
+    ]
+
+
+CHECKS = {"simulated": simulated, "faults": faults, "pairs": pairs, "aa": aa, "costs": costs, "against": against}
+BLOCKS = {"pairs": 15, "aa": 8, "costs": 15, "against": 5}
+STUDIES = {"aa": 40, "costs": 10}
 
 
 def main() -> None:
-    """Run the check named on the command line."""
+    """Run the checks named on the command line, or all, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    checks = {"widths": widths, "against": against, "aa": aa, "costs": costs}
-    parser.add_argument("check", choices=list(checks))
+    parser.add_argument("checks", nargs="*", metavar="CHECK", help=f"{', '.join(CHECKS)} (default: all)")
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--turns", type=int, default=8)
     parser.add_argument("--study", action="append")
     parser.add_argument("--folder", type=Path)
-    parser.add_argument("--studies", type=int, default=None)
-    parser.add_argument("--blocks", type=int, default=None)
+    parser.add_argument("--studies", type=int)
+    parser.add_argument("--blocks", type=int)
     parser.add_argument("--calibrate", type=int, default=30)
+    parser.add_argument("--kills", type=int, default=20)
     given = parser.parse_args()
-    given.studies = given.studies or (40 if given.check == "aa" else 10)
-    given.blocks = given.blocks or {"aa": 8, "against": 5}.get(given.check, 15)
-    sys.exit(not checks[given.check](given))
+    if unknown := set(given.checks) - set(CHECKS):
+        parser.error(f"no check {', '.join(sorted(unknown))}: choose from {', '.join(CHECKS)}")
+    rows: list[Row] = []
+    for name in given.checks or CHECKS:
+        defaults = {"studies": STUDIES.get(name), "blocks": BLOCKS.get(name)}
+        chosen = {key: getattr(given, key) or default for key, default in defaults.items()}
+        rows += CHECKS[name](argparse.Namespace(**vars(given) | chosen))
+    print(f"\n`{Path(__file__).name} {' '.join(sys.argv[1:])}`, {date.today()}\n\n| check | target | measured | met |")
+    print("|---|---|---|---|")
+    for row in rows:
+        print(f"| {row.check} | {row.target} | {row.measured} | {'yes' if row.met else '**no**'} |")
+    sys.exit(not all(row.met for row in rows))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 Checks that the plan is unchanged, that no published trial is lost, repeated or changed, that every trial has exactly
 one final state, and that 35 s after the last kill no process of loadbook runs on the hosts.
 
-    python benchmarks/kill9.py --kills 20
+    python benchmarks/kill9.py --kills 20 --execution interleaved
 """
 
 from __future__ import annotations
@@ -97,12 +97,13 @@ def main() -> None:
     """Kill controllers, complete the study, check it; exit with 1 and a line per problem."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--execution", choices=("plain", "interleaved"), default="plain")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     given = parser.parse_args()
     print(f"seed {given.seed}")
     with (
         tempfile.TemporaryDirectory(prefix="loadbook-bench-") as folder,
-        lab_project(Path(folder), plain=True) as (layout, hosts),
+        lab_project(Path(folder), plain=given.execution == "plain") as (layout, hosts),
     ):
         problems = kill_many(layout, hosts, given.kills, random.Random(given.seed))
         time.sleep(QUIET_S)

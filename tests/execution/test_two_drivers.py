@@ -5,20 +5,21 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from controller_processes import jobs_left
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.core.errors import PreflightError
 from loadbook.core.units import format_duration
 from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.store import trial_record
-from loadbook.store.ledger import read_current_plan
 from loadbook.store.tables import TABLES, load_run, read_table
-from loadbook.store.trial_record import measurement_spans
+from loadbook.store.trial_record import clock_error_s, measurement_spans
 from loopback_labs import own_lab
 from waiting import wait_until
 
@@ -27,6 +28,7 @@ SPEC = """
 include = "aa.toml"
 name = "{name}"
 blocks = 1
+execution = "{execution}"
 
 [workload]
 tool = "{tool}"
@@ -53,8 +55,8 @@ def lab():
         yield own
 
 
-def write(layout, name, tool="wrk", connections=11, threads=1, extra="[]"):
-    text = SPEC.format(name=name, tool=tool, connections=connections, threads=threads, extra=extra)
+def write(layout, name, tool="wrk", connections=11, threads=1, extra="[]", execution="plain"):
+    text = SPEC.format(name=name, tool=tool, connections=connections, threads=threads, extra=extra, execution=execution)
     (layout.studies / f"{name}.toml").write_text(text)
 
 
@@ -68,8 +70,6 @@ def test_load_of_two_drivers_is_shared_synchronised_and_replayable(lab, layout):
     write(layout, "pair")
     run = run_study(layout, "pair", lab.hosts_file)
     paths = layout.run("pair", run)
-    reason = "several drivers (driver, driver-2): only one can let its load generators take turns"
-    assert read_current_plan(paths)["plain_because"] == reason
     for folder in paths.trials.iterdir():
         record = trial_record.read_trial(folder)
         assert record.status == "ok"
@@ -99,6 +99,37 @@ def test_load_of_two_drivers_is_shared_synchronised_and_replayable(lab, layout):
     reported(layout, "pair", run, ours)
     again = run_study(layout, "pair", paths.raw / "hosts.toml", new=True)
     for name, table in tables(layout, "pair", again).items():
+        pd.testing.assert_frame_equal(table, ours[name], obj=name)
+
+
+def test_two_drivers_take_turns_by_one_schedule(lab, layout):
+    write(layout, "turns", execution="auto")
+    run = run_study(layout, "turns", lab.hosts_file)
+    paths = layout.run("turns", run)
+    records = [trial_record.read_trial(folder) for folder in sorted(paths.trials.iterdir())]
+    assert [(record.status, record.reason) for record in records] == [("ok", None)] * 2
+    for record in records:
+        assert [(d.host, d.argv[2], d.slices) for d in record.drivers] == [
+            ("driver", "-c6", "slices-driver"),
+            ("driver-2", "-c5", "slices-driver-2"),
+        ]
+        assert all(1.0 < driver.active_s < 2.0 for driver in record.drivers)
+        # with other tests beside it, a driver is woken up late
+        assert record.interleaved.apart_share < 0.25
+        assert record.start_skew_s < 0.25
+        error_s = clock_error_s(DRIVERS, record.clocks)
+        assert record.interleaved.slice_s >= 50 * error_s > 0
+        assert record.interleaved.gap_s >= 2 * error_s
+    ours = tables(layout, "turns", run)
+    for _, rows in ours["measurements"].groupby("trial"):
+        of_trial = rows.set_index(["driver", "metric", "statistic"])["value"]
+        for metric, statistic in (("ok", "count"), ("ok_per_s", "value")):
+            parts = [of_trial[driver, metric, statistic] for driver in DRIVERS]
+            assert of_trial["*", metric, statistic] == pytest.approx(sum(parts)) and min(parts) > 0
+    assert set(ours["samples"]["driver"]) == {"driver"}
+    assert jobs_left(lab) == []
+    again = run_study(layout, "turns", paths.raw / "hosts.toml", new=True)
+    for name, table in tables(layout, "turns", again).items():
         pd.testing.assert_frame_equal(table, ours[name], obj=name)
 
 
@@ -165,6 +196,26 @@ def test_failing_driver_is_named_and_fails_the_trial(lab, layout):
     found = tables(layout, "killed", run)
     assert list(found["trials"]["valid"]) == [False, True]
     assert set(found["measurements"]["trial"]) == {"t0002"}
+
+
+def kill_first_arm(jobs: Path) -> None:
+    """Kill the load generator of the first arm in the middle of its slices."""
+    wait_until(lambda: list(jobs.glob("*-t0001-a1-load/arm0/pid")), 30)
+    time.sleep(0.7)
+    os.kill(int(next(jobs.glob("*-t0001-a1-load/arm0/pid")).read_text()), signal.SIGKILL)
+
+
+def test_generator_killed_on_one_driver_fails_its_arm_only(lab, layout):
+    write(layout, "killed-arm", execution="interleaved")
+    killer = threading.Thread(target=kill_first_arm, args=(lab.folder / "driver-2/work/jobs",))
+    killer.start()
+    run = run_study(layout, "killed-arm", lab.hosts_file)
+    killer.join()
+    record = trial_record.read_trial(layout.run("killed-arm", run).failed / "t0001-attempt1")
+    assert (record.status, record.reason) == ("tool_failed", KILLED)
+    assert [d.rc for d in record.drivers] == [0, 137]
+    other = trial_record.read_trial(layout.run("killed-arm", run).trial("t0002"))
+    assert (other.status, other.interleaved.apart_share < 0.25) == ("ok", True)
 
 
 def test_load_share_that_the_tool_cannot_generate_is_refused_before_the_run(lab, layout):

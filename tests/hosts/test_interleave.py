@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import pytest
 
-from loadbook.ingestion.interleaved import read_slices
+from loadbook.ingestion.interleaved import apart_share, read_slices
 from waiting import wait_until
 
 PROGRAM = str(files("loadbook.hosts").joinpath("interleave.pl"))
@@ -93,6 +93,51 @@ def test_interleaving_also_pauses_child_processes_of_a_generator(tmp_path: Path)
     counts = [int((tmp_path / arm / "stdout").read_text()) for arm in "ab"]
     assert counts[0] < 1.6 * counts[1]
     assert {each.arm for each in slices} == {"a", "b"}
+
+
+def schedules_at_once(folder: Path, commands: list[dict[str, str]], **settings: float) -> list[list[Slice]]:
+    """Run the schedule on several drivers, here processes, with one common instant; return the slices of each."""
+    folders = [folder / f"driver-{number}" for number in range(len(commands))]
+    for own, arms in zip(folders, commands, strict=True):
+        own.mkdir()
+        write_schedule(own, arms, **settings)
+    running = [subprocess.Popen(["perl", PROGRAM, "schedule"], cwd=own, stdout=subprocess.PIPE) for own in folders]
+    logs = [read_slices(process.communicate(timeout=60)[0].decode()) for process in running]
+    assert [process.returncode for process in running] == [0] * len(commands)
+    return [[Slice(str(t.arm), t.start_s, t.end_s) for t in log.slices] for log in logs]
+
+
+def test_drivers_with_a_common_instant_have_the_same_slices_at_the_same_time(tmp_path: Path) -> None:
+    arms = dict.fromkeys("012", counter(2))
+    begins = time.time() + 0.5
+    logs = schedules_at_once(tmp_path, [arms, arms], end=2.0, at=begins, last=0.2)
+    assert [turn.arm for turn in logs[0]] == [turn.arm for turn in logs[1]]
+    spans = [[(turn.start_s, turn.end_s) for turn in log if turn.arm == "1"] for log in logs]
+    share = apart_share(spans)
+    assert share is not None and share < 0.3
+    wait_s = logs[0][0].start_s - (begins - time.time() + time.monotonic())
+    assert -0.001 < wait_s < 0.5
+
+
+def test_driver_whose_generator_ends_early_keeps_to_the_common_schedule(tmp_path: Path) -> None:
+    whole, broken = {k: counter(1) for k in "012"}, {"0": "exit 7", "1": counter(1), "2": "exit 7"}
+    logs = schedules_at_once(tmp_path, [whole, broken], at=time.time() + 0.5, last=0.2)
+    own = [[turn for turn in log if turn.arm == "1"] for log in logs]
+    assert {len([t for t in logs[1] if t.arm == arm]) for arm in "02"} == {1}
+    assert min(map(len, own)) >= 8
+    share = apart_share([[(turn.start_s, turn.end_s) for turn in turns] for turns in own])
+    assert share is not None and share < 0.3
+
+
+def test_slices_that_come_too_late_for_the_common_schedule_are_left_out(tmp_path: Path) -> None:
+    """The first slices are over before the program is started."""
+    arms = {k: counter(1) for k in "01"}
+    began = time.time() - 1.0
+    (log,) = schedules_at_once(tmp_path, [arms], end=2.0, at=began, last=0.2)
+    regular = [turn for turn in log if turn.arm == "0"][1:-1]
+    at = began - time.time() + time.monotonic()
+    places = [(turn.start_s - at - 2 * 0.052) / 0.027 % 1 for turn in regular]
+    assert all(place < 0.6 for place in places)
 
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

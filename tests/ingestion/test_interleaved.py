@@ -9,6 +9,7 @@ from loadbook.ingestion.interleaved import (
     Slice,
     SliceLog,
     active_report,
+    apart_share,
     cpu_measurements,
     own_processes,
     read_slices,
@@ -103,6 +104,31 @@ def test_cpu_time_outside_of_slices_is_known_where_it_was_read_for_every_slice()
     assert slice_log.outside_cpu_s(0) == pytest.approx(0.003)
     assert slice_log.outside_cpu_s(1) is None
     assert read_slices(OUTPUT).outside_cpu_s(0) is None
+
+
+@pytest.mark.parametrize(
+    ("spans", "share"),
+    [
+        ([[(0, 1), (3, 4)], [(0, 1), (3, 4)]], 0.0),
+        ([[(0, 1), (3, 4)], [(0.1, 1.1), (3, 4)]], 0.2 / 2.1),
+        ([[(0, 1)], [(2, 3)]], 1.0),
+        ([[(0, 1), (2, 3)], [(0, 1)]], 0.5),
+        ([[], []], None),
+    ],
+)
+def test_share_of_slices_that_drivers_do_not_have_in_common(
+    spans: list[list[tuple[float, float]]], share: float | None
+) -> None:
+    assert apart_share(spans) == (share if share is None else pytest.approx(share, abs=1e-6))
+
+
+def test_rates_of_several_drivers_are_divided_by_the_active_seconds_of_each() -> None:
+    base = {"argv": [], "rc": 0, "started_ours": 0.0, "ended_ours": 9.0, "stdout": "x", "stderr": "y"}
+    drivers = [base | {"host": f"driver-{k}", "active_s": float(k)} for k in (1, 2)]
+    several = record(drivers=drivers)
+    parsed = [active_report(report(10_000), several, read_slices(COUNTED), driver) for driver in several.drivers]
+    assert [values_of(own)["ok_per_s", "value"] for own in parsed] == [10_000, 5_000]
+    assert [bool(own.samples) for own in parsed] == [True, False]
 
 
 def test_report_of_a_plain_trial_is_unchanged() -> None:

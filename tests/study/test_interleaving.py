@@ -46,6 +46,12 @@ def test_slice_and_gap_follow_the_latency_of_the_slowest_arm() -> None:
     assert slices_for_latency(0.051) is None
 
 
+def test_slices_of_several_drivers_are_long_against_the_error_of_their_clocks() -> None:
+    assert slices_for_latency(0.0005, 0.001) == SliceLengths(0.05, 0.003)
+    assert slices_for_latency(0.004, 0.001) == SliceLengths(0.08, 0.01)
+    assert slices_for_latency(0.0005, 0.021) is None
+
+
 @given(st.floats(0, 0.05))
 def test_slice_lasts_twenty_latencies_and_gap_two(latency_s: float) -> None:
     lengths = slices_for_latency(latency_s)

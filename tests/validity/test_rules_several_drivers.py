@@ -9,7 +9,7 @@ import pytest
 from loadbook.study.limits import ValidityLimits
 from loadbook.validity.base import RuleHit
 from loadbook.validity.rules import check_trial
-from valid_trial import CLEAN, TOTALS, check, named, record, rows, traces
+from valid_trial import CLEAN, INTERLEAVED, TOTALS, check, named, record, rows, traces
 
 ADDED = {
     ("driver-2", "cpu_busy", "cpu1"): 0.60, ("driver-2", "cpu_busy", "cpu0"): 0.97,
@@ -64,6 +64,24 @@ def test_overlap_of_drivers_without_recorded_times_is_unchecked():
     blind = changes()
     blind["drivers"][1] |= {"started_host": None}
     assert named(two(**blind), "drivers_apart")[0].level == "unchecked"
+
+
+@pytest.mark.parametrize(
+    ("apart_share", "level"), [(0.0, None), (0.04, None), (0.1, "doubt"), (0.3, "invalid"), (None, "unchecked")]
+)
+def test_slices_in_which_only_some_drivers_were_at_work(apart_share, level):
+    hits = named(two(interleaved=INTERLEAVED | {"apart_share": apart_share}), "drivers_apart")
+    assert [hit.level for hit in hits] == ([level] if level else [])
+    if apart_share:
+        assert all(
+            f"in {100 - 100 * apart_share:.0f}\u00a0% of its slices all 2 drivers" in hit.message for hit in hits
+        )
+
+
+def test_driver_clocks_with_large_error_against_slice_and_gap_are_a_doubt():
+    hits = named(two(**changes(rtt_s=0.02), interleaved=INTERLEAVED | {"apart_share": 0.0}), "drivers_apart")
+    assert [hit.level for hit in hits] == ["doubt"]
+    assert "clocks are known to 10.5\u00a0ms only, with slices of 25\u00a0ms and gaps of 1\u00a0ms" in hits[0].message
 
 
 def test_saturation_is_checked_on_every_driver():

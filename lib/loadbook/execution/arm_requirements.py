@@ -94,9 +94,6 @@ def available_bytes(host: Host) -> int | None:
 
 def reasons_against_interleaving(testbed: Testbed) -> Iterator[str]:
     """Yield reasons in the hosts and the hosts file for which interleaved blocks are not possible."""
-    if len(testbed.drivers) > 1:
-        yield f"several drivers ({', '.join(testbed.drivers)}): only one can let its load generators take turns"
-        return
     if testbed.replays_plain_trials:
         yield f"run {testbed.replayed_run}, which these hosts play back, has plain trials"
     if changing := sorted({p.spec.name for p in testbed.placements if p.changes_host}):

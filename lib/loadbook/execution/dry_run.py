@@ -401,8 +401,8 @@ class _Notes:
 
         jobs: dict[str, Callable[[DryRunStep], str]] = {
             load: note_load,
-            block.calibration_job: lambda step: "its latency, for the length of slices; in the first block only",
-            block.warmup_job: lambda step: "warm-up",
+            block.load.calibration_name: lambda step: "its latency, for the length of slices; in the first block only",
+            block.load.warmup_name: lambda step: "warm-up",
             block.monitors.name: lambda step: "monitors",
         }
         for attempt in attempts:

@@ -213,8 +213,7 @@ class LoadJobs:
         """Choose the instant at which several drivers start measuring, late enough to start all jobs before it."""
         if len(self.shares) == 1:
             return
-        round_trip_s = max(clocks[alias].rtt_before_s for alias in self.shares)
-        self.lead_s = min(LEAD_S + LEAD_ROUND_TRIPS * round_trip_s, MAX_LEAD_S)
+        self.lead_s = start_lead_s(clocks[alias].rtt_before_s for alias in self.shares)
         at = time.time() + self.lead_s + self._warmup_s
         self.start_times = {alias: at + clocks[alias].offset_before_s for alias in self.shares}
 
@@ -278,6 +277,11 @@ class LoadJobs:
                 record.cut |= fetch_truncated(host, f"{jobs}/{name}", folder / local_name, MAX_FILE_BYTES)
                 record.files[name] = local_name
         return record
+
+
+def start_lead_s(round_trips_s: Iterable[float]) -> float:
+    """Return the seconds after which drivers with these round trips can start together, as all have their jobs."""
+    return min(LEAD_S + LEAD_ROUND_TRIPS * max(round_trips_s), MAX_LEAD_S)
 
 
 def truncated_outputs(folder: Path, drivers: Iterable[DriverRecord]) -> str:

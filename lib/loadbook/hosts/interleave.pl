@@ -9,6 +9,9 @@
 #   slice S, gap S, first S     seconds of a slice, of the pause before one, and of an arm's first slice, in which it starts
 #   end S                       seconds from its start after which a generator ends by itself; nothing starts a slice later
 #   tail S                      seconds that a generator may still take when its time is over; then it is killed
+#   at EPOCH                    with several drivers: the instant, by this host's clock, at which the first slice begins;
+#                               instants of all others follow from it, and a slice that comes too late is left out
+#   last S                      then also: seconds of a slice in which a generator whose time is over ends, at least `first`
 #   order K K K ...             a round; the last ones are repeated when there are too few
 #   service K BOOT NS PID       a service of arm K: the leader of its session or process group; BOOT (boot id) and NS
 #                               (namespace of process ids) are those of its machine
@@ -50,6 +53,20 @@ $SIG{$_} = sub { $ending = 1 }
 $SIG{CHLD} = 'DEFAULT';
 $| = 0;
 printf "clock %.6f %.6f\n", now(), clock(0);
+
+# with `at`: the instant at which the next slice begins, by the monotonic clock
+my $begin = defined $settings{at} ? $settings{at} - clock(0) + now() : undef;
+my $next = $begin;
+
+sub take_slot {    # wait for the next slice, of $length_s; returns its end, or undef if it is over already
+    my ($length_s) = @_;
+    return now() + $length_s if !defined $next;
+    my $start = $next;
+    $next += $length_s + $settings{gap};
+    return undef if now() > $start + $length_s / 2;
+    sleep_until($start);
+    return $start + $length_s;
+}
 
 sub sleep_until {    # a signal that ends the job ends the wait
     my ($until) = @_;
@@ -93,6 +110,8 @@ sub services_times {    # as cpu_times, of an arm's services; (undef, 0) if not 
 }
 
 sub services_ns { return ( services_times(@_) )[0] }
+
+sub max { return $_[0] > $_[1] ? $_[0] : $_[1] }
 
 sub minus { my ( $after, $before ) = @_; return defined $after && defined $before ? $after - $before : '-' }
 
@@ -152,7 +171,10 @@ sub reap {    # note the end of a generator; with $wait_s wait for it so long
 
 sub run_slice {    # let arm $k run for $length_s, or if $whole until it ends within that time
     my ( $k, $length_s, $whole ) = @_;
+    my $end = take_slot($length_s);
+    return if $ending || !defined $end;
     my $start = begin_slice($k);
+    $length_s = $end - $start if defined $next;
     kill 'CONT', @{ $family{$k} };
     if ($whole) { reap( $k, $length_s ) }
     else {
@@ -182,6 +204,7 @@ sub end_all {
 find_members();
 $left_at{$_} = services_ns($_) for @arms;
 for my $k (@arms) {
+    my $end = take_slot( $settings{first} ) // now() + $settings{first};
     last if $ending;
     my $start = $started{$k} = begin_slice($k);
     my $child = fork // die "interleave.pl: fork: $!\n";
@@ -198,7 +221,7 @@ for my $k (@arms) {
     $pid{$k}    = $child;
     $family{$k} = [$child];
     print "arm $k $child\n";
-    sleep_until( $start + $settings{first} );
+    sleep_until( defined $next ? $end : $start + $settings{first} );
     if ( !$ending && !reap( $k, 0 ) ) {
         $family{$k} = [ family($child) ];
         kill 'STOP', @{ $family{$k} };
@@ -206,25 +229,32 @@ for my $k (@arms) {
     end_slice($k);
 }
 
-my $over = ( $started{ $arms[0] } // now() ) + $settings{end} - $settings{slice};
+my $over = ( $begin // $started{ $arms[0] } // now() ) + $settings{end} - $settings{slice};
 my $round = 0;
-while ( !$ending && now() < $over ) {
-    my @alive = grep { !exists $ended{$_} } @{ $rounds[ $round++ % @rounds ] };
+while ( !$ending && ( $next // now() ) < $over ) {
+    my @alive = grep { !exists $ended{$_} } @{ $rounds[ $round % @rounds ] };
     last if !@alive;
-    for my $k (@alive) {
-        last if $ending || now() >= $over;
-        run_slice( $k, $settings{slice}, 0 );
+    for my $k ( defined $next ? @{ $rounds[ $round % @rounds ] } : @alive ) {
+        last if $ending || ( $next // now() ) >= $over;
+        if   ( exists $ended{$k} ) { take_slot( $settings{slice} ) }    # only with `at`: other drivers may go on
+        else                       { run_slice( $k, $settings{slice}, 0 ) }
     }
+    $round++;
 }
 
 # each alone, until it has noticed that its time is over; one that takes long must not keep the others waiting
-for my $tail_s ( $settings{tail} / 10, $settings{tail} ) {
+$next = max( $next, $begin + $settings{end} + $settings{first} ) if defined $next;
+for my $tail_s ( $settings{last} // $settings{tail} / 10, $settings{tail} ) {
     for my $k (@arms) {
         last if $ending;
-        next if exists $ended{$k};
+        if ( exists $ended{$k} ) {
+            take_slot($tail_s) if defined $next;
+            next;
+        }
         sleep_until( $started{$k} + $settings{end} );
         run_slice( $k, $tail_s, 1 );
     }
+    undef $next;
 }
 for my $k (@arms) {
     find_new_members($k);

@@ -369,7 +369,7 @@ class ReplayHost(Host):
             for stream in ("stdout", "stderr"):
                 yield f"{stream}.1", self.recorded_file(f"warmup-{stream}-{self.alias}")
         for folder, arm_record, arm in arms if INTERLEAVE_PROGRAM in job.steps[-1] else ():
-            yield from _arm_files(folder, arm_record, arm)
+            yield from _arm_files(folder, arm_record, arm, self.alias)
         if job.name.endswith((PROBE_SUFFIX, WARMUP_SUFFIX)) or INTERLEAVE_PROGRAM in job.steps[-1]:
             yield f"rc.{len(job.steps)}", b"0\n"
             yield "rc", b"0\n"
@@ -402,10 +402,12 @@ class ReplayHost(Host):
             self._path(f"{job_folder(name)}/rc").write_text("143\n")
 
 
-def _arm_files(folder: Path, record: TrialRecord, arm: InterleavedRecord) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of the files of one arm of an interleaved block, and of the slices of all arms."""
-    yield "stdout.1", (folder / arm.slices).read_bytes()
+def _arm_files(folder: Path, record: TrialRecord, arm: InterleavedRecord, alias: str) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of one driver's files of one arm of an interleaved block, and of its slices."""
     for driver in record.drivers:
+        if driver.host != alias:
+            continue
+        yield "stdout.1", (folder / (driver.slices or arm.slices)).read_bytes()
         outputs = {"stdout": driver.stdout, "stderr": driver.stderr} | driver.files
         for name, file_name in outputs.items():
             yield f"arm{arm.arm}/{name}", (folder / file_name).read_bytes()

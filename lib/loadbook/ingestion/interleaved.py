@@ -6,13 +6,14 @@ divided by active seconds, and statistics of times that stops would change are l
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from loadbook.core.metrics import CPU_PER_RESPONSE
 from loadbook.host_metrics.base import TraceRow
-from loadbook.store.trial_record import PIECE_SERIES, SLICE_SERIES, InterleavedRecord, TrialRecord
+from loadbook.store.trial_record import PIECE_SERIES, SLICE_SERIES, DriverRecord, InterleavedRecord, TrialRecord
 from loadbook.tools.base import Measurement, ParsedReport, Sample
 
 RATE_UNITS = ("1/s", "B/s")
@@ -135,6 +136,21 @@ def _with_pieces(turn: Slice, pieces: list[Slice]) -> Slice:
     return turn
 
 
+def apart_share(spans_of_drivers: Sequence[Sequence[tuple[float, float]]]) -> float | None:
+    """Return the share of the time in which some but not all drivers had a slice; None if there are no slices.
+
+    Each driver's slices are (start, end) by one clock, in seconds.
+    """
+    steps = [(at, step) for spans in spans_of_drivers for span in spans for at, step in zip(span, (1, -1), strict=True)]
+    some_s = all_s = before = 0.0
+    at_work = 0
+    for at, step in sorted(steps):
+        some_s += at - before if at_work else 0.0
+        all_s += at - before if at_work == len(spans_of_drivers) else 0.0
+        at_work, before = at_work + step, at
+    return round(1 - all_s / some_s, 6) if some_s else None
+
+
 def slice_samples(slice_log: SliceLog, arm: int) -> list[Sample]:
     """Return what is known of each slice of an arm: length (s), bytes received per second, CPUs in use and awaited.
 
@@ -164,21 +180,25 @@ def _per_second(value: float | None, length_s: float) -> float | None:
     return None if value is None or length_s <= 0 else value / length_s
 
 
-def active_report(report: ParsedReport, record: TrialRecord, slice_log: SliceLog) -> ParsedReport:
-    """Return a report with rates per active second, without the statistics that interruptions change.
+def active_report(
+    report: ParsedReport, record: TrialRecord, slice_log: SliceLog, driver: DriverRecord | None = None
+) -> ParsedReport:
+    """Return a driver's report with rates per active second, without the statistics that interruptions change.
 
-    Its samples are those of the arm's slices. Each slice interrupts at most one request per connection.
+    Each slice interrupts at most one request per connection. The samples are those of the arm's slices; of several
+    drivers, which alternate by one schedule, those of the first. Without a `driver`, the trial has only one.
     """
     interleaved = record.interleaved
     values = {(m.metric, m.statistic): m.value for m in report.measurements}
     tool_s, requests = values.get(("duration", "value")), values.get(("requests", "count"))
-    if interleaved is None or not interleaved.active_s or not tool_s or not requests:
+    active_s = (driver and driver.active_s) or (interleaved and interleaved.active_s)
+    if interleaved is None or not active_s or not tool_s or not requests:
         return report
-    own_slices = len(slice_log.slices_of(interleaved.arm))
-    cut_share = own_slices * float(record.workload.get("connections") or 1) / requests
+    own_slices, connections = len(slice_log.slices_of(interleaved.arm)), int(record.workload.get("connections") or 1)
+    cut_share = own_slices * math.ceil(connections / max(1, len(record.drivers))) / requests
     highest = 1 - CUT_FACTOR * cut_share if record.tool in TOOLS_WITH_INTACT_PERCENTILES else 0.0
-    kept = (_active_measurement(m, tool_s, interleaved.active_s, highest) for m in report.measurements)
-    samples = tuple(slice_samples(slice_log, interleaved.arm))
+    kept = (_active_measurement(m, tool_s, active_s, highest) for m in report.measurements)
+    samples = tuple(slice_samples(slice_log, interleaved.arm)) if driver in (None, *record.drivers[:1]) else ()
     return replace(report, measurements=tuple(m for m in kept if m), samples=samples, times_us={}, span=None)
 
 

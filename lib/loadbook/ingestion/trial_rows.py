@@ -293,22 +293,23 @@ def read_load_rows(folder: Path, record: TrialRecord, changed: Sequence[str] = (
     rows = TrialRows(record)
     parsed = {d.host: p for d in record.drivers if (p := _parse_driver_output(folder, d, changed, rows)) is not None}
     if record.interleaved:
-        slice_log = _read_slices(folder, record, changed, rows)
-        parsed = {host: active_report(report, record, slice_log) for host, report in parsed.items()}
+        for driver in [one for one in record.drivers if one.host in parsed]:
+            slice_log = _read_slices(folder, driver.slices or record.interleaved.slices, changed, rows)
+            parsed[driver.host] = active_report(parsed[driver.host], record, slice_log, driver)
     if len(parsed) == len(record.drivers):
         rows.record = _with_request_times(record, parsed)
         _add_measurements(rows, parsed)
     return rows
 
 
-def _read_slices(folder: Path, record: TrialRecord, changed: Sequence[str], rows: TrialRows) -> SliceLog:
-    """Return the slices of an interleaved block; empty for other trials and for a damaged file."""
-    if record.interleaved is None or record.interleaved.slices in changed:
+def _read_slices(folder: Path, name: str, changed: Sequence[str], rows: TrialRows) -> SliceLog:
+    """Return the slices of an interleaved block in a file; empty for a damaged one."""
+    if name in changed:
         return SliceLog()
     try:
-        return read_slices(read_bytes(folder / record.interleaved.slices).decode(errors="replace"))
+        return read_slices(read_bytes(folder / name).decode(errors="replace"))
     except (ValueError, LookupError, DataError) as error:
-        rows.add_problem("unreadable-output", f"slices: {error}", file=record.interleaved.slices)
+        rows.add_problem("unreadable-output", f"slices: {error}", file=name)
         return SliceLog()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -62,6 +62,8 @@ class DriverRecord(_Record):
     )
     cut: dict[str, int] = Field(default_factory=dict, description="file of which the host had more -> its size there")
     source: str | None = Field(None, description="of an imported output: its path in the imported folder")
+    slices: RelativeFile | None = Field(None, description="its slices of an interleaved block, if it is one of several")
+    active_s: float | None = Field(None, description="seconds of its slices, if it is one of several drivers")
 
 
 class ClockRecord(_Record):
@@ -130,8 +132,8 @@ class ResponseRecord(_Record):
 class InterleavedRecord(_Record):
     """Slices of one arm of an interleaved block: slice and gap as planned, active time as measured (s).
 
-    `slices` is the file with start and end of every slice (seconds by the driver's monotonic clock); `beside` lists the
-    treatments that ran in the same block, in the order of their arms.
+    `slices` is the file with start and end of every slice (seconds by the driver's monotonic clock), of several drivers
+    that of the first; `beside` lists the treatments that ran in the same block, in the order of their arms.
     """
 
     arm: int
@@ -144,6 +146,9 @@ class InterleavedRecord(_Record):
     latency_s: float | None = Field(None, description="mean latency of the slowest arm, where measured in this block")
     outside_cpu_s: float | None = Field(
         None, description="CPU seconds of its services outside its slices and gaps; null if not known"
+    )
+    apart_share: float | None = Field(
+        None, description="share of its slices in which not all drivers put load on it; null for one driver"
     )
 
 
@@ -292,7 +297,10 @@ def window_fields(drivers: Sequence[DriverRecord], clocks: Mapping[str, ClockRec
     return {"window": spans.window if spans else None, "start_skew_s": skew_s}
 
 
-def clock_error_s(record: TrialRecord) -> float:
-    """Return the largest error (s) of the difference of two hosts' corrected clocks: half of each round trip."""
-    round_trips = sorted(record.clocks[d.host].rtt_before_s for d in record.drivers if d.host in record.clocks)
-    return sum(round_trips[-2:]) / 2
+def clock_error_s(hosts: Iterable[str], clocks: Mapping[str, ClockRecord]) -> float:
+    """Return the largest error (s) of the difference of two hosts' corrected clocks: half of each round trip.
+
+    It is 0 for a single host.
+    """
+    round_trips = sorted(clocks[host].rtt_before_s for host in hosts if host in clocks)
+    return sum(round_trips[-2:]) / 2 if len(round_trips) > 1 else 0.0

@@ -20,6 +20,10 @@ PAUSABLE_TOOLS = frozenset({"wrk", "ab", "h2load"})
 MIN_SLICE_S, MAX_SLICE_S, MIN_GAP_S = 0.025, 1.0, 0.001
 # requests under way when a generator is stopped are answered within about one mean latency (Little's law)
 SLICE_LATENCIES, GAP_LATENCIES = 20, 2
+# several drivers alternate by the same schedule, each by its own corrected clock
+SLICE_CLOCK_ERRORS, GAP_CLOCK_ERRORS = 50, 2
+# several drivers let a generator whose time is over end in a slice of this length, before the next one begins
+END_SLICE_S = 0.2
 # in its first slice, a generator starts and opens its connections
 FIRST_SLICE_S = 0.05
 # a generator whose time is over may take this long to end, first a tenth of it, while the others are stopped
@@ -43,23 +47,30 @@ class SliceLengths(NamedTuple):
     first_s: float = FIRST_SLICE_S
 
 
-def slices_for_latency(latency_s: float) -> SliceLengths | None:
-    """Return the turns for the mean latency of the slowest arm; None if a slice would be longer than a trial.
+def wanted_slice_s(latency_s: float, clock_error_s: float = 0.0) -> float:
+    """Return the shortest slice (s) for the mean latency of the slowest arm and the error of the drivers' clocks."""
+    return max(MIN_SLICE_S, SLICE_LATENCIES * latency_s, SLICE_CLOCK_ERRORS * clock_error_s)
+
+
+def slices_for_latency(latency_s: float, clock_error_s: float = 0.0) -> SliceLengths | None:
+    """Return the lengths for the mean latency of the slowest arm; None if a slice would be longer than a trial.
 
     A slice is at least 20 mean latencies and 25 ms, so that few responses arrive after its end; a gap is at least 2
-    mean latencies and 1 ms, so that no work of one arm remains in the slice of the next.
+    mean latencies and 1 ms, so that no work of one arm remains in the slice of the next. Of several drivers, whose
+    clocks differ by up to `clock_error_s` after correction, slices are at least 50 of these errors and gaps 2 longer.
     """
-    slice_s = max(MIN_SLICE_S, SLICE_LATENCIES * latency_s)
+    slice_s = wanted_slice_s(latency_s, clock_error_s)
     if slice_s > MAX_SLICE_S:
         return None
-    gap_s = max(MIN_GAP_S, GAP_LATENCIES * latency_s)
+    gap_s = max(MIN_GAP_S, GAP_LATENCIES * latency_s) + GAP_CLOCK_ERRORS * clock_error_s
     return SliceLengths(math.ceil(slice_s * 1000) / 1000, math.ceil(gap_s * 1000) / 1000)
 
 
 def slices_of_block(study: Study, block: int, by_latency: SliceLengths) -> SliceLengths:
     """Return the lengths for a block (1, 2, ...): the study's `slices` in turn, or those for the latency.
 
-    A slice is never shorter than the latency allows: 20 mean latencies are 10 gaps.
+    A slice is never shorter than the latency allows: 20 mean latencies, and 20 errors of the clocks of several drivers,
+    are at most 10 gaps.
     """
     if not study.slices:
         return by_latency
@@ -118,13 +129,16 @@ def schedule_text(
     rounds: Sequence[Sequence[int]],
     end_s: float,
     services: Sequence[ScheduledService] = (),
+    at: float | None = None,
 ) -> str:
     """Return the schedule for `hosts/interleave.pl`, in which each arm has the folder ``armK``.
 
-    Each of `rounds` holds arms in their order; a generator ends by itself `end_s` seconds after its start.
+    Each of `rounds` holds arms in their order; a generator ends by itself `end_s` seconds after its start. `at` is the
+    instant (epoch s, the driver's clock) of the first slice, from which the instants of all others follow.
     """
     values = {"first": lengths.first_s, "slice": lengths.slice_s, "gap": lengths.gap_s, "end": end_s, "tail": TAIL_S}
     lines = [f"{name} {value:g}" for name, value in values.items()]
+    lines += [f"at {at:.6f}", f"last {END_SLICE_S:g}"] if at is not None else []
     lines += [f"order {' '.join(map(str, order))}" for order in rounds]
     lines += [f"arm {arm} arm{arm}" for arm in arms]
     lines += [f"service {one.arm} {one.machine} {one.leader}" for one in services]
@@ -134,7 +148,7 @@ def schedule_text(
 def plain_reasons(study: Study, treatments: Sequence[str]) -> list[str]:
     """Return the reasons in the study file why these treatments cannot be interleaved; empty if they can.
 
-    The hosts may give further reasons: several drivers, a different machine, too little memory.
+    The hosts may give further reasons: a different machine, too little memory.
     """
     return [*_question_reasons(study, treatments), *_load_reasons(study, treatments), *_host_reasons(study, treatments)]
 

@@ -13,7 +13,13 @@ from itertools import groupby
 from typing import NamedTuple
 
 from loadbook.core.units import format_duration, format_percent
-from loadbook.store.trial_record import MonitorRecord, ServiceRecord, clock_error_s, measurement_spans
+from loadbook.store.trial_record import (
+    InterleavedRecord,
+    MonitorRecord,
+    ServiceRecord,
+    clock_error_s,
+    measurement_spans,
+)
 from loadbook.validity.base import Evidence, RuleHit, Severity
 from loadbook.validity.slices import stall_in_slices
 
@@ -206,6 +212,9 @@ def drivers_apart(evidence: Evidence) -> Iterator[RuleHit]:
     record, limits = evidence.record, evidence.thresholds
     if len(record.drivers) < 2:
         return
+    if record.interleaved:
+        yield from _drivers_apart_in_slices(evidence, record.interleaved)
+        return
     spans = measurement_spans(record.drivers, record.clocks)
     if spans is None:
         yield evidence.unchecked("drivers_apart", "it is not recorded when each driver measured")
@@ -217,9 +226,30 @@ def drivers_apart(evidence: Evidence) -> Iterator[RuleHit]:
         observation = f"all {len(record.drivers)} drivers were at work for {format_duration(overlap_s)}"
         observation += f" of {format_duration(total_s)}, their starts {format_duration(spans.start_skew_s)} apart"
         yield evidence.hit("drivers_apart", level, observation)
-    elif (error_s := clock_error_s(record)) > limits.drivers_apart_doubt * total_s:
+    elif (error_s := clock_error_s(driver_hosts(evidence), record.clocks)) > limits.drivers_apart_doubt * total_s:
         share = format_percent(error_s / total_s, 0, signed=False)
         observation = f"the drivers' clocks are known to {format_duration(error_s)} only, {share} of the measurement"
+        yield evidence.hit("drivers_apart", "doubt", observation)
+
+
+def _drivers_apart_in_slices(evidence: Evidence, interleaved: InterleavedRecord) -> Iterator[RuleHit]:
+    """Judge the share of an interleaved trial's slices in which not all drivers put load on it.
+
+    While they are apart, one driver's slice lies beside another treatment's.
+    """
+    record, limits, share = evidence.record, evidence.thresholds, interleaved.apart_share
+    if share is None:
+        yield evidence.unchecked("drivers_apart", "it is not recorded when each driver put load on it")
+        return
+    error_s = clock_error_s(driver_hosts(evidence), record.clocks)
+    if share > limits.drivers_apart_doubt:
+        level: Severity = "invalid" if share > limits.drivers_apart else "doubt"
+        together = format_percent(1 - share, 0, signed=False)
+        observation = f"in {together} of its slices all {len(record.drivers)} drivers were at work at once"
+        yield evidence.hit("drivers_apart", level, observation)
+    elif error_s > min(limits.drivers_apart_doubt * interleaved.slice_s, interleaved.gap_s):
+        observation = f"the drivers' clocks are known to {format_duration(error_s)} only, with slices of "
+        observation += f"{format_duration(interleaved.slice_s)} and gaps of {format_duration(interleaved.gap_s)}"
         yield evidence.hit("drivers_apart", "doubt", observation)
 
 
