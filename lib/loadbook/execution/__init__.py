@@ -18,6 +18,7 @@ folders of attempts. An `Attempt` manages its record, the files in its folder, a
 - `preflight`: required programs, all checks before the first trial, background load on the hosts
 - `attempt`: one attempt at one trial, phase by phase
 - `cpu_samplers`: CPU time that services use outside of their arm's slices, on other machines than the driver's
+- `block_load`: the load of an interleaved block on its drivers
 - `interleaved`: one attempt at one interleaved block, in which the treatments' load generators take turns
 - `loop`: the loop over trials with retries, and the ledger's entries for every attempt
 - `session`: `run_study`, the entry point; connecting to the hosts, resuming a run, writing the run's records
