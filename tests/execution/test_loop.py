@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -169,3 +170,41 @@ def test_controller_crash_at_any_point_leaves_one_recorded_status_per_trial(plan
     place = paths.trial(planned.trial) if counted else failed
     assert trial_record.read_trial(place).attempt == 1
     assert not list(paths.raw.glob("staging/*"))
+
+
+@pytest.mark.fault(2)
+@pytest.mark.parametrize("crash", ["first sealed", "all sealed", "first published", "first ended", "one failed"])
+def test_controller_crash_while_a_block_is_recorded_leaves_all_arms_complete_or_none(plan, tmp_path, crash):
+    interleaved = replace(plan, study=plan.study.model_copy(update={"execution": "interleaved"}))
+    paths, testbed = RunPaths(tmp_path, tmp_path), make_testbed(interleaved)
+    arms = [planned for planned in plan.trials if planned.block == 1]
+    with Ledger(paths.ledger) as ledger:
+        store = AttemptStore(testbed, paths, ledger)
+        attempts = [Scripted(testbed, planned, *store.begin(planned)) for planned in arms]
+        Scripted.script = ["ok", "tool_failed" if crash == "one failed" else "ok"]
+        records = [attempt.run() for attempt in attempts]
+        sealed = attempts[:1] if crash == "first sealed" else attempts
+        for attempt in sealed:
+            trial_record.seal_trial(attempt.folder, attempt.record)
+        if crash in ("first published", "first ended"):
+            store.end(attempts[0].record, attempts[0].folder, final=True)
+        if crash == "first published":
+            forget_last_line(paths.ledger)
+    with Ledger(paths.ledger) as ledger:
+        store = AttemptStore(testbed, paths, ledger)
+        for planned, attempt in store.unfinished():
+            store.recover(planned, attempt)
+        pending = [planned for planned in store.pending() if planned.block == 1]
+    states = trial_states(read_ledger(paths.ledger))
+    if crash == "first sealed":
+        assert pending == arms
+        assert {states[arm.trial].status for arm in arms} == {"lost"}
+    else:
+        assert pending == []
+        assert [states[arm.trial].status for arm in arms] == [record.status for record in records]
+    assert not list(paths.raw.glob("staging/*"))
+
+
+def forget_last_line(ledger):
+    lines = ledger.read_text().splitlines(keepends=True)
+    ledger.write_text("".join(lines[:-1]))

@@ -62,7 +62,18 @@ class AttemptStore:
 
         The folder of an attempt whose load ran to its end is moved to trials/, others to failed/.
         """
-        sealed = trial_record.seal_trial(folder, record)
+        self._file(trial_record.seal_trial(folder, record), folder, final=final)
+
+    def end_block(self, attempts: Sequence[Attempt]) -> None:
+        """Record the final end of all arms of an interleaved block.
+
+        If the controller dies meanwhile, a resumed run finds all of them complete, or repeats all of them.
+        """
+        sealed = [(trial_record.seal_trial(attempt.folder, attempt.record), attempt.folder) for attempt in attempts]
+        for record, folder in sealed:
+            self._file(record, folder, final=True)
+
+    def _file(self, sealed: TrialRecord, folder: Path, *, final: bool) -> None:
         whole = sealed.status in PUBLISHED_STATUSES and sealed.drivers
         place = self.paths.trial(sealed.trial) if whole else self.failed_folder(sealed.trial, sealed.attempt)
         trial_record.publish_trial(folder, place)
@@ -93,12 +104,15 @@ class AttemptStore:
     def recover(self, planned: PlannedTrial, attempt: int) -> TrialRecord:
         """Record the end of an attempt whose controller died, and return its record.
 
-        A complete attempt counts; an incomplete one is stored as a failed attempt, and its trial is repeated.
+        A complete attempt counts; an incomplete one is stored as a failed attempt, and its trial is repeated. An arm of
+        an interleaved block is complete if all arms of the block are.
 
         Raises
         ------
         DataError : the attempt is already in its final folder, but its record is missing or damaged.
         """
+        is_arm = self.testbed.plan.execution_of(planned.block) == "interleaved"
+        is_whole_block = is_arm and self._is_block_complete(planned.block)
         for place in (self.paths.trial(planned.trial), self.failed_folder(planned.trial, attempt)):
             if place.is_dir():
                 try:
@@ -106,13 +120,27 @@ class AttemptStore:
                 except DataError as error:
                     hint = f"move {place} away, then resume: {planned.trial} is repeated; or restore it from a backup"
                     raise DataError(error.message, hint) from error
-                self._record_end(record, place, final=place == self.paths.trial(planned.trial))
+                self._record_end(record, place, final=is_whole_block or place == self.paths.trial(planned.trial))
                 return record
         folder = self.staging_folder(planned.trial, attempt)
         folder.mkdir(parents=True, exist_ok=True)
-        record = _read_sealed(folder) or initial_record(self.testbed, planned, attempt)
-        self.end(record, folder, final=record.status in PUBLISHED_STATUSES)
+        sealed = _read_sealed(folder) if is_whole_block or not is_arm else None
+        record = sealed or initial_record(self.testbed, planned, attempt)
+        self.end(record, folder, final=is_whole_block or record.status in PUBLISHED_STATUSES)
         return record
+
+    def _is_block_complete(self, block: int) -> bool:
+        """Return whether each arm of an interleaved block has its final end, or a complete folder of its last attempt."""
+        states = self.states()
+
+        def is_complete(trial: str) -> bool:
+            state = states.get(trial)
+            if state is None or state.status is not None:
+                return state is not None and state.final
+            places = (self.paths.trial(trial), self.failed_folder(trial, state.attempt))
+            return any(map(Path.is_dir, places)) or _read_sealed(self.staging_folder(trial, state.attempt)) is not None
+
+        return all(is_complete(planned.trial) for planned in self.testbed.plan.trials if planned.block == block)
 
 
 def _read_sealed(folder: Path) -> TrialRecord | None:
@@ -252,8 +280,7 @@ class _BlockRunner:
                 self.on_event(Progress("note", _turns_text(block)))
             failed = next((attempt.record for attempt in attempts if attempt.retry), None)
             if failed is None or not reconnected or tries >= MAX_ATTEMPTS.get(failed.status, 1):
-                for attempt in attempts:
-                    self.store.end(attempt.record, attempt.folder, final=True)
+                self.store.end_block(attempts)
                 self.testbed.check_restored()
                 return [attempt.record for attempt in attempts]
             others = [attempt for attempt in attempts if not attempt.retry]
