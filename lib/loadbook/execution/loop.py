@@ -130,7 +130,7 @@ class AttemptStore:
         return record
 
     def _is_block_complete(self, block: int) -> bool:
-        """Return whether each arm of an interleaved block has its final end, or a complete folder of its last attempt."""
+        """Return whether each arm of an interleaved block has its final end or a complete folder."""
         states = self.states()
 
         def is_complete(trial: str) -> bool:
