@@ -192,8 +192,8 @@ def test_controller_crash_while_a_block_is_recorded_leaves_all_arms_complete_or_
             forget_last_line(paths.ledger)
     with Ledger(paths.ledger) as ledger:
         store = AttemptStore(testbed, paths, ledger)
-        for planned, attempt in store.unfinished():
-            store.recover(planned, attempt)
+        for planned, number in store.unfinished():
+            store.recover(planned, number)
         pending = [planned for planned in store.pending() if planned.block == 1]
     states = trial_states(read_ledger(paths.ledger))
     if crash == "first sealed":

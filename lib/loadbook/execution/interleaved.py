@@ -43,11 +43,12 @@ from loadbook.store.trial_record import (
 )
 from loadbook.study.interleaving import (
     MAX_SLICE_S,
+    SLICE_CLOCK_ERRORS,
+    SLICE_LATENCIES,
     TAIL_S,
     SliceLengths,
     slices_for_latency,
     slices_of_block,
-    wanted_slice_s,
 )
 from loadbook.study.plan import Plan
 
@@ -176,7 +177,7 @@ class InterleavedBlock:
 
     def run_load(self) -> None:
         """Choose lengths of slice and gap if not known, warm up every arm, then let the generators take turns."""
-        clocks = self._best_clocks()
+        clocks = self._common_clocks()
         if self.by_latency is None:
             self.latency_s = self.load.measure_latency(self._alive)
             self.by_latency = self._choose_lengths(self.latency_s)
@@ -201,12 +202,15 @@ class InterleavedBlock:
             service.cpu_s = used_s[arm, number]
             service.idle_cpu_share = round(used_idle_s[arm, number] / idle_s, 6)
 
-    def _best_clocks(self) -> dict[str, ClockRecord]:
-        """Give all arms, which read the clocks of all hosts one after the other, the best reading of each; return them.
+    def _common_clocks(self) -> dict[str, ClockRecord]:
+        """Return the clocks by which several drivers start together, which then are those of all arms.
 
-        The best one has the shortest round trip.
+        The arms read the clocks of all hosts one after the other; the best reading of each host has the shortest round
+        trip.
         """
         read = [attempt.record.clocks for attempt in self._alive.values()]
+        if len(self.testbed.drivers) == 1:
+            return read[0]
         best = {alias: min((own[alias] for own in read), key=lambda c: c.rtt_before_s) for alias in read[0]}
         for attempt in self._alive.values():
             attempt.record.clocks = {alias: clock.model_copy() for alias, clock in best.items()}
@@ -219,12 +223,10 @@ class InterleavedBlock:
         error_s = clock_error_s(self.testbed.drivers, next(iter(self._alive.values())).record.clocks)
         if lengths := slices_for_latency(latency_s, error_s):
             return lengths
-        cause = f"the slowest arm answers in {latency_s:.3f} s on average"
-        if error_s:
-            cause += f", and the drivers' clocks are known to {error_s:.3f} s"
-        raise SlicesTooLongError(
-            f"{cause}: slices would last {wanted_slice_s(latency_s, error_s):.1f} s, over {MAX_SLICE_S:g} s"
-        )
+        cause = f"the slowest arm answers in {latency_s:.3f} s on average: slices of {SLICE_LATENCIES} latencies"
+        if SLICE_CLOCK_ERRORS * error_s > MAX_SLICE_S:
+            cause = f"the drivers' clocks are known to {error_s:.3f} s: slices of {SLICE_CLOCK_ERRORS} times that"
+        raise SlicesTooLongError(f"{cause} would be longer than {MAX_SLICE_S:g} s")
 
     def _leaders_elsewhere(self, services: CpuTimes) -> dict[str, dict[ServiceKey, int]]:
         """Return host -> service -> leading process, of arms with a service on another machine than the driver's."""

@@ -47,11 +47,6 @@ class SliceLengths(NamedTuple):
     first_s: float = FIRST_SLICE_S
 
 
-def wanted_slice_s(latency_s: float, clock_error_s: float = 0.0) -> float:
-    """Return the shortest slice (s) for the mean latency of the slowest arm and the error of the drivers' clocks."""
-    return max(MIN_SLICE_S, SLICE_LATENCIES * latency_s, SLICE_CLOCK_ERRORS * clock_error_s)
-
-
 def slices_for_latency(latency_s: float, clock_error_s: float = 0.0) -> SliceLengths | None:
     """Return the lengths for the mean latency of the slowest arm; None if a slice would be longer than a trial.
 
@@ -59,7 +54,7 @@ def slices_for_latency(latency_s: float, clock_error_s: float = 0.0) -> SliceLen
     mean latencies and 1 ms, so that no work of one arm remains in the slice of the next. Of several drivers, whose
     clocks differ by up to `clock_error_s` after correction, slices are at least 50 of these errors and gaps 2 longer.
     """
-    slice_s = wanted_slice_s(latency_s, clock_error_s)
+    slice_s = max(MIN_SLICE_S, SLICE_LATENCIES * latency_s, SLICE_CLOCK_ERRORS * clock_error_s)
     if slice_s > MAX_SLICE_S:
         return None
     gap_s = max(MIN_GAP_S, GAP_LATENCIES * latency_s) + GAP_CLOCK_ERRORS * clock_error_s
