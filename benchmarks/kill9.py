@@ -25,6 +25,8 @@ from project import lab_project
 
 STUDY = "aa"
 QUIET_S = 35.0
+# seconds after its start within which a controller is killed: a few trials, or two blocks
+LATEST_S = {"plain": 12.0, "interleaved": 25.0}
 
 
 def start(layout: Layout, hosts: Path) -> subprocess.Popen[bytes]:
@@ -52,13 +54,13 @@ def left_running(lab: Path) -> list[str]:
     return found
 
 
-def kill_many(layout: Layout, hosts: Path, kills: int, draw: random.Random) -> list[str]:
+def kill_many(layout: Layout, hosts: Path, kills: int, latest_s: float, draw: random.Random) -> list[str]:
     """Kill this number of controllers and return the problems found in between."""
     problems: list[str] = []
     before: dict[str, str] = {}
     for number in range(1, kills + 1):
         controller = start(layout, hosts)
-        after_s = draw.uniform(0.3, 12)
+        after_s = draw.uniform(0.3, latest_s)
         try:
             code = controller.wait(after_s)
             print(f"kill {number}: the run was complete before {after_s:.1f} s (exit {code})")
@@ -105,7 +107,7 @@ def main() -> None:
         tempfile.TemporaryDirectory(prefix="loadbook-bench-") as folder,
         lab_project(Path(folder), plain=given.execution == "plain") as (layout, hosts),
     ):
-        problems = kill_many(layout, hosts, given.kills, random.Random(given.seed))
+        problems = kill_many(layout, hosts, given.kills, LATEST_S[given.execution], random.Random(given.seed))
         time.sleep(QUIET_S)
         problems += [f"{QUIET_S:g} s after the last kill: {line}" for line in left_running(hosts.parent)]
         code = start(layout, hosts).wait()
