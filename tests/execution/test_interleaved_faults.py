@@ -55,7 +55,7 @@ def run_small(lab: Lab, root, duration_s: float = 2, fault: Callable[[], None] =
 
 def turns(lab: Lab) -> list[int]:
     """Return the processes that let load generators take turns."""
-    return [pid for pid, line in at_work_in(lab).items() if line.startswith("perl interleave.pl")]
+    return [pid for pid, line in at_work_in(lab).items() if line.startswith("perl interleave.pl schedule")]
 
 
 def statuses(paths: RunPaths) -> list[tuple[str, bool]]:

@@ -125,7 +125,7 @@ def test_failing_arm_does_not_fail_the_other_arms(lab, layout):
 
 def test_interleaved_run_killed_in_mid_slice_leaves_no_stopped_process_and_can_be_resumed(lab, layout):
     controller = loadbook(layout, "run", "small", "--hosts", str(lab.hosts_file))
-    wait_until(lambda: any("interleave.pl" in line for line in jobs_left(lab)), 60)
+    wait_until(lambda: any("interleave.pl schedule" in line for line in jobs_left(lab)), 60)
     time.sleep(0.3)
     controller.send_signal(signal.SIGKILL)
     controller.wait()
@@ -137,7 +137,7 @@ def test_interleaved_run_killed_in_mid_slice_leaves_no_stopped_process_and_can_b
 
 def test_interrupted_block_is_recorded_as_cancelled_and_repeated_completely(lab, layout):
     controller = loadbook(layout, "run", "small", "--hosts", str(lab.hosts_file))
-    wait_until(lambda: any("interleave.pl" in line for line in jobs_left(lab)), 60)
+    wait_until(lambda: any("interleave.pl schedule" in line for line in jobs_left(lab)), 60)
     controller.send_signal(signal.SIGINT)
     assert controller.wait(timeout=30) == 130
     assert jobs_left(lab) == []
@@ -150,7 +150,7 @@ def test_interrupted_block_is_recorded_as_cancelled_and_repeated_completely(lab,
 
 def test_server_that_dies_in_mid_slice_ends_only_its_own_arm(lab, layout):
     controller = loadbook(layout, "run", "small", "--hosts", str(lab.hosts_file))
-    wait_until(lambda: any("interleave.pl" in line for line in jobs_left(lab)), 60)
+    wait_until(lambda: any("interleave.pl schedule" in line for line in jobs_left(lab)), 60)
     time.sleep(0.5)
     victims = [pid for pid, line in at_work_in(lab).items() if "nginx" in line and "t0001-a1" in line]
     assert victims

@@ -88,7 +88,7 @@ STOPS_S = (0.5, 1.5, 3.0)
 
 def freeze_arms(lab: Lab, stops_s: dict[int, float]) -> None:
     """Stop the servers of some arms, by their process ids, in mid-block, all at the same time."""
-    wait_until(lambda: any("interleave.pl" in line for line in jobs_left(lab)), 60)
+    wait_until(lambda: any("interleave.pl schedule" in line for line in jobs_left(lab)), 60)
     time.sleep(0.8)
     masters = {pid: line for pid, line in at_work_in(lab).items() if "nginx: master" in line}
     pids = {arm: [pid for pid, line in masters.items() if f"t000{arm + 1}-a1" in line] for arm in stops_s}

@@ -9,7 +9,9 @@ import math
 import shlex
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from loadbook.core.errors import CommandError, LostError, ToolError
 from loadbook.execution.attempt import Attempt
@@ -39,28 +41,37 @@ from loadbook.study.interleaving import (
 )
 from loadbook.tools.base import MAX_REPORT_BYTES, ToolOutput, parse_output
 
-SCHEDULE, SLICES = "schedule", "slices"
-CALIBRATION_S = 1  # duration of a load on each arm, once in a run, to choose slice and gap by the latency
+SCHEDULE, CALIBRATION, SLICES = "schedule", "calibration", "slices"  # files
+# once in a run, the arms take these turns, each for so many seconds, to choose slice and gap by the latency
+CALIBRATION_TURNS, CALIBRATION_S = SliceLengths(0.1, 0.01), 0.8
+REQUESTS = ("requests", "count")
 
 Arms = Mapping[int, Attempt]  # number of an arm -> its attempt
+
+
+class Turns(NamedTuple):
+    """Turns that the generators of a block took: lengths, seconds for which each was started, slices by driver."""
+
+    lengths: SliceLengths
+    load_s: int
+    outputs: dict[str, bytes]
+    logs: dict[str, SliceLog]
 
 
 class BlockLoad:
     """The load jobs of one interleaved block; every driver has a job of the same name, with its share of the load.
 
     `name` is that of the job in which the generators take turns; `all_arms` is the number of treatments. After
-    `run_slices`, `slice_logs` holds the slices of each driver.
+    `run_slices`, `turns` holds the slices of each driver.
     """
+
+    turns: Turns
 
     def __init__(self, testbed: Testbed, name: str, all_arms: int) -> None:
         self.testbed, self.name, self.all_arms = testbed, name, all_arms
         self.calibration_name, self.warmup_name = f"{name}{PROBE_SUFFIX}", f"{name}{WARMUP_SUFFIX}"
         self.drivers: list[Host] = [testbed.hosts[alias] for alias in testbed.drivers]
-        self.slice_logs: dict[str, SliceLog] = {}
-        self._outputs: dict[str, bytes] = {}
-        self._begun: list[str] = []
-        self._load_s = 0
-        self._lengths: SliceLengths | None = None
+        self.begun: list[str] = []  # names of the jobs that were started
 
     @property
     def first(self) -> Host:
@@ -70,51 +81,39 @@ class BlockLoad:
     @property
     def slice_log(self) -> SliceLog:
         """Slices of the first driver."""
-        return self.slice_logs[self.first.alias]
+        return self.turns.logs[self.first.alias]
 
     def slices_file(self, alias: str) -> str:
         """Return the name of the file with a driver's slices in the folder of a trial."""
         return SLICES if len(self.drivers) == 1 else f"{SLICES}-{alias}"
 
-    def measure_latency(self, arms: Arms) -> float:
-        """Load each arm alone for CALIBRATION_S; return the slowest arm's mean latency (s), connections over rate.
+    def measure_latency(self, arms: Arms, clocks: Mapping[str, ClockRecord]) -> float:
+        """Return the slowest arm's mean latency (s), which is connections over rate; 0 in a dry run.
 
-        In a dry run, it is 0.
+        The arms take turns for CALIBRATION_S each, so that a host that changes its speed slows all of them alike.
+        Requests that are under way when a slice ends are answered before the next one and count in it; therefore one
+        for each connection and slice is taken off.
         """
-        jobs = {host.alias: self._calibration_steps(arms, host.alias) for host in self.drivers}
-        files = {host.alias: _all_files(arms, host.alias) for host in self.drivers}
-        self._run_steps(
-            self.calibration_name, jobs, files, len(arms) * (CALIBRATION_S + GRACE_S), len(arms) * CALIBRATION_S
-        )
+        turns = self._take_turns(self.calibration_name, arms, CALIBRATION_TURNS, CALIBRATION_S, clocks)
         if not self.first.live:
             return 0.0
-        rates = self.testbed.map(lambda host: self._calibrated_rates(arms, host), self.drivers)
+        rates = self.testbed.map(lambda host: self._calibrated_rates(arms, host, turns), self.drivers)
         return max(a.workload.connections / sum(own[arm] for own in rates.values()) for arm, a in arms.items())
 
-    def _calibration_command(self, attempt: Attempt, alias: str) -> tuple[str, ...]:
-        share = attempt.load.shares[alias].with_duration(CALIBRATION_S, 0)
-        return tuple(attempt.load.tool.command(share, attempt.deployment.target, CALIBRATION_S))
-
-    def _calibration_steps(self, arms: Arms, alias: str) -> tuple[tuple[str, ...], ...]:
-        return tuple(
-            _step_in_folder(arm, attempt.load.launch.wrap(self._calibration_command(attempt, alias)))
-            for arm, attempt in arms.items()
-        )
-
-    def _calibrated_rates(self, arms: Arms, host: Host) -> dict[int, float]:
-        """Return arm -> requests per second from one driver."""
+    def _calibrated_rates(self, arms: Arms, host: Host, turns: Turns) -> dict[int, float]:
+        """Return arm -> requests per active second from one driver."""
         rates: dict[int, float] = {}
-        for step, (arm, attempt) in enumerate(arms.items(), 1):
-            folder = f"{host.workdir}/jobs/{self.calibration_name}"
-            stdout = host.get(f"{folder}/stdout.{step}", max_bytes=MAX_REPORT_BYTES)
-            argv = self._calibration_command(attempt, host.alias)
+        for arm, attempt in arms.items():
+            path = f"{host.workdir}/jobs/{self.calibration_name}/arm{arm}/stdout"
+            stdout, argv = host.get(path, max_bytes=MAX_REPORT_BYTES), self._command(attempt, host.alias, turns)
             report = parse_output(attempt.load.tool, ToolOutput(stdout, exit_code=0, argv=argv))
-            values = {(m.metric, m.statistic): m.value for m in report.measurements}
-            requests = values.get(("requests", "count"), 0.0)
+            requests = next((m.value for m in report.measurements if (m.metric, m.statistic) == REQUESTS), 0.0)
             if not requests:
-                tool, seconds = attempt.load.tool.name, CALIBRATION_S
-                raise ToolError(f"{attempt.planned.treatment}: {tool} completed no request in {seconds} s")
-            rates[arm] = requests / values.get(("duration", "value"), CALIBRATION_S)
+                tool = attempt.load.tool.name
+                raise ToolError(f"{attempt.planned.treatment}: {tool} completed no request in {CALIBRATION_S} s")
+            connections, log = attempt.load.shares[host.alias].connections, turns.logs[host.alias]
+            under_way = connections * len(log.slices_of(arm))
+            rates[arm] = max(requests - under_way, connections) / log.active_s(arm)
         return rates
 
     def warm_up(self, arms: Arms) -> None:
@@ -122,16 +121,16 @@ class BlockLoad:
         warm = {arm: attempt for arm, attempt in arms.items() if attempt.workload.warmup_s}
         if not warm:
             return
-        jobs = {
-            host.alias: tuple(
+        planned_s = sum(attempt.workload.warmup_s for attempt in arms.values())
+        jobs: dict[str, Job] = {}
+        for host in self.drivers:
+            steps = tuple(
                 _step_in_folder(arm, attempt.load.warmup_step(attempt.load.shares[host.alias]))
                 for arm, attempt in warm.items()
             )
-            for host in self.drivers
-        }
-        files = {host.alias: _all_files(warm, host.alias) for host in self.drivers}
-        planned_s = sum(attempt.workload.warmup_s for attempt in arms.values())
-        self._run_steps(self.warmup_name, jobs, files, planned_s + GRACE_S, planned_s)
+            lease_s = planned_s + GRACE_S + LEASE_EXTRA_S
+            jobs[host.alias] = Job(self.warmup_name, steps, lease_s, _all_files(warm, host.alias))
+        self._run_jobs(jobs, planned_s + GRACE_S, planned_s)
 
     def run_slices(
         self, arms: Arms, lengths: SliceLengths, cpu_times: CpuTimes, clocks: Mapping[str, ClockRecord]
@@ -141,70 +140,71 @@ class BlockLoad:
         `cpu_times`: services whose CPU time the first driver reads at every slice. `clocks` are those by which several
         drivers start at one instant.
         """
-        first, numbers = next(iter(arms.values())), list(arms)
-        self._lengths = lengths
-        self._load_s = load_s = math.ceil(block_seconds(lengths, len(arms), first.workload.duration_s))
-        rounds = math.ceil(load_s / (len(arms) * (lengths.slice_s + lengths.gap_s)))
-        seed = f"loadbook slices {self.testbed.plan.seed} {first.planned.block}"
-        orders = [[numbers[k] for k in order] for order in draw_rounds(len(arms), rounds, seed)]
         services = [ScheduledService(arm, cpu.machine, cpu.leader) for (arm, _), cpu in cpu_times.items()]
-        lead_s = (
-            start_lead_s(clocks[host.alias].rtt_before_s for host in self.drivers) if len(self.drivers) > 1 else 0.0
-        )
+        for attempt in arms.values():
+            attempt.load.started |= {host.alias: (time.time(), time.monotonic()) for host in self.drivers}
+        duration_s = next(iter(arms.values())).workload.duration_s
+        self.turns = self._take_turns(self.name, arms, lengths, duration_s, clocks, services)
+
+    def _take_turns(
+        self,
+        name: str,
+        arms: Arms,
+        lengths: SliceLengths,
+        duration_s: float,
+        clocks: Mapping[str, ClockRecord],
+        services: Sequence[ScheduledService] = (),
+    ) -> Turns:
+        """Let the generators of the arms take turns until each has had `duration_s` of load."""
+        numbers, block = list(arms), next(iter(arms.values())).planned.block
+        turns = Turns(lengths, math.ceil(block_seconds(lengths, len(arms), duration_s)), {}, {})
+        rounds = math.ceil(turns.load_s / (len(arms) * (lengths.slice_s + lengths.gap_s)))
+        drawn = draw_rounds(len(arms), rounds, f"loadbook slices {self.testbed.plan.seed} {block}")
+        orders = [[numbers[k] for k in order] for order in drawn]
+        schedule = SCHEDULE if name == self.name else CALIBRATION
+        several = len(self.drivers) > 1
+        lead_s = start_lead_s(clocks[host.alias].rtt_before_s for host in self.drivers) if several else 0.0
         begins = time.time() + lead_s
-        timeout_s = lead_s + load_s + len(arms) * TAIL_S + GRACE_S
+        timeout_s = lead_s + turns.load_s + len(arms) * TAIL_S + GRACE_S
         jobs: dict[str, Job] = {}
         for host in self.drivers:
-            at = begins + clocks[host.alias].offset_before_s if len(self.drivers) > 1 else None
+            at = begins + clocks[host.alias].offset_before_s if several else None
             own_services = services if host is self.first else ()
             job_files = perl_program_files(INTERLEAVE_PROGRAM) | _all_files(arms, host.alias)
             for arm, attempt in arms.items():
-                attempt.load.started[host.alias] = time.time(), time.monotonic()
-                argv = self._measurement(attempt, host.alias)
+                argv = self._command(attempt, host.alias, turns)
                 job_files[f"arm{arm}/cmd"] = f"exec {shlex.join(argv)}\n".encode()
-            job_files[SCHEDULE] = schedule_text(lengths, numbers, orders, load_s, own_services, at).encode()
-            steps = (("perl", INTERLEAVE_PROGRAM, SCHEDULE),)
-            jobs[host.alias] = Job(self.name, steps, timeout_s + LEASE_EXTRA_S, job_files)
-        self._run_jobs(jobs, timeout_s, lead_s + load_s)
-        self.slice_logs = self.testbed.map(self._read_slices, [host.alias for host in self.drivers])
+            job_files[schedule] = schedule_text(lengths, numbers, orders, turns.load_s, own_services, at).encode()
+            steps = (("perl", INTERLEAVE_PROGRAM, schedule),)
+            jobs[host.alias] = Job(name, steps, timeout_s + LEASE_EXTRA_S, job_files)
+        self._run_jobs(jobs, timeout_s, lead_s + turns.load_s)
+        if name == self.name or self.first.live:
+            for alias, (output, log) in self.testbed.map(partial(self._read_slices, name), jobs).items():
+                turns.outputs[alias], turns.logs[alias] = output, log
+        return turns
 
-    def _read_slices(self, alias: str) -> SliceLog:
+    def _read_slices(self, name: str, alias: str) -> tuple[bytes, SliceLog]:
         host = self.testbed.hosts[alias]
-        self._outputs[alias] = output = host.get(
-            f"{host.workdir}/jobs/{self.name}/stdout.1", max_bytes=MAX_REPORT_BYTES
-        )
+        output = host.get(f"{host.workdir}/jobs/{name}/stdout.1", max_bytes=MAX_REPORT_BYTES)
         try:
-            return read_slices(output.decode(errors="replace"))
+            return output, read_slices(output.decode(errors="replace"))
         except (ValueError, LookupError) as error:
             raise CommandError(alias, f"{INTERLEAVE_PROGRAM} printed something else than slices: {error}") from error
 
-    def _measurement(self, attempt: Attempt, alias: str) -> tuple[str, ...]:
+    def _command(self, attempt: Attempt, alias: str, turns: Turns) -> tuple[str, ...]:
         """Return the command of an arm's generator, whose time-out, if it has one, no pause can exceed."""
-        assert self._lengths is not None
-        tool, workload = attempt.load.tool, attempt.load.shares[alias].with_duration(self._load_s, 0)
+        tool, workload = attempt.load.tool, attempt.load.shares[alias].with_duration(turns.load_s, 0)
         if tool.has_timeout:
             # before the last slices of several drivers, all generators are stopped for up to this time
-            waiting_s = self._lengths.slice_s + self._lengths.first_s if len(self.drivers) > 1 else 0.0
-            timeout_s = timeout_with_pauses_s(workload.timeout_s + waiting_s, self._lengths, self.all_arms)
+            waiting_s = turns.lengths.slice_s + turns.lengths.first_s if len(self.drivers) > 1 else 0.0
+            timeout_s = timeout_with_pauses_s(workload.timeout_s + waiting_s, turns.lengths, self.all_arms)
             workload = workload.model_copy(update={"timeout_s": timeout_s})
-        return attempt.load.launch.wrap(tuple(tool.command(workload, attempt.deployment.target, self._load_s)))
-
-    def _run_steps(
-        self,
-        name: str,
-        steps: Mapping[str, tuple[tuple[str, ...], ...]],
-        files: Mapping[str, Mapping[str, bytes]],
-        timeout_s: float,
-        planned_s: float,
-    ) -> None:
-        """Run a job of these steps on every driver (alias -> steps, files)."""
-        jobs = {alias: Job(name, own, timeout_s + LEASE_EXTRA_S, dict(files[alias])) for alias, own in steps.items()}
-        self._run_jobs(jobs, timeout_s, planned_s)
+        return attempt.load.launch.wrap(tuple(tool.command(workload, attempt.deployment.target, turns.load_s)))
 
     def _run_jobs(self, jobs: Mapping[str, Job], timeout_s: float, planned_s: float) -> None:
         """Run a job on every driver until all have ended; LostError if a host ended its job early."""
         name, begun_s = next(iter(jobs.values())).name, time.monotonic()
-        self._begun.append(name)
+        self.begun.append(name)
         self.testbed.map(lambda alias: self.testbed.hosts[alias].start(jobs[alias]), jobs)
         self.testbed.pause(planned_s if self.first.live else 0.0)
 
@@ -222,11 +222,11 @@ class BlockLoad:
         return list(records.values())
 
     def _collect_from(self, arm: int, attempt: Attempt, alias: str) -> DriverRecord:
-        host, slice_log = self.testbed.hosts[alias], self.slice_logs[alias]
+        host, slice_log = self.testbed.hosts[alias], self.turns.logs[alias]
         own, slices = f"{host.workdir}/jobs/{self.name}/arm{arm}", slice_log.slices_of(arm)
         record = DriverRecord(
             host=alias,
-            argv=list(self._measurement(attempt, alias)),
+            argv=list(self._command(attempt, alias, self.turns)),
             rc=slice_log.exit_codes.get(arm),
             started_ours=attempt.load.started[alias][0],
             ended_ours=time.time(),
@@ -247,12 +247,12 @@ class BlockLoad:
                 local_name = f"{alias}-{Path(name).name}"
                 record.cut |= fetch_truncated(host, f"{own}/{name}", attempt.folder / local_name, MAX_FILE_BYTES)
                 record.files[name] = local_name
-        write_trial_file(attempt.folder / self.slices_file(alias), self._outputs[alias])
+        write_trial_file(attempt.folder / self.slices_file(alias), self.turns.outputs[alias])
         return record
 
     def late_share(self, arm: int, slice_s: float) -> float | None:
         """Return the share of an arm's slices that lasted too long, of the driver with most of them."""
-        shares = [slice_log.late_share(arm, slice_s) for slice_log in self.slice_logs.values()]
+        shares = [slice_log.late_share(arm, slice_s) for slice_log in self.turns.logs.values()]
         known = [share for share in shares if share is not None]
         return max(known) if len(known) == len(shares) else None
 
@@ -261,23 +261,18 @@ class BlockLoad:
         if len(self.drivers) == 1:
             return None
         spans = []
-        for alias, slice_log in self.slice_logs.items():
+        for alias, slice_log in self.turns.logs.items():
             ours_s = slice_log.clock_offset_s - clocks[alias].offset_before_s
             spans.append([(turn.start_s + ours_s, turn.end_s + ours_s) for turn in slice_log.slices_of(arm)])
         return apart_share(spans)
 
     def is_hung(self, arm: int) -> bool:
         """Return whether an arm's generator did not end by itself on some driver."""
-        return any(arm in slice_log.hung for slice_log in self.slice_logs.values())
+        return any(arm in slice_log.hung for slice_log in self.turns.logs.values())
 
     def stop(self, name: str) -> None:
         """Stop a job on every driver and remove its folder there."""
         self.testbed.map(lambda host: remove_job(host, name, STOP_GRACE_S), self.drivers)
-
-    @property
-    def begun(self) -> Sequence[str]:
-        """Names of the jobs that were started."""
-        return self._begun
 
 
 def _all_files(arms: Arms, alias: str) -> dict[str, bytes]:

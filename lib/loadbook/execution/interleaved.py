@@ -179,7 +179,7 @@ class InterleavedBlock:
         """Choose lengths of slice and gap if not known, warm up every arm, then let the generators take turns."""
         clocks = self._common_clocks()
         if self.by_latency is None:
-            self.latency_s = self.load.measure_latency(self._alive)
+            self.latency_s = self.load.measure_latency(self._alive, clocks)
             self.by_latency = self._choose_lengths(self.latency_s)
             self._check_idle_timeouts(self.by_latency)
         self.lengths = slices_of_block(self.testbed.plan.study, self.attempts[0].planned.block, self.by_latency)
