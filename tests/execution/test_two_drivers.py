@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from loadbook.store import trial_record
 from loadbook.store.tables import TABLES, load_run, read_table
 from loadbook.store.trial_record import clock_error_s, measurement_spans
 from loopback_labs import own_lab
-from waiting import wait_until
+from waiting import meanwhile, wait_until
 
 pytestmark = pytest.mark.lab
 SPEC = """
@@ -183,16 +182,20 @@ def kill_load(jobs: Path) -> None:
     os.kill(int(measuring()[0].read_text()), signal.SIGKILL)
 
 
+def run_with_kill(lab, layout, name, kill):
+    """Run a study while `kill` ends a load generator on the second driver, for which the first trial must fail."""
+    with meanwhile(lambda: kill(lab.folder / "driver-2/work/jobs")):
+        run = run_study(layout, name, lab.hosts_file)
+    record = trial_record.read_trial(layout.run(name, run).failed / "t0001-attempt1")
+    assert (record.status, record.reason) == ("tool_failed", KILLED)
+    assert [d.rc for d in record.drivers] == [0, 137]
+    return run
+
+
 @pytest.mark.long
 def test_failing_driver_is_named_and_fails_the_trial(lab, layout):
     write(layout, "killed")
-    killer = threading.Thread(target=kill_load, args=(lab.folder / "driver-2/work/jobs",))
-    killer.start()
-    run = run_study(layout, "killed", lab.hosts_file)
-    killer.join()
-    record = trial_record.read_trial(layout.run("killed", run).failed / "t0001-attempt1")
-    assert (record.status, record.reason) == ("tool_failed", KILLED)
-    assert [d.rc for d in record.drivers] == [0, 137]
+    run = run_with_kill(lab, layout, "killed", kill_load)
     found = tables(layout, "killed", run)
     assert list(found["trials"]["valid"]) == [False, True]
     assert set(found["measurements"]["trial"]) == {"t0002"}
@@ -207,13 +210,7 @@ def kill_first_arm(jobs: Path) -> None:
 
 def test_generator_killed_on_one_driver_fails_its_arm_only(lab, layout):
     write(layout, "killed-arm", execution="interleaved")
-    killer = threading.Thread(target=kill_first_arm, args=(lab.folder / "driver-2/work/jobs",))
-    killer.start()
-    run = run_study(layout, "killed-arm", lab.hosts_file)
-    killer.join()
-    record = trial_record.read_trial(layout.run("killed-arm", run).failed / "t0001-attempt1")
-    assert (record.status, record.reason) == ("tool_failed", KILLED)
-    assert [d.rc for d in record.drivers] == [0, 137]
+    run = run_with_kill(lab, layout, "killed-arm", kill_first_arm)
     other = trial_record.read_trial(layout.run("killed-arm", run).trial("t0002"))
     assert (other.status, other.interleaved.apart_share < 0.5) == ("ok", True)
 

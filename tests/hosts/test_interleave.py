@@ -100,6 +100,7 @@ def test_interleaving_also_pauses_child_processes_of_a_generator(tmp_path: Path)
     inside = [at for at in at_work if any(turn.start_s + 0.001 < at < turn.end_s for turn in of_others)]
     assert len(at_work) > 50
     assert len(inside) < 0.05 * len(at_work)
+    assert {each.arm for each in slices} == {"a", "b"}
 
 
 def schedules_at_once(folder: Path, commands: list[dict[str, str]], **settings: float) -> list[list[Slice]]:

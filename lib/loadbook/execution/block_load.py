@@ -10,19 +10,19 @@ import shlex
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
-from loadbook.core.errors import CommandError, LostError, ToolError
+from loadbook.core.errors import CommandError, ToolError
 from loadbook.execution.attempt import Attempt
 from loadbook.execution.load import (
     GRACE_S,
     LEASE_EXTRA_S,
-    MAX_FILE_BYTES,
     STOP_GRACE_S,
+    check_load_ended,
+    common_start,
+    fetch_tool_files,
     fetch_truncated,
     remove_job,
-    start_lead_s,
 )
 from loadbook.execution.services import CpuTimes, write_trial_file
 from loadbook.execution.testbed import Testbed
@@ -105,7 +105,8 @@ class BlockLoad:
         rates: dict[int, float] = {}
         for arm, attempt in arms.items():
             path = f"{host.workdir}/jobs/{self.calibration_name}/arm{arm}/stdout"
-            stdout, argv = host.get(path, max_bytes=MAX_REPORT_BYTES), self._command(attempt, host.alias, turns)
+            stdout = host.get(path, max_bytes=MAX_REPORT_BYTES)
+            argv = self._command(attempt, host.alias, turns.lengths, turns.load_s)
             report = parse_output(attempt.load.tool, ToolOutput(stdout, exit_code=0, argv=argv))
             requests = next((m.value for m in report.measurements if (m.metric, m.statistic) == REQUESTS), 0.0)
             if not requests:
@@ -157,49 +158,41 @@ class BlockLoad:
     ) -> Turns:
         """Let the generators of the arms take turns until each has had `duration_s` of load."""
         numbers, block = list(arms), next(iter(arms.values())).planned.block
-        turns = Turns(lengths, math.ceil(block_seconds(lengths, len(arms), duration_s)), {}, {})
-        rounds = math.ceil(turns.load_s / (len(arms) * (lengths.slice_s + lengths.gap_s)))
+        load_s = math.ceil(block_seconds(lengths, len(arms), duration_s))
+        rounds = math.ceil(load_s / (len(arms) * (lengths.slice_s + lengths.gap_s)))
         drawn = draw_rounds(len(arms), rounds, f"loadbook slices {self.testbed.plan.seed} {block}")
         orders = [[numbers[k] for k in order] for order in drawn]
         schedule = SCHEDULE if name == self.name else CALIBRATION
-        several = len(self.drivers) > 1
-        lead_s = start_lead_s(clocks[host.alias].rtt_before_s for host in self.drivers) if several else 0.0
-        begins = time.time() + lead_s
-        timeout_s = lead_s + turns.load_s + len(arms) * TAIL_S + GRACE_S
+        lead_s, start_times = common_start(self.testbed.drivers, clocks)
+        timeout_s = lead_s + load_s + len(arms) * TAIL_S + GRACE_S
         jobs: dict[str, Job] = {}
         for host in self.drivers:
-            at = begins + clocks[host.alias].offset_before_s if several else None
+            at = start_times.get(host.alias)
             own_services = services if host is self.first else ()
             job_files = perl_program_files(INTERLEAVE_PROGRAM) | _all_files(arms, host.alias)
             for arm, attempt in arms.items():
-                argv = self._command(attempt, host.alias, turns)
+                argv = self._command(attempt, host.alias, lengths, load_s)
                 job_files[f"arm{arm}/cmd"] = f"exec {shlex.join(argv)}\n".encode()
-            job_files[schedule] = schedule_text(lengths, numbers, orders, turns.load_s, own_services, at).encode()
+            job_files[schedule] = schedule_text(lengths, numbers, orders, load_s, own_services, at).encode()
             steps = (("perl", INTERLEAVE_PROGRAM, schedule),)
             jobs[host.alias] = Job(name, steps, timeout_s + LEASE_EXTRA_S, job_files)
-        self._run_jobs(jobs, timeout_s, lead_s + turns.load_s)
-        if name == self.name or self.first.live:
-            for alias, (output, log) in self.testbed.map(partial(self._read_slices, name), jobs).items():
-                turns.outputs[alias], turns.logs[alias] = output, log
-        return turns
+        self._run_jobs(jobs, timeout_s, lead_s + load_s)
+        outputs = self.testbed.map(partial(self._fetch_slices, name), jobs)
+        return Turns(lengths, load_s, outputs, {alias: _read_slices(alias, own) for alias, own in outputs.items()})
 
-    def _read_slices(self, name: str, alias: str) -> tuple[bytes, SliceLog]:
+    def _fetch_slices(self, name: str, alias: str) -> bytes:
         host = self.testbed.hosts[alias]
-        output = host.get(f"{host.workdir}/jobs/{name}/stdout.1", max_bytes=MAX_REPORT_BYTES)
-        try:
-            return output, read_slices(output.decode(errors="replace"))
-        except (ValueError, LookupError) as error:
-            raise CommandError(alias, f"{INTERLEAVE_PROGRAM} printed something else than slices: {error}") from error
+        return host.get(f"{host.workdir}/jobs/{name}/stdout.1", max_bytes=MAX_REPORT_BYTES)
 
-    def _command(self, attempt: Attempt, alias: str, turns: Turns) -> tuple[str, ...]:
+    def _command(self, attempt: Attempt, alias: str, lengths: SliceLengths, load_s: int) -> tuple[str, ...]:
         """Return the command of an arm's generator, whose time-out, if it has one, no pause can exceed."""
-        tool, workload = attempt.load.tool, attempt.load.shares[alias].with_duration(turns.load_s, 0)
+        tool, workload = attempt.load.tool, attempt.load.shares[alias].with_duration(load_s, 0)
         if tool.has_timeout:
             # before the last slices of several drivers, all generators are stopped for up to this time
-            waiting_s = turns.lengths.slice_s + turns.lengths.first_s if len(self.drivers) > 1 else 0.0
-            timeout_s = timeout_with_pauses_s(workload.timeout_s + waiting_s, turns.lengths, self.all_arms)
+            waiting_s = lengths.slice_s + lengths.first_s if len(self.drivers) > 1 else 0.0
+            timeout_s = timeout_with_pauses_s(workload.timeout_s + waiting_s, lengths, self.all_arms)
             workload = workload.model_copy(update={"timeout_s": timeout_s})
-        return attempt.load.launch.wrap(tuple(tool.command(workload, attempt.deployment.target, turns.load_s)))
+        return attempt.load.launch.wrap(tuple(tool.command(workload, attempt.deployment.target, load_s)))
 
     def _run_jobs(self, jobs: Mapping[str, Job], timeout_s: float, planned_s: float) -> None:
         """Run a job on every driver until all have ended; LostError if a host ended its job early."""
@@ -211,8 +204,7 @@ class BlockLoad:
         def wait(alias: str) -> None:
             host = self.testbed.hosts[alias]
             host.wait(name, timeout_s=max(1.0, begun_s + timeout_s - time.monotonic()))
-            if not host.exists(f"{host.workdir}/jobs/{name}/rc.{len(jobs[alias].steps)}"):
-                raise LostError(alias, "the load was ended before its measurement was over", "was the host stopped?")
+            check_load_ended(host, f"{host.workdir}/jobs/{name}", len(jobs[alias].steps))
 
         self.testbed.map(wait, jobs)
 
@@ -226,7 +218,7 @@ class BlockLoad:
         own, slices = f"{host.workdir}/jobs/{self.name}/arm{arm}", slice_log.slices_of(arm)
         record = DriverRecord(
             host=alias,
-            argv=list(self._command(attempt, alias, self.turns)),
+            argv=list(self._command(attempt, alias, self.turns.lengths, self.turns.load_s)),
             rc=slice_log.exit_codes.get(arm),
             started_ours=attempt.load.started[alias][0],
             ended_ours=time.time(),
@@ -242,11 +234,9 @@ class BlockLoad:
             record.cut |= fetch_truncated(
                 host, f"{own}/{stream}", attempt.folder / f"{stream}-{alias}", MAX_REPORT_BYTES
             )
-        for name in attempt.load.tool.expected_files(attempt.load.shares[alias]):
-            if host.exists(f"{own}/{name}"):
-                local_name = f"{alias}-{Path(name).name}"
-                record.cut |= fetch_truncated(host, f"{own}/{name}", attempt.folder / local_name, MAX_FILE_BYTES)
-                record.files[name] = local_name
+        fetch_tool_files(
+            host, own, attempt.load.tool.expected_files(attempt.load.shares[alias]), attempt.folder, record
+        )
         write_trial_file(attempt.folder / self.slices_file(alias), self.turns.outputs[alias])
         return record
 
@@ -273,6 +263,13 @@ class BlockLoad:
     def stop(self, name: str) -> None:
         """Stop a job on every driver and remove its folder there."""
         self.testbed.map(lambda host: remove_job(host, name, STOP_GRACE_S), self.drivers)
+
+
+def _read_slices(alias: str, output: bytes) -> SliceLog:
+    try:
+        return read_slices(output.decode(errors="replace"))
+    except (ValueError, LookupError) as error:
+        raise CommandError(alias, f"{INTERLEAVE_PROGRAM} printed something else than slices: {error}") from error
 
 
 def _all_files(arms: Arms, alias: str) -> dict[str, bytes]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -180,7 +180,7 @@ class InterleavedBlock:
         clocks = self._common_clocks()
         if self.by_latency is None:
             self.latency_s = self.load.measure_latency(self._alive, clocks)
-            self.by_latency = self._choose_lengths(self.latency_s)
+            self.by_latency = self._choose_lengths(self.latency_s, clocks)
             self._check_idle_timeouts(self.by_latency)
         self.lengths = slices_of_block(self.testbed.plan.study, self.attempts[0].planned.block, self.by_latency)
         self.load.warm_up(self._alive)
@@ -216,11 +216,11 @@ class InterleavedBlock:
             attempt.record.clocks = {alias: clock.model_copy() for alias, clock in best.items()}
         return best
 
-    def _choose_lengths(self, latency_s: float) -> SliceLengths:
+    def _choose_lengths(self, latency_s: float, clocks: Mapping[str, ClockRecord]) -> SliceLengths:
         """Return the lengths for a latency and the drivers' clocks, or those of the block that is played back."""
         if replayed := self._replayed_lengths():
             return replayed
-        error_s = clock_error_s(self.testbed.drivers, next(iter(self._alive.values())).record.clocks)
+        error_s = clock_error_s(self.testbed.drivers, clocks)
         if lengths := slices_for_latency(latency_s, error_s):
             return lengths
         cause = f"the slowest arm answers in {latency_s:.3f} s on average: slices of {SLICE_LATENCIES} latencies"

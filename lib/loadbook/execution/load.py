@@ -12,7 +12,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -211,11 +211,7 @@ class LoadJobs:
 
     def schedule_start(self, clocks: Mapping[str, ClockRecord]) -> None:
         """Choose the instant at which several drivers start measuring, late enough to start all jobs before it."""
-        if len(self.shares) == 1:
-            return
-        self.lead_s = start_lead_s(clocks[alias].rtt_before_s for alias in self.shares)
-        at = time.time() + self.lead_s + self._warmup_s
-        self.start_times = {alias: at + clocks[alias].offset_before_s for alias in self.shares}
+        self.lead_s, self.start_times = common_start(self.shares, clocks, self._warmup_s)
 
     def start(self, host: Host) -> int:
         """Start the job on one driver and return its leader's process id."""
@@ -251,8 +247,7 @@ class LoadJobs:
         """Copy the driver's outputs into `folder` byte for byte and return its record."""
         steps, share = self.steps_on(host.alias), self.shares[host.alias]
         ended, last, jobs = time.time(), FIRST_STEP + len(steps) - 1, f"{host.workdir}/jobs/{self.name}"
-        if not host.exists(f"{jobs}/rc.{last}"):
-            raise LostError(host.alias, "the load was ended before its measurement was over", "was the host stopped?")
+        check_load_ended(host, jobs, last)
         record = DriverRecord(
             host=host.alias,
             argv=list(steps[-1]),
@@ -271,17 +266,38 @@ class LoadJobs:
             for stream in ("stdout", "stderr"):
                 name = f"{prefix}{stream}-{host.alias}"
                 record.cut |= fetch_truncated(host, f"{job}/{stream}.{step}", folder / name, MAX_REPORT_BYTES)
-        for name in self.tool.expected_files(share):
-            if host.exists(f"{jobs}/{name}"):
-                local_name = f"{host.alias}-{Path(name).name}"
-                record.cut |= fetch_truncated(host, f"{jobs}/{name}", folder / local_name, MAX_FILE_BYTES)
-                record.files[name] = local_name
+        fetch_tool_files(host, jobs, self.tool.expected_files(share), folder, record)
         return record
 
 
-def start_lead_s(round_trips_s: Iterable[float]) -> float:
-    """Return the seconds after which drivers with these round trips can start together, as all have their jobs."""
-    return min(LEAD_S + LEAD_ROUND_TRIPS * max(round_trips_s), MAX_LEAD_S)
+def common_start(
+    drivers: Collection[str], clocks: Mapping[str, ClockRecord], after_s: float = 0.0
+) -> tuple[float, dict[str, float]]:
+    """Return the instant at which several drivers start, late enough that all have their jobs by then.
+
+    The instant is `after_s` seconds later than a lead, which is returned first (s), then the instant by the clock of
+    each driver (epoch s). A single driver starts at once: no lead, no instant.
+    """
+    if len(drivers) == 1:
+        return 0.0, {}
+    lead_s = min(LEAD_S + LEAD_ROUND_TRIPS * max(clocks[alias].rtt_before_s for alias in drivers), MAX_LEAD_S)
+    at = time.time() + lead_s + after_s
+    return lead_s, {alias: at + clocks[alias].offset_before_s for alias in drivers}
+
+
+def check_load_ended(host: Host, folder: str, steps: int) -> None:
+    """Raise LostError unless the last of a load job's steps has ended by itself."""
+    if not host.exists(f"{folder}/rc.{steps}"):
+        raise LostError(host.alias, "the load was ended before its measurement was over", "was the host stopped?")
+
+
+def fetch_tool_files(host: Host, source: str, names: Iterable[str], folder: Path, record: DriverRecord) -> None:
+    """Copy the files that a load generator wrote to `source` into `folder`, and add them to the driver's record."""
+    for name in names:
+        if host.exists(f"{source}/{name}"):
+            local_name = f"{host.alias}-{Path(name).name}"
+            record.cut |= fetch_truncated(host, f"{source}/{name}", folder / local_name, MAX_FILE_BYTES)
+            record.files[name] = local_name
 
 
 def truncated_outputs(folder: Path, drivers: Iterable[DriverRecord]) -> str:

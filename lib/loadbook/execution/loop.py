@@ -135,8 +135,10 @@ class AttemptStore:
 
         def is_complete(trial: str) -> bool:
             state = states.get(trial)
-            if state is None or state.status is not None:
-                return state is not None and state.final
+            if state is None:
+                return False
+            if state.status is not None:
+                return state.final
             places = (self.paths.trial(trial), self.failed_folder(trial, state.attempt))
             return any(map(Path.is_dir, places)) or _read_sealed(self.staging_folder(trial, state.attempt)) is not None
 
