@@ -1,9 +1,13 @@
-"""The sampler under three shells, and its parser on real captures, cut and mutated."""
+"""The sampler with perl and under three shells, and its parser on real captures, cut and mutated."""
 
 from __future__ import annotations
 
 import math
+import os
+import re
+import shutil
 import subprocess
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadbook.host_metrics.sampler import parse_sampler
+from loadbook.hosts.host import Job
 from loadbook.hosts.monitors import sampler_job
 
 CAPTURES = {p.stem: p.read_bytes() for p in Path("tests/fixtures/hosts").glob("sampler-*.txt")}
@@ -61,17 +66,70 @@ def test_recorded_sampler_output_of_every_shell_is_read(name):
     assert max(later - earlier for earlier, later in pairwise(traces.times)) < 3 * traces.interval_s
 
 
+def folder_of_job(folder: Path, job: Job) -> Path:
+    """Write a job's files, and a file `pid` with the id of process 1."""
+    for name, content in job.files.items():
+        (folder / name).write_bytes(content)
+    (folder / "pid").write_text("1 and more\n")
+    return folder
+
+
+def programs_without_perl(folder: Path) -> str:
+    """Return a folder for PATH in which the programs of the shell's sampler are, and no others."""
+    folder.mkdir()
+    for program in ("sed", "sleep", "date", "getconf"):
+        (folder / program).symlink_to(shutil.which(program) or "")
+    return str(folder)
+
+
+@pytest.mark.parametrize("perl", [True, False], ids=["perl", "no perl"])
 @pytest.mark.parametrize("shell", [["dash"], ["bash", "--posix"], ["busybox", "sh"]])
-def test_sampler_stops_at_its_time_limit_and_includes_processes_that_start_later(shell, tmp_path):
+def test_sampler_stops_at_its_time_limit_and_includes_processes_that_start_later(shell, perl, tmp_path):
     job = sampler_job("m", interval_s=0.05, limit_s=0.2, processes=[("me", "pid"), ("never", "none")])
-    (tmp_path / "pid").write_text("1 and more\n")
-    step = [*shell, *job.steps[0][1:]]
-    done = subprocess.run(step, cwd=tmp_path, capture_output=True, timeout=20, check=True)
+    folder = folder_of_job(tmp_path, job)
+    path = os.environ["PATH"] if perl else programs_without_perl(tmp_path / "bin")
+    step = [shutil.which(shell[0]) or shell[0], *shell[1:], *job.steps[0][1:]]
+    done = subprocess.run(step, cwd=folder, env={"PATH": path}, capture_output=True, timeout=20, check=True)
     traces = parse_sampler(done.stdout)
     check(traces)
     assert len(traces.times) >= 4
     assert any(row["item"] == "me:1" for row in traces.rows)
     assert done.stderr == b""
+
+
+def test_sampler_prints_the_same_lines_with_and_without_perl(tmp_path):
+    job = sampler_job("m", interval_s=0.05, limit_s=0.05, processes=[("me", "pid")])
+    folder = folder_of_job(tmp_path, job)
+    lines = []
+    with subprocess.Popen(["sleep", "30"]) as watched:
+        (folder / "pid").write_text(f"{watched.pid}\n")
+        for path in (os.environ["PATH"], programs_without_perl(tmp_path / "bin")):
+            done = subprocess.run(job.steps[0], cwd=folder, env={"PATH": path}, capture_output=True, check=True)
+            lines.append([re.sub(r"[\d.]+", "0", line).split() for line in done.stdout.decode().splitlines()])
+        watched.kill()
+    assert ["@", "0", "me:0"] in lines[0]
+    assert ["0", "(sleep)"] in [words[:2] for words in lines[0]]
+    assert lines[0] == lines[1]
+
+
+def test_sampler_with_perl_samples_on_time_and_follows_a_process_that_takes_another_ones_place(tmp_path):
+    job = sampler_job("m", interval_s=0.1, limit_s=1.0, processes=[("me", "pid")])
+    folder = folder_of_job(tmp_path, job)
+    with subprocess.Popen(["sleep", "30"]) as first, subprocess.Popen(["sleep", "30"]) as second:
+        (folder / "pid").write_text(f"{first.pid}\n")
+        with subprocess.Popen(job.steps[0], cwd=folder, stdout=subprocess.PIPE) as sampler:
+            time.sleep(0.5)
+            first.kill()
+            first.wait()
+            (folder / "pid").write_text(f"{second.pid}\n")
+            output = sampler.communicate(timeout=20)[0]
+        second.kill()
+    traces = parse_sampler(output)
+    check(traces)
+    assert {row["item"] for row in traces.rows if row["metric"] == "process_rss"} == {
+        f"me:{first.pid}",
+        f"me:{second.pid}",
+    }
 
 
 def test_sampler_truncated_last_sample_is_reported_and_dropped():

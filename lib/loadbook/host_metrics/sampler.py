@@ -1,7 +1,8 @@
-"""Reader of the output of loadbook's own sampler (hosts/sampler.sh), and conversion of kernel counters to rates.
+"""Reader of the output of loadbook's own sampler, and conversion of kernel counters to rates.
 
-proc(5) defines the counters. A rate is that of the interval that ends at its time. A gap, or a counter that decreased,
-becomes a problem without a row; nothing is interpolated.
+hosts/sampler.pl samples, or sampler.sh on hosts without perl; proc(5) defines the counters. A rate is that of the
+interval that ends at its time. A gap, or a counter that decreased, becomes a problem without a row; nothing is
+interpolated.
 """
 
 from __future__ import annotations

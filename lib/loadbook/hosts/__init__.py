@@ -2,7 +2,7 @@
 
 The package is a layer over Paramiko; Fabric is used for the login only (`ssh`). Programs that run on hosts are the
 scripts beside the modules: job.sh (jobs), interleave.pl (load generators in turn), cpu_samples.pl (CPU time of
-services), both with cpu_time.pl; sampler.sh, guard.sh and undo.sh.
+services) and sampler.pl, all three with cpu_time.pl; sampler.sh, guard.sh and undo.sh.
 
 - `host`: the protocol `Host` with its jobs, command results and HTTP responses
 - `shell`: the persistent /bin/sh of a host, quoting of arguments, and the PATH of programs

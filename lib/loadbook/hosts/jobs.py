@@ -82,6 +82,7 @@ def parse_state(output: bytes) -> JobState:
 WARMUP_SUFFIX = "-warmup"  # of the name of a job that only warms up
 PROBE_SUFFIX = "-probe"  # of the name of a job that measures the latency of the arms of an interleaved block
 INTERLEAVE_PROGRAM = "interleave.pl"  # lets the load generators of an interleaved block take turns
+SAMPLER_PROGRAM = "sampler.pl"  # reads what the kernel counts
 CPU_READINGS_PROGRAM = "cpu_samples.pl"  # reads the CPU time of services all the time
 # the same path for every user of a machine, unlike the work folders
 DEFAULT_LOCK_FILE = "/tmp/loadbook-host.lock"  # noqa: S108

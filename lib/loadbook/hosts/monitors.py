@@ -20,6 +20,7 @@ from loadbook.host_metrics.polled import format_poll, header_line, usable_plugin
 from loadbook.hosts import http
 from loadbook.hosts.host import Host, Job
 from loadbook.hosts.inventory import HostEntry
+from loadbook.hosts.jobs import SAMPLER_PROGRAM, perl_program_files
 from loadbook.hosts.shell import cpu_list
 from loadbook.hosts.ssh import map_ssh_errors
 from loadbook.store.paths import check_name
@@ -102,7 +103,7 @@ def sampler_job(name: str, *, interval_s: float, limit_s: float, processes: Iter
     count = math.ceil(limit_s / interval_s) + 1
     process_args = [f"{check_name('process', label)}={path}" for label, path in processes]
     step = ("/bin/sh", "-c", text, "sampler", f"{interval_s:g}", str(count), *process_args)
-    return Job(name, (step,), lease_s=limit_s * 1.5 + 5)
+    return Job(name, (step,), lease_s=limit_s * 1.5 + 5, files=perl_program_files(SAMPLER_PROGRAM))
 
 
 MONITOR_TIMEOUT_S = 10.0
