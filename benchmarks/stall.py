@@ -5,7 +5,7 @@
 Each row is a kind of service, sampled every 0.25 s for 10 s as by the sampler: up to 40 ms late, with CPU times in
 ticks of 10 ms if the kernel has no finer ones, random response times, and lost samples. A stall stops the service for
 the time in the heading of its column. The second table has interleaved trials of 1 s of 3 and 7 treatments, in slices
-of 25 ms or 20 mean latencies; services are on the driver's machine or (elsewhere) on another one.
+of 12 ms or 20 mean latencies; services are on the driver's machine or (elsewhere) on another one.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ def test_plan_refuses_a_hosts_file_without_a_role_of_the_study(tmp_path) -> None
 @pytest.mark.parametrize(
     ("slices", "turns"),
     [
-        ("", "25 ms or more\n"),
+        ("", "12 ms or more\n"),
         ("slices = [0.1]", "100 ms or more\n"),
         ("slices = [0.025, 0.1]", "25 and 100 ms or more, one length a block\n"),
     ],
@@ -38,7 +38,7 @@ def test_plan_states_the_lengths_of_turns(tmp_path, monkeypatch, slices: str, tu
 @pytest.mark.parametrize(
     ("study", "execution"),
     [
-        ("aa", "interleaved, as nothing speaks against it: treatments take turns of 25 ms or more"),
+        ("aa", "interleaved, as nothing speaks against it: treatments take turns of 12 ms or more"),
         ("tool-agreement", "plain, one trial after the other, instead of interleaved: "),
         (
             "known-cost",

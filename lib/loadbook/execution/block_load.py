@@ -43,7 +43,7 @@ from loadbook.tools.base import MAX_REPORT_BYTES, ToolOutput, parse_output
 
 SCHEDULE, CALIBRATION, SLICES = "schedule", "calibration", "slices"  # files
 # once in a run, the arms take these turns, each for so many seconds, to choose slice and gap by the latency
-CALIBRATION_TURNS, CALIBRATION_S = SliceLengths(0.1, 0.01), 0.8
+CALIBRATION_TURNS, CALIBRATION_S = SliceLengths(0.1, 0.01), 0.5
 REQUESTS = ("requests", "count")
 
 Arms = Mapping[int, Attempt]  # number of an arm -> its attempt

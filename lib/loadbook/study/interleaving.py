@@ -17,7 +17,7 @@ from loadbook.study.workload import matching_option
 
 # load generators that end on time and count correctly if stopped in between (tests/services/test_paused_load.py)
 PAUSABLE_TOOLS = frozenset({"wrk", "ab", "h2load"})
-MIN_SLICE_S, MAX_SLICE_S, MIN_GAP_S = 0.025, 1.0, 0.001
+MIN_SLICE_S, MAX_SLICE_S, MIN_GAP_S = 0.012, 1.0, 0.001
 # requests under way when a generator is stopped are answered within about one mean latency (Little's law)
 SLICE_LATENCIES, GAP_LATENCIES = 20, 2
 # several drivers alternate by the same schedule, each by its own corrected clock
@@ -50,7 +50,7 @@ class SliceLengths(NamedTuple):
 def slices_for_latency(latency_s: float, clock_error_s: float = 0.0) -> SliceLengths | None:
     """Return the lengths for the mean latency of the slowest arm; None if a slice would be longer than a trial.
 
-    A slice is at least 20 mean latencies and 25 ms, so that few responses arrive after its end; a gap is at least 2
+    A slice is at least 20 mean latencies and 12 ms, so that few responses arrive after its end; a gap is at least 2
     mean latencies and 1 ms, so that no work of one arm remains in the slice of the next. Of several drivers, whose
     clocks differ by up to `clock_error_s` after correction, slices are at least 50 of these errors and gaps 2 longer.
     """
@@ -58,7 +58,7 @@ def slices_for_latency(latency_s: float, clock_error_s: float = 0.0) -> SliceLen
     if slice_s > MAX_SLICE_S:
         return None
     gap_s = max(MIN_GAP_S, GAP_LATENCIES * latency_s) + GAP_CLOCK_ERRORS * clock_error_s
-    return SliceLengths(math.ceil(slice_s * 1000) / 1000, math.ceil(gap_s * 1000) / 1000)
+    return SliceLengths(math.ceil(slice_s * 1000) / 1000, math.ceil(gap_s * 10000) / 10000)
 
 
 def slices_of_block(study: Study, block: int, by_latency: SliceLengths) -> SliceLengths:
