@@ -12,12 +12,16 @@ my ( $interval_s, $count, @watches ) = @ARGV;
 my @files = map { "/proc/$_" } qw(uptime stat meminfo net/dev loadavg net/sockstat);
 $| = 1;
 
-sub watched {    # "LABEL:PID" and the process id of each watched process and all below it
+sub tree {    # a process and all below it, as sampler.sh finds them: children of main threads
+    my ($pid) = @_;
+    return ( $pid, map { tree($_) } split ' ', read_again("/proc/$pid/task/$pid/children") );
+}
+
+sub watched {    # label and process id of each watched process and all below it
     my @found;
     for my $watch (@watches) {
         my ( $label, $path ) = split /=/, $watch, 2;
-        my ($pid) = first_line($path) =~ /^(\d+)(?:\s|$)/ or next;
-        push @found, map { [ "$label:$_", $_ ] } family($pid);
+        push @found, map { [ $label, $_ ] } tree($1) if first_line($path) =~ /^(\d+)(?:\s|$)/;
     }
     return @found;
 }
@@ -27,7 +31,7 @@ printf "loadbook-sampler 1 %.6f %s %d %d %s\n", clock(0), ( split ' ', read_agai
 my $next = now();
 for my $n ( 0 .. $count - 1 ) {
     my @watched = watched();
-    my $sample = join( ' ', "@ $n", map { $_->[0] } @watched ) . "\n";
+    my $sample = join( ' ', "@ $n", map { "$_->[0]:$_->[1]" } @watched ) . "\n";
     for my $file ( @files, map { ( "/proc/$_->[1]/stat", "/proc/$_->[1]/schedstat" ) } @watched ) {
         my $text = read_again($file);
         # without counts by interrupt, and sizes of memory but for Mem*
