@@ -202,7 +202,7 @@ def test_run_whose_latency_asks_for_slices_above_a_second_goes_on_with_plain_tri
 
 @pytest.mark.alone
 def test_run_in_whose_pauses_a_server_would_close_connections_goes_on_with_plain_trials(lab, layout):
-    text = SLOW.replace("warmup_s = 0.2", "warmup_s = 0.2\nconnections = 14") + "keepalive_timeout = 1\n"
+    text = SLOW.replace("warmup_s = 0.2", "warmup_s = 0.2\nconnections = 24") + "keepalive_timeout = 1\n"
     (layout.studies / "small.toml").write_text(text + '[treatments.more]\nsame_as = "baseline"\n')
     events = []
     run = run_study(layout, "small", lab.hosts_file, on_event=events.append)
