@@ -1,4 +1,5 @@
-# Clocks, and the CPU time of processes on this machine: for interleave.pl and cpu_samples.pl. Needs perl-base only.
+# Clocks, files of /proc, and the CPU time of processes on this machine: for interleave.pl, cpu_samples.pl and sampler.pl.
+# Needs perl-base only.
 
 use strict;
 use warnings;
@@ -27,8 +28,8 @@ sub first_line {
     return $line // '';
 }
 
-# Files that are read at every slice stay open. After files of /proc were closed, a load generator goes to sleep and wakes
-# up about twice as often for some 20 ms, and the server pays for its wake-ups (docs/interleaving.md).
+# Files that are read at every slice or sample stay open. After files of /proc were closed, a load generator goes to sleep
+# and wakes up about twice as often for some 20 ms, and the server pays for its wake-ups (docs/interleaving.md).
 my %files;
 my $max_files = 800;    # of 1024 that a process may usually have open; further ones are closed
 

@@ -69,7 +69,7 @@ def launch_text(job: Job) -> str:
 
 
 def perl_program_files(program: str) -> dict[str, bytes]:
-    """Return the files that a job needs to run `program`, one of the package's perl programs that read CPU times."""
+    """Return the files that a job needs to run `program`, one of the package's perl programs that use cpu_time.pl."""
     return {name: files("loadbook.hosts").joinpath(name).read_bytes() for name in (program, "cpu_time.pl")}
 
 
