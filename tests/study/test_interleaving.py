@@ -147,12 +147,14 @@ def test_blocks_have_the_slices_of_the_study_in_turn() -> None:
     assert slices_of_block(changed("aa"), 2, by_latency) == by_latency
 
 
-@given(st.floats(0.0, 0.05), st.floats(0.01, 1.0), st.integers(1, 9))
-def test_slices_of_the_study_are_never_shorter_than_the_latency_allows(latency_s: float, slice_s: float, block: int):
-    by_latency = slices_for_latency(latency_s)
+@given(st.floats(0.0, 0.05), st.floats(0.0, 0.02), st.floats(0.01, 1.0), st.integers(1, 9))
+def test_slices_of_the_study_are_never_shorter_than_latency_and_clocks_allow(
+    latency_s: float, clock_error_s: float, slice_s: float, block: int
+):
+    by_latency = slices_for_latency(latency_s, clock_error_s)
     assert by_latency is not None
     lengths = slices_of_block(changed("aa", slices=(slice_s,)), block, by_latency)
-    assert lengths.slice_s >= max(slice_s, 20 * latency_s * 0.999)
+    assert lengths.slice_s >= max(slice_s, 0.012, 20 * latency_s * 0.999, 50 * clock_error_s * 0.999)
     assert lengths.gap_s == by_latency.gap_s
 
 

@@ -98,6 +98,7 @@ def test_study_with_five_errors_reports_five_key_paths(tmp_path: Path) -> None:
         ('name = "x"', 'name = "../x"', "name", "must match"),
         ('name = "x"', 'name = "x"\nblcoks = 3', "blcoks", "did you mean 'blocks'?"),
         ('name = "x"', 'name = "x"\nsubset = "al"', "subset", "did you mean 'all'?"),
+        ('name = "x"', 'name = "x"\nslices = 0.1', "slices", "must be a list: [0.1]"),
         (
             'vars = { tcp_nopush = "unset" }',
             "vars = { tcp_nopush = [1] }",

@@ -64,13 +64,12 @@ def slices_for_latency(latency_s: float, clock_error_s: float = 0.0) -> SliceLen
 def slices_of_block(study: Study, block: int, by_latency: SliceLengths) -> SliceLengths:
     """Return the lengths for a block (1, 2, ...): the study's `slices` in turn, or those for the latency.
 
-    A slice is never shorter than the latency allows: 20 mean latencies, and 20 errors of the clocks of several drivers,
-    are at most 10 gaps.
+    A slice is never shorter than one for the latency and the clocks, `slices_for_latency`.
     """
     if not study.slices:
         return by_latency
     wanted_s = study.slices[(block - 1) % len(study.slices)]
-    return by_latency._replace(slice_s=max(wanted_s, SLICE_LATENCIES / GAP_LATENCIES * by_latency.gap_s))
+    return by_latency._replace(slice_s=max(wanted_s, by_latency.slice_s))
 
 
 def block_seconds(lengths: SliceLengths, arms: int, duration_s: float) -> float:

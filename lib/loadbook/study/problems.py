@@ -73,6 +73,8 @@ def _problem_message(detail: Any, loc: list[int | str], model: type[BaseModel]) 
         return f"is required: {required.description}" if required and required.description else "is required"
     if detail["type"] == "string_pattern_mismatch":
         return f"must match {detail['ctx']['pattern']} (is {short_repr(detail['input'])})"
+    if detail["type"] in ("tuple_type", "list_type"):
+        return f"must be a list: [{short_repr(detail['input'])}]"
     message = str(detail["msg"]).removeprefix("Value error, ")
     return message if isinstance(detail["input"], dict) else f"{message} (is {short_repr(detail['input'])})"
 
