@@ -19,7 +19,17 @@ from loadbook.core.errors import UsageError, unknown_name_error
 from loadbook.core.units import MINUS, NBSP, join_words, pluralize
 from loadbook.report import palette
 from loadbook.report.figures import axes, base, tracks
-from loadbook.report.figures.tracks import Hosts, Timeline, Track, draw_lines, host_name, numbered
+from loadbook.report.figures.tracks import (
+    Hosts,
+    Timeline,
+    Track,
+    TrialSpan,
+    draw_lines,
+    end_of,
+    host_name,
+    numbered,
+    start_of,
+)
 from loadbook.stats.saturation import finest_source_only, hosts_with_traces, link_capacities
 from loadbook.store.tables import RunData, measured_windows_s, values_by_trial
 
@@ -143,35 +153,44 @@ class HostMetricsFigure(_TimelineFigure):
         return sheet
 
     def _draw_track(self, panel: Axes, track: Track) -> None:
-        for span in self.timeline.trials:
-            tint = palette.WINDOW_TINT if span.valid else palette.DOUBT_BOX
-            panel.axvspan(span.opens, span.opens + span.window, color=tint, linewidth=0, zorder=-3)
-            panel.axvline(span.start, color=palette.GRID, linewidth=0.8, zorder=-2)
+        for window in self.timeline.windows:
+            tint = palette.WINDOW_TINT if any(span.valid for span in window) else palette.DOUBT_BOX
+            panel.axvspan(start_of(window), end_of(window), color=tint, linewidth=0, zorder=-3)
+            for start in {span.start for span in window}:
+                panel.axvline(start, color=palette.GRID, linewidth=0.8, zorder=-2)
         if track.mean is not None:
             draw_lines(panel, track.mean, self.timeline, palette.OTHERS, 0.8)
         draw_lines(panel, track.samples, self.timeline, palette.INK, 1.0)
         self._draw_limit(panel, track, 2.6)
 
     def _names(self) -> list[str]:
-        """Return each trial's treatment as written above its window: up to three lines, or one vertical line."""
-        spans = self.timeline.trials
-        names = [base.drawable(self.labels.get(span.treatment, span.treatment), span.treatment) for span in spans]
+        """Return the text above each measurement window: up to three lines, or one vertical line."""
+        names = [base.drawable(*self._name(window)) for window in self.timeline.windows]
         width = _name_width(len(names))
         wrapped = [base.wrap(name, width, NAME_PT, True, lines=3) for name in names]
         if width < 0.55 or any("…" in name for name in wrapped):
             wrapped = [base.shorten(name, 1.5, NAME_PT, True) for name in names]
-        return [name + ("" if span.valid else " ✕") for name, span in zip(wrapped, spans, strict=True)]
+        marks = ["" if _counts(window) else " ✕" for window in self.timeline.windows]
+        return [name + mark for name, mark in zip(wrapped, marks, strict=True)]
+
+    def _name(self, window: Sequence[TrialSpan]) -> tuple[str, str]:
+        """Return the treatment of a window, or how many are measured by turns, and the same without the labels."""
+        if len(window) == 1:
+            return self.labels.get(window[0].treatment, window[0].treatment), window[0].treatment
+        turns = f"{len(window)} treatments by turns"
+        left_out = sum(not span.valid for span in window)
+        return (f"{turns}, {left_out} not counted" if left_out else turns), turns
 
     def _write_names(self, sheet: base.Sheet, names: list[str], head: float, upright: bool) -> None:
         """Write each trial's treatment once, above its measurement window."""
-        spans, inch, y = self.timeline.trials, PANEL_WIDTH_IN / self.timeline.end, head - 0.26
-        wanted = [LEFT_IN + inch * (span.opens + span.window / 2) for span in spans]
+        windows, inch, y = self.timeline.windows, PANEL_WIDTH_IN / self.timeline.end, head - 0.26
+        wanted = [LEFT_IN + inch * (start_of(window) + end_of(window)) / 2 for window in windows]
         sizes = [
             NAME_PT * 1.15 / 72 if upright else base.max_text_width([name], NAME_PT, True) + 0.06 for name in names
         ]
         places = base.avoid_overlap(wanted, sizes, LEFT_IN, sheet.width - 0.03)
-        for name, x, span in zip(names, places, spans, strict=True):
-            colour, bold = (palette.INK, False) if span.valid else (palette.DOUBT_TEXT, True)
+        for name, x, window in zip(names, places, windows, strict=True):
+            colour, bold = (palette.INK, False) if _counts(window) else (palette.DOUBT_TEXT, True)
             if upright:
                 x += NAME_PT / 72 / 2.6
                 sheet.text(x, y, name, size=NAME_PT, colour=colour, bold=bold, va="baseline", rotation=90)
@@ -345,8 +364,12 @@ def _full_resources(shares: list[tuple[Track, float]]) -> str:
     return join_words([f"{track.noun} ({round(100 * share)}{NBSP}% of the measured time)" for track, share in full])
 
 
-def _name_width(trials: int) -> float:
-    return PANEL_WIDTH_IN / max(1, trials) - 0.08
+def _counts(window: Sequence[TrialSpan]) -> bool:
+    return all(span.valid for span in window)
+
+
+def _name_width(windows: int) -> float:
+    return PANEL_WIDTH_IN / max(1, windows) - 0.08
 
 
 def track_panel(sheet: base.Sheet, top: float) -> Axes:

@@ -39,6 +39,7 @@ class TrialSpan:
     start: float
     opens: float
     window: float
+    interleaved: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,13 @@ class Timeline:
     block: int
     trials: tuple[TrialSpan, ...]
     tracks: tuple[Track, ...]
+
+    @cached_property
+    def windows(self) -> list[tuple[TrialSpan, ...]]:
+        """Return the trials by measurement window; the trials of an interleaved block share one."""
+        together = tuple(span for span in self.trials if span.interleaved)
+        alone = [(span,) for span in self.trials if not span.interleaved]
+        return sorted([*alone, together] if together else alone, key=start_of)
 
     @cached_property
     def end(self) -> float:
@@ -124,6 +132,16 @@ class Timeline:
         return "; ".join(f"{t.title.removesuffix(', %')}: {self.number_text(t)}" for t in self.tracks)
 
 
+def start_of(window: Sequence[TrialSpan]) -> float:
+    """Return the start of the measurement window of one trial, or of trials that share it, in seconds."""
+    return min(span.opens for span in window)
+
+
+def end_of(window: Sequence[TrialSpan]) -> float:
+    """Return the end of the measurement window of one trial, or of trials that share it, in seconds."""
+    return max(span.opens + span.window for span in window)
+
+
 def median_block(trials: pd.DataFrame) -> int:
     """Return the number of the block in the middle of the run."""
     blocks = sorted({int(b) for b in trials["block"]})
@@ -144,12 +162,13 @@ def trial_spans(samples: pd.DataFrame, trials: pd.DataFrame, windows: Mapping[st
     """Place trials on one time axis; a trial's first sample is taken to be at its start (`started` of the table)."""
     firsts, lasts = (samples.groupby("trial")["t_s"].agg(f) for f in ("min", "max"))
     begin, spans, previous_end = float(trials["started"].min()), list[TrialSpan](), 0.0
-    columns = (trials[c] for c in ("trial", "treatment", "valid", "started"))
-    for trial, treatment, valid, started in zip(*columns, strict=True):
+    columns = (trials[c] for c in ("trial", "treatment", "valid", "started", "execution"))
+    for trial, treatment, valid, started, execution in zip(*columns, strict=True):
         start = float(started) - begin if np.isfinite(started) else previous_end
         window = float(windows.get(trial, max(0.0, float(lasts.get(trial, 0.0)))))
         opens = start - min(0.0, float(firsts.get(trial, 0.0)))
-        spans.append(TrialSpan(str(trial), str(treatment), bool(valid), start, opens, window))
+        at_once = execution == "interleaved"
+        spans.append(TrialSpan(str(trial), str(treatment), bool(valid), start, opens, window, at_once))
         previous_end = opens + window
     return tuple(spans)
 
