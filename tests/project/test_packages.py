@@ -44,7 +44,12 @@ def test_make_report_requests_the_debian_packages_of_its_study_at_once(study: st
     assert make_variable("OF_STUDY", study) == LINES.get(study, "").split()
 
 
-def test_program_search_path_adds_the_sbin_and_go_folders(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_search_path_adds_the_folders_of_servers_and_of_the_users_own_programs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:/sbin")
-    assert search_path() == "/usr/bin:/sbin:/usr/local/sbin:/usr/sbin:/usr/local/go/bin"
-    assert ":/usr/sbin:" in PREAMBLE and ':/usr/local/go/bin"' in PREAMBLE  # what commands on hosts have
+    monkeypatch.setenv("HOME", "/home/me")
+    assert search_path() == (
+        "/usr/bin:/sbin:/usr/local/sbin:/usr/sbin:/usr/local/go/bin:/home/me/go/bin:/home/me/.cargo/bin:/home/me/.local/bin"
+    )
+    assert ":/usr/sbin:" in PREAMBLE and ":/usr/local/go/bin:$HOME/go/bin:" in PREAMBLE  # what commands on hosts have

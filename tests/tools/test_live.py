@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from loadbook.hosts.shell import search_path
 from loadbook.study.workload import Workload
 from loadbook.tools import base
 from loadbook.tools.base import Target, ToolOutput
@@ -78,7 +80,8 @@ def measured(web: Target, folder: Path, workload: Workload, duration_s: float = 
     for name, data in tool.extra_files(workload).items():
         (folder / name).write_bytes(data)
     argv = tool.command(workload, web, duration_s)
-    done = subprocess.run(argv, cwd=folder, capture_output=True, timeout=60)
+    own = os.environ | {"PATH": search_path()}
+    done = subprocess.run(argv, cwd=folder, capture_output=True, timeout=60, env=own)
     files = {name: (folder / name).read_bytes() for name in tool.expected_files(workload)}
     parsed = tool.parse(ToolOutput(done.stdout, done.stderr, done.returncode, tuple(argv), files))
     check_sane(parsed)
@@ -174,3 +177,48 @@ def test_live_wrk_runs_a_user_script(web: Target, tmp_path: Path) -> None:
     (tmp_path / "seen.lua").write_text('wrk.path = "/seen"; wrk.headers["X-Asked"] = [[a "\\b" c;d]]\n')
     got = measured(web, tmp_path, Workload(tool="wrk", connections=2, path="/unlike", extra=("-s", "seen.lua")))
     assert got["ok", "count"] == got["requests", "count"] > 100 and ("latency", "p99") in got
+
+
+needs_vegeta = pytest.mark.skipif(
+    shutil.which("vegeta", path=search_path()) is None,
+    reason=f"vegeta is not installed: {base.load_tool('vegeta').install_hint}",
+)
+
+
+@needs_vegeta
+def test_live_vegeta_holds_a_rate_and_tells_times_from_both_starts(web: Target, tmp_path: Path) -> None:
+    got = measured(web, tmp_path, Workload(tool="vegeta", model="open", rate_per_s=200, connections=4), 2.0)
+    assert got["ok", "count"] == got["requests", "count"] == pytest.approx(400, abs=5)
+    assert got["offered_per_s", "value"] == 200 and got["errors", "count"] == 0
+    assert got["latency_intended", "max"] >= got["service_time", "max"] > 0
+
+
+@needs_vegeta
+def test_live_vegeta_keeps_to_its_connections_in_a_closed_loop(web: Target, tmp_path: Path) -> None:
+    got = measured(web, tmp_path, Workload(tool="vegeta", connections=3))
+    assert got["ok", "count"] == got["requests", "count"] > 100 and 0.9 < got["duration", "value"] < 5
+    assert got["requests_per_s", "value"] * got["latency", "mean"] < 3.1  # Little's law
+    headers = {"X-Asked": r'a "\b" c;d'}
+    load = Workload(tool="vegeta", connections=2, headers=headers, path="/seen", keepalive=False)
+    got = measured(web, tmp_path, load)
+    assert got["ok", "count"] == got["requests", "count"] > 0
+    got = measured(web, tmp_path, load.model_copy(update={"path": "/unlike"}))
+    assert got["errors_status", "count"] == got["requests", "count"] > 0 == got["ok", "count"]
+    secure = Target(web.address, SECURE[web.port], "https")
+    got = measured(secure, tmp_path, Workload(tool="vegeta", connections=2))
+    assert got["ok", "count"] == got["requests", "count"] > 10
+
+
+@needs_vegeta
+def test_live_vegeta_uses_a_targets_file_at_the_study_s_target(web: Target, tmp_path: Path) -> None:
+    plan = 'GET http://shop.example/\n\nGET http://shop.example/seen\nX-Asked: a "\\b" c;d\n'
+    load = Workload(tool="vegeta", model="open", rate_per_s=100, plan="targets.txt", plan_text=plan)
+    got = measured(web, tmp_path, load)
+    assert got["ok", "count"] == got["requests", "count"] == pytest.approx(100, abs=3)
+
+
+@needs_vegeta
+def test_live_vegeta_version_is_read() -> None:
+    tool = base.load_tool("vegeta")
+    done = subprocess.run(tool.version_argv, capture_output=True, timeout=10, env={"PATH": search_path()})
+    assert tool.version(done.stdout, done.stderr).startswith("12")

@@ -12,6 +12,7 @@ import select
 import shlex
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loadbook.hosts.host import CommandResult
@@ -25,16 +26,21 @@ _CHUNK_BYTES = 1 << 16
 
 # folders that an ordinary user's PATH may lack: Debian's folders of servers, and Go's if it was unpacked by hand
 PROGRAM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/local/go/bin")
+# where `go install`, `cargo install` and `pip install --user` put programs, below the user's home
+HOME_FOLDERS = ("go/bin", ".cargo/bin", ".local/bin")
 # JMETER_HOME goes first, because a distribution's own jmeter on PATH may be broken
-_PATH = ":".join(["${JMETER_HOME:+$JMETER_HOME/bin:}$PATH", *PROGRAM_FOLDERS])
+_PATH = ":".join(
+    ["${JMETER_HOME:+$JMETER_HOME/bin:}$PATH", *PROGRAM_FOLDERS, *(f"$HOME/{folder}" for folder in HOME_FOLDERS)]
+)
 PREAMBLE = f'export LC_ALL=C TZ=UTC PATH="{_PATH}"; unset CDPATH ENV'
 _PRINT_CPU_MASK = 'while read -r key value; do [ "$key" = Cpus_allowed_list: ] && echo "$value"; done </proc/$$/status'
 
 
 def search_path() -> str:
-    """Return the PATH for commands on this machine: the user's own, extended by missing PROGRAM_FOLDERS."""
+    """Return the PATH for commands on this machine: the user's own, extended by missing folders of programs."""
     own = os.environ.get("PATH", os.defpath).split(":")
-    return ":".join([*own, *(folder for folder in PROGRAM_FOLDERS if folder not in own)])
+    folders = (*PROGRAM_FOLDERS, *(str(Path.home() / folder) for folder in HOME_FOLDERS))
+    return ":".join([*own, *(folder for folder in folders if folder not in own)])
 
 
 def sh_join(argv: Sequence[str]) -> str:

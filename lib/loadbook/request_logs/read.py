@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pyarrow import csv
 
 from loadbook.core.errors import ParseError, ToolError
-from loadbook.request_logs import jtl_csv, jtl_xml
+from loadbook.request_logs import jtl_csv, jtl_xml, vegeta_rows
 from loadbook.request_logs import stream as log_stream
 from loadbook.request_logs.stream import Damage, Ints, LogRowKind, RecordBlock, RequestBatch
 from loadbook.request_logs.summary import Summary
@@ -265,10 +265,12 @@ def read_batches(
         if tool == "jmeter":
             is_xml = stream.peek(64).removeprefix(jtl_csv.BOM).lstrip().startswith(b"<")
             yield from (jtl_xml.read_jtl_xml if is_xml else jtl_csv.read_jtl_csv)(stream, name, properties)
+        elif tool == vegeta_rows.TOOL:
+            yield from vegeta_rows.read_vegeta(stream, name, properties)
         elif tool in LINE_LOGS:
             yield from LINE_LOGS[tool].read(stream, name)
         else:
-            raise ToolError(f"tool {tool} writes no per-request log that is read", "jmeter, h2load and ab do")
+            raise ToolError(f"tool {tool} writes no per-request log that is read", "jmeter, vegeta, h2load and ab do")
 
 
 def summarise(
@@ -286,10 +288,11 @@ def summarise(
     Parameters
     ----------
     source : the file, or its bytes.
-    tool : `jmeter` (CSV or XML, distinguished by content), `h2load` (--log-file) or `ab` (-g).
+    tool : `jmeter` (CSV or XML, distinguished by content), `vegeta` (CSV or JSON lines, likewise), `h2load`
+        (--log-file) or `ab` (-g).
     file : the file's name in messages; by default that of the path.
     properties : JMeter properties of the run (names without `-J`), None if they are not known: a CSV without a header
-        is then read only if it has the twelve default columns of JMeter 2.x.
+        is then read only if it has the twelve default columns of JMeter 2.x. For vegeta: see `vegeta_rows`.
     store : open parquet writer that also receives the rows; it may receive the logs of several drivers in turn.
     driver : name of the log's driver, for the store.
     start : offset in bytes of the first line to read, behind the lines of an earlier run.
@@ -304,4 +307,5 @@ def summarise(
         summary.add(batch)
         if store is not None:
             store.write(batch, driver)
+    summary.settle_schedule()
     return summary

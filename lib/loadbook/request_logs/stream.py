@@ -71,6 +71,8 @@ class RequestBatch:
     first_byte : ticks to the first byte; received : bytes; each None if the log lacks them.
     connect : ticks to open the connection, 0 if none was opened; None if the log lacks them.
     samples, failed : JMeter's SampleCount and ErrorCount, None if all rows are single requests.
+    lateness_us : microseconds from each request's place in an even schedule to its start, all shifted by one unknown
+        number (the start of the schedule); None if the requests had no schedule, or it is not known.
     damage : defects of the file between the rows.
     """
 
@@ -90,6 +92,7 @@ class RequestBatch:
     connect: Ints | None = None
     samples: Ints | None = None
     failed: Ints | None = None
+    lateness_us: Ints | None = None
     damage: list[Damage] = field(default_factory=list)
 
     def __len__(self) -> int:

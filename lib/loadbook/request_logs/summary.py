@@ -186,6 +186,8 @@ class Summary:
     seconds : whole second since 1970 by the driver's clock -> number of answered, ok, failed requests that ended in it.
     rows : number of rows read, by kind.
     first_start_us, last_end_us : us since 1970; None if the log has no exact times of day.
+    intended : times in us from the place of an answered request in its schedule to its end, once `settle_schedule` has
+        shifted them by the start of the schedule.
     damage : defects of the files, each kind at most 20 times; `damage_counts` is the number of all by kind.
     """
 
@@ -197,6 +199,8 @@ class Summary:
     last_end_us: int | None = None
     damage: list[Damage] = field(default_factory=list)
     damage_counts: Counter[str] = field(default_factory=Counter)
+    intended: Histogram = field(default_factory=Histogram)
+    _least_lateness_us: int | None = None
 
     @property
     def duration_s(self) -> float | None:
@@ -230,6 +234,9 @@ class Summary:
                 self._tally_of(own_tallies, label).merge(tally)
         for second, counts in other.seconds.items():
             self.seconds[second] = self.seconds.get(second, 0) + counts
+        other.settle_schedule()
+        self.settle_schedule()
+        self.intended.merge(other.intended)
         self.rows.update(other.rows)
         self._extend_span(other.first_start_us, other.last_end_us)
         unlisted = other.damage_counts - Counter(defect.name for defect in other.damage)
@@ -241,6 +248,11 @@ class Summary:
         self.add_damage(batch.damage)
         kinds = np.bincount(batch.kind, minlength=len(LogRowKind))
         self.rows.update({kind: int(kinds[kind]) for kind in LogRowKind if kinds[kind]})
+        if batch.lateness_us is not None and len(batch):
+            least = (self._least_lateness_us, int(batch.lateness_us.min()))
+            self._least_lateness_us = min(us for us in least if us is not None)
+            answered_us = (batch.lateness_us + batch.elapsed * batch.tick_us)[batch.answered]
+            self.intended.add(*np.unique(answered_us, return_counts=True))
         for kind, table in ((LogRowKind.REQUEST, self.labels), (LogRowKind.TRANSACTION, self.transactions)):
             if kinds[kind]:
                 self._count(table, batch.take(batch.kind == kind) if kinds[kind] < len(batch) else batch)
@@ -251,6 +263,16 @@ class Summary:
             self._count_seconds(
                 batch if kinds[list(counted)].sum() == len(batch) else batch.take(np.isin(batch.kind, counted))
             )
+
+    def settle_schedule(self) -> None:
+        """Shift the times in `intended` by the start of the schedule.
+
+        No request starts before its place in the schedule, so the one with the least lateness started on time.
+        """
+        if self._least_lateness_us is not None:
+            values, counts = self.intended.cells
+            self.intended = Histogram(values - self._least_lateness_us, counts)
+            self._least_lateness_us = None
 
     def add_damage(self, damage: Iterable[Damage]) -> None:
         """Count the damage, and store the first 20 of each kind."""

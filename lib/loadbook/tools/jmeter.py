@@ -24,14 +24,13 @@ from xml.sax.saxutils import escape
 
 from loadbook.core.errors import ParseError, ToolError
 from loadbook.study.workload import Workload
-from loadbook.tools import base, line_patterns
-from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
+from loadbook.tools import base, line_patterns, request_rows
+from loadbook.tools.base import ParsedReport, Target, ToolOutput
 
 if TYPE_CHECKING:
-    from loadbook.request_logs.summary import Histogram, Summary, Tally
+    from loadbook.request_logs.summary import Summary
 
 RESULTS_FILE = "results.jtl"
-STATISTIC_PERCENTS = {"min": 0.0, **{f"p{p:g}": p for p in (50.0, 75.0, 90.0, 95.0, 99.0, 99.9)}, "max": 100.0}
 # damage (request_logs.stream) that stands for lost or unreadable rows
 REJECTED_DAMAGE = ("torn", "nul", "header")
 COARSE_S = 0.010  # under this, a rounding of half a millisecond is more than the margin of 5 % for times
@@ -128,63 +127,6 @@ def check_against_summary(file: str, figures: Summary, summary: dict[str, int] |
         differences = ", ".join(f"{name} {totals[name]} (summary: {summary[name]})" for name in different)
         text = f"not the samples of JMeter's own summary: {differences}; several runs in one file?"
         raise ParseError("jmeter", file, 0, text)
-
-
-def measurements(figures: Summary, offered_per_s: float | None) -> Iterator[Measurement]:
-    """Yield counts, rates and times; all are computed from the samples, so `text` is None."""
-    from loadbook.request_logs.stream import OUTCOMES
-
-    total, duration_s = figures.total(), figures.duration_s
-    yield Measurement("requests", "count", total.answered, "1", None)
-    yield Measurement("ok", "count", total.ok, "1", None)
-    if duration_s or not total.attempts:
-        for metric, n in (("requests_per_s", total.answered), ("ok_per_s", total.ok)):
-            yield Measurement(metric, "value", n / duration_s if duration_s else 0.0, "1/s", None)
-    if offered_per_s is not None:
-        yield Measurement("offered_per_s", "value", offered_per_s, "1/s", None)
-    if duration_s is not None:
-        yield Measurement("duration", "value", duration_s, "s", None)
-    counts = {"errors": total.errors}
-    # JMeter does not check the length of responses, except by assertions
-    counts |= {name: total.outcomes[name] for name in OUTCOMES if name not in ("ok", "errors_length")}
-    if total.classes[0] < total.answered:  # samples have a status
-        counts |= {f"status_{digit}xx": total.classes[digit] for digit in range(1, 6)}
-    yield from (Measurement(metric, "count", n, "1", None) for metric, n in counts.items())
-    if total.received is not None:
-        yield Measurement("bytes_read", "count", total.received, "B", None)
-        if duration_s:
-            yield Measurement("bytes_per_s", "value", total.received / duration_s, "B/s", None)
-    for metric, times in _time_histograms(total).items():
-        statistics = {"mean": times.mean_s(), "sd": times.sd_s()}
-        statistics |= {name: times.percentile_s(percent) for name, percent in STATISTIC_PERCENTS.items()}
-        for name, value in statistics.items():
-            if value is not None:
-                yield Measurement(metric, name, value, "s", None)
-
-
-def _time_histograms(total: Tally) -> dict[str, Histogram]:
-    """Return a histogram for each metric of time that was measured; an empty result if no request got a response.
-
-    `ttfb` is absent if Latency is 0 in every row, as with samplers that do not measure it (Apiritif, UDP, SOAP).
-    """
-    if not total.answered:
-        return {}
-    histograms = {"latency": total.latency, "ttfb": total.first_byte, "connect_time": total.connect}
-    if total.first_byte.count and total.first_byte.percentile_s(100) == 0:
-        del histograms["ttfb"]
-    return {metric: times for metric, times in histograms.items() if times.count}
-
-
-def times_us(figures: Summary) -> dict[str, dict[int, int]]:
-    """Return {metric: {time in us: number of requests}}, from which several drivers can be merged."""
-    return {metric: times.times_us() for metric, times in _time_histograms(figures.total()).items()}
-
-
-def sample_span(figures: Summary) -> tuple[float, float] | None:
-    """Return (first start, last end) of the samples in epoch seconds; None if the file has no time stamps."""
-    if figures.first_start_us is None or figures.last_end_us is None:
-        return None
-    return figures.first_start_us / 1e6, figures.last_end_us / 1e6
 
 
 def result_doubts(file: str, figures: Summary, output: ToolOutput) -> Iterator[tuple[str, str]]:
@@ -381,11 +323,11 @@ class JMeter(base.Tool):
         rate = (properties or {}).get("rate", "")
         offered = float(rate) if re.fullmatch(r"\d+(\.\d+)?(e-\d+)?", rate) else None
         return ParsedReport(
-            tuple(measurements(figures, offered)),
+            tuple(request_rows.measurements(figures, "latency", offered)),
             tuple(base.per_second_samples(figures)),
             tuple(result_doubts(file, figures, output)),
-            times_us(figures),
-            sample_span(figures),
+            request_rows.times_us(figures, "latency"),
+            request_rows.span(figures),
             {name: n for name, n in figures.damage_counts.items() if name in REJECTED_DAMAGE},
         )
 

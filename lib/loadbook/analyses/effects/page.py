@@ -37,6 +37,7 @@ PERCENTILE_DEFINITIONS = {
     "httperf": "httperf’s connection time",
     "h2load": "h2load’s time for request",
     "weighttp": "weighttp’s total time",
+    "vegeta": "vegeta’s latency of answered requests, connecting included",
 }
 
 

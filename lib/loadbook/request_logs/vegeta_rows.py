@@ -1,0 +1,235 @@
+"""Results of vegeta's requests, one row each, as `vegeta encode` writes them: CSV, or one JSON object a line.
+
+Columns and their order are those of vegeta's `lib/results.go`: start (ns since 1970), status, latency (ns), bytes out,
+bytes in, error, body, attack, sequence number, method, URL, response headers. Older versions lack the last three.
+Status 0 is an attempt without a whole response. The rows are in the order in which the requests ended.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator, Mapping
+from io import BufferedReader
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyarrow import csv as arrow_csv
+from pyarrow import json as arrow_json
+
+from loadbook.core.errors import ParseError
+from loadbook.request_logs import stream as log_stream
+from loadbook.request_logs.stream import OUTCOME_CODES, Damage, Ints, LogRowKind, RecordBlock, RequestBatch
+
+TOOL = "vegeta"
+# name in JSON -> column in CSV
+CSV_COLUMNS = ("timestamp", "code", "latency", "bytes_out", "bytes_in", "error", "body", "attack", "seq",
+               "method", "url", "headers")  # fmt: skip
+FEWEST_COLUMNS = 9
+TYPES = {
+    "timestamp": pa.int64(), "code": pa.int16(), "latency": pa.int64(), "bytes_in": pa.int64(), "seq": pa.int64(),
+    "error": log_stream.TEXT_TYPE, "url": log_stream.TEXT_TYPE,
+}  # fmt: skip
+INTERVAL_PROPERTY = "interval_ns"
+NS_PER_US = 1000
+MIN_START_NS, MAX_START_NS, MAX_LATENCY_NS = 10**18, 9 * 10**18, 10**15
+MAX_REQUESTS = 100_000_000
+# outcome, pattern in the error text of Go's net and net/http; the first match wins
+FAILURE_PATTERNS = (
+    ("errors_driver", r"too many open files|cannot assign requested address|no buffer space"),
+    ("errors_connect", r"dial |connection refused|no such host|no route to host"),
+    ("errors_timeout", r"Client\.Timeout|deadline exceeded|i/o timeout|TLS handshake timeout"),
+    ("errors_write", r"broken pipe|write: "),
+    ("errors_read", r"EOF|reset by peer|server closed|malformed|read: "),
+)
+
+
+def read_vegeta(
+    stream: BufferedReader, file: str, properties: Mapping[str, str] | None = None
+) -> Iterator[RequestBatch]:
+    """Yield the rows of a file in its order.
+
+    With the property `interval_ns` (nanoseconds between two scheduled starts of a constant rate) batches have
+    `lateness_us`.
+
+    Raises
+    ------
+    ParseError : the file is empty or of another format, has an invalid row, or a sequence number twice (results of
+        several attacks); the rows before it have been yielded.
+    """
+    head = stream.peek(1)
+    if not head.strip():
+        raise ParseError(TOOL, file, 0, "the file is empty")
+    is_json = head.lstrip().startswith(b"{")
+    rows = _Rows(file, (properties or {}).get(INTERVAL_PROPERTY))
+    for block in log_stream.split_blocks(stream, quotes=not is_json):
+        if block.is_complete:
+            yield rows.batch(block, (_json_table if is_json else _csv_table)(block, file, rows.line))
+        else:
+            yield rows.torn(block)
+    yield from rows.lost()
+
+
+class _Rows:
+    """Builder of batches: number of the next line, the first start, and which sequence numbers there were."""
+
+    def __init__(self, file: str, interval_ns: str | None) -> None:
+        self.file, self.line = file, 1
+        self.interval_ns = int(interval_ns) if interval_ns else None
+        self.first_ns: int | None = None
+        self.seen = np.zeros(0, bool)
+
+    def batch(self, block: RecordBlock, table: pa.Table) -> RequestBatch:
+        start_ns, code = log_stream.to_numpy(table["timestamp"]), log_stream.to_numpy(table["code"])
+        latency_ns, seq = log_stream.to_numpy(table["latency"]), log_stream.to_numpy(table["seq"])
+        self._check(start_ns, code, latency_ns)
+        self._check_numbers(seq)
+        labels, label = _paths(table["url"]) if "url" in table.column_names else ([""], np.zeros(len(code), np.int32))
+        answered = code > 0
+        self.line += block.data.count(b"\n")
+        start_us, elapsed_us = ((ns + NS_PER_US // 2) // NS_PER_US for ns in (start_ns, latency_ns))
+        return RequestBatch(
+            labels, label, elapsed_us, _outcomes(code, table["error"]), answered, code.astype(np.int16),
+            np.full(len(code), LogRowKind.REQUEST, np.uint8), 1,
+            start_us=start_us, timed=answered, received=log_stream.to_numpy(table["bytes_in"]),
+            lateness_us=self._lateness_us(start_us, seq),
+        )  # fmt: skip
+
+    def torn(self, block: RecordBlock) -> RequestBatch:
+        """Return an empty batch with the damage "torn" for a last row without a line end."""
+        text = repr(block.data[:60].decode(errors="replace"))
+        if self.line == 1 or len(block.data) > log_stream.MAX_RECORD_BYTES:
+            raise ParseError(TOOL, self.file, self.line, f"not a row of vegeta's results: {text}")
+        return _damage(Damage("torn", self.line, f"the file ends within a row, which is not counted: {text}"))
+
+    def lost(self) -> Iterator[RequestBatch]:
+        """Yield an empty batch with the damage "lost" if sequence numbers are missing below the highest one."""
+        if missing := len(self.seen) - int(self.seen.sum()):
+            text = f"{missing} of the first {len(self.seen)} requests have no row: vegeta was killed, or rows were lost"
+            yield _damage(Damage("lost", self.line, text))
+
+    def _check_numbers(self, seq: Ints) -> None:
+        """Raise ParseError for a sequence number that is impossible or was there before."""
+        highest = int(seq.max())
+        if int(seq.min()) < 0 or highest >= MAX_REQUESTS:
+            raise ParseError(TOOL, self.file, self.line, f"a sequence number is not below {MAX_REQUESTS:,}")
+        if highest >= len(self.seen):
+            self.seen = np.concatenate([self.seen, np.zeros(highest + 1 - len(self.seen), bool)])
+        counts = np.bincount(seq)
+        if self.seen[seq].any() or counts.max() > 1:
+            twice = int(seq[self.seen[seq]][0]) if self.seen[seq].any() else int(np.argmax(counts > 1))
+            text = f"request {twice} is there twice: results of several attacks, which must be read one by one"
+            raise ParseError(TOOL, self.file, self.line, text)
+        self.seen[seq] = True
+
+    def _check(self, start_ns: Ints, code: NDArray[np.integer], latency_ns: Ints) -> None:
+        """Raise ParseError with the number of the first row whose start, status or latency is impossible."""
+        bad = (start_ns < MIN_START_NS) | (start_ns >= MAX_START_NS) | (latency_ns < 0) | (latency_ns >= MAX_LATENCY_NS)
+        bad |= (code != 0) & ((code < 100) | (code > 999))
+        if bad.any():
+            text = "start, status or latency is impossible"
+            raise ParseError(TOOL, self.file, self.line + int(np.argmax(bad)), text)
+        self.first_ns = int(start_ns[0]) if self.first_ns is None else self.first_ns
+        far = log_stream.first_far_row(start_ns // NS_PER_US, self.first_ns // NS_PER_US)
+        if far is not None:
+            text = "the row here starts more than 30 days from the first row"
+            raise ParseError(TOOL, self.file, self.line + far, text)
+
+    def _lateness_us(self, start_us: Ints, seq: Ints) -> Ints | None:
+        return None if self.interval_ns is None else start_us - seq * self.interval_ns // NS_PER_US
+
+
+def _damage(damage: Damage) -> RequestBatch:
+    """Return an empty batch with this damage."""
+    none = np.zeros(0, np.int64)
+    counts, codes = none.astype(np.int16), none.astype(np.uint8)
+    return RequestBatch([""], none, none, codes, none.astype(bool), counts, codes, 1, start_us=none, damage=[damage])
+
+
+def _csv_table(block: RecordBlock, file: str, line: int) -> pa.Table:
+    first = next(csv.reader([block.data[: block.data.find(b"\n")].decode(errors="replace")]), [])
+    names = list(CSV_COLUMNS[: len(first)])
+    if FEWEST_COLUMNS <= len(first) <= len(CSV_COLUMNS):
+        try:
+            return arrow_csv.read_csv(
+                pa.py_buffer(block.data),
+                arrow_csv.ReadOptions(column_names=names, use_threads=False, block_size=len(block.data) + 1),
+                arrow_csv.ParseOptions(newlines_in_values=block.has_quotes, ignore_empty_lines=False),
+                arrow_csv.ConvertOptions(
+                    column_types=TYPES, include_columns=[name for name in TYPES if name in names], null_values=[]
+                ),
+            )
+        except pa.ArrowInvalid:
+            pass
+    for number, row in enumerate(csv.reader(block.data.decode(errors="replace").splitlines()), line):
+        if len(row) != len(first) or not _is_row(dict(zip(CSV_COLUMNS, row, strict=False))):
+            raise _not_a_row(file, number, ",".join(row))
+    raise _not_a_row(file, line, block.data[:60].decode(errors="replace"))
+
+
+def _json_table(block: RecordBlock, file: str, line: int) -> pa.Table:
+    types = TYPES | {"timestamp": pa.timestamp("ns", "UTC"), "error": pa.string(), "url": pa.string()}
+    try:
+        table = arrow_json.read_json(
+            pa.py_buffer(block.data),
+            arrow_json.ReadOptions(use_threads=False, block_size=len(block.data) + 1),
+            arrow_json.ParseOptions(explicit_schema=pa.schema(types), unexpected_field_behavior="ignore"),
+        )
+        if any(table[name].null_count for name in types):
+            raise pa.ArrowInvalid("a key is missing")
+    except pa.ArrowInvalid:
+        for number, text in enumerate(block.data.decode(errors="replace").splitlines(), line):
+            if not _is_json_row(text):
+                raise _not_a_row(file, number, text) from None
+        raise _not_a_row(file, line, block.data[:60].decode(errors="replace")) from None
+    starts_ns = table["timestamp"].cast(pa.int64())
+    return pa.table(
+        {name: starts_ns if name == "timestamp" else table[name].cast(kind) for name, kind in TYPES.items()}
+    )
+
+
+def _is_row(row: Mapping[str, str]) -> bool:
+    return all(row.get(name, "").isdecimal() for name in ("timestamp", "code", "latency", "bytes_in", "seq"))
+
+
+def _is_json_row(text: str) -> bool:
+    try:
+        row: Any = json.loads(text)
+    except ValueError:
+        return False
+    numbers = ("code", "latency", "bytes_in", "seq")
+    return isinstance(row, dict) and "timestamp" in row and all(type(row.get(name)) is int for name in numbers)
+
+
+def _not_a_row(file: str, line: int, text: str) -> ParseError:
+    return ParseError(TOOL, file, line, f"not a row of vegeta's results: {text[:60]!r}")
+
+
+def _paths(urls: pa.ChunkedArray) -> tuple[list[str], NDArray[np.int32]]:
+    """Return (distinct paths, index of each row's path); targets differ between trials, paths do not."""
+    column = urls.combine_chunks()
+    paths = [urlsplit(url).path for url in column.dictionary.to_pylist()]
+    labels = list(dict.fromkeys(paths)) or [""]
+    places = np.array([labels.index(path) for path in paths], np.int32)
+    return labels, places[log_stream.to_numpy(column.indices)]
+
+
+def _outcomes(code: NDArray[np.integer], errors: pa.ChunkedArray) -> NDArray[np.uint8]:
+    """Return the outcome of each attempt from its status, or from the error's text if it had no response."""
+    outcome = np.full(len(code), OUTCOME_CODES["errors_other"], np.uint8)
+    outcome[(code >= 200) & (code < 400)] = OUTCOME_CODES["ok"]
+    outcome[code >= 400] = OUTCOME_CODES["errors_status"]
+    if (code == 0).any():
+        column = errors.combine_chunks()
+        classes = [OUTCOME_CODES[error_class(text)] for text in column.dictionary.to_pylist()]
+        outcome[code == 0] = np.array(classes, np.uint8)[log_stream.to_numpy(column.indices)[code == 0]]
+    return outcome
+
+
+def error_class(text: str) -> str:
+    """Return the outcome of an attempt that failed with this error text of Go's net/http."""
+    return next((name for name, pattern in FAILURE_PATTERNS if re.search(pattern, text)), "errors_other")

@@ -1,0 +1,79 @@
+"""Rows of a report computed from the summary of a log of single requests, for every tool that writes such a log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from loadbook.tools.base import Measurement
+
+if TYPE_CHECKING:
+    from loadbook.request_logs.summary import Histogram, Summary
+
+STATISTIC_PERCENTS = {"min": 0.0, **{f"p{p:g}": p for p in (50.0, 75.0, 90.0, 95.0, 99.0, 99.9)}, "max": 100.0}
+
+
+def measurements(figures: Summary, time_metric: str, offered_per_s: float | None) -> Iterator[Measurement]:
+    """Yield counts, rates and times; all are computed from the log, so `text` is None.
+
+    `time_metric` is the metric of the log's own times of requests.
+    """
+    from loadbook.request_logs.stream import OUTCOMES
+
+    total, duration_s = figures.total(), figures.duration_s
+    yield Measurement("requests", "count", total.answered, "1", None)
+    yield Measurement("ok", "count", total.ok, "1", None)
+    if duration_s or not total.attempts:
+        for metric, n in (("requests_per_s", total.answered), ("ok_per_s", total.ok)):
+            yield Measurement(metric, "value", n / duration_s if duration_s else 0.0, "1/s", None)
+    if offered_per_s is not None:
+        yield Measurement("offered_per_s", "value", offered_per_s, "1/s", None)
+    if duration_s is not None:
+        yield Measurement("duration", "value", duration_s, "s", None)
+    counts = {"errors": total.errors}
+    # no tool with such a log checks the length of responses, except JMeter by assertions
+    counts |= {name: total.outcomes[name] for name in OUTCOMES if name not in ("ok", "errors_length")}
+    if total.classes[0] < total.answered:  # requests have a status
+        counts |= {f"status_{digit}xx": total.classes[digit] for digit in range(1, 6)}
+    yield from (Measurement(metric, "count", n, "1", None) for metric, n in counts.items())
+    if total.received is not None:
+        yield Measurement("bytes_read", "count", total.received, "B", None)
+        if duration_s:
+            yield Measurement("bytes_per_s", "value", total.received / duration_s, "B/s", None)
+    for metric, times in _time_histograms(figures, time_metric).items():
+        statistics = {"mean": times.mean_s(), "sd": times.sd_s()}
+        statistics |= {name: times.percentile_s(percent) for name, percent in STATISTIC_PERCENTS.items()}
+        for name, value in statistics.items():
+            if value is not None:
+                yield Measurement(metric, name, value, "s", None)
+
+
+def times_us(figures: Summary, time_metric: str) -> dict[str, dict[int, int]]:
+    """Return {metric: {time in us: number of requests}}, from which several drivers can be merged."""
+    return {metric: times.times_us() for metric, times in _time_histograms(figures, time_metric).items()}
+
+
+def span(figures: Summary) -> tuple[float, float] | None:
+    """Return (first start, last end) of the requests in epoch seconds; None if the log has no exact times of day."""
+    if figures.first_start_us is None or figures.last_end_us is None:
+        return None
+    return figures.first_start_us / 1e6, figures.last_end_us / 1e6
+
+
+def _time_histograms(figures: Summary, time_metric: str) -> dict[str, Histogram]:
+    """Return a histogram for each metric of time that was measured; an empty result if no request got a response.
+
+    `ttfb` is absent if it is 0 in every row, as with JMeter's samplers that do not measure it (Apiritif, UDP, SOAP).
+    """
+    total = figures.total()
+    if not total.answered:
+        return {}
+    histograms = {
+        time_metric: total.latency,
+        "latency_intended": figures.intended,
+        "ttfb": total.first_byte,
+        "connect_time": total.connect,
+    }
+    if total.first_byte.count and total.first_byte.percentile_s(100) == 0:
+        del histograms["ttfb"]
+    return {metric: times for metric, times in histograms.items() if times.count}

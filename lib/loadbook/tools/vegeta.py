@@ -1,0 +1,387 @@
+"""vegeta 12: open loop at an even rate, with as many workers as it takes, or closed loop.
+
+`requests` are responses of any status, `ok` those of 2xx or 3xx. An attempt without a whole response, also one whose
+body was cut, is an error. Times are those of answered requests only, from the moment at which a worker began the
+request, connecting included, to the end of the body: `latency` of a closed loop, `service_time` of an open one. If the
+rate is known, `latency_intended` counts from the request's place in the schedule of vegeta's pacer (`lib/pacer.go`):
+request n is due n intervals after the first and never starts earlier, so that the least late request marks the start of
+the schedule. `duration` is from the first start to the last end.
+
+`vegeta attack` writes its own binary format, which `vegeta encode` turns into rows of single requests; these are read
+(`loadbook.request_logs.vegeta_rows`). The report of `vegeta report -type=json` is read, too: its percentiles are
+estimates (t-digest), and its times count failed attempts, so that a report with such attempts has no times.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from loadbook.core.errors import ParseError, ToolError
+from loadbook.study.workload import Workload, matching_option
+from loadbook.tools import base, line_patterns, request_rows
+from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
+
+if TYPE_CHECKING:
+    from loadbook.request_logs.summary import Summary
+
+SCRIPT_FILE, TARGETS_FILE, GOB_FILE, ALL_FILE, RESULTS_FILE = (
+    "vegeta.sh", "targets.txt", "results.gob", "all.csv", "results.csv"
+)  # fmt: skip
+# Its arguments are the URL of the target and options of the attack. The last column of the rows, the response headers
+# in base64, is most of a row and is not used.
+SCRIPT = f"""url=$1; shift
+[ -z "$url" ] || echo "GET $url" > {TARGETS_FILE}
+vegeta attack -targets={TARGETS_FILE} -output={GOB_FILE} "$@" || exit
+vegeta encode -to csv -output {ALL_FILE} {GOB_FILE} || exit
+sed 's/[^,]*$//' {ALL_FILE} > {RESULTS_FILE} && rm {ALL_FILE} {GOB_FILE}
+"""
+RESERVED_OPTIONS = (
+    *("-rate", "-duration", "-targets", "-format", "-lazy", "-output", "-workers", "-max-workers", "-timeout"),
+    *("-keepalive", "-insecure", "-name", "-redirects", "-header", "-unix-socket", "-connect-to", "-proxy-header"),
+)
+SECRET_OPTIONS = ("-key", "-cert")
+HTTP2_OPTIONS = ("-http2", "-h2c")
+_ROW = re.compile(rb"\d{19},\d{1,3},\d+,")
+_JSON_ROW = re.compile(rb'\s*\{"attack":')
+_JSON_REPORT = re.compile(rb'^\{"latencies":', re.MULTILINE)
+_TEXT_REPORT = re.compile(rb"(?:\x1b\[[0-9;]*[A-Za-z])*(Requests +\[total|Bucket +#|Value\(ms\) +Percentile)")
+_RATE = re.compile(r"(\d{1,12})(?:/(\d{0,9}(?:\.\d{1,9})?)(ns|us|ms|s|m|h))?")
+_UNIT_NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
+MIN_ACHIEVED_SHARE = 0.97
+MIN_DURATION_SHARE = 0.95
+# keys of a JSON report -> their types
+_REPORT_KEYS: dict[str, Any] = {
+    "latencies": dict, "bytes_in": dict, "status_codes": dict, "errors": list, "earliest": str, "end": str,
+    "duration": int, "wait": int, "requests": int, "rate": (int, float), "success": (int, float),
+}  # fmt: skip
+_TIME_KEYS = {"mean": "mean", "min": "min", "p50": "50th", "p90": "90th", "p95": "95th", "p99": "99th", "max": "max"}
+
+
+def option(argv: Sequence[str], name: str) -> str | None:
+    """Return the last value of an option, written as `-name=value` or `-name value`, also with two hyphens."""
+    value = None
+    for word, following in pairwise([*argv, ""]):
+        key, equals, text = word.partition("=")
+        if key in (f"-{name}", f"--{name}"):
+            value = text if equals else following
+    return value
+
+
+def offered_interval_ns(argv: Sequence[str]) -> int | None:
+    """Return the nanoseconds between two scheduled starts; None for a closed loop, or if the rate is not known.
+
+    They are whole, as in `lib/pacer.go`: a rate of 300/s has 3,333,333 ns.
+    """
+    match = _RATE.fullmatch(option(argv, "rate") or "")
+    if match is None or int(match[1]) == 0:
+        return None
+    period_ns = float(match[2] or 1) * _UNIT_NS[match[3] or "s"]
+    return int(period_ns) // int(match[1]) or None
+
+
+def asked_duration_s(argv: Sequence[str]) -> float | None:
+    """Return the seconds of option -duration; None if it is not known, or 0 for an attack without an end."""
+    text = option(argv, "duration") or ""
+    parts = _DURATION_PART.findall(text)
+    if "".join(number + unit for number, unit in parts) != text:
+        return None
+    return sum(float(number) * _UNIT_NS[unit.replace("µ", "u")] for number, unit in parts) / 1e9 or None
+
+
+class Vegeta(base.Tool):
+    """vegeta; the module docstring defines its metrics."""
+
+    name = "vegeta"
+    binary = "vegeta"
+    install_hint = "go install github.com/tsenart/vegeta/v12@v12.13.0, with Go 1.22 or newer"
+    load_models = frozenset({"closed", "open"})
+    version_argv: tuple[str, ...] = ("vegeta", "-version")
+    version_pattern = rb"^Version: v?(\d[\w.+-]*)$"
+    known_versions = ("12",)
+    streamed_inputs = ("stdout", "files")
+    extra_timeout_s = 30.0  # the results of millions of requests are written again as CSV
+
+    def version(self, stdout: bytes, stderr: bytes) -> str:
+        """Return the version; that of a build by `go install` is known from the Go toolchain only, then `12`."""
+        if re.search(rb"^Version: *$", stdout, re.MULTILINE) and b"Runtime: go" in stdout:
+            return "12"
+        return super().version(stdout, stderr)
+
+    def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
+        """Return the argument list: a script that attacks and encodes the results, the URL, and options of the attack.
+
+        In an open loop `connections` is the number of workers at the start; more are added as they are needed. The URL
+        is empty if the study has a targets file of its own, whose hosts are all connected to the target.
+        """
+        base.check_workload(self, workload, RESERVED_OPTIONS, supported_fields=("plan",), secret_options=SECRET_OPTIONS)
+        if workload.threads != 1:
+            raise ToolError("vegeta has no number of threads", "leave threads out")
+        argv = ["sh", SCRIPT_FILE, "" if workload.plan else base.target_url(target, workload.path)]
+        argv += [f"-rate={_rate_text(workload.rate_per_s or 0)}", f"-duration={duration_s:g}s"]
+        argv += [f"-timeout={workload.timeout_s:g}s", f"-workers={workload.connections}"]
+        argv += [f"-max-workers={workload.connections}"] if workload.model == "closed" else []
+        argv += ["-redirects=-1", "-max-body=0"]
+        argv += [] if workload.keepalive else ["-keepalive=false"]
+        argv += ["-insecure"] if target.scheme == "https" else []
+        argv += [] if any(matching_option(word, HTTP2_OPTIONS) for word in workload.extra) else ["-http2=false"]
+        argv += [f"-header={name}: {value}" for name, value in workload.headers.items()]
+        if workload.plan:
+            argv += [
+                f"-connect-to={host}:{target.address}:{target.port}" for host in self._plan_hosts(workload, target)
+            ]
+            argv += ["-format=json"] if _is_json(workload) else []
+        return [*argv, *workload.extra]
+
+    def _plan_hosts(self, workload: Workload, target: Target) -> list[str]:
+        """Return the distinct host:port of a targets file; ToolError for a file whose load cannot go to the target."""
+        text, name = workload.plan_text or "", f"workload.plan: {workload.plan}"
+        if ":" in target.address:
+            raise ToolError(f"{name}: vegeta cannot connect the hosts of a targets file to an IPv6 address", "use IPv4")
+        if re.search(r"^\s*@", text, re.MULTILINE):
+            raise ToolError(f"{name} reads bodies from other files (@)", "write targets in JSON, with their bodies")
+        urls = re.findall(r'"url"\s*:\s*"([^"]*)"' if _is_json(workload) else r"^\s*[A-Z]+ +(\S+)", text, re.MULTILINE)
+        parts = [urlsplit(url) for url in urls]
+        if not parts or any(part.scheme != target.scheme or not part.hostname for part in parts):
+            problem = f"{name} has no target, or one that does not begin with {target.scheme}://"
+            raise ToolError(problem, "write targets as `GET http://host/path`, one a line (vegeta -format=http)")
+        port = 443 if target.scheme == "https" else 80
+        return list(dict.fromkeys(f"{part.hostname}:{part.port or port}" for part in parts))
+
+    def extra_files(self, workload: Workload) -> Mapping[str, bytes]:
+        """Return the script, and the targets file if the study has one."""
+        plan = {TARGETS_FILE: (workload.plan_text or "").encode()} if workload.plan else {}
+        return {SCRIPT_FILE: SCRIPT.encode(), **plan}
+
+    def expected_files(self, workload: Workload) -> Sequence[str]:
+        """Return the name of the file with the results of single requests."""
+        return (RESULTS_FILE,)
+
+    def parse(self, output: ToolOutput) -> ParsedReport:
+        """Return the rows of one attack from the results of its requests, else from its report in JSON."""
+        file, data, kind = _find_results(output)
+        if kind == "report":
+            return _parse_report(file, bytes(data) if isinstance(data, bytes) else data.read_bytes(), output)
+        from loadbook.request_logs.read import summarise
+        from loadbook.request_logs.vegeta_rows import INTERVAL_PROPERTY
+
+        interval_ns = offered_interval_ns(output.argv)
+        properties = {INTERVAL_PROPERTY: str(interval_ns)} if interval_ns else {}
+        figures = summarise(data, self.name, file=file, properties=properties)
+        metric = _time_metric(output.argv)
+        rows = request_rows.measurements(figures, metric, 1e9 / interval_ns if interval_ns else None)
+        if option(output.argv, "max-body") == "0":  # then vegeta counts no bytes
+            rows = (row for row in rows if not row.metric.startswith("bytes_"))
+        return ParsedReport(
+            tuple(rows),
+            tuple(base.per_second_samples(figures)),
+            tuple(_log_doubts(file, figures, output)),
+            request_rows.times_us(figures, metric),
+            request_rows.span(figures),
+            {name: n for name, n in figures.damage_counts.items() if name in ("torn", "lost")},
+        )
+
+
+TOOL = Vegeta()
+
+
+def _rate_text(rate_per_s: float) -> str:
+    """Return a rate as vegeta takes it, a whole number of requests in whole seconds; 0: as fast as workers are free."""
+    ratio = Fraction(rate_per_s).limit_denominator(3600)
+    if abs(ratio - Fraction(rate_per_s)) > rate_per_s * Fraction(1, 10**6):
+        raise ToolError(f"vegeta cannot make {rate_per_s:g} requests a second evenly", "round rate_per_s")
+    return f"{ratio.numerator}/{ratio.denominator}s" if ratio else "0"
+
+
+def _is_json(workload: Workload) -> bool:
+    return (workload.plan_text or "").lstrip().startswith("{")
+
+
+def _time_metric(argv: Sequence[str]) -> str:
+    return "latency" if (option(argv, "rate") or "").partition("/")[0] == "0" else "service_time"
+
+
+def _find_results(output: ToolOutput) -> tuple[str, bytes | Path, str]:
+    """Return (name, content or path, "rows" or "report") of the results, rows first; ParseError if there are none."""
+    sources: dict[str, bytes | Path] = {**output.files, **output.paths}
+    sources.setdefault("stdout", output.stdout)
+    kinds = {name: _kind(data) for name, data in sources.items()}
+    for kind in ("rows", "report"):
+        if names := [name for name in kinds if kinds[name] == kind]:
+            # CSV and JSON of one attack tell the same
+            return names[0], sources[names[0]], kind
+    raise ParseError("vegeta", "stdout", 0, _missing_results_reason(output))
+
+
+def _kind(data: bytes | Path) -> str | None:
+    """Return "rows", "report", or None for other content."""
+    head = data[:4096] if isinstance(data, bytes) else _head_of(data)
+    if _ROW.match(head) or _JSON_ROW.match(head):
+        return "rows"
+    return "report" if _JSON_REPORT.search(head) else None
+
+
+def _head_of(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(4096)
+
+
+def _missing_results_reason(output: ToolOutput) -> str:
+    """Return the reason why there are no results, derived from the output of vegeta or of another program."""
+    code = f" (exit code {output.exit_code})" if output.exit_code else ""
+    errors = [line for line in line_patterns.clean_lines(output.stderr) if line]
+    said = f": {errors[0][:200]}" if errors else ""
+    if _TEXT_REPORT.match(output.stdout):
+        return "a text report, whose numbers are rounded: read `vegeta encode -to csv` or `vegeta report -type=json`"
+    if b"Usage of vegeta" in output.stderr or b"usage: vegeta" in output.stdout.lower():
+        return f"vegeta printed its usage: an argument was wrong{code}{said}"
+    if not output.stdout.strip():
+        return f"empty: vegeta was killed or could not start{code}{said}"
+    if b"Result" in output.stdout[:200] and b"\x00" in output.stdout[:4096]:
+        return "vegeta's binary results: turn them into rows by `vegeta encode -to csv`"
+    encoding = line_patterns.utf_16_text(output.stdout)
+    first = output.stdout[:60].decode(errors="replace").splitlines()[0]
+    return f"no report of vegeta in it{encoding}{code}; it begins {first!r}{said}"
+
+
+def _log_doubts(file: str, figures: Summary, output: ToolOutput) -> Iterator[tuple[str, str]]:
+    """Yield the doubts about the numbers of an attack whose single requests are known, as (name, sentence)."""
+    total = figures.total()
+    for name, count in figures.damage_counts.items():
+        first = next(damage for damage in figures.damage if damage.name == name)
+        more = f" (the first of {count})" if count > 1 else ""
+        yield name, f"{file}:{first.line}: {first.message}{more}"
+    yield from _run_doubts(total.attempts, figures.duration_s or 0.0, output)
+
+
+def _run_doubts(attempts: int, seconds: float, output: ToolOutput) -> Iterator[tuple[str, str]]:
+    """Yield the doubts about an attack with so many attempts in so many seconds."""
+    interval_ns, asked_s = offered_interval_ns(output.argv), asked_duration_s(output.argv)
+    due = asked_s * 1e9 / interval_ns if asked_s and interval_ns else 0.0
+    if asked_s and seconds < MIN_DURATION_SHARE * asked_s - (interval_ns or 0) / 1e9:
+        yield "stopped_early", f"the attack lasted {seconds:.3g} s of the {asked_s:g} s that were asked for"
+    elif attempts < MIN_ACHIEVED_SHARE * due - 1:
+        text = f"{attempts} requests were started in {asked_s:g} s, of {due:.0f} that were due"
+        yield "offered_shortfall", f"{text}: the load was not open"
+    if output.exit_code:
+        yield "exit_code", f"vegeta ended with exit code {output.exit_code}"
+
+
+def _parse_report(file: str, data: bytes, output: ToolOutput) -> ParsedReport:
+    """Return the rows of a report in JSON."""
+    report = _read_report(file, data)
+    answered, ok, failed_status = _status_sums(report)
+    unanswered = report["requests"] - answered
+    seconds = (report["duration"] + report["wait"]) / 1e9
+    metric, interval_ns = _time_metric(output.argv), offered_interval_ns(output.argv)
+    rows = [Measurement("requests", "count", answered, "1", None), Measurement("ok", "count", ok, "1", None)]
+    if seconds:
+        rows += [Measurement("requests_per_s", "value", answered / seconds, "1/s", None)]
+        rows += [Measurement("ok_per_s", "value", ok / seconds, "1/s", None)]
+    if interval_ns:
+        rows.append(Measurement("offered_per_s", "value", 1e9 / interval_ns, "1/s", None))
+    rows.append(Measurement("duration", "value", seconds, "s", None))
+    rows += _error_rows(report, unanswered, failed_status)
+    if option(output.argv, "max-body") != "0":
+        read = report["bytes_in"]["total"]
+        rows.append(Measurement("bytes_read", "count", read, "B", str(read)))
+        rows += [Measurement("bytes_per_s", "value", read / seconds, "B/s", None)] if seconds else []
+    if answered and not unanswered:
+        rows += [
+            Measurement(metric, statistic, report["latencies"][key] / 1e9, "s", str(report["latencies"][key]))
+            for statistic, key in _TIME_KEYS.items()
+        ]
+    return ParsedReport(
+        tuple(rows),
+        doubts=tuple(_report_doubts(report, unanswered, output)),
+        span=(_epoch_s(report, "earliest"), _epoch_s(report, "end")),
+    )
+
+
+def _read_report(file: str, data: bytes) -> dict[str, Any]:
+    """Return a report in JSON; ParseError if it is cut, lacks a key or contradicts itself."""
+
+    def refuse(problem: str) -> ParseError:
+        return ParseError("vegeta", file, 1, problem)
+
+    lines = [line for line in line_patterns.clean_lines(data) if line.startswith('{"latencies":')]
+    if len(lines) != 1:
+        raise refuse("several reports in one (vegeta report -every)?")
+    try:
+        report = json.loads(lines[0])
+    except ValueError:
+        raise refuse("report is not complete: its JSON ends early or is broken") from None
+    for key, kind in _REPORT_KEYS.items():
+        if not isinstance(report.get(key), kind) or isinstance(report[key], bool):
+            raise refuse(f"report is not complete: no {key!r}")
+    numbers = {name: report["latencies"].get(key) for name, key in _TIME_KEYS.items()}
+    counts = [*report["status_codes"].values(), report["bytes_in"].get("total"), report["requests"], report["duration"]]
+    counts += [report["wait"], *numbers.values()]
+    if not all(type(number) is int and number >= 0 for number in counts):
+        raise refuse("report is not complete: a count or a time is missing or no whole number")
+    if not all(re.fullmatch(r"0|[1-9]\d\d", code) for code in report["status_codes"]):
+        raise refuse("a status code is impossible")
+    ok = _status_sums(report)[1]
+    if sum(report["status_codes"].values()) != report["requests"]:
+        raise refuse(f"the counts of the status codes do not add up to {report['requests']} requests")
+    if report["requests"] and abs(report["success"] - ok / report["requests"]) > 1e-6:
+        raise refuse(f"success is {report['success']}, but {ok} of {report['requests']} have status 2xx or 3xx")
+    if (
+        report["duration"]
+        and abs(report["rate"] - report["requests"] * 1e9 / report["duration"]) > 1e-6 * report["rate"]
+    ):
+        raise refuse("the rate does not follow from requests and duration")
+    try:
+        total_ns = (_epoch_s(report, "end") - _epoch_s(report, "earliest")) * 1e9
+    except ValueError:
+        raise refuse("earliest or end is no time") from None
+    spread = abs(total_ns - report["duration"] - report["wait"])
+    if spread > 5000:  # the texts are read to a microsecond
+        raise refuse("duration and wait do not lead from the first start to the last end")
+    ordered = [numbers[name] for name in ("min", "p50", "p90", "p95", "p99", "max")]
+    if ordered != sorted(ordered) or not numbers["min"] <= numbers["mean"] <= numbers["max"]:
+        raise refuse("the latencies do not ascend")
+    return dict(report)
+
+
+def _epoch_s(report: Mapping[str, Any], key: str) -> float:
+    return datetime.fromisoformat(report[key]).timestamp()
+
+
+def _status_sums(report: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Return the numbers of responses, of those with status 2xx or 3xx, and of those with 400 or above."""
+    codes = {int(code): count for code, count in report["status_codes"].items()}
+    answered = sum(count for code, count in codes.items() if code)
+    ok = sum(count for code, count in codes.items() if 200 <= code < 400)
+    return answered, ok, sum(count for code, count in codes.items() if code >= 400)
+
+
+def _error_rows(report: Mapping[str, Any], unanswered: int, failed_status: int) -> Iterator[Measurement]:
+    """Yield the errors; attempts without an answer have a class only if all messages are of one class."""
+    from loadbook.request_logs.vegeta_rows import error_class
+
+    total = report["requests"] - _status_sums(report)[1]
+    yield Measurement("errors", "count", total, "1", None)
+    yield Measurement("errors_status", "count", failed_status, "1", None)
+    messages = [text for text in report["errors"] if not re.match(r"\d{3} ", text)]
+    classes = {error_class(text) for text in messages}
+    if unanswered and len(classes) == 1:
+        yield Measurement(classes.pop(), "count", unanswered, "1", None)
+    for digit in range(1, 6):
+        count = sum(n for code, n in report["status_codes"].items() if code.startswith(str(digit)))
+        yield Measurement(f"status_{digit}xx", "count", count, "1", None)
+
+
+def _report_doubts(report: Mapping[str, Any], unanswered: int, output: ToolOutput) -> Iterator[tuple[str, str]]:
+    if report["requests"] > unanswered > 0:
+        text = f"{unanswered} of {report['requests']} attempts had no answer, and the report's times count them"
+        yield "unanswered", f"{text}: left out; `vegeta encode -to csv` tells each"
+    yield from _run_doubts(report["requests"], (report["duration"] + report["wait"]) / 1e9, output)
