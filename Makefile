@@ -10,7 +10,7 @@ PACKAGES := scripts/packages.txt
 OF_ALL_STUDIES := $$(cut -s -d' ' -f2- $(PACKAGES) | tr ' ' '\n' | sort -u)
 OF_STUDY := $$(sed -n 's/^$(STUDY) //p' $(PACKAGES))
 
-.PHONY: help setup setup-dev services packages report site test test-faults test-faults-root test-long check lint types lab jmeter lock clean
+.PHONY: help setup setup-dev services packages generators report site test test-faults test-faults-root test-long check lint types lab jmeter lock clean
 help:
 	@echo 'make report   install what is missing, run the study $(STUDY) in the lab, write reports/'
 	@echo '              (another one: make report STUDY=<name>; its programs are installed, too)'
@@ -22,6 +22,7 @@ help:
 	@echo 'make test-long          the other tests that take minutes: notebooks in JupyterLab'
 	@echo 'make lab      open JupyterLab on this folder, at notebooks/explore.ipynb'
 	@echo 'make jmeter   install Apache JMeter for the lab (72 MB below .cache, checksummed)'
+	@echo 'make generators  install vegeta, k6, oha, autocannon and Locust for this user'
 	@echo 'make clean    take the lab down and remove the environment (data/ and reports/ stay)'
 
 setup:
@@ -104,6 +105,10 @@ packages:
 		study=$$(basename $$file .toml); \
 		echo $$study $$($(LOADBOOK) studies --packages $$study 2>/dev/null); \
 	done >$(PACKAGES)
+
+# What no distribution packages, from the registries of Go, Rust, Node and Python, for this user alone; what is there stays.
+generators: setup
+	@.venv/bin/python scripts/generators.py
 
 jmeter:
 	@scripts/setup.sh requirements.lock $(TOOLS) java=default-jre-headless mvn=maven

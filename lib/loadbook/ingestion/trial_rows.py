@@ -30,7 +30,7 @@ from loadbook.store.trial_record import (
     changed_files,
     window_fields,
 )
-from loadbook.tools import base, h2load, jmeter, vegeta
+from loadbook.tools import base, h2load, jmeter, k6, vegeta
 from loadbook.tools.base import MAX_REPORT_BYTES, Measurement, ParsedReport, Tool, ToolOutput
 from loadbook.tools.line_patterns import clean_lines, find_port_exhaustion
 
@@ -231,6 +231,7 @@ def _request_logs(tool: str, driver: DriverRecord) -> Iterator[str]:
     requested = {
         "h2load": h2load.log_file_name(argv),
         "vegeta": vegeta.RESULTS_FILE,
+        "k6": k6.POINTS_FILE,
         "ab": argv[argv.index("-g") + 1].rpartition("/")[2] if "-g" in argv[:-1] else None,
     }
     if (name := requested.get(tool)) and name in driver.files:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pyarrow import csv
 
 from loadbook.core.errors import ParseError, ToolError
-from loadbook.request_logs import jtl_csv, jtl_xml, vegeta_rows
+from loadbook.request_logs import jtl_csv, jtl_xml, k6_points, vegeta_rows
 from loadbook.request_logs import stream as log_stream
 from loadbook.request_logs.stream import Damage, Ints, LogRowKind, RecordBlock, RequestBatch
 from loadbook.request_logs.summary import Summary
@@ -267,10 +267,14 @@ def read_batches(
             yield from (jtl_xml.read_jtl_xml if is_xml else jtl_csv.read_jtl_csv)(stream, name, properties)
         elif tool == vegeta_rows.TOOL:
             yield from vegeta_rows.read_vegeta(stream, name, properties)
+        elif tool == k6_points.TOOL:
+            yield from k6_points.read_k6(stream, name)
         elif tool in LINE_LOGS:
             yield from LINE_LOGS[tool].read(stream, name)
         else:
-            raise ToolError(f"tool {tool} writes no per-request log that is read", "jmeter, vegeta, h2load and ab do")
+            raise ToolError(
+                f"tool {tool} writes no per-request log that is read", "jmeter, vegeta, k6, h2load and ab do"
+            )
 
 
 def summarise(
@@ -288,8 +292,8 @@ def summarise(
     Parameters
     ----------
     source : the file, or its bytes.
-    tool : `jmeter` (CSV or XML, distinguished by content), `vegeta` (CSV or JSON lines, likewise), `h2load`
-        (--log-file) or `ab` (-g).
+    tool : `jmeter` (CSV or XML, distinguished by content), `vegeta` and `k6` (CSV or JSON lines, likewise),
+        `h2load` (--log-file) or `ab` (-g).
     file : the file's name in messages; by default that of the path.
     properties : JMeter properties of the run (names without `-J`), None if they are not known: a CSV without a header
         is then read only if it has the twelve default columns of JMeter 2.x. For vegeta: see `vegeta_rows`.

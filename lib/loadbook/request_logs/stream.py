@@ -71,6 +71,7 @@ class RequestBatch:
     first_byte : ticks to the first byte; received : bytes; each None if the log lacks them.
     connect : ticks to open the connection, 0 if none was opened; None if the log lacks them.
     samples, failed : JMeter's SampleCount and ErrorCount, None if all rows are single requests.
+    not_started : number of requests that should have started, but for which no user of the tool was free.
     lateness_us : microseconds from each request's place in an even schedule to its start, all shifted by one unknown
         number (the start of the schedule); None if the requests had no schedule, or it is not known.
     damage : defects of the file between the rows.
@@ -93,6 +94,7 @@ class RequestBatch:
     samples: Ints | None = None
     failed: Ints | None = None
     lateness_us: Ints | None = None
+    not_started: int = 0
     damage: list[Damage] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -108,7 +110,14 @@ class RequestBatch:
         """Return the rows where `mask` is true, with an empty list of damage."""
         arrays = {f.name: getattr(self, f.name) for f in fields(self)}
         taken: dict[str, Any] = {name: a[mask] if isinstance(a, np.ndarray) else a for name, a in arrays.items()}
-        return RequestBatch(**taken | {"damage": []})
+        return RequestBatch(**taken | {"damage": [], "not_started": 0})
+
+
+def empty_batch(damage: Damage) -> RequestBatch:
+    """Return a batch without rows, for a defect behind the last row."""
+    none = np.zeros(0, np.int64)
+    statuses, codes = none.astype(np.int16), none.astype(np.uint8)
+    return RequestBatch([""], none, none, codes, none.astype(bool), statuses, codes, 1, start_us=none, damage=[damage])
 
 
 class RecordBlock(NamedTuple):

@@ -188,6 +188,7 @@ class Summary:
     first_start_us, last_end_us : us since 1970; None if the log has no exact times of day.
     intended : times in us from the place of an answered request in its schedule to its end, once `settle_schedule` has
         shifted them by the start of the schedule.
+    not_started : number of requests that should have started, but for which no user of the tool was free.
     damage : defects of the files, each kind at most 20 times; `damage_counts` is the number of all by kind.
     """
 
@@ -200,6 +201,7 @@ class Summary:
     damage: list[Damage] = field(default_factory=list)
     damage_counts: Counter[str] = field(default_factory=Counter)
     intended: Histogram = field(default_factory=Histogram)
+    not_started: int = 0
     _least_lateness_us: int | None = None
 
     @property
@@ -237,6 +239,7 @@ class Summary:
         other.settle_schedule()
         self.settle_schedule()
         self.intended.merge(other.intended)
+        self.not_started += other.not_started
         self.rows.update(other.rows)
         self._extend_span(other.first_start_us, other.last_end_us)
         unlisted = other.damage_counts - Counter(defect.name for defect in other.damage)
@@ -246,6 +249,7 @@ class Summary:
     def add(self, batch: RequestBatch) -> None:
         """Add the rows of one batch."""
         self.add_damage(batch.damage)
+        self.not_started += batch.not_started
         kinds = np.bincount(batch.kind, minlength=len(LogRowKind))
         self.rows.update({kind: int(kinds[kind]) for kind in LogRowKind if kinds[kind]})
         if batch.lateness_us is not None and len(batch):

@@ -104,13 +104,15 @@ class _Rows:
         text = repr(block.data[:60].decode(errors="replace"))
         if self.line == 1 or len(block.data) > log_stream.MAX_RECORD_BYTES:
             raise ParseError(TOOL, self.file, self.line, f"not a row of vegeta's results: {text}")
-        return _damage(Damage("torn", self.line, f"the file ends within a row, which is not counted: {text}"))
+        return log_stream.empty_batch(
+            Damage("torn", self.line, f"the file ends within a row, which is not counted: {text}")
+        )
 
     def lost(self) -> Iterator[RequestBatch]:
         """Yield an empty batch with the damage "lost" if sequence numbers are missing below the highest one."""
         if missing := len(self.seen) - int(self.seen.sum()):
             text = f"{missing} of the first {len(self.seen)} requests have no row: vegeta was killed, or rows were lost"
-            yield _damage(Damage("lost", self.line, text))
+            yield log_stream.empty_batch(Damage("lost", self.line, text))
 
     def _check_numbers(self, seq: Ints) -> None:
         """Raise ParseError for a sequence number that is impossible or was there before."""
@@ -141,13 +143,6 @@ class _Rows:
 
     def _lateness_us(self, start_us: Ints, seq: Ints) -> Ints | None:
         return None if self.interval_ns is None else start_us - seq * self.interval_ns // NS_PER_US
-
-
-def _damage(damage: Damage) -> RequestBatch:
-    """Return an empty batch with this damage."""
-    none = np.zeros(0, np.int64)
-    counts, codes = none.astype(np.int16), none.astype(np.uint8)
-    return RequestBatch([""], none, none, codes, none.astype(bool), counts, codes, 1, start_us=none, damage=[damage])
 
 
 def _csv_table(block: RecordBlock, file: str, line: int) -> pa.Table:

@@ -1,12 +1,18 @@
 """Load generators: version probe, command line and parser; one module each.
 
 - `base`: the protocol `Tool`, reports as rows, the registry of tools, and checks of workloads
+- `json_report`: strict reading of JSON
 - `line_patterns`: parser for text reports, which requires every expected line once and in order
+- `recipes`: commands that install the tools that no distribution packages
 - `request_rows`: rows of a report computed from the summary of a log of single requests
 - `ab`: Apache ab 2.3
+- `autocannon`: autocannon 4 to 9
 - `h2load`: nghttp2's h2load
 - `httperf`: httperf 0.9
 - `jmeter`: Apache JMeter 5 and its test plan
+- `k6`: k6 1 and its script
+- `locust`: Locust 2 and its locustfile
+- `oha`: oha 1
 - `vegeta`: vegeta 12
 - `weighttp`: weighttp 0.3 to 0.5
 - `wrk`: wrk 4

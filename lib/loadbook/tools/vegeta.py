@@ -14,7 +14,6 @@ estimates (t-digest), and its times count failed attempts, so that a report with
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -28,6 +27,8 @@ from loadbook.core.errors import ParseError, ToolError
 from loadbook.study.workload import Workload, matching_option
 from loadbook.tools import base, line_patterns, request_rows
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
+from loadbook.tools.json_report import read_json
+from loadbook.tools.recipes import recipes
 
 if TYPE_CHECKING:
     from loadbook.request_logs.summary import Summary
@@ -76,16 +77,19 @@ def option(argv: Sequence[str], name: str) -> str | None:
     return value
 
 
-def offered_interval_ns(argv: Sequence[str]) -> int | None:
-    """Return the nanoseconds between two scheduled starts; None for a closed loop, or if the rate is not known.
-
-    They are whole, as in `lib/pacer.go`: a rate of 300/s has 3,333,333 ns.
-    """
+def offered_rate(argv: Sequence[str]) -> tuple[int, int] | None:
+    """Return (requests, nanoseconds) of option -rate; None for a closed loop, or if the rate is not known."""
     match = _RATE.fullmatch(option(argv, "rate") or "")
     if match is None or int(match[1]) == 0:
         return None
-    period_ns = float(match[2] or 1) * _UNIT_NS[match[3] or "s"]
-    return int(period_ns) // int(match[1]) or None
+    period_ns = int(float(match[2] or 1) * _UNIT_NS[match[3] or "s"])
+    return (int(match[1]), period_ns) if period_ns >= int(match[1]) else None
+
+
+def offered_per_s(argv: Sequence[str]) -> float | None:
+    """Return the requests per second that are asked for; None for a closed loop, or if the rate is not known."""
+    rate = offered_rate(argv)
+    return rate and rate[0] * 1e9 / rate[1]
 
 
 def asked_duration_s(argv: Sequence[str]) -> float | None:
@@ -102,7 +106,7 @@ class Vegeta(base.Tool):
 
     name = "vegeta"
     binary = "vegeta"
-    install_hint = "go install github.com/tsenart/vegeta/v12@v12.13.0, with Go 1.22 or newer"
+    install_hint = recipes()["vegeta"].hint
     load_models = frozenset({"closed", "open"})
     version_argv: tuple[str, ...] = ("vegeta", "-version")
     version_pattern = rb"^Version: v?(\d[\w.+-]*)$"
@@ -173,11 +177,11 @@ class Vegeta(base.Tool):
         from loadbook.request_logs.read import summarise
         from loadbook.request_logs.vegeta_rows import INTERVAL_PROPERTY
 
-        interval_ns = offered_interval_ns(output.argv)
-        properties = {INTERVAL_PROPERTY: str(interval_ns)} if interval_ns else {}
+        rate = offered_rate(output.argv)
+        properties = {INTERVAL_PROPERTY: str(rate[1] // rate[0])} if rate else {}  # whole, as in lib/pacer.go
         figures = summarise(data, self.name, file=file, properties=properties)
         metric = _time_metric(output.argv)
-        rows = request_rows.measurements(figures, metric, 1e9 / interval_ns if interval_ns else None)
+        rows = request_rows.measurements(figures, metric, offered_per_s(output.argv))
         if option(output.argv, "max-body") == "0":  # then vegeta counts no bytes
             rows = (row for row in rows if not row.metric.startswith("bytes_"))
         return ParsedReport(
@@ -264,9 +268,9 @@ def _log_doubts(file: str, figures: Summary, output: ToolOutput) -> Iterator[tup
 
 def _run_doubts(attempts: int, seconds: float, output: ToolOutput) -> Iterator[tuple[str, str]]:
     """Yield the doubts about an attack with so many attempts in so many seconds."""
-    interval_ns, asked_s = offered_interval_ns(output.argv), asked_duration_s(output.argv)
-    due = asked_s * 1e9 / interval_ns if asked_s and interval_ns else 0.0
-    if asked_s and seconds < MIN_DURATION_SHARE * asked_s - (interval_ns or 0) / 1e9:
+    rate_per_s, asked_s = offered_per_s(output.argv), asked_duration_s(output.argv)
+    due = (asked_s or 0.0) * (rate_per_s or 0.0)
+    if asked_s and seconds < MIN_DURATION_SHARE * asked_s - (1 / rate_per_s if rate_per_s else 0.0):
         yield "stopped_early", f"the attack lasted {seconds:.3g} s of the {asked_s:g} s that were asked for"
     elif attempts < MIN_ACHIEVED_SHARE * due - 1:
         text = f"{attempts} requests were started in {asked_s:g} s, of {due:.0f} that were due"
@@ -281,13 +285,13 @@ def _parse_report(file: str, data: bytes, output: ToolOutput) -> ParsedReport:
     answered, ok, failed_status = _status_sums(report)
     unanswered = report["requests"] - answered
     seconds = (report["duration"] + report["wait"]) / 1e9
-    metric, interval_ns = _time_metric(output.argv), offered_interval_ns(output.argv)
+    metric, rate_per_s = _time_metric(output.argv), offered_per_s(output.argv)
     rows = [Measurement("requests", "count", answered, "1", None), Measurement("ok", "count", ok, "1", None)]
     if seconds:
         rows += [Measurement("requests_per_s", "value", answered / seconds, "1/s", None)]
         rows += [Measurement("ok_per_s", "value", ok / seconds, "1/s", None)]
-    if interval_ns:
-        rows.append(Measurement("offered_per_s", "value", 1e9 / interval_ns, "1/s", None))
+    if rate_per_s:
+        rows.append(Measurement("offered_per_s", "value", rate_per_s, "1/s", None))
     rows.append(Measurement("duration", "value", seconds, "s", None))
     rows += _error_rows(report, unanswered, failed_status)
     if option(output.argv, "max-body") != "0":
@@ -316,7 +320,7 @@ def _read_report(file: str, data: bytes) -> dict[str, Any]:
     if len(lines) != 1:
         raise refuse("several reports in one (vegeta report -every)?")
     try:
-        report = json.loads(lines[0])
+        report = read_json(lines[0])
     except ValueError:
         raise refuse("report is not complete: its JSON ends early or is broken") from None
     for key, kind in _REPORT_KEYS.items():

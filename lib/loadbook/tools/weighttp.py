@@ -60,6 +60,8 @@ USAGE_LINE = "weighttp <options> <"
 def read_json(lines: Sequence[str]) -> TextReport:
     """Return the JSON report of 0.5, from the line ``{`` to the last ``}``; lines that are not JSON are skipped."""
     first = lines.index("{")
+    if not any('"reqs_per_sec"' in line for line in lines[first:]):
+        raise ParseError("weighttp", "stdout", first + 1, "no report of weighttp in it: JSON without reqs_per_sec")
     block = [(n, line) for n, line in enumerate(lines[first:], first + 1) if _JSON_LINE.fullmatch(line)]
     try:
         joined = re.sub(r": *(-?nan)", r': "\1"', "\n".join(line for _, line in block))

@@ -88,7 +88,7 @@ REQUEST_TIME_METRICS = ("latency", "latency_intended", "service_time")
 # higher percentiles are ignored
 MAX_PERCENTILE = 99.0
 # tools whose latency is a request's whole, uncorrected time -> shortest mean (s) that their resolution allows
-MIN_MEAN_LATENCY_S = {"ab": 0.010, "jmeter": 0.010, "h2load": 0.0, "vegeta": 0.0, "weighttp": 0.0}
+MIN_MEAN_LATENCY_S = {"ab": 0.010, "jmeter": 0.010, "h2load": 0.0, "oha": 0.0, "vegeta": 0.0, "weighttp": 0.0}
 # below these limits, start and end affect the mean
 MIN_REQUESTS_PER_CONNECTION, MIN_DURATION_S = 20, 0.5
 H2LOAD_STREAMS = re.compile(r"(?:-m ?|--max-concurrent-streams[= ])(\d{1,6})")

@@ -37,6 +37,10 @@ PERCENTILE_DEFINITIONS = {
     "httperf": "httperf’s connection time",
     "h2load": "h2load’s time for request",
     "weighttp": "weighttp’s total time",
+    "autocannon": "autocannon’s latency, whole ms",
+    "locust": "Locust’s response time, with connecting and the wait for its one process",
+    "k6": "k6’s http_req_duration, without connecting",
+    "oha": "oha’s response times, with its correction if the load has a rate",
     "vegeta": "vegeta’s latency of answered requests, connecting included",
 }
 

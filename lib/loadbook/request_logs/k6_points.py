@@ -1,0 +1,232 @@
+"""Points of k6's metrics, from which single requests are read: `--out csv`, or `--out json` with one object a line.
+
+k6 writes a row for every metric of a request (grafana/k6 `output/csv`, `output/json`). The row of `http_req_duration`
+has its time (ms), its status and its error code, and the time of day at which it ended. In CSV that time is in whole
+seconds unless K6_CSV_TIME_FORMAT asks for more. `dropped_iterations` counts the requests that no user was free for.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator
+from io import BufferedReader
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyarrow import csv as arrow_csv
+from pyarrow import json as arrow_json
+
+from loadbook.core.errors import ParseError
+from loadbook.request_logs import stream as log_stream
+from loadbook.request_logs.stream import OUTCOME_CODES, Damage, Ints, LogRowKind, RecordBlock, RequestBatch
+
+TOOL = "k6"
+TIME_METRIC, DROPPED_METRIC = "http_req_duration", "dropped_iterations"
+CSV_COLUMNS = ("metric_name", "timestamp", "metric_value", "error_code", "name", "status")
+TAGS = ("error_code", "name", "status")
+POINT_SCHEMA = pa.schema(
+    {
+        "metric": pa.string(), "type": pa.string(),
+        "data": pa.struct(
+            {"time": pa.timestamp("ns", "UTC"), "value": pa.float64(),
+             "tags": pa.struct(dict.fromkeys(TAGS, pa.string()))}
+        ),
+    }
+)  # fmt: skip
+US_PER_MS = 1000
+# digits of a time stamp -> microseconds of its unit: seconds, milliseconds, microseconds, nanoseconds (a thousandth)
+STAMP_US = {10: 1_000_000.0, 13: 1000.0, 16: 1.0, 19: 0.001}
+MAX_TIME_MS = 10**9
+
+
+class Points(NamedTuple):
+    """The points of one block that tell requests, as columns, and the number of requests that were not started."""
+
+    ends_us: Ints
+    times_ms: NDArray[np.float64]
+    status: pa.Array
+    error_code: pa.Array
+    name: pa.Array
+    not_started: int
+
+
+def read_k6(stream: BufferedReader, file: str) -> Iterator[RequestBatch]:
+    """Yield the requests of a file in its order; ParseError for an empty file, another format, or an invalid row."""
+    head = stream.peek(1)
+    if not head.strip():
+        raise ParseError(TOOL, file, 0, "the file is empty")
+    is_json = head.lstrip().startswith(b"{")
+    line = 1
+    columns: list[str] = []
+    stamp_us = 0.0
+    if not is_json:
+        columns = stream.readline(4096).decode(errors="replace").strip().split(",")
+        line += 1
+        if missing := [name for name in CSV_COLUMNS if name not in columns]:
+            raise ParseError(TOOL, file, 1, f"no points of k6: the header has no {', '.join(missing)}")
+        stamp_us = _stamp_unit_us(stream, file, columns)
+    for block in log_stream.split_blocks(stream, quotes=not is_json):
+        if not block.is_complete:
+            yield _torn(block, file, line)
+            continue
+        points = _json_points(block, file, line) if is_json else _csv_points(block, file, line, columns, stamp_us)
+        yield _batch(points, file, line, exact=is_json or stamp_us < STAMP_US[10])
+        line += block.data.count(b"\n")
+
+
+def _stamp_unit_us(stream: BufferedReader, file: str, columns: list[str]) -> float:
+    """Return the microseconds of the unit of the time stamps, by the digits of the first; 1 s without any row."""
+    first = next(csv.reader([stream.peek(4096).decode(errors="replace").partition("\n")[0]]), [])
+    if not first:
+        return STAMP_US[10]
+    stamp = dict(zip(columns, first, strict=False)).get("timestamp", "")
+    if not stamp.isdecimal() or len(stamp) not in STAMP_US:
+        text = f"the time stamp {stamp[:40]!r} is no number: K6_CSV_TIME_FORMAT must be unix or unix_micro"
+        raise ParseError(TOOL, file, 2, text)
+    return STAMP_US[len(stamp)]
+
+
+def _csv_points(block: RecordBlock, file: str, line: int, columns: list[str], stamp_us: float) -> Points:
+    types = dict.fromkeys(CSV_COLUMNS, log_stream.TEXT_TYPE)
+    types |= {"timestamp": pa.int64(), "metric_value": pa.float64()}
+    try:
+        table = arrow_csv.read_csv(
+            pa.py_buffer(block.data),
+            arrow_csv.ReadOptions(column_names=columns, use_threads=False, block_size=len(block.data) + 1),
+            arrow_csv.ParseOptions(newlines_in_values=block.has_quotes, ignore_empty_lines=False),
+            arrow_csv.ConvertOptions(column_types=types, include_columns=list(CSV_COLUMNS), null_values=[]),
+        )
+    except pa.ArrowInvalid:
+        for number, row in enumerate(csv.reader(block.data.decode(errors="replace").splitlines()), line):
+            if len(row) != len(columns) or not _is_csv_point(dict(zip(columns, row, strict=True))):
+                raise _not_a_point(file, number, ",".join(row)) from None
+        raise _not_a_point(file, line, block.data[:60].decode(errors="replace")) from None
+    metric = table["metric_name"].combine_chunks()
+    dropped = _sum(table.filter(_is(metric, DROPPED_METRIC))["metric_value"])
+    requests = table.filter(_is(metric, TIME_METRIC))
+    stamps = log_stream.to_numpy(requests["timestamp"])
+    ends_us = (stamps * stamp_us).astype(np.int64) if stamp_us != 1 else stamps
+    tags = {name: requests[name].combine_chunks().cast(pa.string()) for name in TAGS}
+    return Points(ends_us=ends_us, times_ms=requests["metric_value"].to_numpy(), not_started=dropped, **tags)
+
+
+def _json_points(block: RecordBlock, file: str, line: int) -> Points:
+    try:
+        table = arrow_json.read_json(
+            pa.py_buffer(block.data),
+            arrow_json.ReadOptions(use_threads=False, block_size=len(block.data) + 1),
+            arrow_json.ParseOptions(explicit_schema=POINT_SCHEMA, unexpected_field_behavior="ignore"),
+        )
+        points = table.filter(pc.equal(table["type"], "Point")).combine_chunks()
+        data = points["data"].combine_chunks() if len(points) else pa.array([], POINT_SCHEMA.field("data").type)
+        value, time = data.field("value"), data.field("time")
+        metric = points["metric"].combine_chunks() if len(points) else pa.array([], pa.string())
+        if table["type"].null_count or value.null_count or time.null_count or metric.null_count:
+            raise pa.ArrowInvalid("a key is missing")
+    except pa.ArrowInvalid:
+        for number, text in enumerate(block.data.decode(errors="replace").splitlines(), line):
+            if not _is_json_point(text):
+                raise _not_a_point(file, number, text) from None
+        raise _not_a_point(file, line, block.data[:60].decode(errors="replace")) from None
+    of_requests = pc.equal(metric, TIME_METRIC)
+    requests = data.filter(of_requests)
+    all_tags = requests.field("tags")
+    tags = {name: pc.fill_null(all_tags.field(name), "") for name in TAGS}
+    ends_us = log_stream.to_numpy(requests.field("time").cast(pa.int64())) // 1000
+    dropped = _sum(value.filter(pc.equal(metric, DROPPED_METRIC)))
+    return Points(ends_us=ends_us, times_ms=requests.field("value").to_numpy(), not_started=dropped, **tags)
+
+
+def _batch(points: Points, file: str, line: int, *, exact: bool) -> RequestBatch:
+    times_ms = points.times_ms
+    if len(times_ms) and not (np.isfinite(times_ms).all() and times_ms.min() >= 0 and times_ms.max() < MAX_TIME_MS):
+        raise ParseError(TOOL, file, line, "here or below is a time of a request that is no time")
+    status, codes = (_whole_numbers(column, file, line) for column in (points.status, points.error_code))
+    if ((status != 0) & ((status < 100) | (status > 999))).any():
+        raise ParseError(TOOL, file, line, "here or below is an impossible status")
+    elapsed_us = np.floor(times_ms * US_PER_MS + 0.5).astype(np.int64)
+    answered = status > 0
+    names = points.name.dictionary_encode()
+    labels = [_label(name) for name in names.dictionary.to_pylist()] or [""]
+    return RequestBatch(
+        labels, log_stream.to_numpy(names.indices).astype(np.int32), elapsed_us, _outcomes(status, codes), answered,
+        status.astype(np.int16), np.full(len(status), LogRowKind.REQUEST, np.uint8), 1,
+        start_us=points.ends_us - (elapsed_us if exact else 0), exact_starts=exact, timed=answered,
+        not_started=points.not_started,
+    )  # fmt: skip
+
+
+def _outcomes(status: NDArray[np.int64], codes: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """Return the outcome of each attempt by its status, or by k6's error code if it had no response.
+
+    Codes: 105x request time-out; 11xx DNS, 121x dial, 13xx TLS; 1201 broken pipe; other 12xx TCP, 16xx HTTP/2.
+    """
+    failed = status == 0
+    conditions = {
+        "ok": (status >= 200) & (status < 400),
+        "errors_status": status >= 400,
+        "errors_timeout": failed & (codes // 10 == 105),
+        "errors_connect": failed & ((codes // 100 == 11) | (codes // 10 == 121) | (codes // 100 == 13)),
+        "errors_write": failed & (codes == 1201),
+        "errors_read": failed & ((codes // 100 == 12) | (codes // 100 == 16)),
+    }
+    choices = [np.uint8(OUTCOME_CODES[name]) for name in conditions]
+    return np.select(list(conditions.values()), choices, np.uint8(OUTCOME_CODES["errors_other"]))
+
+
+def _whole_numbers(texts: pa.Array, file: str, line: int) -> NDArray[np.int64]:
+    """Return a column of numbers as text; an empty text is 0."""
+    column = texts.dictionary_encode()
+    values = column.dictionary.to_pylist()
+    if not all(text == "" or (text.isdecimal() and len(text) < 6) for text in values):
+        raise ParseError(TOOL, file, line, "here or below is a status or an error code that is no number")
+    return np.array([int(text or 0) for text in values] or [0], np.int64)[log_stream.to_numpy(column.indices)]
+
+
+def _label(name: str) -> str:
+    """Return the path of a URL, as targets differ between trials; a name that the script gave is kept."""
+    return urlsplit(name).path if "://" in name else name
+
+
+def _is(column: pa.DictionaryArray, text: str) -> pa.Array:
+    """Return a mask of the rows with this text."""
+    wanted = pc.equal(column.dictionary, text)
+    return wanted.take(column.indices)
+
+
+def _sum(values: pa.ChunkedArray | pa.Array) -> int:
+    return round(pc.sum(values).as_py() or 0)
+
+
+def _is_csv_point(row: dict[str, str]) -> bool:
+    return row["timestamp"].isdecimal() and re.fullmatch(r"-?\d+(\.\d+)?(e[+-]?\d+)?", row["metric_value"]) is not None
+
+
+def _is_json_point(text: str) -> bool:
+    try:
+        row: Any = json.loads(text)
+    except ValueError:
+        return False
+    data = row.get("data") if isinstance(row, dict) else None
+    if not isinstance(data, dict):
+        return False
+    return row.get("type") == "Metric" or (type(data.get("value")) in (int, float) and "time" in data)
+
+
+def _not_a_point(file: str, line: int, text: str) -> ParseError:
+    return ParseError(TOOL, file, line, f"not a point of k6's metrics: {text[:60]!r}")
+
+
+def _torn(block: RecordBlock, file: str, line: int) -> RequestBatch:
+    """Return an empty batch with the damage "torn" for a last row without a line end."""
+    text = repr(block.data[:60].decode(errors="replace"))
+    if line == 1 or len(block.data) > log_stream.MAX_RECORD_BYTES:
+        raise _not_a_point(file, line, text)
+    message = f"the file ends within a row, which is not counted: {text}"
+    return log_stream.empty_batch(Damage("torn", line, message))

@@ -1,0 +1,211 @@
+"""autocannon 4 to 9: closed loop, single-threaded unless it has workers.
+
+`requests` are responses of any status, `ok` those of 2xx or 3xx, rates those over the run's duration. `latency` is that
+of responses, in whole milliseconds: a time below one is 0. A number of requests (`-a`) ends the run at its next whole
+second, so that such a run has no rates. A rate (`-R`) is a burst at the start of every second, and its correction adds
+a time for every millisecond of a slow response (autocannon `lib/run.js`): loadbook makes no such load, and a report
+with more times than responses has no latency.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from loadbook.core.errors import ParseError, ToolError
+from loadbook.study.workload import Workload
+from loadbook.tools import base, line_patterns
+from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
+from loadbook.tools.json_report import read_json
+from loadbook.tools.recipes import recipes
+
+RESERVED_OPTIONS = (
+    *("-c", "--connections", "-d", "--duration", "-a", "--amount", "-R", "--overallRate", "-r", "--connectionRate"),
+    *("-t", "--timeout", "-w", "--workers", "-j", "--json", "-n", "--no-progress", "-H", "--headers", "-x"),
+    *("--excludeErrorStats", "-C", "--ignoreCoordinatedOmission", "-S", "--socketPath", "-E", "--expectBody", "-f"),
+    *("--forever", "-o", "--overallRate", "--on-port", "-B", "--bailout"),
+)
+STATISTICS = {
+    "mean": "average", "sd": "stddev", "p50": "p50", "p75": "p75", "p90": "p90", "p99": "p99", "p99.9": "p99_9",
+    "max": "max",
+}  # fmt: skip
+CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
+COARSE_S = 0.010  # below it a millisecond is more than the margin of 5 % for times
+MIN_DURATION_SHARE = 0.95
+
+
+def has_option(argv: Sequence[str], *names: str) -> bool:
+    """Return whether a command line has one of these options, with its value attached or not."""
+    return any(re.match(rf"{re.escape(name)}(?:=|\d|$)", word) for word in argv for name in names)
+
+
+class Autocannon(base.Tool):
+    """autocannon; the module docstring defines its metrics."""
+
+    name = "autocannon"
+    binary = "autocannon"
+    install_hint = recipes()["autocannon"].hint
+    load_models = frozenset({"closed"})
+    version_argv: tuple[str, ...] = ("autocannon", "--version")
+    version_pattern = rb"^(?:autocannon )?v?(\d+\.\d[\w.+-]*)$"
+    known_versions = ("4", "5", "6", "7", "8", "9")
+
+    def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
+        """Return autocannon's argument list; ToolError for connections of single requests, which it cannot make."""
+        base.check_workload(self, workload, RESERVED_OPTIONS)
+        if not workload.keepalive:
+            raise ToolError("autocannon cannot open a connection for every request", "leave workload.keepalive out")
+        if workload.connections % workload.threads:
+            problem = f"autocannon gives each of {workload.threads} workers the same number of connections"
+            raise ToolError(problem, "make connections a multiple of threads")
+        argv = ["autocannon", "--json", "-c", str(workload.connections)]
+        argv += ["-d", str(base.whole_seconds(self, "duration", duration_s))]
+        argv += ["-t", str(base.whole_seconds(self, "timeout_s", workload.timeout_s))]
+        argv += ["-w", str(workload.threads)] if workload.threads > 1 else []
+        for name, value in workload.headers.items():
+            argv += ["-H", f"{name}={value}"]
+        return [*argv, *workload.extra, base.target_url(target, workload.path)]
+
+    def parse(self, output: ToolOutput) -> ParsedReport:
+        """Return the rows of one report in JSON."""
+        report = _Report(output)
+        return ParsedReport(tuple(report.rows()), doubts=tuple(report.doubts()))
+
+
+TOOL = Autocannon()
+
+
+class _Report:
+    """One report in JSON, after a check that it is complete and does not contradict itself."""
+
+    def __init__(self, output: ToolOutput) -> None:
+        self.output, self.line = output, 0
+        self.report = report = self._read()
+        self.codes = {name: self._count(report, name) for name in CLASSES}
+        self.answered = sum(self.codes.values())
+        self.latency, self.sent = self._table("latency"), self._count(self._table("requests"), "sent")
+        self.failed, self.timeouts = self._count(report, "errors"), self._count(report, "timeouts")
+        self.seconds, self.received = self._number(report, "duration"), self._number(self._table("throughput"), "total")
+        self._check()
+        argv = output.argv
+        # the report does not tell whether a number of requests ended the run: then nothing is under way at its end
+        self.counted = has_option(argv, "-a", "--amount") if argv else self.sent == self.answered + self.failed > 0
+        paced = has_option(argv, "-R", "--overallRate", "-r", "--connectionRate")
+        times = report["latency"].get("totalCount")
+        self.added_times = paced and not has_option(argv, "-C", "--ignoreCoordinatedOmission")
+        self.added_times = self.added_times if times is None else times != self.answered
+        self.unanswered = 0 if paced else self.sent - self.answered - self.failed
+        self.paced = paced
+
+    def rows(self) -> Iterator[Measurement]:
+        """Yield counts, rates and times."""
+        ok, failed_status = self.codes["2xx"] + self.codes["3xx"], self.codes["4xx"] + self.codes["5xx"]
+        yield Measurement("requests", "count", self.answered, "1", None)
+        yield Measurement("ok", "count", ok, "1", None)
+        if not self.counted:
+            yield Measurement("requests_per_s", "value", self.answered / self.seconds, "1/s", None)
+            yield Measurement("ok_per_s", "value", ok / self.seconds, "1/s", None)
+            yield Measurement("duration", "value", self.seconds, "s", str(self.report["duration"]))
+        yield Measurement("errors", "count", self.failed + self.answered - ok, "1", None)
+        yield Measurement("errors_status", "count", failed_status, "1", None)
+        yield Measurement("errors_timeout", "count", self.timeouts, "1", str(self.timeouts))
+        yield Measurement("errors_other", "count", self.failed - self.timeouts + self.codes["1xx"], "1", None)
+        for name, count in self.codes.items():
+            yield Measurement(f"status_{name}", "count", count, "1", str(count))
+        yield Measurement("bytes_read", "count", self.received, "B", str(self.received))
+        if not self.counted:
+            yield Measurement("bytes_per_s", "value", self.received / self.seconds, "B/s", None)
+        if not self.answered or self.added_times:
+            return
+        statistics = STATISTICS if self.latency["min"] > self.latency["p50"] else {"min": "min"} | STATISTICS
+        for statistic, key in statistics.items():
+            yield Measurement("latency", statistic, self.latency[key] / 1000, "s", str(self.latency[key]))
+
+    def doubts(self) -> Iterator[tuple[str, str]]:
+        """Yield the doubts about the numbers, as (name, sentence)."""
+        argv = self.output.argv
+        asked = next((after for word, after in pairwise(argv) if word in ("-d", "--duration")), "")
+        if self.counted:
+            text = "a number of requests ended the run, which lasts until its next whole second"
+            yield "amount_rate", f"{text}: no duration, no rates"
+        elif asked.isdecimal() and self.seconds < MIN_DURATION_SHARE * int(asked):
+            yield "stopped_early", f"the load lasted {self.seconds:g} s of the {asked} s that were asked for"
+        if self.added_times and self.answered:
+            yield "added_times", "autocannon's correction added times of requests that were never made: no latency"
+        elif self.answered and self.latency["average"] / 1000 < COARSE_S:
+            yield "whole_ms", "autocannon has whole milliseconds only, too coarse for times this short"
+        if self.paced:
+            yield "bursts", "a rate of autocannon is a burst at the start of every second: not an open loop"
+        limit = self._number(self.report, "connections") * max(1, self._number(self.report, "pipelining"))
+        if self.unanswered > limit:
+            yield "unanswered", f"{self.unanswered} of {self.sent} requests have neither a response nor an error"
+        if self.output.exit_code:
+            yield "exit_code", f"autocannon ended with exit code {self.output.exit_code}"
+
+    def _read(self) -> dict[str, Any]:
+        """Return the report; ParseError if there is none, or several."""
+        lines = line_patterns.clean_lines(self.output.stdout)
+        starts = [number for number, line in enumerate(lines, 1) if line.startswith('{"url":')]
+        if not starts:
+            raise self._refused(self._missing_reason([line for line in lines if line]))
+        self.line = starts[-1]
+        if len(starts) > 1:
+            raise self._refused("a second report: two in one output")
+        try:
+            report = read_json(lines[self.line - 1])
+        except ValueError:
+            raise self._refused("report is not complete: its JSON ends early or is broken") from None
+        if not isinstance(report, dict) or "latency" not in report or "requests" not in report:
+            raise self._refused("no report of autocannon in it: JSON without 'latency' or 'requests'")
+        return report
+
+    def _missing_reason(self, lines: Sequence[str]) -> str:
+        """Return the reason why there is no report, derived from the output of autocannon or of another program."""
+        code = f" (exit code {self.output.exit_code})" if self.output.exit_code else ""
+        errors = [line for line in line_patterns.clean_lines(self.output.stderr) if line]
+        if any("Req/Bytes counts sampled" in line or " requests in " in line for line in errors):
+            return "only autocannon's table, whose numbers are rounded: use --json"
+        said = f": {errors[0][:200]}" if errors else ""
+        if not lines:
+            return f"empty: autocannon was stopped, could not start, or was told to be silent (-n){code}{said}"
+        encoding = line_patterns.utf_16_text(self.output.stdout)
+        return f"no report of autocannon in it{encoding}{code}; it begins {lines[0][:60]!r}"
+
+    def _check(self) -> None:
+        """Raise ParseError if the counts or the times contradict each other."""
+        if not self.seconds > 0:
+            raise self._refused("a duration of 0 s")
+        total, non_2xx = self._count(self._table("requests"), "total"), self._count(self.report, "non2xx")
+        if total != self.answered or non_2xx != self.answered - self.codes["2xx"]:
+            text = f"{total} requests, of them {non_2xx} without status 2xx, are not those of the classes"
+            raise self._refused(f"{text} (autocannon -x leaves some out)")
+        if self.timeouts > self.failed or self.sent < self.answered:
+            raise self._refused("time-outs exceed errors, or responses the requests that were sent")
+        for key in ("min", *STATISTICS.values()):
+            self._number(self.latency, key)
+        ordered = [self.latency[key] for key in ("p50", "p75", "p90", "p99", "p99_9")]
+        if ordered != sorted(ordered) or ordered[-1] > self.latency["max"] + 1:
+            raise self._refused("percentiles and maximum of the latency do not ascend")
+
+    def _table(self, key: str) -> dict[str, Any]:
+        table = self.report.get(key)
+        if not isinstance(table, dict):
+            raise self._refused(f"report is not complete: no {key!r}")
+        return table
+
+    def _count(self, table: Mapping[str, Any], key: str) -> int:
+        value = table.get(key)
+        if type(value) is not int or value < 0:
+            raise self._refused(f"{key} is missing, or no count: {str(value)[:60]!r}")
+        return value
+
+    def _number(self, table: Mapping[str, Any], key: str) -> float:
+        value = table.get(key)
+        if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
+            raise self._refused(f"{key} is missing, or no number: {str(value)[:60]!r}")
+        return value
+
+    def _refused(self, problem: str) -> ParseError:
+        return ParseError("autocannon", "stdout", self.line, problem)

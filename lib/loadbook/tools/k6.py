@@ -1,0 +1,358 @@
+"""k6 1 (and 0.5x): closed loop of virtual users, or open loop at an even rate with at most `connections` users.
+
+`requests` are responses of any status, `ok` those of 2xx or 3xx. Times are k6's `http_req_duration` of responses that
+k6 expected (its default: 200 to 399): sending, waiting and receiving, without DNS, connecting, TLS and without waiting
+for a free user. They are `latency` of a closed loop and `service_time` of an open one; requests that no user was free
+for are `dropped_iterations`, not latency. `duration` is k6's own time of the run.
+
+loadbook's script counts statuses and errors by class and writes k6's summary (`handleSummary`). A script of the user's
+own is used as it is, with the points of all metrics beside it (`--out csv`), from which single requests are read
+(`loadbook.request_logs.k6_points`). Other people's results are read from points in CSV or JSON, or from a summary: by
+`handleSummary`, `--summary-export` or `--new-machine-readable-summary`. Such a summary does not tell a refused
+connection from a status of 500: then there are no `requests`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from loadbook.core.errors import ParseError, ToolError
+from loadbook.study.workload import Workload
+from loadbook.tools import base, line_patterns, request_rows
+from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
+from loadbook.tools.json_report import find_objects, read_json
+from loadbook.tools.recipes import recipes
+
+if TYPE_CHECKING:
+    from loadbook.request_logs.summary import Summary
+
+SCRIPT_FILE, SUMMARY_FILE, POINTS_FILE = "load.js", "summary.json", "points.csv"
+RESERVED_OPTIONS = (
+    *("-u", "--vus", "-d", "--duration", "-i", "--iterations", "-s", "--stage", "--rps", "-o", "--out", "-e", "--env"),
+    *("--summary-export", "--summary-trend-stats", "--summary-mode", "--new-machine-readable-summary", "--no-summary"),
+    *("-q", "--quiet", "--no-usage-report", "--execution-segment", "--insecure-skip-tls-verify", "--max-redirects"),
+    *("--no-connection-reuse", "-p", "--paused"),
+)
+# statistic -> k6's names of it, in old and in new summaries
+STATISTICS = {
+    "mean": ("avg",), "min": ("min",), "p50": ("med", "p(50)", "p50"), "p75": ("p(75)", "p75"),
+    "p90": ("p(90)", "p90"), "p95": ("p(95)", "p95"), "p99": ("p(99)", "p99"), "p99.9": ("p(99.9)", "p99.9"),
+    "max": ("max",),
+}  # fmt: skip
+ERROR_CLASSES = ("errors_connect", "errors_timeout", "errors_read", "errors_write", "errors_other")
+EXIT_THRESHOLDS, EXIT_STOPPED = 99, 105
+MIN_ACHIEVED_SHARE = 0.97
+_CSV_HEADER = b"metric_name,timestamp,metric_value,"
+_TEXT_LINE = re.compile(r" *(?:http_reqs|http_req_duration|iterations)\.*: ")
+
+
+class RunSummary(NamedTuple):
+    """The end-of-run summary in the form of any of the three schemas.
+
+    `metrics` maps the name of a metric to its values, `thresholds` the text of a threshold to whether it was met.
+    `duration_s` is None if the summary does not have it.
+    """
+
+    metrics: Mapping[str, Mapping[str, Any]]
+    thresholds: Mapping[str, bool]
+    duration_s: float | None
+
+
+class K6(base.Tool):
+    """k6; the module docstring defines its metrics."""
+
+    name = "k6"
+    binary = "k6"
+    install_hint = recipes()["k6"].hint
+    load_models = frozenset({"closed", "open"})
+    version_argv: tuple[str, ...] = ("k6", "version")
+    version_pattern = rb"^k6(?:\.exe)? v?(\d[\w.+-]*)"
+    known_versions = ("0.5", "1")
+    streamed_inputs = ("files",)
+    extra_timeout_s = 30.0  # users that are started, and a summary of millions of values
+
+    def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
+        """Return k6's argument list, which passes the load to the script by its environment."""
+        base.check_workload(self, workload, RESERVED_OPTIONS, supported_fields=("requests", "think_time_s", "plan"))
+        if workload.threads != 1:
+            raise ToolError("k6 has no number of threads", "leave threads out")
+        self.extra_files(workload)
+        argv = ["k6", "run", "--no-usage-report", "--quiet"]
+        if workload.plan:
+            argv = ["env", "K6_CSV_TIME_FORMAT=unix_micro", *argv, f"--summary-export={SUMMARY_FILE}"]
+            argv += [f"--out=csv={POINTS_FILE}", "--insecure-skip-tls-verify"]
+            argv += [] if workload.rate_per_s else self._closed_options(workload, duration_s)
+        for name, value in self._environment(workload, target, duration_s).items():
+            argv += ["-e", f"{name}={value}"]
+        return [*argv, *workload.extra, SCRIPT_FILE]
+
+    def _closed_options(self, workload: Workload, duration_s: float) -> list[str]:
+        load = ["--duration", f"{duration_s:g}s"]
+        if workload.requests is not None:
+            load = ["--iterations", str(workload.requests)]
+        return ["--vus", str(workload.connections), *load]
+
+    def _environment(self, workload: Workload, target: Target, duration_s: float) -> dict[str, str]:
+        """Return the variables that the script reads; CONNECTIONS are users."""
+        variables = {
+            "URL": base.target_url(target, workload.path), "CONNECTIONS": str(workload.connections),
+            "DURATION": f"{duration_s:g}s", "TIMEOUT": f"{workload.timeout_s:g}s",
+            "HEADERS": json.dumps(workload.headers), "KEEPALIVE": str(workload.keepalive).lower(),
+        }  # fmt: skip
+        if workload.requests is not None:
+            variables["ITERATIONS"] = str(workload.requests)
+        if workload.think_time_s:
+            variables["THINK"] = f"{workload.think_time_s:g}"
+        if workload.rate_per_s:
+            ratio = Fraction(workload.rate_per_s).limit_denominator(3600)
+            if abs(ratio - Fraction(workload.rate_per_s)) > workload.rate_per_s * Fraction(1, 10**6):
+                raise ToolError(f"k6 cannot make {workload.rate_per_s:g} requests a second evenly", "round rate_per_s")
+            variables |= {"RATE": str(ratio.numerator), "RATE_UNIT": f"{ratio.denominator}s"}
+        return variables
+
+    def extra_files(self, workload: Workload) -> Mapping[str, bytes]:
+        """Return the script: the user's own, which must read the load, or one with a single request."""
+        if not workload.plan:
+            return {SCRIPT_FILE: (resources.files(__package__) / "k6.js").read_bytes()}
+        text, name = workload.plan_text or "", f"workload.plan: {workload.plan}"
+        required = ["URL", *(["RATE"] if workload.rate_per_s else []), *(["THINK"] if workload.think_time_s else [])]
+        if missing := [variable for variable in required if not re.search(rf"__ENV\W+{variable}\b", text)]:
+            raise ToolError(
+                f"{name} does not read {', '.join(missing)}: its load would not be the study's",
+                f"use {', '.join(f'__ENV.{variable}' for variable in missing)} where it has values of its own",
+            )
+        if workload.headers or not workload.keepalive:
+            raise ToolError(f"{name} decides on headers and keep-alive itself", "drop both from the workload")
+        return {SCRIPT_FILE: text.encode()}
+
+    def expected_files(self, workload: Workload) -> Sequence[str]:
+        """Return the names of the summary and, for a script of the user's own, of the points."""
+        return (SUMMARY_FILE, POINTS_FILE) if workload.plan else (SUMMARY_FILE,)
+
+    def parse(self, output: ToolOutput) -> ParsedReport:
+        """Return the rows of one run from the points of its requests, else from its summary."""
+        sources: dict[str, bytes | Path] = {**output.files, **output.paths}
+        sources.setdefault("stdout", _without_other_lines(output.stdout))
+        kinds = {name: _kind(data) for name, data in sources.items()}
+        summaries = [name for name in kinds if kinds[name] == "summary"]
+        summary = _read_summary(summaries[0], sources[summaries[0]]) if summaries else None
+        if points := [name for name in kinds if kinds[name] == "points"]:
+            return _parse_points(points[0], sources[points[0]], summary, output)
+        if summary is None:
+            raise ParseError("k6", "stdout", 0, _missing_results_reason(output))
+        return _parse_summary(summaries[0], summary, output)
+
+
+TOOL = K6()
+
+
+def offered_rate(argv: Sequence[str]) -> float | None:
+    """Return the requests per second that the command asks for by RATE and RATE_UNIT; None if it is not known."""
+    variables = dict(word.split("=", 1) for word in argv if re.match(r"[A-Z_]+=", word))
+    rate, unit = variables.get("RATE", ""), variables.get("RATE_UNIT", "1s")
+    if not re.fullmatch(r"\d{1,9}", rate) or not re.fullmatch(r"[1-9]\d{0,3}s", unit):
+        return None
+    return int(rate) / int(unit.removesuffix("s"))
+
+
+def _without_other_lines(stdout: bytes) -> bytes:
+    """Return the JSON object on stdout without what the script printed around it; stdout itself without an object."""
+    objects = find_objects(line_patterns.clean_lines(stdout))
+    if len(objects) > 1:
+        raise ParseError("k6", "stdout", objects[1][0], "a second summary: two in one output")
+    return objects[0][1].encode() if objects else stdout
+
+
+def _kind(data: bytes | Path) -> str | None:
+    """Return "points", "summary", or None for other content."""
+    if isinstance(data, Path):
+        with data.open("rb") as file:
+            head = file.read(4096)
+    else:
+        head = data
+    if head.startswith(_CSV_HEADER) or re.match(rb'\s*\{"(type":"Metric|metric":")', head):
+        return "points"
+    return "summary" if head.lstrip().startswith(b"{") and re.search(rb'"(?:http_reqs|iterations)"', head) else None
+
+
+def _missing_results_reason(output: ToolOutput) -> str:
+    """Return the reason why there are no results, derived from the output of k6 or of another program."""
+    code = f" (exit code {output.exit_code})" if output.exit_code else ""
+    lines = [line for line in line_patterns.clean_lines(output.stdout) if line]
+    errors = [line for line in line_patterns.clean_lines(output.stderr) if line]
+    said = f": {errors[0][:300]}" if errors else ""
+    if any(_TEXT_LINE.match(line) for line in lines):
+        return "only k6's text, whose numbers are cut: use --summary-export=FILE, handleSummary, or --out csv=FILE"
+    if not lines:
+        return f"empty: k6 was killed, or its script could not start{code}{said}"
+    encoding = line_patterns.utf_16_text(output.stdout)
+    return f"no report of k6 in it{encoding}{code}; it begins {lines[0][:60]!r}{said}"
+
+
+def _read_summary(file: str, data: bytes | Path) -> RunSummary:
+    """Return the summary in any of k6's three schemas; ParseError if it is cut or of another program."""
+    try:
+        report: Any = read_json(data if isinstance(data, bytes) else data.read_bytes())
+        if "results" in report:
+            metrics = {row["name"]: row["values"] for row in report["results"]["metrics"]}
+            found = [(row["source"], not row["failed"]) for row in report["results"].get("thresholds", [])]
+            return RunSummary(metrics, dict(found), float(report["config"]["duration"]))
+        nested = "state" in report
+        metrics = {name: table["values"] if nested else table for name, table in report["metrics"].items()}
+        met = {
+            f"{name}: {text}": bool(state["ok"]) if nested else not state
+            for name, table in report["metrics"].items()
+            for text, state in table.get("thresholds", {}).items()
+        }
+        duration_s = report["state"]["testRunDurationMs"] / 1000 if nested else None
+        return RunSummary(metrics, met, duration_s)
+    except ValueError:
+        raise ParseError("k6", file, 1, "summary is not complete: its JSON ends early or is broken") from None
+    except (KeyError, TypeError, AttributeError):
+        raise ParseError("k6", file, 1, "no summary of k6: JSON without its metrics") from None
+
+
+class _Values:
+    """The values of a summary, checked when they are asked for."""
+
+    def __init__(self, file: str, summary: RunSummary) -> None:
+        self.file, self.metrics = file, summary.metrics
+
+    def count(self, metric: str, key: str = "count") -> int:
+        """Return a counter; 0 if there is no such metric."""
+        value = self.metrics.get(metric, {key: 0}).get(key)
+        if type(value) is not int or value < 0:
+            raise ParseError("k6", self.file, 1, f"{metric}: {key} is missing, or no count: {str(value)[:60]!r}")
+        return value
+
+    def failed(self) -> int:
+        """Return the number of failed requests: passes of http_req_failed, in new summaries its matches."""
+        return self.count("http_req_failed", "matches" if "matches" in self.metrics["http_req_failed"] else "passes")
+
+    def times_s(self, metric: str) -> dict[str, float]:
+        """Return {statistic: seconds} of a trend, whose values are ms; ParseError if they do not ascend."""
+        values = self.metrics.get(metric, {})
+        found = {s: values[key] for s, keys in STATISTICS.items() for key in keys if key in values}
+        if not all(type(value) in (int, float) and value >= 0 for value in found.values()):
+            raise ParseError("k6", self.file, 1, f"{metric}: a time is no number")
+        ordered = [found[s] for s in STATISTICS if s in found and s != "mean"]
+        if ordered != sorted(ordered):
+            raise ParseError("k6", self.file, 1, f"{metric}: minimum, percentiles and maximum do not ascend")
+        return {statistic: value / 1000 for statistic, value in found.items()}
+
+
+def _parse_summary(file: str, summary: RunSummary, output: ToolOutput) -> ParsedReport:
+    """Return the rows of a summary; with loadbook's own script it tells statuses and classes of errors."""
+    values = _Values(file, summary)
+    if "http_reqs" not in summary.metrics or "http_req_failed" not in summary.metrics:
+        raise ParseError("k6", file, 1, "no requests in it: http_reqs or http_req_failed is missing")
+    attempts, failed = values.count("http_reqs"), values.failed()
+    if failed > attempts:
+        raise ParseError("k6", file, 1, f"{failed} failed requests of {attempts}")
+    own = any(name.startswith(("status_", "errors_")) for name in summary.metrics)
+    seconds = summary.duration_s or _duration_from_rate(values, attempts)
+    rows = [*_count_rows(values, attempts, failed, seconds, own)]
+    if rate := offered_rate(output.argv):
+        rows.append(Measurement("offered_per_s", "value", rate, "1/s", None))
+    received = values.count("data_received")
+    rows.append(Measurement("bytes_read", "count", received, "B", None))
+    if attempts > failed:
+        ok_times = "http_req_duration{expected_response:true}"
+        times = values.times_s(ok_times if failed and ok_times in summary.metrics else "http_req_duration")
+        rows += [Measurement(_time_metric(output), name, value, "s", None) for name, value in times.items()]
+    doubts = [*_run_doubts(attempts, values.count("dropped_iterations"), summary, output)]
+    doubts += _class_doubts(attempts, 0 if own else failed)
+    return ParsedReport(tuple(rows), doubts=tuple(doubts))
+
+
+def _class_doubts(attempts: int, failed: int) -> Iterator[tuple[str, str]]:
+    if failed:
+        text = f"{failed} of {attempts} requests failed, and the summary does not tell which had a response"
+        yield "failed_unknown", text
+
+
+def _duration_from_rate(values: _Values, attempts: int) -> float | None:
+    rate = values.metrics["http_reqs"].get("rate")
+    return attempts / rate if attempts and isinstance(rate, int | float) and rate > 0 else None
+
+
+def _count_rows(values: _Values, attempts: int, failed: int, seconds: float | None, own: bool) -> Iterator[Measurement]:
+    """Yield counts and rates; without loadbook's counters only those that need no statuses."""
+    ok, answered = attempts - failed, None if failed and not own else attempts
+    statuses = {digit: values.count(f"status_{digit}xx") for digit in range(1, 6)} if own else {}
+    errors = {name: values.count(name) for name in ERROR_CLASSES} if own else {}
+    if own:
+        answered, ok = sum(statuses.values()), statuses[2] + statuses[3]
+        if answered + sum(errors.values()) != attempts:
+            text = f"{answered} responses and {sum(errors.values())} failures are not {attempts} requests"
+            raise ParseError("k6", values.file, 1, text)
+        errors["errors_status"] = statuses[4] + statuses[5]
+        errors["errors_other"] += statuses[1]
+    for metric, count in (("requests", answered), ("ok", ok)):
+        if count is not None:
+            yield Measurement(metric, "count", count, "1", None)
+            if seconds:
+                yield Measurement(f"{metric}_per_s", "value", count / seconds, "1/s", None)
+    if seconds:
+        yield Measurement("duration", "value", seconds, "s", None)
+    yield Measurement("errors", "count", attempts - ok, "1", None)
+    for name, count in errors.items():
+        yield Measurement(name, "count", count, "1", None)
+    for digit, count in statuses.items():
+        yield Measurement(f"status_{digit}xx", "count", count, "1", None)
+
+
+def _parse_points(file: str, data: bytes | Path, summary: RunSummary | None, output: ToolOutput) -> ParsedReport:
+    """Return the rows of single requests; checks and thresholds come from the summary beside them, if there is one."""
+    from loadbook.request_logs.read import summarise
+
+    figures = summarise(data, "k6", file=file)
+    metric = _time_metric(output)
+    doubts = [*_log_doubts(file, figures)]
+    doubts += _run_doubts(figures.total().attempts, figures.not_started, summary, output)
+    return ParsedReport(
+        tuple(request_rows.measurements(figures, metric, offered_rate(output.argv))),
+        tuple(base.per_second_samples(figures)),
+        tuple(doubts),
+        request_rows.times_us(figures, metric),
+        request_rows.span(figures),
+        {name: n for name, n in figures.damage_counts.items() if name == "torn"},
+    )
+
+
+def _time_metric(output: ToolOutput) -> str:
+    return "service_time" if offered_rate(output.argv) else "latency"
+
+
+def _log_doubts(file: str, figures: Summary) -> Iterator[tuple[str, str]]:
+    for damage in figures.damage:
+        yield damage.name, f"{file}:{damage.line}: {damage.message}"
+    if figures.duration_s is None:
+        yield "no_times", f"{file} has whole seconds only: set K6_CSV_TIME_FORMAT=unix_micro for duration and rates"
+
+
+def _run_doubts(
+    attempts: int, not_started: int, summary: RunSummary | None, output: ToolOutput
+) -> Iterator[tuple[str, str]]:
+    """Yield the doubts about a run with so many attempts, and so many that no user was free for."""
+    if not_started and attempts < MIN_ACHIEVED_SHARE * (attempts + not_started):
+        text = f"{not_started} of {attempts + not_started} requests were not started: all users were waiting"
+        yield "offered_shortfall", text
+    metrics = summary.metrics if summary else {}
+    checks = metrics.get("checks", {})
+    passes, fails = checks.get("passes", 0), checks.get("fails", 0)
+    if fails:
+        yield "checks_failed", f"{fails} of {passes + fails} checks of the script failed"
+    crossed = [text for text, met in (summary.thresholds if summary else {}).items() if not met]
+    if crossed or output.exit_code == EXIT_THRESHOLDS:
+        yield "thresholds_crossed", f"thresholds of the script were crossed: {'; '.join(crossed) or 'see stderr'}"
+    if output.exit_code == EXIT_STOPPED:
+        yield "stopped_early", "k6 was stopped by a signal"
+    elif output.exit_code not in (0, None, EXIT_THRESHOLDS):
+        yield "exit_code", f"k6 ended with exit code {output.exit_code}"

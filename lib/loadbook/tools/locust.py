@@ -1,0 +1,277 @@
+"""Locust 2: closed loop of users in one process.
+
+`requests` are responses of any status, `ok` those of 2xx or 3xx. `latency` is a response's time from the call to the
+end of the body: it has connecting in it, and the wait for the one Python process that all users share. `duration` is
+from the first start to the last end.
+
+loadbook's locustfile counts statuses, failures and times in microseconds, and writes them to a file. A locustfile of
+the user's own is used as it is; of its requests, as of other people's, Locust's own JSON (`--json`) is read. It counts
+failures of all kinds as requests, and has times in whole milliseconds, from 100 on in two digits: with failures there
+are no `requests` and no times. Locust's CSV is the state of its last flush, not of the end, and its text is rounded.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources
+from typing import Any
+
+from loadbook.core.errors import ParseError, ToolError
+from loadbook.study.workload import Workload
+from loadbook.tools import base, line_patterns
+from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
+from loadbook.tools.json_report import read_json
+from loadbook.tools.recipes import recipes
+from loadbook.tools.request_rows import STATISTIC_PERCENTS
+
+LOCUST_FILE, REQUESTS_FILE = "locustfile.py", "requests.json"
+RESERVED_OPTIONS = (
+    *("-f", "--locustfile", "-H", "--host", "-u", "--users", "-r", "--spawn-rate", "-t", "--run-time", "--headless"),
+    *("--json", "--json-file", "--csv", "--only-summary", "--processes", "--master", "--worker", "--expect-workers"),
+    *("--exit-code-on-error", "--autostart", "-i", "--iterations", "-s", "--stop-timeout"),
+)
+# class of an error, pattern in the exception's name and text (gevent, geventhttpclient, requests); the first match wins
+ERROR_PATTERNS = (
+    ("errors_driver", r"Too many open files|Errno 24\b|Cannot assign requested address|Errno 99\b"),
+    ("errors_connect", r"ConnectionRefused|refused|gaierror|unreachable|NewConnectionError"),
+    ("errors_timeout", r"[Tt]ime-?d? ?out"),
+    ("errors_write", r"BrokenPipe"),
+    ("errors_read", r"ConnectionReset|RemoteDisconnected|HTTPParseError|HTTPConnectionClosed|ProtocolError|closed"),
+)
+ERROR_CLASSES = (*(name for name, _ in ERROR_PATTERNS), "errors_other")
+COARSE_S = 0.010  # below it a millisecond is more than the margin of 5 % for times
+MIN_DURATION_SHARE = 0.95
+ENTRY_KEYS = ("num_requests", "num_failures", "num_none_requests", "total_content_length")
+
+
+class Locust(base.Tool):
+    """Locust; the module docstring defines its metrics."""
+
+    name = "locust"
+    binary = "locust"
+    install_hint = recipes()["locust"].hint
+    load_models = frozenset({"closed"})
+    version_argv: tuple[str, ...] = ("locust", "--version")
+    version_pattern = rb"^locust (\d[\w.]*)"
+    known_versions = ("2",)
+    extra_timeout_s = 30.0  # Python starts, and users end
+
+    def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
+        """Return Locust's argument list; all users start at once."""
+        base.check_workload(self, workload, RESERVED_OPTIONS, supported_fields=("think_time_s", "plan"))
+        if workload.threads != 1:
+            raise ToolError("loadbook's counts are those of one process of Locust", "leave threads out")
+        if not workload.keepalive:
+            raise ToolError("Locust cannot open a connection for every request", "leave workload.keepalive out")
+        if workload.plan and (workload.headers or workload.think_time_s):
+            problem = f"workload.plan: {workload.plan} decides on headers and think time itself"
+            raise ToolError(problem, "drop both from the workload")
+        variables = {
+            "LOAD_PATH": workload.path,
+            "LOAD_HEADERS": json.dumps(workload.headers),
+            "LOAD_THINK_S": f"{workload.think_time_s:g}",
+            "LOAD_TIMEOUT_S": f"{workload.timeout_s:g}",
+        }
+        users = str(workload.connections)
+        argv = ["env", *(f"{name}={value}" for name, value in variables.items())]
+        argv += ["locust", "--headless", "--only-summary", "--json", "--exit-code-on-error", "0"]
+        argv += ["-f", LOCUST_FILE, "-H", base.target_url(target, ""), "-u", users, "-r", users]
+        argv += ["-t", f"{base.whole_seconds(self, 'duration', duration_s)}s"]
+        return [*argv, *workload.extra]
+
+    def extra_files(self, workload: Workload) -> Mapping[str, bytes]:
+        """Return the locustfile: the user's own, or one with a single request."""
+        if workload.plan:
+            return {LOCUST_FILE: (workload.plan_text or "").encode()}
+        return {LOCUST_FILE: (resources.files(__package__) / "locust_load.tmpl").read_bytes()}
+
+    def expected_files(self, workload: Workload) -> Sequence[str]:
+        """Return the name of the file with the counts of loadbook's own locustfile."""
+        return () if workload.plan else (REQUESTS_FILE,)
+
+    def parse(self, output: ToolOutput) -> ParsedReport:
+        """Return the rows of one run from the counts of loadbook's own locustfile, else from Locust's JSON."""
+        for name, data in output.files.items():
+            if data.lstrip().startswith(b'{"locust_requests"'):
+                return _parse_counts(name, data, output)
+        sources = {**output.files, "stdout": output.stdout}
+        reports = {name: text for name, data in sources.items() if (text := _json_list(data))}
+        if not reports:
+            raise ParseError("locust", "stdout", 0, _missing_reason(output))
+        name, text = next(iter(reports.items()))
+        return _parse_report(name, text, output)
+
+
+TOOL = Locust()
+
+
+def error_class(text: str) -> str:
+    """Return the class of errors that an exception's name and text belong to."""
+    return next((name for name, pattern in ERROR_PATTERNS if re.search(pattern, text)), "errors_other")
+
+
+def _parse_counts(file: str, data: bytes, output: ToolOutput) -> ParsedReport:
+    """Return the rows of the counts of single requests."""
+    try:
+        counts = read_json(data)
+        statuses = {int(code): int(n) for code, n in counts["statuses"].items()}
+        times_us = {int(us): int(n) for us, n in counts["times_us"].items()}
+        failures = {str(text): int(n) for text, n in counts["failures"].items()}
+        span = (float(counts["span"][0]), float(counts["span"][1])) if counts["span"] else None
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+        raise ParseError("locust", file, 1, "counts are not complete: the file is cut or was changed") from None
+    answered = sum(statuses.values())
+    if sum(times_us.values()) != answered or min([0, *times_us, *statuses.values(), *failures.values()]) < 0:
+        raise ParseError("locust", file, 1, f"{sum(times_us.values())} times do not go with {answered} responses")
+    errors = Counter(dict.fromkeys(ERROR_CLASSES, 0))
+    for text, number in failures.items():
+        errors[error_class(text)] += number
+    by_class = {digit: sum(n for code, n in statuses.items() if code // 100 == digit) for digit in range(1, 6)}
+    ok, seconds = by_class[2] + by_class[3], span[1] - span[0] if span else 0.0
+    rows = [
+        *_rates(answered, ok, seconds),
+        Measurement("errors", "count", sum(errors.values()) + answered - ok, "1", None),
+    ]
+    rows.append(Measurement("errors_status", "count", by_class[4] + by_class[5], "1", None))
+    errors["errors_other"] += answered - sum(by_class[digit] for digit in range(2, 6))
+    rows += [Measurement(name, "count", errors[name], "1", None) for name in ERROR_CLASSES]
+    rows += [Measurement(f"status_{digit}xx", "count", n, "1", None) for digit, n in by_class.items()]
+    if answered:
+        rows += _times(times_us)
+    doubts = tuple(_run_doubts(seconds, output))
+    return ParsedReport(tuple(rows), doubts=doubts, times_us={"latency": times_us} if answered else {}, span=span)
+
+
+def _parse_report(file: str, text: str, output: ToolOutput) -> ParsedReport:
+    """Return the rows of Locust's own JSON: a list with one entry for each name of requests."""
+    entries = _entries(file, text)
+    requests, failed, _, received = (sum(entry[key] for entry in entries) for key in ENTRY_KEYS)
+    if failed > requests:
+        raise ParseError("locust", file, 1, f"{failed} failures of {requests} requests")
+    starts, ends = ([float(entry[key] or 0) for entry in entries] for key in ("start_time", "last_request_timestamp"))
+    seconds = max(ends) - min(starts) if entries else 0.0
+    rows = [*_rates(requests if not failed else None, requests - failed, seconds)]
+    rows.append(Measurement("errors", "count", failed, "1", None))
+    rows.append(Measurement("bytes_read", "count", received, "B", None))
+    times = [*_report_times(entries)] if requests and not failed else []
+    mean_s = next((row.value for row in times if row.statistic == "mean"), None)
+    doubts = [*_report_doubts(requests, failed, mean_s), *_run_doubts(seconds, output)]
+    span = (min(starts), max(ends)) if requests else None
+    return ParsedReport((*rows, *times), doubts=tuple(doubts), span=span)
+
+
+def _report_doubts(requests: int, failed: int, mean_s: float | None) -> Iterator[tuple[str, str]]:
+    if failed:
+        text = f"{failed} of {requests} requests failed, and the report does not tell which had a response: no times"
+        yield "failed_unknown", text
+    if mean_s is not None and mean_s < COARSE_S:
+        yield "whole_ms", "Locust has whole milliseconds only, too coarse for times this short"
+
+
+def _entries(file: str, text: str) -> list[dict[str, Any]]:
+    """Return the entries of Locust's JSON; ParseError if it is cut, or an entry contradicts itself."""
+    try:
+        entries = read_json(text)
+    except ValueError:
+        raise ParseError("locust", file, 1, "report is not complete: its JSON ends early or is broken") from None
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise ParseError("locust", file, 1, "no report of locust in it: JSON that is no list of names")
+    for entry in entries:
+        times, name = entry.get("response_times"), str(entry.get("name"))[:60]
+        numbers = [entry.get(key) for key in ENTRY_KEYS]
+        if not isinstance(times, dict) or not all(type(number) is int and number >= 0 for number in numbers):
+            raise ParseError("locust", file, 1, f"no report of locust in it, or a count of {name!r} is missing")
+        if not all(re.fullmatch(r"\d{1,9}(\.\d+)?", key) and type(n) is int for key, n in times.items()):
+            raise ParseError("locust", file, 1, f"a time of {name!r} is no number")
+        if sum(times.values()) != entry["num_requests"] - entry["num_none_requests"]:
+            raise ParseError("locust", file, 1, f"the times of {name!r} are not those of {numbers[0]} requests")
+    return entries
+
+
+def _rates(answered: int | None, ok: int, seconds: float) -> Iterator[Measurement]:
+    for metric, count in (("requests", answered), ("ok", ok)):
+        if count is not None:
+            yield Measurement(metric, "count", count, "1", None)
+            if seconds > 0 or not count:
+                yield Measurement(f"{metric}_per_s", "value", count / seconds if seconds > 0 else 0.0, "1/s", None)
+    yield Measurement("duration", "value", max(0.0, seconds), "s", None)
+
+
+def _times(times_us: Mapping[int, int]) -> Iterator[Measurement]:
+    """Yield mean, deviation and percentiles (nearest rank) of times that are known to a microsecond."""
+    import numpy as np
+
+    from loadbook.request_logs.summary import Histogram
+
+    values = np.array(sorted(times_us), np.int64)
+    histogram = Histogram(values, np.array([times_us[us] for us in values.tolist()], np.int64))
+    statistics = {"mean": histogram.mean_s(), "sd": histogram.sd_s()}
+    statistics |= {name: histogram.percentile_s(percent) for name, percent in STATISTIC_PERCENTS.items()}
+    for name, value in statistics.items():
+        if value is not None:
+            yield Measurement("latency", name, value, "s", None)
+
+
+def _report_times(entries: Sequence[Mapping[str, Any]]) -> Iterator[Measurement]:
+    """Yield the times of all names together: mean and extremes exact, percentiles (nearest rank) as Locust rounds."""
+    counts: Counter[float] = Counter()
+    for entry in entries:
+        counts.update({float(ms): n for ms, n in entry["response_times"].items()})
+    number, ranked = counts.total(), sorted(counts.items())
+    yield Measurement("latency", "mean", sum(e["total_response_time"] for e in entries) / number / 1000, "s", None)
+    for statistic, pick in (("min", min), ("max", max)):
+        extreme = pick(e[f"{statistic}_response_time"] for e in entries if e["response_times"])
+        yield Measurement("latency", statistic, extreme / 1000, "s", None)
+    for statistic, percent in STATISTIC_PERCENTS.items():
+        if statistic in ("min", "max"):
+            continue
+        rank, below = max(1, math.ceil(number * percent / 100 - 1e-9)), 0
+        for ms, count in ranked:
+            below += count
+            if below >= rank:
+                yield Measurement("latency", statistic, ms / 1000, "s", None)
+                break
+
+
+def _run_doubts(seconds: float, output: ToolOutput) -> Iterator[tuple[str, str]]:
+    argv = output.argv
+    asked = next((argv[place + 1] for place, word in enumerate(argv[:-1]) if word in ("-t", "--run-time")), "")
+    match = re.fullmatch(r"(\d{1,6})s?", asked)
+    if match and seconds < MIN_DURATION_SHARE * int(match[1]) - 0.5:  # users end within their last request
+        yield "stopped_early", f"the load lasted {seconds:.3g} s of the {match[1]} s that were asked for"
+    if output.exit_code:
+        yield "exit_code", f"Locust ended with exit code {output.exit_code}: a request failed, or the locustfile"
+
+
+def _json_list(data: bytes) -> str | None:
+    """Return the JSON list that begins and ends with a line of its own; None without such a list of requests."""
+    lines = line_patterns.clean_lines(data)
+    starts = [number for number, line in enumerate(lines) if line in ("[", "[]")]
+    if len(starts) > 1:
+        raise ParseError("locust", "stdout", starts[1] + 1, "a second report: two in one output")
+    if not starts or lines[starts[0]] == "[]":
+        return "[]" if starts else None
+    ends = [number for number, line in enumerate(lines) if line == "]" and number > starts[0]]
+    text = "\n".join(lines[starts[0] : ends[0] + 1 if ends else None])
+    return text if '"num_requests"' in text else None
+
+
+def _missing_reason(output: ToolOutput) -> str:
+    """Return the reason why there is no report, derived from the output of Locust or of another program."""
+    code = f" (exit code {output.exit_code})" if output.exit_code else ""
+    lines = [line for line in line_patterns.clean_lines(output.stdout) if line]
+    errors = [line for line in line_patterns.clean_lines(output.stderr) if line]
+    if any(data.startswith(b"Type,Name,Request Count,") for data in (output.stdout, *output.files.values())):
+        return "Locust's CSV, which is the state of its last flush and not of the end: use --json"
+    if any(re.match(r" *Aggregated  ", line) for line in (*errors, *lines)):
+        return "only Locust's table, whose numbers are rounded: use --json"
+    said = f": {errors[-1][:200]}" if errors else ""
+    if not lines:
+        return f"empty: Locust was killed, or its locustfile could not be read{code}{said}"
+    return (
+        f"no report of locust in it{line_patterns.utf_16_text(output.stdout)}{code}; it begins {lines[0][:60]!r}{said}"
+    )

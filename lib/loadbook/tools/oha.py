@@ -1,0 +1,275 @@
+"""oha 1: closed loop, or open loop at an even rate with at most `connections` requests at once.
+
+`requests` are responses of any status, `ok` those of 2xx or 3xx, and rates are those over the total time: oha's own
+rate counts failed attempts and the requests that it aborts at its end. Those aborted ones are neither requests nor
+errors. Times are those of responses (oha `src/result_data.rs`): `latency` of a closed loop; of an open one
+`latency_intended` with --latency-correction, from the instant at which the rate asks for the request, and
+`service_time` without. The first request on a connection includes DNS and connecting. A percentile p is element
+floor(n p) of the sorted times, counted from 0.
+
+The report is read in JSON (`--output-format json`, in old versions `-j`), in seconds. The text is rounded, and the CSV
+has no failed attempts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from loadbook.core.errors import ParseError, ToolError
+from loadbook.study.workload import Workload
+from loadbook.tools import base, line_patterns
+from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
+from loadbook.tools.json_report import find_objects, read_json
+from loadbook.tools.recipes import recipes
+
+RESERVED_OPTIONS = (
+    *("-n", "-c", "-z", "-q", "-t", "-r", "--redirect", "-o", "--output", "--output-format", "-j", "--json", "-u"),
+    *("--time-unit", "--no-tui", "--latency-correction", "--disable-keepalive", "--insecure", "--debug", "--dump-urls"),
+    *("--rand-regex-url", "--urls-from-file", "--db-url", "--connect-to", "--unix-socket", "--burst-delay"),
+    *("--burst-rate", "-x", "--proxy", "-H", "-w", "--wait-ongoing-requests-after-deadline"),
+)
+SECRET_OPTIONS = ("-a", "--aws-session", "--key", "--cert")
+DEADLINE = "aborted due to deadline"
+# class of an error, pattern in its text (hyper, tokio and the operating system); the first match wins
+ERROR_PATTERNS = (
+    ("errors_driver", r"Too many open files|os error 24\b|Cannot assign requested address|os error 99\b"),
+    ("errors_connect", r"refused|os error 111\b|unreachable|dns|lookup|failed to connect"),
+    ("errors_timeout", r"time-?out|timed out"),
+    ("errors_write", r"Broken pipe|os error 32\b"),
+    ("errors_read", r"connection (?:error|closed)|reset|os error 104\b|incomplete|unexpected end|body"),
+)
+ERROR_CLASSES = (*(name for name, _ in ERROR_PATTERNS), "errors_other")
+PERCENTILES = ("p50", "p75", "p90", "p95", "p99", "p99.9")
+MIN_ACHIEVED_SHARE = 0.97
+MIN_DURATION_SHARE = 0.95
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_CSV_HEADER = b"request-start,DNS,"
+_TEXT_START = re.compile(r"(?:\x1b\[[0-9;]*m)*Summary:")
+
+
+def option(argv: Sequence[str], name: str) -> str | None:
+    """Return the last value of a short option, written as `-q 5` or `-q5`."""
+    value = None
+    for place, word in enumerate(argv):
+        if word == name:
+            value = argv[place + 1] if place + 1 < len(argv) else None
+        elif word.startswith(name) and not word.startswith("--"):
+            value = word.removeprefix(name).removeprefix("=")
+    return value
+
+
+def offered_rate(argv: Sequence[str]) -> float | None:
+    """Return the rate of option -q in requests per second; None for a closed loop, or if it is not known."""
+    text = option(argv, "-q") or ""
+    return float(text) if re.fullmatch(r"\d{1,12}(\.\d+)?", text) else None
+
+
+def asked_duration_s(argv: Sequence[str]) -> float | None:
+    """Return the seconds of option -z; None if it is not there, or not known."""
+    match = _DURATION.fullmatch(option(argv, "-z") or "")
+    return float(match[1]) * _SECONDS[match[2]] if match else None
+
+
+class Oha(base.Tool):
+    """oha; the module docstring defines its metrics."""
+
+    name = "oha"
+    binary = "oha"
+    install_hint = recipes()["oha"].hint
+    load_models = frozenset({"closed", "open"})
+    version_argv: tuple[str, ...] = ("oha", "--version")
+    version_pattern = rb"^oha (\d[\w.+-]*)$"
+    known_versions = ("1",)
+
+    def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
+        """Return oha's argument list; redirects are not followed, and an open loop has corrected latencies."""
+        base.check_workload(
+            self, workload, RESERVED_OPTIONS, supported_fields=("requests",), secret_options=SECRET_OPTIONS
+        )
+        if workload.threads != 1:
+            raise ToolError("oha has no number of threads", "leave threads out")
+        argv = ["oha", "--no-tui", "--output-format", "json", "-c", str(workload.connections)]
+        argv += ["-z", f"{_whole_ms('duration_s', duration_s)}ms"] if workload.requests is None else []
+        argv += ["-n", str(workload.requests)] if workload.requests is not None else []
+        argv += ["-t", f"{_whole_ms('timeout_s', workload.timeout_s)}ms", "--redirect", "0"]
+        argv += ["-q", f"{workload.rate_per_s:.12g}", "--latency-correction"] if workload.rate_per_s else []
+        argv += [] if workload.keepalive else ["--disable-keepalive"]
+        argv += ["--insecure"] if target.scheme == "https" else []
+        for name, value in workload.headers.items():
+            argv += ["-H", f"{name}: {value}"]
+        return [*argv, *workload.extra, base.target_url(target, workload.path)]
+
+    def parse(self, output: ToolOutput) -> ParsedReport:
+        """Return the rows of one report in JSON."""
+        report = _Report(output)
+        return ParsedReport(tuple(report.rows()), doubts=tuple(report.doubts()))
+
+
+TOOL = Oha()
+
+
+def _whole_ms(field: str, value_s: float) -> int:
+    ms = round(value_s * 1000)
+    if ms < 1 or abs(ms - value_s * 1000) > 1e-6:
+        raise ToolError(f"oha takes whole milliseconds only: {field} = {value_s:g} s cannot be done", "round it")
+    return ms
+
+
+def error_class(text: str) -> str:
+    """Return the class of errors that an error's text belongs to."""
+    return next((name for name, pattern in ERROR_PATTERNS if re.search(pattern, text, re.IGNORECASE)), "errors_other")
+
+
+class _Report:
+    """One report in JSON, after a check that it is complete and does not contradict itself."""
+
+    def __init__(self, output: ToolOutput) -> None:
+        self.output, self.first_line = output, 0
+        report = self._read()
+        self.summary, self.percentiles = self._table(report, "summary"), self._table(report, "latencyPercentiles")
+        self.details = self._table(report, "details")
+        self.codes = {int(code): n for code, n in self._counts(report, "statusCodeDistribution").items()}
+        failed = self._counts(report, "errorDistribution")
+        self.aborted = failed.pop(DEADLINE, 0)
+        self.errors = dict.fromkeys(ERROR_CLASSES, 0)
+        for text, count in failed.items():
+            self.errors[error_class(text)] += count
+        self.answered = sum(self.codes.values())
+        self.seconds = self._number(self.summary, "total")
+        self._check(report)
+
+    def rows(self) -> Iterator[Measurement]:
+        """Yield counts, rates and times."""
+        ok = sum(n for code, n in self.codes.items() if 200 <= code < 400)
+        failed_status = sum(n for code, n in self.codes.items() if code >= 400)
+        unanswered = sum(self.errors.values())
+        yield Measurement("requests", "count", self.answered, "1", None)
+        yield Measurement("ok", "count", ok, "1", None)
+        yield Measurement("requests_per_s", "value", self.answered / self.seconds, "1/s", None)
+        yield Measurement("ok_per_s", "value", ok / self.seconds, "1/s", None)
+        if rate := offered_rate(self.output.argv):
+            yield Measurement("offered_per_s", "value", rate, "1/s", None)
+        yield Measurement("duration", "value", self.seconds, "s", None)
+        yield Measurement("errors", "count", unanswered + self.answered - ok, "1", None)
+        yield Measurement("errors_status", "count", failed_status, "1", None)
+        for name, count in self.errors.items():
+            other = self.answered - ok - failed_status if name == "errors_other" else 0  # status 1xx
+            yield Measurement(name, "count", count + other, "1", None)
+        for digit in range(1, 6):
+            count = sum(n for code, n in self.codes.items() if code // 100 == digit)
+            yield Measurement(f"status_{digit}xx", "count", count, "1", None)
+        read = self._number(self.summary, "totalData")
+        yield Measurement("bytes_read", "count", read, "B", None)
+        yield Measurement("bytes_per_s", "value", read / self.seconds, "B/s", None)
+        yield from self._times()
+
+    def _times(self) -> Iterator[Measurement]:
+        if not self.answered:
+            return
+        metric = "latency"
+        if offered_rate(self.output.argv):
+            metric = "latency_intended" if "--latency-correction" in self.output.argv else "service_time"
+        for statistic, key in (("mean", "average"), ("min", "fastest"), ("max", "slowest")):
+            yield Measurement(metric, statistic, self._number(self.summary, key), "s", None)
+        for percentile in PERCENTILES:
+            yield Measurement(metric, percentile, self._number(self.percentiles, percentile), "s", None)
+        for metric, detail in (("ttfb", "firstByte"), ("connect_time", "DNSDialup")):
+            values = self.details.get(detail) or {}
+            for statistic, key in (("mean", "average"), ("min", "fastest"), ("max", "slowest")):
+                if values.get(key) is not None:
+                    yield Measurement(metric, statistic, self._number(values, key), "s", None)
+
+    def doubts(self) -> Iterator[tuple[str, str]]:
+        """Yield the doubts about the numbers, as (name, sentence)."""
+        argv, asked_s = self.output.argv, asked_duration_s(self.output.argv)
+        attempts, number = self.answered + sum(self.errors.values()), option(argv, "-n") or ""
+        due = (offered_rate(argv) or 0.0) * (asked_s or 0.0)
+        if asked_s and self.seconds < MIN_DURATION_SHARE * asked_s:
+            yield "stopped_early", f"the load lasted {self.seconds:.3g} s of the {asked_s:g} s that were asked for"
+        elif number.isdecimal() and attempts < int(number):
+            yield "stopped_early", f"{attempts} attempts, fewer than the {number} requests that were asked for"
+        elif attempts + self.aborted < MIN_ACHIEVED_SHARE * due - 1:
+            text = f"{attempts + self.aborted} requests were started in {asked_s:g} s, of {due:.0f} that were due"
+            yield "offered_shortfall", f"{text}: all connections were waiting"
+        if self.output.exit_code:
+            yield "exit_code", f"oha ended with exit code {self.output.exit_code}"
+
+    def _read(self) -> dict[str, Any]:
+        """Return the report; ParseError if there is none, or several."""
+        lines = line_patterns.clean_lines(self.output.stdout)
+        objects = find_objects(lines)
+        if not objects:
+            raise self._refused(self._missing_reason(lines))
+        self.first_line, text = objects[-1]
+        if len(objects) > 1:
+            raise self._refused("a second report: two in one output")
+        try:
+            report = read_json(text)
+        except ValueError:
+            raise self._refused("report is not complete: its JSON ends early or is broken") from None
+        if not isinstance(report, dict) or "summary" not in report:
+            raise self._refused("no report of oha in it: JSON without a 'summary'")
+        return report
+
+    def _missing_reason(self, lines: Sequence[str]) -> str:
+        """Return the reason why there is no report, derived from the output of oha or of another program."""
+        code = f" (exit code {self.output.exit_code})" if self.output.exit_code else ""
+        errors = [line for line in line_patterns.clean_lines(self.output.stderr) if line]
+        said = f": {errors[0][:200]}" if errors else ""
+        text = [line for line in lines if line]
+        if not text:
+            usage = any(line.startswith("Usage: oha") for line in errors)
+            reason = (
+                "oha printed its usage: an argument was wrong" if usage else "empty: oha was killed, or could not start"
+            )
+            return f"{reason}{code}{said}"
+        if _TEXT_START.match(text[0]):
+            return "a text report, whose numbers are rounded: use --output-format json"
+        if self.output.stdout.startswith(_CSV_HEADER):
+            return "oha's CSV, which has no failed attempts: use --output-format json"
+        encoding = line_patterns.utf_16_text(self.output.stdout)
+        return f"no report of oha in it{encoding}{code}; it begins {text[0][:60]!r}{said}"
+
+    def _check(self, report: Mapping[str, Any]) -> None:
+        """Raise ParseError if counts, rate, share of successes, histogram or percentiles contradict each other."""
+        if not self.seconds > 0:
+            raise self._refused("a total time of 0 s")
+        attempts = self.answered + sum(self.errors.values())
+        rate = self._number(self.summary, "requestsPerSec")
+        if abs(rate - (attempts + self.aborted) / self.seconds) > 1e-6 * rate + 1e-9:
+            raise self._refused(f"{attempts + self.aborted} attempts in {self.seconds:g} s are not {rate:g} a second")
+        if attempts and abs(self._number(self.summary, "successRate") - self.answered / attempts) > 1e-9:
+            raise self._refused(f"{self.answered} of {attempts} attempts were answered, which is not the success rate")
+        if not self.answered:
+            return
+        counted = sum(self._counts(report, "responseTimeHistogram").values())
+        if counted != self.answered:
+            raise self._refused(f"the histogram has {counted} of {self.answered} responses")
+        low, mean, high = (self._number(self.summary, key) for key in ("fastest", "average", "slowest"))
+        ordered = [low, *(self._number(self.percentiles, name) for name in PERCENTILES), high]
+        if ordered != sorted(ordered) or not low <= mean * (1 + 1e-9) or not mean <= high * (1 + 1e-9):
+            raise self._refused("fastest, percentiles, average and slowest do not ascend")
+
+    def _table(self, report: Mapping[str, Any], key: str) -> dict[str, Any]:
+        if not isinstance(report.get(key), dict):
+            raise self._refused(f"report is not complete: no {key!r}")
+        return dict(report[key])
+
+    def _counts(self, report: Mapping[str, Any], key: str) -> dict[str, int]:
+        table = self._table(report, key)
+        pattern = r"[1-9]\d\d" if key == "statusCodeDistribution" else r"(?s).*"
+        if not all(type(n) is int and n >= 0 and re.fullmatch(pattern, name) for name, n in table.items()):
+            raise self._refused(f"{key} has a count that is no whole number, or an impossible status")
+        return table
+
+    def _number(self, table: Mapping[str, Any], key: str) -> float:
+        value = table.get(key)
+        if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
+            raise self._refused(f"{key} is missing, or no number: {str(value)[:60]!r}")
+        return value
+
+    def _refused(self, problem: str) -> ParseError:
+        return ParseError("oha", "stdout", self.first_line, problem)

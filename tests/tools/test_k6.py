@@ -1,0 +1,194 @@
+"""k6: command and script, summaries in three schemas, points in CSV and JSON, and doubts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from loadbook.core.errors import ParseError, ToolError
+from loadbook.study.workload import Workload
+from loadbook.tools import base
+from loadbook.tools.base import ParsedReport, Target, ToolOutput
+from loadbook.tools.k6 import offered_rate
+from tool_captures import FIXTURES, capture, table
+
+K6 = base.load_tool("k6")
+TARGET = Target("192.0.2.1", 8080)
+HEADER = (
+    b"metric_name,timestamp,metric_value,check,error,error_code,expected_response,group,method,name,proto,scenario,service,"
+    b"status,subproto,tls_version,url,extra_tags,metadata\n"
+)
+MICRO = b"1795383847000000"
+
+
+def load(**changes: object) -> Workload:
+    return Workload.model_validate({"tool": "k6", "path": "/a", "connections": 8} | changes)
+
+
+def case(name: str) -> ToolOutput:
+    return capture(FIXTURES / "k6" / f"1.8.1--{name}.json")
+
+
+def values(parsed: ParsedReport) -> dict[tuple[str, str], float]:
+    return {key: row.value for key, row in table(parsed.measurements).items()}
+
+
+def point(time_ms: bytes = b"10.5", status: bytes = b"200", code: bytes = b"", stamp: bytes = MICRO) -> bytes:
+    name = b"http://192.0.2.1/a?b=1"
+    return b"http_req_duration,%s,%s,,,%s,true,,GET,%s,,,,%s,,,,,\n" % (stamp, time_ms, code, name, status)
+
+
+def points(*rows: bytes) -> ToolOutput:
+    return ToolOutput(b"", files={"points.csv": HEADER + b"".join(rows)})
+
+
+def test_load_is_passed_to_the_script_by_its_environment() -> None:
+    argv = K6.command(load(headers={"X-A": "b c"}, think_time_s=0.1), TARGET, 2.5)
+    assert argv[:4] == ["k6", "run", "--no-usage-report", "--quiet"] and argv[-1] == "load.js"
+    assert {
+        *("URL=http://192.0.2.1:8080/a", "CONNECTIONS=8", "DURATION=2.5s", "TIMEOUT=2s", "THINK=0.1"),
+        *('HEADERS={"X-A": "b c"}', "KEEPALIVE=true"),
+    } <= set(argv)
+    assert b"constant-vus" in K6.extra_files(load())["load.js"]
+    assert "ITERATIONS=500" in K6.command(load(requests=500), TARGET, 2)
+
+
+@pytest.mark.parametrize(
+    ("rate_per_s", "words"), [(200, {"RATE=200", "RATE_UNIT=1s"}), (2.5, {"RATE=5", "RATE_UNIT=2s"})]
+)
+def test_open_load_has_a_whole_rate_in_whole_seconds(rate_per_s: float, words: set[str]) -> None:
+    argv = K6.command(load(model="open", rate_per_s=rate_per_s), TARGET, 2)
+    assert words <= set(argv) and offered_rate(argv) == rate_per_s
+
+
+def test_script_of_the_user_is_used_as_it_is_with_the_points_beside_it() -> None:
+    text = 'import http from "k6/http"; export default function () { http.get(__ENV.URL + "/b"); }'
+    own = load(plan="mine.js", plan_text=text)
+    argv = K6.command(own, TARGET, 2)
+    assert argv[:2] == ["env", "K6_CSV_TIME_FORMAT=unix_micro"]
+    assert {"--vus", "--duration", "--out=csv=points.csv", "--summary-export=summary.json"} <= set(argv)
+    assert K6.extra_files(own) == {"load.js": text.encode()}
+    assert list(K6.expected_files(own)) == ["summary.json", "points.csv"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"threads": 2}, "threads"),
+        ({"extra": ("--vus", "3")}, "--vus"),
+        ({"plan": "mine.js", "plan_text": "http.get('http://a/')"}, "does not read URL"),
+        ({"plan": "mine.js", "plan_text": "__ENV.URL", "model": "open", "rate_per_s": 5}, "does not read RATE"),
+        ({"plan": "mine.js", "plan_text": "__ENV.URL", "headers": {"X-A": "b"}}, "headers and keep-alive"),
+        ({"model": "open", "rate_per_s": 1e-5}, "evenly"),
+    ],
+)
+def test_load_that_k6_cannot_make_is_refused(changes: dict[str, object], words: str) -> None:
+    with pytest.raises(ToolError, match=words):
+        K6.command(load(**changes), TARGET, 2)
+
+
+def test_summary_of_the_own_script_tells_statuses_and_classes_of_errors() -> None:
+    output = case("handle_summary")
+    report = json.loads(output.stdout)
+    counters = {"status_2xx": 700, "status_4xx": 20, "errors_connect": 13}
+    report["metrics"] |= {name: {"values": {"count": count, "rate": 1.0}} for name, count in counters.items()}
+    report["metrics"]["http_req_failed"]["values"] |= {"passes": 33, "fails": 700}
+    found = values(K6.parse(replace(output, stdout=json.dumps(report).encode())))
+    assert found["requests", "count"] == 720 and found["ok", "count"] == 700 and found["errors", "count"] == 33
+    assert found["errors_status", "count"] == 20 and found["errors_connect", "count"] == 13
+    report["metrics"]["status_2xx"]["values"]["count"] = 699
+    with pytest.raises(ParseError, match="719 responses and 13 failures are not 733 requests"):
+        K6.parse(replace(output, stdout=json.dumps(report).encode()))
+
+
+def test_failures_of_another_script_have_no_class_and_no_number_of_requests() -> None:
+    parsed = K6.parse(case("timeout"))
+    found = values(parsed)
+    assert found["ok", "count"] == 90 and found["errors", "count"] == 10 and ("requests", "count") not in found
+    assert [name for name, _ in parsed.doubts] == ["failed_unknown"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda metrics: metrics.pop("http_reqs"), "http_reqs or http_req_failed is missing"),
+        (lambda metrics: metrics["http_reqs"].update(count=-1), "no count"),
+        (lambda metrics: metrics["http_req_failed"].update(passes=999), "999 failed requests of 883"),
+        (lambda metrics: metrics["http_req_duration"].update(med=1e9), "do not ascend"),
+        (lambda metrics: metrics["http_req_duration"].update(med="x"), "no number"),
+    ],
+)
+def test_summary_that_lacks_something_or_contradicts_itself_is_refused(change: Any, words: str) -> None:
+    output = case("clean_closed")
+    report = json.loads(output.files["summary"])
+    change(report["metrics"])
+    with pytest.raises(ParseError, match=words):
+        K6.parse(replace(output, files={"summary.json": json.dumps(report).encode()}))
+
+
+def test_cut_summary_and_other_json_are_refused() -> None:
+    output = case("clean_closed")
+    with pytest.raises(ParseError, match="not complete"):
+        K6.parse(replace(output, files={"summary.json": output.files["summary"][:2000]}))
+    with pytest.raises(ParseError, match="no summary of k6"):
+        K6.parse(ToolOutput(b'{"http_reqs": 3}'))
+    with pytest.raises(ParseError, match="only k6's text"):
+        K6.parse(replace(output, files={}))
+
+
+def test_points_of_requests_are_read_and_those_of_other_metrics_skipped() -> None:
+    other = b"http_reqs,%s,1.000000,,,,true,,GET,u,,,,200,,,,,\n" % MICRO
+    dropped = b"dropped_iterations,%s,2.000000,,,,,,,,,,,,,,,,\n" % MICRO
+    rows = [
+        point(),
+        other,
+        point(b"20.5", b"404", b"1404"),
+        point(b"0", b"0", b"1212"),
+        point(b"99", b"0", b"1050"),
+        dropped,
+    ]
+    parsed = K6.parse(points(*rows))
+    found = values(parsed)
+    assert found["requests", "count"] == 2 and found["ok", "count"] == 1 and found["errors", "count"] == 3
+    assert found["errors_status", "count"] == found["errors_connect", "count"] == found["errors_timeout", "count"] == 1
+    assert found["latency", "min"] == 0.0105 and found["latency", "max"] == 0.0205
+    assert [name for name, _ in parsed.doubts] == ["offered_shortfall"]
+    assert "2 of 6 requests were not started" in parsed.doubts[0][1]
+
+
+def test_points_in_csv_and_in_json_give_the_same_numbers() -> None:
+    row = {"metric": "http_req_duration", "type": "Point"}
+    tags = {"status": "200", "name": "http://192.0.2.1/a?b=1"}
+    data = {"time": "2026-11-22T21:44:07.000000Z", "value": 10.5, "tags": tags}
+    as_json = ToolOutput(json.dumps(row | {"data": data}, separators=(",", ":")).encode() + b"\n")
+    assert values(K6.parse(as_json)) == values(K6.parse(points(point())))
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (point(b"x"), "points.csv:3: not a point of k6's metrics"),
+        (point(b"-1"), "points.csv:2: .* no time"),
+        (point(status=b"20"), "impossible status"),
+        (point(status=b"abc"), "no number"),
+        (b"hello\n", "points.csv:3: not a point"),
+    ],
+)
+def test_broken_point_is_refused(row: bytes, words: str) -> None:
+    with pytest.raises(ParseError, match=words):
+        K6.parse(points(point(), row))
+
+
+def test_points_with_other_time_stamps_or_another_header_are_refused() -> None:
+    with pytest.raises(ParseError, match="K6_CSV_TIME_FORMAT must be unix"):
+        K6.parse(points(point(stamp=b"2026-11-22T21:44:07Z")))
+    with pytest.raises(ParseError, match="the header has no"):
+        K6.parse(ToolOutput(b"metric_name,timestamp,metric_value,other\n"))
+
+
+def test_cut_row_is_left_out_with_a_doubt() -> None:
+    parsed = K6.parse(points(point(), point()[:30]))
+    assert [name for name, _ in parsed.doubts] == ["torn"] and values(parsed)["requests", "count"] == 1
