@@ -119,7 +119,7 @@ def test_dry_run_prints_commands_and_missing_requirements(monkeypatch, capsys, n
     short = capsys.readouterr().out
     assert "nginx -t -q -p /tmp/loadbook-" in short
     assert "executed interleaved, as nothing speaks against it" in short
-    assert re.search(r"^== all treatments by turns: baseline-auto, .*: 15 blocks, each$", short, re.M)
+    assert re.search(r"^== all treatments by turns: baseline-auto, .*: 18 blocks, each$", short, re.M)
     assert exit_code(monkeypatch, "run", "nginx-directives-article", "--hosts", str(THREE), "--dry-run") == 0
     short = capsys.readouterr().out
     assert "executed plain, one trial after the other, instead of interleaved: " in short

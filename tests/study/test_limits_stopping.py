@@ -52,7 +52,7 @@ def test_always_valid_rule_allows_analyses_from_the_fifth_block_on(read):
         ('rule = "looks"\nlooks = [10, 20, 40]', "stopping", "[10, 20, 30] instead of [10, 20, 40]"),
         ('rule = "looks"\nlooks = [20, 10]', "stopping", "[20, 40] instead of [20, 10]"),
         ('rule = "looks"\nlooks = [4, 8]', "stopping.looks.0", "greater than or equal to 5"),
-        ('rule = "looks"\nlooks = "often"', "stopping.looks", "tuple"),
+        ('rule = "looks"\nlooks = "often"', "stopping.looks", "list"),
         ("looks = [10, 20]", "stopping", "looks go with rule = \"looks\", not with 'fixed'"),
         ('rule = "sometimes"', "stopping.rule", "'fixed', 'looks' or 'always-valid'"),
         ('rule = "looks"\nlook = [10, 20]', "stopping.look", "did you mean 'looks'?"),
