@@ -1,6 +1,7 @@
 """Install load generators that no distribution packages, for this user: make generators, or generators.py TOOL...
 
-What is there already stays. Exit code 2 if the program of a registry (go, cargo, npm, pipx) is missing, 3 if it failed.
+What is there already stays. Exit code 2 if the program of a registry (go, cargo, npm, python3) is missing, 3 if it
+failed.
 """
 
 from __future__ import annotations

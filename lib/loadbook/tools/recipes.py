@@ -12,7 +12,8 @@ INSTALLER_ARGUMENTS = {
     "go": "install {package}@{version}",
     "cargo": "install {package}@{version} --locked",
     "npm": "install --global --prefix ~/.local {package}@{version}",
-    "pipx": "install {package}=={version}",
+    "python3": "-m venv ~/.local/share/{package} && ~/.local/share/{package}/bin/pip install -q {package}=={version}"
+    " && mkdir -p ~/.local/bin && ln -sf ~/.local/share/{package}/bin/{package} ~/.local/bin/",
 }
 
 
