@@ -1,4 +1,4 @@
-"""k6 1 (and 0.5x): closed loop of virtual users, or open loop at an even rate with at most `connections` users.
+"""k6 1 (and 0.52): closed loop of virtual users, or open loop at an even rate with at most `connections` users.
 
 `requests` are responses of any status, `ok` those of 2xx or 3xx. Times are k6's `http_req_duration` of responses that
 k6 expected (its default: 200 to 399): sending, waiting and receiving, without DNS, connecting, TLS and without waiting
@@ -73,7 +73,7 @@ class K6(base.Tool):
     load_models = frozenset({"closed", "open"})
     version_argv: tuple[str, ...] = ("k6", "version")
     version_pattern = rb"^k6(?:\.exe)? v?(\d[\w.+-]*)"
-    known_versions = ("0.5", "1")
+    known_versions = ("0.52", "1")
     streamed_inputs = ("files",)
     extra_timeout_s = 30.0  # users that are started, and a summary of millions of values
 
