@@ -13,18 +13,15 @@ import re
 from collections.abc import Iterator
 from io import BufferedReader
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyarrow import csv as arrow_csv
-from pyarrow import json as arrow_json
 
 from loadbook.core.errors import ParseError
 from loadbook.request_logs import stream as log_stream
-from loadbook.request_logs.stream import OUTCOME_CODES, Damage, Ints, LogRowKind, RecordBlock, RequestBatch
+from loadbook.request_logs.stream import OUTCOME_CODES, Ints, LogRowKind, RecordBlock, RequestBatch
 
 TOOL = "k6"
 TIME_METRIC, DROPPED_METRIC = "http_req_duration", "dropped_iterations"
@@ -73,7 +70,9 @@ def read_k6(stream: BufferedReader, file: str) -> Iterator[RequestBatch]:
         stamp_us = _stamp_unit_us(stream, file, columns)
     for block in log_stream.split_blocks(stream, quotes=not is_json):
         if not block.is_complete:
-            yield _torn(block, file, line)
+            if line == 1 or len(block.data) > log_stream.MAX_RECORD_BYTES:
+                raise ParseError(TOOL, file, line, f"not a point of k6's metrics: {log_stream.first_text(block.data)}")
+            yield log_stream.torn_batch(block, line)
             continue
         points = _json_points(block, file, line) if is_json else _csv_points(block, file, line, columns, stamp_us)
         yield _batch(points, file, line, exact=is_json or stamp_us < STAMP_US[10])
@@ -96,12 +95,7 @@ def _csv_points(block: RecordBlock, file: str, line: int, columns: list[str], st
     types = dict.fromkeys(CSV_COLUMNS, log_stream.TEXT_TYPE)
     types |= {"timestamp": pa.int64(), "metric_value": pa.float64()}
     try:
-        table = arrow_csv.read_csv(
-            pa.py_buffer(block.data),
-            arrow_csv.ReadOptions(column_names=columns, use_threads=False, block_size=len(block.data) + 1),
-            arrow_csv.ParseOptions(newlines_in_values=block.has_quotes, ignore_empty_lines=False),
-            arrow_csv.ConvertOptions(column_types=types, include_columns=list(CSV_COLUMNS), null_values=[]),
-        )
+        table = log_stream.parse_csv(block, columns, types)
     except pa.ArrowInvalid:
         for number, row in enumerate(csv.reader(block.data.decode(errors="replace").splitlines()), line):
             if len(row) != len(columns) or not _is_csv_point(dict(zip(columns, row, strict=True))):
@@ -118,11 +112,7 @@ def _csv_points(block: RecordBlock, file: str, line: int, columns: list[str], st
 
 def _json_points(block: RecordBlock, file: str, line: int) -> Points:
     try:
-        table = arrow_json.read_json(
-            pa.py_buffer(block.data),
-            arrow_json.ReadOptions(use_threads=False, block_size=len(block.data) + 1),
-            arrow_json.ParseOptions(explicit_schema=POINT_SCHEMA, unexpected_field_behavior="ignore"),
-        )
+        table = log_stream.parse_json_lines(block, POINT_SCHEMA)
         points = table.filter(pc.equal(table["type"], "Point")).combine_chunks()
         data = points["data"].combine_chunks() if len(points) else pa.array([], POINT_SCHEMA.field("data").type)
         value, time = data.field("value"), data.field("time")
@@ -152,10 +142,9 @@ def _batch(points: Points, file: str, line: int, *, exact: bool) -> RequestBatch
         raise ParseError(TOOL, file, line, "here or below is an impossible status")
     elapsed_us = np.floor(times_ms * US_PER_MS + 0.5).astype(np.int64)
     answered = status > 0
-    names = points.name.dictionary_encode()
-    labels = [_label(name) for name in names.dictionary.to_pylist()] or [""]
+    labels, label = log_stream.path_labels(points.name.dictionary_encode())
     return RequestBatch(
-        labels, log_stream.to_numpy(names.indices).astype(np.int32), elapsed_us, _outcomes(status, codes), answered,
+        labels, label, elapsed_us, _outcomes(status, codes), answered,
         status.astype(np.int16), np.full(len(status), LogRowKind.REQUEST, np.uint8), 1,
         start_us=points.ends_us - (elapsed_us if exact else 0), exact_starts=exact, timed=answered,
         not_started=points.not_started,
@@ -189,11 +178,6 @@ def _whole_numbers(texts: pa.Array, file: str, line: int) -> NDArray[np.int64]:
     return np.array([int(text or 0) for text in values] or [0], np.int64)[log_stream.to_numpy(column.indices)]
 
 
-def _label(name: str) -> str:
-    """Return the path of a URL, as targets differ between trials; a name that the script gave is kept."""
-    return urlsplit(name).path if "://" in name else name
-
-
 def _is(column: pa.DictionaryArray, text: str) -> pa.Array:
     """Return a mask of the rows with this text."""
     wanted = pc.equal(column.dictionary, text)
@@ -221,12 +205,3 @@ def _is_json_point(text: str) -> bool:
 
 def _not_a_point(file: str, line: int, text: str) -> ParseError:
     return ParseError(TOOL, file, line, f"not a point of k6's metrics: {text[:60]!r}")
-
-
-def _torn(block: RecordBlock, file: str, line: int) -> RequestBatch:
-    """Return an empty batch with the damage "torn" for a last row without a line end."""
-    text = repr(block.data[:60].decode(errors="replace"))
-    if line == 1 or len(block.data) > log_stream.MAX_RECORD_BYTES:
-        raise _not_a_point(file, line, text)
-    message = f"the file ends within a row, which is not counted: {text}"
-    return log_stream.empty_batch(Damage("torn", line, message))

@@ -19,7 +19,7 @@ from pyarrow import csv
 from loadbook.core.errors import ParseError, ToolError
 from loadbook.request_logs import jtl_csv, jtl_xml, k6_points, vegeta_rows
 from loadbook.request_logs import stream as log_stream
-from loadbook.request_logs.stream import Damage, Ints, LogRowKind, RecordBlock, RequestBatch
+from loadbook.request_logs.stream import Ints, LogRowKind, RecordBlock, RequestBatch
 from loadbook.request_logs.summary import Summary
 from loadbook.store.atomic import atomic_path
 
@@ -176,22 +176,14 @@ class LineLogFormat:
         lines = block.data.removesuffix(b"\n").split(b"\n")
         for number, text in enumerate(lines, line):
             if not self.line_regex.fullmatch(text) or text.count(b"\t") != lines[0].count(b"\t"):
-                raise ParseError(self.tool, file, number, f"not {self.description}: {_first_text(text)}")
+                raise ParseError(self.tool, file, number, f"not {self.description}: {log_stream.first_text(text)}")
         raise ParseError(self.tool, file, line, f"here or below is a line that is not {self.description}")
 
     def _torn_batch(self, block: RecordBlock, file: str, line: int) -> RequestBatch:
         """Return an empty batch with the damage "torn" for a last line without a line end."""
         if line == 1:
-            raise ParseError(self.tool, file, 1, f"not {self.description}: {_first_text(block.data)}")
-        batch = self.to_batch({name: np.zeros(0, np.int64) for name in self.columns.values()})
-        message = f"the file ends within a row, which is not counted: {_first_text(block.data)}"
-        batch.damage = [Damage("torn", line, message)]
-        return batch
-
-
-def _first_text(data: bytes) -> str:
-    """Return the first 60 bytes as quoted text."""
-    return repr(data[:60].decode(errors="replace"))
+            raise ParseError(self.tool, file, 1, f"not {self.description}: {log_stream.first_text(block.data)}")
+        return log_stream.torn_batch(block, line)
 
 
 def _h2load_valid(columns: dict[str, Ints]) -> bool:

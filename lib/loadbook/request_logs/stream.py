@@ -6,14 +6,17 @@ pyarrow without copies and without importing pandas (0.3 s).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from typing import Any, BinaryIO, NamedTuple
+from urllib.parse import urlsplit
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow import csv as arrow_csv
+from pyarrow import json as arrow_json
 
 Ints = NDArray[np.int64]
 # outcomes of an attempt, which are also names of metrics; ok must be the first
@@ -113,6 +116,19 @@ class RequestBatch:
         return RequestBatch(**taken | {"damage": [], "not_started": 0})
 
 
+class RecordBlock(NamedTuple):
+    """Bytes of whole records; `is_complete` is False only for a truncated last record, in a block of its own."""
+
+    data: bytes
+    has_quotes: bool
+    is_complete: bool
+
+
+def first_text(data: bytes) -> str:
+    """Return the first 60 bytes as quoted text."""
+    return repr(data[:60].decode(errors="replace"))
+
+
 def empty_batch(damage: Damage) -> RequestBatch:
     """Return a batch without rows, for a defect behind the last row."""
     none = np.zeros(0, np.int64)
@@ -120,12 +136,38 @@ def empty_batch(damage: Damage) -> RequestBatch:
     return RequestBatch([""], none, none, codes, none.astype(bool), statuses, codes, 1, start_us=none, damage=[damage])
 
 
-class RecordBlock(NamedTuple):
-    """Bytes of whole records; `is_complete` is False only for a truncated last record, in a block of its own."""
+def torn_batch(block: RecordBlock, line: int) -> RequestBatch:
+    """Return an empty batch with the damage "torn" for a last row without a line end."""
+    message = f"the file ends within a row, which is not counted: {first_text(block.data)}"
+    return empty_batch(Damage("torn", line, message))
 
-    data: bytes
-    has_quotes: bool
-    is_complete: bool
+
+def parse_csv(block: RecordBlock, names: Sequence[str], types: Mapping[str, pa.DataType]) -> pa.Table:
+    """Return the columns in `types` of a block of CSV whose columns are `names`; ArrowInvalid for other values."""
+    return arrow_csv.read_csv(
+        pa.py_buffer(block.data),
+        arrow_csv.ReadOptions(column_names=list(names), use_threads=False, block_size=len(block.data) + 1),
+        arrow_csv.ParseOptions(newlines_in_values=block.has_quotes, ignore_empty_lines=False),
+        arrow_csv.ConvertOptions(column_types=dict(types), include_columns=list(types), null_values=[]),
+    )
+
+
+def parse_json_lines(block: RecordBlock, schema: pa.Schema) -> pa.Table:
+    """Return the keys in `schema` of a block of JSON objects, one a line, with null for missing ones.
+
+    ArrowInvalid for a line that is no object, or a value of another type.
+    """
+    return arrow_json.read_json(
+        pa.py_buffer(block.data),
+        arrow_json.ReadOptions(use_threads=False, block_size=len(block.data) + 1),
+        arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+    )
+
+
+def path_labels(names: pa.DictionaryArray) -> tuple[list[str], NDArray[np.int32]]:
+    """Return (labels, index of each row's label): the path of a URL, as targets differ between trials, or the name."""
+    labels = [urlsplit(name).path if "://" in name else name for name in names.dictionary.to_pylist()]
+    return labels or [""], to_numpy(names.indices).astype(np.int32)
 
 
 def split_blocks(stream: BinaryIO, size: int | None = None, quotes: bool = True) -> Iterator[RecordBlock]:

@@ -13,13 +13,10 @@ import re
 from collections.abc import Iterator, Mapping
 from io import BufferedReader
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyarrow import csv as arrow_csv
-from pyarrow import json as arrow_json
 
 from loadbook.core.errors import ParseError
 from loadbook.request_logs import stream as log_stream
@@ -88,7 +85,9 @@ class _Rows:
         latency_ns, seq = log_stream.to_numpy(table["latency"]), log_stream.to_numpy(table["seq"])
         self._check(start_ns, code, latency_ns)
         self._check_numbers(seq)
-        labels, label = _paths(table["url"]) if "url" in table.column_names else ([""], np.zeros(len(code), np.int32))
+        labels, label = [""], np.zeros(len(code), np.int32)
+        if "url" in table.column_names:
+            labels, label = log_stream.path_labels(table["url"].combine_chunks())
         answered = code > 0
         self.line += block.data.count(b"\n")
         start_us, elapsed_us = ((ns + NS_PER_US // 2) // NS_PER_US for ns in (start_ns, latency_ns))
@@ -101,12 +100,11 @@ class _Rows:
 
     def torn(self, block: RecordBlock) -> RequestBatch:
         """Return an empty batch with the damage "torn" for a last row without a line end."""
-        text = repr(block.data[:60].decode(errors="replace"))
         if self.line == 1 or len(block.data) > log_stream.MAX_RECORD_BYTES:
-            raise ParseError(TOOL, self.file, self.line, f"not a row of vegeta's results: {text}")
-        return log_stream.empty_batch(
-            Damage("torn", self.line, f"the file ends within a row, which is not counted: {text}")
-        )
+            raise ParseError(
+                TOOL, self.file, self.line, f"not a row of vegeta's results: {log_stream.first_text(block.data)}"
+            )
+        return log_stream.torn_batch(block, self.line)
 
     def lost(self) -> Iterator[RequestBatch]:
         """Yield an empty batch with the damage "lost" if sequence numbers are missing below the highest one."""
@@ -121,10 +119,10 @@ class _Rows:
             raise ParseError(TOOL, self.file, self.line, f"a sequence number is not below {MAX_REQUESTS:,}")
         if highest >= len(self.seen):
             self.seen = np.concatenate([self.seen, np.zeros(highest + 1 - len(self.seen), bool)])
-        counts = np.bincount(seq)
-        if self.seen[seq].any() or counts.max() > 1:
-            twice = int(seq[self.seen[seq]][0]) if self.seen[seq].any() else int(np.argmax(counts > 1))
-            text = f"request {twice} is there twice: results of several attacks, which must be read one by one"
+        numbers, counts = np.unique(seq, return_counts=True)
+        again = numbers[self.seen[numbers] | (counts > 1)]
+        if len(again):
+            text = f"request {again[0]} is there twice: results of several attacks, which must be read one by one"
             raise ParseError(TOOL, self.file, self.line, text)
         self.seen[seq] = True
 
@@ -150,14 +148,7 @@ def _csv_table(block: RecordBlock, file: str, line: int) -> pa.Table:
     names = list(CSV_COLUMNS[: len(first)])
     if FEWEST_COLUMNS <= len(first) <= len(CSV_COLUMNS):
         try:
-            return arrow_csv.read_csv(
-                pa.py_buffer(block.data),
-                arrow_csv.ReadOptions(column_names=names, use_threads=False, block_size=len(block.data) + 1),
-                arrow_csv.ParseOptions(newlines_in_values=block.has_quotes, ignore_empty_lines=False),
-                arrow_csv.ConvertOptions(
-                    column_types=TYPES, include_columns=[name for name in TYPES if name in names], null_values=[]
-                ),
-            )
+            return log_stream.parse_csv(block, names, {name: kind for name, kind in TYPES.items() if name in names})
         except pa.ArrowInvalid:
             pass
     for number, row in enumerate(csv.reader(block.data.decode(errors="replace").splitlines()), line):
@@ -169,11 +160,7 @@ def _csv_table(block: RecordBlock, file: str, line: int) -> pa.Table:
 def _json_table(block: RecordBlock, file: str, line: int) -> pa.Table:
     types = TYPES | {"timestamp": pa.timestamp("ns", "UTC"), "error": pa.string(), "url": pa.string()}
     try:
-        table = arrow_json.read_json(
-            pa.py_buffer(block.data),
-            arrow_json.ReadOptions(use_threads=False, block_size=len(block.data) + 1),
-            arrow_json.ParseOptions(explicit_schema=pa.schema(types), unexpected_field_behavior="ignore"),
-        )
+        table = log_stream.parse_json_lines(block, pa.schema(types))
         if any(table[name].null_count for name in types):
             raise pa.ArrowInvalid("a key is missing")
     except pa.ArrowInvalid:
@@ -202,15 +189,6 @@ def _is_json_row(text: str) -> bool:
 
 def _not_a_row(file: str, line: int, text: str) -> ParseError:
     return ParseError(TOOL, file, line, f"not a row of vegeta's results: {text[:60]!r}")
-
-
-def _paths(urls: pa.ChunkedArray) -> tuple[list[str], NDArray[np.int32]]:
-    """Return (distinct paths, index of each row's path); targets differ between trials, paths do not."""
-    column = urls.combine_chunks()
-    paths = [urlsplit(url).path for url in column.dictionary.to_pylist()]
-    labels = list(dict.fromkeys(paths)) or [""]
-    places = np.array([labels.index(path) for path in paths], np.int32)
-    return labels, places[log_stream.to_numpy(column.indices)]
 
 
 def _outcomes(code: NDArray[np.integer], errors: pa.ChunkedArray) -> NDArray[np.uint8]:
