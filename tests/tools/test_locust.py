@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from loadbook.core.errors import ParseError, ToolError
+from loadbook.core.metrics import error_class
 from loadbook.study.workload import Workload
 from loadbook.tools import base
 from loadbook.tools.base import ParsedReport, Target, ToolOutput
-from loadbook.tools.locust import error_class
+from loadbook.tools.locust import ERROR_PATTERNS
 from tool_captures import FIXTURES, capture, table
 
 LOCUST = base.load_tool("locust")
@@ -109,7 +110,7 @@ def test_counts_that_contradict_themselves_are_refused(changes: dict[str, object
     ],
 )
 def test_error_text_has_a_class(text: str, name: str) -> None:
-    assert error_class(text) == name
+    assert error_class(text, ERROR_PATTERNS) == name
 
 
 def test_failures_in_the_own_json_leave_out_requests_and_times() -> None:

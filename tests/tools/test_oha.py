@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from loadbook.core.errors import ParseError, ToolError
+from loadbook.core.metrics import error_class
 from loadbook.study.workload import Workload
 from loadbook.tools import base
 from loadbook.tools.base import Target, ToolOutput
-from loadbook.tools.oha import asked_duration_s, error_class, offered_rate
+from loadbook.tools.oha import ERROR_PATTERNS, asked_duration_s, offered_rate
 from tool_captures import FIXTURES, capture
 
 OHA = base.load_tool("oha")
@@ -74,7 +75,7 @@ def test_load_that_oha_cannot_make_is_refused(changes: dict[str, object], words:
     ],
 )
 def test_error_text_has_a_class(text: str, name: str) -> None:
-    assert error_class(text) == name
+    assert error_class(text, ERROR_PATTERNS) == name
 
 
 def test_requests_under_way_at_the_end_are_neither_requests_nor_errors() -> None:

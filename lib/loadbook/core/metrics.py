@@ -5,6 +5,7 @@ Tables, colours and words such as "faster" are derived from this registry. Base 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -130,6 +131,11 @@ _METRIC_LIST = (
 
 METRICS: dict[str, Metric] = {m.name: m for m in _METRIC_LIST}
 ERROR_CLASSES = tuple(m.name for m in _METRIC_LIST if m.name.startswith("errors_"))
+
+
+def error_class(text: str, patterns: Iterable[tuple[str, str]]) -> str:
+    """Return the class of errors of the first (class, regular expression) that an error's text matches."""
+    return next((name for name, pattern in patterns if re.search(pattern, text)), "errors_other")
 
 
 def find_metric(name: str) -> Metric | None:

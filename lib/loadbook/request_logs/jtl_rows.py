@@ -31,6 +31,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from loadbook.core.errors import ParseError
+from loadbook.core.metrics import error_class
 from loadbook.request_logs import stream
 from loadbook.request_logs.stream import (
     OUTCOME_CODES,
@@ -85,7 +86,6 @@ _FAILURE_PATTERNS = (
     ("errors_connect", r"ConnectException|NoRouteToHost|UnknownHost|HttpHostConnect|Connection refused|unreachable"),
     ("errors_write", r"Broken pipe"),
     ("errors_read", r"SocketException|NoHttpResponse|ConnectionClosed|EOFException|TruncatedChunk|MalformedChunk"),
-    ("errors_other", r""),
 )
 
 
@@ -417,7 +417,7 @@ def _failure_outcomes(
     """Return the outcomes of attempts without a response, derived from their response codes and messages."""
     pairs, which = np.unique(code * np.int64(len(messages)) + message, return_inverse=True)
     texts = [f"{codes[pair // len(messages)]}: {messages[pair % len(messages)]}" for pair in pairs.tolist()]
-    names = [next(name for name, pattern in _FAILURE_PATTERNS if re.search(pattern, text)) for text in texts]
+    names = [error_class(text, _FAILURE_PATTERNS) for text in texts]
     return np.array([OUTCOME_CODES[name] for name in names], np.uint8)[which]
 
 

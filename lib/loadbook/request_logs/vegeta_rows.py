@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 from collections.abc import Iterator, Mapping
 from io import BufferedReader
 from typing import Any
@@ -19,6 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from loadbook.core.errors import ParseError
+from loadbook.core.metrics import error_class
 from loadbook.request_logs import stream as log_stream
 from loadbook.request_logs.stream import OUTCOME_CODES, Damage, Ints, LogRowKind, RecordBlock, RequestBatch
 
@@ -198,11 +198,6 @@ def _outcomes(code: NDArray[np.integer], errors: pa.ChunkedArray) -> NDArray[np.
     outcome[code >= 400] = OUTCOME_CODES["errors_status"]
     if (code == 0).any():
         column = errors.combine_chunks()
-        classes = [OUTCOME_CODES[error_class(text)] for text in column.dictionary.to_pylist()]
+        classes = [OUTCOME_CODES[error_class(text, FAILURE_PATTERNS)] for text in column.dictionary.to_pylist()]
         outcome[code == 0] = np.array(classes, np.uint8)[log_stream.to_numpy(column.indices)[code == 0]]
     return outcome
-
-
-def error_class(text: str) -> str:
-    """Return the outcome of an attempt that failed with this error text of Go's net/http."""
-    return next((name for name, pattern in FAILURE_PATTERNS if re.search(pattern, text)), "errors_other")

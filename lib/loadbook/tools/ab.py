@@ -46,7 +46,6 @@ MAX_CONNECTIONS = 20_000  # ab.c MAX_CONCURRENCY
 REQUESTS_PER_S, MAX_REQUESTS = 200_000, 100_000_000  # more than one thread can send; ab takes 32 B for each
 RESERVED_OPTIONS = ("-n", "-c", "-t", "-s", "-k", "-e", "-r", "-q", "-w", "-h", "-V", "-X")
 LOGIN_OPTIONS = ("-A", "-P", "-C")
-COARSE_S = 0.010  # under this, a rounding of half a millisecond is more than the margin of 5 % for times
 
 
 def _labelled_line(name: str, label: str, value: str, example: str, optional: bool = False) -> LinePattern:
@@ -481,7 +480,7 @@ def _doubts(run: AbReport, exact: Mapping[int, str]) -> Iterator[tuple[str, str]
     if run.timed_requests < complete:
         text = f"times are means over a window of {run.timed_requests} requests: percentiles are too narrow"
         yield "latency_averaged", text
-    if run.answered and not exact and report.count("total_mean") * 1e-3 < COARSE_S:
+    if run.answered and not exact and report.count("total_mean") * 1e-3 < base.COARSE_S:
         yield "whole_ms", "times are whole milliseconds, too coarse for times this short; ab -e writes finer ones"
     if b"illegal option" in run.output.stderr or b"invalid option" in run.output.stderr:
         yield "options", "ab did not know an option, ignored the rest of its command line, and ran all the same"

@@ -32,8 +32,6 @@ STATISTICS = {
     "max": "max",
 }  # fmt: skip
 CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
-COARSE_S = 0.010  # below it a millisecond is more than the margin of 5 % for times
-MIN_DURATION_SHARE = 0.95
 
 
 def has_option(argv: Sequence[str], *names: str) -> bool:
@@ -130,11 +128,11 @@ class _Report:
         if self.counted:
             text = "a number of requests ended the run, which lasts until its next whole second"
             yield "amount_rate", f"{text}: no duration, no rates"
-        elif asked.isdecimal() and self.seconds < MIN_DURATION_SHARE * int(asked):
+        elif asked.isdecimal() and self.seconds < base.MIN_DURATION_SHARE * int(asked):
             yield "stopped_early", f"the load lasted {self.seconds:g} s of the {asked} s that were asked for"
         if self.added_times and self.answered:
             yield "added_times", "autocannon's correction added times of requests that were never made: no latency"
-        elif self.answered and self.latency["average"] / 1000 < COARSE_S:
+        elif self.answered and self.latency["average"] / 1000 < base.COARSE_S:
             yield "whole_ms", "autocannon has whole milliseconds only, too coarse for times this short"
         if self.paced:
             yield "bursts", "a rate of autocannon is a burst at the start of every second: not an open loop"
@@ -163,15 +161,13 @@ class _Report:
 
     def _missing_reason(self, lines: Sequence[str]) -> str:
         """Return the reason why there is no report, derived from the output of autocannon or of another program."""
-        code = f" (exit code {self.output.exit_code})" if self.output.exit_code else ""
         errors = [line for line in line_patterns.clean_lines(self.output.stderr) if line]
         if any("Req/Bytes counts sampled" in line or " requests in " in line for line in errors):
             return "only autocannon's table, whose numbers are rounded: use --json"
-        said = f": {errors[0][:200]}" if errors else ""
         if not lines:
-            return f"empty: autocannon was stopped, could not start, or was told to be silent (-n){code}{said}"
-        encoding = line_patterns.utf_16_text(self.output.stdout)
-        return f"no report of autocannon in it{encoding}{code}; it begins {lines[0][:60]!r}"
+            circumstances = line_patterns.exit_text(self.output) + line_patterns.stderr_text(self.output)
+            return f"empty: autocannon was stopped, could not start, or was told to be silent (-n){circumstances}"
+        return line_patterns.other_output_text("autocannon", self.output)
 
     def _check(self) -> None:
         """Raise ParseError if the counts or the times contradict each other."""

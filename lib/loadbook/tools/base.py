@@ -12,6 +12,7 @@ import pkgutil
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -23,6 +24,9 @@ from loadbook.study.workload import Workload, matching_option
 if TYPE_CHECKING:
     from loadbook.request_logs.summary import Summary
 
+COARSE_S = 0.010  # below it, a rounding of half a millisecond is more than the margin of 5 % for times
+# shares of the requests that were due, and of the seconds that were asked for, below which a load is doubtful
+MIN_ACHIEVED_SHARE, MIN_DURATION_SHARE = 0.97, 0.95
 # largest stdout that is collected and parsed, bytes: reports are below 1 MB, and parsing takes ten times the memory
 MAX_REPORT_BYTES = 8 << 20
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")  # a header field name, RFC 9110 section 5.1
@@ -301,6 +305,37 @@ def whole_seconds(tool: Tool, field: str, value_s: float) -> int:
         problem = f"{tool.name} takes whole seconds only: {field} = {value_s:g} s cannot be done"
         raise ToolError(problem, f"use {math.ceil(value_s)} s")
     return int(value_s)
+
+
+def whole_milliseconds(tool: Tool, field: str, value_s: float) -> int:
+    """Return `value_s` in milliseconds, an integer of at least 1; ToolError for anything that is not whole."""
+    ms = round(value_s * 1000)
+    if ms < 1 or abs(ms - value_s * 1000) > 1e-6:
+        problem = f"{tool.name} takes whole milliseconds only: {field} = {value_s:g} s cannot be done"
+        raise ToolError(problem, "round it")
+    return ms
+
+
+def whole_rate(tool: Tool, rate_per_s: float) -> Fraction:
+    """Return a rate as whole requests (numerator) in whole seconds (denominator), of at most an hour."""
+    ratio = Fraction(rate_per_s).limit_denominator(3600)
+    if abs(ratio - Fraction(rate_per_s)) > rate_per_s * Fraction(1, 10**6):
+        raise ToolError(f"{tool.name} cannot make {rate_per_s:g} requests a second evenly", "round rate_per_s")
+    return ratio
+
+
+def refuse_threads(tool: Tool, workload: Workload) -> None:
+    """Raise ToolError if the workload asks for threads, for a tool whose threads cannot be set."""
+    if workload.threads != 1:
+        raise ToolError(f"{tool.name} has no number of threads", "leave threads out")
+
+
+def head_of(data: bytes | Path) -> bytes:
+    """Return the first 4,096 bytes of a content or of a file."""
+    if isinstance(data, bytes):
+        return data[:4096]
+    with data.open("rb") as file:
+        return file.read(4096)
 
 
 def request_headers(workload: Workload) -> dict[str, str]:

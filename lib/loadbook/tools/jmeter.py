@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 RESULTS_FILE = "results.jtl"
 # damage (request_logs.stream) that stands for lost or unreadable rows
 REJECTED_DAMAGE = ("torn", "nul", "header")
-COARSE_S = 0.010  # under this, a rounding of half a millisecond is more than the margin of 5 % for times
 # the beginning of a JTL: XML, a CSV header, or a row that begins with a time stamp
 _JTL_START = re.compile(rb"\s*(<\?xml|<testResults)|[\w,;\t|\"]*\belapsed\b|\d{13}[,;\t|]|\d{2,4}[/-]\d\d[/-]\d\d")
 _END_OF_RUN = re.compile(r"\.\.\. end of run")
@@ -134,10 +133,7 @@ def result_doubts(file: str, figures: Summary, output: ToolOutput) -> Iterator[t
     from loadbook.request_logs.stream import LogRowKind
 
     total = figures.total()
-    for name, n in figures.damage_counts.items():
-        first = next(damage for damage in figures.damage if damage.name == name)
-        more = f" (the first of {n})" if n > 1 else ""
-        yield name, f"{file}:{first.line}: {first.message}{more}"
+    yield from request_rows.damage_doubts(file, figures)
     if total.attempts > total.answered > 0:
         unanswered = total.attempts - total.answered
         yield "unanswered", f"times are also of {unanswered} samples that had no answer, as JMeter counts them"
@@ -150,7 +146,7 @@ def result_doubts(file: str, figures: Summary, output: ToolOutput) -> Iterator[t
         yield "no_samples", f"{file} has no samples: {what}"
     if total.attempts and figures.duration_s is None:
         yield "no_times", f"{file} has no time stamps: neither duration nor rates are known"
-    if total.answered and total.latency.count and total.latency.mean_s() < COARSE_S:
+    if total.answered and total.latency.count and total.latency.mean_s() < base.COARSE_S:
         yield "whole_ms", "JMeter has whole milliseconds only, too coarse for times this short"
     properties = command_properties(output) or {}
     threads, loops = (properties.get(name, "") for name in ("threads", "loops"))
@@ -170,7 +166,7 @@ def _missing_results_reason(output: ToolOutput) -> str:
     from loadbook.request_logs.jtl_rows import COLUMN_PROPERTIES
 
     lines = [line for line in line_patterns.clean_lines(output.stdout) if line and "StatusConsoleListener" not in line]
-    code = f" (exit code {output.exit_code})" if output.exit_code else ""
+    code = line_patterns.exit_text(output)
     if not lines:
         return f"empty: the tool was killed or could not start{code}"
     failed = next((line for line in lines if _FAILED.match(line)), None)
@@ -194,7 +190,7 @@ def _load_properties(workload: Workload, target: Target, seconds: int) -> dict[s
     properties = {
         "host": target.address, "port": str(target.port), "scheme": target.scheme, "path": workload.path,
         "threads": str(workload.connections), "duration": str(seconds),
-        "timeout_ms": _whole_ms("timeout_s", workload.timeout_s),
+        "timeout_ms": str(base.whole_milliseconds(TOOL, "timeout_s", workload.timeout_s)),
     }  # fmt: skip
     if workload.requests is not None:
         loops, rest = divmod(workload.requests, workload.connections)
@@ -210,15 +206,8 @@ def _load_properties(workload: Workload, target: Target, seconds: int) -> dict[s
             raise ToolError(problem, f"at most {MAX_STARTS} of them: lower duration_s or rate_per_s")
         properties["rate"] = f"{workload.rate_per_s:.15g}"
     if workload.think_time_s:
-        properties["think_ms"] = _whole_ms("think_time_s", workload.think_time_s)
+        properties["think_ms"] = str(base.whole_milliseconds(TOOL, "think_time_s", workload.think_time_s))
     return properties
-
-
-def _whole_ms(field: str, value_s: float) -> str:
-    ms = round(value_s * 1000)
-    if ms < 1 or abs(ms - value_s * 1000) > 1e-6:
-        raise ToolError(f"jmeter takes whole milliseconds only: {field} = {value_s:g} s cannot be done", "round it")
-    return str(ms)
 
 
 def _plan_xml(workload: Workload) -> bytes:
@@ -322,14 +311,8 @@ class JMeter(base.Tool):
         check_against_summary(file, figures, summary_totals(output))
         rate = (properties or {}).get("rate", "")
         offered = float(rate) if re.fullmatch(r"\d+(\.\d+)?(e-\d+)?", rate) else None
-        return ParsedReport(
-            tuple(request_rows.measurements(figures, "latency", offered)),
-            tuple(base.per_second_samples(figures)),
-            tuple(result_doubts(file, figures, output)),
-            request_rows.times_us(figures, "latency"),
-            request_rows.span(figures),
-            {name: n for name, n in figures.damage_counts.items() if name in REJECTED_DAMAGE},
-        )
+        doubts = result_doubts(file, figures, output)
+        return request_rows.log_report(figures, "latency", offered, doubts, REJECTED_DAMAGE)
 
 
 TOOL = JMeter()

@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from fractions import Fraction
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -47,7 +46,6 @@ STATISTICS = {
 }  # fmt: skip
 ERROR_CLASSES = ("errors_connect", "errors_timeout", "errors_read", "errors_write", "errors_other")
 EXIT_THRESHOLDS, EXIT_STOPPED = 99, 105
-MIN_ACHIEVED_SHARE = 0.97
 _CSV_HEADER = b"metric_name,timestamp,metric_value,"
 _TEXT_LINE = re.compile(r" *(?:http_reqs|http_req_duration|iterations)\.*: ")
 
@@ -80,8 +78,7 @@ class K6(base.Tool):
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
         """Return k6's argument list, which passes the load to the script by its environment."""
         base.check_workload(self, workload, RESERVED_OPTIONS, supported_fields=("requests", "think_time_s", "plan"))
-        if workload.threads != 1:
-            raise ToolError("k6 has no number of threads", "leave threads out")
+        base.refuse_threads(self, workload)
         self.extra_files(workload)
         argv = ["k6", "run", "--no-usage-report", "--quiet"]
         if workload.plan:
@@ -110,9 +107,7 @@ class K6(base.Tool):
         if workload.think_time_s:
             variables["THINK"] = f"{workload.think_time_s:g}"
         if workload.rate_per_s:
-            ratio = Fraction(workload.rate_per_s).limit_denominator(3600)
-            if abs(ratio - Fraction(workload.rate_per_s)) > workload.rate_per_s * Fraction(1, 10**6):
-                raise ToolError(f"k6 cannot make {workload.rate_per_s:g} requests a second evenly", "round rate_per_s")
+            ratio = base.whole_rate(self, workload.rate_per_s)
             variables |= {"RATE": str(ratio.numerator), "RATE_UNIT": f"{ratio.denominator}s"}
         return variables
 
@@ -171,11 +166,7 @@ def _without_other_lines(stdout: bytes) -> bytes:
 
 def _kind(data: bytes | Path) -> str | None:
     """Return "points", "summary", or None for other content."""
-    if isinstance(data, Path):
-        with data.open("rb") as file:
-            head = file.read(4096)
-    else:
-        head = data
+    head = data if isinstance(data, bytes) else base.head_of(data)
     if head.startswith(_CSV_HEADER) or re.match(rb'\s*\{"(type":"Metric|metric":")', head):
         return "points"
     return "summary" if head.lstrip().startswith(b"{") and re.search(rb'"(?:http_reqs|iterations)"', head) else None
@@ -183,16 +174,13 @@ def _kind(data: bytes | Path) -> str | None:
 
 def _missing_results_reason(output: ToolOutput) -> str:
     """Return the reason why there are no results, derived from the output of k6 or of another program."""
-    code = f" (exit code {output.exit_code})" if output.exit_code else ""
     lines = [line for line in line_patterns.clean_lines(output.stdout) if line]
-    errors = [line for line in line_patterns.clean_lines(output.stderr) if line]
-    said = f": {errors[0][:300]}" if errors else ""
     if any(_TEXT_LINE.match(line) for line in lines):
         return "only k6's text, whose numbers are cut: use --summary-export=FILE, handleSummary, or --out csv=FILE"
     if not lines:
-        return f"empty: k6 was killed, or its script could not start{code}{said}"
-    encoding = line_patterns.utf_16_text(output.stdout)
-    return f"no report of k6 in it{encoding}{code}; it begins {lines[0][:60]!r}{said}"
+        circumstances = line_patterns.exit_text(output) + line_patterns.stderr_text(output)
+        return f"empty: k6 was killed, or its script could not start{circumstances}"
+    return line_patterns.other_output_text("k6", output)
 
 
 def _read_summary(file: str, data: bytes | Path) -> RunSummary:
@@ -313,17 +301,9 @@ def _parse_points(file: str, data: bytes | Path, summary: RunSummary | None, out
     from loadbook.request_logs.read import summarise
 
     figures = summarise(data, "k6", file=file)
-    metric = _time_metric(output)
     doubts = [*_log_doubts(file, figures)]
     doubts += _run_doubts(figures.total().attempts, figures.not_started, summary, output)
-    return ParsedReport(
-        tuple(request_rows.measurements(figures, metric, offered_rate(output.argv))),
-        tuple(base.per_second_samples(figures)),
-        tuple(doubts),
-        request_rows.times_us(figures, metric),
-        request_rows.span(figures),
-        {name: n for name, n in figures.damage_counts.items() if name == "torn"},
-    )
+    return request_rows.log_report(figures, _time_metric(output), offered_rate(output.argv), doubts, ("torn",))
 
 
 def _time_metric(output: ToolOutput) -> str:
@@ -331,8 +311,7 @@ def _time_metric(output: ToolOutput) -> str:
 
 
 def _log_doubts(file: str, figures: Summary) -> Iterator[tuple[str, str]]:
-    for damage in figures.damage:
-        yield damage.name, f"{file}:{damage.line}: {damage.message}"
+    yield from request_rows.damage_doubts(file, figures)
     if figures.duration_s is None:
         yield "no_times", f"{file} has whole seconds only: set K6_CSV_TIME_FORMAT=unix_micro for duration and rates"
 
@@ -341,7 +320,7 @@ def _run_doubts(
     attempts: int, not_started: int, summary: RunSummary | None, output: ToolOutput
 ) -> Iterator[tuple[str, str]]:
     """Yield the doubts about a run with so many attempts, and so many that no user was free for."""
-    if not_started and attempts < MIN_ACHIEVED_SHARE * (attempts + not_started):
+    if not_started and attempts < base.MIN_ACHIEVED_SHARE * (attempts + not_started):
         text = f"{not_started} of {attempts + not_started} requests were not started: all users were waiting"
         yield "offered_shortfall", text
     metrics = summary.metrics if summary else {}

@@ -175,9 +175,27 @@ def require_report(tool: str, output: ToolOutput, text: Sequence[str], begins: s
     else:
         problem = f"no report of {tool} in it; it begins {next(line for line in text if line)[:60]!r}"
     stderr_lines = [line for line in clean_lines(output.stderr[:10_000]) if line and "FD_SETSIZE" not in line]
-    code = f" (exit code {output.exit_code})" if output.exit_code else ""
+    code = exit_text(output)
     stderr = f"; stderr: {stderr_lines[0][:200]}" if stderr_lines else ""
     raise ParseError(tool, "stdout", 0, problem + _binary_garbage_text(output.stdout) + code + stderr)
+
+
+def exit_text(output: ToolOutput) -> str:
+    """Return a clause with the tool's exit code; "" for 0, and if it is not known."""
+    return f" (exit code {output.exit_code})" if output.exit_code else ""
+
+
+def stderr_text(output: ToolOutput, place: int = 0) -> str:
+    """Return a clause with the first line of stderr, or that at `place`; "" if stderr is empty."""
+    lines = [line for line in clean_lines(output.stderr) if line]
+    return f": {lines[place][:300]}" if lines else ""
+
+
+def other_output_text(tool: str, output: ToolOutput) -> str:
+    """Return the reason why an output that is not empty has no report of a tool: it is that of another program."""
+    first = next((line for line in clean_lines(output.stdout) if line), "")
+    circumstances = utf_16_text(output.stdout) + exit_text(output)
+    return f"no report of {tool} in it{circumstances}; it begins {first[:60]!r}{stderr_text(output)}"
 
 
 def utf_16_text(data: bytes) -> str:

@@ -21,12 +21,13 @@ from importlib import resources
 from typing import Any
 
 from loadbook.core.errors import ParseError, ToolError
+from loadbook.core.metrics import error_class
 from loadbook.study.workload import Workload
 from loadbook.tools import base, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
 from loadbook.tools.json_report import read_json
 from loadbook.tools.recipes import recipes
-from loadbook.tools.request_rows import STATISTIC_PERCENTS
+from loadbook.tools.request_rows import STATISTIC_PERCENTS, time_rows
 
 LOCUST_FILE, REQUESTS_FILE = "locustfile.py", "requests.json"
 RESERVED_OPTIONS = (
@@ -43,8 +44,6 @@ ERROR_PATTERNS = (
     ("errors_read", r"ConnectionReset|RemoteDisconnected|HTTPParseError|HTTPConnectionClosed|ProtocolError|closed"),
 )
 ERROR_CLASSES = (*(name for name, _ in ERROR_PATTERNS), "errors_other")
-COARSE_S = 0.010  # below it a millisecond is more than the margin of 5 % for times
-MIN_DURATION_SHARE = 0.95
 ENTRY_KEYS = ("num_requests", "num_failures", "num_none_requests", "total_content_length")
 
 
@@ -109,11 +108,6 @@ class Locust(base.Tool):
 TOOL = Locust()
 
 
-def error_class(text: str) -> str:
-    """Return the class of errors that an exception's name and text belong to."""
-    return next((name for name, pattern in ERROR_PATTERNS if re.search(pattern, text)), "errors_other")
-
-
 def _parse_counts(file: str, data: bytes, output: ToolOutput) -> ParsedReport:
     """Return the rows of the counts of single requests."""
     try:
@@ -129,7 +123,7 @@ def _parse_counts(file: str, data: bytes, output: ToolOutput) -> ParsedReport:
         raise ParseError("locust", file, 1, f"{sum(times_us.values())} times do not go with {answered} responses")
     errors = Counter(dict.fromkeys(ERROR_CLASSES, 0))
     for text, number in failures.items():
-        errors[error_class(text)] += number
+        errors[error_class(text, ERROR_PATTERNS)] += number
     by_class = {digit: sum(n for code, n in statuses.items() if code // 100 == digit) for digit in range(1, 6)}
     ok, seconds = by_class[2] + by_class[3], span[1] - span[0] if span else 0.0
     rows = [
@@ -168,7 +162,7 @@ def _report_doubts(requests: int, failed: int, mean_s: float | None) -> Iterator
     if failed:
         text = f"{failed} of {requests} requests failed, and the report does not tell which had a response: no times"
         yield "failed_unknown", text
-    if mean_s is not None and mean_s < COARSE_S:
+    if mean_s is not None and mean_s < base.COARSE_S:
         yield "whole_ms", "Locust has whole milliseconds only, too coarse for times this short"
 
 
@@ -208,12 +202,8 @@ def _times(times_us: Mapping[int, int]) -> Iterator[Measurement]:
     from loadbook.request_logs.summary import Histogram
 
     values = np.array(sorted(times_us), np.int64)
-    histogram = Histogram(values, np.array([times_us[us] for us in values.tolist()], np.int64))
-    statistics = {"mean": histogram.mean_s(), "sd": histogram.sd_s()}
-    statistics |= {name: histogram.percentile_s(percent) for name, percent in STATISTIC_PERCENTS.items()}
-    for name, value in statistics.items():
-        if value is not None:
-            yield Measurement("latency", name, value, "s", None)
+    counts = np.array([times_us[us] for us in values.tolist()], np.int64)
+    yield from time_rows("latency", Histogram(values, counts))
 
 
 def _report_times(entries: Sequence[Mapping[str, Any]]) -> Iterator[Measurement]:
@@ -241,7 +231,7 @@ def _run_doubts(seconds: float, output: ToolOutput) -> Iterator[tuple[str, str]]
     argv = output.argv
     asked = next((argv[place + 1] for place, word in enumerate(argv[:-1]) if word in ("-t", "--run-time")), "")
     match = re.fullmatch(r"(\d{1,6})s?", asked)
-    if match and seconds < MIN_DURATION_SHARE * int(match[1]) - 0.5:  # users end within their last request
+    if match and seconds < base.MIN_DURATION_SHARE * int(match[1]) - 0.5:  # users end within their last request
         yield "stopped_early", f"the load lasted {seconds:.3g} s of the {match[1]} s that were asked for"
     if output.exit_code:
         yield "exit_code", f"Locust ended with exit code {output.exit_code}: a request failed, or the locustfile"
@@ -262,16 +252,13 @@ def _json_list(data: bytes) -> str | None:
 
 def _missing_reason(output: ToolOutput) -> str:
     """Return the reason why there is no report, derived from the output of Locust or of another program."""
-    code = f" (exit code {output.exit_code})" if output.exit_code else ""
     lines = [line for line in line_patterns.clean_lines(output.stdout) if line]
     errors = [line for line in line_patterns.clean_lines(output.stderr) if line]
     if any(data.startswith(b"Type,Name,Request Count,") for data in (output.stdout, *output.files.values())):
         return "Locust's CSV, which is the state of its last flush and not of the end: use --json"
     if any(re.match(r" *Aggregated  ", line) for line in (*errors, *lines)):
         return "only Locust's table, whose numbers are rounded: use --json"
-    said = f": {errors[-1][:200]}" if errors else ""
     if not lines:
-        return f"empty: Locust was killed, or its locustfile could not be read{code}{said}"
-    return (
-        f"no report of locust in it{line_patterns.utf_16_text(output.stdout)}{code}; it begins {lines[0][:60]!r}{said}"
-    )
+        circumstances = line_patterns.exit_text(output) + line_patterns.stderr_text(output, -1)
+        return f"empty: Locust was killed, or its locustfile could not be read{circumstances}"
+    return line_patterns.other_output_text("locust", output)

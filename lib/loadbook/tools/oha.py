@@ -17,7 +17,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from loadbook.core.errors import ParseError, ToolError
+from loadbook.core.errors import ParseError
+from loadbook.core.metrics import error_class
 from loadbook.study.workload import Workload
 from loadbook.tools import base, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
@@ -34,16 +35,14 @@ SECRET_OPTIONS = ("-a", "--aws-session", "--key", "--cert")
 DEADLINE = "aborted due to deadline"
 # class of an error, pattern in its text (hyper, tokio and the operating system); the first match wins
 ERROR_PATTERNS = (
-    ("errors_driver", r"Too many open files|os error 24\b|Cannot assign requested address|os error 99\b"),
-    ("errors_connect", r"refused|os error 111\b|unreachable|dns|lookup|failed to connect"),
-    ("errors_timeout", r"time-?out|timed out"),
-    ("errors_write", r"Broken pipe|os error 32\b"),
-    ("errors_read", r"connection (?:error|closed)|reset|os error 104\b|incomplete|unexpected end|body"),
+    ("errors_driver", r"(?i)Too many open files|os error 24\b|Cannot assign requested address|os error 99\b"),
+    ("errors_connect", r"(?i)refused|os error 111\b|unreachable|dns|lookup|failed to connect"),
+    ("errors_timeout", r"(?i)time-?out|timed out"),
+    ("errors_write", r"(?i)Broken pipe|os error 32\b"),
+    ("errors_read", r"(?i)connection (?:error|closed)|reset|os error 104\b|incomplete|unexpected end|body"),
 )
 ERROR_CLASSES = (*(name for name, _ in ERROR_PATTERNS), "errors_other")
 PERCENTILES = ("p50", "p75", "p90", "p95", "p99", "p99.9")
-MIN_ACHIEVED_SHARE = 0.97
-MIN_DURATION_SHARE = 0.95
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _CSV_HEADER = b"request-start,DNS,"
@@ -89,12 +88,13 @@ class Oha(base.Tool):
         base.check_workload(
             self, workload, RESERVED_OPTIONS, supported_fields=("requests",), secret_options=SECRET_OPTIONS
         )
-        if workload.threads != 1:
-            raise ToolError("oha has no number of threads", "leave threads out")
+        base.refuse_threads(self, workload)
         argv = ["oha", "--no-tui", "--output-format", "json", "-c", str(workload.connections)]
-        argv += ["-z", f"{_whole_ms('duration_s', duration_s)}ms"] if workload.requests is None else []
+        argv += (
+            ["-z", f"{base.whole_milliseconds(self, 'duration_s', duration_s)}ms"] if workload.requests is None else []
+        )
         argv += ["-n", str(workload.requests)] if workload.requests is not None else []
-        argv += ["-t", f"{_whole_ms('timeout_s', workload.timeout_s)}ms", "--redirect", "0"]
+        argv += ["-t", f"{base.whole_milliseconds(self, 'timeout_s', workload.timeout_s)}ms", "--redirect", "0"]
         argv += ["-q", f"{workload.rate_per_s:.12g}", "--latency-correction"] if workload.rate_per_s else []
         argv += [] if workload.keepalive else ["--disable-keepalive"]
         argv += ["--insecure"] if target.scheme == "https" else []
@@ -111,18 +111,6 @@ class Oha(base.Tool):
 TOOL = Oha()
 
 
-def _whole_ms(field: str, value_s: float) -> int:
-    ms = round(value_s * 1000)
-    if ms < 1 or abs(ms - value_s * 1000) > 1e-6:
-        raise ToolError(f"oha takes whole milliseconds only: {field} = {value_s:g} s cannot be done", "round it")
-    return ms
-
-
-def error_class(text: str) -> str:
-    """Return the class of errors that an error's text belongs to."""
-    return next((name for name, pattern in ERROR_PATTERNS if re.search(pattern, text, re.IGNORECASE)), "errors_other")
-
-
 class _Report:
     """One report in JSON, after a check that it is complete and does not contradict itself."""
 
@@ -136,7 +124,7 @@ class _Report:
         self.aborted = failed.pop(DEADLINE, 0)
         self.errors = dict.fromkeys(ERROR_CLASSES, 0)
         for text, count in failed.items():
-            self.errors[error_class(text)] += count
+            self.errors[error_class(text, ERROR_PATTERNS)] += count
         self.answered = sum(self.codes.values())
         self.seconds = self._number(self.summary, "total")
         self._check(report)
@@ -187,11 +175,11 @@ class _Report:
         argv, asked_s = self.output.argv, asked_duration_s(self.output.argv)
         attempts, number = self.answered + sum(self.errors.values()), option(argv, "-n") or ""
         due = (offered_rate(argv) or 0.0) * (asked_s or 0.0)
-        if asked_s and self.seconds < MIN_DURATION_SHARE * asked_s:
+        if asked_s and self.seconds < base.MIN_DURATION_SHARE * asked_s:
             yield "stopped_early", f"the load lasted {self.seconds:.3g} s of the {asked_s:g} s that were asked for"
         elif number.isdecimal() and attempts < int(number):
             yield "stopped_early", f"{attempts} attempts, fewer than the {number} requests that were asked for"
-        elif attempts + self.aborted < MIN_ACHIEVED_SHARE * due - 1:
+        elif attempts + self.aborted < base.MIN_ACHIEVED_SHARE * due - 1:
             text = f"{attempts + self.aborted} requests were started in {asked_s:g} s, of {due:.0f} that were due"
             yield "offered_shortfall", f"{text}: all connections were waiting"
         if self.output.exit_code:
@@ -216,22 +204,18 @@ class _Report:
 
     def _missing_reason(self, lines: Sequence[str]) -> str:
         """Return the reason why there is no report, derived from the output of oha or of another program."""
-        code = f" (exit code {self.output.exit_code})" if self.output.exit_code else ""
-        errors = [line for line in line_patterns.clean_lines(self.output.stderr) if line]
-        said = f": {errors[0][:200]}" if errors else ""
         text = [line for line in lines if line]
         if not text:
-            usage = any(line.startswith("Usage: oha") for line in errors)
+            usage = b"Usage: oha" in self.output.stderr
             reason = (
-                "oha printed its usage: an argument was wrong" if usage else "empty: oha was killed, or could not start"
+                "oha printed its usage: an argument was wrong" if usage else "empty: oha was killed, or did not start"
             )
-            return f"{reason}{code}{said}"
+            return reason + line_patterns.exit_text(self.output) + line_patterns.stderr_text(self.output)
         if _TEXT_START.match(text[0]):
             return "a text report, whose numbers are rounded: use --output-format json"
         if self.output.stdout.startswith(_CSV_HEADER):
             return "oha's CSV, which has no failed attempts: use --output-format json"
-        encoding = line_patterns.utf_16_text(self.output.stdout)
-        return f"no report of oha in it{encoding}{code}; it begins {text[0][:60]!r}{said}"
+        return line_patterns.other_output_text("oha", self.output)
 
     def _check(self, report: Mapping[str, Any]) -> None:
         """Raise ParseError if counts, rate, share of successes, histogram or percentiles contradict each other."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from loadbook.tools.base import Measurement
+from loadbook.tools.base import Measurement, ParsedReport, per_second_samples
 
 if TYPE_CHECKING:
     from loadbook.request_logs.summary import Histogram, Summary
@@ -41,11 +41,42 @@ def measurements(figures: Summary, time_metric: str, offered_per_s: float | None
         if duration_s:
             yield Measurement("bytes_per_s", "value", total.received / duration_s, "B/s", None)
     for metric, times in _time_histograms(figures, time_metric).items():
-        statistics = {"mean": times.mean_s(), "sd": times.sd_s()}
-        statistics |= {name: times.percentile_s(percent) for name, percent in STATISTIC_PERCENTS.items()}
-        for name, value in statistics.items():
-            if value is not None:
-                yield Measurement(metric, name, value, "s", None)
+        yield from time_rows(metric, times)
+
+
+def time_rows(metric: str, times: Histogram) -> Iterator[Measurement]:
+    """Yield mean, deviation, extremes and percentiles (nearest rank) of times."""
+    statistics = {"mean": times.mean_s(), "sd": times.sd_s()}
+    statistics |= {name: times.percentile_s(percent) for name, percent in STATISTIC_PERCENTS.items()}
+    for name, value in statistics.items():
+        if value is not None:
+            yield Measurement(metric, name, value, "s", None)
+
+
+def damage_doubts(file: str, figures: Summary) -> Iterator[tuple[str, str]]:
+    """Yield a doubt for each kind of damage in a log, with the line of the first."""
+    for name, count in figures.damage_counts.items():
+        first = next(damage for damage in figures.damage if damage.name == name)
+        more = f" (the first of {count})" if count > 1 else ""
+        yield name, f"{file}:{first.line}: {first.message}{more}"
+
+
+def log_report(
+    figures: Summary,
+    time_metric: str,
+    offered_per_s: float | None,
+    doubts: Iterable[tuple[str, str]],
+    rejected: Collection[str],
+) -> ParsedReport:
+    """Return the report of a log; `rejected` names the kinds of damage that stand for lost or unreadable rows."""
+    return ParsedReport(
+        tuple(measurements(figures, time_metric, offered_per_s)),
+        tuple(per_second_samples(figures)),
+        tuple(doubts),
+        times_us(figures, time_metric),
+        span(figures),
+        {name: n for name, n in figures.damage_counts.items() if name in rejected},
+    )
 
 
 def times_us(figures: Summary, time_metric: str) -> dict[str, dict[int, int]]:

@@ -16,14 +16,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from loadbook.core.errors import ParseError, ToolError
+from loadbook.core.metrics import error_class
 from loadbook.study.workload import Workload, matching_option
 from loadbook.tools import base, line_patterns, request_rows
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
@@ -57,8 +58,6 @@ _TEXT_REPORT = re.compile(rb"(?:\x1b\[[0-9;]*[A-Za-z])*(Requests +\[total|Bucket
 _RATE = re.compile(r"(\d{1,12})(?:/(\d{0,9}(?:\.\d{1,9})?)(ns|us|ms|s|m|h))?")
 _UNIT_NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
-MIN_ACHIEVED_SHARE = 0.97
-MIN_DURATION_SHARE = 0.95
 # keys of a JSON report -> their types
 _REPORT_KEYS: dict[str, Any] = {
     "latencies": dict, "bytes_in": dict, "status_codes": dict, "errors": list, "earliest": str, "end": str,
@@ -127,10 +126,9 @@ class Vegeta(base.Tool):
         is empty if the study has a targets file of its own, whose hosts are all connected to the target.
         """
         base.check_workload(self, workload, RESERVED_OPTIONS, supported_fields=("plan",), secret_options=SECRET_OPTIONS)
-        if workload.threads != 1:
-            raise ToolError("vegeta has no number of threads", "leave threads out")
+        base.refuse_threads(self, workload)
         argv = ["sh", SCRIPT_FILE, "" if workload.plan else base.target_url(target, workload.path)]
-        argv += [f"-rate={_rate_text(workload.rate_per_s or 0)}", f"-duration={duration_s:g}s"]
+        argv += [f"-rate={_rate_text(workload.rate_per_s)}", f"-duration={duration_s:g}s"]
         argv += [f"-timeout={workload.timeout_s:g}s", f"-workers={workload.connections}"]
         argv += [f"-max-workers={workload.connections}"] if workload.model == "closed" else []
         argv += ["-redirects=-1", "-max-body=0"]
@@ -181,28 +179,23 @@ class Vegeta(base.Tool):
         properties = {INTERVAL_PROPERTY: str(rate[1] // rate[0])} if rate else {}  # whole, as in lib/pacer.go
         figures = summarise(data, self.name, file=file, properties=properties)
         metric = _time_metric(output.argv)
-        rows = request_rows.measurements(figures, metric, offered_per_s(output.argv))
+        doubts = _log_doubts(file, figures, output)
+        report = request_rows.log_report(figures, metric, offered_per_s(output.argv), doubts, ("torn", "lost"))
         if option(output.argv, "max-body") == "0":  # then vegeta counts no bytes
-            rows = (row for row in rows if not row.metric.startswith("bytes_"))
-        return ParsedReport(
-            tuple(rows),
-            tuple(base.per_second_samples(figures)),
-            tuple(_log_doubts(file, figures, output)),
-            request_rows.times_us(figures, metric),
-            request_rows.span(figures),
-            {name: n for name, n in figures.damage_counts.items() if name in ("torn", "lost")},
-        )
+            told = tuple(row for row in report.measurements if not row.metric.startswith("bytes_"))
+            return replace(report, measurements=told)
+        return report
 
 
 TOOL = Vegeta()
 
 
-def _rate_text(rate_per_s: float) -> str:
-    """Return a rate as vegeta takes it, a whole number of requests in whole seconds; 0: as fast as workers are free."""
-    ratio = Fraction(rate_per_s).limit_denominator(3600)
-    if abs(ratio - Fraction(rate_per_s)) > rate_per_s * Fraction(1, 10**6):
-        raise ToolError(f"vegeta cannot make {rate_per_s:g} requests a second evenly", "round rate_per_s")
-    return f"{ratio.numerator}/{ratio.denominator}s" if ratio else "0"
+def _rate_text(rate_per_s: float | None) -> str:
+    """Return a rate as vegeta takes it; without a rate 0, which is as fast as workers are free."""
+    if rate_per_s is None:
+        return "0"
+    ratio = base.whole_rate(TOOL, rate_per_s)
+    return f"{ratio.numerator}/{ratio.denominator}s"
 
 
 def _is_json(workload: Workload) -> bool:
@@ -227,52 +220,39 @@ def _find_results(output: ToolOutput) -> tuple[str, bytes | Path, str]:
 
 def _kind(data: bytes | Path) -> str | None:
     """Return "rows", "report", or None for other content."""
-    head = data[:4096] if isinstance(data, bytes) else _head_of(data)
+    head = base.head_of(data)
     if _ROW.match(head) or _JSON_ROW.match(head):
         return "rows"
     return "report" if _JSON_REPORT.search(head) else None
 
 
-def _head_of(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(4096)
-
-
 def _missing_results_reason(output: ToolOutput) -> str:
     """Return the reason why there are no results, derived from the output of vegeta or of another program."""
-    code = f" (exit code {output.exit_code})" if output.exit_code else ""
-    errors = [line for line in line_patterns.clean_lines(output.stderr) if line]
-    said = f": {errors[0][:200]}" if errors else ""
+    circumstances = line_patterns.exit_text(output) + line_patterns.stderr_text(output)
     if _TEXT_REPORT.match(output.stdout):
         return "a text report, whose numbers are rounded: read `vegeta encode -to csv` or `vegeta report -type=json`"
     if b"Usage of vegeta" in output.stderr or b"usage: vegeta" in output.stdout.lower():
-        return f"vegeta printed its usage: an argument was wrong{code}{said}"
+        return f"vegeta printed its usage: an argument was wrong{circumstances}"
     if not output.stdout.strip():
-        return f"empty: vegeta was killed or could not start{code}{said}"
+        return f"empty: vegeta was killed or could not start{circumstances}"
     if b"Result" in output.stdout[:200] and b"\x00" in output.stdout[:4096]:
         return "vegeta's binary results: turn them into rows by `vegeta encode -to csv`"
-    encoding = line_patterns.utf_16_text(output.stdout)
-    first = output.stdout[:60].decode(errors="replace").splitlines()[0]
-    return f"no report of vegeta in it{encoding}{code}; it begins {first!r}{said}"
+    return line_patterns.other_output_text("vegeta", output)
 
 
 def _log_doubts(file: str, figures: Summary, output: ToolOutput) -> Iterator[tuple[str, str]]:
     """Yield the doubts about the numbers of an attack whose single requests are known, as (name, sentence)."""
-    total = figures.total()
-    for name, count in figures.damage_counts.items():
-        first = next(damage for damage in figures.damage if damage.name == name)
-        more = f" (the first of {count})" if count > 1 else ""
-        yield name, f"{file}:{first.line}: {first.message}{more}"
-    yield from _run_doubts(total.attempts, figures.duration_s or 0.0, output)
+    yield from request_rows.damage_doubts(file, figures)
+    yield from _run_doubts(figures.total().attempts, figures.duration_s or 0.0, output)
 
 
 def _run_doubts(attempts: int, seconds: float, output: ToolOutput) -> Iterator[tuple[str, str]]:
     """Yield the doubts about an attack with so many attempts in so many seconds."""
     rate_per_s, asked_s = offered_per_s(output.argv), asked_duration_s(output.argv)
     due = (asked_s or 0.0) * (rate_per_s or 0.0)
-    if asked_s and seconds < MIN_DURATION_SHARE * asked_s - (1 / rate_per_s if rate_per_s else 0.0):
+    if asked_s and seconds < base.MIN_DURATION_SHARE * asked_s - (1 / rate_per_s if rate_per_s else 0.0):
         yield "stopped_early", f"the attack lasted {seconds:.3g} s of the {asked_s:g} s that were asked for"
-    elif attempts < MIN_ACHIEVED_SHARE * due - 1:
+    elif attempts < base.MIN_ACHIEVED_SHARE * due - 1:
         text = f"{attempts} requests were started in {asked_s:g} s, of {due:.0f} that were due"
         yield "offered_shortfall", f"{text}: the load was not open"
     if output.exit_code:
@@ -370,13 +350,13 @@ def _status_sums(report: Mapping[str, Any]) -> tuple[int, int, int]:
 
 def _error_rows(report: Mapping[str, Any], unanswered: int, failed_status: int) -> Iterator[Measurement]:
     """Yield the errors; attempts without an answer have a class only if all messages are of one class."""
-    from loadbook.request_logs.vegeta_rows import error_class
+    from loadbook.request_logs.vegeta_rows import FAILURE_PATTERNS
 
     total = report["requests"] - _status_sums(report)[1]
     yield Measurement("errors", "count", total, "1", None)
     yield Measurement("errors_status", "count", failed_status, "1", None)
     messages = [text for text in report["errors"] if not re.match(r"\d{3} ", text)]
-    classes = {error_class(text) for text in messages}
+    classes = {error_class(text, FAILURE_PATTERNS) for text in messages}
     if unanswered and len(classes) == 1:
         yield Measurement(classes.pop(), "count", unanswered, "1", None)
     for digit in range(1, 6):

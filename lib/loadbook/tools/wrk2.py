@@ -68,7 +68,6 @@ RESERVED_OPTIONS = (
     *("-R", "--rate", "-L", "--latency", "-U", "--u_latency"),
 )
 BLOCK_METRICS = {"recorded": "latency_intended", "uncorrected": "service_time"}
-MIN_ACHIEVED_SHARE = 0.97  # wrk2 itself sends about 1 % less than requested in runs of a few seconds
 INSTALL_HINT = "in no package registry: build github.com/giltene/wrk2, and put its binary on the PATH as wrk2"
 
 
@@ -275,7 +274,7 @@ def _doubts(report: TextReport, output: ToolOutput, calibrated: int) -> Iterator
         )
         yield "too_short", f"{text}: latencies hold the start of the run, and there are no rates per thread"
     offered, achieved = offered_rate(output.argv), report.value("rate", COUNT_UNITS)
-    if offered and achieved < MIN_ACHIEVED_SHARE * offered[0]:
+    if offered and achieved < base.MIN_ACHIEVED_SHARE * offered[0]:  # wrk2 itself sends 1 % less in some seconds
         text = f"{achieved:g} requests a second were answered of {offered[0]:g} asked for: intended latency only grows"
         yield "offered_shortfall", text
     if report.count("timeout"):
