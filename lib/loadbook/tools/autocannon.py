@@ -10,15 +10,15 @@ with more times than responses has no latency.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from loadbook.core.errors import ParseError, ToolError
+from loadbook.core.errors import ToolError
 from loadbook.study.workload import Workload
 from loadbook.tools import base, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
-from loadbook.tools.json_report import read_json
+from loadbook.tools.json_report import JsonReport, read_json
 from loadbook.tools.recipes import recipes
 
 RESERVED_OPTIONS = (
@@ -75,23 +75,31 @@ class Autocannon(base.Tool):
 TOOL = Autocannon()
 
 
-class _Report:
+class _Report(JsonReport):
     """One report in JSON, after a check that it is complete and does not contradict itself."""
+
+    tool = "autocannon"
 
     def __init__(self, output: ToolOutput) -> None:
         self.output, self.line = output, 0
         self.report = report = self._read()
-        self.codes = {name: self._count(report, name) for name in CLASSES}
+        self.codes = {name: self.count(report, name) for name in CLASSES}
         self.answered = sum(self.codes.values())
-        self.latency, self.sent = self._table("latency"), self._count(self._table("requests"), "sent")
-        self.failed, self.timeouts = self._count(report, "errors"), self._count(report, "timeouts")
-        self.seconds, self.received = self._number(report, "duration"), self._number(self._table("throughput"), "total")
+        self.latency, self.sent = (
+            self.table(self.report, "latency"),
+            self.count(self.table(self.report, "requests"), "sent"),
+        )
+        self.failed, self.timeouts = self.count(report, "errors"), self.count(report, "timeouts")
+        self.seconds, self.received = (
+            self.number(report, "duration"),
+            self.number(self.table(self.report, "throughput"), "total"),
+        )
         self._check()
         argv = output.argv
         # the report does not tell whether a number of requests ended the run: then nothing is under way at its end
         self.counted = has_option(argv, "-a", "--amount") if argv else self.sent == self.answered + self.failed > 0
         paced = has_option(argv, "-R", "--overallRate", "-r", "--connectionRate")
-        times = report["latency"].get("totalCount")
+        times = self.latency.get("totalCount")
         self.added_times = paced and not has_option(argv, "-C", "--ignoreCoordinatedOmission")
         self.added_times = self.added_times if times is None else times != self.answered
         self.unanswered = 0 if paced else self.sent - self.answered - self.failed
@@ -136,7 +144,7 @@ class _Report:
             yield "whole_ms", "autocannon has whole milliseconds only, too coarse for times this short"
         if self.paced:
             yield "bursts", "a rate of autocannon is a burst at the start of every second: not an open loop"
-        limit = self._number(self.report, "connections") * max(1, self._number(self.report, "pipelining"))
+        limit = self.number(self.report, "connections") * max(1, self.number(self.report, "pipelining"))
         if self.unanswered > limit:
             yield "unanswered", f"{self.unanswered} of {self.sent} requests have neither a response nor an error"
         if self.output.exit_code:
@@ -147,16 +155,16 @@ class _Report:
         lines = line_patterns.clean_lines(self.output.stdout)
         starts = [number for number, line in enumerate(lines, 1) if line.startswith('{"url":')]
         if not starts:
-            raise self._refused(self._missing_reason([line for line in lines if line]))
+            raise self.refused(self._missing_reason([line for line in lines if line]))
         self.line = starts[-1]
         if len(starts) > 1:
-            raise self._refused("a second report: two in one output")
+            raise self.refused("a second report: two in one output")
         try:
             report = read_json(lines[self.line - 1])
         except ValueError:
-            raise self._refused("report is not complete: its JSON ends early or is broken") from None
+            raise self.refused("report is not complete: its JSON ends early or is broken") from None
         if not isinstance(report, dict) or "latency" not in report or "requests" not in report:
-            raise self._refused("no report of autocannon in it: JSON without 'latency' or 'requests'")
+            raise self.refused("no report of autocannon in it: JSON without 'latency' or 'requests'")
         return report
 
     def _missing_reason(self, lines: Sequence[str]) -> str:
@@ -172,36 +180,15 @@ class _Report:
     def _check(self) -> None:
         """Raise ParseError if the counts or the times contradict each other."""
         if not self.seconds > 0:
-            raise self._refused("a duration of 0 s")
-        total, non_2xx = self._count(self._table("requests"), "total"), self._count(self.report, "non2xx")
+            raise self.refused("a duration of 0 s")
+        total, non_2xx = self.count(self.requests, "total"), self.count(self.report, "non2xx")
         if total != self.answered or non_2xx != self.answered - self.codes["2xx"]:
             text = f"{total} requests, of them {non_2xx} without status 2xx, are not those of the classes"
-            raise self._refused(f"{text} (autocannon -x leaves some out)")
+            raise self.refused(f"{text} (autocannon -x leaves some out)")
         if self.timeouts > self.failed or self.sent < self.answered:
-            raise self._refused("time-outs exceed errors, or responses the requests that were sent")
+            raise self.refused("time-outs exceed errors, or responses the requests that were sent")
         for key in ("min", *STATISTICS.values()):
-            self._number(self.latency, key)
+            self.number(self.latency, key)
         ordered = [self.latency[key] for key in ("p50", "p75", "p90", "p99", "p99_9")]
         if ordered != sorted(ordered) or ordered[-1] > self.latency["max"] + 1:
-            raise self._refused("percentiles and maximum of the latency do not ascend")
-
-    def _table(self, key: str) -> dict[str, Any]:
-        table = self.report.get(key)
-        if not isinstance(table, dict):
-            raise self._refused(f"report is not complete: no {key!r}")
-        return table
-
-    def _count(self, table: Mapping[str, Any], key: str) -> int:
-        value = table.get(key)
-        if type(value) is not int or value < 0:
-            raise self._refused(f"{key} is missing, or no count: {str(value)[:60]!r}")
-        return value
-
-    def _number(self, table: Mapping[str, Any], key: str) -> float:
-        value = table.get(key)
-        if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
-            raise self._refused(f"{key} is missing, or no number: {str(value)[:60]!r}")
-        return value
-
-    def _refused(self, problem: str) -> ParseError:
-        return ParseError("autocannon", "stdout", self.line, problem)
+            raise self.refused("percentiles and maximum of the latency do not ascend")

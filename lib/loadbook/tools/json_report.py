@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from loadbook.core.errors import ParseError
 
 
 def read_json(text: str | bytes) -> Any:
@@ -36,3 +38,37 @@ def find_objects(lines: Sequence[str]) -> list[tuple[int, str]]:
     return [
         (start + 1, "\n".join(lines[start : end + 1 if end else None])) for start, end in zip(starts, ends, strict=True)
     ]
+
+
+class JsonReport:
+    """Base class of a report in JSON: its values are checked when they are asked for.
+
+    ParseErrors name the tool, stdout, and the report's first line.
+    """
+
+    tool: str
+    line: int
+
+    def refused(self, problem: str) -> ParseError:
+        """Return the ParseError for a problem of the report."""
+        return ParseError(self.tool, "stdout", self.line, problem)
+
+    def table(self, report: Mapping[str, Any], key: str) -> dict[str, Any]:
+        """Return a table of the report; ParseError if it is missing."""
+        if not isinstance(report.get(key), dict):
+            raise self.refused(f"report is not complete: no {key!r}")
+        return dict(report[key])
+
+    def count(self, table: Mapping[str, Any], key: str) -> int:
+        """Return a whole number of at least 0; ParseError for anything else."""
+        value = table.get(key)
+        if type(value) is not int or value < 0:
+            raise self.refused(f"{key} is missing, or no count: {str(value)[:60]!r}")
+        return value
+
+    def number(self, table: Mapping[str, Any], key: str) -> float:
+        """Return a number of at least 0; ParseError for anything else."""
+        value = table.get(key)
+        if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
+            raise self.refused(f"{key} is missing, or no number: {str(value)[:60]!r}")
+        return value

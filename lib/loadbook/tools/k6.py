@@ -245,9 +245,8 @@ def _parse_summary(file: str, summary: RunSummary, output: ToolOutput) -> Parsed
         raise ParseError("k6", file, 1, f"{failed} failed requests of {attempts}")
     own = any(name.startswith(("status_", "errors_")) for name in summary.metrics)
     seconds = summary.duration_s or _duration_from_rate(values, attempts)
-    rows = [*_count_rows(values, attempts, failed, seconds, own)]
-    if rate := offered_rate(output.argv):
-        rows.append(Measurement("offered_per_s", "value", rate, "1/s", None))
+    rate = offered_rate(output.argv)
+    rows = [*(_own_rows if own else _count_rows)(values, attempts, failed, seconds, rate)]
     received = values.count("data_received")
     rows.append(Measurement("bytes_read", "count", received, "B", None))
     if attempts > failed:
@@ -270,30 +269,33 @@ def _duration_from_rate(values: _Values, attempts: int) -> float | None:
     return attempts / rate if attempts and isinstance(rate, int | float) and rate > 0 else None
 
 
-def _count_rows(values: _Values, attempts: int, failed: int, seconds: float | None, own: bool) -> Iterator[Measurement]:
-    """Yield counts and rates; without loadbook's counters only those that need no statuses."""
-    ok, answered = attempts - failed, None if failed and not own else attempts
-    statuses = {digit: values.count(f"status_{digit}xx") for digit in range(1, 6)} if own else {}
-    errors = {name: values.count(name) for name in ERROR_CLASSES} if own else {}
-    if own:
-        answered, ok = sum(statuses.values()), statuses[2] + statuses[3]
-        if answered + sum(errors.values()) != attempts:
-            text = f"{answered} responses and {sum(errors.values())} failures are not {attempts} requests"
-            raise ParseError("k6", values.file, 1, text)
-        errors["errors_status"] = statuses[4] + statuses[5]
-        errors["errors_other"] += statuses[1]
-    for metric, count in (("requests", answered), ("ok", ok)):
+def _own_rows(
+    values: _Values, attempts: int, failed: int, seconds: float | None, rate_per_s: float | None
+) -> Iterator[Measurement]:
+    """Yield counts and rates by the counters of loadbook's own script, which have the first digits of statuses."""
+    statuses = {100 * digit: values.count(f"status_{digit}xx") for digit in range(1, 6)}
+    errors = {name: values.count(name) for name in ERROR_CLASSES}
+    answered, unanswered = sum(statuses.values()), sum(errors.values())
+    if answered + unanswered != attempts:
+        text = f"{answered} responses and {unanswered} failures are not {attempts} requests"
+        raise ParseError("k6", values.file, 1, text)
+    yield from request_rows.status_rows(statuses, errors, unanswered, seconds or 0.0, rate_per_s)
+
+
+def _count_rows(
+    values: _Values, attempts: int, failed: int, seconds: float | None, rate_per_s: float | None
+) -> Iterator[Measurement]:
+    """Yield counts and rates of a script without such counters: with failures, no number of responses."""
+    for metric, count in (("requests", None if failed else attempts), ("ok", attempts - failed)):
         if count is not None:
             yield Measurement(metric, "count", count, "1", None)
             if seconds:
                 yield Measurement(f"{metric}_per_s", "value", count / seconds, "1/s", None)
     if seconds:
         yield Measurement("duration", "value", seconds, "s", None)
-    yield Measurement("errors", "count", attempts - ok, "1", None)
-    for name, count in errors.items():
-        yield Measurement(name, "count", count, "1", None)
-    for digit, count in statuses.items():
-        yield Measurement(f"status_{digit}xx", "count", count, "1", None)
+    yield Measurement("errors", "count", failed, "1", None)
+    if rate_per_s:
+        yield Measurement("offered_per_s", "value", rate_per_s, "1/s", None)
 
 
 def _parse_points(file: str, data: bytes | Path, summary: RunSummary | None, output: ToolOutput) -> ParsedReport:

@@ -27,7 +27,7 @@ from loadbook.tools import base, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
 from loadbook.tools.json_report import read_json
 from loadbook.tools.recipes import recipes
-from loadbook.tools.request_rows import STATISTIC_PERCENTS, time_rows
+from loadbook.tools.request_rows import STATISTIC_PERCENTS, status_rows, time_rows
 
 LOCUST_FILE, REQUESTS_FILE = "locustfile.py", "requests.json"
 RESERVED_OPTIONS = (
@@ -121,19 +121,11 @@ def _parse_counts(file: str, data: bytes, output: ToolOutput) -> ParsedReport:
     answered = sum(statuses.values())
     if sum(times_us.values()) != answered or min([0, *times_us, *statuses.values(), *failures.values()]) < 0:
         raise ParseError("locust", file, 1, f"{sum(times_us.values())} times do not go with {answered} responses")
-    errors = Counter(dict.fromkeys(ERROR_CLASSES, 0))
+    errors = dict.fromkeys(ERROR_CLASSES, 0)
     for text, number in failures.items():
         errors[error_class(text, ERROR_PATTERNS)] += number
-    by_class = {digit: sum(n for code, n in statuses.items() if code // 100 == digit) for digit in range(1, 6)}
-    ok, seconds = by_class[2] + by_class[3], span[1] - span[0] if span else 0.0
-    rows = [
-        *_rates(answered, ok, seconds),
-        Measurement("errors", "count", sum(errors.values()) + answered - ok, "1", None),
-    ]
-    rows.append(Measurement("errors_status", "count", by_class[4] + by_class[5], "1", None))
-    errors["errors_other"] += answered - sum(by_class[digit] for digit in range(2, 6))
-    rows += [Measurement(name, "count", errors[name], "1", None) for name in ERROR_CLASSES]
-    rows += [Measurement(f"status_{digit}xx", "count", n, "1", None) for digit, n in by_class.items()]
+    seconds = span[1] - span[0] if span else 0.0
+    rows = [*status_rows(statuses, errors, sum(errors.values()), seconds)]
     if answered:
         rows += _times(times_us)
     doubts = tuple(_run_doubts(seconds, output))

@@ -17,13 +17,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from loadbook.core.errors import ParseError
 from loadbook.core.metrics import error_class
 from loadbook.study.workload import Workload
 from loadbook.tools import base, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
-from loadbook.tools.json_report import find_objects, read_json
+from loadbook.tools.json_report import JsonReport, find_objects, read_json
 from loadbook.tools.recipes import recipes
+from loadbook.tools.request_rows import status_rows
 
 RESERVED_OPTIONS = (
     *("-n", "-c", "-z", "-q", "-t", "-r", "--redirect", "-o", "--output", "--output-format", "-j", "--json", "-u"),
@@ -111,14 +111,16 @@ class Oha(base.Tool):
 TOOL = Oha()
 
 
-class _Report:
+class _Report(JsonReport):
     """One report in JSON, after a check that it is complete and does not contradict itself."""
 
+    tool = "oha"
+
     def __init__(self, output: ToolOutput) -> None:
-        self.output, self.first_line = output, 0
+        self.output, self.line = output, 0
         report = self._read()
-        self.summary, self.percentiles = self._table(report, "summary"), self._table(report, "latencyPercentiles")
-        self.details = self._table(report, "details")
+        self.summary, self.percentiles = self.table(report, "summary"), self.table(report, "latencyPercentiles")
+        self.details = self.table(report, "details")
         self.codes = {int(code): n for code, n in self._counts(report, "statusCodeDistribution").items()}
         failed = self._counts(report, "errorDistribution")
         self.aborted = failed.pop(DEADLINE, 0)
@@ -126,30 +128,14 @@ class _Report:
         for text, count in failed.items():
             self.errors[error_class(text, ERROR_PATTERNS)] += count
         self.answered = sum(self.codes.values())
-        self.seconds = self._number(self.summary, "total")
+        self.seconds = self.number(self.summary, "total")
         self._check(report)
 
     def rows(self) -> Iterator[Measurement]:
         """Yield counts, rates and times."""
-        ok = sum(n for code, n in self.codes.items() if 200 <= code < 400)
-        failed_status = sum(n for code, n in self.codes.items() if code >= 400)
-        unanswered = sum(self.errors.values())
-        yield Measurement("requests", "count", self.answered, "1", None)
-        yield Measurement("ok", "count", ok, "1", None)
-        yield Measurement("requests_per_s", "value", self.answered / self.seconds, "1/s", None)
-        yield Measurement("ok_per_s", "value", ok / self.seconds, "1/s", None)
-        if rate := offered_rate(self.output.argv):
-            yield Measurement("offered_per_s", "value", rate, "1/s", None)
-        yield Measurement("duration", "value", self.seconds, "s", None)
-        yield Measurement("errors", "count", unanswered + self.answered - ok, "1", None)
-        yield Measurement("errors_status", "count", failed_status, "1", None)
-        for name, count in self.errors.items():
-            other = self.answered - ok - failed_status if name == "errors_other" else 0  # status 1xx
-            yield Measurement(name, "count", count + other, "1", None)
-        for digit in range(1, 6):
-            count = sum(n for code, n in self.codes.items() if code // 100 == digit)
-            yield Measurement(f"status_{digit}xx", "count", count, "1", None)
-        read = self._number(self.summary, "totalData")
+        unanswered, rate = sum(self.errors.values()), offered_rate(self.output.argv)
+        yield from status_rows(self.codes, self.errors, unanswered, self.seconds, rate)
+        read = self.number(self.summary, "totalData")
         yield Measurement("bytes_read", "count", read, "B", None)
         yield Measurement("bytes_per_s", "value", read / self.seconds, "B/s", None)
         yield from self._times()
@@ -161,14 +147,14 @@ class _Report:
         if offered_rate(self.output.argv):
             metric = "latency_intended" if "--latency-correction" in self.output.argv else "service_time"
         for statistic, key in (("mean", "average"), ("min", "fastest"), ("max", "slowest")):
-            yield Measurement(metric, statistic, self._number(self.summary, key), "s", None)
+            yield Measurement(metric, statistic, self.number(self.summary, key), "s", None)
         for percentile in PERCENTILES:
-            yield Measurement(metric, percentile, self._number(self.percentiles, percentile), "s", None)
+            yield Measurement(metric, percentile, self.number(self.percentiles, percentile), "s", None)
         for metric, detail in (("ttfb", "firstByte"), ("connect_time", "DNSDialup")):
             values = self.details.get(detail) or {}
             for statistic, key in (("mean", "average"), ("min", "fastest"), ("max", "slowest")):
                 if values.get(key) is not None:
-                    yield Measurement(metric, statistic, self._number(values, key), "s", None)
+                    yield Measurement(metric, statistic, self.number(values, key), "s", None)
 
     def doubts(self) -> Iterator[tuple[str, str]]:
         """Yield the doubts about the numbers, as (name, sentence)."""
@@ -190,16 +176,16 @@ class _Report:
         lines = line_patterns.clean_lines(self.output.stdout)
         objects = find_objects(lines)
         if not objects:
-            raise self._refused(self._missing_reason(lines))
-        self.first_line, text = objects[-1]
+            raise self.refused(self._missing_reason(lines))
+        self.line, text = objects[-1]
         if len(objects) > 1:
-            raise self._refused("a second report: two in one output")
+            raise self.refused("a second report: two in one output")
         try:
             report = read_json(text)
         except ValueError:
-            raise self._refused("report is not complete: its JSON ends early or is broken") from None
+            raise self.refused("report is not complete: its JSON ends early or is broken") from None
         if not isinstance(report, dict) or "summary" not in report:
-            raise self._refused("no report of oha in it: JSON without a 'summary'")
+            raise self.refused("no report of oha in it: JSON without a 'summary'")
         return report
 
     def _missing_reason(self, lines: Sequence[str]) -> str:
@@ -220,40 +206,26 @@ class _Report:
     def _check(self, report: Mapping[str, Any]) -> None:
         """Raise ParseError if counts, rate, share of successes, histogram or percentiles contradict each other."""
         if not self.seconds > 0:
-            raise self._refused("a total time of 0 s")
+            raise self.refused("a total time of 0 s")
         attempts = self.answered + sum(self.errors.values())
-        rate = self._number(self.summary, "requestsPerSec")
+        rate = self.number(self.summary, "requestsPerSec")
         if abs(rate - (attempts + self.aborted) / self.seconds) > 1e-6 * rate + 1e-9:
-            raise self._refused(f"{attempts + self.aborted} attempts in {self.seconds:g} s are not {rate:g} a second")
-        if attempts and abs(self._number(self.summary, "successRate") - self.answered / attempts) > 1e-9:
-            raise self._refused(f"{self.answered} of {attempts} attempts were answered, which is not the success rate")
+            raise self.refused(f"{attempts + self.aborted} attempts in {self.seconds:g} s are not {rate:g} a second")
+        if attempts and abs(self.number(self.summary, "successRate") - self.answered / attempts) > 1e-9:
+            raise self.refused(f"{self.answered} of {attempts} attempts were answered, which is not the success rate")
         if not self.answered:
             return
         counted = sum(self._counts(report, "responseTimeHistogram").values())
         if counted != self.answered:
-            raise self._refused(f"the histogram has {counted} of {self.answered} responses")
-        low, mean, high = (self._number(self.summary, key) for key in ("fastest", "average", "slowest"))
-        ordered = [low, *(self._number(self.percentiles, name) for name in PERCENTILES), high]
+            raise self.refused(f"the histogram has {counted} of {self.answered} responses")
+        low, mean, high = (self.number(self.summary, key) for key in ("fastest", "average", "slowest"))
+        ordered = [low, *(self.number(self.percentiles, name) for name in PERCENTILES), high]
         if ordered != sorted(ordered) or not low <= mean * (1 + 1e-9) or not mean <= high * (1 + 1e-9):
-            raise self._refused("fastest, percentiles, average and slowest do not ascend")
-
-    def _table(self, report: Mapping[str, Any], key: str) -> dict[str, Any]:
-        if not isinstance(report.get(key), dict):
-            raise self._refused(f"report is not complete: no {key!r}")
-        return dict(report[key])
+            raise self.refused("fastest, percentiles, average and slowest do not ascend")
 
     def _counts(self, report: Mapping[str, Any], key: str) -> dict[str, int]:
-        table = self._table(report, key)
+        table = self.table(report, key)
         pattern = r"[1-9]\d\d" if key == "statusCodeDistribution" else r"(?s).*"
         if not all(type(n) is int and n >= 0 and re.fullmatch(pattern, name) for name, n in table.items()):
-            raise self._refused(f"{key} has a count that is no whole number, or an impossible status")
+            raise self.refused(f"{key} has a count that is no whole number, or an impossible status")
         return table
-
-    def _number(self, table: Mapping[str, Any], key: str) -> float:
-        value = table.get(key)
-        if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
-            raise self._refused(f"{key} is missing, or no number: {str(value)[:60]!r}")
-        return value
-
-    def _refused(self, problem: str) -> ParseError:
-        return ParseError("oha", "stdout", self.first_line, problem)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from loadbook.tools.base import Measurement, ParsedReport, per_second_samples
@@ -51,6 +51,38 @@ def time_rows(metric: str, times: Histogram) -> Iterator[Measurement]:
     for name, value in statistics.items():
         if value is not None:
             yield Measurement(metric, name, value, "s", None)
+
+
+def status_rows(
+    statuses: Mapping[int, int],
+    failures: Mapping[str, int],
+    unanswered: int,
+    seconds: float,
+    offered_per_s: float | None = None,
+) -> Iterator[Measurement]:
+    """Yield counts and rates of responses by status, and of `unanswered` attempts without one.
+
+    `failures` maps the classes of errors that are known of the latter to counts; responses of status 1xx are
+    `errors_other` if that class is among them.
+    """
+    by_class = {digit: sum(n for code, n in statuses.items() if code // 100 == digit) for digit in range(1, 6)}
+    answered, ok = sum(statuses.values()), by_class[2] + by_class[3]
+    failed_status = sum(n for code, n in statuses.items() if code >= 400)
+    yield Measurement("requests", "count", answered, "1", None)
+    yield Measurement("ok", "count", ok, "1", None)
+    if seconds > 0 or not answered:
+        for metric, n in (("requests_per_s", answered), ("ok_per_s", ok)):
+            yield Measurement(metric, "value", n / seconds if seconds > 0 else 0.0, "1/s", None)
+    if offered_per_s:
+        yield Measurement("offered_per_s", "value", offered_per_s, "1/s", None)
+    yield Measurement("duration", "value", max(0.0, seconds), "s", None)
+    yield Measurement("errors", "count", unanswered + answered - ok, "1", None)
+    yield Measurement("errors_status", "count", failed_status, "1", None)
+    for name, count in failures.items():
+        other = answered - ok - failed_status if name == "errors_other" else 0
+        yield Measurement(name, "count", count + other, "1", None)
+    for digit, count in by_class.items():
+        yield Measurement(f"status_{digit}xx", "count", count, "1", None)
 
 
 def damage_doubts(file: str, figures: Summary) -> Iterator[tuple[str, str]]:

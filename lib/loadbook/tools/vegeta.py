@@ -262,18 +262,12 @@ def _run_doubts(attempts: int, seconds: float, output: ToolOutput) -> Iterator[t
 def _parse_report(file: str, data: bytes, output: ToolOutput) -> ParsedReport:
     """Return the rows of a report in JSON."""
     report = _read_report(file, data)
-    answered, ok, failed_status = _status_sums(report)
-    unanswered = report["requests"] - answered
-    seconds = (report["duration"] + report["wait"]) / 1e9
+    statuses = {int(code): count for code, count in report["status_codes"].items()}
+    unanswered = statuses.pop(0, 0)
+    answered, seconds = sum(statuses.values()), (report["duration"] + report["wait"]) / 1e9
     metric, rate_per_s = _time_metric(output.argv), offered_per_s(output.argv)
-    rows = [Measurement("requests", "count", answered, "1", None), Measurement("ok", "count", ok, "1", None)]
-    if seconds:
-        rows += [Measurement("requests_per_s", "value", answered / seconds, "1/s", None)]
-        rows += [Measurement("ok_per_s", "value", ok / seconds, "1/s", None)]
-    if rate_per_s:
-        rows.append(Measurement("offered_per_s", "value", rate_per_s, "1/s", None))
-    rows.append(Measurement("duration", "value", seconds, "s", None))
-    rows += _error_rows(report, unanswered, failed_status)
+    failures = _failures(report["errors"], unanswered)
+    rows = [*request_rows.status_rows(statuses, failures, unanswered, seconds, rate_per_s)]
     if option(output.argv, "max-body") != "0":
         read = report["bytes_in"]["total"]
         rows.append(Measurement("bytes_read", "count", read, "B", str(read)))
@@ -313,7 +307,7 @@ def _read_report(file: str, data: bytes) -> dict[str, Any]:
         raise refuse("report is not complete: a count or a time is missing or no whole number")
     if not all(re.fullmatch(r"0|[1-9]\d\d", code) for code in report["status_codes"]):
         raise refuse("a status code is impossible")
-    ok = _status_sums(report)[1]
+    ok = sum(count for code, count in report["status_codes"].items() if code[0] in "23")
     if sum(report["status_codes"].values()) != report["requests"]:
         raise refuse(f"the counts of the status codes do not add up to {report['requests']} requests")
     if report["requests"] and abs(report["success"] - ok / report["requests"]) > 1e-6:
@@ -340,28 +334,12 @@ def _epoch_s(report: Mapping[str, Any], key: str) -> float:
     return datetime.fromisoformat(report[key]).timestamp()
 
 
-def _status_sums(report: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Return the numbers of responses, of those with status 2xx or 3xx, and of those with 400 or above."""
-    codes = {int(code): count for code, count in report["status_codes"].items()}
-    answered = sum(count for code, count in codes.items() if code)
-    ok = sum(count for code, count in codes.items() if 200 <= code < 400)
-    return answered, ok, sum(count for code, count in codes.items() if code >= 400)
-
-
-def _error_rows(report: Mapping[str, Any], unanswered: int, failed_status: int) -> Iterator[Measurement]:
-    """Yield the errors; attempts without an answer have a class only if all messages are of one class."""
+def _failures(messages: Sequence[str], unanswered: int) -> dict[str, int]:
+    """Return {class: attempts without an answer}; {} if their messages (without counts) are of several classes."""
     from loadbook.request_logs.vegeta_rows import FAILURE_PATTERNS
 
-    total = report["requests"] - _status_sums(report)[1]
-    yield Measurement("errors", "count", total, "1", None)
-    yield Measurement("errors_status", "count", failed_status, "1", None)
-    messages = [text for text in report["errors"] if not re.match(r"\d{3} ", text)]
-    classes = {error_class(text, FAILURE_PATTERNS) for text in messages}
-    if unanswered and len(classes) == 1:
-        yield Measurement(classes.pop(), "count", unanswered, "1", None)
-    for digit in range(1, 6):
-        count = sum(n for code, n in report["status_codes"].items() if code.startswith(str(digit)))
-        yield Measurement(f"status_{digit}xx", "count", count, "1", None)
+    classes = {error_class(text, FAILURE_PATTERNS) for text in messages if not re.match(r"\d{3} ", text)}
+    return {classes.pop(): unanswered} if unanswered and len(classes) == 1 else {}
 
 
 def _report_doubts(report: Mapping[str, Any], unanswered: int, output: ToolOutput) -> Iterator[tuple[str, str]]:
