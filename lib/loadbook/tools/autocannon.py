@@ -85,15 +85,11 @@ class _Report(JsonReport):
         self.report = report = self._read()
         self.codes = {name: self.count(report, name) for name in CLASSES}
         self.answered = sum(self.codes.values())
-        self.latency, self.sent = (
-            self.table(self.report, "latency"),
-            self.count(self.table(self.report, "requests"), "sent"),
-        )
+        self.latency, self.requests = self.table(report, "latency"), self.table(report, "requests")
+        self.sent = self.count(self.requests, "sent")
         self.failed, self.timeouts = self.count(report, "errors"), self.count(report, "timeouts")
-        self.seconds, self.received = (
-            self.number(report, "duration"),
-            self.number(self.table(self.report, "throughput"), "total"),
-        )
+        self.seconds = self.number(report, "duration")
+        self.received = self.number(self.table(report, "throughput"), "total")
         self._check()
         argv = output.argv
         # the report does not tell whether a number of requests ended the run: then nothing is under way at its end

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from loadbook.core.errors import ParseError
 
@@ -12,13 +13,17 @@ from loadbook.core.errors import ParseError
 def read_json(text: str | bytes) -> Any:
     """Return the value of a JSON text; ValueError if it is broken, has a key twice, or a number that is none."""
     try:
-        return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_unique_keys)
+        return json.loads(text, parse_constant=_no_constant, parse_float=_finite_number, object_pairs_hook=_unique_keys)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 
 
-def _no_constant(text: str) -> None:
+def _no_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is no number")
+
+
+def _finite_number(text: str) -> float:
+    return float(text) if math.isfinite(float(text)) else _no_constant(text)
 
 
 def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:

@@ -189,8 +189,8 @@ def _read_summary(file: str, data: bytes | Path) -> RunSummary:
         report: Any = read_json(data if isinstance(data, bytes) else data.read_bytes())
         if "results" in report:
             metrics = {row["name"]: row["values"] for row in report["results"]["metrics"]}
-            found = [(row["source"], not row["failed"]) for row in report["results"].get("thresholds", [])]
-            return RunSummary(metrics, dict(found), float(report["config"]["duration"]))
+            met = {row["source"]: not row["failed"] for row in report["results"].get("thresholds", [])}
+            return _checked_summary(RunSummary(metrics, met, float(report["config"]["duration"])))
         nested = "state" in report
         metrics = {name: table["values"] if nested else table for name, table in report["metrics"].items()}
         met = {
@@ -199,11 +199,20 @@ def _read_summary(file: str, data: bytes | Path) -> RunSummary:
             for text, state in table.get("thresholds", {}).items()
         }
         duration_s = report["state"]["testRunDurationMs"] / 1000 if nested else None
-        return RunSummary(metrics, met, duration_s)
+        return _checked_summary(RunSummary(metrics, met, duration_s))
     except ValueError:
         raise ParseError("k6", file, 1, "summary is not complete: its JSON ends early or is broken") from None
     except (KeyError, TypeError, AttributeError):
         raise ParseError("k6", file, 1, "no summary of k6: JSON without its metrics") from None
+
+
+def _checked_summary(summary: RunSummary) -> RunSummary:
+    """Return the summary; TypeError if a metric is no table, or the duration is not above 0."""
+    if not all(isinstance(values, dict) for values in summary.metrics.values()):
+        raise TypeError("a metric is no table")
+    if summary.duration_s is not None and summary.duration_s <= 0:
+        raise TypeError("no duration")
+    return summary
 
 
 class _Values:
@@ -325,10 +334,9 @@ def _run_doubts(
     if not_started and attempts < base.MIN_ACHIEVED_SHARE * (attempts + not_started):
         text = f"{not_started} of {attempts + not_started} requests were not started: all users were waiting"
         yield "offered_shortfall", text
-    metrics = summary.metrics if summary else {}
-    checks = metrics.get("checks", {})
+    checks = summary.metrics.get("checks", {}) if summary else {}
     passes, fails = checks.get("passes", 0), checks.get("fails", 0)
-    if fails:
+    if type(fails) is type(passes) is int and fails:
         yield "checks_failed", f"{fails} of {passes + fails} checks of the script failed"
     crossed = [text for text, met in (summary.thresholds if summary else {}).items() if not met]
     if crossed or output.exit_code == EXIT_THRESHOLDS:

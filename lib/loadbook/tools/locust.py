@@ -175,7 +175,23 @@ def _entries(file: str, text: str) -> list[dict[str, Any]]:
             raise ParseError("locust", file, 1, f"a time of {name!r} is no number")
         if sum(times.values()) != entry["num_requests"] - entry["num_none_requests"]:
             raise ParseError("locust", file, 1, f"the times of {name!r} are not those of {numbers[0]} requests")
+        _check_times(file, name, entry)
     return entries
+
+
+def _check_times(file: str, name: str, entry: Mapping[str, Any]) -> None:
+    """Raise ParseError if an entry with requests has no sensible times."""
+    keys = ["start_time", *(["last_request_timestamp"] if entry["num_requests"] else [])]
+    keys += ["total_response_time", "min_response_time", "max_response_time"] if entry["response_times"] else []
+    for key in keys:
+        if not isinstance(entry.get(key), int | float) or isinstance(entry[key], bool) or entry[key] < 0:
+            raise ParseError("locust", file, 1, f"{key} of {name!r} is missing, or no time")
+    number = sum(entry["response_times"].values())
+    low, high = (number * entry[key] for key in ("min_response_time", "max_response_time")) if number else (0, 0)
+    if number and not low * (1 - 1e-9) <= entry["total_response_time"] <= high * (1 + 1e-9):
+        raise ParseError("locust", file, 1, f"minimum, mean and maximum of {name!r} do not ascend")
+    if entry["num_requests"] and entry["last_request_timestamp"] < entry["start_time"]:
+        raise ParseError("locust", file, 1, f"{name!r} ends before it starts")
 
 
 def _rates(answered: int | None, ok: int, seconds: float) -> Iterator[Measurement]:

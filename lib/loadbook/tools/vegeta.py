@@ -305,6 +305,8 @@ def _read_report(file: str, data: bytes) -> dict[str, Any]:
     counts += [report["wait"], *numbers.values()]
     if not all(type(number) is int and number >= 0 for number in counts):
         raise refuse("report is not complete: a count or a time is missing or no whole number")
+    if not all(isinstance(text, str) for text in report["errors"]):
+        raise refuse("an error is no text")
     if not all(re.fullmatch(r"0|[1-9]\d\d", code) for code in report["status_codes"]):
         raise refuse("a status code is impossible")
     ok = sum(count for code, count in report["status_codes"].items() if code[0] in "23")
