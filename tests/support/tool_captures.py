@@ -48,15 +48,20 @@ def table(rows: Iterable[Measurement]) -> dict[Key, Measurement]:
     return found
 
 
+def values(parsed: ParsedReport) -> dict[Key, float]:
+    """Return {(metric, statistic): value} of a report."""
+    return {key: row.value for key, row in table(parsed.measurements).items()}
+
+
 def check_sane(parsed: ParsedReport) -> None:
     """Assert that the rows have finite, non-negative values, known metrics and the metrics' units."""
     for row in table(parsed.measurements).values():
         assert math.isfinite(row.value) and row.value >= 0, row
         assert row.unit == METRICS[row.metric].unit, row
         assert row.statistic != "count" or row.unit != "1" or float(row.value).is_integer(), row
-    values = {key[0]: row.value for key, row in table(parsed.measurements).items() if key[1] in ("count", "value")}
-    assert values.get("ok", 0) <= values.get("requests", math.inf)
-    if values.get("requests") == 0:
+    totals = {metric: value for (metric, statistic), value in values(parsed).items() if statistic in ("count", "value")}
+    assert totals.get("ok", 0) <= totals.get("requests", math.inf)
+    if totals.get("requests") == 0:
         assert not [row for row in parsed.measurements if row.unit == "s" and row.metric != "duration"]
 
 

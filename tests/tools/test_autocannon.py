@@ -13,8 +13,8 @@ from loadbook.core.errors import ParseError, ToolError
 from loadbook.study.workload import Workload
 from loadbook.tools import base
 from loadbook.tools.autocannon import has_option
-from loadbook.tools.base import ParsedReport, Target, ToolOutput
-from tool_captures import FIXTURES, capture, table
+from loadbook.tools.base import Target, ToolOutput
+from tool_captures import FIXTURES, capture, values
 
 AUTOCANNON = base.load_tool("autocannon")
 TARGET = Target("192.0.2.1", 8080)
@@ -26,10 +26,6 @@ def load(**changes: object) -> Workload:
 
 def case(name: str) -> ToolOutput:
     return capture(FIXTURES / "autocannon" / f"9.0.0--{name}.json")
-
-
-def values(parsed: ParsedReport) -> dict[tuple[str, str], float]:
-    return {key: row.value for key, row in table(parsed.measurements).items()}
 
 
 def changed(output: ToolOutput, change: Callable[[dict[str, Any]], object]) -> ToolOutput:

@@ -11,9 +11,9 @@ import pytest
 from loadbook.core.errors import ParseError, ToolError
 from loadbook.study.workload import Workload
 from loadbook.tools import base
-from loadbook.tools.base import ParsedReport, Target, ToolOutput
+from loadbook.tools.base import Target, ToolOutput
 from loadbook.tools.k6 import offered_rate
-from tool_captures import FIXTURES, capture, table
+from tool_captures import FIXTURES, capture, values
 
 K6 = base.load_tool("k6")
 TARGET = Target("192.0.2.1", 8080)
@@ -30,10 +30,6 @@ def load(**changes: object) -> Workload:
 
 def case(name: str) -> ToolOutput:
     return capture(FIXTURES / "k6" / f"1.8.1--{name}.json")
-
-
-def values(parsed: ParsedReport) -> dict[tuple[str, str], float]:
-    return {key: row.value for key, row in table(parsed.measurements).items()}
 
 
 def point(time_ms: bytes = b"10.5", status: bytes = b"200", code: bytes = b"", stamp: bytes = MICRO) -> bytes:

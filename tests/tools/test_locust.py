@@ -12,9 +12,9 @@ from loadbook.core.errors import ParseError, ToolError
 from loadbook.core.metrics import error_class
 from loadbook.study.workload import Workload
 from loadbook.tools import base
-from loadbook.tools.base import ParsedReport, Target, ToolOutput
+from loadbook.tools.base import Target, ToolOutput
 from loadbook.tools.locust import ERROR_PATTERNS
-from tool_captures import FIXTURES, capture, table
+from tool_captures import FIXTURES, capture, values
 
 LOCUST = base.load_tool("locust")
 TARGET = Target("192.0.2.1", 8080)
@@ -30,10 +30,6 @@ def load(**changes: object) -> Workload:
 
 def case(name: str) -> ToolOutput:
     return capture(FIXTURES / "locust" / f"2.47.0--{name}.json")
-
-
-def values(parsed: ParsedReport) -> dict[tuple[str, str], float]:
-    return {key: row.value for key, row in table(parsed.measurements).items()}
 
 
 def counted(**changes: object) -> ToolOutput:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from loadbook.core.errors import ParseError
 from loadbook.tools import base
 from loadbook.tools.base import ParsedReport, ToolOutput
-from tool_captures import attempt, capture, good, table, with_stdout
+from tool_captures import attempt, capture, good, values, with_stdout
 
 GOOD = {tool: [capture(path) for path in good(tool)] for tool in base.tool_names()}
 # results of single requests have no end, and lines between them are none of their own
@@ -44,7 +44,7 @@ NOISE = st.lists(
 
 
 def whole(tool: str, captured: ToolOutput) -> dict[tuple[str, str], float]:
-    return {key: row.value for key, row in table(base.load_tool(tool).parse(captured).measurements).items()}
+    return values(base.load_tool(tool).parse(captured))
 
 
 @pytest.mark.parametrize(("tool", "path"), SMALL, ids=[path.stem for _, path in SMALL])
@@ -55,11 +55,11 @@ def test_report_truncated_at_any_byte_is_refused_or_read_correctly(tool: str, pa
     length = len(captured.stdout)
     for size in {*range(0, length, 17), *range(length - 120, length)}:
         parsed = attempt(tool, replace(captured, stdout=captured.stdout[:size]))
-        assert parsed is None or {key: row.value for key, row in table(parsed.measurements).items()} == expected, size
+        assert parsed is None or values(parsed) == expected, size
     lines = captured.stdout.splitlines(keepends=True)
     for first in range(1, len(lines)):
         parsed = attempt(tool, with_stdout(captured, lines[first:]))
-        assert parsed is None or {key: row.value for key, row in table(parsed.measurements).items()} == expected, first
+        assert parsed is None or values(parsed) == expected, first
 
 
 @given(reports, st.data())
@@ -82,9 +82,9 @@ def test_report_with_repeated_or_moved_lines_is_refused_or_read_correctly(
 
 def agrees(parsed: ParsedReport, expected: dict[tuple[str, str], float]) -> bool:
     """A warning of ab that stands there twice leaves open which answers were errors: fewer values, none differs."""
-    values = {key: row.value for key, row in table(parsed.measurements).items()}
+    found = values(parsed)
     unsure = "non_2xx" in dict(parsed.doubts)
-    return values == expected or (unsure and all(expected[key] == values[key] for key in values.keys() & expected))
+    return found == expected or (unsure and all(expected[key] == found[key] for key in found.keys() & expected))
 
 
 @given(reports, st.randoms(use_true_random=False))
@@ -96,9 +96,7 @@ def test_report_with_shuffled_lines_is_refused_or_read_correctly(
     lines = captured.stdout.splitlines(keepends=True)
     random.shuffle(lines)  # type: ignore[attr-defined]
     parsed = attempt(tool, with_stdout(captured, lines))
-    assert parsed is None or {key: row.value for key, row in table(parsed.measurements).items()} == whole(
-        tool, captured
-    )
+    assert parsed is None or values(parsed) == whole(tool, captured)
 
 
 @given(reports, reports)
@@ -175,9 +173,7 @@ def test_tool_file_truncated_at_any_byte_is_refused_or_read_correctly(
     parsed = attempt(tool, cut)
     if tool in LOGS:  # a list of samples without an end: a cut between two of them cannot be seen
         return
-    assert parsed is None or {key: row.value for key, row in table(parsed.measurements).items()} == whole(
-        tool, captured
-    )
+    assert parsed is None or values(parsed) == whole(tool, captured)
 
 
 @given(st.sampled_from(FILED), st.data())

@@ -15,7 +15,7 @@ from loadbook.study.workload import Workload
 from loadbook.tools import base
 from loadbook.tools.base import Target, ToolOutput
 from loadbook.tools.oha import ERROR_PATTERNS, asked_duration_s, offered_rate
-from tool_captures import FIXTURES, capture
+from tool_captures import FIXTURES, capture, values
 
 OHA = base.load_tool("oha")
 TARGET = Target("192.0.2.1", 8080)
@@ -79,9 +79,8 @@ def test_error_text_has_a_class(text: str, name: str) -> None:
 
 
 def test_requests_under_way_at_the_end_are_neither_requests_nor_errors() -> None:
-    parsed = OHA.parse(case("clean_json"))
-    values = {(row.metric, row.statistic): row.value for row in parsed.measurements}
-    assert values["requests", "count"] == 905 and values["errors", "count"] == 0
+    found = values(OHA.parse(case("clean_json")))
+    assert found["requests", "count"] == 905 and found["errors", "count"] == 0
 
 
 def test_latency_is_named_by_where_it_starts() -> None:

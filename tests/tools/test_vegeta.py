@@ -10,9 +10,9 @@ import pytest
 from loadbook.core.errors import ParseError, ToolError
 from loadbook.study.workload import Workload
 from loadbook.tools import base
-from loadbook.tools.base import ParsedReport, Target, ToolOutput
+from loadbook.tools.base import Target, ToolOutput
 from loadbook.tools.vegeta import asked_duration_s, offered_per_s, option
-from tool_captures import FIXTURES, capture, table
+from tool_captures import FIXTURES, capture, values
 
 VEGETA = base.load_tool("vegeta")
 TARGET = Target("192.0.2.1", 8080)
@@ -29,10 +29,6 @@ def load(**changes: object) -> Workload:
 
 def case(name: str) -> ToolOutput:
     return capture(FIXTURES / "vegeta" / f"12.13.0--{name}.json")
-
-
-def values(parsed: ParsedReport) -> dict[tuple[str, str], float]:
-    return {key: row.value for key, row in table(parsed.measurements).items()}
 
 
 def attack(stdout: bytes, *options: str) -> ToolOutput:
