@@ -15,7 +15,7 @@ from loadbook.cli.data import parse
 from loadbook.core.errors import ParseError
 from loadbook.core.metrics import ERROR_CLASSES
 from loadbook.tools import base
-from tool_captures import FIXTURES, capture, check_sane, table
+from tool_captures import FIXTURES, capture, check_sane, values
 
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "": 1.0}
 COLUMNS = (
@@ -64,7 +64,7 @@ def ids(cases: list[Case]) -> list[str]:
 def test_recorded_report_is_parsed_to_the_values_in_the_table(case: Case) -> None:
     parsed = base.load_tool(case.tool).parse(capture(path(case)))
     check_sane(parsed)
-    found = {key: row.value for key, row in table(parsed.measurements).items()}
+    found = values(parsed)
     assert len(case.says) == len(COLUMNS), case
     for (metric, statistic), printed in zip(COLUMNS, case.says, strict=True):
         if metric == "classes":

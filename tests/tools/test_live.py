@@ -17,7 +17,7 @@ from loadbook.study.workload import Workload
 from loadbook.tools import base
 from loadbook.tools.base import Target, ToolOutput
 from tls_certificate import certificate
-from tool_captures import check_sane, table
+from tool_captures import check_sane, values
 
 pytestmark = pytest.mark.lab
 
@@ -85,7 +85,7 @@ def measured(web: Target, folder: Path, workload: Workload, duration_s: float = 
     files = {name: (folder / name).read_bytes() for name in tool.expected_files(workload)}
     parsed = tool.parse(ToolOutput(done.stdout, done.stderr, done.returncode, tuple(argv), files))
     check_sane(parsed)
-    return {key: row.value for key, row in table(parsed.measurements).items()}
+    return values(parsed)
 
 
 def test_live_wrk_counts_as_many_requests_as_the_server(web: Target, tmp_path: Path) -> None:
