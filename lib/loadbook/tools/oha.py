@@ -120,7 +120,7 @@ class _Report(JsonReport):
         self.output, self.line = output, 0
         report = self._read()
         self.summary, self.percentiles = self.table(report, "summary"), self.table(report, "latencyPercentiles")
-        self.details = self.table(report, "details")
+        self.details = self._details(report)
         self.codes = {int(code): n for code, n in self._counts(report, "statusCodeDistribution").items()}
         failed = self._counts(report, "errorDistribution")
         self.aborted = failed.pop(DEADLINE, 0)
@@ -151,7 +151,7 @@ class _Report(JsonReport):
         for percentile in PERCENTILES:
             yield Measurement(metric, percentile, self.number(self.percentiles, percentile), "s", None)
         for metric, detail in (("ttfb", "firstByte"), ("connect_time", "DNSDialup")):
-            values = self.details.get(detail) or {}
+            values = self.details.get(detail, {})
             for statistic, key in (("mean", "average"), ("min", "fastest"), ("max", "slowest")):
                 if values.get(key) is not None:
                     yield Measurement(metric, statistic, self.number(values, key), "s", None)
@@ -222,6 +222,15 @@ class _Report(JsonReport):
         ordered = [low, *(self.number(self.percentiles, name) for name in PERCENTILES), high]
         if ordered != sorted(ordered) or not low <= mean * (1 + 1e-9) or not mean <= high * (1 + 1e-9):
             raise self.refused("fastest, percentiles, average and slowest do not ascend")
+
+    def _details(self, report: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        """Return the table of times to connect and to the first byte; ParseError unless each is complete."""
+        details = self.table(report, "details")
+        names = {"DNSDialup", "DNSLookup"} | ({"firstByte"} if "firstBytePercentiles" in report else set())
+        tables = {name: self.table(details, name) for name in sorted(names)}
+        if set(details) != names or any(set(table) != {"average", "fastest", "slowest"} for table in tables.values()):
+            raise self.refused("report is not complete: its details are not those of oha")
+        return tables
 
     def _counts(self, report: Mapping[str, Any], key: str) -> dict[str, int]:
         table = self.table(report, key)
