@@ -15,7 +15,7 @@ LAYERS = (
     ("hosts", "tools"),
     ("services", "stats"),
     ("validity",),
-    ("ingestion",),
+    ("ingestion", "calibration"),
     ("execution",),
     ("external",),
     ("report",),

@@ -61,6 +61,14 @@ def test_httperf_request_rate_is_converted_to_a_connection_rate() -> None:
     assert not HTTPERF.extra_files(load()) and not HTTPERF.expected_files(load())
 
 
+def test_httperf_poisson_arrivals_are_exponential_periods() -> None:
+    argv = HTTPERF.command(load(arrivals="poisson", calls_per_connection=5), WEB, 4.0)
+    assert argv[argv.index("--period") + 1] == "e0.005" and "--rate" not in argv
+    assert argv[argv.index("--num-conns") + 1] == "800"
+    with pytest.raises(ToolError, match="no users who wait"):
+        HTTPERF.command(load(arrivals="users"), WEB, 4.0)
+
+
 def test_httperf_headers_become_one_escaped_option() -> None:
     argv = HTTPERF.command(load(headers={"Host": "foo", "X-A": r"a\b", "Y": ""}, keepalive=False), WEB, 1)
     assert argv[-4:] == ["--server-name", "foo", "--add-header", r"X-A: a\\b\nY: \nConnection: close\n"]

@@ -60,6 +60,27 @@ def test_open_load_has_a_whole_rate_in_whole_seconds(rate_per_s: float, words: s
     assert words <= set(argv) and offered_rate(argv) == rate_per_s
 
 
+def test_arrivals_other_than_even_ones_are_passed_to_the_script() -> None:
+    even, poisson = (
+        K6.command(load(model="open", rate_per_s=50, arrivals=arrivals), TARGET, 2) for arrivals in ("even", "poisson")
+    )
+    assert set(poisson) - set(even) == {"ARRIVALS=poisson"}
+    text = "__ENV.URL, __ENV.RATE"
+    own = load(model="open", rate_per_s=50, arrivals="users", plan="mine.js", plan_text=text)
+    with pytest.raises(ToolError, match="does not read ARRIVALS"):
+        K6.command(own, TARGET, 2)
+    assert K6.command(own.model_copy(update={"plan_text": f"{text}, __ENV.ARRIVALS"}), TARGET, 2)
+
+
+def test_time_from_the_intended_start_is_read_from_our_script() -> None:
+    output = case("handle_summary")
+    summary = json.loads(output.stdout)
+    times_ms = {"avg": 12.0, "min": 10.0, "med": 11.0, "p(99)": 40.0, "max": 50.0}
+    summary["metrics"]["intended_duration"] = {"type": "trend", "contains": "time", "values": times_ms}
+    found = values(K6.parse(replace(output, stdout=json.dumps(summary).encode())))
+    assert found["latency_intended", "p99"] == 0.040 and found["latency_intended", "mean"] == 0.012
+
+
 def test_script_of_the_user_is_used_as_it_is_with_the_points_beside_it() -> None:
     text = 'import http from "k6/http"; export default function () { http.get(__ENV.URL + "/b"); }'
     own = load(plan="mine.js", plan_text=text)

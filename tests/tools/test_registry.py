@@ -37,7 +37,10 @@ def test_registry_lists_the_known_tools() -> None:
     assert "wrk" not in base.tool_names("open") and "httperf" not in base.tool_names("closed")
     for name in base.tool_names():
         tool = base.load_tool(name)
-        assert tool.name == name and tool.version_argv[0] == tool.binary and tool.install_hint
+        assert tool.name == name
+        if not tool.load_models:  # its reports are read, but it is not run
+            continue
+        assert tool.version_argv[0] == tool.binary and tool.install_hint
         assert ("apt-get install" in tool.install_hint) == (name in {"ab", "h2load", "httperf", "wrk"}), (
             tool.install_hint
         )

@@ -11,7 +11,7 @@ from loadbook.core.errors import ParseError, ToolError
 from loadbook.study.workload import Workload
 from loadbook.tools import base
 from loadbook.tools.base import Target, ToolOutput
-from loadbook.tools.vegeta import asked_duration_s, offered_per_s, option
+from loadbook.tools.vegeta import offered_per_s
 from tool_captures import FIXTURES, capture, values
 
 VEGETA = base.load_tool("vegeta")
@@ -93,18 +93,6 @@ def test_hosts_of_a_targets_file_are_connected_to_the_target(text: str) -> None:
     ]
     assert ("-format=json" in argv) == text.startswith("{")
     assert VEGETA.extra_files(own)["targets.txt"] == text.encode()
-
-
-@pytest.mark.parametrize(
-    ("words", "seconds"),
-    [(["-duration=1m30s"], 90.0), (["-duration", "250ms"], 0.25), (["-duration=0"], None), ([], None)],
-)
-def test_duration_is_read_from_the_command(words: list[str], seconds: float | None) -> None:
-    assert asked_duration_s(words) == seconds
-
-
-def test_last_of_a_repeated_option_counts() -> None:
-    assert option(["-rate=5", "--rate", "7"], "rate") == "7" and option(["-x"], "rate") is None
 
 
 def test_rows_in_csv_and_in_json_give_the_same_numbers() -> None:

@@ -6,6 +6,7 @@
 - `hosts`: `loadbook hosts`, `lab`, `doctor`, `restore`
 - `run`: `loadbook plan`, `run`, `batch`
 - `compare`: `loadbook compare`
+- `calibrate`: `loadbook calibrate`
 - `report`: `loadbook report`, `history`, `claims`, `gate`
 """
 
@@ -29,6 +30,7 @@ COMMANDS = {
     "doctor": ("hosts", "Check hosts: what is missing, where, and how to get it"),
     "lab": ("hosts", "Manage the lab on this machine: up, down, status, cut, join"),
     "hosts": ("hosts", "Trust host keys; list hosts"),
+    "calibrate": ("calibrate", "Check which numbers of the driver's load generators may be trusted"),
     "studies": ("studies", "List every study: question, trials, time"),
     "new": ("studies", "Write a study file to begin with, from the variables of its services"),
     "plan": ("run", "Show trials, hours and the difference that so many blocks can detect; no network"),

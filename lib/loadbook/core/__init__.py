@@ -2,6 +2,7 @@
 
 - `text`: removes control characters from texts; finds names similar to a mistyped one
 - `errors`: exceptions with exit codes and hints
+- `go_programs`: options, durations and error messages of programs written in Go
 - `metrics`: names, units and better directions of metrics
 - `toml`: reads TOML files, also with former names of keys
 - `units`: converts texts to numbers in base units, and numbers and durations to texts

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from loadbook.calibration.citation import calibration_text
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP, format_bytes, format_duration, pluralize
 from loadbook.report import checks, sections, verdicts
@@ -194,7 +195,10 @@ class Page:
 
     def provenance(self) -> Block:
         """Show where the page's data come from; its output also marks the notebook as executed to its end."""
-        return Block(provenance_line(sections.provenance_pairs(self.data)), data={DONE_MIME: self.summary()})
+        pairs = sections.provenance_pairs(self.data)
+        if calibrated := calibration_text(self.data):
+            pairs.append(("load generator", calibrated))
+        return Block(provenance_line(pairs), data={DONE_MIME: self.summary()})
 
     def summary(self) -> dict[str, Any]:
         """Return the summary of this run for the index page and the command line."""

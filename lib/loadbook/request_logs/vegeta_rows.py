@@ -18,6 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from loadbook.core.errors import ParseError
+from loadbook.core.go_programs import FAILURE_PATTERNS
 from loadbook.core.metrics import error_class
 from loadbook.request_logs import stream as log_stream
 from loadbook.request_logs.stream import OUTCOME_CODES, Damage, Ints, LogRowKind, RecordBlock, RequestBatch
@@ -35,14 +36,6 @@ INTERVAL_PROPERTY = "interval_ns"
 NS_PER_US = 1000
 MIN_START_NS, MAX_START_NS, MAX_LATENCY_NS = 10**18, 9 * 10**18, 10**15
 MAX_REQUESTS = 100_000_000
-# outcome, pattern in the error text of Go's net and net/http; the first match wins
-FAILURE_PATTERNS = (
-    ("errors_driver", r"too many open files|cannot assign requested address|no buffer space"),
-    ("errors_connect", r"dial |connection refused|no such host|no route to host"),
-    ("errors_timeout", r"Client\.Timeout|deadline exceeded|i/o timeout|TLS handshake timeout"),
-    ("errors_write", r"broken pipe|write: "),
-    ("errors_read", r"EOF|reset by peer|server closed|malformed|read: "),
-)
 
 
 def read_vegeta(

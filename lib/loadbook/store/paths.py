@@ -10,6 +10,7 @@ from pathlib import Path
 from loadbook.core.errors import UsageError, unknown_name_error
 from loadbook.core.text import nearest_names
 
+CERTIFICATES = "certificates"  # folder below data/
 EXAMPLE_STUDY = "example"  # study whose recorded run is part of the project
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 
@@ -87,6 +88,11 @@ class RunPaths:
         return self.processed.absolute() / "requests"
 
     @property
+    def certificates(self) -> Path:
+        """Folder of the project's certificates of load generators, as `Layout.certificates`."""
+        return self.processed.absolute().parents[2] / CERTIFICATES
+
+    @property
     def ingest_cache(self) -> Path:
         """Folder of the ingest cache, which lets the next ingest read only new trials."""
         return self.processed / ".ingest"
@@ -116,6 +122,11 @@ class Layout:
     def batch(self, name: str) -> Path:
         """Return the folder of one batch: its state, its summary page, and the pages and notebooks of its entries."""
         return self.reports / "batch" / check_name("batch", name)
+
+    @property
+    def certificates(self) -> Path:
+        """Folder of the certificates of load generators, <run>.json, and of the studies that made them."""
+        return self.root / "data" / CERTIFICATES
 
     @property
     def lab(self) -> Path:

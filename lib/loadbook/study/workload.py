@@ -41,6 +41,8 @@ class Workload(StrictModel):
     threads : number of threads of the tool, on each driver.
     think_time_s : seconds between a response and the next request on its connection; only for closed loads.
     rate_per_s : requests that start per second, over all drivers; required for open loads, only allowed there.
+    arrivals : of an open load: "even" (evenly spaced), "poisson" (independent of each other), or "users":
+        `connections` users, who wait a random time after each response, so long that they make the rate together.
     calls_per_connection : requests on each connection of an open load.
     keepalive : false opens a new connection for every request.
     timeout_s : seconds after which a request counts as failed.
@@ -65,6 +67,7 @@ class Workload(StrictModel):
     threads: Annotated[int, Field(gt=0, le=1024)] = 1
     think_time_s: Annotated[float, Field(ge=0, le=3600)] = 0.0
     rate_per_s: Annotated[float, Field(gt=0)] | None = None
+    arrivals: Literal["even", "poisson", "users"] = "even"
     calls_per_connection: Annotated[int, Field(gt=0)] = 1
     keepalive: bool = True
     timeout_s: Seconds = 2.0
@@ -81,6 +84,8 @@ class Workload(StrictModel):
             raise ValueError("an open load needs rate_per_s (requests started per second)")
         if self.model == "closed" and self.rate_per_s is not None:
             raise ValueError("rate_per_s goes with model = 'open'")
+        if self.model == "closed" and self.arrivals != "even":
+            raise ValueError("arrivals goes with model = 'open': a closed load has no rate")
         if self.think_time_s and self.model == "open":
             raise ValueError("think_time_s goes with model = 'closed': an open load waits for nothing")
         if self.requests is not None and self.model == "closed" and self.requests < self.connections:

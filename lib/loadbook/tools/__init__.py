@@ -7,7 +7,9 @@
 - `request_rows`: rows of a report computed from the summary of a log of single requests
 - `ab`: Apache ab 2.3
 - `autocannon`: autocannon 4 to 9
+- `fortio`: JSON of fortio 1, read only
 - `h2load`: nghttp2's h2load
+- `hey`: text of hey 0.1, read only
 - `httperf`: httperf 0.9
 - `jmeter`: Apache JMeter 5 and its test plan
 - `k6`: k6 1 and its script

@@ -43,6 +43,7 @@ _OPTIONAL_FIELDS = {
     "requests": (None, "cannot end after a number of requests"),
     "think_time_s": (0.0, "cannot make its connections wait between requests (think_time_s)"),
     "calls_per_connection": (1, "cannot limit calls_per_connection"),
+    "arrivals": ("even", "starts requests at even intervals only"),
     "plan": (None, "has no plans"),
 }
 
@@ -170,6 +171,19 @@ class Tool(Protocol):
         ...
 
 
+class ImportedTool(Tool):
+    """A load generator whose reports are read, and which loadbook does not run."""
+
+    install_hint = ""
+    load_models = frozenset()
+    version_argv: tuple[str, ...] = ()
+
+    def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
+        """Raise ToolError."""
+        problem = f"loadbook reads reports of {self.name}, but does not run it"
+        raise ToolError(problem, f"tools that it runs: {', '.join(tool_names(workload.model))}")
+
+
 def per_second_samples(figures: Summary) -> Iterator[Sample]:
     """Yield the rates of requests that ended in each clock second; the first and last second are usually partial."""
     for second, answered, ok, errors in figures.per_second_counts():
@@ -257,7 +271,8 @@ def check_workload(
     Parameters
     ----------
     reserved_options : options such as ``-c`` that `extra` must not repeat, because fields of the workload set them.
-    supported_fields : those of `requests`, `think_time_s`, `calls_per_connection` and `plan` that the tool supports.
+    supported_fields : those of `requests`, `think_time_s`, `calls_per_connection`, `arrivals` and `plan` that the tool
+        supports.
     secret_options : options such as ``-A`` that pass credentials to the tool.
     """
     check_model(tool, workload)

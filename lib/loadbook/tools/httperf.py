@@ -138,8 +138,14 @@ class Httperf(base.Tool):
     version_pattern = rb"httperf-(\d[\w.]*) compiled"
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
-        """Return httperf's argument list: rate_per_s / calls_per_connection connections start every second."""
-        base.check_workload(self, workload, RESERVED_OPTIONS, supported_fields=("requests", "calls_per_connection"))
+        """Return httperf's argument list: rate_per_s / calls_per_connection connections start every second.
+
+        Poisson arrivals are its exponential periods.
+        """
+        supported = ("requests", "calls_per_connection", "arrivals")
+        base.check_workload(self, workload, RESERVED_OPTIONS, supported_fields=supported)
+        if workload.arrivals == "users":
+            raise ToolError("httperf has no users who wait for responses", "use arrivals = 'even' or 'poisson'")
         if workload.threads != 1:
             raise ToolError("httperf has one thread only", "set threads = 1 and use more drivers, or the tool wrk")
         if not workload.keepalive and workload.calls_per_connection != 1:
@@ -155,7 +161,8 @@ class Httperf(base.Tool):
             hint = "raise rate_per_s or duration_s, or lower calls_per_connection"
             raise ToolError(f"httperf would start no connection in {workload.duration_s:g} s", hint)
         argv = ["httperf", "--server", target.address, "--port", str(target.port), "--uri", workload.path]
-        argv += ["--rate", f"{rate:.10g}", "--num-conns", str(connections)]
+        spacing = ["--period", f"e{1 / rate:.10g}"] if workload.arrivals == "poisson" else ["--rate", f"{rate:.10g}"]
+        argv += [*spacing, "--num-conns", str(connections)]
         argv += ["--num-calls", str(calls), "--timeout", f"{workload.timeout_s:g}"]
         argv += ["--ssl"] if target.scheme == "https" else []
         return [*argv, *_header_options(workload), *workload.extra]

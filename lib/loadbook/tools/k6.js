@@ -1,11 +1,13 @@
 // One request that every virtual user repeats. The load comes from the environment (k6 run -e NAME=value); the summary
 // goes to the file summary.json, with counters of the statuses and of the errors without a status.
+import exec from "k6/execution";
 import http from "k6/http";
 import { sleep } from "k6";
-import { Counter } from "k6/metrics";
+import { Counter, Trend } from "k6/metrics";
 
 const env = __ENV;
 const vus = Number(env.CONNECTIONS);
+const length_ms = 1000 * Number(env.DURATION.slice(0, -1));
 const closed = env.ITERATIONS
   ? { executor: "shared-iterations", vus: vus, iterations: Number(env.ITERATIONS), maxDuration: "24h" }
   : { executor: "constant-vus", vus: vus, duration: env.DURATION };
@@ -15,7 +17,7 @@ const open = {
 };
 
 export const options = {
-  scenarios: { load: Object.assign(env.RATE ? open : closed, { gracefulStop: env.TIMEOUT }) },
+  scenarios: { load: Object.assign(env.RATE && !env.ARRIVALS ? open : closed, { gracefulStop: env.TIMEOUT }) },
   discardResponseBodies: true,
   insecureSkipTLSVerify: true,
   maxRedirects: 0,
@@ -39,10 +41,46 @@ function failure(code) {
   return "other";
 }
 
+// Arrivals other than even ones: each user makes its share of the rate. Times in ms since the start of the load.
+const rate_per_ms = env.ARRIVALS ? Number(env.RATE) / Number(env.RATE_UNIT.slice(0, -1)) / 1000 : 0;
+const intended = new Trend("intended_duration", true);
+let start_ms = null; // on the clock of the test run, which has fractions
+let times_ms = []; // of this user's requests still to come, the latest first
+let answered = 0, answered_ms = 0;
+
+function now() {
+  return exec.instance.currentTestRunDuration - start_ms;
+}
+
+function begin() {
+  start_ms = exec.instance.currentTestRunDuration - (Date.now() - exec.scenario.startTime);
+  const total = Math.round(rate_per_ms * length_ms), user = exec.vu.idInInstance;
+  const number = Math.floor(total / vus) + (user <= total % vus ? 1 : 0);
+  times_ms = Array.from({ length: number }, () => Math.random() * length_ms).sort((a, b) => b - a);
+}
+
+// time of the next request; the end of the load if there is none
+function next() {
+  if (env.ARRIVALS === "poisson") return times_ms.length ? times_ms.pop() : length_ms;
+  // users wait, on average, the rest of their share of the time
+  const wait = Math.max(0, vus / rate_per_ms - (answered ? answered_ms / answered : 0));
+  return now() - Math.log(1 - Math.random()) * wait;
+}
+
 export default function () {
+  let due = 0;
+  if (env.ARRIVALS) {
+    if (start_ms === null) begin();
+    due = Math.min(next(), length_ms);
+    sleep(Math.max(0, due - now()) / 1000);
+    if (due === length_ms) return;
+  }
   const answer = http.get(env.URL, params);
   const first = Math.floor(answer.status / 100);
   (statuses[first] || failures[failure(answer.error_code)]).add(1);
+  answered += 1;
+  answered_ms += answer.timings.duration;
+  if (env.ARRIVALS === "poisson" && (first === 2 || first === 3)) intended.add(now() - due);
   if (think) sleep(think);
 }
 

@@ -1,9 +1,13 @@
-"""k6 1 (and 0.52): closed loop of virtual users, or open loop at an even rate with at most `connections` users.
+"""k6 1 (and 0.52): closed loop of virtual users, or open loop with at most `connections` users.
 
 `requests` are responses of any status, `ok` those of 2xx or 3xx. Times are k6's `http_req_duration` of responses that
 k6 expected (its default: 200 to 399): sending, waiting and receiving, without DNS, connecting, TLS and without waiting
 for a free user. They are `latency` of a closed loop and `service_time` of an open one; requests that no user was free
 for are `dropped_iterations`, not latency. `duration` is k6's own time of the run.
+
+Arrivals of an open loop are even (k6's `constant-arrival-rate`); loadbook's script also makes Poisson ones, given their
+number: each user has its share of the requests at independent, uniform times, starts late ones at once and tells
+`latency_intended`, too. With arrivals of "users", each waits after a response, exponentially distributed.
 
 loadbook's script counts statuses and errors by class and writes k6's summary (`handleSummary`). A script of the user's
 own is used as it is, with the points of all metrics beside it (`--out csv`), from which single requests are read
@@ -44,6 +48,8 @@ STATISTICS = {
     "p90": ("p(90)", "p90"), "p95": ("p(95)", "p95"), "p99": ("p(99)", "p99"), "p99.9": ("p(99.9)", "p99.9"),
     "max": ("max",),
 }  # fmt: skip
+SUPPORTED_FIELDS = ("requests", "think_time_s", "arrivals", "plan")
+INTENDED_METRIC = "intended_duration"  # of our script: time from the intended start
 ERROR_CLASSES = ("errors_connect", "errors_timeout", "errors_read", "errors_write", "errors_other")
 EXIT_THRESHOLDS, EXIT_STOPPED = 99, 105
 _CSV_HEADER = b"metric_name,timestamp,metric_value,"
@@ -77,7 +83,7 @@ class K6(base.Tool):
 
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
         """Return k6's argument list, which passes the load to the script by its environment."""
-        base.check_workload(self, workload, RESERVED_OPTIONS, supported_fields=("requests", "think_time_s", "plan"))
+        base.check_workload(self, workload, RESERVED_OPTIONS, supported_fields=SUPPORTED_FIELDS)
         base.refuse_threads(self, workload)
         self.extra_files(workload)
         argv = ["k6", "run", "--no-usage-report", "--quiet"]
@@ -109,6 +115,8 @@ class K6(base.Tool):
         if workload.rate_per_s:
             ratio = base.whole_rate(self, workload.rate_per_s)
             variables |= {"RATE": str(ratio.numerator), "RATE_UNIT": f"{ratio.denominator}s"}
+        if workload.arrivals != "even":
+            variables["ARRIVALS"] = workload.arrivals
         return variables
 
     def extra_files(self, workload: Workload) -> Mapping[str, bytes]:
@@ -117,6 +125,7 @@ class K6(base.Tool):
             return {SCRIPT_FILE: (resources.files(__package__) / "k6.js").read_bytes()}
         text, name = workload.plan_text or "", f"workload.plan: {workload.plan}"
         required = ["URL", *(["RATE"] if workload.rate_per_s else []), *(["THINK"] if workload.think_time_s else [])]
+        required += ["ARRIVALS"] if workload.arrivals != "even" else []
         if missing := [variable for variable in required if not re.search(rf"__ENV\W+{variable}\b", text)]:
             raise ToolError(
                 f"{name} does not read {', '.join(missing)}: its load would not be the study's",
@@ -262,6 +271,8 @@ def _parse_summary(file: str, summary: RunSummary, output: ToolOutput) -> Parsed
         ok_times = "http_req_duration{expected_response:true}"
         times = values.times_s(ok_times if failed and ok_times in summary.metrics else "http_req_duration")
         rows += [Measurement(_time_metric(output), name, value, "s", None) for name, value in times.items()]
+        waits = values.times_s(INTENDED_METRIC)
+        rows += [Measurement("latency_intended", name, value, "s", None) for name, value in waits.items()]
     doubts = [*_run_doubts(attempts, values.count("dropped_iterations"), summary, output)]
     doubts += _class_doubts(attempts, 0 if own else failed)
     return ParsedReport(tuple(rows), doubts=tuple(doubts))

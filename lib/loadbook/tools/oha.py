@@ -46,7 +46,6 @@ PERCENTILES = ("p50", "p75", "p90", "p95", "p99", "p99.9")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _CSV_HEADER = b"request-start,DNS,"
-_TEXT_START = re.compile(r"(?:\x1b\[[0-9;]*m)*Summary:")
 
 
 def option(argv: Sequence[str], name: str) -> str | None:
@@ -197,7 +196,7 @@ class _Report(JsonReport):
                 "oha printed its usage: an argument was wrong" if usage else "empty: oha was killed, or did not start"
             )
             return reason + line_patterns.exit_text(self.output) + line_patterns.stderr_text(self.output)
-        if _TEXT_START.match(text[0]):
+        if any(line.startswith("  Success rate:") for line in text):
             return "a text report, whose numbers are rounded: use --output-format json"
         if self.output.stdout.startswith(_CSV_HEADER):
             return "oha's CSV, which has no failed attempts: use --output-format json"

@@ -18,12 +18,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from loadbook.core.errors import ParseError, ToolError
+from loadbook.core.go_programs import FAILURE_PATTERNS, UNIT_NS, duration_s, option
 from loadbook.core.metrics import error_class
 from loadbook.study.workload import Workload, matching_option
 from loadbook.tools import base, line_patterns, request_rows
@@ -56,8 +56,6 @@ _JSON_ROW = re.compile(rb'\s*\{"attack":')
 _JSON_REPORT = re.compile(rb'^\{"latencies":', re.MULTILINE)
 _TEXT_REPORT = re.compile(rb"(?:\x1b\[[0-9;]*[A-Za-z])*(Requests +\[total|Bucket +#|Value\(ms\) +Percentile)")
 _RATE = re.compile(r"(\d{1,12})(?:/(\d{0,9}(?:\.\d{1,9})?)(ns|us|ms|s|m|h))?")
-_UNIT_NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
-_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
 # keys of a JSON report -> their types
 _REPORT_KEYS: dict[str, Any] = {
     "latencies": dict, "bytes_in": dict, "status_codes": dict, "errors": list, "earliest": str, "end": str,
@@ -66,22 +64,12 @@ _REPORT_KEYS: dict[str, Any] = {
 _TIME_KEYS = {"mean": "mean", "min": "min", "p50": "50th", "p90": "90th", "p95": "95th", "p99": "99th", "max": "max"}
 
 
-def option(argv: Sequence[str], name: str) -> str | None:
-    """Return the last value of an option, written as `-name=value` or `-name value`, also with two hyphens."""
-    value = None
-    for word, following in pairwise([*argv, ""]):
-        key, equals, text = word.partition("=")
-        if key in (f"-{name}", f"--{name}"):
-            value = text if equals else following
-    return value
-
-
 def offered_rate(argv: Sequence[str]) -> tuple[int, int] | None:
     """Return (requests, nanoseconds) of option -rate; None for a closed loop, or if the rate is not known."""
     match = _RATE.fullmatch(option(argv, "rate") or "")
     if match is None or int(match[1]) == 0:
         return None
-    period_ns = int(float(match[2] or 1) * _UNIT_NS[match[3] or "s"])
+    period_ns = int(float(match[2] or 1) * UNIT_NS[match[3] or "s"])
     return (int(match[1]), period_ns) if period_ns >= int(match[1]) else None
 
 
@@ -89,15 +77,6 @@ def offered_per_s(argv: Sequence[str]) -> float | None:
     """Return the requests per second that are asked for; None for a closed loop, or if the rate is not known."""
     rate = offered_rate(argv)
     return rate and rate[0] * 1e9 / rate[1]
-
-
-def asked_duration_s(argv: Sequence[str]) -> float | None:
-    """Return the seconds of option -duration; None if it is not known, or 0 for an attack without an end."""
-    text = option(argv, "duration") or ""
-    parts = _DURATION_PART.findall(text)
-    if "".join(number + unit for number, unit in parts) != text:
-        return None
-    return sum(float(number) * _UNIT_NS[unit.replace("µ", "u")] for number, unit in parts) / 1e9 or None
 
 
 class Vegeta(base.Tool):
@@ -248,7 +227,7 @@ def _log_doubts(file: str, figures: Summary, output: ToolOutput) -> Iterator[tup
 
 def _run_doubts(attempts: int, seconds: float, output: ToolOutput) -> Iterator[tuple[str, str]]:
     """Yield the doubts about an attack with so many attempts in so many seconds."""
-    rate_per_s, asked_s = offered_per_s(output.argv), asked_duration_s(output.argv)
+    rate_per_s, asked_s = offered_per_s(output.argv), duration_s(option(output.argv, "duration") or "")
     due = (asked_s or 0.0) * (rate_per_s or 0.0)
     if asked_s and seconds < base.MIN_DURATION_SHARE * asked_s - (1 / rate_per_s if rate_per_s else 0.0):
         yield "stopped_early", f"the attack lasted {seconds:.3g} s of the {asked_s:g} s that were asked for"
@@ -338,8 +317,6 @@ def _epoch_s(report: Mapping[str, Any], key: str) -> float:
 
 def _failures(messages: Sequence[str], unanswered: int) -> dict[str, int]:
     """Return {class: attempts without an answer}; {} if their messages (without counts) are of several classes."""
-    from loadbook.request_logs.vegeta_rows import FAILURE_PATTERNS
-
     classes = {error_class(text, FAILURE_PATTERNS) for text in messages if not re.match(r"\d{3} ", text)}
     return {classes.pop(): unanswered} if unanswered and len(classes) == 1 else {}
 

@@ -38,6 +38,8 @@ PERCENTILE_DEFINITIONS = {
     "h2load": "h2load’s time for request",
     "weighttp": "weighttp’s total time",
     "autocannon": "autocannon’s latency, whole ms",
+    "fortio": "fortio’s times of calls, interpolated within buckets",
+    "hey": "hey’s response times, in steps of 0.1 ms, connecting included",
     "locust": "Locust’s response time, with connecting and the wait for its one process",
     "k6": "k6’s http_req_duration, without connecting",
     "oha": "oha’s response times, with its correction if the load has a rate",

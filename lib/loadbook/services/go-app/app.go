@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -22,12 +23,23 @@ type App struct {
 	length      string
 	hold        time.Duration
 	slots       chan time.Time
+	record      *Record
 	requests    atomic.Int64
 	connections atomic.Int64
 }
 
+// firstKey is the key of a connection's context whose value tells whether it had a request.
+type firstKey struct{}
+
+func withFirst(ctx context.Context, _ net.Conn) context.Context {
+	return context.WithValue(ctx, firstKey{}, new(atomic.Bool))
+}
+
 func newApp(config Config) (*App, error) {
 	app := &App{config: config, hold: time.Duration(config.HoldMs) * time.Millisecond}
+	if config.Record || config.FreezeMs > 0 || config.ErrorEvery > 0 {
+		app.record = new(Record)
+	}
 	text := ""
 	if config.Page == "node" {
 		text = "node " + config.Node + "\n"
@@ -53,13 +65,54 @@ func (app *App) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/.loadbook/counters":
 		fmt.Fprint(w, app.status())
 	default:
+		if app.record != nil {
+			app.behave(w, r)
+			return
+		}
+		app.wait(r)
 		app.serve()
-		header := w.Header()
-		header["Content-Type"] = []string{"text/html"}
-		header["Content-Length"] = []string{app.length}
-		w.Write(app.body)
-		app.requests.Add(1)
+		app.answer(w)
 	}
+}
+
+// wait takes the time that the first request of a connection costs.
+func (app *App) wait(r *http.Request) {
+	if app.config.FirstMs == 0 {
+		return
+	}
+	if had, ok := r.Context().Value(firstKey{}).(*atomic.Bool); ok && had.CompareAndSwap(false, true) {
+		time.Sleep(time.Duration(app.config.FirstMs) * time.Millisecond)
+	}
+}
+
+func (app *App) answer(w http.ResponseWriter) {
+	header := w.Header()
+	header["Content-Type"] = []string{"text/html"}
+	header["Content-Length"] = []string{app.length}
+	w.Write(app.body)
+	app.requests.Add(1)
+}
+
+// behave answers as configured and records the request.
+func (app *App) behave(w http.ResponseWriter, r *http.Request) {
+	began := time.Now()
+	number, first := app.record.begin(began)
+	app.wait(r)
+	freeze := first.Add(time.Duration(app.config.FreezeAtMs) * time.Millisecond)
+	thaw := freeze.Add(time.Duration(app.config.FreezeMs) * time.Millisecond)
+	if !began.Before(freeze) && began.Before(thaw) {
+		time.Sleep(time.Until(thaw))
+		app.record.froze(freeze, thaw)
+	}
+	app.serve()
+	failed := app.config.ErrorEvery > 0 && number%app.config.ErrorEvery == 0
+	if failed {
+		http.Error(w, "an error by plan", http.StatusInternalServerError)
+		app.requests.Add(1)
+	} else {
+		app.answer(w)
+	}
+	app.record.end(number, began, first, failed)
 }
 
 func (app *App) status() string {
@@ -114,6 +167,9 @@ func (c *counted) Accept() (net.Conn, error) {
 	connection, err := c.Listener.Accept()
 	if err == nil {
 		c.app.connections.Add(1)
+		if c.app.record != nil {
+			c.app.record.connected()
+		}
 	}
 	return connection, err
 }

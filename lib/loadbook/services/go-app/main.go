@@ -34,7 +34,14 @@ type Config struct {
 	Work      int    `json:"work"`
 	HoldMs    int    `json:"hold_ms"`
 	Slots     int    `json:"slots"`
-	Cpus      int    `json:"cpus"`
+	// behaviour: the first request of a connection takes FirstMs longer; requests that arrive in the FreezeMs after
+	// FreezeAtMs, counted from the first request, wait until its end; every ErrorEvery-th response is 500; 0: never
+	FirstMs    int  `json:"first_ms"`
+	FreezeAtMs int  `json:"freeze_at_ms"`
+	FreezeMs   int  `json:"freeze_ms"`
+	ErrorEvery int  `json:"error_every"`
+	Record     bool `json:"record"`
+	Cpus       int  `json:"cpus"`
 }
 
 func main() {
@@ -98,7 +105,7 @@ func run(path string) error {
 	if config.Protocol == "fastcgi" {
 		return fcgi.Serve(counted, app)
 	}
-	return (&http.Server{Handler: app}).Serve(counted)
+	return (&http.Server{Handler: app, ConnContext: withFirst}).Serve(counted)
 }
 
 func listen(config Config) (net.Listener, error) {
@@ -114,6 +121,9 @@ func tell(control net.Listener, app *App) {
 		connection, err := control.Accept()
 		if err != nil {
 			fail(err)
+		}
+		if app.record != nil {
+			app.record.tell()
 		}
 		io.WriteString(connection, app.status())
 		connection.Close()

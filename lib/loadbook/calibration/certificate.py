@@ -1,0 +1,216 @@
+"""The certificate of a calibration: numbers of each tool beside the truth, and which of them may be trusted.
+
+A number is trusted if in every case the median of its deviations over the blocks is within the tolerance:
+
+- rates: 0.5 % of the server's, and the requests that were under way at begin and end;
+- errors: one of the server's;
+- times: 5 % of the truth, or 1 ms, which is what the driver itself adds.
+
+The truth of `latency` and `service_time` is the time that the server held requests; that of `latency_intended` is what
+users would have waited (`truth.user_waits_s`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from loadbook.calibration.cases import CASES_BY_NAME, Case
+from loadbook.calibration.truth import STATISTICS, ServerRecord, read_record, user_waits_s
+from loadbook.core.errors import DataError
+from loadbook.store.atomic import write_atomic
+from loadbook.store.trial_record import TrialRecord, read_trial
+from loadbook.validity.base import TOTAL
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from loadbook.store.tables import RunData
+
+RATE_TOLERANCE, TIME_TOLERANCE, TIME_TOLERANCE_S, ERRORS_TOLERANCE = 0.005, 0.05, 0.001, 1
+TIME_METRICS = ("latency", "service_time", "latency_intended")
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Reading(_Part):
+    """One number of one trial: what the tool said, the truth, and the tolerance, in base units."""
+
+    tool: str
+    load_model: Literal["closed", "open"]
+    case: str
+    block: int
+    metric: str
+    statistic: str
+    said: float
+    true: float
+    tolerance: float
+
+
+class Trust(_Part):
+    """Whether one number of a tool may be trusted; `case`, `said` and `true` are those of its largest deviation."""
+
+    tool: str
+    load_model: Literal["closed", "open"]
+    metric: str
+    statistic: str
+    trusted: bool
+    case: str
+    said: float
+    true: float
+
+
+class Certificate(_Part):
+    """All readings of a calibration of one driver, and which numbers of its tools may be trusted."""
+
+    schema_version: Literal[1] = 1
+    runs: dict[str, str]
+    machine: str
+    driver: str
+    tools: dict[str, str]
+    readings: list[Reading]
+    trusts: list[Trust]
+    failed: dict[str, str]
+
+    def of_tool(self, tool: str, load_model: str) -> list[Trust]:
+        """Return the trusts of a tool's loads of one kind."""
+        return [trust for trust in self.trusts if (trust.tool, trust.load_model) == (tool, load_model)]
+
+
+class _Truth(NamedTuple):
+    """Truth of one number, and the largest deviation that is accepted."""
+
+    true: float
+    tolerance: float
+
+
+def make_certificate(runs: Sequence[RunData]) -> Certificate:
+    """Return the certificate of the runs of a calibration, one per load model; DataError if no trial has numbers."""
+    readings: list[Reading] = []
+    failed: dict[str, str] = {}
+    tools: dict[str, str] = {}
+    for data in runs:
+        totals = data.measurements[data.measurements["driver"] == TOTAL]
+        values = {trial: _values(rows) for trial, rows in totals.groupby("trial")}
+        for trial in data.trials["trial"]:
+            folder = data.paths.trial(trial)
+            record = read_trial(folder)
+            tools[record.tool] = record.tool_version or "version not known"
+            if record.status == "ok":
+                readings += trial_readings(record, values.get(trial, {}), _server_record(folder))
+            else:
+                failed.setdefault(record.treatment, record.reason or record.status)
+    if not readings:
+        raise DataError("no trial of the calibration has numbers", "loadbook report, page run quality, has the reasons")
+    alias, machine = _driver(runs[0])
+    return Certificate(
+        runs={data.study.name: data.run for data in runs},
+        machine=machine,
+        driver=alias,
+        tools=dict(sorted(tools.items())),
+        readings=readings,
+        trusts=list(judge(readings)),
+        failed=failed,
+    )
+
+
+def trial_readings(record: TrialRecord, said: Mapping[tuple[str, str], float], server: ServerRecord) -> list[Reading]:
+    """Return the numbers of one trial that have a truth; `said` maps (metric, statistic) to the tool's number."""
+    case = CASES_BY_NAME[record.treatment.removeprefix(f"{record.tool}-")]
+    return [
+        Reading(
+            tool=record.tool, load_model=case.load_model, case=case.name, block=record.block,
+            metric=key[0], statistic=key[1], said=said[key], true=truth.true, tolerance=truth.tolerance,
+        )
+        for key, truth in _truths(case, server).items()
+        if key in said
+    ]  # fmt: skip
+
+
+def _truths(case: Case, server: ServerRecord) -> dict[tuple[str, str], _Truth]:
+    """Return (metric, statistic) -> truth of one trial."""
+    held_s = server.held_s or {}
+    rate_per_s = server.requests / server.span_s
+    # requests that are under way at begin and end: of a closed loop all connections, of an open one those of a response
+    under_way = case.connections if case.rate_per_s is None else 1 + case.rate_per_s * held_s["p50"]
+    truths = {
+        ("requests_per_s", "value"): _Truth(rate_per_s, RATE_TOLERANCE * rate_per_s + under_way / server.span_s),
+        ("errors", "count"): _Truth(server.errors, ERRORS_TOLERANCE),
+    }
+    for metric in TIME_METRICS:
+        waits_s = user_waits_s(case, server) if metric == "latency_intended" else None
+        for statistic in STATISTICS:
+            true = (waits_s or held_s)[statistic]
+            truths[metric, statistic] = _Truth(true, max(TIME_TOLERANCE_S, TIME_TOLERANCE * true))
+    return truths
+
+
+def judge(readings: Iterable[Reading]) -> Iterator[Trust]:
+    """Yield for each number of each tool whether it may be trusted, with its largest deviation in tolerances."""
+
+    def number(reading: Reading) -> tuple[str, str, str, str]:
+        return reading.tool, reading.load_model, reading.metric, reading.statistic
+
+    for _, of_number in groupby(sorted(readings, key=number), number):
+        by_case = [
+            list(of_case) for _, of_case in groupby(sorted(of_number, key=lambda one: one.case), lambda one: one.case)
+        ]
+        typical = [sorted(of_case, key=_deviation)[len(of_case) // 2] for of_case in by_case]
+        medians = [median(map(_deviation, of_case)) for of_case in by_case]
+        worst = max(range(len(by_case)), key=lambda place: abs(medians[place]))
+        shown = typical[worst]
+        yield Trust(
+            tool=shown.tool, load_model=shown.load_model, metric=shown.metric, statistic=shown.statistic,
+            trusted=abs(medians[worst]) <= 1, case=shown.case, said=shown.said, true=shown.true,
+        )  # fmt: skip
+
+
+def _deviation(reading: Reading) -> float:
+    """Return the deviation from the truth in tolerances, negative if the tool said less."""
+    return (reading.said - reading.true) / reading.tolerance
+
+
+def _values(rows: pd.DataFrame) -> dict[tuple[str, str], float]:
+    return dict(zip(zip(rows["metric"], rows["statistic"], strict=True), rows["value"].astype(float), strict=True))
+
+
+def _server_record(folder: Path) -> ServerRecord:
+    """Return the record in the log of the only service of a trial."""
+    logs = sorted(folder.glob("log-*-server"))
+    if len(logs) != 1:
+        raise DataError(f"{folder}: {len(logs)} logs of the server instead of one")
+    return read_record(logs[0])
+
+
+def _driver(data: RunData) -> tuple[str, str]:
+    """Return alias and machine of the driver of a run."""
+    role = data.study.workload.role
+    hosts = data.run_record.hosts if data.run_record else {}
+    alias = next(alias for alias, host in hosts.items() if role in host["roles"])
+    return alias, str(data.facts.get(f"{alias}-before", {}).get("machine", {}).get("value", "not known"))
+
+
+def write_certificate(certificate: Certificate, path: Path) -> None:
+    """Write a certificate as JSON, completely or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, certificate.model_dump_json(indent=1).encode() + b"\n")
+
+
+def read_certificates(folder: Path) -> list[Certificate]:
+    """Return the certificates of a folder, oldest first; DataError for a broken one."""
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            found.append(Certificate.model_validate_json(path.read_bytes()))
+        except ValidationError as error:
+            raise DataError(
+                f"{path} is no certificate: {error.errors()[0]['msg']}", "delete it, or restore it"
+            ) from error
+    return found

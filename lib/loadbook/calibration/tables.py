@@ -1,0 +1,84 @@
+"""Tables of a certificate: what each tool said beside the truth, and which of its numbers may be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import median
+from typing import TypeVar
+
+from loadbook.calibration.cases import CASES, Case
+from loadbook.calibration.certificate import TIME_METRICS, Certificate, Reading, Trust
+from loadbook.calibration.truth import STATISTICS
+
+NUMBERS = ("rate", "errors", *STATISTICS)
+CASE_HEADINGS = ("tool", "case", "times", *NUMBERS)
+TRUST_HEADINGS = ("tool", "version", "loop", "times", *NUMBERS)
+NOT_SAID = "-"
+_Row = TypeVar("_Row", Reading, Trust)
+
+
+def case_rows(certificate: Certificate) -> Iterator[Sequence[str]]:
+    """Yield for each tool, case and metric of times the tool's numbers and the truth, as "said / true" (ms)."""
+    for tool in certificate.tools:
+        for case in CASES:
+            readings = [one for one in certificate.readings if (one.tool, one.case) == (tool, case.name)]
+            for metric in _time_metrics(readings):
+                yield tool, case.name, metric, *(_cell(_readings_of(readings, metric, name)) for name in NUMBERS)
+
+
+def trust_rows(certificate: Certificate) -> Iterator[Sequence[str]]:
+    """Yield for each tool, loop and metric of times whether each number may be trusted, else its worst case."""
+    for tool, version in certificate.tools.items():
+        for load_model in ("closed", "open"):
+            trusts = certificate.of_tool(tool, load_model)
+            for metric in _time_metrics(trusts):
+                cells = (_verdict(next(iter(_readings_of(trusts, metric, name)), None)) for name in NUMBERS)
+                yield tool, version, load_model, metric, *cells
+
+
+def case_lines(load_model: str) -> Iterator[str]:
+    """Yield a line for each case of a load model that explains it."""
+    from loadbook.calibration.cases import BEHAVIOURS
+
+    for case in CASES:
+        if case.load_model == load_model:
+            yield f"{case.name}: {_load_text(case)}; {BEHAVIOURS[case.behaviour][1]}"
+
+
+def _load_text(case: Case) -> str:
+    connections = f"{case.connections} connections"
+    return connections if case.rate_per_s is None else f"{case.rate_per_s:g} requests a second, at most {connections}"
+
+
+def _time_metrics(rows: Sequence[Reading] | Sequence[Trust]) -> list[str]:
+    """Return the metrics of times among these; [NOT_SAID] for numbers without times, [] for none at all."""
+    found = [metric for metric in TIME_METRICS if any(row.metric == metric for row in rows)]
+    return found or ([NOT_SAID] if rows else [])
+
+
+def _readings_of(rows: Sequence[_Row], metric: str, number: str) -> list[_Row]:
+    """Return the rows of one column of the tables."""
+    keys = {"rate": ("requests_per_s", "value"), "errors": ("errors", "count")}
+    return [row for row in rows if (row.metric, row.statistic) == keys.get(number, (metric, number))]
+
+
+def _cell(readings: Sequence[Reading]) -> str:
+    if not readings:
+        return NOT_SAID
+    said, true = (median(getattr(one, name) for one in readings) for name in ("said", "true"))
+    return f"{value_text(readings[0].metric, said)} / {value_text(readings[0].metric, true)}"
+
+
+def _verdict(trust: Trust | None) -> str:
+    if trust is None:
+        return NOT_SAID
+    if trust.trusted:
+        return "yes"
+    return f"no: {value_text(trust.metric, trust.said)} for {value_text(trust.metric, trust.true)} ({trust.case})"
+
+
+def value_text(metric: str, value: float) -> str:
+    """Return a number as text: times in ms, rates with one decimal, counts whole."""
+    if metric in TIME_METRICS:
+        return f"{value * 1000:.1f} ms" if value < 0.1 else f"{value * 1000:.0f} ms"
+    return f"{value:.1f}" if metric.endswith("_per_s") else f"{value:.0f}"

@@ -1,0 +1,146 @@
+"""Command that checks the load generators of a driver: `loadbook calibrate`."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from loadbook.cli import terminal
+from loadbook.core.errors import LoadbookError, ToolError, UsageError
+from loadbook.store.paths import Layout, project_layout
+
+if TYPE_CHECKING:
+    from loadbook.calibration.certificate import Certificate
+    from loadbook.hosts.remote import RemoteHost
+
+PROBE_TIMEOUT_S = 20.0
+
+
+@click.command()
+@terminal.hosts_option
+@click.option("--tool", "tools", multiple=True, metavar="TOOL", help="Only this tool; may be repeated. Default: all.")
+@click.option("--blocks", type=click.IntRange(min=1), default=1, show_default=True, help="Trials of each case.")
+@click.option("--new", is_flag=True, help="Start anew although the last calibration is unfinished.")
+@click.option("--json", "as_json", is_flag=True, help="The certificate as JSON.")
+def calibrate(hosts_file: Path | None, tools: tuple[str, ...], blocks: int, new: bool, as_json: bool) -> None:
+    """Check which numbers of the driver's load generators may be trusted.
+
+    Every tool that is installed loads a server of known behaviour (service go-app on the host of role server), which
+    records what it answered. The certificate is kept in data/certificates, and reports of studies on this driver cite
+    it. About 4 s for each of at most 13 cases of a tool.
+    """
+    from loadbook.calibration.certificate import make_certificate, write_certificate
+    from loadbook.store.tables import load_run
+
+    layout = project_layout()
+    path = hosts_file or _lab_hosts(layout)
+    versions, missing = _driver_tools(path, tools)
+    for hint in missing:
+        terminal.echo(hint, err=True)
+    runs = _run_studies(layout, list(versions), hosts_file, blocks, new)
+    certificate = make_certificate([load_run(layout, study, run) for study, run in runs.items()])
+    file = layout.certificates / f"{min(runs.values())}.json"
+    write_certificate(certificate, file)
+    if as_json:
+        terminal.echo(certificate.model_dump_json(indent=1))
+        return
+    _print_certificate(certificate)
+    terminal.echo(f"certificate {file}")
+
+
+def _lab_hosts(layout: Layout) -> Path:
+    """Start the lab with a server and return its hosts file."""
+    from loadbook.hosts.lab import Lab
+
+    lab = Lab.load(layout.lab, None, {"server": 1})
+    lab.up()
+    return lab.hosts_file
+
+
+def _driver_tools(path: Path, wanted: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Return tool -> version on the driver, and a line for each tool that is not there."""
+    from loadbook.hosts.inventory import read_hosts
+    from loadbook.hosts.remote import connect
+    from loadbook.tools import base
+
+    inventory = read_hosts(path)
+    drivers = inventory.with_role("driver")
+    if len(drivers) != 1:
+        raise UsageError(
+            f"{path} has {len(drivers)} hosts of role driver; a certificate is that of one",
+            "give it a hosts file with one",
+        )
+    for name in wanted:
+        if not base.load_tool(name).load_models:
+            raise UsageError(f"loadbook does not run {name}", "leave it out")
+    host = connect(path, drivers[0], "calibrate", hosts=inventory)
+    try:
+        found, missing = {}, []
+        for name in wanted or [name for name in base.tool_names() if base.load_tool(name).load_models]:
+            try:
+                found[name] = _version(host, name)
+            except ToolError as error:
+                missing.append(f"left out: {error.message}; {error.hint}")
+    finally:
+        host.close()
+    if not found:
+        raise ToolError(f"host {drivers[0]}: none of the load generators is installed", "; ".join(missing))
+    return found, missing
+
+
+def _version(host: RemoteHost, name: str) -> str:
+    """Return a tool's version on a host; ToolError if it is not there."""
+    from loadbook.execution.preflight import RC_NOT_FOUND
+    from loadbook.tools import base
+
+    tool = base.load_tool(name)
+    done = host.run(tool.version_argv, timeout_s=PROBE_TIMEOUT_S)
+    if done.rc == RC_NOT_FOUND:
+        raise ToolError(f"{tool.binary} is not installed", tool.install_hint)
+    return tool.version(done.stdout, done.stderr)
+
+
+def _run_studies(layout: Layout, tools: Sequence[str], hosts: Path | None, blocks: int, new: bool) -> dict[str, str]:
+    """Run the study of each load model and make its tables; return study -> run."""
+    from loadbook.calibration.cases import STUDY_NAMES, study_text
+    from loadbook.cli.data import make_tables
+    from loadbook.execution.session import run_study
+
+    runs = {}
+    again = ["loadbook", "calibrate", *(["--hosts", str(hosts)] if hosts else [])]
+    for load_model, study in STUDY_NAMES.items():
+        text = study_text(tools, load_model, blocks)
+        if text is None:
+            continue
+        file = layout.certificates / "studies" / f"{study}.toml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        with (
+            terminal.handle_interrupts(hosts or layout.lab / "hosts.toml", shlex.join(again)),
+            terminal.ProgressDisplay(sys.stderr) as display,
+        ):
+            runs[study] = run_study(layout, str(file), hosts, new=new, on_event=display)
+        try:
+            terminal.echo(make_tables(layout, study, runs[study]), err=True)
+        except LoadbookError as error:  # no trial counts for a verdict; the certificate is about their numbers
+            terminal.echo(error.message, err=True)
+    return runs
+
+
+def _print_certificate(certificate: Certificate) -> None:
+    from loadbook.calibration.tables import CASE_HEADINGS, NUMBERS, TRUST_HEADINGS, case_lines, case_rows, trust_rows
+
+    terminal.print_table(
+        CASE_HEADINGS, case_rows(certificate), right=NUMBERS, title="What each tool said / what was true (times in ms)"
+    )
+    for load_model in ("closed", "open"):
+        for line in case_lines(load_model):
+            terminal.echo(line)
+    terminal.print_table(TRUST_HEADINGS, trust_rows(certificate), title="Which numbers may be trusted")
+    for treatment, reason in certificate.failed.items():
+        terminal.echo(f"failed: {treatment}: {reason}", err=True)

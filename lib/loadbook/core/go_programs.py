@@ -1,0 +1,42 @@
+"""Command lines, durations and error messages of programs that are written in Go: vegeta, fortio, hey, bombardier."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+# messages of Go's packages net and net/http -> classes of errors
+FAILURE_PATTERNS = (
+    ("errors_driver", r"too many open files|cannot assign requested address|no buffer space"),
+    ("errors_connect", r"dial |connection refused|no such host|no route to host"),
+    ("errors_timeout", r"Client\.Timeout|deadline exceeded|i/o timeout|TLS handshake timeout"),
+    ("errors_write", r"broken pipe|write: "),
+    ("errors_read", r"EOF|reset by peer|server closed|malformed|read: "),
+)
+UNIT_NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
+
+
+def option(argv: Sequence[str], *names: str) -> str | None:
+    """Return the last value of an option, written as `-name=value` or `-name value`, also with two hyphens."""
+    value = None
+    for word, following in pairwise([*argv, ""]):
+        key, equals, text = word.partition("=")
+        if key in {f"{hyphens}{name}" for name in names for hyphens in ("-", "--")}:
+            value = text if equals else following
+    return value
+
+
+def number_option(argv: Sequence[str], *names: str) -> float | None:
+    """Return the number that is the value of an option; None without one."""
+    text = option(argv, *names) or ""
+    return float(text) if re.fullmatch(r"\d{1,12}(\.\d{1,12})?", text) else None
+
+
+def duration_s(text: str) -> float | None:
+    """Return the seconds of a duration such as `1m2.5s`; None if it is 0, or none."""
+    parts = _DURATION_PART.findall(text)
+    if "".join(number + unit for number, unit in parts) != text:
+        return None
+    return sum(float(number) * UNIT_NS[unit.replace("µ", "u")] for number, unit in parts) / 1e9 or None

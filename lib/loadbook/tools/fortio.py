@@ -1,0 +1,192 @@
+"""fortio 1.x: its report in JSON is read; loadbook does not run it.
+
+`requests` are responses of any status; calls without one (code -1 of fortio) are `errors` of no known class, and fortio
+counts them in its calls, its rate and its times: a report with such calls has no times here. Percentiles are
+interpolated within buckets (`-r`, by default 1 ms and wider for longer times): those of a bucket wider than a quarter
+of the time are left out. At a rate (`-qps`), the times are `service_time`: calls that are late start late.
+Sources: fortio `periodic/periodic.go`, `fhttp/httprunner.go`, `stats/stats.go`; 1.66.5 measured.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from loadbook.core.errors import ParseError
+from loadbook.core.go_programs import duration_s
+from loadbook.tools import base, line_patterns
+from loadbook.tools.base import Measurement, ParsedReport, ToolOutput
+from loadbook.tools.json_report import JsonReport, find_objects, read_json
+from loadbook.tools.request_rows import status_rows
+
+NO_STATUS = -1  # fortio's code of a call without a response
+# widths of a bucket as shares of the percentile within: above the first it is left out, above the second doubtful
+MAX_BUCKET_SHARE, COARSE_BUCKET_SHARE = 0.25, 0.05
+_TEXT_LINES = re.compile(r"(Aggregated Function Time :|All done \d+ calls|Ended after )", re.MULTILINE)
+
+
+class Fortio(base.ImportedTool):
+    """fortio; the module docstring defines its metrics."""
+
+    name = "fortio"
+    binary = "fortio"
+
+    def parse(self, output: ToolOutput) -> ParsedReport:
+        """Return the rows of one report in JSON: stdout (`-json -`), or a file beside it."""
+        report = _Report(output)
+        return ParsedReport(tuple(report.rows()), doubts=tuple(report.doubts()))
+
+
+TOOL = Fortio()
+
+
+class _Report(JsonReport):
+    """One report in JSON, after a check that it is complete and does not contradict itself."""
+
+    tool = "fortio"
+
+    def __init__(self, output: ToolOutput) -> None:
+        self.output, self.line, self.file = output, 0, "stdout"
+        self.report = report = self._read()
+        self.times = self.table(report, "DurationHistogram")
+        self.calls, self.seconds = self.count(self.times, "Count"), self.count(report, "ActualDuration") / 1e9
+        codes = self.table(report, "RetCodes")
+        if not all(re.fullmatch(r"-1|[1-5]\d\d", code) and type(n) is int and n >= 0 for code, n in codes.items()):
+            raise self.refused("RetCodes has a count that is no whole number, or an impossible status")
+        self.codes = {int(code): n for code, n in codes.items()}
+        self.unanswered = self.codes.pop(NO_STATUS, 0)
+        self.answered = sum(self.codes.values())
+        self.rate_per_s = self._rate()
+        self.percentiles = self._percentiles() if self.calls else {}
+        self._check()
+
+    def refused(self, problem: str) -> ParseError:
+        """Return the ParseError for a problem of the report, with the file that it is in."""
+        return ParseError(self.tool, self.file, self.line, problem)
+
+    def rows(self) -> Iterator[Measurement]:
+        """Yield counts, rates and times."""
+        yield from status_rows(self.codes, {}, self.unanswered, self.seconds, self.rate_per_s)
+        if not self.answered or self.unanswered:
+            return
+        metric = "service_time" if self.rate_per_s else "latency"
+        for statistic, key in (("mean", "Avg"), ("sd", "StdDev"), ("min", "Min"), ("max", "Max")):
+            yield Measurement(metric, statistic, self.number(self.times, key), "s", None)
+        for percent, (value, width) in self.percentiles.items():
+            if width <= MAX_BUCKET_SHARE * value:
+                yield Measurement(metric, f"p{percent:g}", value, "s", None)
+
+    def doubts(self) -> Iterator[tuple[str, str]]:
+        """Yield the doubts about the numbers, as (name, sentence)."""
+        asked, asked_calls = str(self.report.get("RequestedDuration")), self.count(self.report, "Exactly")
+        asked_s = duration_s(asked) or 0.0
+        if self.answered and self.unanswered:
+            text = f"{self.unanswered} of {self.calls} calls had no response, and fortio's times count them"
+            yield "unanswered", f"{text}: left out"
+        elif self.answered:
+            shares = [width / value for value, width in self.percentiles.values() if value]
+            if max(shares, default=0) > COARSE_BUCKET_SHARE:
+                lost = sum(share > MAX_BUCKET_SHARE for share in shares)
+                text = "percentiles are interpolated within buckets that are wider than 5 % of the time"
+                yield "coarse_times", f"{text}; {lost} of {len(shares)} left out" if lost else text
+        if asked_calls and self.calls < asked_calls:
+            yield "stopped_early", f"{self.calls} calls of the {asked_calls} that were asked for"
+        elif not asked_calls and self.seconds < base.MIN_DURATION_SHARE * asked_s:
+            yield "stopped_early", f"the load lasted {self.seconds:.3g} s of the {asked_s:g} s that were asked for"
+        elif not asked_calls and self.calls < base.MIN_ACHIEVED_SHARE * (self.rate_per_s or 0) * asked_s - 1:
+            text = f"{self.calls} calls in {asked_s:g} s, of {(self.rate_per_s or 0) * asked_s:.0f} that were due"
+            yield "offered_shortfall", f"{text}: all connections were waiting"
+        if self.output.exit_code:
+            yield "exit_code", f"fortio ended with exit code {self.output.exit_code}"
+
+    def _read(self) -> dict[str, Any]:
+        """Return the report of stdout or of a file; ParseError if there is none, or several."""
+        contents = {"stdout": self.output.stdout, **self.output.files}
+        found = [
+            (name, line, text)
+            for name, content in contents.items()
+            for line, text in find_objects(line_patterns.clean_lines(content))
+            if '"RunType"' in text
+        ]
+        if not found:
+            raise self.refused(self._missing_reason())
+        self.file, self.line, text = found[-1]
+        if len(found) > 1:
+            raise self.refused("a second report: two in one output")
+        try:
+            report = read_json(text)
+        except ValueError:
+            raise self.refused("report is not complete: its JSON ends early or is broken") from None
+        if not isinstance(report, dict) or report.get("RunType") != "HTTP":
+            raise self.refused("no report of HTTP: loadbook reads those of `fortio load` for http:// and https://")
+        return report
+
+    def _missing_reason(self) -> str:
+        """Return the reason why there is no report, derived from the output of fortio or of another program."""
+        both = (self.output.stdout + b"\n" + self.output.stderr).decode(errors="replace")
+        if _TEXT_LINES.search(both):
+            return "a text report, whose numbers are rounded: use -json FILE, or -json - for stdout"
+        if "Φορτίο" in both and "usage:" in both:
+            return f"fortio printed its usage: an argument was wrong{line_patterns.exit_text(self.output)}"
+        if not self.output.stdout.strip():
+            circumstances = line_patterns.exit_text(self.output) + line_patterns.stderr_text(self.output)
+            return f"empty: fortio was killed, could not start, or wrote its JSON to a file{circumstances}"
+        return line_patterns.other_output_text("fortio", self.output)
+
+    def _rate(self) -> float | None:
+        """Return the rate that was asked for, 1/s; None for a closed loop."""
+        text = self.report.get("RequestedQPS")
+        if text == "max":
+            return None
+        try:
+            rate = float(text) if isinstance(text, str) else 0.0
+        except ValueError:
+            rate = 0.0
+        if not 0 < rate < 1e12:
+            raise self.refused(f"RequestedQPS is missing, or no rate: {str(text)[:60]!r}")
+        return rate
+
+    def _percentiles(self) -> dict[float, tuple[float, float]]:
+        """Return {percent: (time, width of its bucket)}, s."""
+        buckets = [
+            (self.number(bucket, "Start"), self.number(bucket, "End"), self.count(bucket, "Count"))
+            for bucket in self._list(self.times, "Data")
+        ]
+        if sum(count for _, _, count in buckets) != self.calls:
+            raise self.refused(f"the histogram has not the {self.calls} calls of its count")
+        found = {}
+        for entry in self._list(self.times, "Percentiles"):
+            value = self.number(entry, "Value")
+            slack = 1e-9 * value
+            widths = [end - start for start, end, _ in buckets if start - slack <= value <= end + slack]
+            if not widths:
+                raise self.refused(f"a percentile, {value:g} s, is in no bucket of the histogram")
+            found[self.number(entry, "Percentile")] = (value, min(widths))
+        return dict(sorted(found.items()))
+
+    def _list(self, table: Mapping[str, Any], key: str) -> Sequence[Mapping[str, Any]]:
+        entries = table.get(key)
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            raise self.refused(f"report is not complete: no list {key!r}")
+        return entries
+
+    def _check(self) -> None:
+        """Raise ParseError if counts, rate or times contradict each other."""
+        if not self.seconds > 0:
+            raise self.refused("a duration of 0 s")
+        if self.answered + self.unanswered != self.calls:
+            text = f"{self.answered + self.unanswered} calls by code are not the {self.calls} of the histogram"
+            raise self.refused(text)
+        printed = self.number(self.report, "ActualQPS")
+        if abs(printed - self.calls / self.seconds) > 1e-6 * printed:
+            raise self.refused(f"{self.calls} calls in {self.seconds:g} s are not {printed:g} a second")
+        if not self.calls:
+            return
+        low, mean, high = (self.number(self.times, key) for key in ("Min", "Avg", "Max"))
+        ordered = [low, *(value for value, _ in self.percentiles.values()), high]
+        if any(after < before * (1 - 1e-9) for before, after in pairwise(ordered)):
+            raise self.refused("minimum, percentiles and maximum do not ascend")
+        if not low * (1 - 1e-9) <= mean <= high * (1 + 1e-9):
+            raise self.refused("minimum, mean and maximum do not ascend")

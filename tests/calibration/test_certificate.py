@@ -1,0 +1,122 @@
+"""The rule that trusts a number, the tables of a certificate, and its file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loadbook.calibration.certificate import (
+    Certificate,
+    Reading,
+    judge,
+    read_certificates,
+    trial_readings,
+    write_certificate,
+)
+from loadbook.calibration.tables import case_rows, trust_rows
+from loadbook.calibration.truth import ServerRecord
+from loadbook.core.errors import DataError
+from loadbook.store.trial_record import TrialRecord
+
+SERVER = ServerRecord(
+    requests=1500,
+    errors=15,
+    connections=10,
+    span_s=3.0,
+    held_s={"mean": 0.020, "p50": 0.020, "p90": 0.021, "p99": 0.022, "max": 0.9},
+    freeze_s=(1.0, 2.0),
+)
+
+
+def reading(said: float, **changes: Any) -> Reading:
+    fields = {
+        "tool": "wrk", "load_model": "closed", "case": "steady", "block": 1,
+        "metric": "latency", "statistic": "p50", "said": said, "true": 0.020, "tolerance": 0.001,
+    }  # fmt: skip
+    return Reading.model_validate(fields | changes)
+
+
+def trial(treatment: str) -> TrialRecord:
+    return TrialRecord(
+        study="s", run="r", trial="t0001", treatment=treatment, factors={}, block=1, slot=1, attempt=1,
+        status="ok", tool=treatment.partition("-")[0], workload={},
+    )  # fmt: skip
+
+
+def test_number_within_its_tolerance_in_every_case_is_trusted() -> None:
+    (trust,) = judge([reading(0.0205), reading(0.0195, case="failing")])
+    assert trust.trusted
+    (trust,) = judge([reading(0.0205), reading(0.0225, case="frozen")])
+    assert not trust.trusted and (trust.case, trust.said, trust.true) == ("frozen", 0.0225, 0.020)
+
+
+def test_median_of_the_blocks_decides_a_case() -> None:
+    blocks = [reading(said, block=block) for block, said in enumerate((0.0205, 0.9, 0.0204), 1)]
+    (trust,) = judge(blocks)
+    assert trust.trusted
+    (trust,) = judge([*blocks, reading(0.9, block=4), reading(0.9, block=5)])
+    assert not trust.trusted and trust.said == 0.9
+
+
+def test_loops_metrics_and_numbers_are_judged_apart() -> None:
+    trusts = list(
+        judge([reading(0.9), reading(0.020, statistic="p90"), reading(0.020, load_model="open", case="steady-100")])
+    )
+    assert [(one.load_model, one.statistic, one.trusted) for one in trusts] == [
+        ("closed", "p50", False),
+        ("closed", "p90", True),
+        ("open", "p50", True),
+    ]
+
+
+def test_truth_of_a_closed_loop_is_the_time_that_the_server_held_requests() -> None:
+    said = {("latency", "p90"): 0.601, ("requests_per_s", "value"): 501.0, ("errors", "count"): 15.0}
+    found = {one.metric: one for one in trial_readings(trial("wrk-frozen"), said, SERVER)}
+    assert found["latency"].true == 0.021 and found["latency"].tolerance == pytest.approx(0.00105)
+    # 0.5 % of 500 a second, and the ten requests that are under way at begin or end of 3 s
+    assert found["requests_per_s"].tolerance == pytest.approx(2.5 + 10 / 3)
+    assert found["errors"].true == 15
+
+
+def test_truth_from_the_intended_start_is_what_users_waited() -> None:
+    said = {("service_time", "p90"): 0.021, ("latency_intended", "p90"): 0.72}
+    found = {one.metric: one.true for one in trial_readings(trial("oha-frozen-200"), said, SERVER)}
+    assert found["service_time"] == 0.021 and found["latency_intended"] == pytest.approx(0.72, abs=0.006)
+
+
+def certificate() -> Certificate:
+    readings = [
+        reading(0.0203),
+        reading(0.601, statistic="p90", case="frozen"),
+        reading(500.4, metric="requests_per_s", statistic="value", true=500.0, tolerance=5.0),
+    ]
+    return Certificate(
+        runs={"calibration-closed": "20261126-060000"},
+        machine="abc",
+        driver="driver",
+        tools={"wrk": "4.1.0"},
+        readings=readings,
+        trusts=list(judge(readings)),
+        failed={},
+    )
+
+
+def test_tables_have_said_and_true_and_the_worst_case() -> None:
+    assert list(case_rows(certificate())) == [
+        ("wrk", "steady", "latency", "500.4 / 500.0", "-", "20.3 ms / 20.0 ms", "-", "-", "-"),
+        ("wrk", "frozen", "latency", "-", "-", "-", "601 ms / 20.0 ms", "-", "-"),
+    ]
+    assert list(trust_rows(certificate())) == [
+        ("wrk", "4.1.0", "closed", "latency", "yes", "-", "yes", "no: 601 ms for 20.0 ms (frozen)", "-", "-")
+    ]
+
+
+def test_certificate_is_read_as_it_was_written(tmp_path: Path) -> None:
+    write_certificate(certificate(), tmp_path / "certificates" / "20261126-060000.json")
+    assert read_certificates(tmp_path / "certificates") == [certificate()]
+    assert read_certificates(tmp_path / "none") == []
+    (tmp_path / "certificates" / "broken.json").write_text('{"schema_version": 1}')
+    with pytest.raises(DataError, match=r"broken\.json is no certificate"):
+        read_certificates(tmp_path / "certificates")
