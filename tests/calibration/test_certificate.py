@@ -48,8 +48,14 @@ def trial(treatment: str) -> TrialRecord:
 def test_number_within_its_tolerance_in_every_case_is_trusted() -> None:
     (trust,) = judge([reading(0.0205), reading(0.0195, case="failing")])
     assert trust.trusted
+    assert trust.missing == []
     (trust,) = judge([reading(0.0205), reading(0.0225, case="frozen")])
     assert not trust.trusted and (trust.case, trust.said, trust.true) == ("frozen", 0.0225, 0.020)
+
+
+def test_number_that_is_not_told_in_every_case_is_not_trusted() -> None:
+    p50, p90 = judge([reading(0.020), reading(0.020, case="frozen"), reading(0.020, statistic="p90")])
+    assert p50.trusted and not p90.trusted and p90.missing == ["frozen"]
 
 
 def test_median_of_the_blocks_decides_a_case() -> None:
@@ -87,10 +93,13 @@ def test_truth_from_the_intended_start_is_what_users_waited() -> None:
 
 
 def certificate() -> Certificate:
+    rate = {"metric": "requests_per_s", "statistic": "value", "true": 500.0, "tolerance": 5.0}
     readings = [
         reading(0.0203),
+        reading(0.0204, case="frozen"),
+        reading(0.0203, statistic="p90"),
         reading(0.601, statistic="p90", case="frozen"),
-        reading(500.4, metric="requests_per_s", statistic="value", true=500.0, tolerance=5.0),
+        reading(500.4, **rate),
     ]
     return Certificate(
         runs={"calibration-closed": "20261126-060000"},
@@ -105,11 +114,14 @@ def certificate() -> Certificate:
 
 def test_tables_have_said_and_true_and_the_worst_case() -> None:
     assert list(case_rows(certificate())) == [
-        ("wrk", "steady", "latency", "500.4 / 500.0", "-", "20.3 ms / 20.0 ms", "-", "-", "-"),
-        ("wrk", "frozen", "latency", "-", "-", "-", "601 ms / 20.0 ms", "-", "-"),
+        ("wrk", "steady", "latency", "500.4 / 500.0", "-", "20.3 ms / 20.0 ms", "20.3 ms / 20.0 ms", "-", "-"),
+        ("wrk", "frozen", "latency", "-", "-", "20.4 ms / 20.0 ms", "601 ms / 20.0 ms", "-", "-"),
     ]
     assert list(trust_rows(certificate())) == [
-        ("wrk", "4.1.0", "closed", "latency", "yes", "-", "yes", "no: 601 ms for 20.0 ms (frozen)", "-", "-")
+        (
+            *("wrk", "4.1.0", "closed", "latency", "no: not told (frozen)", "-", "yes"),
+            *("no: 601 ms for 20.0 ms (frozen)", "-", "-"),
+        )
     ]
 
 

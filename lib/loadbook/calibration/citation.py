@@ -8,7 +8,7 @@ from loadbook.core.units import join_words
 from loadbook.store.run_record import BEFORE_SUFFIX, MACHINE_FACT
 from loadbook.store.tables import RunData
 
-NUMBER_NAMES = {"requests_per_s": "rate", "errors": "errors"}
+NUMBER_NAMES = {"requests_per_s": "rate", "errors": "errors", "errors_status": "errors"}
 METRIC_NAMES = {"latency": "latency", "service_time": "service time", "latency_intended": "latency from intended start"}
 
 
@@ -44,6 +44,8 @@ def _trusts_text(trusts: list[Trust]) -> str:
 
 
 def _contrast(trust: Trust) -> str:
+    if trust.missing:
+        return f"not told in case {join_words(trust.missing)}"
     said, true = (value_text(trust.metric, value) for value in (trust.said, trust.true))
     return f"{said} for {true}, case {trust.case}"
 

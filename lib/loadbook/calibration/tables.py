@@ -6,8 +6,16 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import TypeVar
 
-from loadbook.calibration.cases import CASES, Case
-from loadbook.calibration.certificate import TIME_METRICS, Certificate, Reading, Trust
+from loadbook.calibration.cases import BEHAVIOURS, CASES, Case
+from loadbook.calibration.certificate import (
+    ERRORS,
+    RATE,
+    STATUS_ERRORS,
+    TIME_METRICS,
+    Certificate,
+    Reading,
+    Trust,
+)
 from loadbook.calibration.truth import STATISTICS
 
 NUMBERS = ("rate", "errors", *STATISTICS)
@@ -36,12 +44,11 @@ def trust_rows(certificate: Certificate) -> Iterator[Sequence[str]]:
                 yield tool, version, load_model, metric, *cells
 
 
-def case_lines(load_model: str) -> Iterator[str]:
-    """Yield a line for each case of a load model that explains it."""
-    from loadbook.calibration.cases import BEHAVIOURS
-
+def case_lines(certificate: Certificate) -> Iterator[str]:
+    """Yield a line for each case of a certificate that explains it."""
+    names = {reading.case for reading in certificate.readings}
     for case in CASES:
-        if case.load_model == load_model:
+        if case.name in names:
             yield f"{case.name}: {_load_text(case)}; {BEHAVIOURS[case.behaviour][1]}"
 
 
@@ -58,8 +65,8 @@ def _time_metrics(rows: Sequence[Reading] | Sequence[Trust]) -> list[str]:
 
 def _readings_of(rows: Sequence[_Row], metric: str, number: str) -> list[_Row]:
     """Return the rows of one column of the tables."""
-    keys = {"rate": ("requests_per_s", "value"), "errors": ("errors", "count")}
-    return [row for row in rows if (row.metric, row.statistic) == keys.get(number, (metric, number))]
+    keys = {"rate": (RATE,), "errors": (ERRORS, STATUS_ERRORS)}.get(number, ((metric, number),))
+    return [row for row in rows if (row.metric, row.statistic) in keys]
 
 
 def _cell(readings: Sequence[Reading]) -> str:
@@ -74,6 +81,8 @@ def _verdict(trust: Trust | None) -> str:
         return NOT_SAID
     if trust.trusted:
         return "yes"
+    if trust.missing:
+        return f"no: not told ({', '.join(trust.missing)})"
     return f"no: {value_text(trust.metric, trust.said)} for {value_text(trust.metric, trust.true)} ({trust.case})"
 
 

@@ -138,9 +138,8 @@ def _print_certificate(certificate: Certificate) -> None:
     terminal.print_table(
         CASE_HEADINGS, case_rows(certificate), right=NUMBERS, title="What each tool said / what was true (times in ms)"
     )
-    for load_model in ("closed", "open"):
-        for line in case_lines(load_model):
-            terminal.echo(line)
+    for line in case_lines(certificate):
+        terminal.echo(line)
     terminal.print_table(TRUST_HEADINGS, trust_rows(certificate), title="Which numbers may be trusted")
     for treatment, reason in certificate.failed.items():
         terminal.echo(f"failed: {treatment}: {reason}", err=True)

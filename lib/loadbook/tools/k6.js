@@ -75,11 +75,12 @@ export default function () {
     sleep(Math.max(0, due - now()) / 1000);
     if (due === length_ms) return;
   }
+  const sent_ms = env.ARRIVALS ? now() : 0;
   const answer = http.get(env.URL, params);
   const first = Math.floor(answer.status / 100);
   (statuses[first] || failures[failure(answer.error_code)]).add(1);
   answered += 1;
-  answered_ms += answer.timings.duration;
+  answered_ms += env.ARRIVALS ? now() - sent_ms : 0;
   if (env.ARRIVALS === "poisson" && (first === 2 || first === 3)) intended.add(now() - due);
   if (think) sleep(think);
 }

@@ -71,7 +71,7 @@ func (app *App) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		app.wait(r)
 		app.serve()
-		app.answer(w)
+		app.answer(w, http.StatusOK)
 	}
 }
 
@@ -85,10 +85,12 @@ func (app *App) wait(r *http.Request) {
 	}
 }
 
-func (app *App) answer(w http.ResponseWriter) {
+// answer writes the page; an error has the same page, since some load generators take other lengths for failures.
+func (app *App) answer(w http.ResponseWriter, status int) {
 	header := w.Header()
 	header["Content-Type"] = []string{"text/html"}
 	header["Content-Length"] = []string{app.length}
+	w.WriteHeader(status)
 	w.Write(app.body)
 	app.requests.Add(1)
 }
@@ -105,14 +107,12 @@ func (app *App) behave(w http.ResponseWriter, r *http.Request) {
 		app.record.froze(freeze, thaw)
 	}
 	app.serve()
-	failed := app.config.ErrorEvery > 0 && number%app.config.ErrorEvery == 0
-	if failed {
-		http.Error(w, "an error by plan", http.StatusInternalServerError)
-		app.requests.Add(1)
-	} else {
-		app.answer(w)
+	status := http.StatusOK
+	if app.config.ErrorEvery > 0 && number%app.config.ErrorEvery == 0 {
+		status = http.StatusInternalServerError
 	}
-	app.record.end(number, began, first, failed)
+	app.answer(w, status)
+	app.record.end(number, began, first, status != http.StatusOK)
 }
 
 func (app *App) status() string {
