@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from loadbook.calibration.certificate import Certificate, Trust, read_certificates
 from loadbook.calibration.tables import value_text
 from loadbook.core.units import join_words
@@ -37,10 +39,15 @@ def _date(certificate: Certificate) -> str:
 
 
 def _trusts_text(trusts: list[Trust]) -> str:
-    trusted = [_name(trust) for trust in trusts if trust.trusted]
-    others = [f"{_name(trust)} ({_contrast(trust)})" for trust in trusts if not trust.trusted]
+    trusted, others = trust_lists(trusts)
     not_trusted = [f"not trusted: {join_words(others)}"] if others else []
     return "; ".join([f"trusted: {join_words(trusted) or 'nothing'}", *not_trusted])
+
+
+def trust_lists(trusts: Sequence[Trust]) -> tuple[list[str], list[str]]:
+    """Return the names of the numbers that may be trusted, and of those that may not with their worst case."""
+    trusted = [_name(trust) for trust in trusts if trust.trusted]
+    return trusted, [f"{_name(trust)} ({_contrast(trust)})" for trust in trusts if not trust.trusted]
 
 
 def _contrast(trust: Trust) -> str:
