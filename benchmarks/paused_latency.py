@@ -1,6 +1,6 @@
 """Percentiles of latency of load generators that are stopped by turns, beside those of generators that run alone.
 
-    python benchmarks/paused_latency.py              # wrk, ab and h2load, slices of 0.08 and 0.25 s: 3 minutes
+    python benchmarks/paused_latency.py [TOOL]...    # all that are there, slices of 0.08 and 0.25 s: a minute each
     python benchmarks/paused_latency.py serve PORT   # only the server, with known service times
 
 The server answers after a time drawn from SERVICE_TIMES, whatever its load, so that the true distribution is known. A
@@ -12,21 +12,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from loadbook.hosts.shell import search_path
 from loadbook.ingestion.interleaved import SliceLog, active_report, read_slices
 from loadbook.store.trial_record import InterleavedRecord, TrialRecord
-from loadbook.study.interleaving import SliceLengths, draw_rounds, schedule_text, timeout_with_pauses_s
+from loadbook.study.interleaving import PAUSABLE_TOOLS, SliceLengths, draw_rounds, schedule_text, timeout_with_pauses_s
 from loadbook.study.workload import Workload
 from loadbook.tools.base import ParsedReport, Target, Tool, ToolOutput, load_tool, parse_output
 
@@ -102,7 +105,10 @@ def run_by_turns(
     lengths = lengths or SliceLengths(float(end_s), 0.001, float(end_s))
     schedule = schedule_text(lengths, arms, draw_rounds(len(ports), 100, "paused"), end_s)
     (folder / "schedule").write_text(schedule)
-    done = subprocess.run(["perl", PROGRAM, "schedule"], cwd=folder, capture_output=True, text=True, timeout=300)
+    environment = os.environ | {"PATH": search_path()}
+    done = subprocess.run(
+        ["perl", PROGRAM, "schedule"], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+    )
     if done.returncode or done.stderr:
         raise RuntimeError(f"interleave.pl ended with exit code {done.returncode}: {done.stderr}")
     return [_read(tool, workload, folder / f"arm{arm}", commands[arm]) for arm in arms], read_slices(done.stdout)
@@ -130,12 +136,12 @@ def values_of(report: ParsedReport) -> dict[tuple[str, str], float]:
     return {(m.metric, m.statistic): m.value for m in report.measurements}
 
 
-def main() -> None:
+def main(tools: Sequence[str]) -> None:
     """Print the table."""
     print("| tool | slice | requests cut | percentile | alone | by turns | ratio | reported |")
     print("|---|---|---|---|---|---|---|---|")
     with server_with_known_times(2) as ports, tempfile.TemporaryDirectory() as folder:
-        for tool_name in ("wrk", "ab", "h2load"):
+        for tool_name in tools:
             alone = run_by_turns(workload_of(tool_name, None, 10), ports[:1], None, Path(folder, tool_name))[0][0]
             for slice_s in (0.08, 0.25):
                 lengths = SliceLengths(slice_s, 0.008, max(0.05, slice_s))
@@ -162,4 +168,5 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["serve"]:
         asyncio.run(_serve([int(word) for word in sys.argv[2:]]))
     else:
-        main()
+        found = sorted(name for name in PAUSABLE_TOOLS if shutil.which(load_tool(name).binary, path=search_path()))
+        main(sys.argv[1:] or found)

@@ -20,6 +20,7 @@ STUDY = """
 include = "aa.toml"
 name = "{tool}"
 blocks = 1
+execution = "{execution}"
 
 [workload]
 tool = "{tool}"
@@ -39,7 +40,9 @@ export default function () { check(http.get(__ENV.URL), checks); }
 """
 
 
-def measured(lab: Lab, home: Path, tool: str, load: str, files: dict[str, str] | None = None) -> tuple[dict, set[str]]:
+def measured(
+    lab: Lab, home: Path, tool: str, load: str, files: dict[str, str] | None = None, execution: str = "plain"
+) -> tuple[dict, set[str]]:
     """Return the values of the last trial of a run with one block, and the names of doubts of all its trials."""
     found = load_tool(tool)
     if not shutil.which(found.binary, path=search_path()):
@@ -47,7 +50,7 @@ def measured(lab: Lab, home: Path, tool: str, load: str, files: dict[str, str] |
     layout = with_studies(home)
     for name, text in (files or {}).items():
         (layout.studies / name).write_text(text)
-    study = STUDY.format(tool=tool, load=load)
+    study = STUDY.format(tool=tool, load=load, execution=execution)
     if files:
         study = study.replace(study[study.index("headers") : study.index("\n", study.index("headers"))], "")
     (layout.studies / f"{tool}.toml").write_text(study)
@@ -55,7 +58,7 @@ def measured(lab: Lab, home: Path, tool: str, load: str, files: dict[str, str] |
     done = ingest(paths)
     assert done.trials == done.planned == 2
     trials = pq.read_table(paths.table("trials")).to_pylist()
-    assert {trial["status"] for trial in trials} == {"ok"}
+    assert {(trial["status"], trial["reason"]) for trial in trials} == {("ok", None)}
     rows = pq.read_table(paths.table("measurements")).to_pylist()
     last = max(row["trial"] for row in rows)
     values = {(r["metric"], r["statistic"]): r["value"] for r in rows if r["trial"] == last and r["driver"] == "*"}
@@ -79,6 +82,14 @@ def test_open_load_holds_its_rate(tool: str, metrics: set[str], lab: Lab, tmp_pa
     assert got["ok", "count"] == got["requests", "count"] == pytest.approx(200, abs=10)
     assert got["offered_per_s", "value"] == 100
     assert {metric for metric, statistic in got if statistic == "p99"} == metrics
+
+
+@pytest.mark.parametrize("tool", ["k6", "oha"])
+def test_closed_load_runs_interleaved(tool: str, lab: Lab, tmp_path: Path) -> None:
+    got, _ = measured(lab, tmp_path / "home", tool, "", execution="interleaved")
+    assert got["requests", "count"] == got["ok", "count"] > 20 and got["errors", "count"] == 0
+    assert 1.5 < got["duration", "value"] < 4  # of its own slices
+    assert ("latency", "p50") in got and ("latency", "max") not in got
 
 
 def test_script_of_k6_is_used_as_it_is_and_its_failed_checks_are_doubts(lab: Lab, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from loadbook.hosts.shell import search_path
 from loadbook.services import Instance
 from loadbook.study.interleaving import PAUSABLE_TOOLS, SliceLengths, timeout_with_pauses_s
 from loadbook.study.workload import Workload
@@ -32,7 +33,7 @@ def servers(here: LocalHost, free_ports: list[int]) -> Iterator[list[Instance]]:
 
 
 def needs(tool_name: str) -> None:
-    if not shutil.which(load_tool(tool_name).binary):
+    if not shutil.which(load_tool(tool_name).binary, path=search_path()):
         pytest.skip(f"needs {tool_name}")
 
 

@@ -104,14 +104,17 @@ class BlockLoad:
         """Return arm -> requests per active second from one driver."""
         rates: dict[int, float] = {}
         for arm, attempt in arms.items():
-            path = f"{host.workdir}/jobs/{self.calibration_name}/arm{arm}/stdout"
-            stdout = host.get(path, max_bytes=MAX_REPORT_BYTES)
+            folder, tool = f"{host.workdir}/jobs/{self.calibration_name}/arm{arm}", attempt.load.tool
+            stdout = host.get(f"{folder}/stdout", max_bytes=MAX_REPORT_BYTES)
+            # tools whose report is a file print nothing
+            names = [] if stdout.strip() else tool.expected_files(attempt.load.shares[host.alias])
+            files = {name: host.get(f"{folder}/{name}", max_bytes=MAX_REPORT_BYTES) for name in names}
             argv = self._command(attempt, host.alias, turns.lengths, turns.load_s)
-            report = parse_output(attempt.load.tool, ToolOutput(stdout, exit_code=0, argv=argv))
+            report = parse_output(tool, ToolOutput(stdout, exit_code=0, argv=argv, files=files))
             requests = next((m.value for m in report.measurements if (m.metric, m.statistic) == REQUESTS), 0.0)
             if not requests:
-                tool = attempt.load.tool.name
-                raise ToolError(f"{attempt.planned.treatment}: {tool} completed no request in {CALIBRATION_S} s")
+                treatment = attempt.planned.treatment
+                raise ToolError(f"{treatment}: {tool.name} completed no request in {CALIBRATION_S} s")
             connections, log = attempt.load.shares[host.alias].connections, turns.logs[host.alias]
             under_way = connections * len(log.slices_of(arm))
             rates[arm] = max(requests - under_way, connections) / log.active_s(arm)

@@ -14,12 +14,13 @@ from typing import Any
 from loadbook.core.metrics import CPU_PER_RESPONSE
 from loadbook.host_metrics.base import TraceRow
 from loadbook.store.trial_record import PIECE_SERIES, SLICE_SERIES, DriverRecord, InterleavedRecord, TrialRecord
+from loadbook.study.interleaving import PAUSABLE_TOOLS
 from loadbook.tools.base import Measurement, ParsedReport, Sample
 
 RATE_UNITS = ("1/s", "B/s")
 # load generators whose percentiles contain every request once, as it was measured. wrk adds samples for each pause
 # (`stats_correct`), which moves even its median (benchmarks/paused_latency.py)
-TOOLS_WITH_INTACT_PERCENTILES = frozenset({"ab", "h2load"})
+TOOLS_WITH_INTACT_PERCENTILES = PAUSABLE_TOOLS - {"wrk"}
 # multiplied by the share of interrupted requests: percentiles closer to the top are left out
 CUT_FACTOR = 3
 OTHER_ARMS = "other-arms:0"

@@ -16,7 +16,7 @@ from loadbook.study.model import Study
 from loadbook.study.workload import matching_option
 
 # load generators that end on time and count correctly if stopped in between (tests/services/test_paused_load.py)
-PAUSABLE_TOOLS = frozenset({"wrk", "ab", "h2load"})
+PAUSABLE_TOOLS = frozenset({"ab", "h2load", "k6", "oha", "wrk"})
 MIN_SLICE_S, MAX_SLICE_S, MIN_GAP_S = 0.012, 1.0, 0.001
 # requests under way when a generator is stopped are answered within about one mean latency (Little's law)
 SLICE_LATENCIES, GAP_LATENCIES = 20, 2
@@ -33,7 +33,9 @@ WALL_CLOCK_OPTIONS = {
     "h2load": (
         *("-T", "--connection-active-timeout", "-N", "--connection-inactivity-timeout"),
         *("-r", "--rate", "--rate-period", "--rps"),
-    )
+    ),
+    "k6": ("--min-iteration-duration",),
+    "oha": ("--burst-delay", "--burst-rate"),
 }
 # keys of a role that change the whole host, which cannot have the values of two treatments at the same time
 HOST_KEYS = ("sysctls", "delay_ms", "loss", "rate_mbit")
@@ -158,6 +160,8 @@ def _load_reasons(study: Study, treatments: Sequence[str]) -> Iterator[str]:
     loads = [study.workload_of(name) for name in treatments]
     if tools := sorted({load.tool for load in loads} - PAUSABLE_TOOLS):
         yield f"{', '.join(tools)} cannot be stopped and continued ({', '.join(sorted(PAUSABLE_TOOLS))} can)"
+    if plans := sorted({f"{load.tool}'s {load.plan}" for load in loads if load.plan}):
+        yield f"the load is that of a file, {plans[0]}, whose timers would run on while its generator is stopped"
     words = {(load.tool, word) for load in loads for word in load.extra}
     for tool, word in sorted(w for w in words if matching_option(w[1], WALL_CLOCK_OPTIONS.get(w[0], ()))):
         yield f"{tool}'s option {word} acts by the wall clock, which runs on while its generator is stopped"

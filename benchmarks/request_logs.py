@@ -1,12 +1,12 @@
-"""Time and memory to read large JTL files: loadbook, data-frame libraries, and JMeter's own dashboard generator.
+"""Time and memory to read large logs of single requests: loadbook, data-frame libraries, and JMeter's own dashboard.
 
-Usage: .venv/bin/python benchmarks/jtl.py [rows, default 5000000] [repeats, default 5] [folder, default /tmp]
-       .venv/bin/python benchmarks/jtl.py memory ROWS [folder]      loadbook alone, once
+Usage: .venv/bin/python benchmarks/request_logs.py [jtl|vegeta|k6] [rows, default 5000000] [repeats, default 5] [folder]
+       .venv/bin/python benchmarks/request_logs.py memory [FORMAT] ROWS [folder]      loadbook alone, once
 
 Every reader runs in a separate process, in turn; medians of the times, imports included, are printed. loadbook reads
 and checks every row, writes parquet and summarises exactly by label; the libraries only summarise (count, error share,
-mean, p50, p90, p99). They are installed by `pip install -e .[bench]`; JMeter runs if JMETER_HOME is set. The file
-repeats a recorded JTL with six labels and shifted times; it is written to the folder and removed afterwards.
+mean, p50, p90, p99). They are installed by `pip install -e .[bench]`; JMeter runs if JMETER_HOME is set. A file repeats
+recorded rows with shifted times (and sequence numbers); it is written to the folder and removed afterwards.
 """
 
 from __future__ import annotations
@@ -22,23 +22,62 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-SOURCE = Path(__file__).parents[1] / "tests" / "fixtures" / "jmeter" / "5.6.3--locale_de.out.jtl"
-STAMP_DIGITS = 13
+FIXTURES = Path(__file__).parents[1] / "tests" / "fixtures"
 QUANTILES = (0.5, 0.9, 0.99)
+URL = "http://127.0.0.1:18190/ok"
+K6_METRICS = (
+    "reqs",
+    "duration",
+    "blocked",
+    "connecting",
+    "tls_handshaking",
+    "sending",
+    "waiting",
+    "receiving",
+    "failed",
+)
 
 
-def write_big(path: Path, rows: int) -> None:
+class Format(NamedTuple):
+    """A log: the tool that reads it, and how the libraries select label, error and time from it."""
+
+    tool: str
+    columns: tuple[str, ...] | None  # None: the file has a header
+    label: str
+    failed: str  # SQL
+    time: str
+    rows: str = "true"  # SQL that selects the rows of requests
+
+
+FORMATS = {
+    "jtl": Format("jmeter", None, "label", "not success", "elapsed"),
+    "vegeta": Format(
+        "vegeta",
+        ("timestamp", "code", "latency", "sent", "received", "error", "body", "attack", "seq", "method", "url"),
+        "url",
+        "code not between 200 and 399",
+        "latency",
+    ),
+    "k6": Format(
+        "k6", None, "url", "status not between 200 and 399", "metric_value", "metric_name = 'http_req_duration'"
+    ),
+}
+
+
+def write_jtl(path: Path, rows: int) -> None:
     """Write a JTL of `rows` rows by repeating the recorded rows, in order of start, with increasing times."""
-    head, *lines = SOURCE.read_bytes().splitlines(keepends=True)
+    digits = 13
+    head, *lines = (FIXTURES / "jmeter" / "5.6.3--locale_de.out.jtl").read_bytes().splitlines(keepends=True)
     lines.sort()
-    stamps = np.array([int(line[:STAMP_DIGITS]) for line in lines])
+    stamps = np.array([int(line[:digits]) for line in lines])
     ends = np.cumsum([len(line) for line in lines])
     text = np.frombuffer(b"".join(lines), np.uint8).copy()
-    places = (ends - [len(line) for line in lines])[:, None] + np.arange(STAMP_DIGITS)
-    tens = 10 ** np.arange(STAMP_DIGITS - 1, -1, -1)
+    places = (ends - [len(line) for line in lines])[:, None] + np.arange(digits)
+    tens = 10 ** np.arange(digits - 1, -1, -1)
     with path.open("wb", buffering=1 << 20) as out:
         out.write(head)
         for start in range(0, rows, len(lines)):
@@ -47,12 +86,38 @@ def write_big(path: Path, rows: int) -> None:
             out.write(text.tobytes()[: ends[min(rows - start, len(lines)) - 1]])
 
 
+def write_vegeta(path: Path, rows: int) -> None:
+    """Write vegeta's results as loadbook's command leaves them: without the response headers, 20,000 a second."""
+    numbers = np.arange(rows)
+    latencies = 1_000_000 + numbers * 7919 % 999_983  # ns
+    with path.open("w", buffering=1 << 20) as out:
+        for number, latency in zip(numbers.tolist(), latencies.tolist(), strict=True):
+            start = 1795383688000000000 + number * 50_000
+            out.write(f"{start},200,{latency},0,12,,aGVsbG8sIGxvYWQK,,{number},GET,{URL},\n")
+
+
+def write_k6(path: Path, rows: int) -> None:
+    """Write points of k6: nine rows a request, times in microseconds."""
+    header = (FIXTURES / "k6" / "1.8.1--points_csv.points.csv").read_text().splitlines()[0]
+    with path.open("w", buffering=1 << 20) as out:
+        out.write(f"{header}\n")
+        for number in range(rows // len(K6_METRICS)):
+            duration, stamp = 1 + number * 7919 % 999_983 / 1e6, 1795383847000000 + number * 50
+            tail = f",,,,true,,GET,{URL},HTTP/1.1,default,,200,,,{URL},,\n"
+            for metric in K6_METRICS:
+                value = {"reqs": 1.0, "failed": 0.0, "duration": duration, "waiting": duration}.get(metric, 0.0)
+                out.write(f"http_req_{metric},{stamp},{value:.6f}{tail}".replace("http_req_reqs", "http_reqs"))
+
+
+WRITERS = {"jtl": write_jtl, "vegeta": write_vegeta, "k6": write_k6}
+
+
 def loadbook(path: Path) -> dict[str, list[float]]:
     """Read, check, write parquet and summarise."""
     from loadbook.request_logs.read import RequestWriter, summarise
 
     with RequestWriter(path.with_suffix(".parquet")) as store:
-        summary = summarise(path, "jmeter", store=store)
+        summary = summarise(path, FORMATS[path.suffix[1:]].tool, store=store)
     return {
         label: [t.attempts, t.error_share or 0, t.latency.mean_s() * 1000]
         + [t.latency.percentile_s(q * 100) * 1000 for q in QUANTILES]
@@ -64,9 +129,12 @@ def duckdb(path: Path) -> dict[str, list[float]]:
     """Summarise by DuckDB."""
     import duckdb
 
+    form = FORMATS[path.suffix[1:]]
+    header = f", header=false, names={[*form.columns, 'rest']}" if form.columns else ""
     rows = duckdb.sql(
-        "select label, count(*), avg(case when success then 0 else 1 end), avg(elapsed), "
-        f"quantile_disc(elapsed, {list(QUANTILES)}) from read_csv('{path}') group by label"
+        f"select {form.label}, count(*), avg(case when {form.failed} then 1 else 0 end), avg({form.time}), "
+        f"quantile_disc({form.time}, {list(QUANTILES)}) from read_csv('{path}'{header}) where {form.rows} "
+        f"group by {form.label}"
     ).fetchall()
     return {label: [n, errors, mean, *quantiles] for label, n, errors, mean, quantiles in rows}
 
@@ -75,15 +143,19 @@ def polars(path: Path) -> dict[str, list[float]]:
     """Summarise by polars, lazily."""
     import polars as pl
 
-    times = pl.col("elapsed")
+    form = FORMATS[path.suffix[1:]]
+    frame = pl.scan_csv(
+        path, has_header=form.columns is None, new_columns=[*form.columns, "rest"] if form.columns else None
+    )
+    times = pl.col(form.time)
     quantiles = [times.quantile(q, "lower").alias(f"q{q}") for q in QUANTILES]
-    errors = (~pl.col("success")).mean()
-    frame = pl.scan_csv(path).group_by("label").agg(pl.len(), errors, times.mean(), *quantiles)
-    return {label: list(values) for label, *values in frame.collect().rows()}
+    failed = pl.sql_expr(form.failed).cast(pl.Float64).mean().alias("failed")
+    found = frame.filter(pl.sql_expr(form.rows)).group_by(form.label).agg(pl.len(), failed, times.mean(), *quantiles)
+    return {label: list(values) for label, *values in found.collect().rows()}
 
 
 def pyarrow(path: Path) -> dict[str, list[float]]:
-    """Summarise by pyarrow; its quantiles by group are approximate (t-digest)."""
+    """Summarise a JTL by pyarrow; its quantiles by group are approximate (t-digest)."""
     import pyarrow.compute as pc
     from pyarrow import csv
 
@@ -118,8 +190,10 @@ READERS: dict[str, Callable[[Path], dict[str, list[float]]]] = {
 }
 
 
-def found(name: str) -> bool:
-    """Return whether a reader is installed."""
+def found(name: str, form: str) -> bool:
+    """Return whether a reader is installed and reads this format."""
+    if name in ("jmeter", "pyarrow") and form != "jtl":
+        return False
     return "JMETER_HOME" in os.environ if name == "jmeter" else importlib.util.find_spec(name) is not None
 
 
@@ -137,7 +211,7 @@ def measure(name: str, path: Path) -> tuple[float, float, dict[str, list[float]]
 
 def compare(rows: int, repeats: int, path: Path) -> None:
     """Time every reader in turn, check that counts, errors and means agree, and print medians."""
-    names = [name for name in READERS if found(name)]
+    names = [name for name in READERS if found(name, path.suffix[1:])]
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
     for repeat in range(repeats):
         figures = {}
@@ -147,7 +221,10 @@ def compare(rows: int, repeats: int, path: Path) -> None:
             print(f"{repeat + 1}/{repeats} {name} {wall_s:.2f} s", file=sys.stderr)
         for label, (n, errors, mean, *_) in figures["loadbook"].items():
             for name in names:
-                assert np.allclose(figures[name][label][:3], [n, errors, mean], rtol=1e-6), (name, label)
+                theirs = figures[name][label if len(figures[name]) > 1 else next(iter(figures[name]))]
+                # milliseconds of k6 and JMeter, nanoseconds of vegeta
+                unit = 1e-6 if path.suffix == ".vegeta" else 1
+                assert np.allclose([*theirs[:2], theirs[2] * unit], [n, errors, mean], rtol=1e-3), (name, label)
     ours = statistics.median(wall_s for wall_s, _ in taken["loadbook"])
     print(f"{rows:,} rows, {path.stat().st_size / 1e6:,.0f} MB, medians of {repeats}")
     for name in names:
@@ -163,11 +240,12 @@ def main(*words: str) -> None:
         print(json.dumps(READERS[words[1]](Path(words[2]))))
         return
     alone, numbers = words[:1] == ("memory",), [word for word in words if word.isdigit()]
+    form = next((word for word in words if word in FORMATS), "jtl")
     rows = int(numbers[0]) if numbers else 5_000_000
-    base = words[-1] if words and not words[-1].isdigit() and words[-1] != "memory" else tempfile.gettempdir()
-    with tempfile.TemporaryDirectory(dir=base) as folder:
-        path = Path(folder) / "big.jtl"
-        write_big(path, rows)
+    folders = [word for word in words if not word.isdigit() and word not in (*FORMATS, "memory")]
+    with tempfile.TemporaryDirectory(dir=folders[-1] if folders else None) as folder:
+        path = Path(folder) / f"big.{form}"
+        WRITERS[form](path, rows)
         if alone:
             wall_s, peak_mb, _ = measure("loadbook", path)
             print(f"{rows:,} rows, {path.stat().st_size / 1e9:.2f} GB: {wall_s:.1f} s, peak {peak_mb:.0f} MB")
