@@ -25,7 +25,7 @@ NOTES = {
     "lb-vs-single": "On two CPUs a balancer takes its CPU time from the node: this lab shows its full cost, and two "
     "nodes bring nothing. In the next study the nodes are the limit.",
     "lb-scaling": "[studies.md](studies.md#lb-vs-single) has twenty blocks of it on a quiet machine.",
-    "backend-modes": "Near: 100 connections with keep-alive. Remote: a delay toward the target, 500 connections, no "
+    "backend-modes": "Near: 100 connections with keep-alive. Remote: a delay toward the target, 250 connections, no "
     "keep-alive.",
     "page-size-tps-link": "The link is narrow on purpose: the lab's own network is never the limit.",
     "cpu-affinity": "Proxy, application, store and load generator share two CPUs, so the gain from more cores or "

@@ -139,6 +139,14 @@ def test_driver_cpu_filled_by_others_is_a_doubt() -> None:
     assert named(hits, "foreign_cpu")[0].host == "driver-1"
 
 
+@pytest.mark.parametrize(("used", "names"), [(0.25, ["shared_cores"]), (0.97, ["driver_saturated", "shared_cores"])])
+def test_driver_cpu_filled_by_services_that_share_it_is_not_its_limit(used: float, names: list[str]) -> None:
+    """Only the generator's own use of a CPU that it shares tells its limit."""
+    load = {("driver-1", "cpu_busy", "cpu1"): 1.0, ("driver-1", "process_cpu", "wrk:100"): used}
+    hits = check(traced=load, services=[CLEAN["services"][0] | {"cpus": [1, 2]}])
+    assert sorted({hit.name for hit in hits} & {"driver_saturated", "shared_cores"}) == names
+
+
 def test_driver_without_cpu_mask_is_judged_on_every_cpu() -> None:
     monitors = [CLEAN["monitors"][0] | {"cpus": []}]
     found = check(monitors=monitors, boot_ids={"driver-1": "b1", "web-1": "b2"})

@@ -115,7 +115,10 @@ def _load_cpu_use(evidence: Evidence, monitor: MonitorRecord) -> float | None:
 
 
 def _busiest_cpu_hit(evidence: Evidence, host: str, busy: dict[str, float], used: float | None) -> Iterator[RuleHit]:
-    """Judge a driver's busiest CPU: invalid if filled by the load generator itself, a doubt if filled by others."""
+    """Judge a driver's busiest CPU: invalid if filled by the load generator itself, a doubt if filled by others.
+
+    Services that share the driver's CPUs fill them as they should; that they share them is the doubt `shared_cores`.
+    """
     cpu = max(busy, key=lambda item: busy[item])
     if busy[cpu] < evidence.thresholds.driver_cpu_doubt:
         return
@@ -123,6 +126,8 @@ def _busiest_cpu_hit(evidence: Evidence, host: str, busy: dict[str, float], used
     own_share, min_share = 1.0 if used is None else used / sum(busy.values()), evidence.thresholds.driver_own_share
     if own_share < min_share:
         observation += f", {format_percent(own_share, 0, signed=False)} of that with the load"
+        if any(hit.level == "doubt" and hit.host == host for hit in shared_cores(evidence)):
+            return
     full = busy[cpu] > evidence.thresholds.driver_cpu and own_share >= min_share
     yield evidence.hit("driver_saturated", "invalid" if full else "doubt", observation, host)
 
