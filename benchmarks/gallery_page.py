@@ -34,7 +34,9 @@ NOTES = {
 HEAD = """# Gallery: five articles, measured again
 
 Five engineers published one experiment each, with one run per configuration. Each section below has the same question,
-measured in loadbook's lab: the figure, the verdict of the report, and the article's claims beside the result."""
+measured in loadbook's lab: the figure, the verdict of the report, and the article's claims beside the result. Each
+study has 15 or 18 blocks. The treatments of a block take turns in slices ([interleaving.md](interleaving.md)) where
+nothing speaks against it; the last line of each section says so, or why not."""
 LAB = """\
 **Limits of this lab.** All hosts are one machine with {cores}, each host an sshd of its own, on loopback addresses or
 in network namespaces. The load generator has one CPU; the servers have the other or, where the page says so, both. The
@@ -103,7 +105,11 @@ def _exhibit(study: str, one: dict[str, Any]) -> Iterator[str]:
         )
         yield one["tally"].partition(". ")[2]
     yield f"Harness checks: {'; '.join(one['checks'])}."
-    yield f"`loadbook run {one['study']}`, run {one['began']} on {one['machine']}: {one['scope']}."
+    yield f"`loadbook run {one['study']}`, run {one['began']} on {one['machine']}: {one['scope']}. {_execution(one)}"
+
+
+def _execution(one: dict[str, Any]) -> str:
+    return f"Execution: {one['execution']}." if "execution" in one else ""
 
 
 def _without_verdict(answer: str, verdict: str) -> str:
