@@ -72,6 +72,14 @@ def test_core_filled_by_other_processes_is_no_bottleneck():
     assert bottleneck_by_treatment(saturation(pd.DataFrame(more), trials("t1"), HOSTS)) == {"small8": "C"}
 
 
+def test_driver_whose_generator_fills_its_cpu_by_design_is_no_bottleneck():
+    busy = [*rows("t1", "load", "cpu_busy", "cpu0", [1.0] * 4), *rows("t1", "edge", "cpu_busy", "cpu2", [0.95] * 4)]
+    frame = pd.DataFrame(busy)
+    assert bottleneck_by_treatment(saturation(frame, trials("t1"), HOSTS)) == {"small8": "D"}
+    found = saturation(frame, trials("t1"), HOSTS, spinning=["small8"])
+    assert bottleneck_by_treatment(found) == {"small8": "C"} and of(found, "load", "cpu")["share_full"] == 1.0
+
+
 def test_network_saturation_needs_a_known_link_rate():
     flow = [*rows("t1", "web1", "net_tx", "eth0", [120e6] * 4), *rows("t1", "edge", "net_tx", "eth0", [120e6] * 4)]
     found = saturation(pd.DataFrame(flow), trials("t1"), HOSTS)

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from loadbook.study.model import Study
 from loadbook.study.reader import smoke_variant
-from loadbook.study.workload import Workload
+from loadbook.study.workload import Workload, spinning_reason
 
 
 @pytest.mark.parametrize(
@@ -57,3 +57,18 @@ def test_smoke_variant_shortens_treatment_workloads() -> None:
     assert short.treatments["one"].workload == {}
     assert short.treatments["two"].workload == {"tool": "ab", "requests": 2000, "warmup_s": 0.3}
     assert short.workload_of("two").duration_s == 1.0
+
+
+@pytest.mark.parametrize(
+    ("tool", "scheme", "keepalive", "spins"),
+    [
+        ("httperf", "http", True, True),
+        ("wrk", "https", False, True),
+        ("wrk2", "https", False, True),
+        ("wrk", "https", True, False),
+        ("wrk", "http", False, False),
+        ("h2load", "https", False, False),
+    ],
+)
+def test_some_generators_fill_their_cpu_whatever_the_load(tool: str, scheme: str, keepalive: bool, spins: bool) -> None:
+    assert bool(spinning_reason(tool, scheme, keepalive=keepalive)) == spins

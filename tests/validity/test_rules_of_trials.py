@@ -139,6 +139,20 @@ def test_driver_cpu_filled_by_others_is_a_doubt() -> None:
     assert named(hits, "foreign_cpu")[0].host == "driver-1"
 
 
+@pytest.mark.parametrize(
+    ("changes", "level"),
+    [
+        ({"scheme": "https", "keepalive": False}, "unchecked"),
+        ({"scheme": "https", "keepalive": True}, "invalid"),
+        ({"scheme": "http", "keepalive": False}, "invalid"),
+    ],
+)
+def test_cpu_of_wrk_tells_nothing_during_tls_handshakes(changes: dict[str, object], level: str) -> None:
+    load = {("driver-1", "cpu_busy", "cpu1"): 1.0, ("driver-1", "process_cpu", "wrk:100"): 0.98}
+    hit = only(check(traced=load, workload=CLEAN["workload"] | changes), "driver_saturated")
+    assert hit.level == level
+
+
 @pytest.mark.parametrize(("used", "names"), [(0.25, ["shared_cores"]), (0.97, ["driver_saturated", "shared_cores"])])
 def test_driver_cpu_filled_by_services_that_share_it_is_not_its_limit(used: float, names: list[str]) -> None:
     """Only the generator's own use of a CPU that it shares tells its limit."""

@@ -6,13 +6,14 @@ the host or, if the study gives the processes fewer, those; of the network the l
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from loadbook.store.tables import RunData, measured_windows_s
+from loadbook.study.workload import spinning_reason
 
 FULL_SHARE = 0.90  # of the capacity
 BOTTLENECK_TIME_SHARE = 0.50  # of the measured time; a resource full for this share or more is a bottleneck
@@ -25,6 +26,7 @@ COLUMNS = (
     "own", "trials", "trials_full", "bottleneck",
 )  # fmt: skip
 BottleneckCode = Literal["C", "N", "W", "D"]
+DRIVER_CODE: BottleneckCode = "D"
 BOTTLENECK_NAMES: dict[str, str] = {"C": "balancer CPU", "N": "network", "W": "web CPU", "D": "driver"}
 RESOURCE_NOUNS = {"cpu": "CPU", "network": "network", "memory": "memory"}
 HostRecords = Mapping[str, Mapping[str, Any]]
@@ -48,6 +50,7 @@ def saturation(
     windows_s: Mapping[str, float] | None = None,
     link_capacities_b_per_s: Mapping[str, float] | None = None,
     allowances: CpuAllowances | None = None,
+    spinning: Collection[str] = (),
 ) -> pd.DataFrame:
     """Return one row per treatment, host and resource (cpu, network, memory) that was monitored in valid trials.
 
@@ -58,6 +61,7 @@ def saturation(
     windows_s : trial -> seconds of its measurement (`measured_windows_s`); default: until the last sample.
     link_capacities_b_per_s : host -> network capacity in B/s, where known; default: from `link_mbit`.
     allowances : (treatment, host) -> CPUs for the processes of the treatment, where fewer than the host has.
+    spinning : treatments whose load generator fills its CPU whatever its load: their driver is no bottleneck.
 
     Returns
     -------
@@ -73,14 +77,22 @@ def saturation(
     rows: list[dict[str, Any]] = []
     for (treatment, host), own in samples.groupby(["treatment", "host"], sort=True):
         rows += _host_rows(own, str(treatment), str(host), hosts.get(str(host), {}), links, allowances or {})
-    return pd.DataFrame(rows, columns=list(COLUMNS))
+    frame = pd.DataFrame(rows, columns=list(COLUMNS))
+    frame.loc[frame["treatment"].isin(spinning) & (frame["bottleneck"] == DRIVER_CODE), "bottleneck"] = None
+    return frame
 
 
 def saturation_of_run(data: RunData, links: Mapping[str, float] | None = None) -> pd.DataFrame:
-    """Return the saturation of a run, with windows, links and CPU placement from the run's records."""
-    hosts, windows_s, allowances = data.run_record.hosts, measured_windows_s(data), cpu_allowances(data)
+    """Return the saturation of a run, with windows, links, CPU placement and loads from the run's records."""
+    loads = {name: data.study.workload_of(name) for name in data.plan["treatments"]}
     return saturation(
-        data.traces, data.trials, hosts, windows_s=windows_s, link_capacities_b_per_s=links, allowances=allowances
+        data.traces,
+        data.trials,
+        data.run_record.hosts,
+        windows_s=measured_windows_s(data),
+        link_capacities_b_per_s=links,
+        allowances=cpu_allowances(data),
+        spinning=[n for n, load in loads.items() if spinning_reason(load.tool, load.scheme, keepalive=load.keepalive)],
     )
 
 

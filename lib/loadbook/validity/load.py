@@ -20,6 +20,7 @@ from loadbook.store.trial_record import (
     clock_error_s,
     measurement_spans,
 )
+from loadbook.study.workload import spinning_reason
 from loadbook.validity.base import Evidence, RuleHit, Severity
 from loadbook.validity.slices import stall_in_slices
 
@@ -84,18 +85,16 @@ def driver_limits(evidence: Evidence) -> Iterator[RuleHit]:
         yield evidence.hit("driver_limits", "invalid", f"{errors:,.0f} attempts failed on the driver itself")
 
 
-# tools that poll without pause: their CPU is always full, whatever the load (httperf(1))
-SPINNING_TOOLS = ("httperf",)
-
-
 def driver_saturated(evidence: Evidence) -> Iterator[RuleHit]:
     """Judge the CPU use of each driver over the measurement window: its busiest CPU, and the load generator's threads.
 
     With `driver_cpu = 1` (in studies of the load generators themselves) a full CPU is only a doubt.
     """
     for host in driver_hosts(evidence):
-        if evidence.record.tool in SPINNING_TOOLS:
-            yield evidence.unchecked("driver_saturated", f"{evidence.record.tool} fills its CPU by design", host)
+        load = evidence.record.workload
+        scheme, keepalive = str(load.get("scheme")), load.get("keepalive") is not False
+        if reason := spinning_reason(evidence.record.tool, scheme, keepalive=keepalive):
+            yield evidence.unchecked("driver_saturated", reason, host)
             continue
         monitor = monitor_of(evidence, host)
         busy = evidence.cpu_means(monitor, "cpu_busy") if monitor else {}
