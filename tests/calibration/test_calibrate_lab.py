@@ -46,7 +46,7 @@ def check_of_ab(certificate: Certificate) -> None:
         assert median.true >= 0.020 and median.said == pytest.approx(median.true, abs=0.01)
     assert read["frozen", "latency", "max"].true == pytest.approx(1.02, abs=0.05)
     assert read["frozen", "latency", "max"].said == pytest.approx(1.02, abs=0.1)
-    assert read["limited", "requests_per_s", "value"].true == pytest.approx(400, rel=0.1)
+    assert read["limited", "requests_per_s", "value"].true == pytest.approx(500, rel=0.1)
     assert ("failing", "errors", "count") not in read  # ab does not tell redirects from errors
     errors = next(trust for trust in certificate.trusts if trust.metric == "errors")
     assert not errors.trusted and errors.missing == ["failing"]

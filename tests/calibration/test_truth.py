@@ -55,11 +55,11 @@ def test_users_who_arrive_in_a_freeze_wait_for_its_end() -> None:
 
 
 def test_users_queue_above_the_rate_that_the_server_could_answer() -> None:
-    waits = user_waits_s(CASES_BY_NAME["limited-600"], record(requests=1800, span_s=4.5))
-    # 600 arrive and 400 are answered a second: after 3 s the last is 1.5 s late
+    waits = user_waits_s(CASES_BY_NAME["limited-750"], record(requests=2250, span_s=4.5))
+    # 750 arrive and 500 are answered a second: after 3 s the last is 1.5 s late
     assert waits == pytest.approx({"p50": 0.76, "p90": 1.36, "p99": 1.495, "max": 1.51}, abs=0.006)
     waits = user_waits_s(CASES_BY_NAME["limited-300"], record(requests=900, span_s=2.99))
-    assert waits == pytest.approx(dict.fromkeys(("p50", "p90", "p99", "max"), 0.010))
+    assert waits == pytest.approx(dict.fromkeys(("p50", "p90", "p99", "max"), HELD["p50"]))
 
 
 def test_closed_loop_and_new_connections_have_no_users_that_arrive() -> None:

@@ -169,7 +169,7 @@ def test_import_of_wrong_outputs_exits_with_4(call):
         path.write_text("hello\n")
     code, out, err = call()
     assert (code, out) == (4, "")
-    assert "line 2: access-1.txt is no report of any tool (ab, autocannon, fortio, h2load" in err
+    assert "line 2: access-1.txt is no report of any tool (ab, autocannon, bombardier, fortio, h2load" in err
     (call.there / "run").mkdir()
     (call.there / "run" / "output.txt").write_text("")
     changed(call.there, 1, file="run")

@@ -20,7 +20,7 @@ BEHAVIOURS: dict[str, tuple[dict[str, int], str]] = {
         {"hold_ms": 20, "freeze_at_ms": 1000, "freeze_ms": 1000},
         "every response takes 20 ms; requests of the second second wait for its end",
     ),
-    "limited": ({"hold_ms": 10, "slots": 4}, "4 requests at a time of 10 ms each: 400 requests a second at most"),
+    "limited": ({"hold_ms": 10, "slots": 5}, "5 requests at a time of 10 ms each: 500 requests a second at most"),
     "failing": ({"hold_ms": 20, "error_every": 100}, "every response takes 20 ms; 1 % have status 500"),
     "cold": (
         {"hold_ms": 20, "first_ms": 200},
@@ -50,7 +50,7 @@ CASES = (
     Case("frozen-200", "frozen", 300, 200.0),
     Case("frozen-200-few", "frozen", 10, 200.0),
     Case("limited-300", "limited", 300, 300.0),
-    Case("limited-600", "limited", 900, 600.0),
+    Case("limited-750", "limited", 900, 750.0),
     Case("failing-200", "failing", 200, 200.0),
     Case("cold-200", "cold", 200, 200.0),
 )

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from loadbook.calibration.cases import DURATION_S, HOLD_LIMITED_S, Case
 from loadbook.core.errors import DataError
 
+OVERLOAD_SHARE = 0.9  # of the offered rate; a server that answered less was at its capacity
 STATISTICS = ("p50", "p90", "p99", "max")
 _LINE = re.compile(r"^record (\{.*\})$", re.MULTILINE)
 
@@ -61,8 +62,8 @@ def user_waits_s(case: Case, record: ServerRecord) -> dict[str, float] | None:
     if case.rate_per_s is None or case.behaviour == "cold" or record.held_s is None:
         return None
     arrivals_s = np.arange(round(case.rate_per_s * DURATION_S)) / case.rate_per_s
-    if case.behaviour == "limited":
-        answered_per_s = min(case.rate_per_s, record.requests / record.span_s)
+    answered_per_s = record.requests / record.span_s
+    if case.behaviour == "limited" and answered_per_s < OVERLOAD_SHARE * case.rate_per_s:
         waits_s = HOLD_LIMITED_S + arrivals_s * (case.rate_per_s / answered_per_s - 1)
     else:
         waits_s = np.full(len(arrivals_s), record.held_s["p50"])

@@ -140,6 +140,6 @@ def _print_certificate(certificate: Certificate) -> None:
     )
     for line in case_lines(certificate):
         terminal.echo(line)
-    terminal.print_table(TRUST_HEADINGS, trust_rows(certificate), title="Which numbers may be trusted")
+    terminal.print_table(TRUST_HEADINGS, trust_rows(certificate), fold=NUMBERS, title="Which numbers may be trusted")
     for treatment, reason in certificate.failed.items():
         terminal.echo(f"failed: {treatment}: {reason}", err=True)

@@ -7,6 +7,7 @@
 - `request_rows`: rows of a report computed from the summary of a log of single requests
 - `ab`: Apache ab 2.3
 - `autocannon`: autocannon 4 to 9
+- `bombardier`: JSON of bombardier 1.2, read only
 - `fortio`: JSON of fortio 1, read only
 - `h2load`: nghttp2's h2load
 - `hey`: text of hey 0.1, read only

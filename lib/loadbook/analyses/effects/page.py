@@ -38,6 +38,7 @@ PERCENTILE_DEFINITIONS = {
     "h2load": "h2load’s time for request",
     "weighttp": "weighttp’s total time",
     "autocannon": "autocannon’s latency, whole ms",
+    "bombardier": "bombardier’s latency",
     "fortio": "fortio’s times of calls, interpolated within buckets",
     "hey": "hey’s response times, in steps of 0.1 ms, connecting included",
     "locust": "Locust’s response time, with connecting and the wait for its one process",

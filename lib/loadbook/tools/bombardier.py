@@ -1,0 +1,142 @@
+"""bombardier 1.2: its report in JSON is read; loadbook does not run it.
+
+`requests` are responses of any status. Attempts without one (`others`) are `errors`, by the class that their messages
+tell; bombardier counts them in its times, so that a report with such attempts has no times here. `latency` is in
+microseconds; percentiles are there with `-l` only. At a rate (`-r`), the times are `service_time`: all connections wait
+for a bucket of tokens, and requests that are late start late.
+Source: bombardier `templates.go` and `bombardier.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from loadbook.core.go_programs import FAILURE_PATTERNS
+from loadbook.core.metrics import error_class
+from loadbook.tools import base, line_patterns
+from loadbook.tools.base import Measurement, ParsedReport, ToolOutput
+from loadbook.tools.json_report import JsonReport, read_json
+from loadbook.tools.request_rows import status_rows
+
+ERROR_CLASSES = (*(name for name, _ in FAILURE_PATTERNS), "errors_other")
+PERCENTILES = {"p50": "50", "p75": "75", "p90": "90", "p95": "95", "p99": "99"}
+US = 1e6  # microseconds in a second
+BEGIN = '{"spec":{'
+
+
+class Bombardier(base.ImportedTool):
+    """bombardier; the module docstring defines its metrics."""
+
+    name = "bombardier"
+    binary = "bombardier"
+
+    def parse(self, output: ToolOutput) -> ParsedReport:
+        """Return the rows of one report in JSON."""
+        report = _Report(output)
+        return ParsedReport(tuple(report.rows()), doubts=tuple(report.doubts()))
+
+
+TOOL = Bombardier()
+
+
+class _Report(JsonReport):
+    """One report in JSON, after a check that it is complete and does not contradict itself."""
+
+    tool = "bombardier"
+
+    def __init__(self, output: ToolOutput) -> None:
+        self.output, self.line = output, 0
+        report = self._read()
+        self.spec, self.result = self.table(report, "spec"), self.table(report, "result")
+        self.statuses = {100 * digit: self.count(self.result, f"req{digit}xx") for digit in range(1, 6)}
+        self.answered, self.unanswered = sum(self.statuses.values()), self.count(self.result, "others")
+        self.errors = self._errors()
+        self.seconds = self.number(self.result, "timeTakenSeconds")
+        self.rate_per_s = self.number(self.spec, "rate") if "rate" in self.spec else None
+        if not self.seconds > 0:
+            raise self.refused("a duration of 0 s")
+        self.times = self._times() if "latency" in self.result else {}
+
+    def rows(self) -> Iterator[Measurement]:
+        """Yield counts, rates and times."""
+        yield from status_rows(self.statuses, self.errors, self.unanswered, self.seconds, self.rate_per_s)
+        read = self.count(self.result, "bytesRead")
+        yield Measurement("bytes_read", "count", read, "B", str(read))
+        yield Measurement("bytes_per_s", "value", read / self.seconds, "B/s", None)
+        if not self.answered or self.unanswered:
+            return
+        metric = "service_time" if self.rate_per_s else "latency"
+        for statistic, microseconds in self.times.items():
+            yield Measurement(metric, statistic, microseconds / US, "s", None)
+
+    def doubts(self) -> Iterator[tuple[str, str]]:
+        """Yield the doubts about the numbers, as (name, sentence)."""
+        attempts = self.answered + self.unanswered
+        asked_s = self.number(self.spec, "testDurationSeconds") if "testDurationSeconds" in self.spec else 0.0
+        asked = self.count(self.spec, "numberOfRequests") if "numberOfRequests" in self.spec else 0
+        due = (self.rate_per_s or 0.0) * asked_s
+        if self.answered and self.unanswered:
+            text = f"{self.unanswered} of {attempts} attempts had no response, and bombardier's times count them"
+            yield "unanswered", f"{text}: left out"
+        if self.seconds < base.MIN_DURATION_SHARE * asked_s:
+            yield "stopped_early", f"the load lasted {self.seconds:.3g} s of the {asked_s:g} s that were asked for"
+        elif attempts < asked:
+            yield "stopped_early", f"{attempts} attempts of the {asked} requests that were asked for"
+        elif attempts < base.MIN_ACHIEVED_SHARE * due - 1:
+            text = f"{attempts} requests in {asked_s:g} s, of {due:.0f} that were due"
+            yield "offered_shortfall", f"{text}: all connections were waiting"
+        if self.output.exit_code:
+            yield "exit_code", f"bombardier ended with exit code {self.output.exit_code}"
+
+    def _read(self) -> dict[str, Any]:
+        """Return the report; ParseError if there is none, or several."""
+        lines = line_patterns.clean_lines(self.output.stdout)
+        places = [(number, line.index(BEGIN)) for number, line in enumerate(lines, 1) if BEGIN in line]
+        if not places:
+            raise self.refused(self._missing_reason(lines))
+        self.line, start = places[-1]
+        if len(places) > 1 or lines[self.line - 1].count(BEGIN) > 1:
+            raise self.refused("a second report: two in one output")
+        try:
+            report = read_json(lines[self.line - 1][start:])
+        except ValueError:
+            raise self.refused("report is not complete: its JSON ends early or is broken") from None
+        return dict(report)
+
+    def _missing_reason(self, lines: list[str]) -> str:
+        """Return the reason why there is no report, derived from the output of bombardier or of another program."""
+        if any(line.startswith(("Statistics        Avg", "  Reqs/sec")) for line in lines):
+            return "a text report, whose numbers are rounded: use -o json -p r -l"
+        if not any(lines):
+            circumstances = line_patterns.exit_text(self.output) + line_patterns.stderr_text(self.output)
+            return f"empty: bombardier was killed, could not start, or was told to print nothing{circumstances}"
+        if lines[0].startswith(("unknown long flag", "unknown short flag")):
+            return f"bombardier refused its arguments{line_patterns.exit_text(self.output)}: {lines[0][:200]}"
+        return line_patterns.other_output_text("bombardier", self.output)
+
+    def _errors(self) -> dict[str, int]:
+        """Return the attempts without a response by class; ParseError unless their messages are as many."""
+        errors = dict.fromkeys(ERROR_CLASSES, 0)
+        listed = self.result.get("errors", [])
+        if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
+            raise self.refused("report is not complete: 'errors' is no list")
+        for entry in listed:
+            errors[error_class(str(entry.get("description")), FAILURE_PATTERNS)] += self.count(entry, "count")
+        if sum(errors.values()) != self.unanswered:
+            text = f"{sum(errors.values())} errors by message are not the {self.unanswered} attempts without a status"
+            raise self.refused(text)
+        return errors
+
+    def _times(self) -> dict[str, float]:
+        """Return {statistic: microseconds}; ParseError if they contradict each other."""
+        latency = self.table(self.result, "latency")
+        times = {"mean": self.number(latency, "mean"), "sd": self.number(latency, "stddev")}
+        if "percentiles" in latency:
+            table = self.table(latency, "percentiles")
+            times |= {name: self.number(table, key) for name, key in PERCENTILES.items()}
+        times["max"] = self.number(latency, "max")
+        ordered = [value for name, value in times.items() if name not in ("mean", "sd")]
+        if ordered != sorted(ordered) or times["mean"] > times["max"] * (1 + 1e-9):
+            raise self.refused("mean, percentiles and maximum do not ascend")
+        return times
