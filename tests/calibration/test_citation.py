@@ -72,5 +72,16 @@ def test_certificate_of_another_machine_or_version_is_not_cited(
     assert calibration_text(data) is None
 
 
+def test_broken_certificate_is_named_and_does_not_stop_the_report(data: Any, tmp_path: Path) -> None:
+    (tmp_path / "20261126-060000.json").write_text("{")
+    assert "20261126-060000.json is no certificate" in str(calibration_text(data))
+
+
+def test_trial_without_a_known_version_is_not_cited(data: Any, tmp_path: Path) -> None:
+    write_certificate(certificate("20261126-060000"), tmp_path / "20261126-060000.json")
+    data.trials = pd.DataFrame({"tool": ["wrk", "wrk"], "tool_version": [None, "4.1.0"]})
+    assert str(calibration_text(data)).startswith("wrk 4.1.0, calibrated")
+
+
 def test_report_without_a_certificate_cites_none(data: Any) -> None:
     assert calibration_text(data) is None

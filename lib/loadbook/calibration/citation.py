@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from loadbook.calibration.certificate import Certificate, Trust, read_certificates
 from loadbook.calibration.tables import value_text
+from loadbook.core.errors import DataError
 from loadbook.core.units import join_words
 from loadbook.store.run_record import BEFORE_SUFFIX, MACHINE_FACT
 from loadbook.store.tables import RunData
@@ -17,14 +18,17 @@ METRIC_NAMES = {"latency": "latency", "service_time": "service time", "latency_i
 def calibration_text(data: RunData) -> str | None:
     """Return the sentence about the newest certificate of the driver and the tools of a run; None without one.
 
-    A certificate is that of the same machine and the same version of a tool.
+    A certificate is that of the same machine and the same version of a tool. The sentence names a broken certificate.
     """
     roles = {alias: host["roles"] for alias, host in data.run_record.hosts.items()} if data.run_record else {}
     drivers = [alias for alias, of_host in roles.items() if data.study.workload.role in of_host]
     machines = {data.facts.get(alias + BEFORE_SUFFIX, {}).get(MACHINE_FACT, {}).get("value") for alias in drivers}
-    certificates = [one for one in read_certificates(data.paths.certificates) if {one.machine} == machines]
+    try:
+        certificates = [one for one in read_certificates(data.paths.certificates) if {one.machine} == machines]
+    except DataError as error:
+        return f"not known: {error.message}"
     sentences = []
-    for tool, version in sorted(set(zip(data.trials["tool"], data.trials["tool_version"], strict=True))):
+    for tool, version in dict.fromkeys(zip(data.trials["tool"], data.trials["tool_version"], strict=True)):
         own = [one for one in certificates if one.tools.get(tool) == version]
         trusts = own[-1].of_tool(tool, data.study.workload.model) if own else []
         if trusts:
