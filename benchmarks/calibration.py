@@ -42,7 +42,7 @@ def rows(certificate: Certificate) -> Iterator[Sequence[str]]:
                 load_model,
                 join_words(arrivals(name)) if load_model == "open" else "users",
                 times,
-                "yes" if name in PAUSABLE_TOOLS else "no",
+                "yes" if name in PAUSABLE_TOOLS and load_model == "closed" else "no",
                 *(verdicts(trusts) if trusts else ("not calibrated", "")),
             )
 

@@ -12,7 +12,7 @@ from loadbook.tools.base import Target
 
 STUDY_NAMES = {"closed": "calibration-closed", "open": "calibration-open"}
 DURATION_S, TIMEOUT_S = 3, 10
-HOLD_LIMITED_S = 0.010  # of a response of the limited server
+HOLD_S, HOLD_LIMITED_S = 0.020, 0.010  # of a response, and of one of the limited server
 # behaviour -> variables of the service go-app, and what it does
 BEHAVIOURS: dict[str, tuple[dict[str, int], str]] = {
     "steady": ({"hold_ms": 20}, "every response takes 20 ms"),

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from loadbook.calibration.cases import CASES_BY_NAME, Case
+from loadbook.calibration.cases import CASES_BY_NAME, HOLD_S, Case
 from loadbook.calibration.truth import STATISTICS, ServerRecord, read_record, user_waits_s
 from loadbook.core.errors import DataError
 from loadbook.store.atomic import write_atomic
@@ -107,14 +107,13 @@ def make_certificate(runs: Sequence[RunData]) -> Certificate:
     for data in runs:
         totals = data.measurements[data.measurements["driver"] == TOTAL]
         values = {trial: _values(rows) for trial, rows in totals.groupby("trial")}
-        for trial in data.trials["trial"]:
-            folder = data.paths.trial(trial)
-            record = read_trial(folder)
-            tools[record.tool] = record.tool_version or "version not known"
-            if record.status == "ok":
-                readings += trial_readings(record, values.get(trial, {}), _server_record(folder))
-            else:
-                failed.setdefault(record.treatment, record.reason or record.status)
+        for row in data.trials.to_dict("records"):
+            tools[row["tool"]] = row["tool_version"] or "version not known"
+            if row["status"] != "ok":
+                failed.setdefault(row["treatment"], row["reason"] or row["status"])
+                continue
+            folder = data.paths.trial(row["trial"])
+            readings += trial_readings(read_trial(folder), values.get(row["trial"], {}), _server_record(folder))
     if not readings:
         raise DataError("no trial of the calibration has numbers", "loadbook report, page run quality, has the reasons")
     alias, machine = _driver(runs[0])
@@ -147,7 +146,7 @@ def _truths(case: Case, server: ServerRecord) -> dict[tuple[str, str], _Truth]:
     held_s = server.held_s or {}
     rate_per_s = server.requests / server.span_s
     # requests that are under way at begin and end: of a closed loop all connections, of an open one those of a response
-    under_way = case.connections if case.rate_per_s is None else 1 + case.rate_per_s * held_s["p50"]
+    under_way = case.connections if case.rate_per_s is None else 1 + case.rate_per_s * min(HOLD_S, held_s["p50"])
     truths = {
         RATE: _Truth(rate_per_s, RATE_TOLERANCE * rate_per_s + under_way / server.span_s),
         ERRORS: _Truth(server.errors, ERRORS_TOLERANCE),

@@ -55,21 +55,23 @@ def read_record(log: Path) -> ServerRecord:
 def user_waits_s(case: Case, record: ServerRecord) -> dict[str, float] | None:
     """Return percentiles and maximum of what users would have waited who arrive evenly at the case's rate.
 
-    A user who arrives in a freeze waits for its end and then for the response; above the rate that the server could
-    answer, users queue. Responses take the median that the server recorded. None for a closed loop, whose users do not
-    arrive, and for a server that is slow on new connections, since the tool decides how many it opens.
+    A user who arrives in a freeze waits for its end and then for the response, which takes the median that the server
+    recorded; above the rate that the server could answer, users queue. None where nobody had to wait, so that the times
+    that the server held requests are the users', too; also for a closed loop, whose users do not arrive, and for a
+    server that is slow on new connections, since the tool decides how many it opens.
     """
-    if case.rate_per_s is None or case.behaviour == "cold" or record.held_s is None:
+    if case.rate_per_s is None or record.held_s is None:
         return None
     arrivals_s = np.arange(round(case.rate_per_s * DURATION_S)) / case.rate_per_s
     answered_per_s = record.requests / record.span_s
     if case.behaviour == "limited" and answered_per_s < OVERLOAD_SHARE * case.rate_per_s:
         waits_s = HOLD_LIMITED_S + arrivals_s * (case.rate_per_s / answered_per_s - 1)
+    elif record.freeze_s:
+        begin, end = record.freeze_s
+        is_frozen = (arrivals_s >= begin) & (arrivals_s < end)
+        waits_s = record.held_s["p50"] + np.where(is_frozen, end - arrivals_s, 0.0)
     else:
-        waits_s = np.full(len(arrivals_s), record.held_s["p50"])
-        if record.freeze_s:
-            begin, end = record.freeze_s
-            waits_s += np.where((arrivals_s >= begin) & (arrivals_s < end), end - arrivals_s, 0.0)
+        return None
     return {"max": float(waits_s.max())} | {
         name: float(np.quantile(waits_s, int(name[1:]) / 100, method="inverted_cdf")) for name in STATISTICS[:-1]
     }
