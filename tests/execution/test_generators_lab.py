@@ -84,6 +84,17 @@ def test_open_load_holds_its_rate(tool: str, metrics: set[str], lab: Lab, tmp_pa
     assert {metric for metric, statistic in got if statistic == "p99"} == metrics
 
 
+@pytest.mark.parametrize(
+    ("arrivals", "metrics"), [("poisson", {"service_time", "latency_intended"}), ("users", {"service_time"})]
+)
+def test_k6_makes_other_arrivals_at_the_same_rate(arrivals: str, metrics: set[str], lab: Lab, tmp_path: Path) -> None:
+    got, _ = measured(lab, tmp_path / "home", "k6", f'{OPEN}\narrivals = "{arrivals}"')
+    # Poisson arrivals are drawn given their number; those of users scatter
+    number = 200 if arrivals == "poisson" else pytest.approx(200, abs=60)
+    assert got["ok", "count"] == got["requests", "count"] == number
+    assert {metric for metric, statistic in got if statistic == "p99"} == metrics
+
+
 @pytest.mark.parametrize("tool", ["k6", "oha"])
 def test_closed_load_runs_interleaved(tool: str, lab: Lab, tmp_path: Path) -> None:
     got, _ = measured(lab, tmp_path / "home", tool, "", execution="interleaved")
