@@ -11,7 +11,7 @@ from loadbook.execution.studies import load_study, plan_study
 from loadbook.store.paths import Layout
 from loadbook.tools import base
 
-RUN_TOOLS = [name for name in base.tool_names() if base.load_tool(name).load_models]
+RUN_TOOLS = list(base.run_tools())
 
 
 @pytest.mark.parametrize("load_model", STUDY_NAMES)

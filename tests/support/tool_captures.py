@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from loadbook.core.errors import ParseError
 from loadbook.core.metrics import METRICS
@@ -74,6 +75,16 @@ def attempt(tool: str, captured: ToolOutput) -> ParsedReport | None:
         return None
     check_sane(parsed)
     return parsed
+
+
+def with_changed_json(
+    captured: ToolOutput, change: Callable[[dict[str, Any]], object], indent: int | None = None
+) -> ToolOutput:
+    """Return the recorded output with its report in JSON changed; without `indent` on one line."""
+    report = json.loads(captured.stdout)
+    change(report)
+    separators = (",", ":") if indent is None else None
+    return replace(captured, stdout=json.dumps(report, indent=indent, separators=separators).encode())
 
 
 def with_stdout(captured: ToolOutput, lines: Iterable[bytes]) -> ToolOutput:

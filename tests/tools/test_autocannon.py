@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +12,7 @@ from loadbook.study.workload import Workload
 from loadbook.tools import base
 from loadbook.tools.autocannon import has_option
 from loadbook.tools.base import Target, ToolOutput
-from tool_captures import FIXTURES, capture, values
+from tool_captures import FIXTURES, capture, values, with_changed_json
 
 AUTOCANNON = base.load_tool("autocannon")
 TARGET = Target("192.0.2.1", 8080)
@@ -26,12 +24,6 @@ def load(**changes: object) -> Workload:
 
 def case(name: str) -> ToolOutput:
     return capture(FIXTURES / "autocannon" / f"9.0.0--{name}.json")
-
-
-def changed(output: ToolOutput, change: Callable[[dict[str, Any]], object]) -> ToolOutput:
-    report = json.loads(output.stdout)
-    change(report)
-    return replace(output, stdout=json.dumps(report, separators=(",", ":")).encode())
 
 
 def test_closed_load_has_connections_seconds_and_workers() -> None:
@@ -87,7 +79,7 @@ def test_minimum_above_the_median_is_left_out() -> None:
 
 
 def test_requests_without_response_and_error_are_doubtful() -> None:
-    output = changed(case("clean_json"), lambda report: report["requests"].update(sent=1000))
+    output = with_changed_json(case("clean_json"), lambda report: report["requests"].update(sent=1000))
     assert dict(AUTOCANNON.parse(output).doubts) == {
         "unanswered": "79 of 1000 requests have neither a response nor an error"
     }
@@ -113,7 +105,7 @@ def test_load_that_was_stopped_is_doubtful() -> None:
 )
 def test_report_that_lacks_something_or_contradicts_itself_is_refused(change: Any, words: str) -> None:
     with pytest.raises(ParseError, match=words):
-        AUTOCANNON.parse(changed(case("clean_json"), change))
+        AUTOCANNON.parse(with_changed_json(case("clean_json"), change))
 
 
 def test_cut_report_and_several_reports_are_refused() -> None:

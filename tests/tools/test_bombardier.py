@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from loadbook.core.errors import ParseError
 from loadbook.tools import base
 from loadbook.tools.base import ToolOutput
-from tool_captures import FIXTURES, capture, values
+from tool_captures import FIXTURES, capture, values, with_changed_json
 
 BOMBARDIER = base.load_tool("bombardier")
 VERSION = "1.2.6"
@@ -20,12 +19,6 @@ VERSION = "1.2.6"
 
 def case(name: str) -> ToolOutput:
     return capture(FIXTURES / "bombardier" / f"{VERSION}--{name}.json")
-
-
-def changed(output: ToolOutput, change: Callable[[dict[str, Any]], object]) -> ToolOutput:
-    report = json.loads(output.stdout)
-    change(report)
-    return replace(output, stdout=json.dumps(report, separators=(",", ":")).encode())
 
 
 def test_report_has_counts_rates_and_microseconds() -> None:
@@ -58,11 +51,11 @@ def test_times_that_count_attempts_without_response_are_left_out() -> None:
 
 def test_load_that_ended_early_or_lagged_is_doubtful() -> None:
     assert "stopped_early" in dict(BOMBARDIER.parse(case("sigint_json")).doubts)
-    more = changed(case("count_json"), lambda report: report["spec"].update(numberOfRequests=999))
+    more = with_changed_json(case("count_json"), lambda report: report["spec"].update(numberOfRequests=999))
     assert (
         dict(BOMBARDIER.parse(more).doubts)["stopped_early"] == "300 attempts of the 999 requests that were asked for"
     )
-    lagged = changed(case("rate_json"), lambda report: report["spec"].update(rate=300))
+    lagged = with_changed_json(case("rate_json"), lambda report: report["spec"].update(rate=300))
     assert "offered_shortfall" in dict(BOMBARDIER.parse(lagged).doubts)
 
 
@@ -81,7 +74,7 @@ def test_load_that_ended_early_or_lagged_is_doubtful() -> None:
 )
 def test_report_that_lacks_something_or_contradicts_itself_is_refused(change: Any, words: str) -> None:
     with pytest.raises(ParseError, match=words):
-        BOMBARDIER.parse(changed(case("clean_json"), change))
+        BOMBARDIER.parse(with_changed_json(case("clean_json"), change))
 
 
 def test_cut_report_and_several_reports_are_refused() -> None:

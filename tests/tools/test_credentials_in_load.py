@@ -21,7 +21,7 @@ def load(tool: str, **more: object) -> Workload:
 
 
 @pytest.mark.parametrize("header", ["Authorization", "authorization", "Proxy-Authorization", "Cookie", "X-API-Key"])
-@pytest.mark.parametrize("tool", [name for name in base.tool_names() if base.load_tool(name).load_models])
+@pytest.mark.parametrize("tool", base.run_tools())
 def test_headers_with_credentials_are_refused_without_printing_them(tool: str, header: str) -> None:
     with pytest.raises(ToolError, match="a login in a study would stand in data") as refused:
         base.load_tool(tool).command(load(tool, headers={header: "Bearer hunter2"}), TARGET, 10)

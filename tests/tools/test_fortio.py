@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -14,19 +13,14 @@ from loadbook.core.errors import ParseError, ToolError
 from loadbook.study.workload import Workload
 from loadbook.tools import base
 from loadbook.tools.base import Target, ToolOutput
-from tool_captures import FIXTURES, capture, values
+from tool_captures import FIXTURES, capture, values, with_changed_json
 
 FORTIO = base.load_tool("fortio")
+changed = partial(with_changed_json, indent=2)
 
 
 def case(name: str) -> ToolOutput:
     return capture(FIXTURES / "fortio" / f"1.66.5--{name}.json")
-
-
-def changed(output: ToolOutput, change: Callable[[dict[str, Any]], object]) -> ToolOutput:
-    report = json.loads(output.stdout)
-    change(report)
-    return replace(output, stdout=json.dumps(report, indent=2).encode())
 
 
 def test_fortio_is_read_but_not_run() -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from loadbook.study.workload import Workload
 from loadbook.tools import base
 from loadbook.tools.base import Target, ToolOutput
 from loadbook.tools.oha import ERROR_PATTERNS, asked_duration_s, offered_rate
-from tool_captures import FIXTURES, capture, values
+from tool_captures import FIXTURES, capture, values, with_changed_json
 
 OHA = base.load_tool("oha")
 TARGET = Target("192.0.2.1", 8080)
@@ -23,6 +22,9 @@ TARGET = Target("192.0.2.1", 8080)
 
 def load(**changes: object) -> Workload:
     return Workload.model_validate({"tool": "oha", "path": "/a", "connections": 8} | changes)
+
+
+changed = partial(with_changed_json, indent=2)
 
 
 def case(name: str) -> ToolOutput:
@@ -92,12 +94,6 @@ def test_latency_is_named_by_where_it_starts() -> None:
     ):
         parsed = OHA.parse(replace(output, argv=argv))
         assert {row.metric for row in parsed.measurements if row.statistic == "p99"} == {metric}
-
-
-def changed(output: ToolOutput, change: Callable[[dict[str, Any]], object]) -> ToolOutput:
-    report = json.loads(output.stdout)
-    change(report)
-    return replace(output, stdout=json.dumps(report, indent=2).encode())
 
 
 @pytest.mark.parametrize(

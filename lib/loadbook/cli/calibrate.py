@@ -16,9 +16,6 @@ from loadbook.store.paths import Layout, project_layout
 
 if TYPE_CHECKING:
     from loadbook.calibration.certificate import Certificate
-    from loadbook.hosts.remote import RemoteHost
-
-PROBE_TIMEOUT_S = 20.0
 
 
 @click.command()
@@ -39,10 +36,10 @@ def calibrate(hosts_file: Path | None, tools: tuple[str, ...], blocks: int, new:
 
     layout = project_layout()
     path = hosts_file or _lab_hosts(layout)
-    versions, missing = _driver_tools(path, tools)
+    found, missing = _driver_tools(path, tools)
     for hint in missing:
         terminal.echo(hint, err=True)
-    runs = _run_studies(layout, list(versions), hosts_file, blocks, new)
+    runs = _run_studies(layout, found, hosts_file, blocks, new)
     certificate = make_certificate([load_run(layout, study, run) for study, run in runs.items()])
     file = layout.certificates / f"{min(runs.values())}.json"
     write_certificate(certificate, file)
@@ -62,8 +59,9 @@ def _lab_hosts(layout: Layout) -> Path:
     return lab.hosts_file
 
 
-def _driver_tools(path: Path, wanted: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Return tool -> version on the driver, and a line for each tool that is not there."""
+def _driver_tools(path: Path, wanted: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the tools that are on the driver, and a line for each that is not."""
+    from loadbook.execution.preflight import probe_version
     from loadbook.hosts.inventory import read_hosts
     from loadbook.hosts.remote import connect
     from loadbook.tools import base
@@ -75,15 +73,17 @@ def _driver_tools(path: Path, wanted: Sequence[str]) -> tuple[dict[str, str], li
             f"{path} has {len(drivers)} hosts of role driver; a certificate is that of one",
             "give it a hosts file with one",
         )
+    known = base.run_tools()
     for name in wanted:
-        if not base.load_tool(name).load_models:
+        if base.load_tool(name).name not in known:
             raise UsageError(f"loadbook does not run {name}", "leave it out")
     host = connect(path, drivers[0], "calibrate", hosts=inventory)
     try:
-        found, missing = {}, []
-        for name in wanted or [name for name in base.tool_names() if base.load_tool(name).load_models]:
+        found, missing = [], []
+        for name in wanted or known:
             try:
-                found[name] = _version(host, name)
+                probe_version(host, known[name])
+                found.append(name)
             except ToolError as error:
                 missing.append(f"left out: {error.message}; {error.hint}")
     finally:
@@ -91,18 +91,6 @@ def _driver_tools(path: Path, wanted: Sequence[str]) -> tuple[dict[str, str], li
     if not found:
         raise ToolError(f"host {drivers[0]}: none of the load generators is installed", "; ".join(missing))
     return found, missing
-
-
-def _version(host: RemoteHost, name: str) -> str:
-    """Return a tool's version on a host; ToolError if it is not there."""
-    from loadbook.execution.preflight import RC_NOT_FOUND
-    from loadbook.tools import base
-
-    tool = base.load_tool(name)
-    done = host.run(tool.version_argv, timeout_s=PROBE_TIMEOUT_S)
-    if done.rc == RC_NOT_FOUND:
-        raise ToolError(f"{tool.binary} is not installed", tool.install_hint)
-    return tool.version(done.stdout, done.stderr)
 
 
 def _run_studies(layout: Layout, tools: Sequence[str], hosts: Path | None, blocks: int, new: bool) -> dict[str, str]:

@@ -354,12 +354,8 @@ def _programs_by_host(
     from loadbook.execution.studies import service_folders
     from loadbook.tools import base
 
-    tools = [base.load_tool(name) for name in base.tool_names()] if all_tools else []
-    optional = {
-        tool.binary: RequiredProgram(tool.binary, tool.install_hint, required=False)
-        for tool in tools
-        if tool.load_models
-    }
+    tools = base.run_tools().values() if all_tools else ()
+    optional = {tool.binary: RequiredProgram(tool.binary, tool.install_hint, required=False) for tool in tools}
     programs: dict[str, dict[str, RequiredProgram]] = {alias: {} for alias in inventory.hosts}
     for study in studies:
         for role, required in required_programs(study, service_folders(layout)).items():

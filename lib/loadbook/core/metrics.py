@@ -6,7 +6,7 @@ Tables, colours and words such as "faster" are derived from this registry. Base 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -136,6 +136,14 @@ ERROR_CLASSES = tuple(m.name for m in _METRIC_LIST if m.name.startswith("errors_
 def error_class(text: str, patterns: Iterable[tuple[str, str]]) -> str:
     """Return the class of errors of the first (class, regular expression) that an error's text matches."""
     return next((name for name, pattern in patterns if re.search(pattern, text)), "errors_other")
+
+
+def count_error_classes(failures: Iterable[tuple[str, int]], patterns: Sequence[tuple[str, str]]) -> dict[str, int]:
+    """Return the number of failures of each class, given as (text, number); classes without any have 0."""
+    counts = dict.fromkeys((*(name for name, _ in patterns), "errors_other"), 0)
+    for text, number in failures:
+        counts[error_class(text, patterns)] += number
+    return counts
 
 
 def find_metric(name: str) -> Metric | None:

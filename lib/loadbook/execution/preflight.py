@@ -22,7 +22,7 @@ from loadbook.execution.host_state import DISK_FACTOR, HOST_MIN_BYTES
 from loadbook.execution.load import LoadJobs
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.doctor import RequiredProgram
-from loadbook.hosts.host import CommandResult
+from loadbook.hosts.host import CommandResult, Host
 from loadbook.hosts.monitors import connect_monitor
 from loadbook.hosts.shell import cpu_list, search_path
 from loadbook.services import ServiceSpec, load_service, version
@@ -178,13 +178,18 @@ def load_launches(testbed: Testbed) -> list[LaunchOptions]:
 
 def _check_driver(testbed: Testbed, alias: str, tool: Tool) -> None:
     """Read the version of a tool on a driver; ToolError if the tool is missing or unusable."""
-    done = testbed.hosts[alias].run(tool.version_argv, timeout_s=PROBE_TIMEOUT_S)
+    testbed.tool_versions[alias, tool.name] = probe_version(testbed.hosts[alias], tool)
+
+
+def probe_version(host: Host, tool: Tool) -> str:
+    """Return the version of a tool on a host; ToolError if the tool is missing or unusable."""
+    done = host.run(tool.version_argv, timeout_s=PROBE_TIMEOUT_S)
     if done.rc == RC_NOT_FOUND:
-        raise ToolError(f"host {alias}: {tool.binary} is not installed", tool.install_hint)
+        raise ToolError(f"host {host.alias}: {tool.binary} is not installed", tool.install_hint)
     try:
-        testbed.tool_versions[alias, tool.name] = tool.version(done.stdout, done.stderr)
+        return tool.version(done.stdout, done.stderr)
     except ToolError as error:
-        raise ToolError(f"host {alias}: {error.message}", tool.install_hint) from error
+        raise ToolError(f"host {host.alias}: {error.message}", tool.install_hint) from error
 
 
 def _tool_version_mismatches(testbed: Testbed) -> Iterator[str]:

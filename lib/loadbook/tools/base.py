@@ -205,6 +205,11 @@ def tool_names(load_model: str | None = None) -> list[str]:
     return [n for n, tool in _discover_tools().items() if load_model is None or load_model in tool.load_models]
 
 
+def run_tools() -> dict[str, Tool]:
+    """Return name -> tool of the tools that loadbook runs, without those whose reports are only read."""
+    return {name: tool for name, tool in _discover_tools().items() if tool.load_models}
+
+
 def capable_tools(workload: Workload, target: Target) -> list[str]:
     """Return the names of the tools that can generate this load; `extra`, options of one tool only, is ignored."""
     names = []

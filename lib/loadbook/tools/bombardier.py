@@ -13,13 +13,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from loadbook.core.go_programs import FAILURE_PATTERNS
-from loadbook.core.metrics import error_class
+from loadbook.core.metrics import count_error_classes
 from loadbook.tools import base, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, ToolOutput
 from loadbook.tools.json_report import JsonReport, read_json
-from loadbook.tools.request_rows import status_rows
+from loadbook.tools.request_rows import status_rows, timed_load_doubts
 
-ERROR_CLASSES = (*(name for name, _ in FAILURE_PATTERNS), "errors_other")
 PERCENTILES = {"p50": "50", "p75": "75", "p90": "90", "p95": "95", "p99": "99"}
 US = 1e6  # microseconds in a second
 BEGIN = '{"spec":{'
@@ -75,17 +74,12 @@ class _Report(JsonReport):
         attempts = self.answered + self.unanswered
         asked_s = self.number(self.spec, "testDurationSeconds") if "testDurationSeconds" in self.spec else 0.0
         asked = self.count(self.spec, "numberOfRequests") if "numberOfRequests" in self.spec else 0
-        due = (self.rate_per_s or 0.0) * asked_s
         if self.answered and self.unanswered:
             text = f"{self.unanswered} of {attempts} attempts had no response, and bombardier's times count them"
             yield "unanswered", f"{text}: left out"
-        if self.seconds < base.MIN_DURATION_SHARE * asked_s:
-            yield "stopped_early", f"the load lasted {self.seconds:.3g} s of the {asked_s:g} s that were asked for"
-        elif attempts < asked:
+        if attempts < asked:
             yield "stopped_early", f"{attempts} attempts of the {asked} requests that were asked for"
-        elif attempts < base.MIN_ACHIEVED_SHARE * due - 1:
-            text = f"{attempts} requests in {asked_s:g} s, of {due:.0f} that were due"
-            yield "offered_shortfall", f"{text}: all connections were waiting"
+        yield from timed_load_doubts(f"{attempts} requests", attempts, self.seconds, asked_s, self.rate_per_s)
         if self.output.exit_code:
             yield "exit_code", f"bombardier ended with exit code {self.output.exit_code}"
 
@@ -117,12 +111,11 @@ class _Report(JsonReport):
 
     def _errors(self) -> dict[str, int]:
         """Return the attempts without a response by class; ParseError unless their messages are as many."""
-        errors = dict.fromkeys(ERROR_CLASSES, 0)
         listed = self.result.get("errors", [])
         if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
             raise self.refused("report is not complete: 'errors' is no list")
-        for entry in listed:
-            errors[error_class(str(entry.get("description")), FAILURE_PATTERNS)] += self.count(entry, "count")
+        messages = ((str(entry.get("description")), self.count(entry, "count")) for entry in listed)
+        errors = count_error_classes(messages, FAILURE_PATTERNS)
         if sum(errors.values()) != self.unanswered:
             text = f"{sum(errors.values())} errors by message are not the {self.unanswered} attempts without a status"
             raise self.refused(text)

@@ -19,7 +19,7 @@ from loadbook.core.go_programs import duration_s
 from loadbook.tools import base, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, ToolOutput
 from loadbook.tools.json_report import JsonReport, find_objects, read_json
-from loadbook.tools.request_rows import status_rows
+from loadbook.tools.request_rows import status_rows, timed_load_doubts
 
 NO_STATUS = -1  # fortio's code of a call without a response
 # widths of a bucket as shares of the percentile within: above the first it is left out, above the second doubtful
@@ -81,7 +81,7 @@ class _Report(JsonReport):
     def doubts(self) -> Iterator[tuple[str, str]]:
         """Yield the doubts about the numbers, as (name, sentence)."""
         asked, asked_calls = str(self.report.get("RequestedDuration")), self.count(self.report, "Exactly")
-        asked_s = duration_s(asked) or 0.0
+        asked_s = duration_s(asked) or 0.0  # none of a number of calls
         if self.answered and self.unanswered:
             text = f"{self.unanswered} of {self.calls} calls had no response, and fortio's times count them"
             yield "unanswered", f"{text}: left out"
@@ -93,11 +93,7 @@ class _Report(JsonReport):
                 yield "coarse_times", f"{text}; {lost} of {len(shares)} left out" if lost else text
         if asked_calls and self.calls < asked_calls:
             yield "stopped_early", f"{self.calls} calls of the {asked_calls} that were asked for"
-        elif not asked_calls and self.seconds < base.MIN_DURATION_SHARE * asked_s:
-            yield "stopped_early", f"the load lasted {self.seconds:.3g} s of the {asked_s:g} s that were asked for"
-        elif not asked_calls and self.calls < base.MIN_ACHIEVED_SHARE * (self.rate_per_s or 0) * asked_s - 1:
-            text = f"{self.calls} calls in {asked_s:g} s, of {(self.rate_per_s or 0) * asked_s:.0f} that were due"
-            yield "offered_shortfall", f"{text}: all connections were waiting"
+        yield from timed_load_doubts(f"{self.calls} calls", self.calls, self.seconds, asked_s, self.rate_per_s)
         if self.output.exit_code:
             yield "exit_code", f"fortio ended with exit code {self.output.exit_code}"
 

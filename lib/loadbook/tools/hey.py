@@ -16,13 +16,12 @@ from collections.abc import Iterator, Sequence
 from loadbook.core import units
 from loadbook.core.errors import ParseError
 from loadbook.core.go_programs import FAILURE_PATTERNS, duration_s, number_option, option
-from loadbook.core.metrics import error_class
+from loadbook.core.metrics import count_error_classes
 from loadbook.tools import base, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, ToolOutput
 from loadbook.tools.line_patterns import LinePattern
-from loadbook.tools.request_rows import status_rows
+from loadbook.tools.request_rows import status_rows, timed_load_doubts
 
-ERROR_CLASSES = (*(name for name, _ in FAILURE_PATTERNS), "errors_other")
 DEFAULT_WORKERS = 50
 STEP_S = 0.0001  # unit of the last digit of hey's times
 _SECONDS = r"(?P<{}>\d+\.\d{{4}}| NaN) secs"
@@ -77,9 +76,7 @@ class _Report:
         failures = self._table(lines, after_statuses, len(lines), _FAILURE)
         percentiles = self._table(lines, places["latencies"], places["details"], _PERCENTILE)
         self.statuses = {int(code): int(n) for code, n in statuses}
-        self.errors = dict.fromkeys(ERROR_CLASSES, 0)
-        for count, message in failures:
-            self.errors[error_class(message, FAILURE_PATTERNS)] += int(count)
+        self.errors = count_error_classes(((message, int(n)) for n, message in failures), FAILURE_PATTERNS)
         self.answered, self.unanswered = sum(self.statuses.values()), sum(self.errors.values())
         self._check_rows(lines, statuses, failures, percentiles)
         # hey prints 0% for a percentile of which there are too few requests
@@ -110,18 +107,14 @@ class _Report:
     def doubts(self) -> Iterator[tuple[str, str]]:
         """Yield the doubts about the numbers, as (name, sentence)."""
         argv, attempts = self.output.argv, self.answered + self.unanswered
-        asked_s, number = duration_s(option(argv, "z") or ""), number_option(argv, "n")
+        asked_s, number = duration_s(option(argv, "z") or "") or 0.0, number_option(argv, "n") or 0
         if self.answered and self.text.value("mean", units.TIME_UNITS_S, "s") < STEP_S / 2 / 0.05:
             yield "coarse_times", "hey's times have steps of 0.1 ms, too coarse for times this short"
-        due = (self.offered_per_s or 0) * (asked_s or 0)
-        if asked_s and self.seconds < base.MIN_DURATION_SHARE * asked_s:
-            yield "stopped_early", f"the load lasted {self.seconds:.3g} s of the {asked_s:g} s that were asked for"
-        elif not asked_s and number and attempts < number:
+        if not asked_s and attempts < number:
             text = f"{attempts} attempts of the {number:g} requests that were asked for"
             yield "stopped_early", f"{text} (hey makes a multiple of its workers)"
-        elif attempts < base.MIN_ACHIEVED_SHARE * due - 1:
-            text = f"{attempts} requests in {asked_s:g} s, of {due:.0f} that were due"
-            yield "offered_shortfall", f"{text}: hey never makes up for late ones"
+        made, why_late = f"{attempts} requests", "hey never makes up for late ones"
+        yield from timed_load_doubts(made, attempts, self.seconds, asked_s, self.offered_per_s, why_late)
         if self.output.exit_code:
             yield "exit_code", f"hey ended with exit code {self.output.exit_code}"
 

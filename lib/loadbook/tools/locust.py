@@ -21,7 +21,7 @@ from importlib import resources
 from typing import Any
 
 from loadbook.core.errors import ParseError, ToolError
-from loadbook.core.metrics import error_class
+from loadbook.core.metrics import count_error_classes
 from loadbook.study.workload import Workload
 from loadbook.tools import base, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
@@ -43,7 +43,6 @@ ERROR_PATTERNS = (
     ("errors_write", r"BrokenPipe"),
     ("errors_read", r"ConnectionReset|RemoteDisconnected|HTTPParseError|HTTPConnectionClosed|ProtocolError|closed"),
 )
-ERROR_CLASSES = (*(name for name, _ in ERROR_PATTERNS), "errors_other")
 ENTRY_KEYS = ("num_requests", "num_failures", "num_none_requests", "total_content_length")
 
 
@@ -121,9 +120,7 @@ def _parse_counts(file: str, data: bytes, output: ToolOutput) -> ParsedReport:
     answered = sum(statuses.values())
     if sum(times_us.values()) != answered or min([0, *times_us, *statuses.values(), *failures.values()]) < 0:
         raise ParseError("locust", file, 1, f"{sum(times_us.values())} times do not go with {answered} responses")
-    errors = dict.fromkeys(ERROR_CLASSES, 0)
-    for text, number in failures.items():
-        errors[error_class(text, ERROR_PATTERNS)] += number
+    errors = count_error_classes(failures.items(), ERROR_PATTERNS)
     seconds = span[1] - span[0] if span else 0.0
     rows = [*status_rows(statuses, errors, sum(errors.values()), seconds)]
     if answered:

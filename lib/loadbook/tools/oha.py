@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from loadbook.core.metrics import error_class
+from loadbook.core.metrics import count_error_classes
 from loadbook.study.workload import Workload
 from loadbook.tools import base, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, Target, ToolOutput
@@ -41,7 +41,6 @@ ERROR_PATTERNS = (
     ("errors_write", r"(?i)Broken pipe|os error 32\b"),
     ("errors_read", r"(?i)connection (?:error|closed)|reset|os error 104\b|incomplete|unexpected end|body"),
 )
-ERROR_CLASSES = (*(name for name, _ in ERROR_PATTERNS), "errors_other")
 PERCENTILES = ("p50", "p75", "p90", "p95", "p99", "p99.9")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -123,9 +122,7 @@ class _Report(JsonReport):
         self.codes = {int(code): n for code, n in self._counts(report, "statusCodeDistribution").items()}
         failed = self._counts(report, "errorDistribution")
         self.aborted = failed.pop(DEADLINE, 0)
-        self.errors = dict.fromkeys(ERROR_CLASSES, 0)
-        for text, count in failed.items():
-            self.errors[error_class(text, ERROR_PATTERNS)] += count
+        self.errors = count_error_classes(failed.items(), ERROR_PATTERNS)
         self.answered = sum(self.codes.values())
         self.seconds = self.number(self.summary, "total")
         self._check(report)

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from loadbook.tools.base import Measurement, ParsedReport, per_second_samples
+from loadbook.tools.base import (
+    MIN_ACHIEVED_SHARE,
+    MIN_DURATION_SHARE,
+    Measurement,
+    ParsedReport,
+    per_second_samples,
+)
 
 if TYPE_CHECKING:
     from loadbook.request_logs.summary import Histogram, Summary
@@ -83,6 +89,25 @@ def status_rows(
         yield Measurement(name, "count", count + other, "1", None)
     for digit, count in by_class.items():
         yield Measurement(f"status_{digit}xx", "count", count, "1", None)
+
+
+def timed_load_doubts(
+    made: str,
+    attempts: int,
+    seconds: float,
+    asked_s: float,
+    rate_per_s: float | None,
+    why_late: str = "all connections were waiting",
+) -> Iterator[tuple[str, str]]:
+    """Yield the doubt that a load ended before `asked_s` (0: not known), or else that it fell behind its rate.
+
+    `made` is the number of attempts with its noun.
+    """
+    due = (rate_per_s or 0.0) * asked_s
+    if seconds < MIN_DURATION_SHARE * asked_s:
+        yield "stopped_early", f"the load lasted {seconds:.3g} s of the {asked_s:g} s that were asked for"
+    elif attempts < MIN_ACHIEVED_SHARE * due - 1:
+        yield "offered_shortfall", f"{made} in {asked_s:g} s, of {due:.0f} that were due: {why_late}"
 
 
 def damage_doubts(file: str, figures: Summary) -> Iterator[tuple[str, str]]:
