@@ -48,7 +48,8 @@ def test_record_holds_the_requests_since_the_last_probe(here: LocalHost, running
     app.counters(here)
     first, second = records(app)[before:]
     assert (first["requests"], first["errors"], first["connections"]) == (6, 0, 2)
-    assert first["held_s"]["p50"] == pytest.approx(sorted(took)[2], abs=0.010)
+    # what the server held is part of what the client waited, request by request
+    assert 0.020 <= first["held_s"]["p50"] <= sorted(took)[2]
     assert 0.020 <= first["held_s"]["p50"] <= first["held_s"]["p99"] <= first["held_s"]["max"] <= max(took)
     assert first["span_s"] == pytest.approx(sum(took), rel=0.2) and first["freeze_s"] is None
     assert second["requests"] == 0 and second["held_s"] is None
@@ -97,9 +98,11 @@ def test_record_counts_requests_that_wait_for_a_slot(here: LocalHost, running: R
         with connection(app) as line:
             return ask(line)[1]
 
+    begun = time.monotonic()
     with ThreadPoolExecutor(5) as pool:
         took = sorted(pool.map(one, range(5)))
+    elapsed = time.monotonic() - begun  # a request may begin late on a busy machine, so that its own time says less
     app.counters(here)
     record = records(app)[-1]
     assert record["requests"] == record["connections"] == 5
-    assert record["held_s"]["max"] == pytest.approx(took[-1], abs=0.02) and took[-1] >= 0.095
+    assert 5 * 0.020 - 0.001 <= record["span_s"] <= elapsed and 0.020 <= record["held_s"]["max"] <= took[-1]
