@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from simulated import (
+    capacity,
     controls,
     families,
     harness,
@@ -33,7 +34,18 @@ from simulated.check import Result, Simulation
 from simulated.tables import cases, markdown, summary
 
 # what takes longest comes first, so that no process ends alone
-MODULES = (families, two_runs, interleaved, two_arms, stopping, harness, controls, request_errors, within_trial)
+MODULES = (
+    families,
+    two_runs,
+    interleaved,
+    capacity,
+    two_arms,
+    stopping,
+    harness,
+    controls,
+    request_errors,
+    within_trial,
+)
 
 
 def all_simulations(only: str = "") -> list[Simulation]:

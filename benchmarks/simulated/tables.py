@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from noise import IN_WORDS
 from simulated import (
+    capacity,
     controls,
     families,
     harness,
@@ -19,7 +20,18 @@ from simulated import (
 from simulated.check import Result
 
 NAMED = 3  # cases of one claim and limit that are listed by name
-MODULES = (two_arms, interleaved, families, two_runs, request_errors, stopping, within_trial, harness, controls)
+MODULES = (
+    two_arms,
+    interleaved,
+    capacity,
+    families,
+    two_runs,
+    request_errors,
+    stopping,
+    within_trial,
+    harness,
+    controls,
+)
 
 
 def in_order(results: Iterable[Result]) -> list[Result]:

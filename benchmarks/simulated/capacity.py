@@ -1,0 +1,199 @@
+"""Capacities found by a search in every block, compared as loadbook does, and as others do: one search per arm.
+
+The simulated service has a known curve of p99 against rate: `p99 = p99 at rest / (1 - rate / most)`, the objective is
+met up to four fifths of `most`, and noise moves `most`. Arms have different names and, unless a case says so, one
+capacity. A slot is a probe; the noises are those of `noise.py`, and trial scatter of 2 to 10 %.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import numpy as np
+
+from loadbook.stats.capacity import MOST_MARGIN, capacity_from_margins
+from loadbook.stats.compare import compare_pairs
+from loadbook.study.rate_search import RAISE, Bracket, RateSearch, common_bracket
+from noise import NOISES, Floats, Rng, white
+from simulated.check import Row, Simulation, percent
+from simulated.two_arms import p_values, pairs_of
+
+TRUE_PER_S, MET_SHARE = 10_000.0, 0.8
+LEVELS = {"2 %": 0.02, "3 %": 0.03, "5 %": 0.05, "10 %": 0.1}
+DIFFERENCE = math.log(1.05)
+FALSE_ALARMS = "capacity: false alarms, equal arms"
+BY_BRACKET = "capacity: false alarms, equal arms, by the last bracket alone"
+COVERAGE = "capacity: the 95 % interval of the ratio covers the truth"
+POWER = "capacity: a true 5 % found"
+POWER_BY_BRACKET = "capacity: a true 5 % found, by the last bracket alone"
+BIAS = "capacity: absolute bias"
+COST = "capacity: probes per arm and block"
+SCATTER = "capacity: scatter of an arm's capacity in a block"
+SCATTER_BY_BRACKET = f"{SCATTER}, by the last bracket alone"
+CONTROL = "capacity: equal arms said to differ by 5 % or more, {}"
+
+Probe = Callable[[float], float]  # rate -> margin, the logarithm of limit over p99
+
+
+def margin(rate: float, capacity: float) -> float:
+    """Return the margin of a probe: positive if the objective is met; overload has no p99 that means anything."""
+    used = MET_SHARE * rate / capacity
+    return math.log((1 - used) / (1 - MET_SHARE)) if used < 0.99 else -MOST_MARGIN
+
+
+def draw_noise(kind: str, rng: Rng, slots: int) -> Floats:
+    """Return the noise (log) of the capacity in each slot of one study."""
+    if kind in LEVELS:
+        return white(rng, (slots,), LEVELS[kind])
+    order = np.zeros((1, slots), dtype=int)
+    return np.asarray(NOISES[kind](rng, order))[0]
+
+
+class Service:
+    """The arms of one study, whose probes take one slot each, in the order in which they are asked for."""
+
+    def __init__(self, kind: str, effects: Sequence[float], rng: Rng, slots: int) -> None:
+        self.effects, self.noise, self.slot = effects, draw_noise(kind, rng, slots), 0
+
+    def probe(self, arm: int, rate: float) -> float:
+        """Return the margin of the next probe."""
+        noise = self.noise[self.slot % len(self.noise)]
+        self.slot += 1
+        return margin(rate, TRUE_PER_S * math.exp(self.effects[arm] + noise))
+
+
+def first_bracket(service: Service, arms: int, rng: Rng) -> Bracket:
+    """Return a bracket for all arms: from half of the smallest closed-loop maximum up, until every arm has failed."""
+    most = [TRUE_PER_S * math.exp(e) / MET_SHARE * (1 + rng.normal(0, 0.02)) for e in service.effects]
+    last = [0.0] * arms
+    failed = [0.0] * arms
+    rate = min(most) / 2
+    while not all(failed):
+        for arm in range(arms):
+            if failed[arm]:
+                continue
+            if service.probe(arm, rate) >= 0:
+                last[arm] = rate
+            else:
+                failed[arm] = rate
+        rate *= RAISE
+    return Bracket(min(low or rate / RAISE for low, rate in zip(last, failed, strict=True)), max(failed))
+
+
+def block_capacities(
+    service: Service, bracket: Bracket, arms: int, rng: Rng
+) -> tuple[list[float], list[list[tuple[float, float]]]]:
+    """Return the middle of each arm's last bracket in one block, searched in lockstep, and its (rate, margin)s."""
+    searches = [RateSearch(bracket) for _ in range(arms)]
+    probes: list[list[tuple[float, float]]] = [[] for _ in range(arms)]
+    while not all(search.is_finished for search in searches):
+        for arm in rng.permutation(arms):
+            rate = searches[arm].next_rate
+            if rate is not None:
+                found = service.probe(int(arm), rate)
+                probes[arm].append((rate, found))
+                searches[arm] = searches[arm].after(found >= 0)
+    return [search.bracket.middle for search in searches], probes
+
+
+def study(kind: str, effects: Sequence[float], blocks: int, rng: Rng) -> tuple[Floats, Floats, float]:
+    """Return the log capacities (arms, blocks) by margins, by the last brackets, and the probes per arm and block."""
+    arms = len(effects)
+    service = Service(kind, effects, rng, blocks * arms * 8)
+    bracket = first_bracket(service, arms, rng)
+    found: dict[str, list[float]] = {str(arm): [] for arm in range(arms)}
+    by_bracket, count = np.empty((arms, blocks)), 0
+    for block in range(blocks):
+        middles, probes = block_capacities(service, bracket, arms, rng)
+        by_bracket[:, block] = np.log(middles)
+        for arm in range(arms):
+            found[str(arm)].append(capacity_from_margins(*zip(*probes[arm], strict=True)))
+            count += len(probes[arm])
+        bracket = common_bracket(found)
+    return np.log(list(found.values())), by_bracket, count / arms / blocks
+
+
+def studies_of(
+    kind: str, effects: Sequence[float], blocks: int, rng: Rng, studies: int
+) -> tuple[tuple[Floats, Floats], float]:
+    """Return the log capacities (studies, arms, blocks) by margins and by brackets; probes per arm and block."""
+    drawn = [study(kind, effects, blocks, rng) for _ in range(studies)]
+    margins, brackets, counts = zip(*drawn, strict=True)
+    return (np.array(margins), np.array(brackets)), float(np.mean(counts))
+
+
+def claims(capacities: Floats) -> float:
+    """Return how often the first two arms are said to differ."""
+    return percent(p_values(capacities[:, 0], capacities[:, 1]) <= 0.05)
+
+
+def equal_arms(kind: str, others: Sequence[float], blocks: int, rng: Rng, studies: int) -> tuple[float, float, float]:
+    """Return how often two equal arms are said to differ, both ways, and the probes; `others` are more arms."""
+    both, probes = studies_of(kind, [0.0, 0.0, *others], blocks, rng, studies)
+    return claims(both[0]), claims(both[1]), probes
+
+
+def unequal_arms(kind: str, blocks: int, rng: Rng, studies: int) -> tuple[float, ...]:
+    """Return power, coverage and bias (%) where an arm sustains 5 % more; power by brackets; scatter both ways (%)."""
+    both, _ = studies_of(kind, [0.0, DIFFERENCE], blocks, rng, studies)
+    covered = []
+    for base, other in zip(both[0][:, 0], both[0][:, 1], strict=True):
+        interval = compare_pairs(pairs_of(base, other)).ci95
+        covered.append(interval is not None and interval[0] <= math.expm1(DIFFERENCE) <= interval[1])
+    bias = float(np.median(both[0][:, 0])) - math.log(TRUE_PER_S) - typical_noise(kind, rng)
+    scatters = [100 * float(values[:, 0].std(axis=1, ddof=1).mean()) for values in both]
+    return claims(both[0]), percent(covered), 100 * abs(math.expm1(bias)), claims(both[1]), *scatters
+
+
+def typical_noise(kind: str, rng: Rng) -> float:
+    """Return the median of the noise: a rate that half of the probes sustain is moved by it."""
+    return float(np.median([draw_noise(kind, rng, 100) for _ in range(200)]))
+
+
+def one_bisection(service: Service, arm: int, rng: Rng) -> float:
+    """Return the log capacity that one search from 0.5 to 2 times the truth finds, by sign."""
+    search = RateSearch(Bracket(TRUE_PER_S / 2, TRUE_PER_S * 2))
+    while search.next_rate is not None:
+        search = search.after(service.probe(arm, search.next_rate) >= 0)
+    return math.log(search.bracket.middle)
+
+
+def one_isotonic_fit(service: Service, arm: int, rng: Rng) -> float:
+    """Return the log capacity by an isotonic fit of 20 margins of rates in rising order, as a sweep measures them."""
+    rates = TRUE_PER_S * np.geomspace(0.7, 1.4, 20)
+    return math.log(capacity_from_margins(list(rates), [service.probe(arm, rate) for rate in rates]))
+
+
+def phantoms(method: Callable[[Service, int, Rng], float], kind: str, rng: Rng, studies: int) -> tuple[float]:
+    """Return how often two equal arms, searched one after the other, come out 5 % or more apart."""
+    differences = []
+    for _ in range(studies):
+        service = Service(kind, [0.0, 0.0], rng, 64)
+        differences.append(method(service, 1, rng) - method(service, 0, rng))
+    return (percent(np.abs(differences) >= DIFFERENCE),)
+
+
+def simulations() -> Iterator[Simulation]:
+    """Yield every simulation of capacities."""
+    for kind in (*LEVELS, "ar1+drift", "stalls"):
+        for blocks, others in ((6, ()), (8, ()), (12, ()), (12, (math.log(0.25),))):
+            case = _case(kind, blocks) + (", a third arm sustains a quarter" if others else "")
+            high = 7.0 if blocks < 8 else 6.5
+            rows = Row(FALSE_ALARMS, case, 2.5, high), Row(BY_BRACKET, case), Row(COST, case)
+            yield Simulation(partial(equal_arms, kind, others, blocks), rows)
+    for kind, least in (("3 %", 80), ("5 %", -math.inf), ("ar1+drift", 80), ("stalls", 80)):
+        case = _case(kind, 12)
+        rows = Row(POWER, case, least), Row(COVERAGE, case, 94, 98), Row(BIAS, case, high=2)
+        more = (POWER_BY_BRACKET, SCATTER, SCATTER_BY_BRACKET)
+        yield Simulation(partial(unequal_arms, kind, 12), (*rows, *(Row(claim, case) for claim in more)))
+    methods = (("one bisection each", one_bisection), ("one isotonic fit each", one_isotonic_fit))
+    for name, method in methods:
+        for kind, scatter in LEVELS.items():
+            row = Row(CONTROL.format(name), f"trials scatter by {kind}", 20 if scatter >= 0.05 else -math.inf)
+            yield Simulation(partial(phantoms, method, kind), (row,))
+
+
+def _case(kind: str, blocks: int) -> str:
+    return f"{'trials scatter by ' if kind in LEVELS else ''}{kind}, n={blocks}"

@@ -1,0 +1,113 @@
+"""Search for the capacity of several arms: the rate that each of them just sustains within an objective.
+
+A probe is one trial at a constant rate, which passes or fails. A block searches for the capacity of every arm: all arms
+begin with one bracket of rates and halve it, on a logarithmic scale, in rounds of one probe each. The bracket of a
+block depends on the arms' capacities in the blocks before, but not on which arm had which: had two equal arms swapped
+their names in a block, every bracket would be the same. Equal arms therefore stay exchangeable within blocks, which is
+all that the test of their capacities assumes.
+
+An arm that passes (or fails) every probe of its bracket goes on in one above (or below) it, at most `MAX_MOVES` times.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import NamedTuple
+
+RESOLUTION = math.log(1.015)  # of rates: the last bracket is at most so wide
+MARGIN = math.log(1.25)  # of a bracket beyond the capacities of the blocks before
+RAISE = 1.5  # from probe to probe, until one fails
+MAX_MOVES = 3
+
+
+class Bracket(NamedTuple):
+    """Two rates, 1/s: an arm is expected to sustain the lower and not the higher."""
+
+    low: float
+    high: float
+
+    @property
+    def middle(self) -> float:
+        """The geometric mean, 1/s."""
+        return math.sqrt(self.low * self.high)
+
+    @property
+    def width(self) -> float:
+        """The logarithm of the ratio of the rates."""
+        return math.log(self.high / self.low)
+
+    def moved_up(self, width: float) -> Bracket:
+        """Return the bracket of this width just above."""
+        return Bracket(self.high, self.high * math.exp(width))
+
+    def moved_down(self, width: float) -> Bracket:
+        """Return the bracket of this width just below."""
+        return Bracket(self.low * math.exp(-width), self.low)
+
+
+@dataclass(frozen=True)
+class RateSearch:
+    """Search of one arm in one block: `next_rate` is the rate of the next probe, `after` the search after it.
+
+    Ends with a bracket no wider than `RESOLUTION`; the capacity is its middle.
+    """
+
+    bracket: Bracket
+    passed: int = 0  # of the probes in this bracket and at its edges
+    failed: int = 0
+    moves: int = 0
+    probes: tuple[tuple[float, bool], ...] = ()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the bracket is narrow enough, or was moved as often as it may be."""
+        return self.bracket.width <= RESOLUTION * (1 + 1e-9)
+
+    @property
+    def next_rate(self) -> float | None:
+        """The rate of the next probe, 1/s; None at the end."""
+        return None if self.is_finished else self.bracket.middle
+
+    def after(self, passes: bool) -> RateSearch:
+        """Return the search after a probe at `next_rate`."""
+        rate = self.bracket.middle
+        bracket = Bracket(rate, self.bracket.high) if passes else Bracket(self.bracket.low, rate)
+        new = replace(
+            self,
+            bracket=bracket,
+            passed=self.passed + passes,
+            failed=self.failed + (not passes),
+            probes=(*self.probes, (rate, passes)),
+        )
+        one_sided = not (new.passed and new.failed)
+        if new.is_finished and one_sided and self.moves < MAX_MOVES:
+            moved = bracket.moved_up(MARGIN) if passes else bracket.moved_down(MARGIN)
+            # one edge of the new bracket is the rate that just passed, or failed
+            return replace(new, bracket=moved, passed=int(passes), failed=int(not passes), moves=self.moves + 1)
+        return new
+
+    @property
+    def bound(self) -> str | None:
+        """`at least` or `at most` if the last bracket was passed, or failed, at all its rates; None for an estimate."""
+        if not self.is_finished or (self.passed and self.failed):
+            return None
+        return "at least" if self.passed else "at most"
+
+    @property
+    def capacity_per_s(self) -> float | None:
+        """The rate that the arm just sustains in this block, 1/s; None before the end."""
+        return self.bracket.middle if self.is_finished else None
+
+
+def rounds_of(bracket: Bracket) -> int:
+    """Return the number of probes that an arm needs in a bracket if it is not moved."""
+    return max(0, math.ceil(math.log2(bracket.width / RESOLUTION) - 1e-9))
+
+
+def common_bracket(capacities: Mapping[str, Sequence[float]]) -> Bracket:
+    """Return the bracket of the next block for all arms from the capacities of each in the blocks before, 1/s."""
+    medians = [median(values) for values in capacities.values() if values]
+    return Bracket(min(medians) / math.exp(MARGIN), max(medians) * math.exp(MARGIN))
