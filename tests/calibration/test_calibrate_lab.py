@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from click.testing import CliRunner, Result
 
 from loadbook.calibration.certificate import Certificate, read_certificates
 from loadbook.cli import cli
+from loadbook.core.errors import LoadbookError
+from loadbook.hosts.shell import search_path
 from loadbook.store.paths import Layout
 from loopback_labs import own_lab
 from recorded_run import with_studies
@@ -56,7 +59,33 @@ def check_of_ab(certificate: Certificate) -> None:
 def test_tool_that_is_not_there_or_not_run_is_an_error_with_the_next_step(tmp_path: Path) -> None:
     layout: Layout = with_studies(tmp_path / "home")
     with own_lab(hosts={"driver": ("driver",), "server": ("server",)}) as lab:
-        for tool, words in (("wrk2", "none of the load generators is installed"), ("hey", "does not run hey")):
+        for tool, words in (
+            ("wrk2", "wrk2 is not"),
+            ("hey", "does not run hey"),
+            ("weighttp", "weighttp cannot make a load of 3 s"),
+        ):
             done = calibrate(layout.root, lab.hosts_file, "--tool", tool)
-            assert words in str(done.exception), done.output
+            error = done.exception
+            assert isinstance(error, LoadbookError) and words in f"{error.message}; {error.hint}", done.output
     assert not layout.certificates.exists()
+
+
+@pytest.mark.alone
+@pytest.mark.long
+def test_generators_at_one_rate_below_the_capacity_agree(tmp_path: Path) -> None:
+    for tool in ("oha", "vegeta"):
+        if not shutil.which(tool, path=search_path()):
+            pytest.skip(f"{tool} is not installed: make generators")
+    layout: Layout = with_studies(tmp_path / "home")
+    with own_lab(hosts={"driver": ("driver",), "server": ("server",)}) as lab:
+        done = calibrate(layout.root, lab.hosts_file, "--tool", "oha", "--tool", "vegeta")
+    assert done.exit_code == 0, done.output
+    (certificate,) = read_certificates(layout.certificates)
+    said = {(one.tool, one.case, one.metric, one.statistic): one.said for one in certificate.readings}
+    for case in ("steady-100", "steady-400", "limited-300"):
+        rates, medians = (
+            [said[tool, case, metric, statistic] for tool in ("oha", "vegeta")]
+            for metric, statistic in (("requests_per_s", "value"), ("latency_intended", "p50"))
+        )
+        assert rates[0] == pytest.approx(rates[1], rel=0.005), case
+        assert medians[0] == pytest.approx(medians[1], rel=0.05), case

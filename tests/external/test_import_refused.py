@@ -78,7 +78,7 @@ def test_import_reports_all_problems_at_once(call):
         ({"file": "."}, "is no file or folder below"),
         ({"file": "plain-2.txt"}, "line 7: plain-2.txt is that of line 2"),
         ({"file": "x" * 5000}, "no file"),
-        ({"tool": "siege"}, "no tool 'siege'; tools: ab, autocannon"),
+        ({"tool": "siege"}, "no tool 'siege'; tools: ab, artillery, autocannon"),
         ({"host": "a b"}, "host 'a b': use letters"),
         ({"host": "../x"}, "host '../x': use letters"),
         ({"exit_code": "-1"}, "no file '-1'"),
@@ -169,7 +169,9 @@ def test_import_of_wrong_outputs_exits_with_4(call):
         path.write_text("hello\n")
     code, out, err = call()
     assert (code, out) == (4, "")
-    assert "line 2: access-1.txt is no report of any tool (ab, autocannon, bombardier, fortio, h2load" in err
+    assert (
+        "line 2: access-1.txt is no report of any tool (ab, artillery, autocannon, bombardier, fortio, gatling" in err
+    )
     (call.there / "run").mkdir()
     (call.there / "run" / "output.txt").write_text("")
     changed(call.there, 1, file="run")

@@ -60,7 +60,8 @@ def _lab_hosts(layout: Layout) -> Path:
 
 
 def _driver_tools(path: Path, wanted: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the tools that are on the driver, and a line for each that is not."""
+    """Return the tools to calibrate, and a line for each that has no case or is not on the driver."""
+    from loadbook.calibration.cases import DURATION_S, usable_cases
     from loadbook.execution.preflight import probe_version
     from loadbook.hosts.inventory import read_hosts
     from loadbook.hosts.remote import connect
@@ -81,6 +82,9 @@ def _driver_tools(path: Path, wanted: Sequence[str]) -> tuple[list[str], list[st
     try:
         found, missing = [], []
         for name in wanted or known:
+            if not usable_cases(name):
+                missing.append(f"left out: {name} cannot make a load of {DURATION_S} s, which every case has")
+                continue
             try:
                 probe_version(host, known[name])
                 found.append(name)
@@ -89,7 +93,7 @@ def _driver_tools(path: Path, wanted: Sequence[str]) -> tuple[list[str], list[st
     finally:
         host.close()
     if not found:
-        raise ToolError(f"host {drivers[0]}: none of the load generators is installed", "; ".join(missing))
+        raise ToolError(f"host {drivers[0]}: no load generator to calibrate", "; ".join(missing))
     return found, missing
 
 

@@ -6,6 +6,7 @@
 - `problems`: mistakes in a study file, with key paths
 - `model`: the whole study, and claims of an article
 - `interleaving`: conditions for interleaved blocks, and the lengths of slice and gap
+- `rate_search`: search for the capacities of several arms in lockstep rounds of probes
 - `designs`: grids and factorials of treatments, and effects that are confounded
 - `reader`: reads and checks a study file
 - `plan`: all trials of a run, in order

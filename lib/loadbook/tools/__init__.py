@@ -6,9 +6,11 @@
 - `recipes`: commands that install the tools that no distribution packages
 - `request_rows`: rows of a report computed from the summary of a log of single requests
 - `ab`: Apache ab 2.3
+- `artillery`: JSON of Artillery 2, read only
 - `autocannon`: autocannon 4 to 9
 - `bombardier`: JSON of bombardier 1.2, read only
 - `fortio`: JSON of fortio 1, read only
+- `gatling`: summary and JSON of Gatling 3, read only
 - `h2load`: nghttp2's h2load
 - `hey`: text of hey 0.1, read only
 - `httperf`: httperf 0.9

@@ -1,0 +1,158 @@
+"""Artillery 2: its report in JSON (`--output`) is read; loadbook does not run it.
+
+`requests` are responses of any status; requests without one are `errors`, by the class that their codes tell. `ttfb` is
+the time to the first byte (`http.response_time`) of responses, in percentiles that are right to 1 % (DDSketch); those
+of a rate are measured from the actual start. `duration` is from the first to the last event, the end of the last user.
+Sources: Artillery `packages/core/lib/ssms.js` and `engine_http.js`, and its reference "reported metrics".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Any
+
+from loadbook.core.errors import ParseError
+from loadbook.core.metrics import count_error_classes
+from loadbook.tools import base, line_patterns
+from loadbook.tools.base import Measurement, ParsedReport, ToolOutput
+from loadbook.tools.json_report import JsonReport, find_objects, read_json
+from loadbook.tools.request_rows import status_rows
+
+STATISTICS = {
+    "mean": "mean", "min": "min", "p50": "p50", "p75": "p75", "p90": "p90", "p95": "p95", "p99": "p99", "p99.9": "p999",
+    "max": "max",
+}  # fmt: skip
+SKETCH_ERROR = 0.01  # of a percentile
+# codes of Node's and got's errors -> classes
+ERROR_PATTERNS = (
+    ("errors_driver", r"EMFILE|ENFILE|EADDRNOTAVAIL|ENOBUFS"),
+    ("errors_connect", r"ECONNREFUSED|ENOTFOUND|EHOSTUNREACH|ENETUNREACH|EAI_AGAIN"),
+    ("errors_timeout", r"TIMEDOUT|Timeout"),
+    ("errors_write", r"EPIPE"),
+    ("errors_read", r"ECONNRESET|HPE_|ERR_STREAM|socket hang up"),
+)
+
+
+class Artillery(base.ImportedTool):
+    """Artillery; the module docstring defines its metrics."""
+
+    name = "artillery"
+    binary = "artillery"
+
+    def parse(self, output: ToolOutput) -> ParsedReport:
+        """Return the rows of one report in JSON: stdout, or a file beside it."""
+        report = _Report(output)
+        return ParsedReport(tuple(report.rows()), doubts=tuple(report.doubts()), span=report.span)
+
+
+TOOL = Artillery()
+
+
+class _Report(JsonReport):
+    """The aggregate of one report in JSON, after a check that it is complete and does not contradict itself."""
+
+    tool = "artillery"
+
+    def __init__(self, output: ToolOutput) -> None:
+        self.output, self.line, self.file = output, 0, "stdout"
+        aggregate = self.table(self._read(), "aggregate")
+        self.counters = self.table(aggregate, "counters")
+        self.sent = self._counter("http.requests")
+        self.codes = {
+            int(name.rpartition(".")[2]): self._counter(name)
+            for name in self.counters
+            if name.startswith("http.codes.") and name.rpartition(".")[2].isdigit()
+        }
+        self.answered = sum(self.codes.values())
+        self.unanswered = self.sent - self.answered
+        self._check()
+        first_ms, last_ms = (self.number(aggregate, key) for key in ("firstMetricAt", "lastMetricAt"))
+        self.span = (first_ms / 1000, last_ms / 1000)
+        self.seconds = (last_ms - first_ms) / 1000
+        self.times = self._times(self.table(aggregate, "summaries"))
+
+    def refused(self, problem: str) -> ParseError:
+        """Return the ParseError for a problem of the report, with the file that it is in."""
+        return ParseError(self.tool, self.file, self.line, problem)
+
+    def rows(self) -> Iterator[Measurement]:
+        """Yield counts, rates and times."""
+        failed = {name[len("errors.") :]: self._counter(name) for name in self.counters if name.startswith("errors.")}
+        classes = count_error_classes(failed.items(), ERROR_PATTERNS)
+        known = classes if sum(classes.values()) == self.unanswered else {}
+        yield from status_rows(self.codes, known, self.unanswered, self.seconds)
+        yield Measurement("bytes_read", "count", self._counter("http.downloaded_bytes"), "B", None)
+        for statistic, value in self.times.items():
+            yield Measurement("ttfb", statistic, value, "s", None)
+
+    def doubts(self) -> Iterator[tuple[str, str]]:
+        """Yield the doubts about the numbers, as (name, sentence)."""
+        unfinished = (
+            self._counter("vusers.created") - self._counter("vusers.completed") - self._counter("vusers.failed")
+        )
+        if unfinished > 0:
+            yield "stopped_early", f"{unfinished} users had not ended"
+        if self.times and self.times["mean"] < base.COARSE_S:
+            yield "whole_ms", "Artillery has whole milliseconds only, too coarse for times this short"
+        if self.output.exit_code:
+            yield "exit_code", f"artillery ended with exit code {self.output.exit_code}"
+
+    def _counter(self, name: str) -> int:
+        return self.count(self.counters, name) if name in self.counters else 0
+
+    def _read(self) -> dict[str, Any]:
+        """Return the report of stdout or of a file; ParseError if there is none, or several."""
+        contents = {"stdout": self.output.stdout, **self.output.files}
+        found = [
+            (name, line, text)
+            for name, content in contents.items()
+            for line, text in find_objects(line_patterns.clean_lines(content))
+            if '"aggregate"' in text and '"intermediate"' in text
+        ]
+        if not found:
+            raise self.refused(self._missing_reason())
+        self.file, self.line, text = found[-1]
+        if len(found) > 1:
+            raise self.refused("a second report: two in one output")
+        try:
+            report = read_json(text)
+        except ValueError:
+            raise self.refused("report is not complete: its JSON ends early or is broken") from None
+        return dict(report)
+
+    def _missing_reason(self) -> str:
+        """Return the reason why there is no report, derived from the output of Artillery or of another program."""
+        if b"Summary report @" in self.output.stdout or b"Metrics for period to:" in self.output.stdout:
+            return "a text report, whose numbers are rounded: use --output FILE"
+        if not self.output.stdout.strip():
+            circumstances = line_patterns.exit_text(self.output) + line_patterns.stderr_text(self.output)
+            return f"empty: artillery was killed, could not start, or wrote its JSON to a file{circumstances}"
+        return line_patterns.other_output_text("artillery", self.output)
+
+    def _check(self) -> None:
+        """Raise ParseError if counts contradict each other."""
+        if any(name.startswith(("socketio.", "websocket.", "browser.")) for name in self.counters) and not self.sent:
+            raise self.refused("no report of HTTP: loadbook reads those of Artillery's HTTP engine")
+        if self.unanswered < 0:
+            raise self.refused(f"{self.answered} responses by status of {self.sent} requests")
+        responses = self._counter("http.responses")
+        if responses != self.answered:
+            raise self.refused(f"{responses} responses are not the {self.answered} by status")
+        if any(not 100 <= code < 600 for code in self.codes):
+            raise self.refused(f"an impossible status: {max(self.codes)}")
+
+    def _times(self, summaries: Mapping[str, Any]) -> dict[str, float]:
+        """Return {statistic: s} of the time to the first byte; ParseError if they contradict each other."""
+        if not self.answered:
+            return {}
+        table = self.table(summaries, "http.response_time")
+        if self.count(table, "count") != self.answered:
+            raise self.refused(f"times of {table['count']} responses, of {self.answered}")
+        times = {name: self.number(table, key) / 1000 for name, key in STATISTICS.items() if key in table}
+        ordered = [value for name, value in times.items() if name != "mean"]
+        if any(after < before * (1 - 2 * SKETCH_ERROR) for before, after in pairwise(ordered)):
+            raise self.refused("minimum, percentiles and maximum do not ascend")
+        if "mean" in times and not times["min"] <= times["mean"] * (1 + 1e-3) + 1e-4:
+            raise self.refused("minimum and mean do not ascend")
+        return times

@@ -1,0 +1,208 @@
+"""Gatling 3: the summary that it prints is read, and up to Gatling 3.13 the JSON of its report; loadbook runs neither.
+
+The summary (`---- Global Information ---`) has all that the JSON (`js/global_stats.json` or `js/stats.json`) has, and
+names its percentiles, which `gatling.conf` can change: of the JSON alone there are none. Later versions write no JSON.
+
+Gatling counts a request as KO if it had no response or if a check failed, by default that of its status: with KO
+requests there are no `requests` and no times. `latency` is in whole milliseconds, from the call to the last byte; it
+has connecting in it. Gatling divides by a duration in whole seconds, rounded up, so that its rates are up to 1 s too
+low: below `MIN_RATE_S` there are none, below `MIN_SURE_S` they are doubtful.
+Sources: `gatling-charts/.../GlobalStatsJsonTemplate.scala` and `ConsoleTemplate.scala`; measured: 3.10.5, 3.14.9.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from loadbook.core.errors import ParseError
+from loadbook.tools import base, line_patterns
+from loadbook.tools.base import Measurement, ParsedReport, ToolOutput
+from loadbook.tools.json_report import JsonReport, read_json
+
+MIN_RATE_S, MIN_SURE_S = 20.0, 200.0  # a second too much is 5 % and 0.5 % of these
+SUMMARY = "---- Global Information ---"
+JSON_TIMES = {"mean": "meanResponseTime", "sd": "standardDeviation", "min": "minResponseTime", "max": "maxResponseTime"}
+# labels of the summary, without their units, by versions: up to 3.12, and later
+SUMMARY_LABELS = {
+    "request count": "requests",
+    "min response time": "min",
+    "max response time": "max",
+    "mean response time": "mean",
+    "std deviation": "sd",
+    "response time std deviation": "sd",
+    "mean requests/sec": "rate",
+    "mean throughput": "rate",
+}
+_NUMBER = r"(-|[\d,.]+)"
+_SUMMARY_LINE = re.compile(
+    rf"> (?P<label>[a-z][\w/. ]*?)(?: \((?:ms|rps)\))? +(?:{_NUMBER} \(OK={_NUMBER} +KO={_NUMBER} *\)"
+    rf"|\| +{_NUMBER} \| +{_NUMBER} \| +{_NUMBER})"
+)
+_PERCENTILE = re.compile(r"response time (\d+(?:\.\d+)?)(?:st|nd|rd|th) percentile")
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Numbers of all requests: counts, the printed rate (1/s), and times in ms by statistic."""
+
+    total: int
+    ok: int
+    failed: int
+    rate_per_s: float
+    times_ms: dict[str, float]
+
+    @property
+    def seconds(self) -> float:
+        """The whole seconds by which Gatling divided."""
+        return float(round(self.total / self.rate_per_s)) if self.rate_per_s else 0.0
+
+
+class Gatling(base.ImportedTool):
+    """Gatling; the module docstring defines its metrics."""
+
+    name = "gatling"
+    binary = "gatling"
+
+    def parse(self, output: ToolOutput) -> ParsedReport:
+        """Return the rows of one run: from its summary in stdout, or from the report's JSON (stdout, or a file)."""
+        report = _Report(output)
+        return ParsedReport(tuple(report.rows()), doubts=tuple(report.doubts()))
+
+
+TOOL = Gatling()
+
+
+class _Report(JsonReport):
+    """The numbers of one run, after a check that they do not contradict each other."""
+
+    tool = "gatling"
+
+    def __init__(self, output: ToolOutput) -> None:
+        self.output, self.line, self.file = output, 0, "stdout"
+        contents = {"stdout": output.stdout, **output.files}
+        found = [figures for name, content in contents.items() for figures in self._json_figures(name, content)]
+        summary = self._summary_figures()
+        if summary is None and not found:
+            raise self.refused(self._missing_reason())
+        self.figures = summary or found[0]
+        for other in found:
+            if (other.total, other.ok, other.failed) != (self.figures.total, self.figures.ok, self.figures.failed):
+                raise self.refused(f"two reports that differ: {other.total} requests, and {self.figures.total}")
+        self._check()
+
+    def refused(self, problem: str) -> ParseError:
+        """Return the ParseError for a problem of the report, with the file that it is in."""
+        return ParseError(self.tool, self.file, self.line, problem)
+
+    def rows(self) -> Iterator[Measurement]:
+        """Yield counts, rates and times."""
+        figures = self.figures
+        for metric, count in (("requests", figures.total), ("ok", figures.ok)):
+            if metric == "ok" or not figures.failed:
+                yield Measurement(metric, "count", count, "1", None)
+                if figures.seconds >= MIN_RATE_S or not figures.total:
+                    rate = count / figures.seconds if figures.total else 0.0
+                    yield Measurement(f"{metric}_per_s", "value", rate, "1/s", None)
+        yield Measurement("errors", "count", figures.failed, "1", None)
+        if not figures.failed and figures.total:
+            for statistic, milliseconds in figures.times_ms.items():
+                yield Measurement("latency", statistic, milliseconds / 1000, "s", None)
+
+    def doubts(self) -> Iterator[tuple[str, str]]:
+        """Yield the doubts about the numbers, as (name, sentence)."""
+        figures = self.figures
+        if figures.failed:
+            text = f"{figures.failed} of {figures.total} requests failed, and the report does not tell which had"
+            yield "failed_unknown", f"{text} a response: no times"
+        elif figures.total:
+            if not any(name[1:2].isdigit() for name in figures.times_ms):
+                text = "the JSON does not name its percentiles, which gatling.conf can change: left out"
+                yield "percentiles_unnamed", f"{text}; the summary that Gatling prints names them: keep it, too"
+            if figures.times_ms["mean"] / 1000 < base.COARSE_S:
+                yield "whole_ms", "Gatling has whole milliseconds only, too coarse for times this short"
+        if 0 < figures.seconds < MIN_SURE_S:
+            text = f"Gatling divides by whole seconds, rounded up, here {figures.seconds:g}"
+            lost = figures.seconds < MIN_RATE_S
+            yield "coarse_duration", f"{text}: {'no rates' if lost else 'rates may be too low by the last of them'}"
+        if self.output.exit_code:
+            yield "exit_code", f"gatling ended with exit code {self.output.exit_code}"
+
+    def _json_figures(self, name: str, content: bytes) -> Iterator[Figures]:
+        """Yield the numbers of a file that is JSON; ParseError if they are not complete."""
+        lines = line_patterns.clean_lines(content)
+        begins, ends = ([at for at, line in enumerate(lines) if line == brace] for brace in "{}")
+        text = "\n".join(lines[begins[0] : ends[-1] + 1 if ends else None]) if begins else ""
+        if '"meanNumberOfRequestsPerSecond"' not in text:
+            return
+        self.file, self.line = name, begins[0] + 1
+        try:
+            report: dict[str, Any] = read_json(text)
+        except ValueError:
+            raise self.refused("report is not complete: its JSON ends early or is broken") from None
+        if "contents" in report:  # stats.json: all requests, and each name of requests
+            report = self.table(report, "stats")
+        counts, rates = self.table(report, "numberOfRequests"), self.table(report, "meanNumberOfRequestsPerSecond")
+        times = {statistic: self.number(self.table(report, key), "total") for statistic, key in JSON_TIMES.items()}
+        total, ok, failed = (self.count(counts, key) for key in ("total", "ok", "ko"))
+        yield Figures(total, ok, failed, self.number(rates, "total"), times)
+
+    def _summary_figures(self) -> Figures | None:
+        """Return the numbers of the summary in stdout; ParseError if it is not complete; None without one."""
+        lines = line_patterns.clean_lines(self.output.stdout)
+        starts = [number for number, line in enumerate(lines) if line.startswith(SUMMARY)]
+        if not starts:
+            return None
+        self.file, self.line = "stdout", starts[-1] + 1
+        if len(starts) > 1:
+            raise self.refused("a second report: two in one output")
+        read: dict[str, list[str]] = {}
+        for line in lines[self.line :]:
+            if line.startswith("----"):
+                break
+            if (match := _SUMMARY_LINE.fullmatch(line.strip())) is None:
+                continue
+            label, numbers = match["label"], [n for n in match.groups()[1:] if n is not None]
+            percent = _PERCENTILE.fullmatch(label)
+            name = f"p{float(percent[1]):g}" if percent else SUMMARY_LABELS.get(label)
+            if name is None or name in read:
+                raise self.refused(f"a line of the summary that is not known: {label!r}")
+            read[name] = [number.replace(",", "") for number in numbers]
+        if missing := [name for name in ("requests", *JSON_TIMES, "rate") if name not in read]:
+            raise self.refused(f"report is not complete: no {missing[0]} in the summary")
+        try:
+            total, ok, failed = (int(number) if number != "-" else 0 for number in read.pop("requests"))
+            values = {name: float(numbers[0]) if numbers[0] != "-" else 0.0 for name, numbers in read.items()}
+        except ValueError:
+            raise self.refused("a number of the summary that is none") from None
+        return Figures(total, ok, failed, values.pop("rate"), values)
+
+    def _missing_reason(self) -> str:
+        """Return the reason why there is no report, derived from the output of Gatling or of another program."""
+        if re.search(rb"^Simulation \S+ started\.\.\.", self.output.stdout, re.MULTILINE):
+            return f"Gatling ended before its summary{line_patterns.exit_text(self.output)}"
+        if not self.output.stdout.strip():
+            return f"empty{line_patterns.exit_text(self.output)}{line_patterns.stderr_text(self.output)}"
+        return line_patterns.other_output_text("gatling", self.output)
+
+    def _check(self) -> None:
+        """Raise ParseError if counts, rate or times contradict each other."""
+        figures = self.figures
+        if figures.ok + figures.failed != figures.total:
+            raise self.refused(f"{figures.ok} requests OK and {figures.failed} KO are not {figures.total}")
+        if not figures.total:
+            return
+        if not figures.seconds:
+            raise self.refused(f"{figures.total} requests at {figures.rate_per_s:g} a second")
+        if abs(figures.total / figures.seconds - figures.rate_per_s) > 0.006:  # the summary has two decimals or more
+            raise self.refused(f"{figures.rate_per_s:g} requests a second are not {figures.total} in whole seconds")
+        times = figures.times_ms
+        percents = sorted((float(name[1:]), value) for name, value in times.items() if name[1:2].isdigit())
+        ordered = [times["min"], *(value for _, value in percents), times["max"]]
+        if any(after < before for before, after in pairwise(ordered)):
+            raise self.refused("minimum, percentiles and maximum do not ascend")
+        if not times["min"] <= times["mean"] <= times["max"]:
+            raise self.refused("minimum, mean and maximum do not ascend")
