@@ -1,0 +1,60 @@
+"""The search for capacities: brackets, moves beyond them, and what swapped names of equal arms change."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loadbook.study.rate_search import (
+    MARGIN,
+    MAX_MOVES,
+    RESOLUTION,
+    Bracket,
+    RateSearch,
+    common_bracket,
+    rounds_of,
+)
+
+
+def searched(bracket: Bracket, capacity: float) -> RateSearch:
+    """Return the finished search of an arm that passes up to exactly `capacity`."""
+    search = RateSearch(bracket)
+    while (rate := search.next_rate) is not None:
+        search = search.after(rate <= capacity)
+    return search
+
+
+@given(st.floats(1, 1e6), st.floats(1.1, 8), st.floats(0.01, 0.99))
+def test_capacity_inside_the_bracket_is_found_to_twice_the_resolution(low: float, ratio: float, place: float) -> None:
+    bracket, capacity = Bracket(low, low * ratio), low * ratio**place
+    search = searched(bracket, capacity)
+    assert search.capacity_per_s is not None and search.bound is None
+    assert (
+        abs(math.log(search.capacity_per_s / capacity)) <= 2 * RESOLUTION
+    )  # one that lies at the edge is searched beyond it
+    assert len(search.probes) >= rounds_of(bracket)
+
+
+@pytest.mark.parametrize(("capacity", "moves"), [(130.0, 1), (160.0, 2), (60.0, 1), (45.0, 2)])
+def test_capacity_beyond_the_bracket_is_found_in_the_next_ones(capacity: float, moves: int) -> None:
+    search = searched(Bracket(80, 125), capacity)
+    assert search.moves in (moves, moves + 1) and search.bound is None
+    assert search.capacity_per_s == pytest.approx(capacity, rel=0.02)
+
+
+@pytest.mark.parametrize(("capacity", "bound", "sign"), [(1e9, "at least", 1), (0.0, "at most", -1)])
+def test_search_without_end_stops_with_a_bound(capacity: float, bound: str, sign: int) -> None:
+    search = searched(Bracket(80, 125), capacity)
+    assert (search.bound, search.moves) == (bound, MAX_MOVES)
+    edge = 125 if sign > 0 else 80
+    assert search.capacity_per_s == pytest.approx(edge * math.exp(sign * MAX_MOVES * MARGIN), rel=0.02)
+
+
+def test_bracket_of_the_next_block_is_one_for_all_arms_whatever_their_names() -> None:
+    found = {"a": [100.0, 110.0, 105.0], "b": [400.0, 390.0, 1000.0], "new": []}
+    bracket = common_bracket(found)
+    assert tuple(bracket) == pytest.approx((105 / 1.25, 400 * 1.25))
+    assert common_bracket({"a": found["b"], "b": found["a"]}) == bracket
