@@ -21,7 +21,8 @@ from loadbook.services.build import build
 from loadbook.services.render import RenderedService
 from loadbook.services.spec import Probe, ServiceSpec
 
-PROBE_TIMEOUT_S = 2.0
+PROBE_TIMEOUT_S = 2.0  # of a request to a service
+CONTROL_TIMEOUT_S = 20.0
 MAX_COMMAND_CHARS = 80
 MAX_OUTPUT_CHARS = 800
 MIN_POLL_PAUSE_S, MAX_POLL_PAUSE_S = 0.005, 0.1
@@ -95,7 +96,7 @@ def polls(timeout_s: float) -> Iterator[None]:
 
 def probe_port(host: Host, address: str, port: int) -> ProbeResult:
     """Return a successful probe if a process on `host` listens on the port at this address or at all addresses."""
-    addresses = host.script(LISTENING_SCRIPT, [f"{port:04X}"], timeout_s=PROBE_TIMEOUT_S).stdout.decode().split()
+    addresses = host.script(LISTENING_SCRIPT, [f"{port:04X}"], timeout_s=CONTROL_TIMEOUT_S).stdout.decode().split()
     if any(not entry.strip("0") or entry == _proc_net_address(address) for entry in addresses):
         return ProbeResult(HttpResponse(0, {}, b""), True, f"{address}:{port}", "listens")
     return ProbeResult(None, False, f"{address}:{port}", "nothing listens there")
@@ -111,7 +112,6 @@ def _proc_net_address(address: str) -> str:
     return "".join(packed[offset : offset + 4][::step].hex() for offset in range(0, len(packed), 4)).upper()
 
 
-LIMITS_TIMEOUT_S = 20.0
 _JOIN_CGROUP = 'read -r door <"$1" && echo $$ >"$door" && shift && exec "$@"'
 _SET_NOFILE = 'ulimit -n "$1" && shift && exec "$@"'
 # prints the hard limit of open files, and the CPUs that a process really gets if it requests the CPUs $1
@@ -147,7 +147,7 @@ class LaunchOptions:
         """Check that the host allows the requested CPUs and limit; ServiceError contains the allowed ones."""
         if not self.cpus and self.nofile is None:
             return
-        done = host.script(LIMITS_SCRIPT, [self.cpu_list], timeout_s=LIMITS_TIMEOUT_S)
+        done = host.script(LIMITS_SCRIPT, [self.cpu_list], timeout_s=CONTROL_TIMEOUT_S)
         hard, _, mask = done.text.partition("\n")
         if self.nofile is not None and hard.strip() != "unlimited" and self.nofile > int(hard):
             problem = f"nofile = {self.nofile} is refused: the hard limit of open files is {hard.strip()}"
@@ -166,7 +166,6 @@ class LaunchOptions:
 DEFAULT_LAUNCH = LaunchOptions()
 
 
-CONTROL_TIMEOUT_S = 20.0
 LOG_TAIL_BYTES = 4000
 
 # Prints the ids of processes with the name $2 in the session or process group whose leader is $1.

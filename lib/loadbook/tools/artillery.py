@@ -23,6 +23,7 @@ STATISTICS = {
     "mean": "mean", "min": "min", "p50": "p50", "p75": "p75", "p90": "p90", "p95": "p95", "p99": "p99", "p99.9": "p999",
     "max": "max",
 }  # fmt: skip
+TEXT_SUMMARY = b"Summary report @"
 SKETCH_ERROR = 0.01  # of a percentile
 # codes of Node's and got's errors -> classes
 ERROR_PATTERNS = (
@@ -113,7 +114,7 @@ class _Report(JsonReport):
         if not found:
             raise self.refused(self._missing_reason())
         self.file, self.line, text = found[-1]
-        if len(found) > 1:
+        if len(found) > 1 or self.output.stdout.count(TEXT_SUMMARY) > 1:
             raise self.refused("a second report: two in one output")
         try:
             report = read_json(text)
@@ -123,7 +124,7 @@ class _Report(JsonReport):
 
     def _missing_reason(self) -> str:
         """Return the reason why there is no report, derived from the output of Artillery or of another program."""
-        if b"Summary report @" in self.output.stdout or b"Metrics for period to:" in self.output.stdout:
+        if TEXT_SUMMARY in self.output.stdout or b"Metrics for period to:" in self.output.stdout:
             return "a text report, whose numbers are rounded: use --output FILE"
         if not self.output.stdout.strip():
             circumstances = line_patterns.exit_text(self.output) + line_patterns.stderr_text(self.output)
