@@ -36,11 +36,9 @@ SCATTER = "capacity: scatter of an arm's capacity in a block"
 SCATTER_BY_BRACKET = f"{SCATTER}, by the last bracket alone"
 CONTROL = "capacity: equal arms said to differ by 5 % or more, {}"
 
-Probe = Callable[[float], float]  # rate -> margin, the logarithm of limit over p99
-
 
 def margin(rate: float, capacity: float) -> float:
-    """Return the margin of a probe: positive if the objective is met; overload has no p99 that means anything."""
+    """Return the margin of a probe, the logarithm of limit over p99; overload has no p99 that means anything."""
     used = MET_SHARE * rate / capacity
     return math.log((1 - used) / (1 - MET_SHARE)) if used < 0.99 else -MOST_MARGIN
 
@@ -105,16 +103,16 @@ def study(kind: str, effects: Sequence[float], blocks: int, rng: Rng) -> tuple[F
     arms = len(effects)
     service = Service(kind, effects, rng, blocks * arms * 8)
     bracket = first_bracket(service, arms, rng)
-    found: dict[str, list[float]] = {str(arm): [] for arm in range(arms)}
+    found: list[list[float]] = [[] for _ in range(arms)]
     by_bracket, count = np.empty((arms, blocks)), 0
     for block in range(blocks):
         middles, probes = block_capacities(service, bracket, arms, rng)
         by_bracket[:, block] = np.log(middles)
         for arm in range(arms):
-            found[str(arm)].append(capacity_from_margins(*zip(*probes[arm], strict=True)))
+            found[arm].append(capacity_from_margins(*zip(*probes[arm], strict=True)))
             count += len(probes[arm])
         bracket = common_bracket(found)
-    return np.log(list(found.values())), by_bracket, count / arms / blocks
+    return np.log(found), by_bracket, count / arms / blocks
 
 
 def studies_of(
@@ -191,7 +189,7 @@ def phantoms(method: Callable[[Service, int, Rng], float], kind: str, rng: Rng, 
     """Return how often two equal arms, searched one after the other, come out 5 % or more apart."""
     differences = []
     for _ in range(studies):
-        service = Service(kind, [0.0, 0.0], rng, 64)
+        service = Service(kind, [0.0, 0.0], rng, 512)
         differences.append(method(service, 1, rng) - method(service, 0, rng))
     return (percent(np.abs(differences) >= DIFFERENCE),)
 

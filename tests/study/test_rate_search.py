@@ -55,6 +55,6 @@ def test_search_without_end_stops_with_a_bound(capacity: float, bound: str, sign
 
 def test_bracket_of_the_next_block_is_one_for_all_arms_whatever_their_names() -> None:
     found = {"a": [100.0, 110.0, 105.0], "b": [400.0, 390.0, 1000.0], "new": []}
-    bracket = common_bracket(found)
+    bracket = common_bracket(found.values())
     assert tuple(bracket) == pytest.approx((105 / 1.25, 400 * 1.25))
-    assert common_bracket({"a": found["b"], "b": found["a"]}) == bracket
+    assert common_bracket([found["b"], found["a"]]) == bracket

@@ -12,7 +12,7 @@ An arm that passes (or fails) every probe of its bracket goes on in one above (o
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import NamedTuple
@@ -56,14 +56,14 @@ class RateSearch:
     """
 
     bracket: Bracket
-    passed: int = 0  # of the probes in this bracket and at its edges
-    failed: int = 0
+    passed: bool = False  # whether any probe in this bracket or at its edges did
+    failed: bool = False
     moves: int = 0
     probes: tuple[tuple[float, bool], ...] = ()
 
     @property
     def is_finished(self) -> bool:
-        """Whether the bracket is narrow enough, or was moved as often as it may be."""
+        """Whether the bracket is narrow enough."""
         return self.bracket.width <= RESOLUTION * (1 + 1e-9)
 
     @property
@@ -78,15 +78,15 @@ class RateSearch:
         new = replace(
             self,
             bracket=bracket,
-            passed=self.passed + passes,
-            failed=self.failed + (not passes),
+            passed=self.passed or passes,
+            failed=self.failed or not passes,
             probes=(*self.probes, (rate, passes)),
         )
         one_sided = not (new.passed and new.failed)
         if new.is_finished and one_sided and self.moves < MAX_MOVES:
             moved = bracket.moved_up(MARGIN) if passes else bracket.moved_down(MARGIN)
             # one edge of the new bracket is the rate that just passed, or failed
-            return replace(new, bracket=moved, passed=int(passes), failed=int(not passes), moves=self.moves + 1)
+            return replace(new, bracket=moved, passed=passes, failed=not passes, moves=self.moves + 1)
         return new
 
     @property
@@ -107,7 +107,7 @@ def rounds_of(bracket: Bracket) -> int:
     return max(0, math.ceil(math.log2(bracket.width / RESOLUTION) - 1e-9))
 
 
-def common_bracket(capacities: Mapping[str, Sequence[float]]) -> Bracket:
+def common_bracket(capacities: Iterable[Sequence[float]]) -> Bracket:
     """Return the bracket of the next block for all arms from the capacities of each in the blocks before, 1/s."""
-    medians = [median(values) for values in capacities.values() if values]
+    medians = [median(values) for values in capacities if values]
     return Bracket(min(medians) / math.exp(MARGIN), max(medians) * math.exp(MARGIN))

@@ -1,8 +1,8 @@
 """Load generators: version probe, command line and parser; one module each.
 
 - `base`: the protocol `Tool`, reports as rows, the registry of tools, and checks of workloads
-- `json_report`: strict reading of JSON
 - `line_patterns`: parser for text reports, which requires every expected line once and in order
+- `json_report`: strict reading of JSON
 - `recipes`: commands that install the tools that no distribution packages
 - `request_rows`: rows of a report computed from the summary of a log of single requests
 - `ab`: Apache ab 2.3

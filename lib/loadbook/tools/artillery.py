@@ -12,11 +12,10 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
-from loadbook.core.errors import ParseError
 from loadbook.core.metrics import count_error_classes
 from loadbook.tools import base, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, ToolOutput
-from loadbook.tools.json_report import JsonReport, find_objects, read_json
+from loadbook.tools.json_report import JsonReport
 from loadbook.tools.request_rows import status_rows
 
 STATISTICS = {
@@ -56,7 +55,7 @@ class _Report(JsonReport):
     tool = "artillery"
 
     def __init__(self, output: ToolOutput) -> None:
-        self.output, self.line, self.file = output, 0, "stdout"
+        self.output, self.line = output, 0
         aggregate = self.table(self._read(), "aggregate")
         self.counters = self.table(aggregate, "counters")
         self.sent = self._counter("http.requests")
@@ -72,10 +71,6 @@ class _Report(JsonReport):
         self.span = (first_ms / 1000, last_ms / 1000)
         self.seconds = (last_ms - first_ms) / 1000
         self.times = self._times(self.table(aggregate, "summaries"))
-
-    def refused(self, problem: str) -> ParseError:
-        """Return the ParseError for a problem of the report, with the file that it is in."""
-        return ParseError(self.tool, self.file, self.line, problem)
 
     def rows(self) -> Iterator[Measurement]:
         """Yield counts, rates and times."""
@@ -105,21 +100,11 @@ class _Report(JsonReport):
     def _read(self) -> dict[str, Any]:
         """Return the report of stdout or of a file; ParseError if there is none, or several."""
         contents = {"stdout": self.output.stdout, **self.output.files}
-        found = [
-            (name, line, text)
-            for name, content in contents.items()
-            for line, text in find_objects(line_patterns.clean_lines(content))
-            if '"aggregate"' in text and '"intermediate"' in text
-        ]
-        if not found:
+        report = self.read_one(contents, '"aggregate"', '"intermediate"')
+        if report is None:
             raise self.refused(self._missing_reason())
-        self.file, self.line, text = found[-1]
-        if len(found) > 1 or self.output.stdout.count(TEXT_SUMMARY) > 1:
+        if self.output.stdout.count(TEXT_SUMMARY) > 1:
             raise self.refused("a second report: two in one output")
-        try:
-            report = read_json(text)
-        except ValueError:
-            raise self.refused("report is not complete: its JSON ends early or is broken") from None
         return dict(report)
 
     def _missing_reason(self) -> str:

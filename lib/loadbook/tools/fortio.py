@@ -14,11 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from loadbook.core.errors import ParseError
 from loadbook.core.go_programs import duration_s
 from loadbook.tools import base, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, ToolOutput
-from loadbook.tools.json_report import JsonReport, find_objects, read_json
+from loadbook.tools.json_report import JsonReport
 from loadbook.tools.request_rows import status_rows, timed_load_doubts
 
 NO_STATUS = -1  # fortio's code of a call without a response
@@ -48,7 +47,7 @@ class _Report(JsonReport):
     tool = "fortio"
 
     def __init__(self, output: ToolOutput) -> None:
-        self.output, self.line, self.file = output, 0, "stdout"
+        self.output, self.line = output, 0
         self.report = report = self._read()
         self.times = self.table(report, "DurationHistogram")
         self.calls, self.seconds = self.count(self.times, "Count"), self.count(report, "ActualDuration") / 1e9
@@ -61,10 +60,6 @@ class _Report(JsonReport):
         self.rate_per_s = self._rate()
         self.percentiles = self._percentiles() if self.calls else {}
         self._check()
-
-    def refused(self, problem: str) -> ParseError:
-        """Return the ParseError for a problem of the report, with the file that it is in."""
-        return ParseError(self.tool, self.file, self.line, problem)
 
     def rows(self) -> Iterator[Measurement]:
         """Yield counts, rates and times."""
@@ -99,22 +94,9 @@ class _Report(JsonReport):
 
     def _read(self) -> dict[str, Any]:
         """Return the report of stdout or of a file; ParseError if there is none, or several."""
-        contents = {"stdout": self.output.stdout, **self.output.files}
-        found = [
-            (name, line, text)
-            for name, content in contents.items()
-            for line, text in find_objects(line_patterns.clean_lines(content))
-            if '"RunType"' in text
-        ]
-        if not found:
+        report = self.read_one({"stdout": self.output.stdout, **self.output.files}, '"RunType"')
+        if report is None:
             raise self.refused(self._missing_reason())
-        self.file, self.line, text = found[-1]
-        if len(found) > 1:
-            raise self.refused("a second report: two in one output")
-        try:
-            report = read_json(text)
-        except ValueError:
-            raise self.refused("report is not complete: its JSON ends early or is broken") from None
         if not isinstance(report, dict) or report.get("RunType") != "HTTP":
             raise self.refused("no report of HTTP: loadbook reads those of `fortio load` for http:// and https://")
         return report

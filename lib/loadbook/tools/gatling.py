@@ -1,7 +1,7 @@
-"""Gatling 3: the summary that it prints is read, and up to Gatling 3.13 the JSON of its report; loadbook runs neither.
+"""Gatling 3: the summary that it prints is read, or the JSON of its report; loadbook does not run it.
 
 The summary (`---- Global Information ---`) has all that the JSON (`js/global_stats.json` or `js/stats.json`) has, and
-names its percentiles, which `gatling.conf` can change: of the JSON alone there are none. Later versions write no JSON.
+names its percentiles, which `gatling.conf` can change: of the JSON alone there are none. 3.14.9 writes no JSON.
 
 Gatling counts a request as KO if it had no response or if a check failed, by default that of its status: with KO
 requests there are no `requests` and no times. `latency` is in whole milliseconds, from the call to the last byte; it
@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from loadbook.core.errors import ParseError
 from loadbook.tools import base, line_patterns
 from loadbook.tools.base import Measurement, ParsedReport, ToolOutput
 from loadbook.tools.json_report import JsonReport, read_json
@@ -26,7 +25,7 @@ from loadbook.tools.json_report import JsonReport, read_json
 MIN_RATE_S, MIN_SURE_S = 20.0, 200.0  # a second too much is 5 % and 0.5 % of these
 SUMMARY = "---- Global Information ---"
 JSON_TIMES = {"mean": "meanResponseTime", "sd": "standardDeviation", "min": "minResponseTime", "max": "maxResponseTime"}
-# labels of the summary, without their units, by versions: up to 3.12, and later
+# labels of the summary, without their units, of 3.10.5 and of 3.14.9
 SUMMARY_LABELS = {
     "request count": "requests",
     "min response time": "min",
@@ -82,9 +81,9 @@ class _Report(JsonReport):
     tool = "gatling"
 
     def __init__(self, output: ToolOutput) -> None:
-        self.output, self.line, self.file = output, 0, "stdout"
+        self.output, self.line = output, 0
         contents = {"stdout": output.stdout, **output.files}
-        found = [figures for name, content in contents.items() for figures in self._json_figures(name, content)]
+        found = [figures for name, content in contents.items() if (figures := self._json_figures(name, content))]
         summary = self._summary_figures()
         if summary is None and not found:
             raise self.refused(self._missing_reason())
@@ -93,10 +92,6 @@ class _Report(JsonReport):
             if (other.total, other.ok, other.failed) != (self.figures.total, self.figures.ok, self.figures.failed):
                 raise self.refused(f"two reports that differ: {other.total} requests, and {self.figures.total}")
         self._check()
-
-    def refused(self, problem: str) -> ParseError:
-        """Return the ParseError for a problem of the report, with the file that it is in."""
-        return ParseError(self.tool, self.file, self.line, problem)
 
     def rows(self) -> Iterator[Measurement]:
         """Yield counts, rates and times."""
@@ -131,13 +126,13 @@ class _Report(JsonReport):
         if self.output.exit_code:
             yield "exit_code", f"gatling ended with exit code {self.output.exit_code}"
 
-    def _json_figures(self, name: str, content: bytes) -> Iterator[Figures]:
-        """Yield the numbers of a file that is JSON; ParseError if they are not complete."""
+    def _json_figures(self, name: str, content: bytes) -> Figures | None:
+        """Return the numbers of the JSON in a file; ParseError if they are not complete; None without JSON."""
         lines = line_patterns.clean_lines(content)
         begins, ends = ([at for at, line in enumerate(lines) if line == brace] for brace in "{}")
         text = "\n".join(lines[begins[0] : ends[-1] + 1 if ends else None]) if begins else ""
         if '"meanNumberOfRequestsPerSecond"' not in text:
-            return
+            return None
         self.file, self.line = name, begins[0] + 1
         try:
             report: dict[str, Any] = read_json(text)
@@ -148,7 +143,7 @@ class _Report(JsonReport):
         counts, rates = self.table(report, "numberOfRequests"), self.table(report, "meanNumberOfRequestsPerSecond")
         times = {statistic: self.number(self.table(report, key), "total") for statistic, key in JSON_TIMES.items()}
         total, ok, failed = (self.count(counts, key) for key in ("total", "ok", "ko"))
-        yield Figures(total, ok, failed, self.number(rates, "total"), times)
+        return Figures(total, ok, failed, self.number(rates, "total"), times)
 
     def _summary_figures(self) -> Figures | None:
         """Return the numbers of the summary in stdout; ParseError if it is not complete; None without one."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from loadbook.core.errors import ParseError
+from loadbook.tools import line_patterns
 
 
 def read_json(text: str | bytes) -> Any:
@@ -48,15 +49,37 @@ def find_objects(lines: Sequence[str]) -> list[tuple[int, str]]:
 class JsonReport:
     """Base class of a report in JSON: its values are checked when they are asked for.
 
-    ParseErrors name the tool, stdout, and the report's first line.
+    ParseErrors name the tool, the file that the report is in, and its first line there.
     """
 
     tool: str
     line: int
+    file: str = "stdout"
 
     def refused(self, problem: str) -> ParseError:
         """Return the ParseError for a problem of the report."""
-        return ParseError(self.tool, "stdout", self.line, problem)
+        return ParseError(self.tool, self.file, self.line, problem)
+
+    def read_one(self, contents: Mapping[str, bytes], *marks: str) -> Any:
+        """Return the one object with all `marks` in its text; None without any; ParseError for two, or a broken one.
+
+        `contents` maps names of files to contents; `file` and `line` are those of the object afterwards.
+        """
+        found = [
+            (name, line, text)
+            for name, content in contents.items()
+            for line, text in find_objects(line_patterns.clean_lines(content))
+            if all(mark in text for mark in marks)
+        ]
+        if not found:
+            return None
+        self.file, self.line, text = found[-1]
+        if len(found) > 1:
+            raise self.refused("a second report: two in one output")
+        try:
+            return read_json(text)
+        except ValueError:
+            raise self.refused("report is not complete: its JSON ends early or is broken") from None
 
     def table(self, report: Mapping[str, Any], key: str) -> dict[str, Any]:
         """Return a table of the report; ParseError if it is missing."""
