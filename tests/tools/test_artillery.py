@@ -75,6 +75,16 @@ def test_times_that_contradict_each_other_are_refused(key: str, value: float, pr
         ARTILLERY.parse(changed(case("clean_json"), change))
 
 
+def test_report_without_a_mean_is_read_and_one_without_a_maximum_refused() -> None:
+    def without(key: str, report: dict[str, Any]) -> None:
+        del report["aggregate"]["summaries"]["http.response_time"][key]
+
+    found = values(ARTILLERY.parse(changed(case("clean_json"), partial(without, "mean"))))
+    assert ("ttfb", "mean") not in found and found["ttfb", "max"] == 0.03
+    with pytest.raises(ParseError, match="max is missing"):
+        ARTILLERY.parse(changed(case("clean_json"), partial(without, "max")))
+
+
 def test_report_of_another_engine_is_refused() -> None:
     def to_sockets(report: dict[str, Any]) -> None:
         report["aggregate"]["counters"] = {"websocket.messages_sent": 5, "vusers.created": 5}

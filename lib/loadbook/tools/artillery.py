@@ -89,7 +89,7 @@ class _Report(JsonReport):
         )
         if unfinished > 0:
             yield "stopped_early", f"{unfinished} users had not ended"
-        if self.times and self.times["mean"] < base.COARSE_S:
+        if self.times and self.times.get("mean", self.times["max"]) < base.COARSE_S:
             yield "whole_ms", "Artillery has whole milliseconds only, too coarse for times this short"
         if self.output.exit_code:
             yield "exit_code", f"artillery ended with exit code {self.output.exit_code}"
@@ -135,7 +135,9 @@ class _Report(JsonReport):
         table = self.table(summaries, "http.response_time")
         if self.count(table, "count") != self.answered:
             raise self.refused(f"times of {table['count']} responses, of {self.answered}")
-        times = {name: self.number(table, key) / 1000 for name, key in STATISTICS.items() if key in table}
+        times = {
+            name: self.number(table, key) / 1000 for name, key in STATISTICS.items() if key in (*table, "min", "max")
+        }
         ordered = [value for name, value in times.items() if name != "mean"]
         if any(after < before * (1 - 2 * SKETCH_ERROR) for before, after in pairwise(ordered)):
             raise self.refused("minimum, percentiles and maximum do not ascend")
