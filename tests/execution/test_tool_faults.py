@@ -26,6 +26,7 @@ from waiting import wait_until
 pytestmark = pytest.mark.lab
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 WRK = 'tool = "wrk"\nconnections = 10\n'
+H2LOAD = 'tool = "h2load"\nconnections = 10\n'
 AB = 'tool = "ab"\nconnections = 10\n'
 HTTPERF = 'tool = "httperf"\nmodel = "open"\n'
 
@@ -245,21 +246,24 @@ while :; do sleep 0.1; done"""
 
 @pytest.mark.long
 @pytest.mark.fault(26)
-def test_hanging_tool_is_ended_with_its_children(rig, monkeypatch, record_property):
+@pytest.mark.parametrize("load_keys", [WRK + "timeout_s = 1\n", H2LOAD], ids=["wrk", "h2load"])
+def test_hanging_tool_is_ended_with_its_children(rig, monkeypatch, record_property, load_keys):
     monkeypatch.setattr(load, "GRACE_S", 0.5)
     monkeypatch.setattr(load, "STOP_GRACE_S", 1.0)
-    rig.fake("wrk", HANGING)
-    ran = rig.run(WRK + "timeout_s = 1\n")
+    tool = "h2load" if load_keys == H2LOAD else "wrk"
+    rig.fake(tool, HANGING, "--version" if tool == "h2load" else "-v")
+    ran = rig.run(load_keys)
     ((status, reason),) = ran.ends
     assert status == "timeout"
     assert "load: " in reason
+    assert ("keepalive_requests" in reason) == (tool == "h2load")
     # once more, since a host may have been slow; a tool that hung twice will hang again
     assert [folder.name for folder in ran.folders] == ["t0001-attempt1", "t0001-attempt2"]
     for folder, record in zip(ran.folders, ran.records, strict=True):
         assert folder.parent.name == "failed"
         assert (folder / "stdout-driver").read_bytes() == b"partial\n"
         assert [d.rc for d in record.drivers] == [137]
-    assert rig.processes("wrk", "sh", "sleep", "dash") == []
+    assert rig.processes(tool, "sh", "sleep", "dash") == []
     assert {row["status"] for row in ran.table("trials")} == {"timeout"}
     record_property("seen", f"twice ended after {record.phases_s['load']:.1f} s of 1 s, no process left")
 

@@ -25,9 +25,10 @@ PROBES = 3  # requests of the test itself: two of counters, one of readiness
 
 @pytest.fixture
 def servers(here: LocalHost, free_ports: list[int]) -> Iterator[list[Instance]]:
+    kept = 100_000_000  # h2load may never end when a server closes connections
     with (
-        running(here, "nginx", free_ports[0], counters="on") as a,
-        running(here, "nginx", free_ports[1], counters="on") as b,
+        running(here, "nginx", free_ports[0], counters="on", keepalive_requests=kept) as a,
+        running(here, "nginx", free_ports[1], counters="on", keepalive_requests=kept) as b,
     ):
         yield [a, b]
 

@@ -284,7 +284,9 @@ class InterleavedBlock:
         times = window_fields(record.drivers, record.clocks)
         record.window, record.start_skew_s = times["window"], times["start_skew_s"]
         if self.load.is_hung(arm):
-            raise ToolError(f"{attempt.load.tool.name} did not end within {TAIL_S:g} s of its time and was killed")
+            tool = attempt.load.tool
+            cause = f"; {tool.hang_cause}" if tool.hang_cause else ""
+            raise ToolError(f"{tool.name} did not end within {TAIL_S:g} s of its time and was killed{cause}")
 
     def _monitor_of(self, attempt: Attempt, monitor: MonitorRecord) -> MonitorRecord:
         """Copy the file of a sampler, which watched all arms, into one arm's folder and return the arm's record."""

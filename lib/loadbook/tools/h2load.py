@@ -219,6 +219,10 @@ class H2load(base.Tool):
     streamed_inputs = ("files",)
     load_models = frozenset({"closed"})
     has_timeout = False
+    hang_cause = (
+        "h2load goes on without end when it reopens a connection at the instant its time is over: let the server keep "
+        "connections open (a service's variable keepalive_requests = 100_000_000), or use wrk"
+    )
     known_versions = ("1",)
     version_argv: tuple[str, ...] = ("h2load", "--version")
     version_pattern = rb"^h2load nghttp2/(\d\S*)"
