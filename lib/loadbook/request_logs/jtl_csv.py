@@ -12,9 +12,9 @@ defect raises ParseError.
 from __future__ import annotations
 
 import csv
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from functools import partial
 from io import BufferedReader
 from itertools import pairwise
 
@@ -34,7 +34,6 @@ COLUMN_TYPES = {
     "timeStamp": pa.int64(), "success": pa.bool_(), **dict.fromkeys(INTEGERS, pa.int64()),
     **dict.fromkeys(("label", "responseCode", "responseMessage", "threadName"), log_stream.TEXT_TYPE),
 }  # fmt: skip
-WORKERS = 2
 HEAD_BYTES = 1 << 16
 ParsedBlock = tuple[pa.Table, list[Damage], int]  # rows, damage, number of lines
 
@@ -131,16 +130,9 @@ def read_jtl_csv(
     """
     layout, skipped = _read_head(stream, file, properties)
     rows, line = BatchBuilder(layout, file), 1 + skipped
-    with ThreadPoolExecutor(WORKERS) as pool:
-        waiting: deque[Future[ParsedBlock]] = deque()
-        for block in log_stream.split_blocks(stream):
-            waiting.append(pool.submit(parse_block, block, layout))
-            if len(waiting) > WORKERS:
-                batch, line = _finish_block(waiting.popleft(), rows, line)
-                yield batch
-        while waiting:
-            batch, line = _finish_block(waiting.popleft(), rows, line)
-            yield batch
+    for _, ready in log_stream.parsed_ahead(log_stream.split_blocks(stream), partial(parse_block, layout=layout)):
+        batch, line = _finish_block(ready, rows, line)
+        yield batch
 
 
 def _finish_block(ready: Future[ParsedBlock], rows: BatchBuilder, line: int) -> tuple[RequestBatch, int]:
@@ -165,7 +157,7 @@ def parse_block(block: RecordBlock, layout: JtlLayout) -> ParsedBlock:
         except pa.ArrowInvalid:
             pass
         else:
-            return table, [], block.data.count(b"\n") if block.has_quotes else len(table)
+            return table, [], log_stream.lines_of(block, len(table))
     table, damage = read_strict(block, layout, [name for name in layout.columns if name in COLUMN_TYPES])
     return table, damage, block.data.count(b"\n")
 

@@ -11,6 +11,7 @@ import csv
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from io import BufferedReader
 from typing import Any, NamedTuple
 
@@ -43,7 +44,7 @@ MAX_TIME_MS = 10**9
 
 
 class Points(NamedTuple):
-    """The points of one block that tell requests, as columns, and the number of requests that were not started."""
+    """The points of one block that tell requests, as columns; requests that were not started; rows of the block."""
 
     ends_us: Ints
     times_ms: NDArray[np.float64]
@@ -51,6 +52,7 @@ class Points(NamedTuple):
     error_code: pa.Array
     name: pa.Array
     not_started: int
+    rows: int
 
 
 def read_k6(stream: BufferedReader, file: str) -> Iterator[RequestBatch]:
@@ -68,15 +70,18 @@ def read_k6(stream: BufferedReader, file: str) -> Iterator[RequestBatch]:
         if missing := [name for name in CSV_COLUMNS if name not in columns]:
             raise ParseError(TOOL, file, 1, f"no points of k6: the header has no {', '.join(missing)}")
         stamp_us = _stamp_unit_us(stream, file, columns)
-    for block in log_stream.split_blocks(stream, quotes=not is_json):
+    blocks = log_stream.split_blocks(stream, quotes=not is_json)
+    parse = _json_points if is_json else partial(_csv_points, columns=columns, stamp_us=stamp_us)
+    for block, points in log_stream.parsed_ahead(blocks, parse):
         if not block.is_complete:
             if line == 1 or len(block.data) > log_stream.MAX_RECORD_BYTES:
                 raise ParseError(TOOL, file, line, f"not a point of k6's metrics: {log_stream.first_text(block.data)}")
             yield log_stream.torn_batch(block, line)
             continue
-        points = _json_points(block, file, line) if is_json else _csv_points(block, file, line, columns, stamp_us)
-        yield _batch(points, file, line, exact=is_json or stamp_us < STAMP_US[10])
-        line += block.data.count(b"\n")
+        if isinstance(points.exception(), pa.ArrowInvalid):
+            raise _json_error(block, file, line) if is_json else _csv_error(block, file, line, columns)
+        yield _batch(points.result(), file, line, exact=is_json or stamp_us < STAMP_US[10])
+        line += log_stream.lines_of(block, points.result().rows)
 
 
 def _stamp_unit_us(stream: BufferedReader, file: str, columns: list[str]) -> float:
@@ -91,46 +96,52 @@ def _stamp_unit_us(stream: BufferedReader, file: str, columns: list[str]) -> flo
     return STAMP_US[len(stamp)]
 
 
-def _csv_points(block: RecordBlock, file: str, line: int, columns: list[str], stamp_us: float) -> Points:
+def _csv_points(block: RecordBlock, columns: list[str], stamp_us: float) -> Points:
+    """Return the points of a block of CSV; ArrowInvalid if it has a row that is no point."""
     types = dict.fromkeys(CSV_COLUMNS, log_stream.TEXT_TYPE)
     types |= {"timestamp": pa.int64(), "metric_value": pa.float64()}
-    try:
-        table = log_stream.parse_csv(block, columns, types)
-    except pa.ArrowInvalid:
-        for number, row in enumerate(csv.reader(block.data.decode(errors="replace").splitlines()), line):
-            if len(row) != len(columns) or not _is_csv_point(dict(zip(columns, row, strict=True))):
-                raise _not_a_point(file, number, ",".join(row)) from None
-        raise _not_a_point(file, line, block.data[:60].decode(errors="replace")) from None
+    table = log_stream.parse_csv(block, columns, types)
     metric = table["metric_name"].combine_chunks()
     dropped = _sum(table.filter(_is(metric, DROPPED_METRIC))["metric_value"])
     requests = table.filter(_is(metric, TIME_METRIC))
     stamps = log_stream.to_numpy(requests["timestamp"])
     ends_us = (stamps * stamp_us).astype(np.int64) if stamp_us != 1 else stamps
     tags = {name: requests[name].combine_chunks().cast(pa.string()) for name in TAGS}
-    return Points(ends_us=ends_us, times_ms=requests["metric_value"].to_numpy(), not_started=dropped, **tags)
+    times_ms = requests["metric_value"].to_numpy()
+    return Points(ends_us=ends_us, times_ms=times_ms, not_started=dropped, rows=len(table), **tags)
 
 
-def _json_points(block: RecordBlock, file: str, line: int) -> Points:
-    try:
-        table = log_stream.parse_json_lines(block, POINT_SCHEMA)
-        points = table.filter(pc.equal(table["type"], "Point")).combine_chunks()
-        data = points["data"].combine_chunks() if len(points) else pa.array([], POINT_SCHEMA.field("data").type)
-        value, time = data.field("value"), data.field("time")
-        metric = points["metric"].combine_chunks() if len(points) else pa.array([], pa.string())
-        if table["type"].null_count or value.null_count or time.null_count or metric.null_count:
-            raise pa.ArrowInvalid("a key is missing")
-    except pa.ArrowInvalid:
-        for number, text in enumerate(block.data.decode(errors="replace").splitlines(), line):
-            if not _is_json_point(text):
-                raise _not_a_point(file, number, text) from None
-        raise _not_a_point(file, line, block.data[:60].decode(errors="replace")) from None
+def _csv_error(block: RecordBlock, file: str, line: int, columns: list[str]) -> ParseError:
+    for number, row in enumerate(csv.reader(block.data.decode(errors="replace").splitlines()), line):
+        if len(row) != len(columns) or not _is_csv_point(dict(zip(columns, row, strict=True))):
+            return _not_a_point(file, number, ",".join(row))
+    return _not_a_point(file, line, block.data[:60].decode(errors="replace"))
+
+
+def _json_points(block: RecordBlock) -> Points:
+    """Return the points of a block of JSON lines; ArrowInvalid if a line is no point and no metric."""
+    table = log_stream.parse_json_lines(block, POINT_SCHEMA)
+    points = table.filter(pc.equal(table["type"], "Point")).combine_chunks()
+    data = points["data"].combine_chunks() if len(points) else pa.array([], POINT_SCHEMA.field("data").type)
+    value, time = data.field("value"), data.field("time")
+    metric = points["metric"].combine_chunks() if len(points) else pa.array([], pa.string())
+    if table["type"].null_count or value.null_count or time.null_count or metric.null_count:
+        raise pa.ArrowInvalid("a key is missing")
     of_requests = pc.equal(metric, TIME_METRIC)
     requests = data.filter(of_requests)
     all_tags = requests.field("tags")
     tags = {name: pc.fill_null(all_tags.field(name), "") for name in TAGS}
     ends_us = log_stream.to_numpy(requests.field("time").cast(pa.int64())) // 1000
     dropped = _sum(value.filter(pc.equal(metric, DROPPED_METRIC)))
-    return Points(ends_us=ends_us, times_ms=requests.field("value").to_numpy(), not_started=dropped, **tags)
+    times_ms = requests.field("value").to_numpy()
+    return Points(ends_us=ends_us, times_ms=times_ms, not_started=dropped, rows=len(table), **tags)
+
+
+def _json_error(block: RecordBlock, file: str, line: int) -> ParseError:
+    for number, text in enumerate(block.data.decode(errors="replace").splitlines(), line):
+        if not _is_json_point(text):
+            return _not_a_point(file, number, text)
+    return _not_a_point(file, line, block.data[:60].decode(errors="replace"))
 
 
 def _batch(points: Points, file: str, line: int, *, exact: bool) -> RequestBatch:

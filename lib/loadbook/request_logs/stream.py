@@ -6,10 +6,12 @@ pyarrow without copies and without importing pandas (0.3 s).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -19,6 +21,7 @@ from pyarrow import csv as arrow_csv
 from pyarrow import json as arrow_json
 
 Ints = NDArray[np.int64]
+T = TypeVar("T")
 # outcomes of an attempt, which are also names of metrics; ok must be the first
 OUTCOMES = (
     "ok", "errors_connect", "errors_timeout", "errors_read", "errors_write",
@@ -28,6 +31,7 @@ OUTCOME_NAMES = (*OUTCOMES, "unknown")  # ab's log has no outcomes
 OUTCOME_CODES = {name: code for code, name in enumerate(OUTCOME_NAMES)}
 MAX_SPAN_US = 30 * 86400 * 10**6
 BLOCK_BYTES = 8 << 20
+PARSERS = 2  # blocks that are parsed at a time
 MAX_RECORD_BYTES = 1 << 20  # a record longer than this is a quote that was never closed
 TEXT_TYPE = pa.dictionary(pa.int32(), pa.string())
 
@@ -192,6 +196,24 @@ def split_blocks(stream: BinaryIO, size: int | None = None, quotes: bool = True)
         remainder = data[end:]
     if remainder:
         yield RecordBlock(remainder, b'"' in remainder, False)
+
+
+def parsed_ahead(
+    blocks: Iterable[RecordBlock], parse: Callable[[RecordBlock], T]
+) -> Iterator[tuple[RecordBlock, Future[T]]]:
+    """Yield each block with the future of `parse(block)`, in order; PARSERS threads parse while the caller counts."""
+    with ThreadPoolExecutor(PARSERS) as pool:
+        waiting: deque[tuple[RecordBlock, Future[T]]] = deque()
+        for block in blocks:
+            waiting.append((block, pool.submit(parse, block)))
+            if len(waiting) > PARSERS:
+                yield waiting.popleft()
+        yield from waiting
+
+
+def lines_of(block: RecordBlock, rows: int) -> int:
+    """Return the number of lines of a block of `rows` rows; only quotes can contain further line ends."""
+    return block.data.count(b"\n") if block.has_quotes else rows
 
 
 def record_ends(data: bytes) -> NDArray[np.int64]:

@@ -56,11 +56,14 @@ def read_vegeta(
         raise ParseError(TOOL, file, 0, "the file is empty")
     is_json = head.lstrip().startswith(b"{")
     rows = _Rows(file, (properties or {}).get(INTERVAL_PROPERTY))
-    for block in log_stream.split_blocks(stream, quotes=not is_json):
-        if block.is_complete:
-            yield rows.batch(block, (_json_table if is_json else _csv_table)(block, file, rows.line))
-        else:
+    blocks = log_stream.split_blocks(stream, quotes=not is_json)
+    for block, table in log_stream.parsed_ahead(blocks, _json_table if is_json else _csv_table):
+        if not block.is_complete:
             yield rows.torn(block)
+            continue
+        if isinstance(table.exception(), pa.ArrowInvalid):
+            raise (_json_error if is_json else _csv_error)(block, file, rows.line)
+        yield rows.batch(block, table.result())
     yield from rows.lost()
 
 
@@ -82,7 +85,7 @@ class _Rows:
         if "url" in table.column_names:
             labels, label = log_stream.path_labels(table["url"].combine_chunks())
         answered = code > 0
-        self.line += block.data.count(b"\n")
+        self.line += log_stream.lines_of(block, len(code))
         start_us, elapsed_us = ((ns + NS_PER_US // 2) // NS_PER_US for ns in (start_ns, latency_ns))
         return RequestBatch(
             labels, label, elapsed_us, _outcomes(code, table["error"]), answered, code.astype(np.int16),
@@ -136,35 +139,43 @@ class _Rows:
         return None if self.interval_ns is None else start_us - seq * self.interval_ns // NS_PER_US
 
 
-def _csv_table(block: RecordBlock, file: str, line: int) -> pa.Table:
-    first = next(csv.reader([block.data[: block.data.find(b"\n")].decode(errors="replace")]), [])
-    names = list(CSV_COLUMNS[: len(first)])
-    if FEWEST_COLUMNS <= len(first) <= len(CSV_COLUMNS):
-        try:
-            return log_stream.parse_csv(block, names, {name: kind for name, kind in TYPES.items() if name in names})
-        except pa.ArrowInvalid:
-            pass
+def _csv_table(block: RecordBlock) -> pa.Table:
+    """Return the columns in TYPES of a block of CSV; ArrowInvalid if it has a row that is none of vegeta's."""
+    names = CSV_COLUMNS[: len(_first_row(block))]
+    if len(names) < FEWEST_COLUMNS:
+        raise pa.ArrowInvalid("too few columns")
+    return log_stream.parse_csv(block, names, {name: kind for name, kind in TYPES.items() if name in names})
+
+
+def _first_row(block: RecordBlock) -> list[str]:
+    return next(csv.reader([block.data[: block.data.find(b"\n")].decode(errors="replace")]), [])
+
+
+def _csv_error(block: RecordBlock, file: str, line: int) -> ParseError:
+    columns = len(_first_row(block))
     for number, row in enumerate(csv.reader(block.data.decode(errors="replace").splitlines()), line):
-        if len(row) != len(first) or not _is_row(dict(zip(CSV_COLUMNS, row, strict=False))):
-            raise _not_a_row(file, number, ",".join(row))
-    raise _not_a_row(file, line, block.data[:60].decode(errors="replace"))
+        if len(row) != columns or not _is_row(dict(zip(CSV_COLUMNS, row, strict=False))):
+            return _not_a_row(file, number, ",".join(row))
+    return _not_a_row(file, line, block.data[:60].decode(errors="replace"))
 
 
-def _json_table(block: RecordBlock, file: str, line: int) -> pa.Table:
+def _json_table(block: RecordBlock) -> pa.Table:
+    """Return the columns in TYPES of a block of JSON lines; ArrowInvalid if a line is no result of vegeta."""
     types = TYPES | {"timestamp": pa.timestamp("ns", "UTC"), "error": pa.string(), "url": pa.string()}
-    try:
-        table = log_stream.parse_json_lines(block, pa.schema(types))
-        if any(table[name].null_count for name in types):
-            raise pa.ArrowInvalid("a key is missing")
-    except pa.ArrowInvalid:
-        for number, text in enumerate(block.data.decode(errors="replace").splitlines(), line):
-            if not _is_json_row(text):
-                raise _not_a_row(file, number, text) from None
-        raise _not_a_row(file, line, block.data[:60].decode(errors="replace")) from None
+    table = log_stream.parse_json_lines(block, pa.schema(types))
+    if any(table[name].null_count for name in types):
+        raise pa.ArrowInvalid("a key is missing")
     starts_ns = table["timestamp"].cast(pa.int64())
     return pa.table(
         {name: starts_ns if name == "timestamp" else table[name].cast(kind) for name, kind in TYPES.items()}
     )
+
+
+def _json_error(block: RecordBlock, file: str, line: int) -> ParseError:
+    for number, text in enumerate(block.data.decode(errors="replace").splitlines(), line):
+        if not _is_json_row(text):
+            return _not_a_row(file, number, text)
+    return _not_a_row(file, line, block.data[:60].decode(errors="replace"))
 
 
 def _is_row(row: Mapping[str, str]) -> bool:
