@@ -131,11 +131,13 @@ def duckdb(path: Path) -> dict[str, list[float]]:
 
     form = FORMATS[path.suffix[1:]]
     header = f", header=false, names={[*form.columns, 'rest']}" if form.columns else ""
-    rows = duckdb.sql(
+    found = duckdb.sql(
         f"select {form.label}, count(*), avg(case when {form.failed} then 1 else 0 end), avg({form.time}), "
         f"quantile_disc({form.time}, {list(QUANTILES)}) from read_csv('{path}'{header}) where {form.rows} "
         f"group by {form.label}"
-    ).fetchall()
+    )
+    assert found is not None
+    rows = found.fetchall()
     return {label: [n, errors, mean, *quantiles] for label, n, errors, mean, quantiles in rows}
 
 
@@ -239,13 +241,17 @@ def main(*words: str) -> None:
     if words[:1] == ("read",):
         print(json.dumps(READERS[words[1]](Path(words[2]))))
         return
+    if words[:1] == ("write",):
+        WRITERS[words[1]](Path(words[2]), int(words[3]))
+        return
     alone, numbers = words[:1] == ("memory",), [word for word in words if word.isdigit()]
     form = next((word for word in words if word in FORMATS), "jtl")
     rows = int(numbers[0]) if numbers else 5_000_000
     folders = [word for word in words if not word.isdigit() and word not in (*FORMATS, "memory")]
     with tempfile.TemporaryDirectory(dir=folders[-1] if folders else None) as folder:
         path = Path(folder) / f"big.{form}"
-        WRITERS[form](path, rows)
+        # in a process of its own, since the peak memory of a child is at least that of its parent
+        subprocess.run([sys.executable, __file__, "write", form, str(path), str(rows)], check=True)
         if alone:
             wall_s, peak_mb, _ = measure("loadbook", path)
             print(f"{rows:,} rows, {path.stat().st_size / 1e9:.2f} GB: {wall_s:.1f} s, peak {peak_mb:.0f} MB")

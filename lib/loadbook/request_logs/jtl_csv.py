@@ -49,9 +49,9 @@ class BadRowError(Exception):
 def read_strict(block: RecordBlock, layout: JtlLayout, names: Sequence[str]) -> tuple[pa.Table, list[Damage]]:
     """Read a block record by record: its columns `names`, and the damage between rows; BadRowError for a bad row."""
     if not block.is_complete:
-        return _build_table([], layout, names), _trailing_damage(block.data, layout)
+        return _build_table([], layout, names), _trailing_damage(bytes(block.data), layout)
     damage: list[Damage] = []
-    records = _split_records(block.data, layout, damage)
+    records = _split_records(bytes(block.data), layout, damage)
     rows = [row for line, fields in records if (row := _checked_fields(line, fields, layout, damage))]
     return _build_table(rows, layout, names), damage
 

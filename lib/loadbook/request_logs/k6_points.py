@@ -72,16 +72,17 @@ def read_k6(stream: BufferedReader, file: str) -> Iterator[RequestBatch]:
         stamp_us = _stamp_unit_us(stream, file, columns)
     blocks = log_stream.split_blocks(stream, quotes=not is_json)
     parse = _json_points if is_json else partial(_csv_points, columns=columns, stamp_us=stamp_us)
-    for block, points in log_stream.parsed_ahead(blocks, parse):
+    for block, ready in log_stream.parsed_ahead(blocks, parse):
         if not block.is_complete:
             if line == 1 or len(block.data) > log_stream.MAX_RECORD_BYTES:
                 raise ParseError(TOOL, file, line, f"not a point of k6's metrics: {log_stream.first_text(block.data)}")
             yield log_stream.torn_batch(block, line)
             continue
-        if isinstance(points.exception(), pa.ArrowInvalid):
+        if isinstance(ready.exception(), pa.ArrowInvalid):
             raise _json_error(block, file, line) if is_json else _csv_error(block, file, line, columns)
-        yield _batch(points.result(), file, line, exact=is_json or stamp_us < STAMP_US[10])
-        line += log_stream.lines_of(block, points.result().rows)
+        points = ready.result()
+        yield _batch(points, file, line, exact=is_json or stamp_us < STAMP_US[10])
+        line += log_stream.lines_of(block, points.rows)
 
 
 def _stamp_unit_us(stream: BufferedReader, file: str, columns: list[str]) -> float:
@@ -98,15 +99,15 @@ def _stamp_unit_us(stream: BufferedReader, file: str, columns: list[str]) -> flo
 
 def _csv_points(block: RecordBlock, columns: list[str], stamp_us: float) -> Points:
     """Return the points of a block of CSV; ArrowInvalid if it has a row that is no point."""
-    types = dict.fromkeys(CSV_COLUMNS, log_stream.TEXT_TYPE)
-    types |= {"timestamp": pa.int64(), "metric_value": pa.float64()}
+    types = {"metric_name": log_stream.TEXT_TYPE, "timestamp": pa.int64(), "metric_value": pa.float64()}
+    types |= dict.fromkeys(TAGS, pa.string())  # of every ninth row
     table = log_stream.parse_csv(block, columns, types)
     metric = table["metric_name"].combine_chunks()
     dropped = _sum(table.filter(_is(metric, DROPPED_METRIC))["metric_value"])
     requests = table.filter(_is(metric, TIME_METRIC))
     stamps = log_stream.to_numpy(requests["timestamp"])
     ends_us = (stamps * stamp_us).astype(np.int64) if stamp_us != 1 else stamps
-    tags = {name: requests[name].combine_chunks().cast(pa.string()) for name in TAGS}
+    tags = {name: requests[name].combine_chunks() for name in TAGS}
     times_ms = requests["metric_value"].to_numpy()
     return Points(ends_us=ends_us, times_ms=times_ms, not_started=dropped, rows=len(table), **tags)
 

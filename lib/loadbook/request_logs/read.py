@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from io import BufferedReader
@@ -48,10 +49,14 @@ BUFFER_BYTES = 1 << 16
 
 
 class RequestWriter:
-    """Writer of a parquet file of requests; if the `with` block raises an error, no file is left."""
+    """Writer of a parquet file of requests; if the `with` block raises an error, no file is left.
+
+    A thread writes a batch while the caller reads the next one.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path, self.rows = path, 0
+        self._under_way: Future[None] | None = None
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -66,14 +71,26 @@ class RequestWriter:
                     column_encoding={_START_COLUMN: "DELTA_BINARY_PACKED"},
                 )
             )
+            stack.callback(self._wait)  # once the thread has ended
+            self._thread = stack.enter_context(ThreadPoolExecutor(1))
             self._exit_stack = stack.pop_all()
         return self
 
     def write(self, batch: RequestBatch, driver: str = "") -> None:
         """Add the rows of one batch."""
         if len(batch):
-            self._writer.write_table(to_table(batch, driver), row_group_size=len(batch))
+            self._wait()
+            self._under_way = self._thread.submit(self._write, batch, driver)
             self.rows += len(batch)
+
+    def _write(self, batch: RequestBatch, driver: str) -> None:
+        self._writer.write_table(to_table(batch, driver), row_group_size=len(batch))
+
+    def _wait(self) -> None:
+        """Wait until the batch under way is written; raises the error of its writing."""
+        under_way, self._under_way = self._under_way, None
+        if under_way is not None:
+            under_way.result()
 
     def __exit__(self, *error: Any) -> None:
         self._exit_stack.__exit__(*error)
@@ -173,7 +190,7 @@ class LineLogFormat:
 
     def _raise_for_first_bad_line(self, block: RecordBlock, file: str, line: int) -> None:
         """Raise ParseError for the first line of a block that is invalid or has another number of columns."""
-        lines = block.data.removesuffix(b"\n").split(b"\n")
+        lines = bytes(block.data).removesuffix(b"\n").split(b"\n")
         for number, text in enumerate(lines, line):
             if not self.line_regex.fullmatch(text) or text.count(b"\t") != lines[0].count(b"\t"):
                 raise ParseError(self.tool, file, number, f"not {self.description}: {log_stream.first_text(text)}")

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from io import BufferedIOBase
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -21,6 +22,7 @@ from pyarrow import csv as arrow_csv
 from pyarrow import json as arrow_json
 
 Ints = NDArray[np.int64]
+Bytes = bytes | bytearray
 T = TypeVar("T")
 # outcomes of an attempt, which are also names of metrics; ok must be the first
 OUTCOMES = (
@@ -123,12 +125,12 @@ class RequestBatch:
 class RecordBlock(NamedTuple):
     """Bytes of whole records; `is_complete` is False only for a truncated last record, in a block of its own."""
 
-    data: bytes
+    data: Bytes
     has_quotes: bool
     is_complete: bool
 
 
-def first_text(data: bytes) -> str:
+def first_text(data: Bytes) -> str:
     """Return the first 60 bytes as quoted text."""
     return repr(data[:60].decode(errors="replace"))
 
@@ -174,28 +176,38 @@ def path_labels(names: pa.DictionaryArray) -> tuple[list[str], NDArray[np.int32]
     return labels or [""], to_numpy(names.indices).astype(np.int32)
 
 
-def split_blocks(stream: BinaryIO, size: int | None = None, quotes: bool = True) -> Iterator[RecordBlock]:
+def split_blocks(stream: BufferedIOBase, size: int | None = None, quotes: bool = True) -> Iterator[RecordBlock]:
     """Split a stream at line ends into blocks of about `size` bytes; the rest after the last one is incomplete.
 
     A line end is inside quotes if an odd number of quotes precedes it in its block, since quotes within a quoted field
     are doubled. A record longer than MAX_RECORD_BYTES ends the blocks as an incomplete one, which readers reject.
     """
-    remainder = b""
-    while data := stream.read(size or BLOCK_BYTES):
-        quoted = quotes and (b'"' in data or b'"' in remainder)
+    remainder = bytearray()
+    while data := _read_after(remainder, stream, size or BLOCK_BYTES):
+        quoted = quotes and b'"' in data
         end = data.rfind(b"\n") + 1
         if quoted:
-            ends = record_ends(remainder + data)
-            end = (int(ends[-1]) if len(ends) else 0) - len(remainder)
-        if end <= 0 and len(remainder) <= MAX_RECORD_BYTES:
-            remainder += data
-            continue
-        if end <= 0:
+            ends = record_ends(data)
+            end = int(ends[-1]) if len(ends) else 0
+        if not end and len(remainder) > MAX_RECORD_BYTES:
+            remainder = data
             break
-        yield RecordBlock(b"".join((remainder, memoryview(data)[:end])), quoted, True)
         remainder = data[end:]
+        if end:
+            del data[end:]
+            yield RecordBlock(data, quoted, True)
     if remainder:
         yield RecordBlock(remainder, b'"' in remainder, False)
+
+
+def _read_after(start: bytearray, stream: BufferedIOBase, size: int) -> bytearray:
+    """Return `start` and up to `size` further bytes of the stream, copied once; nothing at its end."""
+    data = bytearray(len(start) + size)
+    with memoryview(data) as view:
+        view[: len(start)] = start
+        count = stream.readinto(view[len(start) :])
+    del data[len(start) + count if count else 0 :]
+    return data
 
 
 def parsed_ahead(
@@ -216,7 +228,7 @@ def lines_of(block: RecordBlock, rows: int) -> int:
     return block.data.count(b"\n") if block.has_quotes else rows
 
 
-def record_ends(data: bytes) -> NDArray[np.int64]:
+def record_ends(data: Bytes) -> NDArray[np.int64]:
     """Return the offset after each line end that is not inside quotes; `data` begins at the start of a record."""
     text = np.frombuffer(data, np.uint8)
     quotes = np.flatnonzero(text == 0x22)
@@ -224,7 +236,7 @@ def record_ends(data: bytes) -> NDArray[np.int64]:
     return ends[np.searchsorted(quotes, ends) % 2 == 0] + 1
 
 
-def well_quoted(data: bytes, separator: str) -> bool:
+def well_quoted(data: Bytes, separator: str) -> bool:
     """Return whether quotes only enclose whole fields or are doubled within them; `data` consists of whole records."""
     text = np.frombuffer(data, np.uint8)
     quotes = np.flatnonzero(text == 0x22)

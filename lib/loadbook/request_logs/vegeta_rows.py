@@ -57,13 +57,13 @@ def read_vegeta(
     is_json = head.lstrip().startswith(b"{")
     rows = _Rows(file, (properties or {}).get(INTERVAL_PROPERTY))
     blocks = log_stream.split_blocks(stream, quotes=not is_json)
-    for block, table in log_stream.parsed_ahead(blocks, _json_table if is_json else _csv_table):
+    for block, ready in log_stream.parsed_ahead(blocks, _json_table if is_json else _csv_table):
         if not block.is_complete:
             yield rows.torn(block)
             continue
-        if isinstance(table.exception(), pa.ArrowInvalid):
+        if isinstance(ready.exception(), pa.ArrowInvalid):
             raise (_json_error if is_json else _csv_error)(block, file, rows.line)
-        yield rows.batch(block, table.result())
+        yield rows.batch(block, ready.result())
     yield from rows.lost()
 
 
@@ -110,17 +110,19 @@ class _Rows:
 
     def _check_numbers(self, seq: Ints) -> None:
         """Raise ParseError for a sequence number that is impossible or was there before."""
-        highest = int(seq.max())
-        if int(seq.min()) < 0 or highest >= MAX_REQUESTS:
+        lowest, highest = int(seq.min()), int(seq.max())
+        if lowest < 0 or highest >= MAX_REQUESTS:
             raise ParseError(TOOL, self.file, self.line, f"a sequence number is not below {MAX_REQUESTS:,}")
         if highest >= len(self.seen):
             self.seen = np.concatenate([self.seen, np.zeros(highest + 1 - len(self.seen), bool)])
-        numbers, counts = np.unique(seq, return_counts=True)
-        again = numbers[self.seen[numbers] | (counts > 1)]
-        if len(again):
-            text = f"request {again[0]} is there twice: results of several attacks, which must be read one by one"
-            raise ParseError(TOOL, self.file, self.line, text)
+        of_batch, seen_before = self.seen[lowest : highest + 1], self.seen[seq]
+        before = np.count_nonzero(of_batch)
         self.seen[seq] = True
+        if np.count_nonzero(of_batch) != before + len(seq):
+            numbers, counts = np.unique(seq, return_counts=True)
+            again = np.append(seq[seen_before], numbers[counts > 1])[0]
+            text = f"request {again} is there twice: results of several attacks, which must be read one by one"
+            raise ParseError(TOOL, self.file, self.line, text)
 
     def _check(self, start_ns: Ints, code: NDArray[np.integer], latency_ns: Ints) -> None:
         """Raise ParseError with the number of the first row whose start, status or latency is impossible."""
