@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from statistics import median
 
 import pytest
 from click.testing import CliRunner, Result
@@ -78,14 +79,24 @@ def test_generators_at_one_rate_below_the_capacity_agree(tmp_path: Path) -> None
             pytest.skip(f"{tool} is not installed: make generators")
     layout: Layout = with_studies(tmp_path / "home")
     with own_lab(hosts={"driver": ("driver",), "server": ("server",)}) as lab:
-        done = calibrate(layout.root, lab.hosts_file, "--tool", "oha", "--tool", "vegeta")
-    assert done.exit_code == 0, done.output
-    (certificate,) = read_certificates(layout.certificates)
-    said = {(one.tool, one.case, one.metric, one.statistic): one.said for one in certificate.readings}
+        for _ in range(3):
+            done = calibrate(layout.root, lab.hosts_file, "--tool", "oha", "--tool", "vegeta")
+            assert done.exit_code == 0, done.output
     for case in ("steady-100", "steady-400", "limited-300"):
-        rates, medians = (
-            [said[tool, case, metric, statistic] for tool in ("oha", "vegeta")]
-            for metric, statistic in (("requests_per_s", "value"), ("latency_intended", "p50"))
-        )
-        assert rates[0] == pytest.approx(rates[1], rel=0.005), case
-        assert medians[0] == pytest.approx(medians[1], rel=0.05), case
+        for metric, statistic, limit in (("requests_per_s", "value", 0.005), ("latency_intended", "p50", 0.05)):
+            ratios = [
+                said_by(one, "vegeta", case, metric, statistic) / said_by(one, "oha", case, metric, statistic)
+                for one in read_certificates(layout.certificates)
+            ]
+            assert len(ratios) == 3
+            # the machine's speed switches: of single runs one in four was 9 % apart at 10 ms
+            assert median(ratios) == pytest.approx(1, abs=limit), (case, metric, ratios)
+
+
+def said_by(certificate: Certificate, tool: str, *reading: str) -> float:
+    (said,) = [
+        one.said
+        for one in certificate.readings
+        if (one.tool, one.case, one.metric, one.statistic) == (tool, *reading) and one.said is not None
+    ]
+    return said
