@@ -29,6 +29,7 @@ PERCENTILES = ("p50", "p75", "p90", "p95", "p99", "p99.9")
 MAX_OTHER_FIGURES = 3  # further figures in a part that opens on a click; limited so that a page stays below 2 MB
 LATENCY_BLOCKS_HINT = "With latency_blocks = 6 in its study, a run has plain blocks for latencies, too."
 LATENCY_METRICS = ("latency_intended", "latency", "service_time", "connection_time")
+STARTS = {"latency_intended": ", from the intended start", "service_time": ", from the actual start"}
 PERCENTILE_DEFINITIONS = {
     "wrk": "wrk’s “Latency Distribution”, closed loop, with wrk’s own correction for stalls",
     "wrk2": "wrk2’s latency from the intended start",
@@ -172,28 +173,37 @@ class EffectsPage(Page):
         definition = f"as its tool defines it ({', '.join(tools)}), so that two tools are not compared"
         if len(tools) == 1:
             definition = PERCENTILE_DEFINITIONS.get(tools[0], f"as {tools[0]} prints it")
+        definition += STARTS.get(self._available_percentiles[0], "") if "start" not in definition else ""
         definition += ", at fixed concurrency" if closed else ""
         return LatencyFigure(self.analysis, self.panels, definition)
 
     @cached_property
     def panels(self) -> dict[str, tuple[pd.DataFrame, Analysis]]:
         """Percentile -> its values and analysis; percentiles for which trials have too few requests are left out."""
-        name, statistics = self._available_percentiles()
+        name, statistics = self._available_percentiles
         values = {statistic: tails.measurable_values(self.data, name, statistic) for statistic in statistics}
         return {s: (own, self.analyse(name, s)) for s, own in values.items() if own["value"].notna().any()}
 
     def _tail_note(self) -> str:
-        name, printed = self._available_percentiles()
+        name, printed = self._available_percentiles
         return tails.tail_note(self.data, name, list(self.panels), [p for p in printed if p not in self.panels])
 
+    @cached_property
     def _available_percentiles(self) -> tuple[str, list[str]]:
-        totals = self.data.measurements[self.data.measurements["driver"] == "*"]
-        printed = totals[["metric", "statistic"]].drop_duplicates()
-        for name in LATENCY_METRICS:
-            available = set(printed.loc[printed["metric"] == name, "statistic"])
-            if available & set(PERCENTILES):
-                return name, [p for p in PERCENTILES if p in available]
-        return "latency", []
+        """The time of which the figure shows percentiles, and the percentiles; the study's own one, if it is a time.
+
+        Else it is one that most treatments have, as tools tell `latency_intended` of some loads only.
+        """
+        measurements = self.data.measurements
+        wanted = measurements["metric"].isin(LATENCY_METRICS) & measurements["statistic"].isin(PERCENTILES)
+        totals = measurements[wanted & (measurements["driver"] == "*")]
+        treatments = totals["trial"].map(self.data.trials.set_index("trial")["treatment"])
+        count = treatments.groupby(totals["metric"]).nunique()
+        names = sorted(count.index, key=lambda name: (name != self.metric, -count[name], LATENCY_METRICS.index(name)))
+        if not names:
+            return "latency", []
+        available = set(totals.loc[totals["metric"] == names[0], "statistic"])
+        return names[0], [p for p in PERCENTILES if p in available]
 
     def published(self) -> Block:
         """Show the article's claims beside the measured results."""
