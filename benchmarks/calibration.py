@@ -2,8 +2,8 @@
 
 Usage: loadbook calibrate --blocks 3; .venv/bin/python benchmarks/calibration.py data/certificates/RUN.json
 
-The table is between the two comments named `certificate`. Tools without readings in the certificate are listed without
-a verdict.
+The table is between the two comments named `certificate`. Rows of tools without readings in the certificate stay as
+they are; a new tool is listed without a verdict.
 """
 
 from __future__ import annotations
@@ -67,16 +67,18 @@ def arrivals(name: str) -> list[str]:
 
 
 def main(file: Path) -> None:
-    """Replace the table in docs/tools.md."""
+    """Replace the rows of the certificate's tools in docs/tools.md."""
     certificate = Certificate.model_validate_json(file.read_bytes())
+    before, begin, rest = PAGE.read_text().partition(f"{BEGIN}\n")
+    old, end, after = rest.partition(END)
+    if not begin or not end:
+        sys.exit(f"{PAGE} has no place between {BEGIN} and {END}")
     lines = ["| " + " | ".join(HEADINGS) + " |", "|" + "---|" * len(HEADINGS)]
-    lines += ["| " + " | ".join(row) + " |" for row in rows(certificate)]
-    text, number = re.subn(
-        f"{BEGIN}\n.*?{END}", "\n".join([BEGIN, *lines, END]).replace("\\", r"\\"), PAGE.read_text(), flags=re.DOTALL
-    )
-    if number != 1:
-        sys.exit(f"{PAGE} has not one place between {BEGIN} and {END}")
-    PAGE.write_text(text)
+    for row in rows(certificate):
+        name, loop = row[0].split()[0], row[1]
+        known = re.search(rf"^\| {name}( \S+)? \| {loop} \|.*$", old, re.MULTILINE)
+        lines.append(known[0] if known and name not in certificate.tools else "| " + " | ".join(row) + " |")
+    PAGE.write_text("\n".join([before + BEGIN, *lines, END]) + after)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import numpy as np
 
 from loadbook.stats.capacity import MOST_MARGIN, capacity_from_margins
 from loadbook.stats.compare import compare_pairs
-from loadbook.study.rate_search import RAISE, Bracket, RateSearch, common_bracket
+from loadbook.study.rate_search import Bracket, Exploration, RateSearch, common_bracket, first_bracket
 from noise import NOISES, Floats, Rng, white
 from simulated.check import Row, Simulation, percent
 from simulated.two_arms import p_values, pairs_of
@@ -64,22 +64,17 @@ class Service:
         return margin(rate, TRUE_PER_S * math.exp(self.effects[arm] + noise))
 
 
-def first_bracket(service: Service, arms: int, rng: Rng) -> Bracket:
-    """Return a bracket for all arms: from half of the smallest closed-loop maximum up, until every arm has failed."""
+def explored_bracket(service: Service, rng: Rng) -> Bracket:
+    """Return the bracket of the first block, explored from half of the smallest closed-loop maximum."""
     most = [TRUE_PER_S * math.exp(e) / MET_SHARE * (1 + rng.normal(0, 0.02)) for e in service.effects]
-    last = [0.0] * arms
-    failed = [0.0] * arms
-    rate = min(most) / 2
-    while not all(failed):
-        for arm in range(arms):
-            if failed[arm]:
-                continue
-            if service.probe(arm, rate) >= 0:
-                last[arm] = rate
-            else:
-                failed[arm] = rate
-        rate *= RAISE
-    return Bracket(min(low or rate / RAISE for low, rate in zip(last, failed, strict=True)), max(failed))
+    arms = [Exploration(min(most) / 2) for _ in service.effects]
+    while not all(arm.is_finished for arm in arms):
+        for number, arm in enumerate(arms):
+            if (rate := arm.next_rate) is not None:
+                arms[number] = arm.after(service.probe(number, rate) >= 0)
+    bracket = first_bracket(arms)
+    assert bracket is not None
+    return bracket
 
 
 def block_capacities(
@@ -102,7 +97,7 @@ def study(kind: str, effects: Sequence[float], blocks: int, rng: Rng) -> tuple[F
     """Return the log capacities (arms, blocks) by margins, by the last brackets, and the probes per arm and block."""
     arms = len(effects)
     service = Service(kind, effects, rng, blocks * arms * 8)
-    bracket = first_bracket(service, arms, rng)
+    bracket = explored_bracket(service, rng)
     found: list[list[float]] = [[] for _ in range(arms)]
     by_bracket, count = np.empty((arms, blocks)), 0
     for block in range(blocks):

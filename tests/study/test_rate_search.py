@@ -11,10 +11,14 @@ from hypothesis import strategies as st
 from loadbook.study.rate_search import (
     MARGIN,
     MAX_MOVES,
+    MAX_STEPS,
+    RAISE,
     RESOLUTION,
     Bracket,
+    Exploration,
     RateSearch,
     common_bracket,
+    first_bracket,
     rounds_of,
 )
 
@@ -58,3 +62,33 @@ def test_bracket_of_the_next_block_is_one_for_all_arms_whatever_their_names() ->
     bracket = common_bracket(found.values())
     assert tuple(bracket) == pytest.approx((105 / 1.25, 400 * 1.25))
     assert common_bracket([found["b"], found["a"]]) == bracket
+
+
+def explored(start: float, capacity: float) -> Exploration:
+    """Return the finished exploration of an arm that passes up to exactly `capacity`."""
+    arm = Exploration(start)
+    while (rate := arm.next_rate) is not None:
+        arm = arm.after(rate <= capacity)
+    return arm
+
+
+@given(st.floats(1, 1e6), st.floats(-4, 4))
+def test_exploration_finds_a_bracket_of_one_step_above_or_below_its_start(capacity: float, away: float) -> None:
+    arm = explored(capacity * math.exp(away), capacity)
+    assert arm.bracket is not None
+    assert arm.bracket.low <= capacity < arm.bracket.high
+    assert arm.bracket.high / arm.bracket.low == pytest.approx(RAISE)
+
+
+def test_exploration_without_end_has_no_bracket_and_says_how_far_it_went() -> None:
+    high, low = explored(100.0, math.inf), explored(100.0, 0.0)
+    assert high.steps == low.steps == MAX_STEPS
+    assert (high.failed, low.passed) == (None, None)
+    assert high.passed == pytest.approx(100 * RAISE ** (MAX_STEPS - 1))
+    assert low.failed == pytest.approx(100 / RAISE ** (MAX_STEPS - 1))
+    assert first_bracket([explored(100.0, 150.0), high]) is None
+
+
+def test_first_bracket_holds_the_capacities_of_all_arms() -> None:
+    arms = [explored(100.0, capacity) for capacity in (120.0, 700.0)]
+    assert first_bracket(arms) == pytest.approx((100.0, 100 * RAISE**5))

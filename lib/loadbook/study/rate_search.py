@@ -6,6 +6,9 @@ block depends on the arms' capacities in the blocks before, but not on which arm
 their names in a block, every bracket would be the same. Equal arms therefore stay exchangeable within blocks, which is
 all that the test of their capacities assumes.
 
+The first block's bracket comes from an exploration: every arm begins at one rate, which is raised until a probe fails,
+or lowered until one passes.
+
 An arm that passes (or fails) every probe of its bracket goes on in one above (or below) it, at most `MAX_MOVES` times.
 """
 
@@ -19,7 +22,8 @@ from typing import NamedTuple
 
 RESOLUTION = math.log(1.015)  # of rates: the last bracket is at most so wide
 MARGIN = math.log(1.25)  # of a bracket beyond the capacities of the blocks before
-RAISE = 1.5  # from probe to probe, until one fails
+RAISE = 1.5  # from probe to probe of an exploration
+MAX_STEPS = 12  # of an exploration: a factor of 130, up or down
 MAX_MOVES = 3
 
 
@@ -46,6 +50,53 @@ class Bracket(NamedTuple):
     def moved_down(self, width: float) -> Bracket:
         """Return the bracket of this width just below."""
         return Bracket(self.low * math.exp(-width), self.low)
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """Exploration of one arm: `next_rate` is the rate of the next probe, 1/s, `after` the exploration after it.
+
+    Ends when it has seen a rate that passes and one that fails, or after `MAX_STEPS` probes.
+    """
+
+    start: float
+    passed: float | None = None  # the highest rate that did
+    failed: float | None = None  # the lowest rate that did
+    steps: int = 0
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether there will be no further probe."""
+        return self.bracket is not None or self.steps >= MAX_STEPS
+
+    @property
+    def bracket(self) -> Bracket | None:
+        """The bracket of this arm's capacity; None if no rate passed, or none failed."""
+        return Bracket(self.passed, self.failed) if self.passed is not None and self.failed is not None else None
+
+    @property
+    def next_rate(self) -> float | None:
+        """The rate of the next probe, 1/s; None at the end."""
+        if self.is_finished:
+            return None
+        if self.passed is not None:
+            return self.passed * RAISE
+        return self.start if self.failed is None else self.failed / RAISE
+
+    def after(self, passes: bool) -> Exploration:
+        """Return the exploration after a probe at `next_rate`."""
+        rate = self.next_rate
+        explored = replace(self, passed=rate) if passes else replace(self, failed=rate)
+        return replace(explored, steps=self.steps + 1)
+
+
+def first_bracket(explorations: Iterable[Exploration]) -> Bracket | None:
+    """Return the bracket of the first block for all arms; None if an arm passed, or failed, at every rate."""
+    brackets = [exploration.bracket for exploration in explorations]
+    known = [bracket for bracket in brackets if bracket is not None]
+    if len(known) < len(brackets):
+        return None
+    return Bracket(min(bracket.low for bracket in known), max(bracket.high for bracket in known))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,70 @@
+"""Whether a load was served within an objective, such as 99 % of the requests within 20 ms, and by how much.
+
+Requests that were offered and not answered well count as slower than any limit. So do those that the load generator did
+not start, since users would have waited for them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from loadbook.stats.capacity import MOST_MARGIN
+
+LEAST_ACHIEVED = 0.98  # of the offered requests: below it, the offered load was another one
+JUST_MISSED = -0.05  # margin of a load that missed the objective for another reason than its times
+
+
+class Outcome(NamedTuple):
+    """What a load made of an objective.
+
+    `share_within` is the share of the offered requests that were answered well within the limit, `margin` the logarithm
+    of the limit over the time that the objective's share of them took (negative if the objective was missed), and
+    `missed` the constraint that was missed: latency, errors, or rate; None if the objective was met.
+    """
+
+    share_within: float
+    margin: float
+    missed: str | None
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The share of the offered requests that must be answered well within `within_s`; the largest share of errors."""
+
+    within_s: float
+    share: float = 0.99
+    errors: float = 0.001
+
+    def outcome(self, offered: int, errors: int, times_us: Sequence[int], counts: Sequence[int]) -> Outcome:
+        """Return the outcome of a load.
+
+        Parameters
+        ----------
+        offered : requests that should have been sent, at least 1.
+        errors : requests that failed, or had an answer that is none.
+        times_us, counts : distinct times of the requests that were answered well, from the intended start, ascending,
+            and the number of each.
+        """
+        times, upto = np.asarray(times_us, dtype=np.int64), np.cumsum(np.asarray(counts, dtype=np.int64))
+        limit_us = round(self.within_s * 1e6)
+        within = int(np.searchsorted(times, limit_us, side="right"))
+        share_within = float(upto[within - 1]) / offered if within else 0.0
+        rank = math.ceil(offered * self.share - 1e-9)
+        place = int(np.searchsorted(upto, rank))
+        margin = -MOST_MARGIN
+        if place < len(times):
+            margin = min(MOST_MARGIN, max(-MOST_MARGIN, math.log(limit_us / max(1, int(times[place])))))
+        answered = int(upto[-1]) if len(upto) else 0
+        missed = None
+        if answered + errors < LEAST_ACHIEVED * offered:
+            missed = "rate"
+        elif errors > self.errors * offered:
+            missed = "errors"
+        elif margin < 0:
+            missed = "latency"
+        return Outcome(min(1.0, share_within), min(margin, JUST_MISSED) if missed else margin, missed)
