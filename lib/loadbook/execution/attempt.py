@@ -128,7 +128,9 @@ class Attempt:
         """Set the status that fits an error's cause, and collect the load generators' outputs if possible."""
         phase, cause = self._phase, connectivity.root_cause(raised, self.record.boot_ids)
         error = host_state.prefer_full_disk_error(self.testbed, cause)
-        self._end(_status_of(error, phase), f"{phase}: {error.message}")
+        status, cause_of_hang = _status_of(error, phase), self.load.tool.hang_cause
+        hung = f"; {cause_of_hang}" if status == "timeout" and cause_of_hang else ""
+        self._end(status, f"{phase}: {error.message}{hung}")
         self.retry = isinstance(error, HostError) and error.transient
         if error is raised and isinstance(error, LostError | UnreachableError):
             # drop the connection, as every further call would wait for the lost host; its jobs then end

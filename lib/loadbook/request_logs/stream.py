@@ -33,6 +33,7 @@ OUTCOME_NAMES = (*OUTCOMES, "unknown")  # ab's log has no outcomes
 OUTCOME_CODES = {name: code for code, name in enumerate(OUTCOME_NAMES)}
 MAX_SPAN_US = 30 * 86400 * 10**6
 BLOCK_BYTES = 8 << 20
+FIRST_BLOCK_BYTES = 1 << 18  # most logs are small
 PARSERS = 2  # blocks that are parsed at a time
 MAX_RECORD_BYTES = 1 << 20  # a record longer than this is a quote that was never closed
 TEXT_TYPE = pa.dictionary(pa.int32(), pa.string())
@@ -182,11 +183,13 @@ def split_blocks(stream: BufferedIOBase, size: int | None = None, quotes: bool =
     A line end is inside quotes if an odd number of quotes precedes it in its block, since quotes within a quoted field
     are doubled. A record longer than MAX_RECORD_BYTES ends the blocks as an incomplete one, which readers reject.
     """
-    remainder = bytearray()
-    while data := _read_after(remainder, stream, size or BLOCK_BYTES):
-        quoted = quotes and b'"' in data
+    remainder, limit = bytearray(), size or BLOCK_BYTES
+    step = min(limit, FIRST_BLOCK_BYTES)
+    while data := _read_after(remainder, stream, step):
+        step = limit
+        has_quotes = b'"' in data
         end = data.rfind(b"\n") + 1
-        if quoted:
+        if quotes and has_quotes:
             ends = record_ends(data)
             end = int(ends[-1]) if len(ends) else 0
         if not end and len(remainder) > MAX_RECORD_BYTES:
@@ -195,7 +198,7 @@ def split_blocks(stream: BufferedIOBase, size: int | None = None, quotes: bool =
         remainder = data[end:]
         if end:
             del data[end:]
-            yield RecordBlock(data, quoted, True)
+            yield RecordBlock(data, has_quotes, True)
     if remainder:
         yield RecordBlock(remainder, b'"' in remainder, False)
 
