@@ -134,6 +134,13 @@ def test_cut_row_is_left_out_with_a_doubt_and_a_broken_one_is_refused() -> None:
             VEGETA.parse(attack(JSON_ROW + broken))
 
 
+def test_rows_with_bodies_longer_than_a_field_of_pythons_csv_are_read() -> None:
+    long = ROW.replace(b",12,,,,", b",12,," + b"QUJD" * 50_000 + b",,")
+    assert values(VEGETA.parse(attack(long + long.replace(b",0,GET", b",1,GET"))))["requests", "count"] == 2
+    with pytest.raises(ParseError, match="vegeta: stdout:2: not a row of vegeta's results"):
+        VEGETA.parse(attack(long + long.replace(b"200,530041", b"200,x")))
+
+
 def test_rows_of_several_attacks_are_refused_and_missing_ones_are_doubtful() -> None:
     with pytest.raises(ParseError, match="request 0 is there twice"):
         VEGETA.parse(attack(ROW + ROW))

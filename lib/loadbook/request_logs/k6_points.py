@@ -8,12 +8,10 @@ seconds unless K6_CSV_TIME_FORMAT asks for more. `dropped_iterations` counts the
 from __future__ import annotations
 
 import csv
-import json
-import re
 from collections.abc import Iterator
 from functools import partial
 from io import BufferedReader
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -79,7 +77,8 @@ def read_k6(stream: BufferedReader, file: str) -> Iterator[RequestBatch]:
             yield log_stream.torn_batch(block, line)
             continue
         if isinstance(ready.exception(), pa.ArrowInvalid):
-            raise _json_error(block, file, line) if is_json else _csv_error(block, file, line, columns)
+            number, text = log_stream.first_bad_row(block, line, parse, is_csv=not is_json)
+            raise ParseError(TOOL, file, number, f"not a point of k6's metrics: {text}")
         points = ready.result()
         yield _batch(points, file, line, exact=is_json or stamp_us < STAMP_US[10])
         line += log_stream.lines_of(block, points.rows)
@@ -112,13 +111,6 @@ def _csv_points(block: RecordBlock, columns: list[str], stamp_us: float) -> Poin
     return Points(ends_us=ends_us, times_ms=times_ms, not_started=dropped, rows=len(table), **tags)
 
 
-def _csv_error(block: RecordBlock, file: str, line: int, columns: list[str]) -> ParseError:
-    for number, row in enumerate(csv.reader(block.data.decode(errors="replace").splitlines()), line):
-        if len(row) != len(columns) or not _is_csv_point(dict(zip(columns, row, strict=True))):
-            return _not_a_point(file, number, ",".join(row))
-    return _not_a_point(file, line, block.data[:60].decode(errors="replace"))
-
-
 def _json_points(block: RecordBlock) -> Points:
     """Return the points of a block of JSON lines; ArrowInvalid if a line is no point and no metric."""
     table = log_stream.parse_json_lines(block, POINT_SCHEMA)
@@ -136,13 +128,6 @@ def _json_points(block: RecordBlock) -> Points:
     dropped = _sum(value.filter(pc.equal(metric, DROPPED_METRIC)))
     times_ms = requests.field("value").to_numpy()
     return Points(ends_us=ends_us, times_ms=times_ms, not_started=dropped, rows=len(table), **tags)
-
-
-def _json_error(block: RecordBlock, file: str, line: int) -> ParseError:
-    for number, text in enumerate(block.data.decode(errors="replace").splitlines(), line):
-        if not _is_json_point(text):
-            return _not_a_point(file, number, text)
-    return _not_a_point(file, line, block.data[:60].decode(errors="replace"))
 
 
 def _batch(points: Points, file: str, line: int, *, exact: bool) -> RequestBatch:
@@ -198,22 +183,3 @@ def _is(column: pa.DictionaryArray, text: str) -> pa.Array:
 
 def _sum(values: pa.ChunkedArray | pa.Array) -> int:
     return round(pc.sum(values).as_py() or 0)
-
-
-def _is_csv_point(row: dict[str, str]) -> bool:
-    return row["timestamp"].isdecimal() and re.fullmatch(r"-?\d+(\.\d+)?(e[+-]?\d+)?", row["metric_value"]) is not None
-
-
-def _is_json_point(text: str) -> bool:
-    try:
-        row: Any = json.loads(text)
-    except ValueError:
-        return False
-    data = row.get("data") if isinstance(row, dict) else None
-    if not isinstance(data, dict):
-        return False
-    return row.get("type") == "Metric" or (type(data.get("value")) in (int, float) and "time" in data)
-
-
-def _not_a_point(file: str, line: int, text: str) -> ParseError:
-    return ParseError(TOOL, file, line, f"not a point of k6's metrics: {text[:60]!r}")

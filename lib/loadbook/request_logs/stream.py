@@ -6,6 +6,7 @@ pyarrow without copies and without importing pandas (0.3 s).
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -224,6 +225,28 @@ def parsed_ahead(
             if len(waiting) > PARSERS:
                 yield waiting.popleft()
         yield from waiting
+
+
+def first_bad_row(
+    block: RecordBlock, line: int, parse: Callable[[RecordBlock], object], *, is_csv: bool
+) -> tuple[int, str]:
+    """Return the line and the quoted beginning of the first row that `parse` refuses, of a block that begins at `line`.
+
+    `parse` raises ArrowInvalid for every block that has this row.
+    """
+    data = bytes(block.data)
+    ends = record_ends(data) if is_csv else np.flatnonzero(np.frombuffer(data, np.uint8) == 0x0A) + 1
+
+    def is_refused(row: int) -> bool:
+        try:
+            parse(RecordBlock(data[: ends[row]], block.has_quotes, True))
+        except pa.ArrowInvalid:
+            return True
+        return False
+
+    bad = bisect_left(range(len(ends) - 1), True, key=is_refused)  # the last one, if none before is
+    start = int(ends[bad - 1]) if bad else 0
+    return line + data.count(b"\n", 0, start), first_text(data[start : ends[bad]].rstrip(b"\r\n"))
 
 
 def lines_of(block: RecordBlock, rows: int) -> int:

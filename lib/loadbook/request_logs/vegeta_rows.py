@@ -7,15 +7,13 @@ Status 0 is an attempt without a whole response. The rows are in the order in wh
 
 from __future__ import annotations
 
-import csv
-import json
 from collections.abc import Iterator, Mapping
 from io import BufferedReader
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow import csv as arrow_csv
 
 from loadbook.core.errors import ParseError
 from loadbook.core.go_programs import FAILURE_PATTERNS
@@ -57,12 +55,14 @@ def read_vegeta(
     is_json = head.lstrip().startswith(b"{")
     rows = _Rows(file, (properties or {}).get(INTERVAL_PROPERTY))
     blocks = log_stream.split_blocks(stream, quotes=not is_json)
-    for block, ready in log_stream.parsed_ahead(blocks, _json_table if is_json else _csv_table):
+    parse = _json_table if is_json else _csv_table
+    for block, ready in log_stream.parsed_ahead(blocks, parse):
         if not block.is_complete:
             yield rows.torn(block)
             continue
         if isinstance(ready.exception(), pa.ArrowInvalid):
-            raise (_json_error if is_json else _csv_error)(block, file, rows.line)
+            number, text = log_stream.first_bad_row(block, rows.line, parse, is_csv=not is_json)
+            raise ParseError(TOOL, file, number, f"not a row of vegeta's results: {text}")
         yield rows.batch(block, ready.result())
     yield from rows.lost()
 
@@ -143,22 +143,20 @@ class _Rows:
 
 def _csv_table(block: RecordBlock) -> pa.Table:
     """Return the columns in TYPES of a block of CSV; ArrowInvalid if it has a row that is none of vegeta's."""
-    names = CSV_COLUMNS[: len(_first_row(block))]
+    names = CSV_COLUMNS[: _column_count(block)]
     if len(names) < FEWEST_COLUMNS:
         raise pa.ArrowInvalid("too few columns")
     return log_stream.parse_csv(block, names, {name: kind for name, kind in TYPES.items() if name in names})
 
 
-def _first_row(block: RecordBlock) -> list[str]:
-    return next(csv.reader([block.data[: block.data.find(b"\n")].decode(errors="replace")]), [])
-
-
-def _csv_error(block: RecordBlock, file: str, line: int) -> ParseError:
-    columns = len(_first_row(block))
-    for number, row in enumerate(csv.reader(block.data.decode(errors="replace").splitlines()), line):
-        if len(row) != columns or not _is_row(dict(zip(CSV_COLUMNS, row, strict=False))):
-            return _not_a_row(file, number, ",".join(row))
-    return _not_a_row(file, line, block.data[:60].decode(errors="replace"))
+def _column_count(block: RecordBlock) -> int:
+    """Return the number of columns of a block's first row, 0 if it is broken."""
+    first = block.data[: block.data.find(b"\n") + 1]
+    options = arrow_csv.ReadOptions(autogenerate_column_names=True, use_threads=False, block_size=len(first) + 1)
+    try:
+        return int(arrow_csv.read_csv(pa.py_buffer(first), options).num_columns)
+    except pa.ArrowInvalid:
+        return 0
 
 
 def _json_table(block: RecordBlock) -> pa.Table:
@@ -171,30 +169,6 @@ def _json_table(block: RecordBlock) -> pa.Table:
     return pa.table(
         {name: starts_ns if name == "timestamp" else table[name].cast(kind) for name, kind in TYPES.items()}
     )
-
-
-def _json_error(block: RecordBlock, file: str, line: int) -> ParseError:
-    for number, text in enumerate(block.data.decode(errors="replace").splitlines(), line):
-        if not _is_json_row(text):
-            return _not_a_row(file, number, text)
-    return _not_a_row(file, line, block.data[:60].decode(errors="replace"))
-
-
-def _is_row(row: Mapping[str, str]) -> bool:
-    return all(row.get(name, "").isdecimal() for name in ("timestamp", "code", "latency", "bytes_in", "seq"))
-
-
-def _is_json_row(text: str) -> bool:
-    try:
-        row: Any = json.loads(text)
-    except ValueError:
-        return False
-    numbers = ("code", "latency", "bytes_in", "seq")
-    return isinstance(row, dict) and "timestamp" in row and all(type(row.get(name)) is int for name in numbers)
-
-
-def _not_a_row(file: str, line: int, text: str) -> ParseError:
-    return ParseError(TOOL, file, line, f"not a row of vegeta's results: {text[:60]!r}")
 
 
 def _outcomes(code: NDArray[np.integer], errors: pa.ChunkedArray) -> NDArray[np.uint8]:
