@@ -76,9 +76,10 @@ def test_interleaved_run_is_complete_and_leaves_nothing_on_hosts(lab, layout):
     assert all(service.cpu_s > 0 for record in records for service in record.services)
     assert any("interleaved: slices of" in event.message for event in events)
     summary = ingest(paths)
-    assert (summary.trials, summary.valid) == (2, 2)
+    data = load_run(layout, "small", run)
+    assert (summary.trials, summary.valid) == (2, 2), data.problems[["level", "message"]].to_string()
     assert jobs_left(lab) == []
-    assert execution_text(load_run(layout, "small", run)).startswith("interleaved, as nothing speaks against it: 2 tr")
+    assert execution_text(data).startswith("interleaved, as nothing speaks against it: 2 tr")
 
 
 def test_interleaved_rate_is_responses_per_second_of_the_arms_slices(lab, layout):
