@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from loadbook.core.errors import DataError, LoadbookError
 from loadbook.execution import loop
 from loadbook.execution.attempt import initial_record
-from loadbook.execution.loop import PUBLISHED_STATUSES, AttemptStore
+from loadbook.execution.attempt_store import PUBLISHED_STATUSES, AttemptStore
 from loadbook.execution.progress import Progress, ignore_event
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.inventory import HostsFile

@@ -20,7 +20,9 @@ folders of attempts. An `Attempt` manages its record, the files in its folder, a
 - `cpu_samplers`: CPU time that services use outside of their arm's slices, on other machines than the driver's
 - `block_load`: the load of an interleaved block on its drivers
 - `interleaved`: one attempt at one interleaved block, in which the treatments' load generators take turns
-- `loop`: the loop over trials with retries, and the ledger's entries for every attempt
+- `attempt_store`: the ledger's entries and the folders of attempts
+- `block_runner`: blocks whose treatments are measured together, and their retries
+- `loop`: the loop over trials with retries
 - `session`: `run_study`, the entry point; connecting to the hosts, resuming a run, writing the run's records
 - `dry_run`: every step of a run, listed without connecting to a host
 """

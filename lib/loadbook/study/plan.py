@@ -103,6 +103,10 @@ class Plan:
         """Return the execution of a block's trials."""
         return "interleaved" if self.interleaved and block > self.latency_blocks else "plain"
 
+    def runs_together(self, block: int) -> bool:
+        """Return whether the treatments of a block are measured together, so that it is repeated as a whole."""
+        return self.execution_of(block) == "interleaved"
+
     def with_plain_trials(self, reason: str) -> Plan:
         """Return this plan with plain trials in place of interleaved blocks; they tell latencies, too."""
         trials = tuple(trial for trial in self.trials if trial.block <= self.blocks)

@@ -1,0 +1,168 @@
+"""Runs blocks whose treatments are measured together, and repeats a block as a whole after a transient failure."""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+from loadbook.core.errors import HostError
+from loadbook.core.units import join_words
+from loadbook.execution.attempt import Attempt, initial_record
+from loadbook.execution.attempt_store import PUBLISHED_STATUSES, AttemptStore
+from loadbook.execution.host_state import check_local_space, remove_stale_jobs
+from loadbook.execution.interleaved import InterleavedBlock, SlicesTooLongError, longest_block_s
+from loadbook.execution.progress import OnEvent, Progress
+from loadbook.execution.testbed import Testbed
+from loadbook.store import trial_record
+from loadbook.store.trial_record import TrialRecord
+from loadbook.study.interleaving import SliceLengths, lengths_of_run
+from loadbook.study.plan import PlannedTrial
+
+# status -> maximum number of attempts: an unstable network may break two attempts; a tool that hung twice hangs again
+MAX_ATTEMPTS = {"lost": 3, "timeout": 2}
+Begun = tuple[PlannedTrial, int, Path]  # a trial, the number of the attempt, and its folder
+
+
+class Arm(Protocol):
+    """One attempt at the trial of one treatment in a block; `stem` begins the names of its jobs."""
+
+    stem: str
+    folder: Path
+    record: TrialRecord
+    retry: bool
+
+
+class Block(Protocol):
+    """One attempt at all trials of a block."""
+
+    @property
+    def attempts(self) -> Sequence[Arm]:
+        """The attempts at its trials, in the order of the plan."""
+
+    def run(self) -> None:
+        """Run the block and fill in the record of every arm."""
+
+
+BlockKind = TypeVar("BlockKind", bound=Block)
+
+
+class BlockRunner(ABC, Generic[BlockKind]):
+    """Runs the blocks of a run; a subclass makes the blocks of one kind."""
+
+    def __init__(self, testbed: Testbed, store: AttemptStore, on_event: OnEvent) -> None:
+        self.testbed, self.store, self.on_event = testbed, store, on_event
+
+    @abstractmethod
+    def make_block(self, begun: Sequence[Begun]) -> BlockKind:
+        """Return the block of trials whose attempts were just begun."""
+
+    @abstractmethod
+    def use_results(self, block: BlockKind) -> None:
+        """Take over what later blocks need of one that has run."""
+
+    def run(self, together: Sequence[PlannedTrial]) -> list[TrialRecord]:
+        """Attempt a block until no host is lost or it may not be retried, and return the records of its arms."""
+        planned_arms = [planned for planned in self.testbed.plan.trials if planned.block == together[0].block]
+        if len(planned_arms) != len(together):
+            return [self._end_alone(planned) for planned in together]
+        for tries in count(1):
+            check_local_space(self.store.paths.raw, self.testbed.plan)
+            block = self.make_block([(planned, *self.store.begin(planned)) for planned in together])
+            arms = block.attempts
+            try:
+                block.run()
+                wants_retry = any(arm.retry for arm in arms)
+                reconnected = not wants_retry or self.testbed.reconnect()
+            except KeyboardInterrupt:
+                self._cancel(arms, "interrupted by the user")
+                for error in self.testbed.not_restored:
+                    self.on_event(Progress("note", f"{error.message}\n{error.hint}"))
+                raise
+            except SlicesTooLongError as error:
+                self._cancel(arms, f"plain trials follow: {error}")
+                self.testbed.check_restored()
+                raise
+            self.use_results(block)
+            failed = next((arm.record for arm in arms if arm.retry), None)
+            if failed is None or not reconnected or tries >= MAX_ATTEMPTS.get(failed.status, 1):
+                self.store.end_block([(arm.record, arm.folder) for arm in arms])
+                self.testbed.check_restored()
+                return [arm.record for arm in arms]
+            self._cancel(
+                [arm for arm in arms if not arm.retry], f"its block is repeated: {failed.trial} was {failed.status}"
+            )
+            for arm in arms:
+                if arm.retry:
+                    self.store.end(arm.record, arm.folder, final=False)
+            self.testbed.check_restored()
+            with contextlib.suppress(HostError):  # out of reach again: a resumed run removes them
+                remove_stale_jobs(self.testbed, [arm.stem for arm in arms])
+            self.on_event(
+                Progress("note", f"{failed.trial}: {failed.status} ({failed.reason}); trying its block again")
+            )
+        raise AssertionError
+
+    def _cancel(self, arms: Sequence[Arm], reason: str) -> None:
+        """Record attempts as cancelled, because they will be repeated."""
+        for arm in arms:
+            arm.record.status, arm.record.reason = "cancelled", reason
+            self.store.end(arm.record, arm.folder, final=False)
+
+    def _end_alone(self, planned: PlannedTrial) -> TrialRecord:
+        """Record an arm as cancelled, because its block's other arms are recorded and it cannot be measured alone."""
+        number, folder = self.store.begin(planned)
+        record = initial_record(self.testbed, planned, number)
+        record.status = "cancelled"
+        record.reason = "the run was interrupted while its block was recorded; arms of a block are measured together"
+        self.store.end(record, folder, final=True)
+        return record
+
+
+class InterleavedBlocks(BlockRunner[InterleavedBlock]):
+    """Runs interleaved blocks; the latency that sets slice and gap is measured in the first block of a run only."""
+
+    def __init__(self, testbed: Testbed, store: AttemptStore, on_event: OnEvent) -> None:
+        super().__init__(testbed, store, on_event)
+        self.by_latency = _recorded_lengths(store)
+
+    def make_block(self, begun: Sequence[Begun]) -> InterleavedBlock:
+        """Return the block, which measures the latency if no block did so before."""
+        others_s = longest_block_s(self.testbed.plan)
+        attempts = [
+            Attempt(self.testbed, planned, number, folder, arm, others_s)
+            for arm, (planned, number, folder) in enumerate(begun)
+        ]
+        return InterleavedBlock(self.testbed, attempts, self.by_latency)
+
+    def use_results(self, block: InterleavedBlock) -> None:
+        """Take over the lengths that the first block has chosen."""
+        if self.by_latency is None and block.by_latency:
+            self.by_latency = block.by_latency
+            self.on_event(Progress("note", _turns_text(block)))
+
+
+def _recorded_lengths(store: AttemptStore) -> SliceLengths | None:
+    """Return the lengths of slice and gap in the first block of this run that is done; None if there is none.
+
+    Where the study sets the slices, only the gap is that for the latency.
+    """
+    for trial, state in store.states().items():
+        folder = store.paths.trial(trial)
+        is_published = state.final and state.status in PUBLISHED_STATUSES and folder.is_dir()
+        if is_published and (record := trial_record.read_trial(folder).interleaved) is not None:
+            return SliceLengths(record.slice_s, record.gap_s)
+    return None
+
+
+def _turns_text(block: InterleavedBlock) -> str:
+    assert block.by_latency is not None
+    latency_ms, study = 1000 * (block.latency_s or 0.0), block.testbed.plan.study
+    slices_ms = dict.fromkeys(f"{1000 * lengths.slice_s:g}" for lengths in lengths_of_run(study, block.by_latency))
+    return (
+        f"interleaved: slices of {join_words(list(slices_ms))} ms with gaps of {1000 * block.by_latency.gap_s:g} ms, "
+        f"as the slowest of {len(block.attempts)} arms answers in {latency_ms:.2g} ms on average"
+    )
