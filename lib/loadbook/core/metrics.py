@@ -37,6 +37,7 @@ class Metric:
 
 
 CPU_PER_RESPONSE = "cpu_per_response"
+CAPACITY = "capacity_per_s"
 _METRIC_LIST = (
     Metric("requests", "1", "higher", "responses the tool completed, whatever their status", "other", "count"),
     Metric("ok", "1", "higher", "responses of status 2xx or 3xx that the tool does not call failed", "other", "count"),
@@ -59,6 +60,17 @@ _METRIC_LIST = (
         label="ok responses per second",
     ),
     Metric("offered_per_s", "1/s", None, "the rate asked for (open loop only)"),
+    Metric(
+        CAPACITY,
+        "1/s",
+        "higher",
+        "the highest offered rate that a treatment serves within the objective of `[capacity]`, found by a search in "
+        "every block",
+        "rate",
+        margin=0.02,
+        noun="capacity",
+        label="requests per second sustained within the objective",
+    ),
     Metric("duration", "s", None, "seconds of measurement by the tool's own account"),
     Metric("errors", "1", "lower", "failed attempts, all classes together", "errors", "count"),
     Metric("errors_connect", "1", "lower", "connect failed or refused", "errors", "count"),

@@ -22,6 +22,8 @@ folders of attempts. An `Attempt` manages its record, the files in its folder, a
 - `interleaved`: one attempt at one interleaved block, in which the treatments' load generators take turns
 - `attempt_store`: the ledger's entries and the folders of attempts
 - `block_runner`: blocks whose treatments are measured together, and their retries
+- `probe`: one attempt at one probe of a search for capacity
+- `capacity`: one attempt at the searches of one block, in rounds of one probe for each treatment
 - `loop`: the loop over trials with retries
 - `session`: `run_study`, the entry point; connecting to the hosts, resuming a run, writing the run's records
 - `dry_run`: every step of a run, listed without connecting to a host

@@ -28,8 +28,8 @@ from loadbook.core.errors import (
 from loadbook.core.metrics import get_metric
 from loadbook.execution import host_state
 from loadbook.execution.deployment import CHANGES, LOAD, MONITOR, job_name, job_stem
-from loadbook.execution.host_changes import HostChangeJobs, InvalidTrialError
-from loadbook.execution.load import LoadJobs, assess_outputs, truncated_outputs
+from loadbook.execution.host_changes import HostChangeJobs, InvalidTrialError, ServerFailedError
+from loadbook.execution.load import OUTPUT_RULES, LoadJobs, TrialOutcome, assess_outputs, truncated_outputs
 from loadbook.execution.services import TrialMonitors, TrialServices, cpu_seconds, read_cpu_times, write_trial_file
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.host import Host
@@ -60,20 +60,32 @@ class Attempt:
 
     `load`, `services`, `monitors` and `host_changes` are its jobs. After `run`, `retry` is True if another attempt may
     succeed. In an interleaved block, `arm` is its number, and the load of all other arms takes at most `others_s`.
+    `workload` replaces the load of the study, as for a probe of a search for capacity.
     """
 
+    output_rules: tuple[str, ...] = OUTPUT_RULES  # validity rules on the outputs that decide the status
+
     def __init__(
-        self, testbed: Testbed, planned: PlannedTrial, attempt: int, folder: Path, arm: int = 0, others_s: float = 0.0
+        self,
+        testbed: Testbed,
+        planned: PlannedTrial,
+        attempt: int,
+        folder: Path,
+        arm: int = 0,
+        others_s: float = 0.0,
+        *,
+        workload: Workload | None = None,
     ) -> None:
         self.testbed, self.planned, self.folder = testbed, planned, folder
         self.study = testbed.plan.study
         self.stem = job_stem(testbed.run, planned.trial, attempt)
         self.record = initial_record(testbed, planned, attempt)
-        self.workload = self.study.workload_of(planned.treatment)
+        self.workload = workload or self.study.workload_of(planned.treatment)
+        self.record.workload = self.workload.model_dump(mode="json")
         self.deployment = testbed.deployment(planned.treatment, arm)
         tool, shares = testbed.tools[self.workload.tool], split_load(self.workload, testbed.drivers)
         target, launch = self.deployment.target, self.deployment.load_launch
-        self._measures_cpu = get_metric(self.study.metric).kind == "cost"
+        self._measures_cpu = get_metric(self.study.metric).kind == "cost" or self.study.capacity is not None
         name, warmup_first = job_name(self.stem, LOAD), self._measures_cpu and self.workload.warmup_s > 0
         self.load = LoadJobs(tool, shares, target, name, launch, warmup_first)
         self.monitors = TrialMonitors(
@@ -143,7 +155,11 @@ class Attempt:
                 self.testbed.hosts[alias].stop(self.load.name, grace_s=1.0)
                 self.record.drivers.append(self.load.collect(self.testbed.hosts[alias], self.folder))
         # after a failed page check, add the reason found in the outputs, such as a driver without free ports
-        outcome = assess_outputs(self.folder, self.record, self.study.validity) if phase == "ask_after" else None
+        outcome = (
+            assess_outputs(self.folder, self.record, self.study.validity, self.output_rules)
+            if phase == "ask_after"
+            else None
+        )
         if outcome and outcome.status == self.record.status == "invalid":
             self._end("invalid", f"{self.record.reason}; {outcome.reason}")
 
@@ -278,13 +294,16 @@ class Attempt:
         problem = response_problem(self.workload, response) if response else None
         if problem:
             self._end("invalid", f"after the load {problem}")
-        outcome = assess_outputs(self.folder, self.record, self.study.validity)
+        outcome = self._assess_outputs()
         if outcome and not (outcome.status == "partial" and problem):
             self._end(outcome.status, outcome.reason)
         if truncated := truncated_outputs(self.folder, self.record.drivers):
             self._end("tool_failed", truncated)
         if self.record.status != "ok":
             connectivity.check_connected(self.record.reason or "")
+
+    def _assess_outputs(self) -> TrialOutcome | None:
+        return assess_outputs(self.folder, self.record, self.study.validity, self.output_rules)
 
     def stop(self, limit_s: float | None = None, restore_s: float | None = None) -> None:
         """End load, services, monitors and host changes; jobs not ended in `limit_s` seconds end by their lease."""
@@ -325,12 +344,12 @@ def _status_of(error: LoadbookError, phase: str) -> Status:
 
 
 def fetch_page(host: Host, target: Target, path: str) -> ResponseRecord:
-    """Fetch the page once, through `host`; InvalidTrialError if `host` is reachable but the server does not answer."""
+    """Fetch the page once, through `host`; ServerFailedError if `host` is reachable but the server does not answer."""
     try:
         response = host.http_get(target.address, target.port, path, timeout_s=PAGE_TIMEOUT_S, scheme=target.scheme)
     except (UnreachableError, HostTimeoutError) as error:
         host.run(["true"], timeout_s=PAGE_TIMEOUT_S)
-        raise InvalidTrialError(error.message, "the service's log is in the trial's folder") from error
+        raise ServerFailedError(error.message, "the service's log is in the trial's folder") from error
     return ResponseRecord(
         status=response.status,
         bytes=len(response.body),

@@ -27,6 +27,10 @@ class InvalidTrialError(LoadbookError):
     """The server or the load differs from the study, so the trial is invalid; a retry would not help."""
 
 
+class ServerFailedError(InvalidTrialError):
+    """A service ended, or no longer answers."""
+
+
 def needs_userspace_delay(plan: Plan, hosts: Mapping[str, Host], inventory: HostsFile, drivers: Iterable[str]) -> bool:
     """Return whether delays must be made by a proxy on the driver, because its kernel cannot delay packets.
 

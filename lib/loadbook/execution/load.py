@@ -29,11 +29,9 @@ from loadbook.study.workload import Workload
 from loadbook.tools.base import MAX_REPORT_BYTES, Target, Tool
 from loadbook.validity.rules import check_trial
 
-# validity rules that need only the generators' outputs and can make a trial invalid
-OUTPUT_RULES = (
-    *("zero_work", "error_responses", "socket_errors", "driver_limits"),
-    *("ports_exhausted", "not_http", "zero_bytes"),
-)
+# validity rules that need only the generators' outputs and can make a trial invalid; the first on errors of the server
+ERROR_RULES = ("zero_work", "error_responses", "socket_errors")
+OUTPUT_RULES = (*ERROR_RULES, "driver_limits", "ports_exhausted", "not_http", "zero_bytes")
 MAX_STDERR_CHARS = 200
 
 
@@ -44,8 +42,10 @@ class TrialOutcome(NamedTuple):
     reason: str
 
 
-def assess_outputs(folder: Path, record: TrialRecord, thresholds: ValidityLimits) -> TrialOutcome | None:
-    """Return status and reason if the outputs of the load generators show a problem, else None.
+def assess_outputs(
+    folder: Path, record: TrialRecord, thresholds: ValidityLimits, rules: Collection[str] = OUTPUT_RULES
+) -> TrialOutcome | None:
+    """Return status and reason if the outputs of the load generators show a problem, by these rules, else None.
 
     The status is `tool_failed` for output in an unknown or incomplete format, `invalid` for more errors than the study
     allows, and `partial` for an incomplete request log.
@@ -62,7 +62,7 @@ def assess_outputs(folder: Path, record: TrialRecord, thresholds: ValidityLimits
     if unreadable := [p for p in rows.problems if p["name"] == "unreadable-output"]:
         return _unreadable_outcome(folder, unreadable)
     hits = check_trial(rows.record, rows.measurements, (), rows.doubts, thresholds)
-    if messages := [hit.message for hit in hits if hit.name in OUTPUT_RULES and hit.level == "invalid"]:
+    if messages := [hit.message for hit in hits if hit.name in rules and hit.level == "invalid"]:
         return TrialOutcome("invalid", " ".join(messages))
     if not rows.rejected:
         return None

@@ -14,6 +14,7 @@ from loadbook.core.errors import HostError, LoadbookError
 from loadbook.execution.attempt import Attempt
 from loadbook.execution.attempt_store import AttemptStore
 from loadbook.execution.block_runner import MAX_ATTEMPTS, InterleavedBlocks
+from loadbook.execution.capacity import CapacityBlocks
 from loadbook.execution.deployment import job_stem
 from loadbook.execution.host_state import REMOTE_DISK_FULL, check_local_space, remove_stale_jobs
 from loadbook.execution.interleaved import SlicesTooLongError
@@ -53,13 +54,14 @@ def _execute_pending(testbed: Testbed, store: AttemptStore, on_event: OnEvent, u
     lost: list[TrialRecord] = []
     clock = _TimeEstimate(testbed, len(list(store.pending())))
     plan = testbed.plan
-    blocks = InterleavedBlocks(testbed, store, on_event) if plan.interleaved else None
+    kind = CapacityBlocks if plan.study.capacity else InterleavedBlocks
+    blocks = kind(testbed, store, on_event)
     for _, group in groupby(store.pending(), key=lambda planned: _executed_together(plan, planned)):
         together = list(group)
         if until is not None and together[0].block > plan.latency_blocks + until:
             return
         on_event(clock.event(together[0], "trial-started", "running"))
-        if blocks is not None and plan.runs_together(together[0].block):
+        if plan.runs_together(together[0].block):
             records = blocks.run(together)
         else:
             records = [_run_trial(testbed, store, together[0], on_event)]

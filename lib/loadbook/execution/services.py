@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from loadbook.core.errors import OversizeError
 from loadbook.execution.deployment import Deployment, Placement, job_name
-from loadbook.execution.host_changes import InvalidTrialError
+from loadbook.execution.host_changes import InvalidTrialError, ServerFailedError
 from loadbook.execution.load import FIRST_STEP, remove_job, remove_job_folder
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.monitors import Poller, connect_monitor, sampler_job
@@ -97,7 +97,7 @@ class TrialServices:
         )
 
     def check_running(self) -> None:
-        """Raise InvalidTrialError if a service ended, or a host's own server was changed, during the load.
+        """Raise ServerFailedError if a service ended, InvalidTrialError if a host's own server changed, in the load.
 
         The load generator may not have noticed, since a balancer uses the remaining services.
         """
@@ -113,7 +113,7 @@ class TrialServices:
             if not state.running:
                 log = instances[placement].log().decode(errors="replace").strip()[-LOG_TAIL_CHARS:]
                 message = f"host {placement.alias}: {placement.spec.name} ended during the load"
-                raise InvalidTrialError(f"{message} with exit code {state.rc}: {log or 'it printed nothing'}")
+                raise ServerFailedError(f"{message} with exit code {state.rc}: {log or 'it printed nothing'}")
 
     @property
     def changes(self) -> dict[str, dict[str, str]]:

@@ -45,6 +45,7 @@ def load_study(layout: Layout, name: str) -> Study:
     problems = [
         *check_study(study, folders),
         *(p for place, load in loads.items() for p in _tool_problems(load, place)),
+        *_capacity_tool_problems(study),
     ]
     if problems:
         raise StudyError(str(file), problems)
@@ -79,6 +80,18 @@ def _tool_problems(load: Workload, place: str) -> list[SpecProblem]:
         hints = [error.hint] if error.hint and "tools that can: " not in error.hint else []
         return [SpecProblem(place, "; ".join([error.message, *hints, f"tools that can: {able}"]))]
     return []
+
+
+def _capacity_tool_problems(study: Study) -> Iterator[SpecProblem]:
+    """Yield a problem if the study's tool does not tell the times that a capacity is searched by."""
+    if study.capacity is None:
+        return
+    metric = study.capacity.metric
+    able = [name for name, tool in base.run_tools().items() if metric in tool.request_times]
+    for tool in study.tools_of(study.treatments):
+        if tool not in able:
+            known = f"tools that do: {', '.join(able) or 'none yet'}"
+            yield SpecProblem("workload.tool", f"{tool} does not tell {metric} of every request; {known}")
 
 
 def study_file(layout: Layout, name: str) -> Path:
@@ -197,12 +210,23 @@ def _exceeded_limits(plan: Plan, inventory: HostsFile, resolve_name: NameResolve
     """Yield a problem for each limit of a host that a workload exceeds, with the treatments that have it."""
     exceeded: dict[tuple[str, str], list[str]] = {}
     for treatment in plan.treatments:
-        work = plan.study.workload_of(treatment)
-        for alias in _loaded_hosts(plan, treatment, inventory, resolve_name):
-            for key, message in _limits_exceeded_by(work, inventory.hosts[alias]):
-                exceeded.setdefault((f"hosts.{alias}.{key}", message), []).append(treatment)
+        for found in limits_exceeded_by(plan, treatment, plan.study.workload_of(treatment), inventory, resolve_name):
+            exceeded.setdefault(found, []).append(treatment)
     for (path, message), treatments in exceeded.items():
         yield SpecProblem(path, f"{message} ({_treatments_text(treatments)})")
+
+
+def limits_exceeded_by(
+    plan: Plan,
+    treatment: str,
+    work: Workload,
+    inventory: HostsFile,
+    resolve_name: NameResolver = resolve_host_name,
+) -> Iterator[tuple[str, str]]:
+    """Yield path and message of each limit in the hosts file that a workload exceeds under a treatment."""
+    for alias in _loaded_hosts(plan, treatment, inventory, resolve_name):
+        for key, message in _limits_exceeded_by(work, inventory.hosts[alias]):
+            yield f"hosts.{alias}.{key}", message
 
 
 def _limits_exceeded_by(work: Workload, entry: HostEntry) -> Iterator[tuple[str, str]]:

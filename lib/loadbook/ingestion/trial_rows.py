@@ -125,7 +125,7 @@ def driver_totals(reports: Sequence[ParsedReport]) -> list[Measurement]:
     if len(reports) == 1:
         return list(reports[0].measurements)
     tables = [{(m.metric, m.statistic): m for m in report.measurements} for report in reports]
-    times = _merged_times(reports)
+    times = merged_times(reports)
     totals = []
     for m in reports[0].measurements if reports else ():
         if not all((m.metric, m.statistic) in table for table in tables):
@@ -143,10 +143,10 @@ def driver_totals(reports: Sequence[ParsedReport]) -> list[Measurement]:
 def unmerged_times(reports: Sequence[ParsedReport]) -> list[str]:
     """Return the time metrics without a total because a driver has no single times."""
     timed = {m.metric for report in reports for m in report.measurements if m.unit == "s" and m.metric != "duration"}
-    return sorted(timed - set(_merged_times(reports))) if len(reports) > 1 else []
+    return sorted(timed - set(merged_times(reports))) if len(reports) > 1 else []
 
 
-def _merged_times(reports: Sequence[ParsedReport]) -> dict[str, Counter[int]]:
+def merged_times(reports: Sequence[ParsedReport]) -> dict[str, Counter[int]]:
     """Return the single times of all drivers by metric, for metrics that every driver has."""
     if not reports:
         return {}
@@ -239,6 +239,7 @@ def _request_logs(tool: str, driver: DriverRecord) -> Iterator[str]:
 
 
 ALL_DRIVERS = "*"
+VALIDITY_SOURCES = ("sampler", SOURCE)  # of traces that validity rules use
 READABLE = ("ok", "partial", "invalid")
 # hosts whose `date` has no fractions of seconds record process times in whole seconds
 SPAN_SLACK_S = 1.0
@@ -247,7 +248,11 @@ STDERR_TAIL_BYTES = 10_000
 
 @dataclass
 class TrialRows:
-    """Rows of one trial for the tables, without the columns study, run and trial."""
+    """Rows of one trial for the tables, without the columns study, run and trial.
+
+    `changed` names the files that were not read because they no longer match their sha256. `times_us` has the single
+    times of all drivers by metric, if they were asked for.
+    """
 
     record: TrialRecord
     measurements: list[Row] = field(default_factory=list)
@@ -255,6 +260,8 @@ class TrialRows:
     traces: list[Row] = field(default_factory=list)
     problems: list[Row] = field(default_factory=list)
     doubts: list[tuple[str, str]] = field(default_factory=list)
+    changed: Sequence[str] = ()
+    times_us: Mapping[str, Counter[int]] = field(default_factory=dict)
     rejected: Counter[str] = field(default_factory=Counter)
 
     def add_problem(
@@ -272,27 +279,29 @@ class TrialRows:
         self.problems.append(row)
 
 
-def read_trial_rows(folder: Path, record: TrialRecord) -> TrialRows:
+def read_trial_rows(folder: Path, record: TrialRecord, *, with_times: bool = False) -> TrialRows:
     """Read the rows of one trial from its folder."""
     changed = changed_files(folder, record)
     if record.status in READABLE:
-        rows = read_load_rows(folder, record, changed)
+        rows = read_load_rows(folder, record, changed, with_times=with_times)
         _add_host_metrics(rows, folder, changed)
         counters, decreased = counter_rows(rows.record)
         rows.traces += counters
         for host, message in decreased:
             rows.add_problem("served-less", message, level="doubt", host=host)
     else:
-        rows = TrialRows(record)
+        rows = TrialRows(record, changed=changed)
     for name in changed:
         message = f"{name} is missing or no longer matches its sha256; it was not used"
         rows.add_problem("changed-file", message, file=name)
     return rows
 
 
-def read_load_rows(folder: Path, record: TrialRecord, changed: Sequence[str] = ()) -> TrialRows:
+def read_load_rows(
+    folder: Path, record: TrialRecord, changed: Sequence[str] = (), *, with_times: bool = False
+) -> TrialRows:
     """Read the outputs of a trial's load generators, except `changed` files."""
-    rows = TrialRows(record)
+    rows = TrialRows(record, changed=changed)
     parsed = {d.host: p for d in record.drivers if (p := _parse_driver_output(folder, d, changed, rows)) is not None}
     if record.interleaved:
         for driver in [one for one in record.drivers if one.host in parsed]:
@@ -300,6 +309,7 @@ def read_load_rows(folder: Path, record: TrialRecord, changed: Sequence[str] = (
             parsed[driver.host] = active_report(parsed[driver.host], record, slice_log, driver)
     if len(parsed) == len(record.drivers):
         rows.record = _with_request_times(record, parsed)
+        rows.times_us = merged_times(list(parsed.values())) if with_times else {}
         _add_measurements(rows, parsed)
     return rows
 

@@ -29,8 +29,9 @@ from typing import TYPE_CHECKING, TypeVar
 import loadbook
 import loadbook.tools
 from loadbook.core.errors import DataError, HostError, UsageError
+from loadbook.ingestion.capacity import add_capacity_rows
 from loadbook.ingestion.host_metrics import AddedFiles
-from loadbook.ingestion.trial_rows import Row, TrialRows, read_trial_rows, write_requests
+from loadbook.ingestion.trial_rows import VALIDITY_SOURCES, Row, TrialRows, read_trial_rows, write_requests
 from loadbook.store import trial_record
 from loadbook.store.tables import TABLES, to_arrow
 from loadbook.store.trial_record import TrialRecord
@@ -58,8 +59,6 @@ def code_version() -> str:
 
 # tables whose rows each belong to a single trial and do not depend on other trials
 TRIAL_TABLES = ("measurements", "samples", "traces")
-# sources of traces that validity rules use
-VALIDITY_SOURCES = ("sampler", "service")
 
 
 @dataclass(frozen=True)
@@ -130,6 +129,8 @@ def _read_trial(part: IngestPart, planned: PlannedTrial, folder: Path) -> tuple[
         _check_planned_as(planned, record, part)
         _check_ledger_sum(folder, record, part.record_sums.get(planned.trial))
         rows = read_trial_rows(folder, record)
+        if record.capacity:
+            add_capacity_rows(rows, folder)
         rows.traces += part.added.host_metric_rows(rows.record)
         text = (folder / trial_record.RECORD_NAME).read_text(encoding="utf-8")
     except (DataError, OSError) as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from loadbook.stats.capacity import MOST_MARGIN
 
 LEAST_ACHIEVED = 0.98  # of the offered requests: below it, the offered load was another one
 JUST_MISSED = -0.05  # margin of a load that missed the objective for another reason than its times
+
+
+Missed = Literal["latency", "errors", "rate"]
 
 
 class Outcome(NamedTuple):
@@ -29,7 +32,7 @@ class Outcome(NamedTuple):
 
     share_within: float
     margin: float
-    missed: str | None
+    missed: Missed | None
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class Objective:
         if place < len(times):
             margin = min(MOST_MARGIN, max(-MOST_MARGIN, math.log(limit_us / max(1, int(times[place])))))
         answered = int(upto[-1]) if len(upto) else 0
-        missed = None
+        missed: Missed | None = None
         if answered + errors < LEAST_ACHIEVED * offered:
             missed = "rate"
         elif errors > self.errors * offered:

@@ -19,6 +19,7 @@ from loadbook.store.atomic import move_folder, write_atomic
 
 SCHEMA_VERSION = 1  # version of the format of records and tables
 Status = Literal["ok", "partial", "invalid", "tool_failed", "timeout", "lost", "cancelled"]
+SearchPhase = Literal["exploration", "search"]
 RECORD_NAME = "trial.json"
 SLICE_SERIES, PIECE_SERIES = "slice", "piece"  # series of the table samples: slices, and pieces of long slices
 RESTORE_HINT = "restore it from a copy of the run; loadbook verify STUDY names every file that is missing or changed"
@@ -152,6 +153,48 @@ class InterleavedRecord(_Record):
     )
 
 
+class ProbeRecord(_Record):
+    """One probe of a search for capacity: a load at a constant rate from a fresh service.
+
+    `share_within` is the share of the offered requests that were answered well within the limit, `margin` the logarithm
+    of the limit over the time of the objective's share, and `missed` what was missed: latency, errors, rate, or server
+    if that died; null if the objective was met. They are null for a probe that does not count, as its status says.
+    """
+
+    folder: RelativeFile
+    phase: SearchPhase
+    rate_per_s: float
+    status: Status
+    reason: str | None = None
+    share_within: float | None = None
+    margin: float | None = None
+    missed: Literal["latency", "errors", "rate", "server"] | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Return whether the probe tells if the objective was met."""
+        return self.margin is not None
+
+
+class CapacityRecord(_Record):
+    """Search for the capacity of one treatment in one block.
+
+    The other fields of the trial's record are those of the probe at capacity: the one of the highest rate that met the
+    objective; if none did, the one of the lowest rate. `capacity_per_s` follows from the margins of the probes
+    of the search, and is null without any.
+    """
+
+    within_s: float
+    share: float
+    errors: float
+    metric: str
+    probes: list[ProbeRecord] = Field(default_factory=list, description="in order of execution")
+    capacity_per_s: float | None = None
+    bound: Literal["at least", "at most"] | None = Field(
+        None, description="if all rates of the search were met, or missed: the capacity is a bound"
+    )
+
+
 class TrialRecord(_Record):
     """One attempt at one trial: conditions, status, and all files."""
 
@@ -188,6 +231,7 @@ class TrialRecord(_Record):
     reset: dict[str, dict[str, float]] = Field(default_factory=dict, description="host -> state before the trial")
     reconnects: int = 0
     interleaved: InterleavedRecord | None = Field(None, description="None: a plain trial, alone on its hosts")
+    capacity: CapacityRecord | None = Field(None, description="the search for capacity, if the study asks for one")
     files: dict[RelativeFile, FileRecord] = Field(default_factory=dict)
 
 
@@ -199,7 +243,8 @@ def sha256_file(path: Path) -> str:
 
 def seal_trial(folder: Path, record: TrialRecord) -> TrialRecord:
     """Record the sha256 of every file in `folder`, write trial.json last, and return the completed record."""
-    names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file() and p.name != RECORD_NAME)
+    own = folder / RECORD_NAME
+    names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file() and p != own)
     files = {n: FileRecord(size=(folder / n).stat().st_size, sha256=sha256_file(folder / n)) for n in names}
     sealed = record.model_copy(update={"files": files})
     write_atomic(folder / RECORD_NAME, (sealed.model_dump_json(indent=1) + "\n").encode())

@@ -150,6 +150,8 @@ def plain_reasons(study: Study, treatments: Sequence[str]) -> list[str]:
 
 
 def _question_reasons(study: Study, treatments: Sequence[str]) -> Iterator[str]:
+    if study.capacity:
+        yield "a search for capacity has loads at a rate of their own for every treatment"
     if len(treatments) < 2:
         yield "there is only one treatment"
     if get_metric(study.metric).kind not in ("rate", "cost"):

@@ -8,7 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from loadbook.core.errors import UsageError
+from loadbook.core.metrics import CAPACITY
 from loadbook.core.toml import OLD_HYPOTHESES, renamed_field
+from loadbook.study.capacity import CapacityObjective
 from loadbook.study.limits import CiPolicy, MonitorSettings, ResetSettings, StoppingRule, ValidityLimits
 from loadbook.study.problems import last_declared_look
 from loadbook.study.treatments import Factor, Factorial, FactorLevel, Grid, Ident, Name, Role, Setting, Treatment
@@ -170,6 +172,8 @@ class Study(StrictModel):
     reset : conditions for hosts to be at rest between trials.
     validity : thresholds of the validity rules (docs/validity-rules.md).
     ci : results that fail a build.
+    capacity : objective within which each treatment's capacity is searched; the metric is then capacity_per_s, and
+        workload.rate_per_s the rate at which the search begins (docs/capacity.md).
     published : claims of an article (docs/claims.md).
     """
 
@@ -202,13 +206,17 @@ class Study(StrictModel):
     reset: ResetSettings = ResetSettings()
     validity: ValidityLimits = renamed_field("validity", "gates", ValidityLimits())
     ci: CiPolicy | None = renamed_field("ci", "gate", None)
+    capacity: CapacityObjective | None = None
     published: Published | None = None
 
     @model_validator(mode="before")
     @classmethod
-    def _default_blocks_from_looks(cls, raw: Any) -> Any:
-        last = last_declared_look(raw) if isinstance(raw, dict) and "blocks" not in raw else None
-        return raw | {"blocks": last} if last else raw
+    def _defaults_from_tables(cls, raw: Any) -> Any:
+        if not isinstance(raw, dict):
+            return raw
+        last = last_declared_look(raw)
+        defaults = ({"blocks": last} if last else {}) | ({"metric": CAPACITY} if raw.get("capacity") else {})
+        return defaults | raw
 
     def repeated_treatment(self, treatment: str) -> str | None:
         """Return the treatment that this one repeats, for an A/A arm the baseline; None if it repeats none."""

@@ -21,6 +21,7 @@ from loadbook.study.model import Study, TrialExecution
 
 # measured in the lab by benchmarks/overhead.py, rounded up; used only to estimate hours and disk space
 TRIAL_OVERHEAD_S = 0.5
+USUAL_PROBES = 6  # of a search (docs/validation.md)
 TRIAL_BYTES, SAMPLE_BYTES = 30_000, 2_000
 
 
@@ -43,6 +44,7 @@ class PlannedTrialRecord(TypedDict):
     slot: int
 
 
+SEARCHED = "a search for the capacity of all treatments in each block, in rounds of one probe for each"
 CHOSEN_INTERLEAVED = "interleaved, as nothing speaks against it"
 
 
@@ -105,7 +107,7 @@ class Plan:
 
     def runs_together(self, block: int) -> bool:
         """Return whether the treatments of a block are measured together, so that it is repeated as a whole."""
-        return self.execution_of(block) == "interleaved"
+        return self.study.capacity is not None or self.execution_of(block) == "interleaved"
 
     def with_plain_trials(self, reason: str) -> Plan:
         """Return this plan with plain trials in place of interleaved blocks; they tell latencies, too."""
@@ -116,6 +118,8 @@ class Plan:
     @property
     def execution_text(self) -> str:
         """Return which execution the trials have, and why: "interleaved, as the study asks"."""
+        if self.study.capacity:
+            return SEARCHED
         if self.plain_because:
             return plain_instead(self.plain_because)
         return CHOSEN_INTERLEAVED if self.execution_chosen else f"{self.study.execution}, as the study asks"
@@ -131,7 +135,9 @@ class Plan:
     def trial_s(self) -> float:
         """Return the expected mean seconds of a trial, including reset and warm-up."""
         loads = [self.study.workload_of(name) for name in self.treatments]
-        return self.study.reset.settle_s + fmean(w.warmup_s + w.duration_s for w in loads) + TRIAL_OVERHEAD_S
+        probes = USUAL_PROBES if self.study.capacity else 1
+        each_s = self.study.reset.settle_s + fmean(w.warmup_s + w.duration_s for w in loads) + TRIAL_OVERHEAD_S
+        return probes * each_s
 
     @property
     def hours(self) -> float:
@@ -187,6 +193,8 @@ def make_plan(
     seed = study.seed if seed is None else seed
     if blocks < 1:
         raise UsageError(f"a plan needs at least one block, not {blocks}")
+    if study.capacity and study.execution == "auto":
+        study = study.model_copy(update={"execution": "plain"})
     reasons = [] if study.execution == "plain" else [*plain_reasons(study, treatments), *reasons_in_services]
     if study.execution == "interleaved" and reasons:
         raise UsageError(
@@ -263,7 +271,7 @@ def as_planned(study: Study, plan: Plan) -> Study:
 
 def study_spec(study: Study) -> dict[str, Any]:
     """Return the whole study as JSON values, with included files merged."""
-    left_out = {"ci"} if study.ci is None else set()
+    left_out = {name for name in ("ci", "capacity") if getattr(study, name) is None}
     if study.execution == "plain":  # earlier versions had no such key, and resumed runs are compared with their specs
         left_out.add("execution")
     if not study.slices:

@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 RESOLUTION = math.log(1.015)  # of rates: the last bracket is at most so wide
 MARGIN = math.log(1.25)  # of a bracket beyond the capacities of the blocks before
@@ -141,7 +141,7 @@ class RateSearch:
         return new
 
     @property
-    def bound(self) -> str | None:
+    def bound(self) -> Literal["at least", "at most"] | None:
         """`at least` or `at most` if the last bracket was passed, or failed, at all its rates; None for an estimate."""
         if not self.is_finished or (self.passed and self.failed):
             return None

@@ -10,9 +10,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from loadbook.core.errors import SpecProblem, StudyError, UsageError
-from loadbook.core.metrics import CPU_PER_RESPONSE
+from loadbook.core.metrics import CAPACITY, CPU_PER_RESPONSE
 from loadbook.core.toml import STUDY_KEYS, read_text, read_toml, to_present_keys
 from loadbook.study import designs, problems
+from loadbook.study.capacity import CapacityObjective
 from loadbook.study.limits import StoppingRule
 from loadbook.study.model import Study
 from loadbook.study.problems import (
@@ -24,8 +25,10 @@ from loadbook.study.problems import (
     validation_problems,
 )
 from loadbook.study.treatments import ABSENT_VARIANT, RESERVED_ROLE_NAMES, Role, Setting, Treatment
+from loadbook.study.workload import Workload
 
 MAX_PROBLEMS = 20
+SEARCHED_KEYS = frozenset({"rate_per_s", "duration_s", "requests", "model"})  # of a load, by a search for capacity
 # keys for processes that loadbook itself starts, and for those of a service in any mode
 PROCESS_LIMIT_KEYS = frozenset({"cpus", "cpu_quota", "nofile"})
 SERVICE_KEYS = PROCESS_LIMIT_KEYS | {"mode", "config"}
@@ -41,7 +44,7 @@ def setting_problems(study: Study) -> list[SpecProblem]:
     """Return problems in the roles of a study under each treatment; the tables must be valid by themselves."""
     checks = (
         *(_role_problems, _metric_problems, _factor_problems, _process_problems),
-        *(_network_problems, _stratum_problems),
+        *(_network_problems, _stratum_problems, _capacity_problems),
     )
     by_path: dict[str, SpecProblem] = {}
     for problem in [p for check in checks for p in check(study)] or _treatment_problems(study):
@@ -144,6 +147,39 @@ def _stratum_problems(study: Study) -> Iterator[SpecProblem]:
         elif treatment.check == "aa" and treatment.same_as != base:
             message = f"an A/A arm repeats the baseline of its condition: same_as = {short_repr(base)}, and nothing set"
             yield SpecProblem(f"treatments.{name}.check", message)
+
+
+def _capacity_problems(study: Study) -> Iterator[SpecProblem]:
+    """Check that a search can set the rate of every load, and that no time-out hides a miss of the objective."""
+    if study.capacity is None:
+        if study.metric == CAPACITY:
+            yield SpecProblem(
+                "metric", f"{CAPACITY} needs a table [capacity] with the objective, such as within_s = 0.02"
+            )
+        return
+    if study.metric != CAPACITY:
+        yield SpecProblem("metric", f"is {CAPACITY} with [capacity]: leave it out")
+    if study.execution == "interleaved" or study.latency_blocks or study.slices:
+        yield SpecProblem("execution", "goes without [capacity], whose probes are loads of their own: leave it out")
+    for name, factor in study.factors.items():
+        if factor.of == "workload" and (factor.var or name) in SEARCHED_KEYS:
+            yield SpecProblem(f"factors.{name}", "is set by the search for capacity")
+    for name, treatment in study.treatments.items():
+        for key in sorted(SEARCHED_KEYS & set(treatment.workload)):
+            yield SpecProblem(f"treatments.{name}.workload.{key}", "is set by the search for capacity")
+    yield from _searched_load_problems(study.capacity, study.workload)
+
+
+def _searched_load_problems(objective: CapacityObjective, load: Workload) -> Iterator[SpecProblem]:
+    if load.model != "open":
+        yield SpecProblem("workload.model", 'is "open" with [capacity], and rate_per_s is where the search begins')
+    if load.arrivals == "users":
+        yield SpecProblem("workload.arrivals", "are even or poisson with [capacity]: users slow down with the server")
+    if load.requests is not None:
+        yield SpecProblem("workload.requests", "goes without [capacity], which sets the length of each probe")
+    if load.timeout_s <= objective.within_s:
+        message = f"{load.timeout_s:g} s must be longer than capacity.within_s, {objective.within_s:g} s"
+        yield SpecProblem("workload.timeout_s", message)
 
 
 def _treatment_problems(study: Study) -> Iterator[SpecProblem]:

@@ -129,6 +129,7 @@ class Tool(Protocol):
     extra_timeout_s : seconds that the tool needs to start and end, added to the time after which it counts as hung.
     opens_connections_at_rate : whether it opens connections at the requested rate even while responses are outstanding.
     has_timeout : whether it has an option for the time-out of requests (`workload.timeout_s`).
+    request_times : metrics of an open load of which it tells the time of every request.
     hang_cause : known reason why the tool may not end, with the remedy; part of the message when it was killed.
     """
 
@@ -143,6 +144,7 @@ class Tool(Protocol):
     extra_timeout_s: float = 0.0
     opens_connections_at_rate: bool = False
     has_timeout: bool = True
+    request_times: frozenset[str] = frozenset()
     hang_cause: str = ""
 
     def version(self, stdout: bytes, stderr: bytes) -> str:

@@ -90,6 +90,7 @@ class Vegeta(base.Tool):
     version_pattern = rb"^Version: v?(\d[\w.+-]*)$"
     known_versions = ("12",)
     streamed_inputs = ("stdout", "files")
+    request_times = frozenset({"latency_intended", "service_time"})
     extra_timeout_s = 30.0  # the results of millions of requests are written again as CSV
 
     def version(self, stdout: bytes, stderr: bytes) -> str:

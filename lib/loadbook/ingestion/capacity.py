@@ -1,0 +1,111 @@
+"""Outcomes of the probes of a search for capacity, from the raw files, and the capacity that follows from them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from loadbook.core.errors import DataError
+from loadbook.core.metrics import CAPACITY
+from loadbook.ingestion.host_metrics import Row
+from loadbook.ingestion.trial_rows import ALL_DRIVERS, TrialRows, read_load_rows
+from loadbook.stats.capacity import capacity_from_margins
+from loadbook.stats.objective import Objective, Outcome
+from loadbook.store.trial_record import RECORD_NAME, CapacityRecord, ProbeRecord, read_trial
+from loadbook.tools.base import Measurement, Sample
+
+SERIES = {"exploration": "exploration", "search": "probe"}  # of the table samples
+SERVICE_TIME = "service_time"
+
+
+def objective_of(capacity: CapacityRecord) -> Objective:
+    """Return the objective of a search."""
+    return Objective(capacity.within_s, capacity.share, capacity.errors)
+
+
+def probe_outcome(rows: TrialRows, capacity: CapacityRecord) -> Outcome | None:
+    """Return the outcome of a probe from its rows, read with times; None if its load generators do not tell it.
+
+    Responses with an error's status are among the times. They count as failed, and the fastest times are left out for
+    them, as an error is often the fastest answer.
+    """
+    return _outcome(rows, objective_of(capacity), capacity.metric)
+
+
+def is_driver_late(rows: TrialRows, capacity: CapacityRecord) -> bool:
+    """Return whether the objective was missed only because the load generator started requests late."""
+    if capacity.metric == SERVICE_TIME:
+        return False
+    late, served = (_outcome(rows, objective_of(capacity), metric) for metric in (capacity.metric, SERVICE_TIME))
+    return late is not None and late.missed == "latency" and served is not None and served.missed is None
+
+
+def _outcome(rows: TrialRows, objective: Objective, metric: str) -> Outcome | None:
+    load = rows.record.workload
+    totals = {m["metric"]: m["value"] for m in rows.measurements if m["driver"] == ALL_DRIVERS}
+    errors = totals.get("errors")
+    times = rows.times_us.get(metric, Counter())
+    if errors is None or (not times and totals.get("requests")):
+        return None
+    offered = max(1, math.floor(load["rate_per_s"] * load["duration_s"] + 1e-6))
+    ordered = sorted(times)
+    counts = _without_fastest([times[us] for us in ordered], int(totals.get("errors_status") or 0))
+    return objective.outcome(offered, int(errors), ordered, counts)
+
+
+def _without_fastest(counts: Sequence[int], number: int) -> list[int]:
+    """Return ascending times' counts without the first `number` of them."""
+    left: list[int] = []
+    for count in counts:
+        taken = min(count, number)
+        number -= taken
+        left.append(count - taken)
+    return left
+
+
+def capacity_of(probes: Sequence[ProbeRecord]) -> float | None:
+    """Return the capacity (1/s) from the probes of a search; None without one that counts."""
+    counted = [(probe.rate_per_s, probe.margin) for probe in probes if probe.phase == "search"]
+    known = [(rate, margin) for rate, margin in counted if margin is not None]
+    return capacity_from_margins(*zip(*known, strict=True)) if known else None
+
+
+def add_capacity_rows(rows: TrialRows, folder: Path) -> None:
+    """Add the capacity of a trial to its measurements, and its probes to its samples, all from the raw files."""
+    capacity = rows.record.capacity
+    assert capacity is not None
+    recorded = [probe for probe in capacity.probes if probe.counts]
+    probes = [read for probe in recorded if (read := _read_again(folder, probe, capacity, rows))]
+    for probe in probes:
+        rows.samples += _samples(probe)
+    if len(probes) == len(recorded) and (found := capacity_of(probes)) is not None:
+        value = Measurement(CAPACITY, "value", found, "1/s", None)
+        rows.measurements.append({"driver": ALL_DRIVERS} | value._asdict())
+
+
+def _read_again(folder: Path, probe: ProbeRecord, capacity: CapacityRecord, rows: TrialRows) -> ProbeRecord | None:
+    """Return a probe with its outcome by its files; None, with a problem, if they do not tell it."""
+    if probe.missed == "server":
+        return probe
+    prefix = f"{probe.folder}/"
+    changed = [name.removeprefix(prefix) for name in rows.changed if name.startswith(prefix)]
+    try:
+        own = read_load_rows(folder / probe.folder, read_trial(folder / probe.folder), changed, with_times=True)
+    except DataError as error:
+        rows.add_problem("unreadable-output", error.message, file=f"{prefix}{RECORD_NAME}")
+        return None
+    outcome = probe_outcome(own, capacity)
+    if outcome is None:
+        rows.problems += [problem | {"file": f"{prefix}{problem['file']}"} for problem in own.problems]
+        return None
+    return probe.model_copy(update=outcome._asdict())
+
+
+def _samples(probe: ProbeRecord) -> Iterator[Row]:
+    """Yield the rows of a probe in the table samples: its share within the limit, and its margin, at its rate."""
+    for metric, value in (("share_within", probe.share_within), ("margin", probe.margin)):
+        if value is not None:
+            sample = Sample(SERIES[probe.phase], metric, probe.rate_per_s, "1/s", value, "1")
+            yield {"driver": ALL_DRIVERS} | sample._asdict()
