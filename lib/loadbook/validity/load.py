@@ -171,9 +171,12 @@ def _shared_cpu_hit(evidence: Evidence, driver: MonitorRecord, service: ServiceR
 
 
 def offered_ceiling(evidence: Evidence) -> Iterator[RuleHit]:
-    """Find open loads that were served completely, so that the rate is the load generator's setting."""
+    """Find open loads that were served completely, so that the rate is the load generator's setting.
+
+    The rate of a search for capacity is a result.
+    """
     offered, achieved = offered_and_achieved_rates(evidence)
-    if offered is None:
+    if offered is None or evidence.record.capacity:
         return
     if achieved is None:
         yield evidence.unchecked("offered_ceiling", "the tool reports no rate")

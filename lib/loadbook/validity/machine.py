@@ -109,6 +109,8 @@ HOST_STATE_LIMITS = {
     "load1": ("load", "rest_load"),
 }
 
+SEARCHED_FIELDS = ("rate_per_s", "duration_s")  # of a load: results of a search for capacity, no conditions
+
 
 def facts_differ(study: Study, records: Sequence[TrialRecord], facts: Mapping[str, Any]) -> Iterator[RuleHit]:
     """Find recorded conditions that differ between trials, or before and after the run, without being a factor.
@@ -130,7 +132,8 @@ def _conditions_by_kind(records: Sequence[TrialRecord]) -> dict[str, list[tuple[
     conditions: dict[str, list[tuple[TrialRecord, ConditionValues]]] = {}
     for r in records:
         drivers, treatment_key = [driver.host for driver in r.drivers], f"treatment {r.treatment}"
-        load = json.dumps(r.workload, sort_keys=True)
+        searched = SEARCHED_FIELDS if r.capacity else ()
+        load = json.dumps({name: value for name, value in r.workload.items() if name not in searched}, sort_keys=True)
         server = r.response_before.server if r.response_before else None
         kinds: dict[str, ConditionValues] = {
             "was rebooted": {(host, ""): boot for host, boot in r.boot_ids.items()},
