@@ -92,11 +92,15 @@ def _parse_difference(text: str) -> float:
 def _plan_lines(plan: Plan) -> list[str]:
     from loadbook.stats.ci import policy_text
     from loadbook.study.designs import alias_sentences, factorial_design
+    from loadbook.study.plan import USUAL_PROBES
 
     study, work = plan.study, plan.study.workload
     length = f"{work.duration_s:g} s load"
     if work.requests is not None:
         length = f"{work.requests:,} requests, expected to be a {length}"
+    length = f"{work.warmup_s:g} s warm-up, {length}"
+    if study.capacity:
+        length = f"about {USUAL_PROBES} probes of {length}, longer at low rates"
     turns = f"{join_words([f'{1000 * slice_s:g}' for slice_s in study.slices or (MIN_SLICE_S,)])} ms or more"
     turns += ", one length a block" if study.compares_slices else ""
     latencies = f"from the {pluralize(plan.latency_blocks, 'plain block')}, which run first"
@@ -105,10 +109,11 @@ def _plan_lines(plan: Plan) -> list[str]:
         f"{study.name}: {study.question}",
         f"trials      {len(plan.trials)}: {plan.blocks_text} of {', '.join(plan.treatments)}",
         f"execution   {plan.execution_text}{f': treatments take turns of {turns}' if plan.interleaved else ''}",
+        *([f"objective   {study.capacity.text}, {work.arrivals} arrivals"] if study.capacity else []),
         *([f"latencies   {latencies}"] if plan.latency_blocks else []),
         *([] if study.stopping.rule == "fixed" else [f"stops       {study.stopping.describe()}"]),
         *([f"build gate  {policy_text(study.ci, study.metric)}"] if study.ci else []),
-        f"each        {format_duration(plan.trial_s)}: {work.warmup_s:g} s warm-up, {length}",
+        f"each        {format_duration(plan.trial_s)}: {length}",
         f"time        {format_duration(plan.hours * 3600)}",
         f"disk        {format_bytes(plan.disk_bytes)} on this machine",
         *(f"{'' if number else 'design':12}{sentence}" for number, sentence in enumerate(aliases)),
@@ -189,6 +194,7 @@ def _print_dry_run(
         plan = plan.with_plain_trials(recorded.testbed.plan.plain_because or "")
     order = "all of a block at once, in turns" if plan.interleaved else "in random order within each"
     order = "the latter first" if plan.latency_blocks else order
+    order = "searched in rounds" if plan.study.capacity else order
     shape = f"{plan.blocks_text} of {len(plan.treatments)}, {order}"
     terminal.echo(f"{plan.study.name} on {path}: what a run would do; nothing was touched")
     terminal.echo(f"trials   {len(plan.trials)}: {shape}; about {format_duration(plan.hours * 3600)}")
@@ -201,7 +207,8 @@ def _print_dry_run(
     )
     width = max(map(len, hosts_by_alias), default=0)
     for part in parts:
-        repeats = f": {pluralize(part.repeats, part.unit)}, each" if part.repeats else ""
+        about = "about " if part.unit == "probe" else ""
+        repeats = f": {about}{pluralize(part.repeats, part.unit)}, each" if part.repeats else ""
         terminal.echo(f"\n== {part.title}{repeats}")
         for lack in part.missing:
             terminal.echo(f"   cannot be done here: {lack}")

@@ -14,7 +14,6 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from loadbook.core.errors import HostError
-from loadbook.core.units import format_percent
 from loadbook.execution.attempt import initial_record
 from loadbook.execution.attempt_store import PUBLISHED_STATUSES, AttemptStore
 from loadbook.execution.block_runner import MAX_ATTEMPTS, Begun, BlockRunner
@@ -25,6 +24,7 @@ from loadbook.execution.progress import OnEvent, Progress
 from loadbook.execution.studies import limits_exceeded_by
 from loadbook.execution.testbed import Testbed
 from loadbook.ingestion.capacity import capacity_of
+from loadbook.stats.capacity import MOST_MARGIN
 from loadbook.store.trial_record import CapacityRecord, ProbeRecord, SearchPhase, Status, TrialRecord, read_trial
 from loadbook.study.capacity import CapacityObjective
 from loadbook.study.rate_search import Bracket, Exploration, RateSearch, common_bracket, first_bracket
@@ -162,13 +162,12 @@ class CapacityBlock:
             for arm in order:
                 rate = searches[arm].next_rate
                 assert rate is not None
-                met = self._probe(arm, rate, phase)
-                if met is not None:
-                    searches[arm] = searches[arm].after(met)
+                if (probe := self._probe(arm, rate, phase)) is not None:
+                    searches[arm] = searches[arm].after(probe.missed is None, _margin_of_times(probe))
         return searches
 
-    def _probe(self, arm: SearchedArm, rate_per_s: float, phase: SearchPhase) -> bool | None:
-        """Return whether a rate meets the objective; None if that cannot be found out, which ends the arm's search."""
+    def _probe(self, arm: SearchedArm, rate_per_s: float, phase: SearchPhase) -> ProbeRecord | None:
+        """Return the probe that tells whether a rate meets the objective; None if none does, which fails the arm."""
         load = self.objective.probe_load(arm.workload, rate_per_s)
         treatment, plan = arm.planned.treatment, self.testbed.plan
         if limits := list(limits_exceeded_by(plan, treatment, load, self.testbed.inventory)):
@@ -182,7 +181,7 @@ class CapacityBlock:
             self.testbed.check_restored()
             self.on_event(Progress("note", self._line(arm, result)))
             if result.counts:
-                return result.missed is None
+                return result
             failures += 1
             if failures >= (MAX_INVALID if result.status == "invalid" else MAX_ATTEMPTS.get(result.status, 1)):
                 break
@@ -203,7 +202,7 @@ class CapacityBlock:
 
     def _outcome_text(self, probe: ProbeRecord) -> str:
         """Return a text on how a probe ended."""
-        share, limit_ms = format_percent(self.objective.share, 3, signed=False), 1000 * self.objective.within_s
+        share, limit_ms = self.objective.share_text, 1000 * self.objective.within_s
         if probe.missed == "server":
             return f"missed the objective: {probe.reason}"
         if probe.missed in ("errors", "rate"):
@@ -217,11 +216,19 @@ class CapacityBlock:
         """Return the reason why an arm's capacity was not found, with a remedy."""
         if exploration.passed is None:
             lowest = min((probe for probe in arm.capacity.probes if probe.counts), key=lambda probe: probe.rate_per_s)
+            times = ", and times no longer fall with the rate" if exploration.is_flat else ""
+            even = f"even {lowest.rate_per_s:,g} requests/s {self._outcome_text(lowest)}{times}"
             return (
-                f"no rate meets the objective: even {lowest.rate_per_s:,g} requests/s {self._outcome_text(lowest)}; "
-                "raise capacity.within_s, or lower capacity.share"
+                f"no rate meets the objective: {even}; "
+                "raise capacity.within_s, lower capacity.share, or begin lower (workload.rate_per_s)"
             )
         return f"{_met_text(arm)}, where the exploration ended: raise workload.rate_per_s, where it begins"
+
+
+def _margin_of_times(probe: ProbeRecord) -> float | None:
+    """Return the margin of a probe if it was missed by its times, and these are not beyond all measure."""
+    is_known = probe.missed == "latency" and probe.margin is not None and abs(probe.margin) < MOST_MARGIN
+    return probe.margin if is_known else None
 
 
 def _met_text(arm: SearchedArm) -> str:

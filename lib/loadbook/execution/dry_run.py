@@ -33,7 +33,7 @@ from loadbook.services.build import BUILD_STATE_SCRIPT, build, build_command, pr
 from loadbook.services.cpu_time import CPU_TIME_SCRIPT
 from loadbook.services.instance import LIMITS_SCRIPT, LISTENING_SCRIPT, PIDS_SCRIPT
 from loadbook.store.paths import Layout
-from loadbook.study.plan import Plan, PlannedTrial
+from loadbook.study.plan import USUAL_PROBES, Plan, PlannedTrial
 
 RUN, TRIAL = "RUN", "t0001"
 STEM = job_stem(RUN, TRIAL, 1)
@@ -102,7 +102,7 @@ def script_output(text: str, args: Sequence[str]) -> str:
 class DryRunPart:
     """One part of a run, such as a treatment: phases and their steps; `missing` lists reasons why it cannot run.
 
-    The part is executed `repeats` times: in so many trials, or blocks (`unit`).
+    The part is executed `repeats` times: in so many trials, blocks, or (about) probes (`unit`).
     """
 
     title: str
@@ -123,7 +123,10 @@ class DryRun:
     def attempt_phases(self, treatment: str) -> list[tuple[str, list[DryRunStep]]]:
         """Execute an attempt at a treatment on the recording hosts and return its phases with their steps, in order."""
         with TemporaryDirectory(prefix="loadbook-dry-run-") as folder:
-            attempt = Attempt(self.testbed, PlannedTrial(TRIAL, treatment, 1, 1), 1, Path(folder))
+            study = self.testbed.plan.study
+            load = study.workload_of(treatment)
+            probed = study.capacity.probe_load(load, load.rate_per_s or 1.0) if study.capacity else None
+            attempt = Attempt(self.testbed, PlannedTrial(TRIAL, treatment, 1, 1), 1, Path(folder), workload=probed)
             notes = _Notes.of_attempt(attempt)
             steps: dict[str, list[DryRunStep]] = {}
             for phase, call in attempt.phases().items():
@@ -267,10 +270,12 @@ def dry_run(layout: Layout, plan: Plan, hosts_file: Path) -> tuple[DryRun | None
     plain = [trial for trial in plan.trials if plan.execution_of(trial.block) == "plain"]
     for name in plan.treatments:
         title = f"treatment {name}" + (f" ({label})" if (label := plan.study.label(name)) != name else "")
-        repeats = sum(trial.treatment == name for trial in plain or plan.trials)
+        repeats, unit = sum(trial.treatment == name for trial in plain or plan.trials), "trial"
+        if plan.study.capacity:
+            repeats, unit = USUAL_PROBES * repeats, "probe"
         if plain or missing[name]:
             phases = run.attempt_phases(name) if run and not missing[name] else []
-            parts.append(DryRunPart(title, repeats, phases=phases, missing=missing[name]))
+            parts.append(DryRunPart(title, repeats, unit, phases, missing[name]))
     if run and plan.interleaved:
         parts.append(
             DryRunPart(f"all treatments by turns: {', '.join(able)}", plan.blocks, "block", run.block_phases())

@@ -1,6 +1,7 @@
 """The study: model of a study file, reading and checking it, and the plan of its trials.
 
 - `workload`: the load, and its division among several drivers
+- `capacity`: objective within which capacities are searched, and the load of a probe
 - `treatments`: roles, factors and treatments
 - `limits`: stopping rule, monitors, rest between trials, thresholds of validity rules, CI policy
 - `problems`: mistakes in a study file, with key paths

@@ -11,12 +11,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from loadbook.core.units import NBSP
 from loadbook.study.workload import Seconds, StrictModel, Workload
 
 TAIL_REQUESTS = 20  # slower than the objective's percentile: with fewer, it is an estimate from a handful of requests
 LIMITS_IN_PROBE = 10  # a probe lasts so many times the limit, so that a queue that grows is seen
 RATE_DIGITS = 3  # of a probe's rate, after the first: it is rounded by 0.05 % at most, the search resolves 1.5 %
 TimeMetric = Literal["latency_intended", "service_time", "ttfb"]
+TIME_TEXTS: dict[TimeMetric, str] = {
+    "latency_intended": "of the intended start",
+    "service_time": "of the actual start",
+    "ttfb": "to the first byte",
+}
 
 
 class CapacityObjective(StrictModel):
@@ -35,6 +41,17 @@ class CapacityObjective(StrictModel):
     share: Annotated[float, Field(ge=0.5, lt=1)] = 0.99
     errors: Annotated[float, Field(ge=0, lt=1)] = 0.001
     metric: TimeMetric = "latency_intended"
+
+    @property
+    def text(self) -> str:
+        """Return the objective as text: "99 % within 20 ms of the intended start, at most 0.1 % failed"."""
+        limit = f"{1000 * self.within_s:g} ms {TIME_TEXTS[self.metric]}"
+        return f"{self.share_text} within {limit}, at most {100 * self.errors:g}{NBSP}% failed"
+
+    @property
+    def share_text(self) -> str:
+        """Return the share as text: "99 %"."""
+        return f"{100 * self.share:g}{NBSP}%"
 
     def probe_s(self, rate_per_s: float, least_s: float) -> float:
         """Return the whole seconds of a probe at a rate: at least `least_s`, and enough requests beyond the share."""

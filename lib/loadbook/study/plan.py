@@ -135,9 +135,10 @@ class Plan:
     def trial_s(self) -> float:
         """Return the expected mean seconds of a trial, including reset and warm-up."""
         loads = [self.study.workload_of(name) for name in self.treatments]
-        probes = USUAL_PROBES if self.study.capacity else 1
-        each_s = self.study.reset.settle_s + fmean(w.warmup_s + w.duration_s for w in loads) + TRIAL_OVERHEAD_S
-        return probes * each_s
+        if objective := self.study.capacity:
+            loads = [objective.probe_load(load, load.rate_per_s or 1.0) for load in loads]
+        probes = USUAL_PROBES if objective else 1
+        return probes * (self.study.reset.settle_s + fmean(w.warmup_s + w.duration_s for w in loads) + TRIAL_OVERHEAD_S)
 
     @property
     def hours(self) -> float:

@@ -24,6 +24,7 @@ RESOLUTION = math.log(1.015)  # of rates: the last bracket is at most so wide
 MARGIN = math.log(1.25)  # of a bracket beyond the capacities of the blocks before
 RAISE = 1.5  # from probe to probe of an exploration
 MAX_STEPS = 12  # of an exploration: a factor of 130, up or down
+FLAT_MARGIN = 0.05  # two margins that differ by less are alike: the times of an idle service, which no rate lowers
 MAX_MOVES = 3
 
 
@@ -56,18 +57,21 @@ class Bracket(NamedTuple):
 class Exploration:
     """Exploration of one arm: `next_rate` is the rate of the next probe, 1/s, `after` the exploration after it.
 
-    Ends when it has seen a rate that passes and one that fails, or after `MAX_STEPS` probes.
+    Ends when it has seen a rate that passes and one that fails, if a lower rate misses the objective by as much as the
+    rate before, or after `MAX_STEPS` probes.
     """
 
     start: float
     passed: float | None = None  # the highest rate that did
     failed: float | None = None  # the lowest rate that did
     steps: int = 0
+    margin: float | None = None  # of the lowest rate that failed
+    is_flat: bool = False  # whether the last two rates that failed had like margins
 
     @property
     def is_finished(self) -> bool:
         """Whether there will be no further probe."""
-        return self.bracket is not None or self.steps >= MAX_STEPS
+        return self.bracket is not None or self.steps >= MAX_STEPS or self.is_flat
 
     @property
     def bracket(self) -> Bracket | None:
@@ -83,11 +87,13 @@ class Exploration:
             return self.passed * RAISE
         return self.start if self.failed is None else self.failed / RAISE
 
-    def after(self, passes: bool) -> Exploration:
-        """Return the exploration after a probe at `next_rate`."""
+    def after(self, passes: bool, margin: float | None = None) -> Exploration:
+        """Return the exploration after a probe at `next_rate`, whose margin is None if its times are not known."""
         rate = self.next_rate
-        explored = replace(self, passed=rate) if passes else replace(self, failed=rate)
-        return replace(explored, steps=self.steps + 1)
+        if passes:
+            return replace(self, passed=rate, steps=self.steps + 1)
+        is_flat = margin is not None and self.margin is not None and abs(margin - self.margin) < FLAT_MARGIN
+        return replace(self, failed=rate, steps=self.steps + 1, margin=margin, is_flat=is_flat)
 
 
 def first_bracket(explorations: Iterable[Exploration]) -> Bracket | None:
@@ -122,8 +128,8 @@ class RateSearch:
         """The rate of the next probe, 1/s; None at the end."""
         return None if self.is_finished else self.bracket.middle
 
-    def after(self, passes: bool) -> RateSearch:
-        """Return the search after a probe at `next_rate`."""
+    def after(self, passes: bool, margin: float | None = None) -> RateSearch:
+        """Return the search after a probe at `next_rate`; its margin is of no interest here."""
         rate = self.bracket.middle
         bracket = Bracket(rate, self.bracket.high) if passes else Bracket(self.bracket.low, rate)
         new = replace(

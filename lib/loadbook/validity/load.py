@@ -186,9 +186,9 @@ def offered_ceiling(evidence: Evidence) -> Iterator[RuleHit]:
 
 
 def offered_shortfall(evidence: Evidence) -> Iterator[RuleHit]:
-    """Find open loads of which a part was not served."""
+    """Find open loads of which a part was not served; a search for capacity asks its objective about that."""
     offered, achieved = offered_and_achieved_rates(evidence)
-    if offered is None:
+    if offered is None or evidence.record.capacity:
         return
     if achieved is None:
         yield evidence.unchecked("offered_shortfall", "the tool reports no rate")

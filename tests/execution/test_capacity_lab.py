@@ -1,0 +1,137 @@
+"""Searches for capacity in the lab, of an application whose capacity is known: slots / hold time, over real SSH."""
+
+from __future__ import annotations
+
+import multiprocessing
+import shutil
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from controller_processes import jobs_left, must_be_whole
+from loadbook.execution.session import run_study
+from loadbook.hosts.lab import Lab
+from loadbook.hosts.shell import search_path
+from loadbook.ingestion.ingest import ingest
+from loadbook.store.paths import Layout, RunPaths
+from loadbook.store.trial_record import TrialRecord, read_trial
+from loadbook.tools.base import load_tool
+from waiting import wait_until
+
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(
+        not shutil.which("vegeta", path=search_path()), reason=f"no vegeta: {load_tool('vegeta').install_hint}"
+    ),
+]
+# 200 a second with four slots, 250 with five
+STUDY = """
+schema = 1
+name = "sustained"
+question = "How much load does each sustain?"
+baseline = "four-slots"
+blocks = {blocks}
+[capacity]
+within_s = {within_s}
+share = 0.8
+[roles.driver]
+[roles.web]
+service = "go-app"
+vars = {{ hold_ms = {hold_ms}, slots = 4, page_bytes = 64 }}
+[workload]
+tool = "vegeta"
+model = "open"
+rate_per_s = {start}
+duration_s = 1
+warmup_s = 0
+connections = 8
+timeout_s = 8
+[reset]
+settle_s = 0
+time_wait_sockets = 1000000
+[factors]
+slots = {{ levels = [4, 5] }}
+[treatments.four-slots]
+[treatments.five-slots]
+set = {{ slots = 5 }}
+"""
+
+
+def written(layout: Layout, **values: Any) -> None:
+    text = STUDY.format(**{"blocks": 1, "within_s": 0.1, "hold_ms": 20, "start": 180} | values)
+    (layout.studies / "sustained.toml").write_text(text)
+
+
+def records_of(paths: RunPaths) -> list[TrialRecord]:
+    return [read_trial(folder) for folder in sorted(paths.trials.iterdir())]
+
+
+def test_search_finds_known_capacities_with_every_probe_on_record(lab: Lab, layout: Layout) -> None:
+    written(layout, blocks=2)
+    notes: list[str] = []
+    run = run_study(layout, "sustained", lab.hosts_file, on_event=lambda event: notes.append(event.message))
+    paths = layout.run("sustained", run)
+    done = ingest(paths)
+    assert done.valid == done.planned == 4, (done.causes, notes)
+    rows = pq.read_table(paths.table("measurements")).to_pylist()
+    found = {row["trial"]: row["value"] for row in rows if row["metric"] == "capacity_per_s"}
+    for record in records_of(paths):
+        assert record.capacity is not None
+        # in a second, a load of a tenth more than the truth is late by 0.1 s at the end only, and is sustained
+        truth = {"four-slots": 200, "five-slots": 250}[record.treatment]
+        assert 0.85 * truth < found[record.trial] < 1.25 * truth, notes
+        assert record.capacity.capacity_per_s == pytest.approx(found[record.trial])
+        probes = record.capacity.probes
+        assert {probe.phase for probe in probes} == {"search", *(["exploration"] if record.block == 1 else [])}
+        assert all((paths.trial(record.trial) / probe.folder / "trial.json").is_file() for probe in probes)
+        assert record.workload["rate_per_s"] == max(
+            probe.rate_per_s for probe in probes if probe.counts and probe.missed is None
+        )
+        assert all((paths.trial(record.trial) / driver.stdout).is_file() for driver in record.drivers)
+        assert record.services[0].live and record.services[0].cpu_s is not None
+    samples = pq.read_table(paths.table("samples")).to_pylist()
+    points = {(row["series"], row["metric"]) for row in samples if row["series"] in ("probe", "exploration")}
+    assert points == {(s, m) for s in ("probe", "exploration") for m in ("share_within", "margin")}
+    made = sum(len(record.capacity.probes) for record in records_of(paths) if record.capacity)
+    assert sum("the objective" in note for note in notes) == made
+
+
+def test_objective_that_nothing_meets_is_found_by_a_few_probes(lab: Lab, layout: Layout) -> None:
+    written(layout, within_s=0.015, start=100)
+    run = run_study(layout, "sustained", lab.hosts_file)
+    summary = ingest(layout.run("sustained", run))
+    assert summary.valid == 0
+    ((cause, _),) = summary.causes
+    assert "no rate meets the objective: even" in cause and "raise capacity.within_s" in cause, cause
+    failed = [read_trial(folder) for folder in layout.run("sustained", run).trials.iterdir()]
+    assert all(record.capacity and len(record.capacity.probes) <= 4 for record in failed)
+
+
+def test_rate_above_the_limit_of_the_hosts_file_ends_the_search_with_its_reason(lab: Lab, layout: Layout) -> None:
+    written(layout, start=60)
+    text = lab.hosts_file.read_text()
+    capped = lab.hosts_file.with_name("capped.toml")
+    capped.write_text(text.replace('[hosts."web"]', '[hosts."web"]\nmax_requests_per_s = 95', 1))
+    summary = ingest(layout.run("sustained", run_study(layout, "sustained", capped)))
+    assert summary.valid == 0
+    assert "95 at most" in summary.causes[0][0] and "90 requests/s met the objective" in summary.causes[0][0]
+
+
+def test_killed_run_repeats_its_block(lab: Lab, layout: Layout) -> None:
+    written(layout)
+    process = multiprocessing.get_context("forkserver").Process(
+        target=run_study, args=(layout, "sustained", lab.hosts_file), daemon=True
+    )
+    process.start()
+    wait_until(lambda: bool(list(layout.study_raw("sustained").glob("*/staging/*/probe-03/*"))), 120)
+    process.kill()
+    process.join(10)
+    (run,) = layout.runs("sustained")
+    paths = layout.run("sustained", run)
+    assert not list(paths.trials.glob("*"))
+    assert run_study(layout, "sustained", lab.hosts_file) == run
+    must_be_whole(paths, ["t0001", "t0002"])
+    assert ingest(paths).valid == 2
+    wait_until(lambda: not jobs_left(lab), 35)

@@ -1,0 +1,135 @@
+"""Objective of a study of capacities: its load of a probe, and mistakes in the study file."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loadbook.core.errors import StudyError, UsageError
+from loadbook.execution.studies import load_study
+from loadbook.study.capacity import CapacityObjective, probe_rate
+from loadbook.study.plan import make_plan, parse_plan, study_sha256
+from loadbook.study.rate_search import RESOLUTION
+from loadbook.study.reader import find_study
+from loadbook.study.workload import Workload
+from recorded_run import with_studies
+
+STUDY = """
+schema = 1
+name = "sustained"
+question = "How much load does each sustain within 20 ms?"
+baseline = "small"
+blocks = 6
+{top}
+[capacity]
+within_s = 0.02
+{capacity}
+[roles.driver]
+[roles.web]
+service = "go-app"
+vars = {{ hold_ms = 10, slots = 2 }}
+[workload]
+tool = "vegeta"
+model = "open"
+rate_per_s = 100
+{load}
+[factors]
+slots = {{ levels = [2, 4] }}
+[treatments.small]
+[treatments.large]
+set = {{ slots = 4 }}
+{treatment}
+"""
+
+
+@pytest.fixture
+def problems_of(tmp_path: Path):
+    """A function that returns the problems of a study of capacities with more lines in its tables."""
+    layout = with_studies(tmp_path / "home")
+
+    def read(**lines: str) -> dict[str, str]:
+        text = STUDY.format(**{"top": "", "capacity": "", "load": "", "treatment": ""} | lines)
+        (layout.studies / "sustained.toml").write_text(text)
+        try:
+            load_study(layout, "sustained")
+        except StudyError as error:
+            return {problem.path: problem.message for problem in error.problems}
+        return {}
+
+    read.layout = layout  # type: ignore[attr-defined]
+    return read
+
+
+def test_study_with_an_objective_compares_capacities_and_is_planned_as_a_search(problems_of) -> None:
+    assert problems_of() == {}
+    study = find_study(problems_of.layout.studies, "sustained")
+    plan = make_plan(study)
+    assert study.metric == "capacity_per_s"
+    assert plan.runs_together(1) and not plan.interleaved
+    assert "search for the capacity" in plan.execution_text
+    again = parse_plan(plan.to_json(), "plan.json")
+    assert again == plan and study_sha256(again.study) == study_sha256(plan.study)
+
+
+@pytest.mark.parametrize(
+    ("lines", "path", "message"),
+    [
+        ({"capacity": "share = 1.0"}, "capacity.share", "less than 1"),
+        ({"capacity": "errors = 1.0"}, "capacity.errors", "less than 1"),
+        ({"capacity": 'within = "20 ms"'}, "capacity.within", "within_s"),
+        ({"top": 'metric = "ok_per_s"'}, "metric", "leave it out"),
+        ({"top": 'execution = "interleaved"'}, "execution", "leave it out"),
+        ({"load": "timeout_s = 0.02"}, "workload.timeout_s", "longer than capacity.within_s"),
+        ({"load": "requests = 1000"}, "workload.requests", "length of each probe"),
+        ({"load": 'arrivals = "users"'}, "workload.arrivals", "users slow down with the server"),
+        ({"treatment": "workload = { rate_per_s = 200 }"}, "treatments.large.workload.rate_per_s", "set by the search"),
+    ],
+)
+def test_mistakes_are_named_with_their_remedy(problems_of, lines: dict[str, str], path: str, message: str) -> None:
+    found = problems_of(**lines)
+    assert path in found and message in found[path], found
+
+
+def test_tools_that_do_not_tell_every_time_are_refused_and_able_ones_named(problems_of) -> None:
+    found = problems_of(load="", top="")
+    assert found == {}
+    path = problems_of.layout.studies / "sustained.toml"
+    path.write_text(path.read_text().replace("vegeta", "oha"))
+    with pytest.raises(StudyError, match=r"oha does not tell latency_intended of every request.*vegeta"):
+        load_study(problems_of.layout, "sustained")
+
+
+def test_the_metric_asks_for_an_objective(problems_of) -> None:
+    problems_of(top='metric = "capacity_per_s"')
+    path = problems_of.layout.studies / "sustained.toml"
+    path.write_text(path.read_text().replace("[capacity]\nwithin_s = 0.02\n", ""))
+    with pytest.raises(StudyError, match=r"needs a table \[capacity\]"):
+        find_study(problems_of.layout.studies, "sustained")
+
+
+def test_a_plan_cannot_be_interleaved_or_end_before_a_block(problems_of) -> None:
+    problems_of()
+    with pytest.raises(UsageError, match="at least one block"):
+        make_plan(find_study(problems_of.layout.studies, "sustained"), blocks=0)
+
+
+@given(st.floats(0.01, 1e6))
+def test_rate_of_a_probe_is_close_to_the_search_and_whole_in_an_hour(rate: float) -> None:
+    found = probe_rate(rate)
+    assert abs(found - rate) <= max(0.001 * rate, 0.0005)
+    assert abs(found / rate - 1) < RESOLUTION / 5 or rate < 1
+    assert abs(Fraction(found).limit_denominator(3600) - Fraction(found)) <= Fraction(found) / 10**6
+
+
+@given(st.floats(0.5, 0.9999), st.floats(0.001, 5), st.floats(0.1, 1e6))
+def test_probe_lasts_long_enough_for_its_tail_and_its_limit(share: float, within_s: float, rate: float) -> None:
+    objective = CapacityObjective(within_s=within_s, share=share)
+    load: Any = Workload(tool="vegeta", model="open", rate_per_s=1, duration_s=3)
+    probe = objective.probe_load(load, rate)
+    assert probe.duration_s >= max(3, 10 * within_s * (1 - 1e-6))
+    assert probe.duration_s * probe.rate_per_s * (1 - share) >= 20 * (1 - 1e-6)
