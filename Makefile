@@ -31,12 +31,15 @@ setup:
 setup-dev:
 	@scripts/setup.sh requirements-dev.lock $(TOOLS) chromium=chromium,fonts-dejavu-core busybox=busybox dash=dash $(NETNS) $(OF_ALL_STUDIES)
 	@scripts/setup.sh requirements-dev.lock $$($(LOADBOOK) studies --packages 2>/dev/null)
+	@.venv/bin/python scripts/generators.py vegeta || true
 
-# What studies name as their programs; JMeter is in no Debian that works, so it has a target of its own.
+# What studies name as their programs; JMeter is in no Debian that works, so it has a target of its own. A study whose
+# generator could not be installed is named as not run; a test that needs it is skipped, and says so.
 services:
 	@scripts/setup.sh requirements.lock $(TOOLS) $(NETNS) $(OF_ALL_STUDIES)
 	@scripts/setup.sh requirements.lock $(TOOLS) $(NETNS) $$($(LOADBOOK) studies --packages 2>/dev/null)
 	@$(MAKE) -s jmeter
+	@.venv/bin/python scripts/generators.py vegeta k6 || true
 
 # As root in the namespace lab, where a host may change what some studies change; else those are named as not run.
 site: services
@@ -47,6 +50,7 @@ report:
 	@scripts/setup.sh requirements.lock $(TOOLS) $(OF_STUDY)
 	@grep -q '^$(STUDY)\( \|$$\)' $(PACKAGES) || scripts/setup.sh requirements.lock $(TOOLS) $$($(LOADBOOK) studies --packages $(STUDY) 2>/dev/null)
 	@! $(LOADBOOK) studies --packages $(STUDY) 2>&1 | grep -q 'make jmeter' || $(MAKE) -s jmeter
+	@.venv/bin/python scripts/generators.py --study $(STUDY)
 	@$(LOADBOOK) lab up
 	@$(LOADBOOK) run $(STUDY)
 	@$(LOADBOOK) report $(STUDY)
