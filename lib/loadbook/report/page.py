@@ -263,6 +263,8 @@ def _origin_parts(data: RunData) -> list[str]:
 
 def _load_parts(data: RunData) -> list[str]:
     """Return texts on the load of a run's trials: rates or numbers of connections, as far as they are known."""
+    if objective := data.study.capacity:
+        return [objective.text, f"{data.study.workload.arrivals} arrivals"]
     found = []
     rates = sorted(set(data.trials["offered_per_s"].dropna()))
     if rates:

@@ -18,7 +18,7 @@ from scipy.stats import f as f_distribution
 from loadbook.core.units import format_p_value, format_percent
 from loadbook.stats.diagnostics import MAD_TO_SD
 from loadbook.stats.paired_tests import FloatArray
-from loadbook.stats.text import predicate
+from loadbook.stats.text import effect_phrase
 from loadbook.store.trial_record import SLICE_SERIES
 
 CARRY_OVER_ALPHA = 0.01
@@ -77,7 +77,7 @@ class CarryOver:
             )
         name, effect = self.worst_predecessor, self.effect_by_predecessor[self.worst_predecessor]
         predecessor, size = labels.get(name, name), format_percent(abs(effect), signed=False)
-        text = f"What runs after {predecessor} {predicate(metric, effect)} by {size} (p {format_p_value(self.p)})"
+        text = f"What runs after {predecessor} {effect_phrase(metric, effect, size)} (p {format_p_value(self.p)})"
         return f"{text}: the reset between trials does not bring the host back."
 
     def _sentence_on_slices(self, metric: str, labels: Mapping[str, str]) -> str:
@@ -87,7 +87,7 @@ class CarryOver:
             return f"{text}; one of {detectable} would be found in 4 of 5 runs."
         name, effect = self.worst_predecessor, self.effect_by_predecessor[self.worst_predecessor]
         size, shift = (format_percent(v, 2, signed=False) for v in (abs(effect), math.expm1(self.largest_shift)))
-        text = f"A slice after one of {labels.get(name, name)} {predicate(metric, effect)} by {size}"
+        text = f"A slice after one of {labels.get(name, name)} {effect_phrase(metric, effect, size)}"
         return f"{text} (p {format_p_value(self.p)}), which moves the comparisons by up to {shift}."
 
 

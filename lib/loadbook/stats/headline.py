@@ -10,6 +10,7 @@ from loadbook.stats.text import (
     ABSENT,
     best_sentence,
     comparison_texts,
+    effect_phrase,
     evidence_text,
     forecast_sentence,
     margin_text,
@@ -245,7 +246,7 @@ def _effect_phrase(row: AnalysisRow) -> str:
     """Return an effect such as " is faster by 6.0 % (5.1 to 6.8 %)", or " is faster than another by ..."."""
     assert row.verdict is not None
     texts, than_text = comparison_texts(row.verdict), f" than {row.reference_label}" if row.reference_label else ""
-    return f" {predicate(row.verdict.comparison.metric, _row_effect(row))}{than_text} by {texts.size} ({texts.bounds})"
+    return f" {effect_phrase(row.verdict.comparison.metric, _row_effect(row), texts.size, than_text)} ({texts.bounds})"
 
 
 def _forecast_text(rows: Sequence[AnalysisRow]) -> str | None:

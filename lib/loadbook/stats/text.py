@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from loadbook.core.metrics import Direction, MetricKind, find_metric
+from loadbook.core.metrics import CAPACITY, Direction, MetricKind, find_metric
 from loadbook.core.units import (
     NBSP,
     decimals_for_half_width,
@@ -30,11 +30,12 @@ from loadbook.study.model import TrialExecution
 
 
 class DirectionWords(NamedTuple):
-    """Words for a rise and a fall of a metric, and the pattern of a predicate such as "is faster"."""
+    """Words for a rise and a fall of a metric, and the patterns of a predicate such as "is faster" and of an effect."""
 
     up: str
     down: str
     predicate: str
+    effect: str = "{predicate}{than} by {size}"
 
 
 _WORDS_BY_KIND: dict[MetricKind, DirectionWords] = {
@@ -44,8 +45,9 @@ _WORDS_BY_KIND: dict[MetricKind, DirectionWords] = {
     "errors": DirectionWords("more", "fewer", "has {word} errors"),
     "other": DirectionWords("higher", "lower", "is {word}"),
 }
+_CAPACITY_WORDS = DirectionWords("more load", "less load", "sustains {word}", "sustains {size} {word}{than}")
 
-_PLURAL_VERBS = {"is": "are", "has": "have", "needs": "need"}
+_PLURAL_VERBS = {"is": "are", "has": "have", "needs": "need", "sustains": "sustain"}
 
 
 # words in unknown names of columns that mean a time or errors: latency_p99, p95_ms, response time, errors_total
@@ -68,7 +70,7 @@ def metric_noun(metric: str) -> str:
 
 def direction_words(metric: str) -> DirectionWords:
     """Return the words for a rise and a fall of a metric."""
-    return _WORDS_BY_KIND[_metric_kind(metric)]
+    return _CAPACITY_WORDS if metric == CAPACITY else _WORDS_BY_KIND[_metric_kind(metric)]
 
 
 def _metric_kind(metric: str) -> MetricKind:
@@ -90,6 +92,17 @@ def predicate(metric: str, effect: float, number: int = 1) -> str:
     pattern = direction_words(metric).predicate
     verb, _, rest = pattern.format(word=direction_word(metric, effect), name=metric_noun(metric)).partition(" ")
     return f"{verb if number == 1 else _PLURAL_VERBS[verb]} {rest}"
+
+
+def effect_phrase(metric: str, effect: float, size: str, than: str = "", *, brief: bool = False) -> str:
+    """Return "is faster than another by 6.0 %", "sustains 6.0 % more load", ... for an effect of this size.
+
+    `than` names the reference with its preposition (" than another"); "" for the baseline of a page. A brief phrase has
+    the word in place of the predicate: "faster by 6.0 %".
+    """
+    word = direction_word(metric, effect)
+    does = word if brief else predicate(metric, effect)
+    return direction_words(metric).effect.format(predicate=does, word=word, than=than, size=size)
 
 
 ABSENT = "–"
@@ -272,7 +285,7 @@ def verdict_phrase(verdict: Verdict, *, against: str | None = None, block_s: flo
         interval = f"{confidence_text(comparison.level, one_sided=True)} {interval_noun} {texts.interval90}"
         return f": no difference{f' from {against}' if against else ''} larger than {margin} ({interval}), {blocks}."
     than_text = f" than {against}" if against else ""
-    effect_text = f" {predicate(comparison.metric, comparison.effect or 0.0)}{than_text} by {texts.size}"
+    effect_text = f" {effect_phrase(comparison.metric, comparison.effect or 0.0, texts.size, than_text)}"
     effect_text += f" ({confidence_text(comparison.level)} {interval_noun} {texts.bounds})"
     if verdict.kind == "small":
         return f"{effect_text}: real, but smaller than the {margin} that matters, {blocks}."
@@ -308,7 +321,7 @@ def ascii_verdict(verdict: Verdict, against: str | None = None) -> str:
         text = f"{difference} (equivalent; {interval}), {evidence}"
     else:
         than_text, distances = f" than {against}" if against else "", sorted(map(abs, comparison.ci95))
-        change = f"{direction_word(comparison.metric, comparison.effect)}{than_text} by {texts.size}"
+        change = effect_phrase(comparison.metric, comparison.effect, texts.size, than_text, brief=True)
         if verdict.kind == "small":
             bounds = _dotted_range(verdict, distances)
             text = f"{change} ({bounds}): real, but smaller than the {margin} that matters"

@@ -126,7 +126,7 @@ class RowsFigure(base.ReportFigure):
         at = self.scale.to_inches(axes.log_ratio(self.margin_at), left, right)
         middle = min(max(at, half + EDGE_IN), right - half)
         sheet.text(middle, y, self.margin_label, size=size, colour=palette.SOFT, align="center", va="baseline")
-        above, below, _ = words.direction_words(self.metric_name)
+        above, below, *_ = words.direction_words(self.metric_name)
         slower, faster = f"← {below}", f"{above} →"
         starts = max(left, middle - half - DIRECTION_WORDS_IN)
         ends = min(right, middle + half + DIRECTION_WORDS_IN)
@@ -238,7 +238,8 @@ class EffectsFigure(RowsFigure):
         verb_phrase = words.predicate(self.analysis.metric, effect, len(rows))
         if len(rows) == 1:
             texts = row_texts(rows[0])
-            return f"{self.names[rows[0].treatment]} {verb_phrase} by {texts.size} ({texts.bounds})"
+            verb_phrase = words.effect_phrase(self.analysis.metric, effect, texts.size)
+            return f"{self.names[rows[0].treatment]} {verb_phrase} ({texts.bounds})"
         return f"{base.join_first([self.names[r.treatment] for r in rows], 3, 'treatments')} {verb_phrase}"
 
     @property

@@ -119,7 +119,7 @@ class FactorialFigure(base.ReportFigure):
     def _write_head(self, sheet: base.Sheet, scale: axes.RatioScale, edges: tuple[float, float]) -> None:
         """Write above the plot which direction is better or worse and, at zero, the margin."""
         left, right = edges
-        above, below, _ = direction_words(self.analysis.metric)
+        above, below, *_ = direction_words(self.analysis.metric)
         margin, y = f"margin ±{margin_text(self.analysis.margin)}", HEAD_IN - 0.08
         half = base.text_width(margin, SMALL_PT) / 2
         middle = min(max(scale.to_inches(0, left, right), left + half), right - half)
