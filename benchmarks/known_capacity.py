@@ -78,7 +78,7 @@ def measure(layout: Layout, hosts: Path, start_per_s: float, blocks: int) -> Jud
     ingest(layout.run(STUDY, run))
     values = load_run(layout, STUDY, run).values("capacity_per_s")
     more, again = compare_declared(
-        values, BASE, [MORE, AGAIN], BASE, metric="capacity_per_s", statistic="value", level=0.95
+        values, BASE, [MORE, AGAIN], "baseline", metric="capacity_per_s", statistic="value", level=0.95
     ).comparisons
     capacities = values.groupby("treatment")["value"].median().items()
     return Judged(more, again, {str(name): float(value) for name, value in capacities})
