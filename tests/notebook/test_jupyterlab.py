@@ -27,6 +27,7 @@ PICTURES = {
 # notebook -> the study whose smoke variant is run for it, what it starts on the hosts, and how many pictures there are
 STUDIED = {
     "backend_modes": ("backend-modes", ("nginx", "wrk", "node", "go"), 2),
+    "capacity": ("capacity", ("nginx", "vegeta"), 2),
     "factorial": ("nginx-screening", ("nginx", "wrk"), 1),
     "lb_vs_single": ("lb-vs-single", ("nginx", "wrk", "haproxy"), 2),
     "page_size_tps": ("page-size-tps", ("haproxy", "apache2", "wrk"), 2),

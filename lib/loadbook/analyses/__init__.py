@@ -2,6 +2,7 @@
 
 - `effects`: which treatments change the metric, and by how much; its page is the base class of most other pages
 - `balancers`: cost of a load balancer, gain from more nodes, fastest kind of connection to a backend
+- `capacity`: how much load each treatment sustains within an objective
 - `claims`: the claims of a published article, each checked against a run
 - `compare_runs`: how far effects changed from one run to another
 - `factorial`: the effect of every factor and of every pair of factors
@@ -18,6 +19,7 @@ To delete an analysis, delete its folder or module and its lines below.
 PAGES = {
     "backends_page": "loadbook.analyses.balancers.page",
     "balancers_page": "loadbook.analyses.balancers.page",
+    "capacity_page": "loadbook.analyses.capacity.page",
     "compare_runs_page": "loadbook.analyses.compare_runs.page",
     "effects_page": "loadbook.analyses.effects.page",
     "factorial_page": "loadbook.analyses.factorial.page",

@@ -275,6 +275,11 @@ def _replayed_run_of(path: Path, inventory: HostsFile, plan: Plan) -> RecordedRu
     """Return the recorded run that a hosts file replays; None for real hosts."""
     if inventory.replay is None:
         return None
+    if plan.study.capacity:
+        raise UsageError(
+            f"{path} plays a run back, and a search for capacity cannot be played back: its loads follow from outcomes",
+            "loadbook ingest makes its tables again from the recorded files",
+        )
     recording = RecordedRun((path.absolute().parent / inventory.replay).resolve())
     missing = recording.missing_trials(plan.trials)
     if missing:

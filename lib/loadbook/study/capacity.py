@@ -16,6 +16,7 @@ from loadbook.study.workload import Seconds, StrictModel, Workload
 
 TAIL_REQUESTS = 20  # slower than the objective's percentile: with fewer, it is an estimate from a handful of requests
 LIMITS_IN_PROBE = 10  # a probe lasts so many times the limit, so that a queue that grows is seen
+SMOKE_SHARE = 0.95
 RATE_DIGITS = 3  # of a probe's rate, after the first: it is rounded by 0.05 % at most, the search resolves 1.5 %
 TimeMetric = Literal["latency_intended", "service_time", "ttfb"]
 TIME_TEXTS: dict[TimeMetric, str] = {
@@ -57,6 +58,10 @@ class CapacityObjective(StrictModel):
         """Return the whole seconds of a probe at a rate: at least `least_s`, and enough requests beyond the share."""
         tail_s = TAIL_REQUESTS / (1 - self.share) / rate_per_s
         return float(math.ceil(max(least_s, tail_s, LIMITS_IN_PROBE * self.within_s) - 1e-9))
+
+    def shortened(self) -> CapacityObjective:
+        """Return the objective of a smoke variant, for a share that needs fewer requests."""
+        return self.model_copy(update={"share": min(self.share, SMOKE_SHARE)})
 
     def probe_load(self, workload: Workload, rate_per_s: float) -> Workload:
         """Return the load of a probe at about a rate: a study's load for as long as the objective asks."""

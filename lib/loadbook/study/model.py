@@ -16,6 +16,7 @@ from loadbook.study.problems import last_declared_look
 from loadbook.study.treatments import Factor, Factorial, FactorLevel, Grid, Ident, Name, Role, Setting, Treatment
 from loadbook.study.workload import StrictModel, Workload
 
+CAPACITY_NOTEBOOKS = ("capacity", "run_quality")
 TrialExecution = Literal["interleaved", "plain"]
 Execution = Literal["auto", TrialExecution]
 ClaimKind = Literal["better", "worse", "best", "no-loss", "equivalent", "fewer-errors", "more-errors", "interaction",
@@ -215,8 +216,8 @@ class Study(StrictModel):
         if not isinstance(raw, dict):
             return raw
         last = last_declared_look(raw)
-        defaults = ({"blocks": last} if last else {}) | ({"metric": CAPACITY} if raw.get("capacity") else {})
-        return defaults | raw
+        searches: dict[str, Any] = {"metric": CAPACITY, "notebooks": CAPACITY_NOTEBOOKS} if raw.get("capacity") else {}
+        return ({"blocks": last} if last else {}) | searches | raw
 
     def repeated_treatment(self, treatment: str) -> str | None:
         """Return the treatment that this one repeats, for an A/A arm the baseline; None if it repeats none."""

@@ -277,7 +277,7 @@ def smoke_variant(study: Study) -> Study:
     """Return the smoke variant of a study: the baseline, its checks and one treatment, 6 blocks of 1 s.
 
     The subset `smoke` of the study replaces this choice of treatments. For a factorial it is the full factorial of the
-    first two switches.
+    first two switches. A search for capacity has 5 blocks, and an objective that shorter probes can tell.
     """
     treatments = study.treatments_in()
     checks = [t for t in treatments if study.treatments[t].check]
@@ -291,7 +291,8 @@ def smoke_variant(study: Study) -> Study:
     return study.model_copy(
         update={
             "name": study.name + SMOKE_SUFFIX,
-            "blocks": 6,
+            "blocks": 5 if study.capacity else 6,
+            "capacity": study.capacity and study.capacity.shortened(),
             "stopping": StoppingRule(),
             "subset": "default",
             "subsets": {"default": subset},

@@ -1,0 +1,74 @@
+"""Probes of a run of searches for capacity, and the capacity of each treatment in its blocks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import pandas as pd
+
+from loadbook.core.errors import UsageError
+from loadbook.core.metrics import CAPACITY, CPU_PER_RESPONSE
+from loadbook.store.tables import RunData
+from loadbook.study.capacity import CapacityObjective
+
+SEARCH_SERIES, EXPLORATION_SERIES = "probe", "exploration"  # of the table samples
+PROBE_COLUMNS = ["trial", "treatment", "block", "series", "rate_per_s", "time_s", "share_within", "met"]
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """Capacity of one treatment (1/s): the median of its blocks, and their lowest and highest.
+
+    `cpu_s` is the median of the services' CPU seconds per response at capacity; None if not measured.
+    """
+
+    treatment: str
+    typical_per_s: float
+    lowest_per_s: float
+    highest_per_s: float
+    blocks: int
+    probes: int
+    cpu_s: float | None
+
+
+def objective_of(data: RunData) -> CapacityObjective:
+    """Return the objective of a run's study; UsageError if it has none."""
+    if data.study.capacity is None:
+        study = data.study
+        raise UsageError(f"study {study.name!r} has no [capacity]", f"its notebook is {study.notebooks[0]}")
+    return data.study.capacity
+
+
+def probes_of(data: RunData) -> pd.DataFrame:
+    """Return one row per probe that counts, in columns PROBE_COLUMNS.
+
+    `time_s` is the time of the objective's share of the requests; NaN if it is not known, as with too many errors.
+    """
+    objective, samples = objective_of(data), data.samples
+    own = samples[samples["series"].isin([SEARCH_SERIES, EXPLORATION_SERIES]) & (samples["driver"] == "*")]
+    if own.empty:
+        return pd.DataFrame(columns=PROBE_COLUMNS)
+    wide = own.pivot_table(index=["trial", "series", "x"], columns="metric", values="value", aggfunc="last")
+    wide = wide.reset_index().rename(columns={"x": "rate_per_s"})
+    wide["time_s"] = [objective.within_s * math.exp(-margin) for margin in wide["margin"]]
+    wide["met"] = wide["margin"] >= 0
+    if "share_within" not in wide:
+        wide["share_within"] = math.nan
+    trials = data.trials[["trial", "treatment", "block"]]
+    return wide.merge(trials, on="trial").sort_values(["block", "trial", "rate_per_s"])[PROBE_COLUMNS]
+
+
+def capacities_of(data: RunData, probes: pd.DataFrame) -> dict[str, Capacity]:
+    """Return treatment -> its capacity, for treatments with a valid trial, in the order of the plan."""
+    values, costs = data.values(CAPACITY), data.values(CPU_PER_RESPONSE)
+    found: dict[str, Capacity] = {}
+    for name in data.plan["treatments"]:
+        own = values.loc[(values["treatment"] == name) & values["valid"], "value"].dropna()
+        cost = costs.loc[(costs["treatment"] == name) & costs["valid"], "value"].dropna()
+        if len(own):
+            made = int((probes["treatment"] == name).sum())
+            cpu_s = float(cost.median()) if len(cost) else None
+            bounds = float(own.min()), float(own.max())
+            found[name] = Capacity(name, float(own.median()), *bounds, len(own), made, cpu_s)
+    return found

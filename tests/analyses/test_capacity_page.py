@@ -1,0 +1,111 @@
+"""The page of a study of capacities: its answer, figure and table, of a simulated run with known capacities."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from figure_legibility import must_be_legible
+from loadbook.analyses.capacity.figure import ThroughputLatencyFigure
+from loadbook.analyses.capacity.page import CapacityPage
+from loadbook.core.errors import UsageError
+from loadbook.core.units import NBSP
+from loadbook.store.paths import Layout
+from loadbook.store.tables import load_run, to_arrow, write_arrow
+from loadbook.study.rate_search import Bracket, RateSearch
+from mock_project import RUN, Arm, make_project
+
+NAME = "sustained"
+LIMIT_S = 0.02
+ARMS = {
+    "baseline": Arm(label="baseline"),
+    "aa": Arm(check="aa", label="A/A: baseline again"),
+    "large": Arm(0.08, {"gzip": True}, "twice the memory"),
+    "small": Arm(-0.3, {"gzip": False, "sendfile": True}, "a very much smaller machine with a long name"),
+}
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory) -> Layout:
+    """A project with one run, in which each trial has the probes of a search for its capacity."""
+    layout = make_project(
+        tmp_path_factory.mktemp("project"),
+        ARMS,
+        name=NAME,
+        question="How much load does each sustain?",
+        capacity={"within_s": LIMIT_S},
+        workload={"tool": "vegeta", "model": "open", "rate_per_s": 20_000, "path": "/index.html"},
+    )
+    paths = layout.run(NAME, RUN)
+    rows = pq.read_table(paths.table("measurements")).to_pylist()
+    found = [row | {"metric": "capacity_per_s"} for row in rows if row["metric"] == "ok_per_s"]
+    costs = [row | {"metric": "cpu_per_response", "unit": "s", "value": 1 / row["value"]} for row in found]
+    write_arrow(paths.table("measurements"), to_arrow("measurements", [*rows, *found, *costs]))
+    samples = [sample for row in found for sample in probes(row)]
+    write_arrow(paths.table("samples"), to_arrow("samples", samples))
+    return layout
+
+
+def probes(row: dict) -> list[dict]:
+    """Return the samples of the probes of one search, whose times rise with the rate."""
+    search, keys = RateSearch(Bracket(row["value"] / 1.3, row["value"] * 1.2)), ("study", "run", "trial", "driver")
+    samples = []
+    while (rate := search.next_rate) is not None:
+        margin = max(-3.0, min(3.0, 8 * math.log(row["value"] / rate)))
+        search = search.after(margin >= 0)
+        shared = {key: row[key] for key in keys} | {"series": "probe", "x": rate, "x_unit": "1/s", "unit": "1"}
+        samples += [shared | {"metric": "margin", "value": margin}, shared | {"metric": "share_within", "value": 0.99}]
+    return samples
+
+
+@pytest.fixture(scope="module")
+def page(layout: Layout) -> CapacityPage:
+    return CapacityPage(load_run(layout, NAME, RUN))
+
+
+def test_answer_says_how_much_more_load_within_which_objective(page: CapacityPage) -> None:
+    answer = page.answer_summary()
+    headline, support = (text.replace(NBSP, " ") for text in (answer.headline, answer.support))
+    assert headline.startswith("twice the memory sustains 7.5 % more load (95 % interval ")
+    assert "99 % within 20 ms of the intended start, at most 0.1 % failed; even arrivals" in support
+    assert "sustains" in support and "less load" in support
+
+
+def test_table_has_typical_capacity_its_range_and_cpu_time_of_every_treatment(page: CapacityPage) -> None:
+    values = page.data.values("capacity_per_s")
+    for name, row in zip(page.capacities, page.capacity_table().rows, strict=True):
+        own = values.loc[(values["treatment"] == name) & values["valid"], "value"]
+        assert row[1:4] == [f"{number:,.0f}" for number in (own.median(), own.min(), own.max())]
+        assert int(row[5]) == int((page.probes["treatment"] == name).sum()) >= 5 * len(own)
+        assert float(row[6]) == pytest.approx(1e6 / own.median(), rel=0.05)
+
+
+def test_probes_met_the_objective_exactly_up_to_the_limit(page: CapacityPage) -> None:
+    found = page.probes
+    assert (found["met"] == (found["time_s"] <= LIMIT_S)).all() and 0.2 < found["met"].mean() < 0.8
+
+
+def test_figure_is_legible_and_its_texts_name_every_treatment(page: CapacityPage) -> None:
+    figure = ThroughputLatencyFigure(
+        page.analysis, page.objective, page.probes, page.capacities, page.data.values("capacity_per_s")
+    )
+    must_be_legible(figure.draw(), lambda text: True)
+    assert all(label in figure.caption for label in ("baseline 4", "twice the memory 4"))
+    assert f"20{NBSP}ms" in figure.help and str(len(page.probes)) in figure.alt_text
+
+
+def test_run_without_a_capacity_says_so(layout: Layout) -> None:
+    data = load_run(layout, NAME, RUN)
+    empty = replace(data, samples=data.samples.iloc[:0])
+    assert "No capacity was found" in str(CapacityPage(empty).curves())
+
+
+def test_study_without_an_objective_is_refused(tmp_path: Path) -> None:
+    make_project(tmp_path / "other")
+    page = CapacityPage(load_run(Layout(tmp_path / "other"), "nginx-directives", RUN))
+    with pytest.raises(UsageError, match=r"has no \[capacity\]"):
+        page.curves()
