@@ -118,6 +118,13 @@ def test_a_plan_cannot_be_interleaved_or_end_before_a_block(problems_of) -> None
         make_plan(find_study(problems_of.layout.studies, "sustained"), blocks=0)
 
 
+def test_smoke_variant_has_a_share_that_short_probes_can_tell(problems_of) -> None:
+    problems_of()
+    study = find_study(problems_of.layout.studies, "sustained-smoke")
+    assert study.capacity is not None and study.capacity.share == 0.95
+    assert (study.blocks, study.capacity.probe_s(1000, study.workload.duration_s)) == (5, 1.0)
+
+
 @given(st.floats(0.01, 1e6))
 def test_rate_of_a_probe_is_close_to_the_search_and_whole_in_an_hour(rate: float) -> None:
     found = probe_rate(rate)

@@ -92,3 +92,13 @@ def test_exploration_without_end_has_no_bracket_and_says_how_far_it_went() -> No
 def test_first_bracket_holds_the_capacities_of_all_arms() -> None:
     arms = [explored(100.0, capacity) for capacity in (120.0, 700.0)]
     assert first_bracket(arms) == pytest.approx((100.0, 100 * RAISE**5))
+
+
+def test_exploration_ends_where_lower_rates_no_longer_lower_the_times() -> None:
+    arm = Exploration(100.0)
+    for margin in (-1.2, -0.5, -0.48):
+        arm = arm.after(False, margin)
+    assert arm.is_flat and arm.is_finished and arm.next_rate is None
+    assert arm.failed == pytest.approx(100 / RAISE**2)
+    unknown = Exploration(100.0).after(False).after(False).after(False, -0.5)
+    assert not unknown.is_finished

@@ -73,11 +73,10 @@ class SearchedArm:
         shown = _probe_at_capacity(self.capacity.probes)
         self.capacity.capacity_per_s = None if self.has_failed else capacity_of(self.capacity.probes)
         failure = (self.record.status, self.record.reason) if self.has_failed else None
-        started = next((own.started for own in self._records.values()), None)
         if shown is not None:
             self.record = _in_folder(self._records[shown.folder], shown.folder)
         self.record.status, self.record.reason = failure or ("ok", None)
-        self.record.started, self.record.capacity = started, self.capacity
+        self.record.capacity = self.capacity
         self.record.duration_s = round(sum(own.duration_s or 0.0 for own in self._records.values()), 4)
 
 

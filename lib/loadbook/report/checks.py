@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from loadbook.core.metrics import CAPACITY
 from loadbook.core.units import format_p_value, format_percent, format_rounded, join_words, pluralize
 from loadbook.core.validity_rules import lower_first
 from loadbook.report import palette, sections
@@ -126,6 +127,7 @@ def _trials_check(data: RunData) -> HarnessCheck:
     more = f" and {len(reasons) - 2} other reasons" if len(reasons) > 2 else ""
     order = "random order" if data.plan["seed"] is not None else "order as it was imported"
     order = "in turns, in slices" if data.study.execution == "interleaved" else order
+    order = "in rounds of probes" if data.study.capacity else order
     text = (f"{left} excluded: {why}{more}; " if left else "none excluded; ") + order
     css, glyph = ("", "✓") if left <= MAX_INCOMPLETE_SHARE * number["planned"] else ("doubt", "!")
     return HarnessCheck(css, glyph, f"{number['valid']} of {number['planned']} trials count", text)
@@ -175,13 +177,18 @@ CARRY_OVER_NOT_CHECKED = (
     "Carry-over was not checked: too few trials, or slices with recorded traffic, to tell what ran before from block "
     "and treatment."
 )
+NO_ORDER_OF_SEARCHES = (
+    "The treatments of a block were searched together, in rounds of one probe for each, in a new random order every "
+    "round: none ran before another."
+)
 
 
 def order_sentences(
     carried: CarryOver | None, analysis: Analysis, values: pd.DataFrame, labels: Mapping[str, str]
 ) -> list[str]:
     """Return the sentences below the order plot: drift, carry-over (`carried`; None: not tested), outliers."""
-    carry_over_text = carried.sentence(analysis.metric, labels) if carried else CARRY_OVER_NOT_CHECKED
+    not_checked = NO_ORDER_OF_SEARCHES if analysis.metric == CAPACITY else CARRY_OVER_NOT_CHECKED
+    carry_over_text = carried.sentence(analysis.metric, labels) if carried else not_checked
     return [*filter(None, [diagnostics.describe_drift(values).sentence, carry_over_text, _outlier_text(values)])]
 
 
@@ -206,8 +213,10 @@ def order_notes(
 def detect_carry_over(data: RunData, analysis: Analysis, values: pd.DataFrame) -> CarryOver | None:
     """Test a run for carry-over, the A/A arm counted as the treatment that it repeats; None if it cannot be tested.
 
-    In interleaved blocks it is one between slices.
+    In interleaved blocks it is one between slices. Searches for capacity go in rounds, each in an order of its own.
     """
+    if data.study.capacity:
+        return None
     same = {name: original for name in data.study.treatments if (original := data.study.repeated_treatment(name))}
     if data.study.execution == "interleaved":
         return slice_carry_over(data.samples, values, analysis.baseline, same)

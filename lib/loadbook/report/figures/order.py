@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from loadbook.core.errors import UsageError
-from loadbook.core.metrics import get_metric
+from loadbook.core.metrics import CAPACITY, get_metric
 from loadbook.core.units import format_percent, format_quantity, pluralize
 from loadbook.report import palette
 from loadbook.report.figures import axes, base
@@ -108,7 +108,8 @@ class OrderFigure(base.ReportFigure):
         title = "drift: each trial against its own treatment’s median; line = block median"
         sheet.text(LEFT_IN, drift_top - 0.12, title, colour=palette.SOFT)
         most = self.values.groupby("block").size().max()
-        title = f"block (order of execution; {most} trials in random order in each)"
+        order = "searched in rounds" if self.metric.name == CAPACITY else "in random order"
+        title = f"block (order of execution; {most} trials {order} in each)"
         sheet.text((LEFT_IN + right) / 2, sheet.height - 0.14, title, colour=palette.SOFT, align="center")
         self._add_hover_areas(sheet, limits, right)
         return sheet
