@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/statistics.md with loadbook's own figures.
+"""Draw the pictures of docs/statistics.md and docs/capacity.md with loadbook's own figures.
 
 Usage: .venv/bin/python benchmarks/pictures.py [FOLDER]
 """
@@ -27,11 +27,13 @@ from loadbook.stats.sequential import detectable_effect
 from loadbook.stats.text import comparison_texts
 from loadbook.stats.verdict import decide_verdict
 from noise import NOISES, Floats, blocked, sequential
+from simulated.capacity import Service, one_bisection, study
 from simulated.two_arms import pairs_of
 
 FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
 METRIC, MARGIN, BLOCKS, HOST = "ok_per_s", 0.02, 10, 20
 ARMS = palette.AA, palette.BASELINE
+PAIRS, CAPACITY_NOISE, PHANTOM = 30, "5 %", math.log(1.05)
 SCATTERS, MOST_BLOCKS = (0.007, 0.014, 0.028, 0.056), 40
 
 
@@ -161,10 +163,56 @@ def how_many_blocks() -> Figure:
     return sheet.figure
 
 
+def one_search() -> Figure:
+    """Draw what pairs of equal servers are said to differ by: after one search each, and after ten blocks."""
+    sheet, rng = Sheet(3.1), np.random.default_rng(HOST)
+    pairs = [Service(CAPACITY_NOISE, [0.0, 0.0], rng, 512) for _ in range(PAIRS)]
+    single = sorted(one_bisection(pair, 1, rng) - one_bisection(pair, 0, rng) for pair in pairs)
+    studies = [study(CAPACITY_NOISE, [0.0, 0.0], BLOCKS, rng)[0] for _ in range(PAIRS)]
+    compared = sorted((compare_pairs(pairs_of(*found)) for found in studies), key=lambda one: one.effect or 0.0)
+    apart = sum(abs(difference) >= PHANTOM for difference in single)
+    told = sum(one.p is not None and one.p <= 0.05 for one in compared)
+    _draw_single(_capacity_panel(sheet, 0.2, f"one search each: {apart} of {PAIRS} are 5 % or more apart"), single)
+    _draw_compared(_capacity_panel(sheet, 4.7, f"ten blocks: {told} of {PAIRS} are said to differ"), compared)
+    return sheet.figure
+
+
+def _capacity_panel(sheet: Sheet, left: float, title: str) -> Axes:
+    """Return a panel with a ratio axis and a row for each pair of servers."""
+    right = left + 3.9
+    sheet.text(left, 0.14, title, bold=True)
+    panel = sheet.panel(left, 0.34, right, 2.5)
+    panel.set_ylim(PAIRS + 0.5, 0.5)
+    panel.set_yticks([])
+    scale = axes.RatioScale(math.log1p(-0.14), math.log1p(0.14))
+    axes.draw_ratio_grid(panel, axes.set_ratio_axis(panel, scale, right - left, sheet.size, MARGIN), 0.5, PAIRS + 0.5)
+    panel.axvline(0, color=palette.INK, linewidth=1.0, zorder=-2)
+    under = "capacity of B against A; both are equal"
+    sheet.text((left + right) / 2, 2.95, under, colour=palette.SOFT, align="center")
+    return panel
+
+
+def _draw_single(panel: Axes, differences: list[float]) -> None:
+    """Draw differences of logs; those of 5 % and more look like verdicts."""
+    for number, at in enumerate(differences, 1):
+        style = palette.VERDICTS["better" if at > 0 else "worse"] if abs(at) >= PHANTOM else palette.BASELINE
+        panel.plot([at], [number], **marker_props(style, 4.6))
+
+
+def _draw_compared(panel: Axes, compared: list[Comparison]) -> None:
+    """Draw the interval of every comparison in the colour of its verdict, with a margin of 5 %."""
+    for number, one in enumerate(compared, 1):
+        style = palette.VERDICTS[decide_verdict(one, math.expm1(PHANTOM)).kind]
+        ends = [math.log1p(end) for end in one.ci95 or (0.0, 0.0)]
+        panel.plot(ends, [number] * 2, color=style.edge, linewidth=1.4)
+        panel.plot([math.log1p(one.effect or 0.0)], [number], **marker_props(style, 4.6))
+
+
 PICTURES = {
     "why-blocks": why_blocks,
     "verdicts": lambda: EffectsFigure(verdicts()).draw(),
     "how-many-blocks": how_many_blocks,
+    "one-search": one_search,
 }
 
 
