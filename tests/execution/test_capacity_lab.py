@@ -17,6 +17,7 @@ from loadbook.ingestion.ingest import ingest
 from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.trial_record import TrialRecord, read_trial
 from loadbook.tools.base import load_tool
+from loopback_labs import own_lab
 from waiting import wait_until
 
 pytestmark = [
@@ -135,6 +136,23 @@ def test_killed_run_repeats_its_block(lab: Lab, layout: Layout) -> None:
     must_be_whole(paths, ["t0001", "t0002"])
     assert ingest(paths).valid == 2
     wait_until(lambda: not jobs_left(lab), 35)
+
+
+def test_two_drivers_share_the_rate_and_their_times_are_merged(layout: Layout) -> None:
+    written(layout, start=150)
+    study = layout.studies / "sustained.toml"
+    study.write_text(study.read_text().partition("[treatments.five-slots]")[0])
+    with own_lab(hosts={"driver": ("driver",), "web": ("web",), "driver-2": ("driver",)}) as lab:
+        paths = layout.run("sustained", run_study(layout, "sustained", lab.hosts_file))
+    assert ingest(paths).valid == 1
+    (record,) = records_of(paths)
+    assert record.capacity is not None
+    assert 0.85 * 200 < (record.capacity.capacity_per_s or 0) < 1.25 * 200
+    rows = pq.read_table(paths.table("measurements")).to_pylist()
+    requests = {row["driver"]: row["value"] for row in rows if row["metric"] == "requests"}
+    assert sorted(requests) == ["*", "driver", "driver-2"]
+    offered = record.workload["rate_per_s"] * record.workload["duration_s"]
+    assert requests["*"] == pytest.approx(requests["driver"] + requests["driver-2"]) == pytest.approx(offered, rel=0.03)
 
 
 FRAGILE_SERVICE = """
