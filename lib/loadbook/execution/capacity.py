@@ -30,7 +30,7 @@ from loadbook.study.capacity import CapacityObjective
 from loadbook.study.rate_search import Bracket, Exploration, RateSearch, common_bracket, first_bracket
 from loadbook.study.workload import Workload
 
-MAX_INVALID = 3  # attempts at a probe whose load generator was at its limit
+MAX_UNCOUNTED = 3  # attempts at a probe that does not count, such as one whose load generator was at its limit
 Search = TypeVar("Search", Exploration, RateSearch)
 
 
@@ -137,7 +137,8 @@ class CapacityBlock:
         if bracket is not None:
             searches = self._in_rounds({arm: RateSearch(bracket) for arm in self._alive()}, "search")
             for arm, search in searches.items():
-                arm.capacity.bound = search.bound
+                if search.bound and not arm.has_failed:
+                    arm.fail("invalid", _bound_text(arm, search))
         for arm in self.attempts:
             arm.conclude()
 
@@ -182,7 +183,7 @@ class CapacityBlock:
             if result.counts:
                 return result
             failures += 1
-            if failures >= (MAX_INVALID if result.status == "invalid" else MAX_ATTEMPTS.get(result.status, 1)):
+            if failures >= MAX_ATTEMPTS.get(result.status, MAX_UNCOUNTED):
                 break
             if probe.retry:
                 if not self.testbed.reconnect():
@@ -230,6 +231,14 @@ def _margin_of_times(probe: ProbeRecord) -> float | None:
     return probe.margin if is_known else None
 
 
+def _bound_text(arm: SearchedArm, search: RateSearch) -> str:
+    """Return the reason why a search that never saw the other outcome has found no capacity."""
+    tried = [probe.rate_per_s for probe in arm.capacity.probes if probe.counts and probe.phase == "search"]
+    ends = f"{min(tried):,g} to {max(tried):,g} requests/s"
+    outcome = "met" if search.bound == "at least" else "missed"
+    return f"every rate from {ends} {outcome} the objective, far from the capacities of the blocks before"
+
+
 def _met_text(arm: SearchedArm) -> str:
     """Return a text on the highest rate that met the objective so far."""
     if not arm.rates_met:
@@ -243,20 +252,31 @@ class CapacityBlocks(BlockRunner[CapacityBlock]):
     def __init__(self, testbed: Testbed, store: AttemptStore, on_event: OnEvent) -> None:
         super().__init__(testbed, store, on_event)
         self.known: dict[str, list[float]] = {name: [] for name in testbed.plan.treatments}
+        self.not_found: dict[str, str] = {}  # treatment -> reason why its exploration failed
         for trial, state in store.states().items():
             folder = store.paths.trial(trial)
             if state.final and state.status in PUBLISHED_STATUSES and folder.is_dir():
                 self._keep(read_trial(folder))
 
     def _keep(self, record: TrialRecord) -> None:
-        if record.capacity and record.capacity.capacity_per_s is not None:
-            self.known[record.treatment].append(record.capacity.capacity_per_s)
+        """Take over a treatment's capacity, or the reason why its exploration found none."""
+        found = record.capacity
+        if found and found.capacity_per_s is not None:
+            self.known[record.treatment].append(found.capacity_per_s)
+        elif found and record.status == "invalid" and {probe.phase for probe in found.probes} == {"exploration"}:
+            self.not_found[record.treatment] = record.reason or ""
 
     def make_block(self, begun: Sequence[Begun]) -> CapacityBlock:
-        """Return the block, which explores where no capacity is known from a block before."""
+        """Return the block, which explores where no capacity is known from a block before.
+
+        A treatment whose exploration failed is not searched again.
+        """
         objective = self.testbed.plan.study.capacity
         assert objective is not None
         arms = [SearchedArm(self.testbed, objective, one) for one in begun]
+        for arm in arms:
+            if reason := self.not_found.get(arm.planned.treatment):
+                arm.fail("invalid", f"not searched, as in an earlier block {reason}")
         return CapacityBlock(self.testbed, arms, list(self.known.values()), self.on_event)
 
     def use_results(self, block: CapacityBlock) -> None:

@@ -65,7 +65,7 @@ class Probe(Attempt):
         )  # fmt: skip
         if self.server_failure:
             probe.missed, probe.margin = "server", JUST_MISSED
-        elif self.record.status in ("ok", "partial"):
+        elif self.record.status == "ok":
             self._judge(probe)
         self.record.status, self.record.reason = probe.status, probe.reason
         seal_trial(self.folder, self.record)

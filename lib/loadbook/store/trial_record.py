@@ -190,9 +190,6 @@ class CapacityRecord(_Record):
     metric: str
     probes: list[ProbeRecord] = Field(default_factory=list, description="in order of execution")
     capacity_per_s: float | None = None
-    bound: Literal["at least", "at most"] | None = Field(
-        None, description="if all rates of the search were met, or missed: the capacity is a bound"
-    )
 
 
 class TrialRecord(_Record):
