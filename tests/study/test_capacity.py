@@ -140,3 +140,5 @@ def test_probe_lasts_long_enough_for_its_tail_and_its_limit(share: float, within
     probe = objective.probe_load(load, rate)
     assert probe.duration_s >= max(3, 10 * within_s * (1 - 1e-6))
     assert probe.duration_s * probe.rate_per_s * (1 - share) >= 20 * (1 - 1e-6)
+    assert probe.max_connections >= max(load.connections, 5 * within_s * probe.rate_per_s)
+    assert objective.probe_load(load.model_copy(update={"max_connections": 70}), rate).max_connections == 70

@@ -42,6 +42,12 @@ def test_open_load_has_a_rate_and_as_many_workers_as_it_needs() -> None:
     ]
 
 
+def test_open_load_adds_workers_up_to_the_largest_number_of_connections() -> None:
+    argv = VEGETA.command(load(connections=8, max_connections=40), TARGET, 2)
+    assert {"-workers=8", "-max-workers=40"} <= set(argv)
+    assert not any(word.startswith("-max-workers") for word in VEGETA.command(load(connections=8), TARGET, 2))
+
+
 def test_closed_load_has_as_many_workers_as_connections() -> None:
     argv = VEGETA.command(load(model="closed", rate_per_s=None, connections=8, keepalive=False), TARGET, 2)
     assert {"-rate=0", "-workers=8", "-max-workers=8", "-keepalive=false"} <= set(argv)

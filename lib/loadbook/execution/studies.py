@@ -247,7 +247,8 @@ def _max_connections(work: Workload) -> int:
     """Return the largest number of connections that a workload may have open at the same time."""
     if not base.load_tool(work.tool).opens_connections_at_rate:
         return work.connections
-    return math.ceil((work.rate_per_s or 0.0) * work.timeout_s)
+    most = work.max_connections or math.ceil((work.rate_per_s or 0.0) * work.timeout_s)
+    return max(work.connections, most) if work.model == "open" else work.connections
 
 
 def longest_load_s(work: Workload) -> float:

@@ -16,6 +16,7 @@ from loadbook.study.workload import Seconds, StrictModel, Workload
 
 TAIL_REQUESTS = 20  # slower than the objective's percentile: with fewer, it is an estimate from a handful of requests
 LIMITS_IN_PROBE = 10  # a probe lasts so many times the limit, so that a queue that grows is seen
+QUEUE_LIMITS = 5
 SMOKE_SHARE = 0.95
 RATE_DIGITS = 3  # of a probe's rate, after the first: it is rounded by 0.05 % at most, the search resolves 1.5 %
 TimeMetric = Literal["latency_intended", "service_time", "ttfb"]
@@ -64,10 +65,16 @@ class CapacityObjective(StrictModel):
         return self.model_copy(update={"share": min(self.share, SMOKE_SHARE)})
 
     def probe_load(self, workload: Workload, rate_per_s: float) -> Workload:
-        """Return the load of a probe at about a rate: a study's load for as long as the objective asks."""
+        """Return the load of a probe at about a rate: a study's load for as long as the objective asks.
+
+        Unless the study says another number, there are as many connections as requests arrive in `QUEUE_LIMITS` times
+        the limit: a request that waits for one has missed the limit anyway, and an overload opens no more of them.
+        """
         rate_per_s = probe_rate(rate_per_s)
         seconds = self.probe_s(rate_per_s, workload.duration_s)
-        return workload.model_copy(update={"rate_per_s": rate_per_s, "duration_s": seconds})
+        most = workload.max_connections or math.ceil(QUEUE_LIMITS * self.within_s * rate_per_s)
+        searched = {"rate_per_s": rate_per_s, "duration_s": seconds, "max_connections": max(most, workload.connections)}
+        return workload.model_copy(update=searched)
 
 
 def probe_rate(rate_per_s: float) -> float:

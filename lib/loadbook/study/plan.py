@@ -279,7 +279,10 @@ def study_spec(study: Study) -> dict[str, Any]:
         left_out.add("slices")
     if not study.latency_blocks:
         left_out.add("latency_blocks")
-    return study.model_dump(mode="json", by_alias=True, exclude=left_out)
+    spec = study.model_dump(mode="json", by_alias=True, exclude=left_out)
+    if study.workload.max_connections is None:
+        del spec["workload"]["max_connections"]
+    return spec
 
 
 def study_sha256(study: Study) -> str:

@@ -38,6 +38,8 @@ class Workload(StrictModel):
         time, and a load that takes more than three times as long counts as hung.
     warmup_s : seconds of the same load before the measurement.
     connections : number of open connections, over all drivers.
+    max_connections : of an open load of vegeta, which opens more connections while responses are outstanding: the
+        largest number, over all drivers; requests beyond it start late. Without it, as many as it takes.
     threads : number of threads of the tool, on each driver.
     think_time_s : seconds between a response and the next request on its connection; only for closed loads.
     rate_per_s : requests that start per second, over all drivers; required for open loads, only allowed there.
@@ -64,6 +66,7 @@ class Workload(StrictModel):
     requests: Annotated[int, Field(gt=0, le=1_000_000_000)] | None = None
     warmup_s: Annotated[float, Field(ge=0, le=3600)] = 2.0
     connections: Annotated[int, Field(gt=0, le=100_000)] = 50
+    max_connections: Annotated[int, Field(gt=0, le=1_000_000)] | None = None
     threads: Annotated[int, Field(gt=0, le=1024)] = 1
     think_time_s: Annotated[float, Field(ge=0, le=3600)] = 0.0
     rate_per_s: Annotated[float, Field(gt=0)] | None = None
@@ -86,6 +89,10 @@ class Workload(StrictModel):
             raise ValueError("rate_per_s goes with model = 'open'")
         if self.model == "closed" and self.arrivals != "even":
             raise ValueError("arrivals goes with model = 'open': a closed load has no rate")
+        if self.max_connections is not None and self.model == "closed":
+            raise ValueError("max_connections goes with model = 'open': a closed load has `connections`")
+        if self.max_connections is not None and self.max_connections < self.connections:
+            raise ValueError(f"max_connections = {self.max_connections} is less than connections = {self.connections}")
         if self.think_time_s and self.model == "open":
             raise ValueError("think_time_s goes with model = 'closed': an open load waits for nothing")
         if self.requests is not None and self.model == "closed" and self.requests < self.connections:
@@ -126,9 +133,9 @@ def spinning_reason(tool: str, scheme: str, *, keepalive: bool) -> str | None:
 def split_load(workload: Workload, drivers: Sequence[str]) -> dict[str, Workload]:
     """Return each driver's part of the load; a single driver gets all of it.
 
-    `connections`, `requests` and `rate_per_s` are divided so that they add up, in whole numbers if the total is one (a
-    rate: whole connections per second); the first drivers get one more if the division leaves a remainder. All other
-    keys, including `threads` and `extra`, are the same on every driver.
+    `connections`, `max_connections`, `requests` and `rate_per_s` are divided so that they add up, in whole numbers if
+    the total is one (a rate: whole connections per second); the first drivers get one more if the division leaves a
+    remainder. All other keys, including `threads` and `extra`, are the same on every driver.
 
     Raises
     ------
@@ -136,7 +143,8 @@ def split_load(workload: Workload, drivers: Sequence[str]) -> dict[str, Workload
     """
     count = len(drivers)
     shares: dict[str, Sequence[float]] = {}
-    for key, total in (("connections", workload.connections), ("requests", workload.requests)):
+    for key in ("connections", "max_connections", "requests"):
+        total = getattr(workload, key)
         if total is not None and total < count:
             raise UsageError(
                 f"workload.{key} = {total} cannot be shared among {count} drivers",

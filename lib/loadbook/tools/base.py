@@ -43,6 +43,7 @@ _OPTIONAL_FIELDS = {
     "requests": (None, "cannot end after a number of requests"),
     "think_time_s": (0.0, "cannot make its connections wait between requests (think_time_s)"),
     "calls_per_connection": (1, "cannot limit calls_per_connection"),
+    "max_connections": (None, "has no largest number of connections besides `connections`"),
     "arrivals": ("even", "starts requests at even intervals only"),
     "plan": (None, "has no plans"),
 }
@@ -129,7 +130,7 @@ class Tool(Protocol):
     extra_timeout_s : seconds that the tool needs to start and end, added to the time after which it counts as hung.
     opens_connections_at_rate : whether it opens connections at the requested rate even while responses are outstanding.
     has_timeout : whether it has an option for the time-out of requests (`workload.timeout_s`).
-    request_times : metrics of an open load of which it tells the time of every request.
+    request_times : metrics of an open load of which it tells the time of every request; it then has `max_connections`.
     hang_cause : known reason why the tool may not end, with the remedy; part of the message when it was killed.
     """
 
@@ -280,8 +281,8 @@ def check_workload(
     Parameters
     ----------
     reserved_options : options such as ``-c`` that `extra` must not repeat, because fields of the workload set them.
-    supported_fields : those of `requests`, `think_time_s`, `calls_per_connection`, `arrivals` and `plan` that the tool
-        supports.
+    supported_fields : those of `requests`, `think_time_s`, `calls_per_connection`, `max_connections`, `arrivals` and
+        `plan` that the tool supports.
     secret_options : options such as ``-A`` that pass credentials to the tool.
     """
     check_model(tool, workload)

@@ -90,6 +90,7 @@ class Vegeta(base.Tool):
     version_pattern = rb"^Version: v?(\d[\w.+-]*)$"
     known_versions = ("12",)
     streamed_inputs = ("stdout", "files")
+    opens_connections_at_rate = True
     request_times = frozenset({"latency_intended", "service_time"})
     extra_timeout_s = 30.0  # the results of millions of requests are written again as CSV
 
@@ -102,15 +103,18 @@ class Vegeta(base.Tool):
     def command(self, workload: Workload, target: Target, duration_s: float) -> list[str]:
         """Return the argument list: a script that attacks and encodes the results, the URL, and options of the attack.
 
-        In an open loop `connections` is the number of workers at the start; more are added as they are needed. The URL
-        is empty if the study has a targets file of its own, whose hosts are all connected to the target.
+        In an open loop `connections` is the number of workers at the start; more are added as they are needed, up to
+        `max_connections`. The URL is empty if the study has a targets file of its own, whose hosts are all connected to
+        the target.
         """
-        base.check_workload(self, workload, RESERVED_OPTIONS, supported_fields=("plan",), secret_options=SECRET_OPTIONS)
+        fields = ("plan", "max_connections")
+        base.check_workload(self, workload, RESERVED_OPTIONS, supported_fields=fields, secret_options=SECRET_OPTIONS)
         base.refuse_threads(self, workload)
         argv = ["sh", SCRIPT_FILE, "" if workload.plan else base.target_url(target, workload.path)]
         argv += [f"-rate={_rate_text(workload.rate_per_s)}", f"-duration={duration_s:g}s"]
         argv += [f"-timeout={workload.timeout_s:g}s", f"-workers={workload.connections}"]
-        argv += [f"-max-workers={workload.connections}"] if workload.model == "closed" else []
+        most = workload.connections if workload.model == "closed" else workload.max_connections
+        argv += [] if most is None else [f"-max-workers={most}"]
         argv += ["-redirects=-1", "-max-body=0"]
         argv += [] if workload.keepalive else ["-keepalive=false"]
         argv += ["-insecure"] if target.scheme == "https" else []

@@ -109,7 +109,11 @@ HOST_STATE_LIMITS = {
     "load1": ("load", "rest_load"),
 }
 
-SEARCHED_FIELDS = ("rate_per_s", "duration_s")  # of a load: results of a search for capacity, no conditions
+SEARCHED_FIELDS = (
+    "rate_per_s",
+    "duration_s",
+    "max_connections",
+)  # of a load: results of a search for capacity, no conditions
 
 
 def facts_differ(study: Study, records: Sequence[TrialRecord], facts: Mapping[str, Any]) -> Iterator[RuleHit]:
@@ -133,7 +137,8 @@ def _conditions_by_kind(records: Sequence[TrialRecord]) -> dict[str, list[tuple[
     for r in records:
         drivers, treatment_key = [driver.host for driver in r.drivers], f"treatment {r.treatment}"
         searched = SEARCHED_FIELDS if r.capacity else ()
-        load = json.dumps({name: value for name, value in r.workload.items() if name not in searched}, sort_keys=True)
+        told = {name: value for name, value in r.workload.items() if name not in searched and value is not None}
+        load = json.dumps(told, sort_keys=True)
         server = r.response_before.server if r.response_before else None
         kinds: dict[str, ConditionValues] = {
             "was rebooted": {(host, ""): boot for host, boot in r.boot_ids.items()},
