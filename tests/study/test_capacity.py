@@ -87,6 +87,7 @@ def test_study_with_an_objective_compares_capacities_and_is_planned_as_a_search(
         ({"load": "timeout_s = 0.02"}, "workload.timeout_s", "longer than capacity.within_s"),
         ({"load": "requests = 1000"}, "workload.requests", "length of each probe"),
         ({"load": 'arrivals = "users"'}, "workload.arrivals", "users slow down with the server"),
+        ({"treatment": "workload = { timeout_s = 0.01 }"}, "workload.timeout_s", "longer than capacity.within_s"),
         ({"treatment": "workload = { rate_per_s = 200 }"}, "treatments.large.workload.rate_per_s", "set by the search"),
     ],
 )

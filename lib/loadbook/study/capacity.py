@@ -19,11 +19,10 @@ LIMITS_IN_PROBE = 10  # a probe lasts so many times the limit, so that a queue t
 QUEUE_LIMITS = 5
 SMOKE_SHARE = 0.95
 RATE_DIGITS = 3  # of a probe's rate, after the first: it is rounded by 0.05 % at most, the search resolves 1.5 %
-TimeMetric = Literal["latency_intended", "service_time", "ttfb"]
+TimeMetric = Literal["latency_intended", "service_time"]
 TIME_TEXTS: dict[TimeMetric, str] = {
     "latency_intended": "of the intended start",
     "service_time": "of the actual start",
-    "ttfb": "to the first byte",
 }
 
 
@@ -35,8 +34,8 @@ class CapacityObjective(StrictModel):
     within_s : limit in seconds for the time of a request.
     share : share of the offered requests that are answered well within the limit; requests that fail count as slower.
     errors : largest share of the offered requests that may fail.
-    metric : time that is limited: "latency_intended", from the instant at which the rate asks for the request;
-        "service_time", from its actual start; "ttfb", to the first byte.
+    metric : time that is limited: "latency_intended", from the instant at which the rate asks for the request, or
+        "service_time", from its actual start.
     """
 
     within_s: Seconds

@@ -167,10 +167,12 @@ def _capacity_problems(study: Study) -> Iterator[SpecProblem]:
     for name, treatment in study.treatments.items():
         for key in sorted(SEARCHED_KEYS & set(treatment.workload)):
             yield SpecProblem(f"treatments.{name}.workload.{key}", "is set by the search for capacity")
-    yield from _searched_load_problems(study.capacity, study.workload)
+    for load in map(study.workload_of, study.treatments):
+        yield from _searched_load_problems(study.capacity, load)
 
 
 def _searched_load_problems(objective: CapacityObjective, load: Workload) -> Iterator[SpecProblem]:
+    """Check the load of one treatment."""
     if load.model != "open":
         yield SpecProblem("workload.model", 'is "open" with [capacity], and rate_per_s is where the search begins')
     if load.arrivals == "users":
