@@ -1,4 +1,4 @@
-"""The pictures of docs/statistics.md: the code draws them, and they show what the text beside them says."""
+"""The pictures of docs/statistics.md and docs/capacity.md: drawn by the code, they show what the text says."""
 
 from pathlib import Path
 
@@ -8,14 +8,16 @@ import pictures
 from loadbook.report.figures.base import to_svg
 from loadbook.stats.verdict import decide_verdict
 
-TEXT = (Path(__file__).parents[2] / "docs" / "statistics.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+TEXT = (DOCS / "statistics.md").read_text()
+PAGES = {"one-search": (DOCS / "capacity.md").read_text()}  # those of other pages
 
 
 @pytest.mark.parametrize("name", pictures.PICTURES)
-def test_statistics_page_pictures_are_drawn_stored_and_shown(name: str) -> None:
+def test_pictures_are_drawn_stored_and_shown(name: str) -> None:
     assert to_svg(pictures.PICTURES[name]()).startswith(b"<?xml")
     assert (pictures.FOLDER / f"{name}.svg").stat().st_size < 80_000
-    assert f"](pictures/{name}.svg)" in TEXT
+    assert f"](pictures/{name}.svg)" in PAGES.get(name, TEXT)
 
 
 def test_why_blocks_picture_compares_the_same_host_in_two_orders() -> None:

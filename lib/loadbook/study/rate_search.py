@@ -24,7 +24,7 @@ RESOLUTION = math.log(1.015)  # of rates: the last bracket is at most so wide
 MARGIN = math.log(1.25)  # of a bracket beyond the capacities of the blocks before
 RAISE = 1.5  # from probe to probe of an exploration
 MAX_STEPS = 12  # of an exploration: a factor of 130, up or down
-FLAT_MARGIN = 0.05  # two margins that differ by less are alike: the times of an idle service, which no rate lowers
+FLAT_MARGIN = 0.1  # two margins that differ by less are alike: the times of an idle service, which no rate lowers
 MAX_MOVES = 3
 
 
