@@ -7,7 +7,6 @@ one begins with one bracket of rates for all treatments, from their capacities i
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -202,15 +201,14 @@ class CapacityBlock:
 
     def _outcome_text(self, probe: ProbeRecord) -> str:
         """Return a text on how a probe ended."""
-        share, limit_ms = self.objective.share_text, 1000 * self.objective.within_s
         if probe.missed == "server":
             return f"missed the objective: {probe.reason}"
         if probe.missed in ("errors", "rate"):
             which = "too many errors" if probe.missed == "errors" else "too few answers"
             return f"missed the objective: {which}"
-        took_ms = limit_ms * math.exp(-(probe.margin or 0.0))
+        took_ms, limit_ms = 1000 * self.objective.time_s(probe.margin or 0.0), 1000 * self.objective.within_s
         verb = "met" if probe.missed is None else "missed"
-        return f"{verb} the objective: {share} within {took_ms:.3g} ms of {limit_ms:g} ms"
+        return f"{verb} the objective: {self.objective.share_text} within {took_ms:.3g} ms of {limit_ms:g} ms"
 
     def _no_bracket_text(self, exploration: Exploration, arm: SearchedArm) -> str:
         """Return the reason why an arm's capacity was not found, with a remedy."""

@@ -124,8 +124,7 @@ class DryRun:
         """Execute an attempt at a treatment on the recording hosts and return its phases with their steps, in order."""
         with TemporaryDirectory(prefix="loadbook-dry-run-") as folder:
             study = self.testbed.plan.study
-            load = study.workload_of(treatment)
-            probed = study.capacity.probe_load(load, load.rate_per_s or 1.0) if study.capacity else None
+            probed = study.capacity.probe_load(study.workload_of(treatment)) if study.capacity else None
             attempt = Attempt(self.testbed, PlannedTrial(TRIAL, treatment, 1, 1), 1, Path(folder), workload=probed)
             notes = _Notes.of_attempt(attempt)
             steps: dict[str, list[DryRunStep]] = {}

@@ -54,14 +54,17 @@ def _execute_pending(testbed: Testbed, store: AttemptStore, on_event: OnEvent, u
     lost: list[TrialRecord] = []
     clock = _TimeEstimate(testbed, len(list(store.pending())))
     plan = testbed.plan
-    kind = CapacityBlocks if plan.study.capacity else InterleavedBlocks
-    blocks = kind(testbed, store, on_event)
+    blocks: CapacityBlocks | InterleavedBlocks | None = None
+    if plan.study.capacity:
+        blocks = CapacityBlocks(testbed, store, on_event)
+    elif plan.interleaved:
+        blocks = InterleavedBlocks(testbed, store, on_event)
     for _, group in groupby(store.pending(), key=lambda planned: _executed_together(plan, planned)):
         together = list(group)
         if until is not None and together[0].block > plan.latency_blocks + until:
             return
         on_event(clock.event(together[0], "trial-started", "running"))
-        if plan.runs_together(together[0].block):
+        if blocks is not None and plan.runs_together(together[0].block):
             records = blocks.run(together)
         else:
             records = [_run_trial(testbed, store, together[0], on_event)]

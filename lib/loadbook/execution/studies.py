@@ -225,11 +225,11 @@ def limits_exceeded_by(
 ) -> Iterator[tuple[str, str]]:
     """Yield path and message of each limit in the hosts file that a workload exceeds under a treatment."""
     for alias in _loaded_hosts(plan, treatment, inventory, resolve_name):
-        for key, message in _limits_exceeded_by(work, inventory.hosts[alias]):
+        for key, message in _exceeded_on_host(work, inventory.hosts[alias]):
             yield f"hosts.{alias}.{key}", message
 
 
-def _limits_exceeded_by(work: Workload, entry: HostEntry) -> Iterator[tuple[str, str]]:
+def _exceeded_on_host(work: Workload, entry: HostEntry) -> Iterator[tuple[str, str]]:
     """Yield key and message of each limit of a host that a workload exceeds."""
     rate, max_rate = work.rate_per_s, entry.max_requests_per_s
     if max_rate is not None and rate is None:

@@ -13,16 +13,10 @@ from loadbook.ingestion.host_metrics import Row
 from loadbook.ingestion.trial_rows import ALL_DRIVERS, TrialRows, read_load_rows
 from loadbook.stats.capacity import capacity_from_margins
 from loadbook.stats.objective import Objective, Outcome
-from loadbook.store.trial_record import RECORD_NAME, CapacityRecord, ProbeRecord, read_trial
+from loadbook.store.trial_record import PROBE_SERIES, RECORD_NAME, CapacityRecord, ProbeRecord, read_trial
 from loadbook.tools.base import Measurement, Sample
 
-SERIES = {"exploration": "exploration", "search": "probe"}  # of the table samples
 SERVICE_TIME = "service_time"
-
-
-def objective_of(capacity: CapacityRecord) -> Objective:
-    """Return the objective of a search."""
-    return Objective(capacity.within_s, capacity.share, capacity.errors)
 
 
 def probe_outcome(rows: TrialRows, capacity: CapacityRecord) -> Outcome | None:
@@ -31,19 +25,19 @@ def probe_outcome(rows: TrialRows, capacity: CapacityRecord) -> Outcome | None:
     Responses with an error's status are among the times. They count as failed, and the fastest times are left out for
     them, as an error is often the fastest answer.
     """
-    return _outcome(rows, objective_of(capacity), capacity.metric)
+    return _outcome(rows, capacity, capacity.metric)
 
 
 def is_driver_late(rows: TrialRows, capacity: CapacityRecord) -> bool:
     """Return whether the objective was missed only because the load generator started requests late."""
     if capacity.metric == SERVICE_TIME:
         return False
-    late, served = (_outcome(rows, objective_of(capacity), metric) for metric in (capacity.metric, SERVICE_TIME))
+    late, served = (_outcome(rows, capacity, metric) for metric in (capacity.metric, SERVICE_TIME))
     return late is not None and late.missed == "latency" and served is not None and served.missed is None
 
 
-def _outcome(rows: TrialRows, objective: Objective, metric: str) -> Outcome | None:
-    load = rows.record.workload
+def _outcome(rows: TrialRows, capacity: CapacityRecord, metric: str) -> Outcome | None:
+    load, objective = rows.record.workload, Objective(capacity.within_s, capacity.share, capacity.errors)
     totals = {m["metric"]: m["value"] for m in rows.measurements if m["driver"] == ALL_DRIVERS}
     errors = totals.get("errors")
     times = rows.times_us.get(metric, Counter())
@@ -107,5 +101,5 @@ def _samples(probe: ProbeRecord) -> Iterator[Row]:
     """Yield the rows of a probe in the table samples: its share within the limit, and its margin, at its rate."""
     for metric, value in (("share_within", probe.share_within), ("margin", probe.margin)):
         if value is not None:
-            sample = Sample(SERIES[probe.phase], metric, probe.rate_per_s, "1/s", value, "1")
+            sample = Sample(PROBE_SERIES[probe.phase], metric, probe.rate_per_s, "1/s", value, "1")
             yield {"driver": ALL_DRIVERS} | sample._asdict()

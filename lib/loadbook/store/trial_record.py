@@ -22,6 +22,8 @@ Status = Literal["ok", "partial", "invalid", "tool_failed", "timeout", "lost", "
 SearchPhase = Literal["exploration", "search"]
 RECORD_NAME = "trial.json"
 SLICE_SERIES, PIECE_SERIES = "slice", "piece"  # series of the table samples: slices, and pieces of long slices
+# the same of the probes of a search for capacity
+PROBE_SERIES: dict[SearchPhase, str] = {"exploration": "exploration", "search": "probe"}
 RESTORE_HINT = "restore it from a copy of the run; loadbook verify STUDY names every file that is missing or changed"
 
 

@@ -63,13 +63,18 @@ class CapacityObjective(StrictModel):
         """Return the objective of a smoke variant, for a share that needs fewer requests."""
         return self.model_copy(update={"share": min(self.share, SMOKE_SHARE)})
 
-    def probe_load(self, workload: Workload, rate_per_s: float) -> Workload:
+    def time_s(self, margin: float) -> float:
+        """Return the seconds within which the share of the requests was answered, for the margin of a probe."""
+        return self.within_s * math.exp(-margin)
+
+    def probe_load(self, workload: Workload, rate_per_s: float | None = None) -> Workload:
         """Return the load of a probe at about a rate: a study's load for as long as the objective asks.
 
+        Without a rate, it is the first probe of a search, at the rate of the workload.
         Unless the study says another number, there are as many connections as requests arrive in `QUEUE_LIMITS` times
         the limit: a request that waits for one has missed the limit anyway, and an overload opens no more of them.
         """
-        rate_per_s = probe_rate(rate_per_s)
+        rate_per_s = probe_rate(rate_per_s or workload.rate_per_s or 1.0)
         seconds = self.probe_s(rate_per_s, workload.duration_s)
         most = workload.max_connections or math.ceil(QUEUE_LIMITS * self.within_s * rate_per_s)
         searched = {"rate_per_s": rate_per_s, "duration_s": seconds, "max_connections": max(most, workload.connections)}

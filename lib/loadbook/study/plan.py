@@ -136,7 +136,7 @@ class Plan:
         """Return the expected mean seconds of a trial, including reset and warm-up."""
         loads = [self.study.workload_of(name) for name in self.treatments]
         if objective := self.study.capacity:
-            loads = [objective.probe_load(load, load.rate_per_s or 1.0) for load in loads]
+            loads = [objective.probe_load(load) for load in loads]
         probes = USUAL_PROBES if objective else 1
         return probes * (self.study.reset.settle_s + fmean(w.warmup_s + w.duration_s for w in loads) + TRIAL_OVERHEAD_S)
 

@@ -10,9 +10,9 @@ import pandas as pd
 from loadbook.core.errors import UsageError
 from loadbook.core.metrics import CAPACITY, CPU_PER_RESPONSE
 from loadbook.store.tables import RunData
+from loadbook.store.trial_record import PROBE_SERIES
 from loadbook.study.capacity import CapacityObjective
 
-SEARCH_SERIES, EXPLORATION_SERIES = "probe", "exploration"  # of the table samples
 PROBE_COLUMNS = ["trial", "treatment", "block", "series", "rate_per_s", "time_s", "share_within", "met"]
 
 
@@ -43,15 +43,16 @@ def objective_of(data: RunData) -> CapacityObjective:
 def probes_of(data: RunData) -> pd.DataFrame:
     """Return one row per probe that counts, in columns PROBE_COLUMNS.
 
-    `time_s` is the time of the objective's share of the requests; NaN if it is not known, as with too many errors.
+    `time_s` is the time within which the objective's share of the requests was answered; for a probe that missed the
+    objective by errors or by too few answers, some time above the limit.
     """
     objective, samples = objective_of(data), data.samples
-    own = samples[samples["series"].isin([SEARCH_SERIES, EXPLORATION_SERIES]) & (samples["driver"] == "*")]
+    own = samples[samples["series"].isin(PROBE_SERIES.values()) & (samples["driver"] == "*")]
     if own.empty:
         return pd.DataFrame(columns=PROBE_COLUMNS)
     wide = own.pivot_table(index=["trial", "series", "x"], columns="metric", values="value", aggfunc="last")
     wide = wide.reset_index().rename(columns={"x": "rate_per_s"})
-    wide["time_s"] = [objective.within_s * math.exp(-margin) for margin in wide["margin"]]
+    wide["time_s"] = [objective.time_s(margin) for margin in wide["margin"]]
     wide["met"] = wide["margin"] >= 0
     if "share_within" not in wide:
         wide["share_within"] = math.nan

@@ -9,13 +9,14 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from loadbook.analyses.capacity.compute import EXPLORATION_SERIES, Capacity
+from loadbook.analyses.capacity.compute import Capacity
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP
 from loadbook.report import palette
 from loadbook.report.figures import axes as scales
 from loadbook.report.figures import base
 from loadbook.stats.results import Analysis
+from loadbook.store.trial_record import PROBE_SERIES
 from loadbook.study.capacity import CapacityObjective
 
 TOP_IN, ROW_IN, GAP_IN, FOOT_IN = 0.42, 0.95, 0.16, 0.42
@@ -35,7 +36,7 @@ class ThroughputLatencyFigure(base.ReportFigure):
         self.names, self.styles = base.treatment_names(analysis), base.treatment_styles(analysis)
         drawn = [row.treatment for row in base.rows_in_reading_order(analysis) if row.treatment in capacities]
         self.rows, self.left_out = drawn[:MAX_ROWS], len(drawn[MAX_ROWS:])
-        searched = probes[probes["series"] != EXPLORATION_SERIES]
+        searched = probes[probes["series"] == PROBE_SERIES["search"]]
         self.rates = scales.value_range(searched["rate_per_s"].astype(float), 0.05)
         limit_s, highest = objective.within_s, MAX_TIME_RATIO * objective.within_s
         self.times = min(float(probes["time_s"].min()), limit_s) / 1.3, highest
