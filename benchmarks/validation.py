@@ -20,6 +20,7 @@ from functools import partial
 
 from simulated import (
     capacity,
+    certificates,
     controls,
     families,
     harness,
@@ -39,6 +40,7 @@ MODULES = (
     two_runs,
     interleaved,
     capacity,
+    certificates,
     two_arms,
     stopping,
     harness,

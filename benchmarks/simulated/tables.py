@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from noise import IN_WORDS
 from simulated import (
     capacity,
+    certificates,
     controls,
     families,
     harness,
@@ -24,6 +25,7 @@ MODULES = (
     two_arms,
     interleaved,
     capacity,
+    certificates,
     families,
     two_runs,
     request_errors,

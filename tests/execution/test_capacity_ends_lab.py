@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow.parquet as pq
 import pytest
 
-from capacity_study import NEEDS_VEGETA, records_of, written
+from capacity_study import NEEDS_VEGETA, records_of, use_fragile_service, written
 from loadbook.execution.session import run_study
 from loadbook.hosts.lab import Lab
 from loadbook.ingestion.ingest import ingest
@@ -13,55 +13,6 @@ from loadbook.store.paths import Layout
 from loopback_labs import own_lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300), NEEDS_VEGETA]
-
-
-FRAGILE_SERVICE = """
-name = "fragile"
-about = "four requests at a time, 20 ms each; it dies with thirty in line"
-binary = "python3"
-package = "python3"
-[version]
-argv = ["python3", "-V"]
-pattern = 'Python ([0-9.]+)'
-[files]
-"server.py" = "server.py.j2"
-[commands]
-start = ["python3", "{{ dir }}/server.py", "{{ address }}", "{{ port }}", "{{ config_id }}"]
-[ready]
-path = "/"
-[prove]
-path = "/id"
-[vars.slots]
-type = "int"
-min = 1
-max = 100
-default = 4
-about = "requests that are served at once"
-"""
-FRAGILE_SERVER = """
-import http.server, os, sys, threading, time
-slots, waiting, lock = threading.Semaphore({{ slots }}), [0], threading.Lock()
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    def do_GET(self):
-        with lock:
-            waiting[0] += 1
-            if waiting[0] > 30:
-                os._exit(3)
-        with slots:
-            time.sleep(0.02)
-        with lock:
-            waiting[0] -= 1
-        body = sys.argv[3].encode() if self.path == "/id" else b"hello"
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-    def log_message(self, *args): pass
-class Server(http.server.ThreadingHTTPServer):
-    request_queue_size = 1024
-Server((sys.argv[1], int(sys.argv[2])), Handler).serve_forever()
-"""
 
 
 def test_objective_that_nothing_meets_is_found_by_a_few_probes(lab: Lab, layout: Layout) -> None:
@@ -107,13 +58,7 @@ def test_two_drivers_share_the_rate_and_their_times_are_merged(layout: Layout) -
 
 def test_server_that_dies_above_its_capacity_has_missed_the_objective(lab: Lab, layout: Layout) -> None:
     written(layout, within_s=0.2, start=100)
-    folder = layout.studies / "services" / "fragile"
-    folder.mkdir(parents=True)
-    (folder / "service.toml").write_text(FRAGILE_SERVICE)
-    (folder / "server.py.j2").write_text(FRAGILE_SERVER)
-    study = layout.studies / "sustained.toml"
-    text = study.read_text().replace('service = "go-app"', 'service = "fragile"')
-    study.write_text(text.replace("hold_ms = 20, slots = 4, page_bytes = 64", "slots = 4"))
+    use_fragile_service(layout)
     notes: list[str] = []
     run = run_study(layout, "sustained", lab.hosts_file, on_event=lambda event: notes.append(event.message))
     paths = layout.run("sustained", run)

@@ -13,7 +13,8 @@ from loadbook.execution.dry_run import dry_run
 from loadbook.execution.session import run_study
 from loadbook.execution.studies import load_study
 from loadbook.store.paths import Layout
-from loadbook.study.plan import USUAL_PROBES, make_plan
+from loadbook.study.capacity import USUAL_PROBES
+from loadbook.study.plan import make_plan
 from loadbook.study.reader import study_files
 from recorded_run import REPO, with_studies
 

@@ -50,6 +50,64 @@ slots = {{ levels = [4, 5] }}
 set = {{ slots = 5 }}
 """
 
+CERTIFIED_RATES = """
+[factors.rate_per_s]
+of = "workload"
+levels = [80, 120, 600]
+[treatments.low]
+[treatments.middle]
+set = { rate_per_s = 120 }
+[treatments.high]
+set = { rate_per_s = 600 }
+"""
+FRAGILE_SERVICE = """
+name = "fragile"
+about = "four requests at a time, 20 ms each; it dies with thirty in line"
+binary = "python3"
+package = "python3"
+[version]
+argv = ["python3", "-V"]
+pattern = 'Python ([0-9.]+)'
+[files]
+"server.py" = "server.py.j2"
+[commands]
+start = ["python3", "{{ dir }}/server.py", "{{ address }}", "{{ port }}", "{{ config_id }}"]
+[ready]
+path = "/"
+[prove]
+path = "/id"
+[vars.slots]
+type = "int"
+min = 1
+max = 100
+default = 4
+about = "requests that are served at once"
+"""
+FRAGILE_SERVER = """
+import http.server, os, sys, threading, time
+slots, waiting, lock = threading.Semaphore({{ slots }}), [0], threading.Lock()
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self):
+        with lock:
+            waiting[0] += 1
+            if waiting[0] > 30:
+                os._exit(3)
+        with slots:
+            time.sleep(0.02)
+        with lock:
+            waiting[0] -= 1
+        body = sys.argv[3].encode() if self.path == "/id" else b"hello"
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *args): pass
+class Server(http.server.ThreadingHTTPServer):
+    request_queue_size = 1024
+Server((sys.argv[1], int(sys.argv[2])), Handler).serve_forever()
+"""
+
 
 def written(layout: Layout, **values: Any) -> None:
     text = STUDY.format(**{"blocks": 1, "within_s": 0.1, "hold_ms": 20, "start": 180} | values)
@@ -58,3 +116,21 @@ def written(layout: Layout, **values: Any) -> None:
 
 def records_of(paths: RunPaths) -> list[TrialRecord]:
     return [read_trial(folder) for folder in sorted(paths.trials.iterdir())]
+
+
+def written_to_certify(layout: Layout, **values: Any) -> None:
+    """Write a study that certifies three rates for half of the starts: five starts at each."""
+    text = STUDY.format(**{"blocks": 5, "within_s": 0.1, "hold_ms": 20, "start": 80} | values)
+    text = text.replace("share = 0.8", "share = 0.8\ncertified_share = 0.5").replace("four-slots", "low", 1)
+    (layout.studies / "sustained.toml").write_text(text.partition("[factors]")[0] + CERTIFIED_RATES)
+
+
+def use_fragile_service(layout: Layout) -> None:
+    """Replace the application of the written study by one that dies under too much load."""
+    folder = layout.studies / "services" / "fragile"
+    folder.mkdir(parents=True)
+    (folder / "service.toml").write_text(FRAGILE_SERVICE)
+    (folder / "server.py.j2").write_text(FRAGILE_SERVER)
+    study = layout.studies / "sustained.toml"
+    text = study.read_text().replace('service = "go-app"', 'service = "fragile"')
+    study.write_text(text.replace("hold_ms = 20, slots = 4, page_bytes = 64", "slots = 4"))

@@ -92,15 +92,14 @@ def _parse_difference(text: str) -> float:
 def _plan_lines(plan: Plan) -> list[str]:
     from loadbook.stats.ci import policy_text
     from loadbook.study.designs import alias_sentences, factorial_design
-    from loadbook.study.plan import USUAL_PROBES
 
     study, work = plan.study, plan.study.workload
     length = f"{work.duration_s:g} s load"
     if work.requests is not None:
         length = f"{work.requests:,} requests, expected to be a {length}"
     length = f"{work.warmup_s:g} s warm-up, {length}"
-    if study.capacity:
-        length = f"about {USUAL_PROBES} probes of {length}, longer at low rates"
+    if study.capacity and study.capacity.is_search:
+        length = f"about {study.capacity.usual_probes} probes of {length}, longer at low rates"
     turns = f"{join_words([f'{1000 * slice_s:g}' for slice_s in study.slices or (MIN_SLICE_S,)])} ms or more"
     turns += ", one length a block" if study.compares_slices else ""
     latencies = f"from the {pluralize(plan.latency_blocks, 'plain block')}, which run first"
@@ -194,7 +193,8 @@ def _print_dry_run(
         plan = plan.with_plain_trials(recorded.testbed.plan.plain_because or "")
     order = "all of a block at once, in turns" if plan.interleaved else "in random order within each"
     order = "the latter first" if plan.latency_blocks else order
-    order = "searched in rounds" if plan.study.capacity else order
+    if plan.study.capacity and plan.study.capacity.is_search:
+        order = "searched in rounds"
     shape = f"{plan.blocks_text} of {len(plan.treatments)}, {order}"
     terminal.echo(f"{plan.study.name} on {path}: what a run would do; nothing was touched")
     terminal.echo(f"trials   {len(plan.trials)}: {shape}; about {format_duration(plan.hours * 3600)}")

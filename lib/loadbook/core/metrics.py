@@ -38,6 +38,7 @@ class Metric:
 
 CPU_PER_RESPONSE = "cpu_per_response"
 CAPACITY = "capacity_per_s"
+OBJECTIVE_TIME = "objective_time"
 _METRIC_LIST = (
     Metric("requests", "1", "higher", "responses the tool completed, whatever their status", "other", "count"),
     Metric("ok", "1", "higher", "responses of status 2xx or 3xx that the tool does not call failed", "other", "count"),
@@ -70,6 +71,16 @@ _METRIC_LIST = (
         margin=0.02,
         noun="capacity",
         label="requests per second sustained within the objective",
+    ),
+    Metric(
+        OBJECTIVE_TIME,
+        "s",
+        "lower",
+        "time within which the share of `[capacity]` of the offered requests was answered well, at the load's rate",
+        "time",
+        margin=0.05,
+        noun="time of the objective's share",
+        label="time within which the objective's share is answered",
     ),
     Metric("duration", "s", None, "seconds of measurement by the tool's own account"),
     Metric("errors", "1", "lower", "failed attempts, all classes together", "errors", "count"),

@@ -2,7 +2,7 @@
 
 The order of the treatments is drawn anew in every round. The first block explores where the capacities are; each later
 one begins with one bracket of rates for all treatments, from their capacities in the blocks before
-(`loadbook.study.rate_search`).
+(`loadbook.study.rate_search`). A study that certifies rates has one probe for each treatment, at the rate of its load.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from loadbook.ingestion.capacity import capacity_of
 from loadbook.stats.capacity import MOST_MARGIN
 from loadbook.store.trial_record import CapacityRecord, ProbeRecord, SearchPhase, Status, TrialRecord, read_trial
 from loadbook.study.capacity import CapacityObjective
-from loadbook.study.rate_search import Bracket, Exploration, RateSearch, common_bracket, first_bracket
+from loadbook.study.rate_search import Bracket, Exploration, OneRate, RateSearch, common_bracket, first_bracket
 from loadbook.study.workload import Workload
 
 MAX_UNCOUNTED = 3  # attempts at a probe that does not count, such as one whose load generator was at its limit
-Search = TypeVar("Search", Exploration, RateSearch)
+Search = TypeVar("Search", Exploration, OneRate, RateSearch)
 
 
 class SearchedArm:
@@ -126,20 +126,28 @@ class CapacityBlock:
         self._rng = random.Random(f"loadbook capacity {testbed.plan.seed} {attempts[0].planned.block}")
 
     def run(self) -> None:
-        """Search the capacity of every treatment and fill in the records.
+        """Search the capacity of every treatment, or make one start of each, and fill in the records.
 
         Raises
         ------
         KeyboardInterrupt : the user ended the run. Errors of the controller are raised, too.
         """
-        bracket = common_bracket(self.known) if any(self.known) else self._explore()
-        if bracket is not None:
-            searches = self._in_rounds({arm: RateSearch(bracket) for arm in self._alive()}, "search")
-            for arm, search in searches.items():
-                if search.bound and not arm.has_failed:
-                    arm.fail("invalid", _bound_text(arm, search))
+        if self.objective.is_search:
+            self._search()
+        else:
+            self._in_rounds({arm: OneRate(arm.workload.rate_per_s) for arm in self.attempts}, "start")
         for arm in self.attempts:
             arm.conclude()
+
+    def _search(self) -> None:
+        """Search the capacity of every treatment."""
+        bracket = common_bracket(self.known) if any(self.known) else self._explore()
+        if bracket is None:
+            return
+        searches = self._in_rounds({arm: RateSearch(bracket) for arm in self._alive()}, "search")
+        for arm, search in searches.items():
+            if search.bound and not arm.has_failed:
+                arm.fail("invalid", _bound_text(arm, search))
 
     def _alive(self) -> list[SearchedArm]:
         return [arm for arm in self.attempts if not arm.has_failed]

@@ -33,7 +33,7 @@ from loadbook.services.build import BUILD_STATE_SCRIPT, build, build_command, pr
 from loadbook.services.cpu_time import CPU_TIME_SCRIPT
 from loadbook.services.instance import LIMITS_SCRIPT, LISTENING_SCRIPT, PIDS_SCRIPT
 from loadbook.store.paths import Layout
-from loadbook.study.plan import USUAL_PROBES, Plan, PlannedTrial
+from loadbook.study.plan import Plan, PlannedTrial
 
 RUN, TRIAL = "RUN", "t0001"
 STEM = job_stem(RUN, TRIAL, 1)
@@ -271,7 +271,7 @@ def dry_run(layout: Layout, plan: Plan, hosts_file: Path) -> tuple[DryRun | None
         title = f"treatment {name}" + (f" ({label})" if (label := plan.study.label(name)) != name else "")
         repeats, unit = sum(trial.treatment == name for trial in plain or plan.trials), "trial"
         if plan.study.capacity:
-            repeats, unit = USUAL_PROBES * repeats, "probe"
+            repeats, unit = plan.study.capacity.usual_probes * repeats, "probe"
         if plain or missing[name]:
             phases = run.attempt_phases(name) if run and not missing[name] else []
             parts.append(DryRunPart(title, repeats, unit, phases, missing[name]))

@@ -29,9 +29,10 @@ from loadbook.study.workload import Workload
 from loadbook.tools.base import MAX_REPORT_BYTES, Target, Tool
 from loadbook.validity.rules import check_trial
 
-# validity rules that need only the generators' outputs and can make a trial invalid; the first on errors of the server
-ERROR_RULES = ("zero_work", "error_responses", "socket_errors")
-OUTPUT_RULES = (*ERROR_RULES, "driver_limits", "ports_exhausted", "not_http", "zero_bytes")
+# validity rules that need only the generators' outputs and can make a trial invalid
+OUTPUT_RULES = (
+    "zero_work", "error_responses", "socket_errors", "driver_limits", "ports_exhausted", "not_http", "zero_bytes"
+)  # fmt: skip
 MAX_STDERR_CHARS = 200
 
 

@@ -12,7 +12,7 @@ from loadbook.core.errors import LoadbookError
 from loadbook.execution.attempt import Attempt, response_problem
 from loadbook.execution.host_changes import ServerFailedError
 from loadbook.execution.host_state import Connectivity
-from loadbook.execution.load import ERROR_RULES, OUTPUT_RULES
+from loadbook.execution.load import OUTPUT_RULES
 from loadbook.execution.testbed import Testbed
 from loadbook.ingestion.capacity import is_driver_late, probe_outcome
 from loadbook.ingestion.trial_rows import VALIDITY_SOURCES, TrialRows, read_trial_rows
@@ -20,10 +20,7 @@ from loadbook.stats.objective import JUST_MISSED
 from loadbook.store.trial_record import CapacityRecord, ProbeRecord, SearchPhase, seal_trial
 from loadbook.study.plan import PlannedTrial
 from loadbook.study.workload import Workload
-from loadbook.validity.rules import check_trial
-
-# rules on what the server does under too much load: for a probe, a miss of the objective
-SERVER_RULES = (*ERROR_RULES, "stall", "wrong_response")
+from loadbook.validity.rules import SERVER_RULES, check_trial
 
 
 class Probe(Attempt):

@@ -1,4 +1,4 @@
-"""Outcomes of the probes of a search for capacity, from the raw files, and the capacity that follows from them."""
+"""Outcomes of probes from the raw files, and what follows from them: a capacity, or the time at the rate of a start."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from loadbook.core.errors import DataError
-from loadbook.core.metrics import CAPACITY
+from loadbook.core.metrics import CAPACITY, OBJECTIVE_TIME
 from loadbook.ingestion.host_metrics import Row
 from loadbook.ingestion.trial_rows import ALL_DRIVERS, TrialRows, read_load_rows
 from loadbook.stats.capacity import capacity_from_margins
 from loadbook.stats.objective import Objective, Outcome
 from loadbook.store.trial_record import PROBE_SERIES, RECORD_NAME, CapacityRecord, ProbeRecord, read_trial
+from loadbook.study.capacity import time_of_margin_s
 from loadbook.tools.base import Measurement, Sample
 
 SERVICE_TIME = "service_time"
@@ -74,9 +75,15 @@ def add_capacity_rows(rows: TrialRows, folder: Path) -> None:
     probes = [read for probe in recorded if (read := _read_again(folder, probe, capacity, rows))]
     for probe in probes:
         rows.samples += _samples(probe)
-    if len(probes) == len(recorded) and (found := capacity_of(probes)) is not None:
-        value = Measurement(CAPACITY, "value", found, "1/s", None)
-        rows.measurements.append({"driver": ALL_DRIVERS} | value._asdict())
+    if len(probes) < len(recorded):
+        return
+    values = [Measurement(CAPACITY, "value", found, "1/s", None)] if (found := capacity_of(probes)) is not None else []
+    values += [
+        Measurement(OBJECTIVE_TIME, "value", time_of_margin_s(capacity.within_s, probe.margin), "s", None)
+        for probe in probes
+        if probe.phase == "start" and probe.margin is not None
+    ]
+    rows.measurements += [{"driver": ALL_DRIVERS} | value._asdict() for value in values]
 
 
 def _read_again(folder: Path, probe: ProbeRecord, capacity: CapacityRecord, rows: TrialRows) -> ProbeRecord | None:

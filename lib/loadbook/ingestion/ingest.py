@@ -137,7 +137,8 @@ def trial_row(plan: Plan, record: TrialRecord, problems: Sequence[Row], hits: Se
         "execution": plan.execution_of(record.block),
         "measures": MEASURES[plan.execution_of(record.block)] if plan.latency_blocks else "all",
         "load_model": workload["model"],
-        "offered_per_s": None if record.capacity else workload.get("rate_per_s"),  # there a result, no condition
+        # the rate of a search is a result, no condition
+        "offered_per_s": None if record.capacity and record.capacity.is_search else workload.get("rate_per_s"),
         "concurrency": workload.get("connections") if workload["model"] == "closed" else None,
         "drivers": len(record.drivers),
         "valid": record.status == "ok" and not any(level == "invalid" for _, level in named),

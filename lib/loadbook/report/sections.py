@@ -36,7 +36,7 @@ from loadbook.stats import diagnostics
 from loadbook.store import trial_record
 from loadbook.store.run_record import BOOT_ID_FACT, MACHINE_FACT
 from loadbook.store.tables import RunData, execution_for, trial_values
-from loadbook.study.plan import CHOSEN_INTERLEAVED, SEARCHED, plain_instead
+from loadbook.study.plan import CHOSEN_INTERLEAVED, plain_instead
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -220,7 +220,7 @@ def execution_text(data: RunData) -> str:
     The length of the gap is that of the first trial; so is that of the slice if blocks do not have several in turn.
     """
     if data.study.capacity:
-        return SEARCHED
+        return data.study.capacity.execution_text
     if data.study.execution == "plain":
         reason = data.plan.get("plain_because")
         return plain_instead(reason) if reason else "plain, one trial after the other"

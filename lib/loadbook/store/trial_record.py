@@ -19,11 +19,11 @@ from loadbook.store.atomic import move_folder, write_atomic
 
 SCHEMA_VERSION = 1  # version of the format of records and tables
 Status = Literal["ok", "partial", "invalid", "tool_failed", "timeout", "lost", "cancelled"]
-SearchPhase = Literal["exploration", "search"]
+SearchPhase = Literal["exploration", "search", "start"]
 RECORD_NAME = "trial.json"
 SLICE_SERIES, PIECE_SERIES = "slice", "piece"  # series of the table samples: slices, and pieces of long slices
 # the same of the probes of a search for capacity
-PROBE_SERIES: dict[SearchPhase, str] = {"exploration": "exploration", "search": "probe"}
+PROBE_SERIES: dict[SearchPhase, str] = {"exploration": "exploration", "search": "probe", "start": "start"}
 RESTORE_HINT = "restore it from a copy of the run; loadbook verify STUDY names every file that is missing or changed"
 
 
@@ -179,7 +179,7 @@ class ProbeRecord(_Record):
 
 
 class CapacityRecord(_Record):
-    """Search for the capacity of one treatment in one block.
+    """Search for the capacity of one treatment in one block, or one start at a rate to certify.
 
     The other fields of the trial's record are those of the probe at capacity: the one of the highest rate that met the
     objective; if none did, the one of the lowest rate. `capacity_per_s` follows from the margins of the probes
@@ -190,8 +190,14 @@ class CapacityRecord(_Record):
     share: float
     errors: float
     metric: str
+    certified_share: float | None = Field(None, description="share of starts to be certified; null for a search")
     probes: list[ProbeRecord] = Field(default_factory=list, description="in order of execution")
     capacity_per_s: float | None = None
+
+    @property
+    def is_search(self) -> bool:
+        """Return whether the rates of the probes followed from their outcomes."""
+        return self.certified_share is None
 
 
 class TrialRecord(_Record):

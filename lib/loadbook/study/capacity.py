@@ -1,7 +1,8 @@
 """Capacity of a study: the objective within which requests are served, and the load of a probe.
 
 A probe is a load at a constant rate that starts from a fresh service. A search of probes finds the rate that a
-treatment just sustains in a block (`loadbook.study.rate_search`).
+treatment just sustains in a block (`loadbook.study.rate_search`). Without a search, a study certifies the rates of its
+loads: that most starts of the service sustain them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,11 @@ TAIL_REQUESTS = 20  # slower than the objective's percentile: with fewer, it is 
 LIMITS_IN_PROBE = 10  # a probe lasts so many times the limit, so that a queue that grows is seen
 QUEUE_LIMITS = 5
 SMOKE_SHARE = 0.95
+SMOKE_CERTIFIED_SHARE = 0.5
+CONFIDENCE = 0.95  # of certificates
+USUAL_PROBES = 6  # of a search (docs/validation.md)
+SEARCHED = "a search for the capacity of all treatments in each block, in rounds of one probe for each"
+ONE_START = "one start of each treatment in each block at the rate of its load, to certify what it sustains"
 RATE_DIGITS = 3  # of a probe's rate, after the first: it is rounded by 0.05 % at most, the search resolves 1.5 %
 TimeMetric = Literal["latency_intended", "service_time"]
 TIME_TEXTS: dict[TimeMetric, str] = {
@@ -36,12 +42,15 @@ class CapacityObjective(StrictModel):
     errors : largest share of the offered requests that may fail.
     metric : time that is limited: "latency_intended", from the instant at which the rate asks for the request, or
         "service_time", from its actual start.
+    certified_share : share of the starts of a service that are shown to sustain the rate of its load, with a confidence
+        of 95 %. A trial is then one start at this rate, and nothing is searched. None: capacities are searched.
     """
 
     within_s: Seconds
     share: Annotated[float, Field(ge=0.5, lt=1)] = 0.99
     errors: Annotated[float, Field(ge=0, lt=1)] = 0.001
     metric: TimeMetric = "latency_intended"
+    certified_share: Annotated[float, Field(ge=0.5, le=0.99)] | None = None
 
     @property
     def text(self) -> str:
@@ -54,18 +63,39 @@ class CapacityObjective(StrictModel):
         """Return the share as text: "99 %"."""
         return f"{100 * self.share:g}{NBSP}%"
 
+    @property
+    def is_search(self) -> bool:
+        """Return whether capacities are searched, and no rate is certified."""
+        return self.certified_share is None
+
+    @property
+    def least_starts(self) -> int | None:
+        """Return the number of starts that certifies a rate if none of them misses the objective; None for a search."""
+        return None if self.certified_share is None else least_starts(self.certified_share)
+
+    @property
+    def usual_probes(self) -> int:
+        """Return the number of probes that a trial usually has."""
+        return USUAL_PROBES if self.is_search else 1
+
+    @property
+    def execution_text(self) -> str:
+        """Return how the trials of a block are executed."""
+        return SEARCHED if self.is_search else ONE_START
+
     def probe_s(self, rate_per_s: float, least_s: float) -> float:
         """Return the whole seconds of a probe at a rate: at least `least_s`, and enough requests beyond the share."""
         tail_s = TAIL_REQUESTS / (1 - self.share) / rate_per_s
         return float(math.ceil(max(least_s, tail_s, LIMITS_IN_PROBE * self.within_s) - 1e-9))
 
     def shortened(self) -> CapacityObjective:
-        """Return the objective of a smoke variant, for a share that needs fewer requests."""
-        return self.model_copy(update={"share": min(self.share, SMOKE_SHARE)})
+        """Return the objective of a smoke variant, for shares that need fewer requests and fewer starts."""
+        certified = self.certified_share and min(self.certified_share, SMOKE_CERTIFIED_SHARE)
+        return self.model_copy(update={"share": min(self.share, SMOKE_SHARE), "certified_share": certified})
 
     def time_s(self, margin: float) -> float:
         """Return the seconds within which the share of the requests was answered, for the margin of a probe."""
-        return self.within_s * math.exp(-margin)
+        return time_of_margin_s(self.within_s, margin)
 
     def probe_load(self, workload: Workload, rate_per_s: float | None = None) -> Workload:
         """Return the load of a probe at about a rate: a study's load for as long as the objective asks.
@@ -79,6 +109,26 @@ class CapacityObjective(StrictModel):
         most = workload.max_connections or math.ceil(QUEUE_LIMITS * self.within_s * rate_per_s)
         searched = {"rate_per_s": rate_per_s, "duration_s": seconds, "max_connections": max(most, workload.connections)}
         return workload.model_copy(update=searched)
+
+
+def time_of_margin_s(within_s: float, margin: float) -> float:
+    """Return the seconds within which an objective's share of the requests was answered, from limit and margin."""
+    return within_s * math.exp(-margin)
+
+
+def least_starts(certified_share: float, misses: int = 0) -> int:
+    """Return the number of starts that certifies a rate if `misses` of them miss the objective.
+
+    With fewer starts, so few misses happen in more than 5 % of cases if just this share of starts sustains the rate.
+    """
+    starts, chance = 0, 1.0
+    while chance > 1 - CONFIDENCE:
+        starts += 1
+        chance = sum(
+            math.comb(starts, n) * (1 - certified_share) ** n * certified_share ** (starts - n)
+            for n in range(min(misses, starts) + 1)
+        )
+    return starts
 
 
 def probe_rate(rate_per_s: float) -> float:

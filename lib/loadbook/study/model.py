@@ -8,15 +8,16 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from loadbook.core.errors import UsageError
-from loadbook.core.metrics import CAPACITY
+from loadbook.core.metrics import CAPACITY, OBJECTIVE_TIME
 from loadbook.core.toml import OLD_HYPOTHESES, renamed_field
-from loadbook.study.capacity import CapacityObjective
+from loadbook.study.capacity import CapacityObjective, least_starts
 from loadbook.study.limits import CiPolicy, MonitorSettings, ResetSettings, StoppingRule, ValidityLimits
-from loadbook.study.problems import last_declared_look
+from loadbook.study.problems import last_declared_look, table_in
 from loadbook.study.treatments import Factor, Factorial, FactorLevel, Grid, Ident, Name, Role, Setting, Treatment
 from loadbook.study.workload import StrictModel, Workload
 
 CAPACITY_NOTEBOOKS = ("capacity", "run_quality")
+CERTIFICATE_NOTEBOOKS = ("certificates", "run_quality")
 TrialExecution = Literal["interleaved", "plain"]
 Execution = Literal["auto", TrialExecution]
 ClaimKind = Literal["better", "worse", "best", "no-loss", "equivalent", "fewer-errors", "more-errors", "interaction",
@@ -174,7 +175,8 @@ class Study(StrictModel):
     validity : thresholds of the validity rules (docs/validity-rules.md).
     ci : results that fail a build.
     capacity : objective within which each treatment's capacity is searched; the metric is then capacity_per_s, and
-        workload.rate_per_s the rate at which the search begins (docs/capacity.md).
+        workload.rate_per_s the rate at which the search begins. With certified_share, the rates of the loads are
+        certified, and the metric is objective_time (docs/capacity.md).
     published : claims of an article (docs/claims.md).
     """
 
@@ -216,8 +218,7 @@ class Study(StrictModel):
         if not isinstance(raw, dict):
             return raw
         last = last_declared_look(raw)
-        searches: dict[str, Any] = {"metric": CAPACITY, "notebooks": CAPACITY_NOTEBOOKS} if raw.get("capacity") else {}
-        return ({"blocks": last} if last else {}) | searches | raw
+        return ({"blocks": last} if last else {}) | _capacity_defaults(raw) | raw
 
     def repeated_treatment(self, treatment: str) -> str | None:
         """Return the treatment that this one repeats, for an A/A arm the baseline; None if it repeats none."""
@@ -337,3 +338,14 @@ class Study(StrictModel):
             hint = f"subsets: {', '.join([*self.subsets, 'all'])}"
             raise UsageError(f"study {self.name!r} has no subset {name!r}", hint)
         return self.subsets[name]
+
+
+def _capacity_defaults(raw: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of keys that follow from the table [capacity], if there is one."""
+    if not raw.get("capacity"):
+        return {}
+    share = table_in(raw, "capacity").get("certified_share")
+    if share is None:
+        return {"metric": CAPACITY, "notebooks": CAPACITY_NOTEBOOKS}
+    starts = {"blocks": least_starts(share, 1)} if isinstance(share, float) and 0.5 <= share <= 0.99 else {}
+    return {"metric": OBJECTIVE_TIME, "notebooks": CERTIFICATE_NOTEBOOKS, **starts}

@@ -21,7 +21,6 @@ from loadbook.study.model import Study, TrialExecution
 
 # measured in the lab by benchmarks/overhead.py, rounded up; used only to estimate hours and disk space
 TRIAL_OVERHEAD_S = 0.5
-USUAL_PROBES = 6  # of a search (docs/validation.md)
 TRIAL_BYTES, SAMPLE_BYTES = 30_000, 2_000
 
 
@@ -44,7 +43,6 @@ class PlannedTrialRecord(TypedDict):
     slot: int
 
 
-SEARCHED = "a search for the capacity of all treatments in each block, in rounds of one probe for each"
 CHOSEN_INTERLEAVED = "interleaved, as nothing speaks against it"
 
 
@@ -119,7 +117,7 @@ class Plan:
     def execution_text(self) -> str:
         """Return which execution the trials have, and why: "interleaved, as the study asks"."""
         if self.study.capacity:
-            return SEARCHED
+            return self.study.capacity.execution_text
         if self.plain_because:
             return plain_instead(self.plain_because)
         return CHOSEN_INTERLEAVED if self.execution_chosen else f"{self.study.execution}, as the study asks"
@@ -137,7 +135,7 @@ class Plan:
         loads = [self.study.workload_of(name) for name in self.treatments]
         if objective := self.study.capacity:
             loads = [objective.probe_load(load) for load in loads]
-        probes = USUAL_PROBES if objective else 1
+        probes = objective.usual_probes if objective else 1
         return probes * (self.study.reset.settle_s + fmean(w.warmup_s + w.duration_s for w in loads) + TRIAL_OVERHEAD_S)
 
     @property
@@ -282,6 +280,8 @@ def study_spec(study: Study) -> dict[str, Any]:
     spec = study.model_dump(mode="json", by_alias=True, exclude=left_out)
     if study.workload.max_connections is None:
         del spec["workload"]["max_connections"]
+    if study.capacity and study.capacity.is_search:
+        del spec["capacity"]["certified_share"]
     return spec
 
 

@@ -106,6 +106,17 @@ def first_bracket(explorations: Iterable[Exploration]) -> Bracket | None:
 
 
 @dataclass(frozen=True)
+class OneRate:
+    """One probe of an arm at a rate that is given: in place of a search, to certify the rate."""
+
+    next_rate: float | None
+
+    def after(self, passes: bool, margin: float | None = None) -> OneRate:
+        """Return the end: no further probe."""
+        return OneRate(None)
+
+
+@dataclass(frozen=True)
 class RateSearch:
     """Search of one arm in one block: `next_rate` is the rate of the next probe, `after` the search after it.
 

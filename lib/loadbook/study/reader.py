@@ -10,10 +10,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from loadbook.core.errors import SpecProblem, StudyError, UsageError
-from loadbook.core.metrics import CAPACITY, CPU_PER_RESPONSE
+from loadbook.core.metrics import CAPACITY, CPU_PER_RESPONSE, OBJECTIVE_TIME
 from loadbook.core.toml import STUDY_KEYS, read_text, read_toml, to_present_keys
 from loadbook.study import designs, problems
-from loadbook.study.capacity import CapacityObjective
+from loadbook.study.capacity import CapacityObjective, least_starts
 from loadbook.study.limits import StoppingRule
 from loadbook.study.model import Study
 from loadbook.study.problems import (
@@ -151,30 +151,51 @@ def _stratum_problems(study: Study) -> Iterator[SpecProblem]:
 
 def _capacity_problems(study: Study) -> Iterator[SpecProblem]:
     """Check that a search can set the rate of every load, and that no time-out hides a miss of the objective."""
-    if study.capacity is None:
-        if study.metric == CAPACITY:
+    objective, metrics = study.capacity, (CAPACITY, OBJECTIVE_TIME)
+    if objective is None:
+        if study.metric in metrics:
             yield SpecProblem(
-                "metric", f"{CAPACITY} needs a table [capacity] with the objective, such as within_s = 0.02"
+                "metric", f"{study.metric} needs a table [capacity] with the objective, such as within_s = 0.02"
             )
         return
-    if study.metric != CAPACITY:
-        yield SpecProblem("metric", f"is {CAPACITY} with [capacity]: leave it out")
+    metric = metrics[0] if objective.is_search else metrics[1]
+    if study.metric != metric:
+        yield SpecProblem("metric", f"is {metric} with this [capacity]: leave it out")
     if study.execution == "interleaved" or study.latency_blocks or study.slices:
         yield SpecProblem("execution", "goes without [capacity], whose probes are loads of their own: leave it out")
+    if objective.is_search:
+        yield from _searched_key_problems(study)
+    else:
+        yield from _certificate_problems(study, objective)
+    for load in map(study.workload_of, study.treatments):
+        yield from _probe_problems(objective, load)
+
+
+def _searched_key_problems(study: Study) -> Iterator[SpecProblem]:
+    """Check that no treatment sets a key that the search sets."""
     for name, factor in study.factors.items():
         if factor.of == "workload" and (factor.var or name) in SEARCHED_KEYS:
             yield SpecProblem(f"factors.{name}", "is set by the search for capacity")
     for name, treatment in study.treatments.items():
         for key in sorted(SEARCHED_KEYS & set(treatment.workload)):
             yield SpecProblem(f"treatments.{name}.workload.{key}", "is set by the search for capacity")
-    for load in map(study.workload_of, study.treatments):
-        yield from _searched_load_problems(study.capacity, load)
 
 
-def _searched_load_problems(objective: CapacityObjective, load: Workload) -> Iterator[SpecProblem]:
+def _certificate_problems(study: Study, objective: CapacityObjective) -> Iterator[SpecProblem]:
+    """Check that the number of starts is fixed, and can certify a rate."""
+    least, share = objective.least_starts or 0, objective.certified_share or 0.0
+    if study.stopping.rule != "fixed":
+        yield SpecProblem("stopping", "goes without capacity.certified_share, which needs a fixed number of starts")
+    elif study.blocks < least:
+        message = f"{study.blocks} starts cannot show that {100 * share:g} % of starts sustain a rate: at least {least}"
+        yield SpecProblem("blocks", f"{message}, and {least_starts(share, 1)} if one may miss the objective")
+
+
+def _probe_problems(objective: CapacityObjective, load: Workload) -> Iterator[SpecProblem]:
     """Check the load of one treatment."""
     if load.model != "open":
-        yield SpecProblem("workload.model", 'is "open" with [capacity], and rate_per_s is where the search begins')
+        role = "where the search begins" if objective.is_search else "the rate to certify"
+        yield SpecProblem("workload.model", f'is "open" with [capacity], and rate_per_s is {role}')
     if load.arrivals == "users":
         yield SpecProblem("workload.arrivals", "are even or poisson with [capacity]: users slow down with the server")
     if load.requests is not None:

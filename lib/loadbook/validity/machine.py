@@ -136,7 +136,7 @@ def _conditions_by_kind(records: Sequence[TrialRecord]) -> dict[str, list[tuple[
     conditions: dict[str, list[tuple[TrialRecord, ConditionValues]]] = {}
     for r in records:
         drivers, treatment_key = [driver.host for driver in r.drivers], f"treatment {r.treatment}"
-        searched = SEARCHED_FIELDS if r.capacity else ()
+        searched = SEARCHED_FIELDS if r.capacity and r.capacity.is_search else ()
         told = {name: value for name, value in r.workload.items() if name not in searched and value is not None}
         load = json.dumps(told, sort_keys=True)
         server = r.response_before.server if r.response_before else None

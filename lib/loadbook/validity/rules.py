@@ -81,6 +81,9 @@ TRIAL_RULES: tuple[Callable[[Evidence], Iterator[RuleHit]], ...] = (
     slices.unasked_work,
 )
 
+# rules on what the server does under too much load: a load that is judged by an objective has missed it
+SERVER_RULES = ("zero_work", "error_responses", "socket_errors", "stall", "wrong_response")
+
 
 def check_trial(
     record: TrialRecord,
@@ -103,6 +106,8 @@ def check_trial(
         return []
     evidence = Evidence(record, rows, traces, thresholds, frozenset(name for name, _ in doubts), samples)
     hits = [hit for rule in TRIAL_RULES for hit in rule(evidence)]
+    if record.capacity:
+        hits = [hit for hit in hits if hit.name not in SERVER_RULES]
     covered = {hit.name for hit in hits if hit.level in ("invalid", "doubt")}
     if None not in load.offered_and_achieved_rates(evidence):  # the study's threshold decides, not the parser's
         covered.add("offered_shortfall")

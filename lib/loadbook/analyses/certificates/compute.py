@@ -1,0 +1,93 @@
+"""Starts of a run at the rates to certify, and the certificate of each treatment."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+
+from loadbook.core.errors import UsageError
+from loadbook.core.metrics import OBJECTIVE_TIME
+from loadbook.stats.certificates import CertificateState, Starts, certificate_states
+from loadbook.store.tables import RunData
+from loadbook.study.capacity import CapacityObjective
+from loadbook.study.model import Study
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Certificate of one treatment at the rate of its load (1/s).
+
+    `share_low` is the lower bound of the share of starts that meet the objective; `pending` the number of planned
+    starts of its configuration that were not made, without which there is no certificate. `is_highest`: no higher rate
+    of the same configuration has this state.
+    """
+
+    treatment: str
+    rate_per_s: float
+    starts: Starts
+    share_low: float
+    state: CertificateState
+    pending: int
+    is_highest: bool
+
+    @property
+    def is_certified(self) -> bool:
+        """Whether the rate is certified."""
+        return self.state == "certified" and not self.pending
+
+
+def objective_of(data: RunData) -> CapacityObjective:
+    """Return the objective of a run that certifies rates; UsageError for any other run."""
+    objective, study = data.study.capacity, data.study
+    if objective is None or objective.is_search:
+        raise UsageError(
+            f"study {study.name!r} has no capacity.certified_share", f"its notebook is {study.notebooks[0]}"
+        )
+    return objective
+
+
+def certificates_of(data: RunData, level: float) -> dict[str, Certificate]:
+    """Return treatment -> its certificate at a confidence, in the order of the plan; A/A arms and controls have none.
+
+    Blocks that were added when the results could be seen do not count.
+    """
+    objective, study = objective_of(data), data.study
+    share, planned_blocks = objective.certified_share or 0.0, data.plan["blocks"] - data.plan.get("added", 0)
+    values = data.values(OBJECTIVE_TIME)
+    values = values[values["valid"] & (values["block"] <= planned_blocks)].dropna(subset=["value"])
+    recorded = set(data.trials["trial"])
+    waiting = [trial["treatment"] for trial in data.plan["trials"]
+               if trial["block"] <= planned_blocks and trial["trial"] not in recorded]  # fmt: skip
+    found: dict[str, Certificate] = {}
+    for group in _same_but_rate(study, data.plan["treatments"]):
+        starts: dict[str, Starts] = {}
+        for name in group:
+            own = values[values["treatment"] == name].sort_values("block")
+            starts[name] = Starts.of_times(own["value"].tolist(), objective.within_s)
+        rates = {name: rate_of(study, name) for name in group}
+        states = certificate_states({rates[name]: one for name, one in starts.items()}, share, level)
+        highest = {state: rate for rate, state in states.items()}
+        pending = sum(name in group for name in waiting)
+        for name, one in starts.items():
+            rate, state = rates[name], states[rates[name]]
+            found[name] = Certificate(
+                name, rate, one, one.share_low(level), state, pending, is_highest=highest[state] == rate
+            )
+    return {name: found[name] for name in data.plan["treatments"] if name in found}
+
+
+def rate_of(study: Study, treatment: str) -> float:
+    """Return the rate of a treatment's load, 1/s."""
+    return study.workload_of(treatment).rate_per_s or 0.0
+
+
+def _same_but_rate(study: Study, treatments: list[str]) -> list[list[str]]:
+    """Return the treatments in groups that differ in nothing but the rate of their load."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name in treatments:
+        if study.treatments[name].check is None:
+            load = study.workload_of(name).model_dump(mode="json", exclude={"rate_per_s"})
+            settings = {role: study.setting(name, role).model_dump(mode="json") for role in study.roles}
+            groups[json.dumps([load, settings], sort_keys=True)].append(name)
+    return list(groups.values())

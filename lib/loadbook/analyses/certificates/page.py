@@ -1,0 +1,135 @@
+"""The page of a study that certifies rates: which rates most starts of a service sustain within the objective."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from loadbook.analyses.certificates.compute import Certificate, certificates_of, objective_of
+from loadbook.analyses.effects.page import EffectsPage
+from loadbook.core.units import NBSP, join_words, pluralize
+from loadbook.report import verdicts
+from loadbook.report.blocks import Block, empty_section, note
+from loadbook.report.nodes import Column, HtmlOnly, Picture, Table
+from loadbook.report.page import load_run_data
+from loadbook.stats.text import added_blocks_text
+from loadbook.study.capacity import CapacityObjective
+
+STATE_TEXTS = {
+    "certified": "certified",
+    "refuted": "not sustained: fewer starts do",
+    "open": "not shown",
+    "lower-rate-open": "not shown: a lower rate is not certified",
+}
+TABLE_NOTE = (
+    "Each start is a load at this rate on a fresh service. Share at least: with this confidence, so many of the "
+    "starts under the conditions of this run meet the objective (Clopper and Pearson, one-sided). Independent: if the "
+    "times of successive starts are alike, as on a host whose speed wanders, they say as much as so many independent "
+    "ones. Each configuration is certified by itself; of its rates, the lowest come first. How much more load one "
+    "configuration sustains than another is the question of a study that searches capacities."
+)
+
+
+class CertificatesPage(EffectsPage):
+    """The page on the rates that treatments are certified to sustain, made by `certificates_page`."""
+
+    notebook = "certificates"
+
+    @cached_property
+    def objective(self) -> CapacityObjective:
+        """The objective of the study."""
+        return objective_of(self.data)
+
+    @cached_property
+    def certificates(self) -> dict[str, Certificate]:
+        """Treatment -> its certificate."""
+        return certificates_of(self.data, self.level)
+
+    @property
+    def share_text(self) -> str:
+        """The share of starts, and the confidence: "at least 90 % of starts (95 % confidence)"."""
+        share = 100 * (self.objective.certified_share or 0.0)
+        return f"at least {share:g}{NBSP}% of starts ({100 * self.level:g}{NBSP}% confidence)"
+
+    def answer_summary(self) -> verdicts.AnswerSummary:
+        """Return the answer: the rates that are certified, of how many starts, for which objective and arrivals."""
+        certified = [self._rate_text(one) for one in self.certificates.values() if one.is_certified and one.is_highest]
+        pending = next((one.pending for one in self.certificates.values() if one.pending), 0)
+        arrivals = self.data.study.workload.arrivals
+        support = [f"Objective: {self.objective.text}; {arrivals} arrivals.", self._starts_sentence()]
+        if added := self.data.plan.get("added", 0):
+            support.append(f"{added_blocks_text(added).capitalize()}: they do not count here.")
+        if certified:
+            headline = f"Certified: {join_words(certified)}, sustained by {self.share_text}."
+            return verdicts.AnswerSummary("equivalent", "✓", "certified", headline, " ".join(support), (), ())
+        if pending:
+            headline = f"No certificate yet: {pluralize(pending, 'start')} of the plan were not made."
+        else:
+            headline = f"No rate is certified to be sustained by {self.share_text}."
+        return verdicts.AnswerSummary("undecided", "●", "not certified", headline, " ".join(support), (), ())
+
+    def _rate_text(self, certificate: Certificate) -> str:
+        """Return the label of a treatment with its rate: "level 6 at 500/s"."""
+        label, rate = self.labels.get(certificate.treatment, certificate.treatment), f"{certificate.rate_per_s:,g}"
+        return label if rate in label else f"{label} at {rate}/s"
+
+    def _starts_sentence(self) -> str:
+        parts = [
+            f"{self.labels.get(name, name)} {one.starts.met} of {one.starts.made}"
+            for name, one in self.certificates.items()
+        ]
+        return f"Starts that met it: {', '.join(parts)}."
+
+    def starts(self) -> Block:
+        """Show the time of every start, and the table of certificates."""
+        from loadbook.analyses.certificates.figure import StartsFigure
+
+        if not any(one.starts.made for one in self.certificates.values()):
+            return empty_section("No start has counted.")
+        figure = StartsFigure(self.analysis, self.objective, self.certificates, self.values)
+        return Block(HtmlOnly(Picture(figure)), self.certificate_table(), note(TABLE_NOTE))
+
+    def certificate_table(self) -> Table:
+        """Return the table of the certificate of each treatment."""
+        heads = ("Rate, 1/s", "Starts", "Independent", "Met", f"Share at least, {100 * self.level:g}{NBSP}% confidence")
+        rows = []
+        for name, one in self.certificates.items():
+            low = f"{100 * one.share_low:.1f}{NBSP}%"
+            cells = [
+                f"{one.rate_per_s:,g}",
+                str(one.starts.made),
+                f"{one.starts.independent:.0f}",
+                str(one.starts.met),
+                low,
+            ]
+            rows.append(
+                [self.labels.get(name, name), *cells, "not complete" if one.pending else STATE_TEXTS[one.state]]
+            )
+        return Table(
+            "Certificates", [Column("Treatment"), *(Column(h, True) for h in heads), Column("Certificate")], rows
+        )
+
+    def sentences(self, answer: verdicts.AnswerSummary) -> list[str]:
+        """Return the lines that the command line prints: the answer and its support."""
+        return [answer.headline, answer.support]
+
+
+def certificates_page(
+    study: str, run: str = "latest", baseline: str = "", metric: str = "", level: float = 0.95
+) -> CertificatesPage:
+    """Return the page that answers which rates most starts of a service sustain, for one recorded run.
+
+    Parameters
+    ----------
+    study, run : name of the study and id of the run; "latest" is the newest run.
+    baseline : treatment with which others are compared; empty for the study's own.
+    metric : metric to compare; empty for the metric of the study.
+    level : confidence of the certificates and intervals, 0.95 for 95 %.
+
+    Raises
+    ------
+    UsageError : an unknown name, a study without capacity.certified_share, or a level that is not between 0.5 and 1.
+    DataError : the run was not ingested, or its tables cannot be read.
+    """
+    page = CertificatesPage(load_run_data(study, run), baseline, metric, level)
+    objective_of(page.data)
+    return page
