@@ -96,6 +96,55 @@ def test_mistakes_are_named_with_their_remedy(problems_of, lines: dict[str, str]
     assert path in found and message in found[path], found
 
 
+CERTIFY = "certified_share = 0.9"
+
+
+def test_study_that_certifies_rates_may_set_them_and_has_enough_starts_for_one_miss(problems_of) -> None:
+    assert problems_of(top="", capacity=CERTIFY, treatment="workload = { rate_per_s = 200 }") == {
+        "blocks": "6 starts cannot show that 90 % of starts sustain a rate: at least 29, and 46 if one may miss the "
+        "objective"
+    }
+    path = problems_of.layout.studies / "sustained.toml"
+    path.write_text(path.read_text().replace("blocks = 6\n", ""))
+    study = find_study(problems_of.layout.studies, "sustained")
+    assert (study.metric, study.blocks, study.notebooks[0]) == ("objective_time", 46, "certificates")
+    assert study.workload_of("large").rate_per_s == 200
+    plan = make_plan(study)
+    assert "one start of each treatment" in plan.execution_text
+    searched = study.model_copy(update={"capacity": CapacityObjective(within_s=0.02)})
+    assert plan.trial_s == pytest.approx(make_plan(searched).trial_s / 6)
+    again = parse_plan(plan.to_json(), "plan.json")
+    assert again == plan and study_sha256(again.study) == study_sha256(plan.study)
+    smoke = find_study(problems_of.layout.studies, "sustained-smoke")
+    assert smoke.capacity is not None
+    assert (smoke.blocks, smoke.capacity.certified_share, smoke.capacity.least_starts) == (5, 0.5, 5)
+
+
+@pytest.mark.parametrize(
+    ("lines", "path", "message"),
+    [
+        ({"capacity": "certified_share = 1.0"}, "capacity.certified_share", "less than or equal to 0.99"),
+        ({"capacity": CERTIFY, "top": 'metric = "capacity_per_s"'}, "metric", "is objective_time"),
+        ({"capacity": CERTIFY, "top": "stopping = { rule = 'always-valid' }"}, "stopping", "fixed number"),
+        ({"capacity": CERTIFY, "load": 'arrivals = "users"'}, "workload.arrivals", "users slow down"),
+    ],
+)
+def test_mistakes_in_a_study_that_certifies_are_named(
+    problems_of, lines: dict[str, str], path: str, message: str
+) -> None:
+    found = problems_of(**lines)
+    assert path in found and message in found[path], found
+
+
+def test_plan_says_how_many_starts_may_miss(problems_of) -> None:
+    objective = CapacityObjective(within_s=0.02, certified_share=0.9)
+    texts = [objective.certificate_text(starts).replace("\xa0", " ") for starts in (20, 29, 46, 70)]
+    assert texts[0] == "never: 20 starts are too few for 90 %, which needs 29"
+    assert [text.partition(" the objective")[0] for text in texts[1:]] == [
+        "if none of 29 starts misses", "if at most 1 of 46 starts misses", "if at most 2 of 70 starts misses"
+    ]  # fmt: skip
+
+
 def test_tools_that_do_not_tell_every_time_are_refused_and_able_ones_named(problems_of) -> None:
     found = problems_of(load="", top="")
     assert found == {}

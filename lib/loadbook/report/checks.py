@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from loadbook.core.metrics import CAPACITY
+from loadbook.core.metrics import CAPACITY, OBJECTIVE_TIME
 from loadbook.core.units import format_p_value, format_percent, format_rounded, join_words, pluralize
 from loadbook.core.validity_rules import lower_first
 from loadbook.report import palette, sections
@@ -65,13 +65,12 @@ class HarnessCheck:
 
 
 def harness_checks(data: RunData, analysis: Analysis, more: Sequence[ValidityMessage] = ()) -> list[HarnessCheck]:
-    """Return four cells: A/A arm, positive control, valid trials, doubts (those in `more` are added)."""
-    return [
-        _arm_check(data, analysis, "aa"),
-        _arm_check(data, analysis, "control"),
-        _trials_check(data),
-        _doubts_check(data, analysis, more),
-    ]
+    """Return four cells: A/A arm, positive control, valid trials, doubts (those in `more` are added).
+
+    A run that certifies rates compares nothing, and has no cells on A/A arm and positive control.
+    """
+    arms = [] if analysis.metric == OBJECTIVE_TIME else [_arm_check(data, analysis, kind) for kind in ("aa", "control")]
+    return [*arms, _trials_check(data), _doubts_check(data, analysis, more)]
 
 
 def check_strip(cells: Sequence[HarnessCheck]) -> Division:
@@ -165,7 +164,7 @@ def comparison_notes(analysis: Analysis) -> list[ValidityMessage]:
     for row in analysis.of_kind("control"):
         if row.passed is False:
             found.append(ValidityMessage("control", "Known effect not found", "doubt", 0, unseen))
-    if not analysis.of_kind("aa"):
+    if not analysis.of_kind("aa") and analysis.metric != OBJECTIVE_TIME:
         text = "nothing in this run shows that the laboratory calls the same configuration the same"
         found.append(ValidityMessage("no-aa", "No A/A arm", "doubt", 0, text))
     return found

@@ -236,10 +236,18 @@ def scope_parts(data: RunData, margin: float) -> list[str]:
         ", ".join([*sorted(set(data.trials["tool"])), *_load_parts(data), *sections.driver_scope(data)]),
         *DELAY_TEXTS.get(run.delay or "", []),
         *([f"{page}{_services_text(data)}"] if not source or len(served) else []),
-        f"margin ±{margin * 100:g}{NBSP}%, declared {'with the import' if source else 'before the run'}",
+        f"{_decided_by(data, margin)}, declared {'with the import' if source else 'before the run'}",
         *([] if data.study.stopping.rule == "fixed" else [data.study.stopping.describe()]),
         trials_text + ("" if source and not source["timed"] else f", {format_duration(last - run.started)}"),
     ]
+
+
+def _decided_by(data: RunData, margin: float) -> str:
+    """Return the text on what decides: the margin of comparisons, or the share of starts that is certified."""
+    objective = data.study.capacity
+    if objective is None or objective.is_search:
+        return f"margin ±{margin * 100:g}{NBSP}%"
+    return f"{100 * (objective.certified_share or 0.0):g}{NBSP}% of starts"
 
 
 def _services_text(data: RunData) -> str:

@@ -7,6 +7,7 @@ loads: that most starts of the service sustain them.
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Annotated, Literal
 
@@ -72,6 +73,16 @@ class CapacityObjective(StrictModel):
     def least_starts(self) -> int | None:
         """Return the number of starts that certifies a rate if none of them misses the objective; None for a search."""
         return None if self.certified_share is None else least_starts(self.certified_share)
+
+    def certificate_text(self, starts: int) -> str:
+        """Return the text on when so many starts certify a rate: "if at most 1 of 46 starts misses the objective"."""
+        share = self.certified_share or 0.0
+        if starts < least_starts(share):
+            return f"never: {starts} starts are too few for {100 * share:g}{NBSP}%, which needs {least_starts(share)}"
+        most = next(n for n in itertools.count() if least_starts(share, n + 1) > starts)
+        missed = f"at most {most} of {starts} starts misses" if most else f"none of {starts} starts misses"
+        confidence = f"{100 * CONFIDENCE:g}{NBSP}% confidence"
+        return f"if {missed} the objective, for {100 * share:g}{NBSP}% of starts ({confidence})"
 
     @property
     def usual_probes(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from loadbook.core.errors import UsageError
@@ -35,6 +36,11 @@ class Certificate:
     def is_certified(self) -> bool:
         """Whether the rate is certified."""
         return self.state == "certified" and not self.pending
+
+    def text(self, labels: Mapping[str, str]) -> str:
+        """Return the treatment's label with its rate, unless that is in it: "level 6 at 500/s"."""
+        label, rate = labels.get(self.treatment, self.treatment), f"{self.rate_per_s:,g}"
+        return label if rate in label else f"{label} at {rate}/s"
 
 
 def objective_of(data: RunData) -> CapacityObjective:

@@ -72,10 +72,7 @@ class StartsFigure(base.ReportFigure):
     @property
     def caption(self) -> str:
         """The number of starts of each treatment that met the objective."""
-        parts = [
-            f"{self.names[name]} {one.starts.met} of {one.starts.made} at {one.rate_per_s:,g}/s"
-            for name, one in self.certificates.items()
-        ]
+        parts = [f"{one.text(self.names)} {one.starts.met} of {one.starts.made}" for one in self.certificates.values()]
         return f"Starts that met the objective: {', '.join(parts)}."
 
     @property
@@ -84,7 +81,8 @@ class StartsFigure(base.ReportFigure):
         limit = f"{1000 * self.objective.within_s:g}{NBSP}ms"
         return (
             f"Each mark is one start of the service under its load: filled if it met the objective ({limit}, the "
-            "vertical line), hollow if it missed it. Later blocks are lower."
+            f"vertical line), hollow if it missed it; at the right edge beyond {MAX_TIME_RATIO:g} limits. Later "
+            "blocks are lower."
         )
 
     @property

@@ -52,7 +52,7 @@ class CertificatesPage(EffectsPage):
 
     def answer_summary(self) -> verdicts.AnswerSummary:
         """Return the answer: the rates that are certified, of how many starts, for which objective and arrivals."""
-        certified = [self._rate_text(one) for one in self.certificates.values() if one.is_certified and one.is_highest]
+        certified = [one.text(self.labels) for one in self.certificates.values() if one.is_certified and one.is_highest]
         pending = next((one.pending for one in self.certificates.values() if one.pending), 0)
         arrivals = self.data.study.workload.arrivals
         support = [f"Objective: {self.objective.text}; {arrivals} arrivals.", self._starts_sentence()]
@@ -67,17 +67,13 @@ class CertificatesPage(EffectsPage):
             headline = f"No rate is certified to be sustained by {self.share_text}."
         return verdicts.AnswerSummary("undecided", "●", "not certified", headline, " ".join(support), (), ())
 
-    def _rate_text(self, certificate: Certificate) -> str:
-        """Return the label of a treatment with its rate: "level 6 at 500/s"."""
-        label, rate = self.labels.get(certificate.treatment, certificate.treatment), f"{certificate.rate_per_s:,g}"
-        return label if rate in label else f"{label} at {rate}/s"
-
     def _starts_sentence(self) -> str:
-        parts = [
-            f"{self.labels.get(name, name)} {one.starts.met} of {one.starts.made}"
-            for name, one in self.certificates.items()
-        ]
+        parts = [f"{one.text(self.labels)} {one.starts.met} of {one.starts.made}" for one in self.certificates.values()]
         return f"Starts that met it: {', '.join(parts)}."
+
+    def errors(self) -> Block:
+        """Show errors per trial, in their place on the page: they have counted as misses."""
+        return Block(*super().errors().children)
 
     def starts(self) -> Block:
         """Show the time of every start, and the table of certificates."""
