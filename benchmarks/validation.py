@@ -20,7 +20,7 @@ from functools import partial
 
 from simulated import (
     capacity,
-    certificates,
+    certified_rates,
     controls,
     families,
     harness,
@@ -40,7 +40,7 @@ MODULES = (
     two_runs,
     interleaved,
     capacity,
-    certificates,
+    certified_rates,
     two_arms,
     stopping,
     harness,

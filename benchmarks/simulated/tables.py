@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from noise import IN_WORDS
 from simulated import (
     capacity,
-    certificates,
+    certified_rates,
     controls,
     families,
     harness,
@@ -25,7 +25,7 @@ MODULES = (
     two_arms,
     interleaved,
     capacity,
-    certificates,
+    certified_rates,
     families,
     two_runs,
     request_errors,

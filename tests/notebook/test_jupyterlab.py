@@ -28,6 +28,7 @@ PICTURES = {
 STUDIED = {
     "backend_modes": ("backend-modes", ("nginx", "wrk", "node", "go"), 2),
     "capacity": ("capacity", ("nginx", "vegeta"), 2),
+    "certified_rates": ("certified-capacity", ("nginx", "vegeta"), 2),
     "factorial": ("nginx-screening", ("nginx", "wrk"), 1),
     "lb_vs_single": ("lb-vs-single", ("nginx", "wrk", "haproxy"), 2),
     "page_size_tps": ("page-size-tps", ("haproxy", "apache2", "wrk"), 2),

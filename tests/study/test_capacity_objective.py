@@ -107,7 +107,7 @@ def test_study_that_certifies_rates_may_set_them_and_has_enough_starts_for_one_m
     path = problems_of.layout.studies / "sustained.toml"
     path.write_text(path.read_text().replace("blocks = 6\n", ""))
     study = find_study(problems_of.layout.studies, "sustained")
-    assert (study.metric, study.blocks, study.notebooks[0]) == ("objective_time", 46, "certificates")
+    assert (study.metric, study.blocks, study.notebooks[0]) == ("objective_time", 46, "certified_rates")
     assert study.workload_of("large").rate_per_s == 200
     plan = make_plan(study)
     assert "one start of each treatment" in plan.execution_text
@@ -138,7 +138,7 @@ def test_mistakes_in_a_study_that_certifies_are_named(
 
 def test_plan_says_how_many_starts_may_miss(problems_of) -> None:
     objective = CapacityObjective(within_s=0.02, certified_share=0.9)
-    texts = [objective.certificate_text(starts).replace("\xa0", " ") for starts in (20, 29, 46, 70)]
+    texts = [objective.certified_if_text(starts).replace("\xa0", " ") for starts in (20, 29, 46, 70)]
     assert texts[0] == "never: 20 starts are too few for 90 %, which needs 29"
     assert [text.partition(" the objective")[0] for text in texts[1:]] == [
         "if none of 29 starts misses", "if at most 1 of 46 starts misses", "if at most 2 of 70 starts misses"

@@ -3,7 +3,7 @@
 - `effects`: which treatments change the metric, and by how much; its page is the base class of most other pages
 - `balancers`: cost of a load balancer, gain from more nodes, fastest kind of connection to a backend
 - `capacity`: how much load each treatment sustains within an objective
-- `certificates`: which rates most starts of a service sustain within an objective
+- `certified_rates`: which rates most starts of a service sustain within an objective
 - `claims`: the claims of a published article, each checked against a run
 - `compare_runs`: how far effects changed from one run to another
 - `factorial`: the effect of every factor and of every pair of factors
@@ -21,7 +21,7 @@ PAGES = {
     "backends_page": "loadbook.analyses.balancers.page",
     "balancers_page": "loadbook.analyses.balancers.page",
     "capacity_page": "loadbook.analyses.capacity.page",
-    "certificates_page": "loadbook.analyses.certificates.page",
+    "certified_rates_page": "loadbook.analyses.certified_rates.page",
     "compare_runs_page": "loadbook.analyses.compare_runs.page",
     "effects_page": "loadbook.analyses.effects.page",
     "factorial_page": "loadbook.analyses.factorial.page",

@@ -376,10 +376,10 @@ def _source_text(plan: Plan, samples: list[NoiseSample], pairs: int) -> str:
 
 
 def power_lines(forecast: PowerForecast) -> list[str]:
-    """Return the lines about power, or about certificates, that `loadbook plan` prints."""
+    """Return the lines about power, or about certified rates, that `loadbook plan` prints."""
     objective = forecast.plan.study.capacity
     if objective and not objective.is_search:
-        return [f"certified   {objective.certificate_text(forecast.plan.blocks)}"]
+        return [f"certified   {objective.certified_if_text(forecast.plan.blocks)}"]
     plan, compared = forecast.plan, comparison_count(forecast.plan)
     among = f", one of {compared} comparisons" if compared > 1 else ""
     among = f", a main effect, one of {compared} effects" if plan.study.factorial else among
@@ -433,7 +433,7 @@ def underpowered_note(forecast: PowerForecast) -> str | None:
     objective = forecast.plan.study.capacity
     if objective and objective.least_starts:
         too_few = forecast.plan.blocks < objective.least_starts
-        return f"certified: {objective.certificate_text(forecast.plan.blocks)}" if too_few else None
+        return f"certified: {objective.certified_if_text(forecast.plan.blocks)}" if too_few else None
     if not forecast.underpowered:
         return None
     effect, noise = (format_percent(value, signed=False) for value in (forecast.effect, forecast.sd))

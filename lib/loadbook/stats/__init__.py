@@ -12,7 +12,7 @@ Modules, each importing only those before it:
 - `slice_lengths`: effects that depend on the length of slices
 - `capacity`: capacity of an arm in a block, from the margins of its probes
 - `objective`: whether a load was served within an objective, and by how much
-- `certificates`: that at least a share of starts sustain a rate
+- `certified_rates`: that at least a share of starts sustain a rate
 - `compare`: comparison of two arms, families of comparisons, the best arm
 - `errors`: number of errors per trial, compared between treatments
 - `steady_state`: transient at the start of a measurement, and trend of the rate after it

@@ -21,7 +21,7 @@ LIMITS_IN_PROBE = 10  # a probe lasts so many times the limit, so that a queue t
 QUEUE_LIMITS = 5
 SMOKE_SHARE = 0.95
 SMOKE_CERTIFIED_SHARE = 0.5
-CONFIDENCE = 0.95  # of certificates
+CONFIDENCE = 0.95  # of certified rates
 USUAL_PROBES = 6  # of a search (docs/validation.md)
 SEARCHED = "a search for the capacity of all treatments in each block, in rounds of one probe for each"
 ONE_START = "one start of each treatment in each block at the rate of its load, to certify what it sustains"
@@ -74,7 +74,7 @@ class CapacityObjective(StrictModel):
         """Return the number of starts that certifies a rate if none of them misses the objective; None for a search."""
         return None if self.certified_share is None else least_starts(self.certified_share)
 
-    def certificate_text(self, starts: int) -> str:
+    def certified_if_text(self, starts: int) -> str:
         """Return the text on when so many starts certify a rate: "if at most 1 of 46 starts misses the objective"."""
         share = self.certified_share or 0.0
         if starts < least_starts(share):

@@ -17,7 +17,7 @@ from loadbook.study.treatments import Factor, Factorial, FactorLevel, Grid, Iden
 from loadbook.study.workload import StrictModel, Workload
 
 CAPACITY_NOTEBOOKS = ("capacity", "run_quality")
-CERTIFICATE_NOTEBOOKS = ("certificates", "run_quality")
+CERTIFIED_NOTEBOOKS = ("certified_rates", "run_quality")
 TrialExecution = Literal["interleaved", "plain"]
 Execution = Literal["auto", TrialExecution]
 ClaimKind = Literal["better", "worse", "best", "no-loss", "equivalent", "fewer-errors", "more-errors", "interaction",
@@ -348,4 +348,4 @@ def _capacity_defaults(raw: dict[str, Any]) -> dict[str, Any]:
     if share is None:
         return {"metric": CAPACITY, "notebooks": CAPACITY_NOTEBOOKS}
     starts = {"blocks": least_starts(share, 1)} if isinstance(share, float) and 0.5 <= share <= 0.99 else {}
-    return {"metric": OBJECTIVE_TIME, "notebooks": CERTIFICATE_NOTEBOOKS, **starts}
+    return {"metric": OBJECTIVE_TIME, "notebooks": CERTIFIED_NOTEBOOKS, **starts}

@@ -166,7 +166,7 @@ def _capacity_problems(study: Study) -> Iterator[SpecProblem]:
     if objective.is_search:
         yield from _searched_key_problems(study)
     else:
-        yield from _certificate_problems(study, objective)
+        yield from _certified_problems(study, objective)
     for load in map(study.workload_of, study.treatments):
         yield from _probe_problems(objective, load)
 
@@ -181,7 +181,7 @@ def _searched_key_problems(study: Study) -> Iterator[SpecProblem]:
             yield SpecProblem(f"treatments.{name}.workload.{key}", "is set by the search for capacity")
 
 
-def _certificate_problems(study: Study, objective: CapacityObjective) -> Iterator[SpecProblem]:
+def _certified_problems(study: Study, objective: CapacityObjective) -> Iterator[SpecProblem]:
     """Check that the number of starts is fixed, and can certify a rate."""
     least, share = objective.least_starts or 0, objective.certified_share or 0.0
     if study.stopping.rule != "fixed":

@@ -18,7 +18,8 @@ from loadbook.study.capacity import CapacityObjective
 
 TABLE_NOTE = (
     "Typical capacity: the median over blocks of the highest rate that met the objective, each block with a search of "
-    "its own; half of the starts of a service sustain less. It is the number to compare by, not one to promise. CPU "
+    "its own; half of the starts of a service sustain less. It is the number to compare by, not one to promise, which "
+    "a study with certified_share finds. CPU "
     "time: of all services, at the highest rate that met the objective."
 )
 
@@ -55,7 +56,7 @@ class CapacityPage(EffectsPage):
         arrivals = self.data.study.workload.arrivals
         if not rates:
             return ""
-        return f"Requests/s within the objective ({self.objective.text}; {arrivals} arrivals): {', '.join(rates)}."
+        return f"Typical capacity, requests/s ({self.objective.text}; {arrivals} arrivals): {', '.join(rates)}."
 
     def curves(self) -> Block:
         """Show every probe's time against its rate, and the table of capacities."""

@@ -1,4 +1,4 @@
-"""Certificates: exact numbers of starts, rates in order, and starts that depend on one another."""
+"""Certified rates: exact numbers of starts, rates in order, and starts that depend on one another."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadbook.stats.certificates import Starts, certificate_states, independent_number
+from loadbook.stats.certified_rates import Starts, independent_number, rate_states
 from loadbook.study.capacity import CapacityObjective, least_starts
 
 
@@ -20,25 +20,25 @@ def starts(made: int, met: int) -> Starts:
 )
 def test_least_number_of_starts_is_that_of_the_exact_bound(share: float, misses: int, least: int) -> None:
     assert least_starts(share, misses) == least
-    assert certificate_states({1.0: starts(least, least - misses)}, share, 0.95) == {1.0: "certified"}
-    assert certificate_states({1.0: starts(least - 1, least - 1 - misses)}, share, 0.95) == {1.0: "open"}
-    assert certificate_states({1.0: starts(least, least - misses - 1)}, share, 0.95) == {1.0: "open"}
+    assert rate_states({1.0: starts(least, least - misses)}, share, 0.95) == {1.0: "certified"}
+    assert rate_states({1.0: starts(least - 1, least - 1 - misses)}, share, 0.95) == {1.0: "open"}
+    assert rate_states({1.0: starts(least, least - misses - 1)}, share, 0.95) == {1.0: "open"}
 
 
 def test_rates_above_one_that_is_not_certified_are_not_certified_either() -> None:
-    found = certificate_states({3.0: starts(29, 29), 1.0: starts(29, 29), 2.0: starts(29, 28)}, 0.9, 0.95)
+    found = rate_states({3.0: starts(29, 29), 1.0: starts(29, 29), 2.0: starts(29, 28)}, 0.9, 0.95)
     assert found == {1.0: "certified", 2.0: "open", 3.0: "lower-rate-open"}
 
 
 def test_rate_that_too_few_starts_sustain_is_refuted() -> None:
-    found = certificate_states({1.0: starts(29, 29), 2.0: starts(29, 20), 3.0: starts(29, 0)}, 0.9, 0.95)
+    found = rate_states({1.0: starts(29, 29), 2.0: starts(29, 20), 3.0: starts(29, 0)}, 0.9, 0.95)
     assert found == {1.0: "certified", 2.0: "refuted", 3.0: "refuted"}
 
 
 def test_no_starts_show_nothing() -> None:
     nothing = Starts.of_times([], 1.0)
     assert (nothing.made, nothing.met, nothing.share_low(0.95), nothing.share_high(0.95)) == (0, 0, 0.0, 1.0)
-    assert certificate_states({1.0: nothing}, 0.5, 0.95) == {1.0: "open"}
+    assert rate_states({1.0: nothing}, 0.5, 0.95) == {1.0: "open"}
 
 
 def test_time_at_the_limit_meets_the_objective_in_spite_of_rounding() -> None:
@@ -51,9 +51,9 @@ def test_starts_that_wander_count_as_fewer_and_certify_nothing() -> None:
     slow = list(np.exp(np.sin(np.arange(46) / 7)) / 200)
     found = Starts.of_times(slow, 0.02)
     assert (found.made, found.met) == (46, 46) and found.independent < 10
-    assert certificate_states({1.0: found}, 0.9, 0.95) == {1.0: "open"}
+    assert rate_states({1.0: found}, 0.9, 0.95) == {1.0: "open"}
     mixed = list(np.random.default_rng(1).permutation(slow))
-    assert certificate_states({1.0: Starts.of_times(mixed, 0.02)}, 0.9, 0.95) == {1.0: "certified"}
+    assert rate_states({1.0: Starts.of_times(mixed, 0.02)}, 0.9, 0.95) == {1.0: "certified"}
 
 
 @given(st.lists(st.floats(1e-4, 10), max_size=60))

@@ -1,4 +1,4 @@
-"""Certificates: that at least a share of the starts of a service sustain a rate, at a stated confidence.
+"""Certified rates: that at least a share of the starts of a service sustain a rate, at a stated confidence.
 
 The starts of a run are counted that met the objective. The bounds of the share are those of Clopper and Pearson (1934,
 Biometrika 26:404-413), each one-sided, which are exact for independent starts. On a host whose speed wanders, starts
@@ -7,7 +7,7 @@ and where it shows, the starts count as fewer: n (1 - r) / (1 + r), the number o
 correlation of r from one to the next.
 
 Several rates of one configuration are tested from the lowest upwards until one is not certified; so the chance that any
-of its certificates is wrong is that of one (a fixed sequence; Maurer, Hothorn and Lehmacher 1995).
+of them is certified wrongly is that of one (a fixed sequence; Maurer, Hothorn and Lehmacher 1995).
 `benchmarks/validation.py --only certif` simulates all of it.
 """
 
@@ -21,7 +21,7 @@ from typing import Literal
 import numpy as np
 from scipy import stats
 
-CertificateState = Literal["certified", "refuted", "open", "lower-rate-open"]
+RateState = Literal["certified", "refuted", "open", "lower-rate-open"]
 LEAST_TESTED = 10  # starts; the ranks of fewer show no dependence
 DEPENDENT_P = 0.1
 TOLERANCE = 1e-9  # of a time that is at the limit
@@ -75,13 +75,13 @@ def independent_number(values: Sequence[float]) -> float:
     return number * (1 - correlation) / (1 + correlation)
 
 
-def certificate_states(starts: Mapping[float, Starts], share: float, level: float) -> dict[float, CertificateState]:
+def rate_states(starts: Mapping[float, Starts], share: float, level: float) -> dict[float, RateState]:
     """Return rate -> whether the starts certify that at least `share` of all starts sustain it, rates ascending.
 
     Refuted: fewer than `share` of all starts sustain it, at this confidence. Open: neither is shown, or a lower rate is
     not certified.
     """
-    states: dict[float, CertificateState] = {}
+    states: dict[float, RateState] = {}
     is_open = False
     for rate in sorted(starts):
         if starts[rate].share_high(level) < share:

@@ -1,4 +1,4 @@
-"""Starts of a run at the rates to certify, and the certificate of each treatment."""
+"""Starts of a run at the rates to certify, and what they certify."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from dataclasses import dataclass
 
 from loadbook.core.errors import UsageError
 from loadbook.core.metrics import OBJECTIVE_TIME
-from loadbook.stats.certificates import CertificateState, Starts, certificate_states
+from loadbook.stats.certified_rates import RateState, Starts, rate_states
 from loadbook.store.tables import RunData
 from loadbook.study.capacity import CapacityObjective
 from loadbook.study.model import Study
 
 
 @dataclass(frozen=True)
-class Certificate:
-    """Certificate of one treatment at the rate of its load (1/s).
+class JudgedRate:
+    """What the starts of one treatment show of the rate of its load (1/s).
 
     `share_low` is the lower bound of the share of starts that meet the objective; `pending` the number of planned
-    starts of its configuration that were not made, without which there is no certificate. `is_highest`: no higher rate
+    starts of its configuration that were not made, without which nothing is certified. `is_highest`: no higher rate
     of the same configuration has this state.
     """
 
@@ -28,7 +28,7 @@ class Certificate:
     rate_per_s: float
     starts: Starts
     share_low: float
-    state: CertificateState
+    state: RateState
     pending: int
     is_highest: bool
 
@@ -53,8 +53,8 @@ def objective_of(data: RunData) -> CapacityObjective:
     return objective
 
 
-def certificates_of(data: RunData, level: float) -> dict[str, Certificate]:
-    """Return treatment -> its certificate at a confidence, in the order of the plan; A/A arms and controls have none.
+def judged_rates_of(data: RunData, level: float) -> dict[str, JudgedRate]:
+    """Return treatment -> what its starts show at a confidence; without A/A arms and controls.
 
     Blocks that were added when the results could be seen do not count.
     """
@@ -65,19 +65,19 @@ def certificates_of(data: RunData, level: float) -> dict[str, Certificate]:
     recorded = set(data.trials["trial"])
     waiting = [trial["treatment"] for trial in data.plan["trials"]
                if trial["block"] <= planned_blocks and trial["trial"] not in recorded]  # fmt: skip
-    found: dict[str, Certificate] = {}
+    found: dict[str, JudgedRate] = {}
     for group in _same_but_rate(study, data.plan["treatments"]):
         starts: dict[str, Starts] = {}
         for name in group:
             own = values[values["treatment"] == name].sort_values("block")
             starts[name] = Starts.of_times(own["value"].tolist(), objective.within_s)
         rates = {name: rate_of(study, name) for name in group}
-        states = certificate_states({rates[name]: one for name, one in starts.items()}, share, level)
+        states = rate_states({rates[name]: one for name, one in starts.items()}, share, level)
         highest = {state: rate for rate, state in states.items()}
         pending = sum(name in group for name in waiting)
         for name, one in starts.items():
             rate, state = rates[name], states[rates[name]]
-            found[name] = Certificate(
+            found[name] = JudgedRate(
                 name, rate, one, one.share_low(level), state, pending, is_highest=highest[state] == rate
             )
     return {name: found[name] for name in data.plan["treatments"] if name in found}

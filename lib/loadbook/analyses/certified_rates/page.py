@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from loadbook.analyses.certificates.compute import Certificate, certificates_of, objective_of
+from loadbook.analyses.certified_rates.compute import JudgedRate, judged_rates_of, objective_of
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.core.units import NBSP, join_words, pluralize
 from loadbook.report import verdicts
@@ -29,10 +29,10 @@ TABLE_NOTE = (
 )
 
 
-class CertificatesPage(EffectsPage):
-    """The page on the rates that treatments are certified to sustain, made by `certificates_page`."""
+class CertifiedRatesPage(EffectsPage):
+    """The page on the rates that treatments are certified to sustain, made by `certified_rates_page`."""
 
-    notebook = "certificates"
+    notebook = "certified_rates"
 
     @cached_property
     def objective(self) -> CapacityObjective:
@@ -40,9 +40,9 @@ class CertificatesPage(EffectsPage):
         return objective_of(self.data)
 
     @cached_property
-    def certificates(self) -> dict[str, Certificate]:
-        """Treatment -> its certificate."""
-        return certificates_of(self.data, self.level)
+    def rates(self) -> dict[str, JudgedRate]:
+        """Treatment -> what its starts show of its rate."""
+        return judged_rates_of(self.data, self.level)
 
     @property
     def share_text(self) -> str:
@@ -52,8 +52,8 @@ class CertificatesPage(EffectsPage):
 
     def answer_summary(self) -> verdicts.AnswerSummary:
         """Return the answer: the rates that are certified, of how many starts, for which objective and arrivals."""
-        certified = [one.text(self.labels) for one in self.certificates.values() if one.is_certified and one.is_highest]
-        pending = next((one.pending for one in self.certificates.values() if one.pending), 0)
+        certified = [one.text(self.labels) for one in self.rates.values() if one.is_certified and one.is_highest]
+        pending = next((one.pending for one in self.rates.values() if one.pending), 0)
         arrivals = self.data.study.workload.arrivals
         support = [f"Objective: {self.objective.text}; {arrivals} arrivals.", self._starts_sentence()]
         if added := self.data.plan.get("added", 0):
@@ -62,13 +62,13 @@ class CertificatesPage(EffectsPage):
             headline = f"Certified: {join_words(certified)}, sustained by {self.share_text}."
             return verdicts.AnswerSummary("equivalent", "✓", "certified", headline, " ".join(support), (), ())
         if pending:
-            headline = f"No certificate yet: {pluralize(pending, 'start')} of the plan were not made."
+            headline = f"Nothing is certified yet; not made so far: {pluralize(pending, 'planned start')}."
         else:
             headline = f"No rate is certified to be sustained by {self.share_text}."
         return verdicts.AnswerSummary("undecided", "●", "not certified", headline, " ".join(support), (), ())
 
     def _starts_sentence(self) -> str:
-        parts = [f"{one.text(self.labels)} {one.starts.met} of {one.starts.made}" for one in self.certificates.values()]
+        parts = [f"{one.text(self.labels)} {one.starts.met} of {one.starts.made}" for one in self.rates.values()]
         return f"Starts that met it: {', '.join(parts)}."
 
     def errors(self) -> Block:
@@ -76,19 +76,19 @@ class CertificatesPage(EffectsPage):
         return Block(*super().errors().children)
 
     def starts(self) -> Block:
-        """Show the time of every start, and the table of certificates."""
-        from loadbook.analyses.certificates.figure import StartsFigure
+        """Show the time of every start, and the table of rates."""
+        from loadbook.analyses.certified_rates.figure import StartsFigure
 
-        if not any(one.starts.made for one in self.certificates.values()):
+        if not any(one.starts.made for one in self.rates.values()):
             return empty_section("No start has counted.")
-        figure = StartsFigure(self.analysis, self.objective, self.certificates, self.values)
-        return Block(HtmlOnly(Picture(figure)), self.certificate_table(), note(TABLE_NOTE))
+        figure = StartsFigure(self.analysis, self.objective, self.rates, self.values)
+        return Block(HtmlOnly(Picture(figure)), self.rates_table(), note(TABLE_NOTE))
 
-    def certificate_table(self) -> Table:
-        """Return the table of the certificate of each treatment."""
+    def rates_table(self) -> Table:
+        """Return the table of the rate of each treatment, and what its starts show."""
         heads = ("Rate, 1/s", "Starts", "Independent", "Met", f"Share at least, {100 * self.level:g}{NBSP}% confidence")
         rows = []
-        for name, one in self.certificates.items():
+        for name, one in self.rates.items():
             low = f"{100 * one.share_low:.1f}{NBSP}%"
             cells = [
                 f"{one.rate_per_s:,g}",
@@ -100,18 +100,16 @@ class CertificatesPage(EffectsPage):
             rows.append(
                 [self.labels.get(name, name), *cells, "not complete" if one.pending else STATE_TEXTS[one.state]]
             )
-        return Table(
-            "Certificates", [Column("Treatment"), *(Column(h, True) for h in heads), Column("Certificate")], rows
-        )
+        return Table("Rates", [Column("Treatment"), *(Column(h, True) for h in heads), Column("Result")], rows)
 
     def sentences(self, answer: verdicts.AnswerSummary) -> list[str]:
         """Return the lines that the command line prints: the answer and its support."""
         return [answer.headline, answer.support]
 
 
-def certificates_page(
+def certified_rates_page(
     study: str, run: str = "latest", baseline: str = "", metric: str = "", level: float = 0.95
-) -> CertificatesPage:
+) -> CertifiedRatesPage:
     """Return the page that answers which rates most starts of a service sustain, for one recorded run.
 
     Parameters
@@ -119,13 +117,13 @@ def certificates_page(
     study, run : name of the study and id of the run; "latest" is the newest run.
     baseline : treatment with which others are compared; empty for the study's own.
     metric : metric to compare; empty for the metric of the study.
-    level : confidence of the certificates and intervals, 0.95 for 95 %.
+    level : confidence of certified rates and intervals, 0.95 for 95 %.
 
     Raises
     ------
     UsageError : an unknown name, a study without capacity.certified_share, or a level that is not between 0.5 and 1.
     DataError : the run was not ingested, or its tables cannot be read.
     """
-    page = CertificatesPage(load_run_data(study, run), baseline, metric, level)
+    page = CertifiedRatesPage(load_run_data(study, run), baseline, metric, level)
     objective_of(page.data)
     return page

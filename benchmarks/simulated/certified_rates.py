@@ -1,6 +1,6 @@
-"""Certificates that a share of starts sustains a rate: how often they are wrong, beside what is done without them.
+"""Rates certified to be sustained by a share of starts: how often that is wrong, beside what is done without it.
 
-A start meets the objective or misses it. A certificate is wrong if fewer starts than its share sustain the rate, which
+A start meets the objective or misses it. A rate is certified wrongly if fewer starts than the share sustain it, which
 is tested at the edge: at just the share. `naive` are one start, three starts, and starts that are added until they
 certify.
 """
@@ -12,24 +12,24 @@ from functools import partial
 
 import numpy as np
 
-from loadbook.stats.certificates import Starts, certificate_states
+from loadbook.stats.certified_rates import Starts, rate_states
 from loadbook.study.capacity import CONFIDENCE, least_starts
 from noise import NOISES, Rng
 from simulated.check import Row, Simulation, percent
 
-EDGE = 1e-9  # below the share: a certificate is wrong
+EDGE = 1e-9  # below the share
 MOST_STARTS = 200  # where starts are added until they certify
-WRONG = "certificates: wrong, where just too few starts sustain the rate"
-WRONG_IN_RUN = "certificates: any wrong in a run, three rates that just too few starts sustain"
-FOUND = "certificates: found, where nearly all starts sustain the rate"
-WANDERING = "certificates: wrong, on a host whose speed wanders"
-FOUND_BY_TIMES = "certificates: found, with the test of independence"
-NAIVE = "certificates: wrong, {}"
+WRONG = "certified rates: wrong, where just too few starts sustain the rate"
+WRONG_IN_RUN = "certified rates: any wrong in a run, three rates that just too few starts sustain"
+FOUND = "certified rates: found, where nearly all starts sustain the rate"
+WANDERING = "certified rates: wrong, on a host whose speed wanders"
+FOUND_BY_TIMES = "certified rates: found, with the test of independence"
+NAIVE = "certified rates: wrong, {}"
 
 
 def is_certified(met: int, starts: int, share: float) -> bool:
     """Return whether a run certifies its only rate."""
-    return certificate_states({1.0: Starts(starts, met, starts)}, share, CONFIDENCE)[1.0] == "certified"
+    return rate_states({1.0: Starts(starts, met, starts)}, share, CONFIDENCE)[1.0] == "certified"
 
 
 def one_rate(share: float, starts: int, true_share: float, rng: Rng, studies: int) -> tuple[float]:
@@ -43,7 +43,7 @@ def three_rates(starts: int, rng: Rng, studies: int) -> tuple[float, float]:
     met = rng.binomial(starts, 0.9 - EDGE, (studies, 3))
     in_order, alone = [], []
     for row in met.tolist():
-        states = certificate_states({rate: Starts(starts, n, starts) for rate, n in enumerate(row, 1)}, 0.9, CONFIDENCE)
+        states = rate_states({rate: Starts(starts, n, starts) for rate, n in enumerate(row, 1)}, 0.9, CONFIDENCE)
         in_order.append("certified" in states.values())
         alone.append(any(is_certified(n, starts, 0.9) for n in row))
     return percent(in_order), percent(alone)
@@ -73,12 +73,12 @@ def wandering_host(kind: str, starts: int, true_share: float, rng: Rng, studies:
     speeds = np.asarray(NOISES[kind](rng, order))  # logarithms
     times_s, limit_s = np.exp(-speeds[:studies]), float(np.exp(-np.quantile(speeds, 1 - true_share)))
     runs = [Starts.of_times(row, limit_s * (1 - EDGE)) for row in times_s.tolist()]
-    states = [certificate_states({1.0: run}, 0.9, CONFIDENCE)[1.0] for run in runs]
+    states = [rate_states({1.0: run}, 0.9, CONFIDENCE)[1.0] for run in runs]
     return percent([s == "certified" for s in states]), percent([is_certified(run.met, starts, 0.9) for run in runs])
 
 
 def simulations() -> Iterator[Simulation]:
-    """Yield every simulation of certificates."""
+    """Yield every simulation of certified rates."""
     cases: Sequence[tuple[float, int]] = [(0.9, 29), (0.9, 46), (0.8, 14), (0.5, 5), (0.9, 100)]
     for share, starts in cases:
         case = f"{100 * share:g} % of starts, n={starts}"

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from figure_legibility import must_be_legible
-from loadbook.analyses.certificates.figure import StartsFigure
-from loadbook.analyses.certificates.page import CertificatesPage
+from loadbook.analyses.certified_rates.figure import StartsFigure
+from loadbook.analyses.certified_rates.page import CertifiedRatesPage
 from loadbook.core.errors import UsageError
 from loadbook.core.units import NBSP
 from loadbook.store.paths import Layout
@@ -63,11 +63,11 @@ def drawn_times(missed: int, dice: random.Random) -> list[float]:
 
 
 @pytest.fixture(scope="module")
-def page(layout: Layout) -> CertificatesPage:
-    return CertificatesPage(load_run(layout, NAME, RUN))
+def page(layout: Layout) -> CertifiedRatesPage:
+    return CertifiedRatesPage(load_run(layout, NAME, RUN))
 
 
-def test_answer_is_the_highest_rate_that_is_certified_with_its_objective_and_arrivals(page: CertificatesPage) -> None:
+def test_answer_is_the_highest_rate_that_is_certified_with_its_objective_and_arrivals(page: CertifiedRatesPage) -> None:
     answer = page.answer_summary()
     headline, support = (text.replace(NBSP, " ") for text in (answer.headline, answer.support))
     assert headline == "Certified: 1 worker at 1,000/s, sustained by at least 90 % of starts (95 % confidence)."
@@ -76,41 +76,41 @@ def test_answer_is_the_highest_rate_that_is_certified_with_its_objective_and_arr
     assert page.summary()["sentences"] == [answer.headline, answer.support]
 
 
-def test_table_says_of_every_rate_what_is_shown(page: CertificatesPage) -> None:
-    rows = {row[0]: row[1:] for row in page.certificate_table().rows}
+def test_table_says_of_every_rate_what_is_shown(page: CertifiedRatesPage) -> None:
+    rows = {row[0]: row[1:] for row in page.rates_table().rows}
     assert [row[0] for row in rows.values()] == ["500", "1,000", "1,500"]
     assert [row[-1] for row in rows.values()] == ["certified", "certified", "not sustained: fewer starts do"]
     assert rows["1 worker at 1,000/s"][4] == f"93.6{NBSP}%"  # 0.05 ** (1 / 45)
 
 
-def test_runs_that_are_not_complete_have_no_certificate(page: CertificatesPage) -> None:
+def test_runs_that_are_not_complete_certify_nothing(page: CertifiedRatesPage) -> None:
     data = page.data
     cut = replace(data, trials=data.trials[data.trials["block"] <= 40])
-    answer = CertificatesPage(cut).answer_summary()
-    assert answer.headline == "No certificate yet: 18 starts of the plan were not made."
+    answer = CertifiedRatesPage(cut).answer_summary()
+    assert answer.headline == "Nothing is certified yet; not made so far: 18 planned starts."
 
 
-def test_blocks_that_were_added_after_a_look_do_not_count(page: CertificatesPage) -> None:
+def test_blocks_that_were_added_after_a_look_do_not_count(page: CertifiedRatesPage) -> None:
     data = page.data
     added = replace(data, plan=data.plan | {"added": 20})
-    answer = CertificatesPage(added).answer_summary()
+    answer = CertifiedRatesPage(added).answer_summary()
     assert answer.headline.startswith("No rate is certified")
     assert "they do not count here" in answer.support and "of 26" in answer.support
 
 
-def test_page_has_no_word_on_checks_of_comparisons(page: CertificatesPage) -> None:
+def test_page_has_no_word_on_checks_of_comparisons(page: CertifiedRatesPage) -> None:
     assert "A/A" not in str(page.trust()) + str(page.doubts())
     assert "90" in str(page.scope()) and "margin" not in str(page.scope())
 
 
-def test_figure_is_legible_and_names_every_rate(page: CertificatesPage) -> None:
-    figure = StartsFigure(page.analysis, page.objective, page.certificates, page.values)
+def test_figure_is_legible_and_names_every_rate(page: CertifiedRatesPage) -> None:
+    figure = StartsFigure(page.analysis, page.objective, page.rates, page.values)
     must_be_legible(figure.draw(), lambda text: True)
     assert "1 worker at 500/s 45 of 46" in figure.caption and f"20{NBSP}ms" in figure.help
 
 
 def test_study_that_certifies_nothing_is_refused(tmp_path: Path) -> None:
     make_project(tmp_path / "other")
-    page = CertificatesPage(load_run(Layout(tmp_path / "other"), "nginx-directives", RUN))
+    page = CertifiedRatesPage(load_run(Layout(tmp_path / "other"), "nginx-directives", RUN))
     with pytest.raises(UsageError, match=r"has no capacity.certified_share"):
         page.starts()

@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from loadbook.analyses.certificates.compute import Certificate
+from loadbook.analyses.certified_rates.compute import JudgedRate
 from loadbook.core.metrics import OBJECTIVE_TIME, get_metric
 from loadbook.core.units import NBSP
 from loadbook.report import palette
 from loadbook.report.figures import axes as scales
 from loadbook.report.figures import base
-from loadbook.stats.certificates import TOLERANCE
+from loadbook.stats.certified_rates import TOLERANCE
 from loadbook.stats.results import Analysis
 from loadbook.study.capacity import CapacityObjective
 
@@ -27,13 +27,13 @@ class StartsFigure(base.ReportFigure):
     """Time of every start against the limit, a row per treatment; later blocks are lower in the row."""
 
     def __init__(
-        self, analysis: Analysis, objective: CapacityObjective, certificates: dict[str, Certificate],
+        self, analysis: Analysis, objective: CapacityObjective, rates: dict[str, JudgedRate],
         values: pd.DataFrame,
     ) -> None:  # fmt: skip
-        self.objective, self.certificates = objective, certificates
+        self.objective, self.rates = objective, rates
         self.values = values[values["valid"]].dropna(subset=["value"])
         self.names, self.styles = base.treatment_names(analysis), base.treatment_styles(analysis)
-        self.rows = list(certificates)[:MAX_ROWS]
+        self.rows = list(rates)[:MAX_ROWS]
         times_s = self.values["value"].astype(float)
         highest_s = min(max(float(times_s.max()), objective.within_s), MAX_TIME_RATIO * objective.within_s)
         self.times = min(float(times_s.min()), objective.within_s) / 1.15, 1.15 * highest_s
@@ -57,7 +57,7 @@ class StartsFigure(base.ReportFigure):
                 style = base.marker_props(replace(self.styles[name], hollow=hollow, marker="o"), 4.2)
                 panel.plot(xs[chosen], heights[chosen], **style, zorder=3, clip_on=False)
             sheet.text(0.05, top + 0.2, base.shorten(self.names[name], names_in - 0.1, sheet.size, True), bold=True)
-            starts = self.certificates[name].starts
+            starts = self.rates[name].starts
             sheet.text(0.05, top + 0.42, f"{starts.met} of {starts.made} starts", colour=self.styles[name].text)
             if name != self.rows[-1]:
                 panel.set_xticks([])
@@ -72,7 +72,7 @@ class StartsFigure(base.ReportFigure):
     @property
     def caption(self) -> str:
         """The number of starts of each treatment that met the objective."""
-        parts = [f"{one.text(self.names)} {one.starts.met} of {one.starts.made}" for one in self.certificates.values()]
+        parts = [f"{one.text(self.names)} {one.starts.met} of {one.starts.made}" for one in self.rates.values()]
         return f"Starts that met the objective: {', '.join(parts)}."
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from capacity_study import NEEDS_VEGETA, records_of, use_fragile_service, written_to_certify
-from loadbook.analyses.certificates.compute import certificates_of
+from loadbook.analyses.certified_rates.compute import judged_rates_of
 from loadbook.execution.session import run_study
 from loadbook.hosts.lab import Lab
 from loadbook.ingestion.ingest import ingest
@@ -24,7 +24,7 @@ def test_rates_below_the_capacity_are_certified_and_those_above_refuted(lab: Lab
     run = run_study(layout, "sustained", lab.hosts_file)
     paths = layout.run("sustained", run)
     assert ingest(paths).valid == 15  # a missed objective is a result
-    found = certificates_of(load_run(layout, "sustained", run), 0.95)
+    found = judged_rates_of(load_run(layout, "sustained", run), 0.95)
     assert [found[name].rate_per_s for name in ("low", "middle", "high")] == [80, 120, 600]
     assert {name: one.state for name, one in found.items()} == {
         "low": "certified", "middle": "certified", "high": "refuted"

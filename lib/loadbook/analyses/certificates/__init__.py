@@ -1,6 +1,0 @@
-"""Certificates: which rates most starts of a service sustain within an objective.
-
-- `compute`: the starts of every treatment at its rate, and the certificate that follows
-- `figure`: plot of the time of every start
-- `page`: the page, and the table of certificates
-"""
