@@ -18,6 +18,7 @@ from loadbook.store.paths import Layout
 from loadbook.store.tables import load_run, to_arrow, write_arrow
 from loadbook.study.rate_search import Bracket, RateSearch
 from mock_project import RUN, Arm, make_project
+from run_records import changed_record
 
 NAME = "sustained"
 LIMIT_S = 0.02
@@ -82,6 +83,17 @@ def test_table_has_typical_capacity_its_range_and_cpu_time_of_every_treatment(pa
         assert row[1:4] == [f"{number:,.0f}" for number in (own.median(), own.min(), own.max())]
         assert int(row[5]) == int((page.probes["treatment"] == name).sum()) >= 5 * len(own)
         assert float(row[6]) == pytest.approx(1e6 / own.median(), rel=0.05)
+
+
+def test_table_has_the_price_of_a_million_requests_if_the_hosts_have_prices(page: CapacityPage) -> None:
+    assert not any("million" in column.header for column in page.capacity_table().columns)
+    record = changed_record(page.data.run_record, prices={"currency": "EUR", "hosts": {"web-1": 52.6}})
+    table = CapacityPage(replace(page.data, run_record=record)).capacity_table()
+    assert table.columns[-1].header == "EUR per million requests"
+    base, large = page.capacities["baseline"].typical_per_s, table.rows[list(page.capacities).index("large")]
+    cell = table.rows[0][-1]
+    assert float(cell) == pytest.approx(52.6 / (base * 2_629_800 / 1e6), rel=0.01)
+    assert float(large[-1].partition(" ")[0]) == pytest.approx(float(cell) / 1.075, rel=0.02) and "to" in large[-1]
 
 
 def test_probes_met_the_objective_exactly_up_to_the_limit(page: CapacityPage) -> None:

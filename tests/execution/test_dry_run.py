@@ -52,7 +52,7 @@ def test_dry_run_covers_every_study_on_three_machines(name, no_network):
     run, parts = dry_run(HERE, plan, THREE)
     treatments = [part for part in parts if part.title.startswith("treatment ")]
     assert len(treatments) == len(plan.treatments)
-    each = USUAL_PROBES if plan.study.capacity else 1
+    each = USUAL_PROBES if plan.study.capacity and plan.study.capacity.is_search else 1
     assert sum(part.repeats for part in treatments) == each * len(plan.trials)
     for part in treatments:
         assert bool(part.phases) != bool(part.missing)

@@ -8,6 +8,7 @@
 - `checks`: harness checks, order of the trials, latency percentiles, rates within trials, changed conditions
 - `verdicts`: the answer, verdict sentences, tables of effects, errors and latency
 - `ci`: the result of a run by its study's CI policy (`[ci]`), as JSON and JUnit XML
+- `prices`: prices of treatments, per rate and per million requests
 - `notebooks`: parameters and execution of notebooks
 - `html`: export of an executed notebook as one HTML file or as Markdown; summaries and links between pages
 - `page`: the blocks that all pages of a run share

@@ -142,6 +142,13 @@ class RunData(RunConditions):
         """Return the names of the load generators of this run, in the order of the plan."""
         return self.study.tools_of(self.plan["treatments"])
 
+    def hosts_of(self, treatment: str, role: str) -> list[str]:
+        """Return the hosts on which a treatment runs a role's service, as in the hosts file; empty if it has none."""
+        setting = self.study.setting(treatment, role)
+        if setting.service is None:
+            return []
+        return [alias for alias, host in self.run_record.hosts.items() if role in host["roles"]][: setting.hosts]
+
     def values(self, metric: str, statistic: str | None = None) -> pd.DataFrame:
         """Return one row per executed trial: trial, treatment, block, slot, status, valid, value.
 

@@ -113,12 +113,14 @@ class CapacityObjective(StrictModel):
 
         Without a rate, it is the first probe of a search, at the rate of the workload.
         Unless the study says another number, there are as many connections as requests arrive in `QUEUE_LIMITS` times
-        the limit: a request that waits for one has missed the limit anyway, and an overload opens no more of them.
+        the limit: a request that waits for one has missed the limit anyway, and an overload opens no more of them. All
+        of them are kept, as closing and opening connections would be load of its own.
         """
         rate_per_s = probe_rate(rate_per_s or workload.rate_per_s or 1.0)
         seconds = self.probe_s(rate_per_s, workload.duration_s)
         most = workload.max_connections or math.ceil(QUEUE_LIMITS * self.within_s * rate_per_s)
-        searched = {"rate_per_s": rate_per_s, "duration_s": seconds, "max_connections": max(most, workload.connections)}
+        most = max(most, workload.connections)
+        searched = {"rate_per_s": rate_per_s, "duration_s": seconds, "connections": most, "max_connections": most}
         return workload.model_copy(update=searched)
 
 

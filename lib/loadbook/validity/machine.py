@@ -112,6 +112,7 @@ HOST_STATE_LIMITS = {
 SEARCHED_FIELDS = (
     "rate_per_s",
     "duration_s",
+    "connections",
     "max_connections",
 )  # of a load: results of a search for capacity, no conditions
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from loadbook.analyses.balancers import compute
-from loadbook.analyses.balancers.compute import NODE_COUNTERS, NodeShares, Prices
+from loadbook.analyses.balancers.compute import NODE_COUNTERS, NodeShares
 from loadbook.analyses.effects.page import EffectsPage, capitalise_first
 from loadbook.core.errors import UsageError
 from loadbook.core.units import NBSP, join_words
@@ -18,6 +18,7 @@ from loadbook.report import palette, sections, verdicts
 from loadbook.report.blocks import Block, empty_section, note, note_block
 from loadbook.report.nodes import DASH, Column, Picture, Table, VerdictCell
 from loadbook.report.page import load_run_data
+from loadbook.report.prices import Prices, compute_prices, price_sentence, value_with_interval
 from loadbook.stats.analyse import analyse
 from loadbook.stats.headline import NO_VERDICT, neutral_caption
 from loadbook.stats.results import Analysis, AnalysisRow
@@ -55,7 +56,7 @@ class BalancersPage(EffectsPage):
     @cached_property
     def prices(self) -> Prices:
         """The price of 1,000 requests/s with each treatment."""
-        return compute.compute_prices(self.data, self.rate_analysis, self.unsaturated)
+        return compute_prices(self.data, self.rate_analysis, self.unsaturated)
 
     @cached_property
     def rate_analysis(self) -> Analysis:
@@ -65,7 +66,7 @@ class BalancersPage(EffectsPage):
     @property
     def price_sentence(self) -> str:
         """One or two sentences on the prices, or the reason why they are not known."""
-        return compute.price_sentence(self.prices, self.rate_analysis, self.labels)
+        return price_sentence(self.prices, self.rate_analysis, self.labels)
 
     def effects_table(self) -> Table:
         """Return the numbers behind the effect plot, with the price of 1,000 requests/s if the hosts have prices."""
@@ -87,7 +88,7 @@ class BalancersPage(EffectsPage):
                    Column(prices.header, True), Column(f"Times {labels[self.analysis.baseline]}", True)]  # fmt: skip
         rows = []
         for name, price in sorted(prices.by_treatment.items(), key=lambda item: item[1].per_1000):
-            times = compute.value_with_interval(*price.ratio) if price.ratio else DASH
+            times = value_with_interval(*price.ratio) if price.ratio else DASH
             rows.append([labels[name], f"{price.per_month:,.6g}", price.text, times])
         return Block(note(self.price_sentence), Table("Prices", columns, rows))
 

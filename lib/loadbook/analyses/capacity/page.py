@@ -14,13 +14,14 @@ from loadbook.report import verdicts
 from loadbook.report.blocks import Block, empty_section, note
 from loadbook.report.nodes import DASH, Column, HtmlOnly, Picture, Table
 from loadbook.report.page import load_run_data
+from loadbook.report.prices import Prices, compute_prices
 from loadbook.study.capacity import CapacityObjective
 
 TABLE_NOTE = (
     "Typical capacity: the median over blocks of the highest rate that met the objective, each block with a search of "
     "its own; half of the starts of a service sustain less. It is the number to compare by, not one to promise, which "
-    "a study with certified_share finds. CPU "
-    "time: of all services, at the highest rate that met the objective."
+    "a study with certified_share finds. CPU time: of all services, at the highest rate that met the objective. Price: "
+    "of all hosts but the drivers, at the typical capacity all month."
 )
 
 
@@ -43,6 +44,11 @@ class CapacityPage(EffectsPage):
     def capacities(self) -> dict[str, Capacity]:
         """Treatment -> its capacity."""
         return capacities_of(self.data, self.probes)
+
+    @cached_property
+    def prices(self) -> Prices:
+        """The price of each treatment's hosts at its typical capacity, where the hosts file has prices."""
+        return compute_prices(self.data, self.analysis)
 
     def customise_answer(self, default: verdicts.AnswerSummary) -> verdicts.AnswerSummary:
         """Return the answer with the rates behind it, the objective and the arrivals."""
@@ -70,12 +76,16 @@ class CapacityPage(EffectsPage):
 
     def capacity_table(self) -> Table:
         """Return the table of the capacity of each treatment."""
-        heads = ("Typical, 1/s", "Lowest block", "Highest block", "Blocks", "Probes", "CPU per response, µs")
+        heads = ["Typical, 1/s", "Lowest block", "Highest block", "Blocks", "Probes", "CPU per response, µs"]
+        prices = self.prices.by_treatment
+        heads += [f"{self.prices.currency or 'Price'} per million requests"] if prices else []
         rows = []
         for name, capacity in self.capacities.items():
             rates = (capacity.typical_per_s, capacity.lowest_per_s, capacity.highest_per_s)
             cpu = DASH if capacity.cpu_s is None else f"{1e6 * capacity.cpu_s:,.4g}"
             cells = [*(f"{rate:,.0f}" for rate in rates), str(capacity.blocks), str(capacity.probes), cpu]
+            if prices:
+                cells.append(prices[name].per_million_text if name in prices else DASH)
             rows.append([self.labels.get(name, name), *cells])
         return Table("Capacities", [Column("Treatment"), *(Column(head, True) for head in heads)], rows)
 
