@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -89,11 +89,14 @@ def rate_of(study: Study, treatment: str) -> float:
 
 
 def _same_but_rate(study: Study, treatments: list[str]) -> list[list[str]]:
-    """Return the treatments in groups that differ in nothing but the rate of their load."""
-    groups: dict[str, list[str]] = defaultdict(list)
+    """Return the treatments in groups that differ in nothing but the rate of their load, each rate once in a group."""
+    groups: dict[tuple[str, int], list[str]] = defaultdict(list)
+    seen = Counter[tuple[str, float]]()
     for name in treatments:
         if study.treatments[name].check is None:
             load = study.workload_of(name).model_dump(mode="json", exclude={"rate_per_s"})
             settings = {role: study.setting(name, role).model_dump(mode="json") for role in study.roles}
-            groups[json.dumps([load, settings], sort_keys=True)].append(name)
+            key, rate = json.dumps([load, settings], sort_keys=True), rate_of(study, name)
+            groups[key, seen[key, rate]].append(name)
+            seen[key, rate] += 1
     return list(groups.values())
