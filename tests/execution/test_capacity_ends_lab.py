@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pyarrow.parquet as pq
 import pytest
 
-from capacity_study import NEEDS_VEGETA, records_of, use_fragile_service, written
+from capacity_study import NEEDS_VEGETA, records_of, use_fragile_service, written, written_for_external_targets
 from loadbook.execution.session import run_study
 from loadbook.hosts.lab import Lab
 from loadbook.ingestion.ingest import ingest
 from loadbook.store.paths import Layout
+from local_host import LocalHost
 from loopback_labs import own_lab
+from running_services import running
+from shared_builds import free_port
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300), NEEDS_VEGETA]
 
@@ -69,3 +75,21 @@ def test_server_that_dies_above_its_capacity_has_missed_the_objective(lab: Lab, 
         assert died and all("ended during the load with exit code 3" in (probe.reason or "") for probe in died), notes
         met = [probe.rate_per_s for probe in record.capacity.probes if probe.missed is None]
         assert max(met) <= record.capacity.capacity_per_s * 1.001 < min(probe.rate_per_s for probe in died) * 1.05
+
+
+def test_capacities_of_servers_that_loadbook_does_not_start(lab: Lab, layout: Layout, tmp_path: Path) -> None:
+    host = LocalHost(tmp_path / "external")
+    page: dict[str, Any] = {"hold_ms": 20, "page_bytes": 64}
+    with (
+        running(host, "go-app", free_port(), slots=4, **page) as four,
+        running(host, "go-app", free_port(), slots=5, **page) as five,
+    ):
+        places = [f"{server.rendered.context.address}:{server.port}" for server in (four, five)]
+        written_for_external_targets(layout, *places)
+        run = run_study(layout, "sustained", lab.hosts_file)
+    paths = layout.run("sustained", run)
+    assert ingest(paths).valid == 2
+    for record in records_of(paths):
+        assert record.capacity is not None and not record.services
+        truth = {"four-slots": 200, "five-slots": 250}[record.treatment]
+        assert 0.7 * truth < (record.capacity.capacity_per_s or 0) < 1.25 * truth

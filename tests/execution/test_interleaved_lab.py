@@ -41,9 +41,10 @@ warmup_s = 0.2
 [reset]
 time_wait_sockets = 1000000
 
-# where these run, driver and server may share two CPUs with other work
+# where these run, driver and server may share two CPUs with other work (stalls: test_stall_lab)
 [validity]
 driver_cpu = 1.0
+stall = 0.9
 """
 WRONG_PAGE = '[treatments.lost]\nworkload = { path = "/nothing-here" }\n'
 

@@ -108,6 +108,13 @@ class Server(http.server.ThreadingHTTPServer):
 Server((sys.argv[1], int(sys.argv[2])), Handler).serve_forever()
 """
 
+EXTERNAL_ROLE = """[roles.web]
+[roles.web.variants.four]
+external = "{four}"
+[roles.web.variants.five]
+external = "{five}"
+"""
+
 
 def written(layout: Layout, **values: Any) -> None:
     text = STUDY.format(**{"blocks": 1, "within_s": 0.1, "hold_ms": 20, "start": 180} | values)
@@ -134,3 +141,16 @@ def use_fragile_service(layout: Layout) -> None:
     study = layout.studies / "sustained.toml"
     text = study.read_text().replace('service = "go-app"', 'service = "fragile"')
     study.write_text(text.replace("hold_ms = 20, slots = 4, page_bytes = 64", "slots = 4"))
+
+
+def written_for_external_targets(layout: Layout, four: str, five: str, **values: Any) -> None:
+    """Write the study for two servers at these addresses that loadbook neither starts nor sees into."""
+    written(layout, **values)
+    study = layout.studies / "sustained.toml"
+    before, _, rest = study.read_text().partition("[roles.web]")
+    rest = "[workload]" + rest.partition("[workload]")[2].replace("settle_s = 0", "settle_s = 1")
+    rest = rest.replace(
+        "slots = { levels = [4, 5] }", 'server = { role = "web", of = "variant", levels = ["four", "five"] }'
+    )
+    rest = rest.replace("set = { slots = 5 }", 'set = { server = "five" }')
+    study.write_text(before + EXTERNAL_ROLE.format(four=four, five=five) + rest)

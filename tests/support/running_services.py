@@ -27,7 +27,7 @@ def running(
         host, name, port, {"node": node, "backends": [as_backend(one) for one in behind]}
     )
     spec = load_service(service)
-    one = Instance(host, spec, render(spec, values, place, main=main), name=name, lease_s=60.0, launch=launch)
+    one = Instance(host, spec, render(spec, values, place, main=main), name=name, lease_s=180.0, launch=launch)
     try:
         one.check()
         one.start()
