@@ -193,7 +193,7 @@ def _print_dry_run(
         plan = plan.with_plain_trials(recorded.testbed.plan.plain_because or "")
     order = "all of a block at once, in turns" if plan.interleaved else "in random order within each"
     order = "the latter first" if plan.latency_blocks else order
-    if plan.study.capacity and plan.study.capacity.is_search:
+    if plan.study.searches_capacity:
         order = "searched in rounds"
     shape = f"{plan.blocks_text} of {len(plan.treatments)}, {order}"
     terminal.echo(f"{plan.study.name} on {path}: what a run would do; nothing was touched")

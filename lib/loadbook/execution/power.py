@@ -378,7 +378,7 @@ def _source_text(plan: Plan, samples: list[NoiseSample], pairs: int) -> str:
 def power_lines(forecast: PowerForecast) -> list[str]:
     """Return the lines about power, or about certified rates, that `loadbook plan` prints."""
     objective = forecast.plan.study.capacity
-    if objective and not objective.is_search:
+    if objective and objective.least_starts:
         return [f"certified   {objective.certified_if_text(forecast.plan.blocks)}"]
     plan, compared = forecast.plan, comparison_count(forecast.plan)
     among = f", one of {compared} comparisons" if compared > 1 else ""

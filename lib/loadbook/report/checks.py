@@ -126,7 +126,7 @@ def _trials_check(data: RunData) -> HarnessCheck:
     more = f" and {len(reasons) - 2} other reasons" if len(reasons) > 2 else ""
     order = "random order" if data.plan["seed"] is not None else "order as it was imported"
     order = "in turns, in slices" if data.study.execution == "interleaved" else order
-    if data.study.capacity and data.study.capacity.is_search:
+    if data.study.searches_capacity:
         order = "in rounds of probes"
     text = (f"{left} excluded: {why}{more}; " if left else "none excluded; ") + order
     css, glyph = ("", "✓") if left <= MAX_INCOMPLETE_SHARE * number["planned"] else ("doubt", "!")
@@ -215,7 +215,7 @@ def detect_carry_over(data: RunData, analysis: Analysis, values: pd.DataFrame) -
 
     In interleaved blocks it is one between slices. Searches for capacity go in rounds, each in an order of its own.
     """
-    if data.study.capacity and data.study.capacity.is_search:
+    if data.study.searches_capacity:
         return None
     same = {name: original for name in data.study.treatments if (original := data.study.repeated_treatment(name))}
     if data.study.execution == "interleaved":

@@ -244,10 +244,8 @@ def scope_parts(data: RunData, margin: float) -> list[str]:
 
 def _decided_by(data: RunData, margin: float) -> str:
     """Return the text on what decides: the margin of comparisons, or the share of starts that is certified."""
-    objective = data.study.capacity
-    if objective is None or objective.is_search:
-        return f"margin ±{margin * 100:g}{NBSP}%"
-    return f"{100 * (objective.certified_share or 0.0):g}{NBSP}% of starts"
+    share = data.study.certified_share
+    return f"margin ±{margin * 100:g}{NBSP}%" if share is None else f"{100 * share:g}{NBSP}% of starts"
 
 
 def _services_text(data: RunData) -> str:

@@ -77,9 +77,9 @@ class CapacityObjective(StrictModel):
     def certified_if_text(self, starts: int) -> str:
         """Return the text on when so many starts certify a rate: "if at most 1 of 46 starts misses the objective"."""
         share = self.certified_share or 0.0
-        if starts < least_starts(share):
+        if most_misses(share, starts) < 0:
             return f"never: {starts} starts are too few for {100 * share:g}{NBSP}%, which needs {least_starts(share)}"
-        most = next(n for n in itertools.count() if least_starts(share, n + 1) > starts)
+        most = most_misses(share, starts)
         missed = f"at most {most} of {starts} starts misses" if most else f"none of {starts} starts misses"
         confidence = f"{100 * CONFIDENCE:g}{NBSP}% confidence"
         return f"if {missed} the objective, for {100 * share:g}{NBSP}% of starts ({confidence})"
@@ -129,19 +129,22 @@ def time_of_margin_s(within_s: float, margin: float) -> float:
     return within_s * math.exp(-margin)
 
 
-def least_starts(certified_share: float, misses: int = 0) -> int:
-    """Return the number of starts that certifies a rate if `misses` of them miss the objective.
+def most_misses(certified_share: float, starts: int) -> int:
+    """Return how many of so many starts may miss the objective, so that they certify a rate; -1 if they are too few.
 
-    With fewer starts, so few misses happen in more than 5 % of cases if just this share of starts sustains the rate.
+    If just this share of starts sustained the rate, so few misses would happen in at most 5 % of runs.
     """
-    starts, chance = 0, 1.0
-    while chance > 1 - CONFIDENCE:
-        starts += 1
-        chance = sum(
-            math.comb(starts, n) * (1 - certified_share) ** n * certified_share ** (starts - n)
-            for n in range(min(misses, starts) + 1)
-        )
-    return starts
+    missed_share, chance = 1 - certified_share, 0.0
+    for misses in range(starts):
+        chance += math.comb(starts, misses) * missed_share**misses * certified_share ** (starts - misses)
+        if chance > 1 - CONFIDENCE:
+            return misses - 1
+    return -1  # no start at all
+
+
+def least_starts(certified_share: float, misses: int = 0) -> int:
+    """Return the least number of starts that certify a rate if `misses` of them miss the objective."""
+    return next(starts for starts in itertools.count(1) if most_misses(certified_share, starts) >= misses)
 
 
 def probe_rate(rate_per_s: float) -> float:

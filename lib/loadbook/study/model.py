@@ -220,6 +220,16 @@ class Study(StrictModel):
         last = last_declared_look(raw)
         return ({"blocks": last} if last else {}) | _capacity_defaults(raw) | raw
 
+    @property
+    def searches_capacity(self) -> bool:
+        """Return whether the rate of every load is the result of a search."""
+        return self.capacity is not None and self.capacity.is_search
+
+    @property
+    def certified_share(self) -> float | None:
+        """Return the share of starts that is certified to sustain a rate; None if none is to be."""
+        return self.capacity.certified_share if self.capacity else None
+
     def repeated_treatment(self, treatment: str) -> str | None:
         """Return the treatment that this one repeats, for an A/A arm the baseline; None if it repeats none."""
         spec = self.treatments[treatment]

@@ -280,7 +280,7 @@ def study_spec(study: Study) -> dict[str, Any]:
     spec = study.model_dump(mode="json", by_alias=True, exclude=left_out)
     if study.workload.max_connections is None:
         del spec["workload"]["max_connections"]
-    if study.capacity and study.capacity.is_search:
+    if study.searches_capacity:
         del spec["capacity"]["certified_share"]
     return spec
 

@@ -89,17 +89,11 @@ class CertifiedRatesPage(EffectsPage):
         heads = ("Rate, 1/s", "Starts", "Independent", "Met", f"Share at least, {100 * self.level:g}{NBSP}% confidence")
         rows = []
         for name, one in self.rates.items():
+            starts = one.starts
+            counts = [f"{number:.0f}" for number in (starts.made, starts.independent, starts.met)]
             low = f"{100 * one.share_low:.1f}{NBSP}%"
-            cells = [
-                f"{one.rate_per_s:,g}",
-                str(one.starts.made),
-                f"{one.starts.independent:.0f}",
-                str(one.starts.met),
-                low,
-            ]
-            rows.append(
-                [self.labels.get(name, name), *cells, "not complete" if one.pending else STATE_TEXTS[one.state]]
-            )
+            result = "not complete" if one.pending else STATE_TEXTS[one.state]
+            rows.append([self.labels.get(name, name), f"{one.rate_per_s:,g}", *counts, low, result])
         return Table("Rates", [Column("Treatment"), *(Column(h, True) for h in heads), Column("Result")], rows)
 
     def sentences(self, answer: verdicts.AnswerSummary) -> list[str]:
