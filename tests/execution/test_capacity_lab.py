@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import shutil
 
 import pyarrow.parquet as pq
 import pytest
@@ -11,6 +12,7 @@ from capacity_study import NEEDS_VEGETA, records_of, written
 from controller_processes import jobs_left, must_be_whole
 from loadbook.execution.session import run_study
 from loadbook.hosts.lab import Lab
+from loadbook.hosts.shell import search_path
 from loadbook.ingestion.ingest import ingest
 from loadbook.store.paths import Layout
 from waiting import wait_until
@@ -18,13 +20,18 @@ from waiting import wait_until
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300), NEEDS_VEGETA]
 
 
-def test_search_finds_known_capacities_with_every_probe_on_record(lab: Lab, layout: Layout) -> None:
-    written(layout, blocks=2)
+@pytest.mark.parametrize(("tool", "blocks"), [("vegeta", 2), ("k6", 1)])
+def test_search_finds_known_capacities_with_every_probe_on_record(
+    tool: str, blocks: int, lab: Lab, layout: Layout
+) -> None:
+    if tool == "k6" and not shutil.which("k6", path=search_path()):
+        pytest.skip("needs k6")
+    written(layout, blocks=blocks, tool=tool)
     notes: list[str] = []
     run = run_study(layout, "sustained", lab.hosts_file, on_event=lambda event: notes.append(event.message))
     paths = layout.run("sustained", run)
     done = ingest(paths)
-    assert done.valid == done.planned == 4, (done.causes, notes)
+    assert done.valid == done.planned == 2 * blocks, (done.causes, notes)
     rows = pq.read_table(paths.table("measurements")).to_pylist()
     found = {row["trial"]: row["value"] for row in rows if row["metric"] == "capacity_per_s"}
     for record in records_of(paths):

@@ -150,8 +150,10 @@ def test_tools_that_do_not_tell_every_time_are_refused_and_able_ones_named(probl
     assert found == {}
     path = problems_of.layout.studies / "sustained.toml"
     path.write_text(path.read_text().replace("vegeta", "oha"))
-    with pytest.raises(StudyError, match=r"oha does not tell latency_intended of every request.*vegeta"):
+    with pytest.raises(StudyError, match=r"oha does not tell the time of every request.*tools that can: k6, vegeta"):
         load_study(problems_of.layout, "sustained")
+    path.write_text(path.read_text().replace("oha", "k6"))
+    assert load_study(problems_of.layout, "sustained").workload.tool == "k6"
 
 
 def test_the_metric_asks_for_an_objective(problems_of) -> None:

@@ -30,7 +30,7 @@ share = 0.8
 service = "go-app"
 vars = {{ hold_ms = {hold_ms}, slots = 4, page_bytes = 64 }}
 [workload]
-tool = "vegeta"
+tool = "{tool}"
 model = "open"
 rate_per_s = {start}
 duration_s = 1
@@ -117,7 +117,7 @@ external = "{five}"
 
 
 def written(layout: Layout, **values: Any) -> None:
-    text = STUDY.format(**{"blocks": 1, "within_s": 0.1, "hold_ms": 20, "start": 180} | values)
+    text = STUDY.format(**{"blocks": 1, "within_s": 0.1, "hold_ms": 20, "start": 180, "tool": "vegeta"} | values)
     (layout.studies / "sustained.toml").write_text(text)
 
 
@@ -127,7 +127,7 @@ def records_of(paths: RunPaths) -> list[TrialRecord]:
 
 def written_to_certify(layout: Layout, **values: Any) -> None:
     """Write a study that certifies three rates for half of the starts: five starts at each."""
-    text = STUDY.format(**{"blocks": 5, "within_s": 0.1, "hold_ms": 20, "start": 80} | values)
+    text = STUDY.format(**{"blocks": 5, "within_s": 0.1, "hold_ms": 20, "start": 80, "tool": "vegeta"} | values)
     text = text.replace("share = 0.8", "share = 0.8\ncertified_share = 0.5").replace("four-slots", "low", 1)
     (layout.studies / "sustained.toml").write_text(text.partition("[factors]")[0] + CERTIFIED_RATES)
 

@@ -22,6 +22,7 @@ HEADER = (
     b"status,subproto,tls_version,url,extra_tags,metadata\n"
 )
 MICRO = b"1795383847000000"
+TIMED = {"model": "open", "rate_per_s": 50, "request_times": True}
 
 
 def load(**changes: object) -> Workload:
@@ -32,9 +33,12 @@ def case(name: str) -> ToolOutput:
     return capture(FIXTURES / "k6" / f"1.8.1--{name}.json")
 
 
-def point(time_ms: bytes = b"10.5", status: bytes = b"200", code: bytes = b"", stamp: bytes = MICRO) -> bytes:
+def point(
+    time_ms: bytes = b"10.5", status: bytes = b"200", code: bytes = b"", stamp: bytes = MICRO, metadata: bytes = b""
+) -> bytes:
     name = b"http://192.0.2.1/a?b=1"
-    return b"http_req_duration,%s,%s,,,%s,true,,GET,%s,,,,%s,,,,,\n" % (stamp, time_ms, code, name, status)
+    row = b"http_req_duration,%s,%s,,,%s,true,,GET,%s,,,,%s,,,,,%s\n"
+    return row % (stamp, time_ms, code, name, status, metadata)
 
 
 def points(*rows: bytes) -> ToolOutput:
@@ -72,6 +76,34 @@ def test_arrivals_other_than_even_ones_are_passed_to_the_script() -> None:
     assert K6.command(own.model_copy(update={"plan_text": f"{text}, __ENV.ARRIVALS"}), TARGET, 2)
 
 
+def test_load_whose_requests_are_timed_has_a_schedule_for_its_users_and_keeps_their_points() -> None:
+    timed = load(**TIMED, max_connections=30)
+    argv = K6.command(timed, TARGET, 2)
+    assert argv[:3] == ["sh", "k6.sh", "run"] and "--out=csv=all.csv" in argv
+    assert {"ARRIVALS=even", "CONNECTIONS=8", "MAX_CONNECTIONS=30"} <= set(argv) and offered_rate(argv) == 50
+    assert set(K6.extra_files(timed)) == {"load.js", "k6.sh"}
+    assert list(K6.expected_files(timed)) == ["summary.json", "points.csv"]
+    assert not any(word.startswith("ARRIVALS=") for word in K6.command(load(model="open", rate_per_s=50), TARGET, 2))
+
+
+def test_times_from_the_intended_start_are_read_from_points() -> None:
+    """The least late request was on time; a failed request has no time."""
+    stamps_us = (1795383847000000 + us for us in (10_000, 14_500, 26_000, 900_000))
+    dues = (b"due_us=0", b"iter=0&due_us=5000&vu=2", b"due_us=10000", b"due_us=15000")
+    answers = ((b"8", b"200"), (b"8", b"404"), (b"6", b"200"), (b"0", b"0"))
+    rows = [
+        point(time_ms, status, stamp=b"%d" % us, metadata=due)
+        for us, due, (time_ms, status) in zip(stamps_us, dues, answers, strict=True)
+    ]
+    argv = tuple(K6.command(load(**TIMED), TARGET, 2))
+    parsed = K6.parse(replace(points(*rows), argv=argv))
+    # starts at 2, 6.5 and 20 ms are 2, 1.5 and 10 ms after those intended
+    assert parsed.times_us["latency_intended"] == {8500: 1, 8000: 1, 14500: 1}
+    assert parsed.times_us["service_time"] == {8000: 2, 6000: 1}
+    with pytest.raises(ParseError, match=r"points.csv:2: .* some requests have an intended start and others do not"):
+        K6.parse(points(*rows, point()))
+
+
 def test_time_from_the_intended_start_is_read_from_our_script() -> None:
     output = case("handle_summary")
     summary = json.loads(output.stdout)
@@ -100,6 +132,8 @@ def test_script_of_the_user_is_used_as_it_is_with_the_points_beside_it() -> None
         ({"plan": "mine.js", "plan_text": "__ENV.URL", "model": "open", "rate_per_s": 5}, "does not read RATE"),
         ({"plan": "mine.js", "plan_text": "__ENV.URL", "headers": {"X-A": "b"}}, "headers and keep-alive"),
         ({"model": "open", "rate_per_s": 1e-5}, "evenly"),
+        (TIMED | {"arrivals": "users"}, "users who wait after a response do not"),
+        (TIMED | {"plan": "mine.js", "plan_text": "__ENV.URL __ENV.RATE"}, "a script of your own does not"),
     ],
 )
 def test_load_that_k6_cannot_make_is_refused(changes: dict[str, object], words: str) -> None:

@@ -124,8 +124,8 @@ class DryRun:
         """Execute an attempt at a treatment on the recording hosts and return its phases with their steps, in order."""
         with TemporaryDirectory(prefix="loadbook-dry-run-") as folder:
             study = self.testbed.plan.study
-            probed = study.capacity.probe_load(study.workload_of(treatment)) if study.capacity else None
-            attempt = Attempt(self.testbed, PlannedTrial(TRIAL, treatment, 1, 1), 1, Path(folder), workload=probed)
+            load = study.first_load(study.workload_of(treatment))
+            attempt = Attempt(self.testbed, PlannedTrial(TRIAL, treatment, 1, 1), 1, Path(folder), workload=load)
             notes = _Notes.of_attempt(attempt)
             steps: dict[str, list[DryRunStep]] = {}
             for phase, call in attempt.phases().items():

@@ -44,8 +44,7 @@ def load_study(layout: Layout, name: str) -> Study:
     loads = {"workload": study.workload} | {place: load for place, load in loads.items() if load != study.workload}
     problems = [
         *check_study(study, folders),
-        *(p for place, load in loads.items() for p in _tool_problems(load, place)),
-        *_capacity_tool_problems(study),
+        *(p for place, load in loads.items() for p in _tool_problems(study.first_load(load), place)),
     ]
     if problems:
         raise StudyError(str(file), problems)
@@ -80,18 +79,6 @@ def _tool_problems(load: Workload, place: str) -> list[SpecProblem]:
         hints = [error.hint] if error.hint and "tools that can: " not in error.hint else []
         return [SpecProblem(place, "; ".join([error.message, *hints, f"tools that can: {able}"]))]
     return []
-
-
-def _capacity_tool_problems(study: Study) -> Iterator[SpecProblem]:
-    """Yield a problem if the study's tool does not tell the times that a capacity is searched by."""
-    if study.capacity is None:
-        return
-    metric = study.capacity.metric
-    able = [name for name, tool in base.run_tools().items() if metric in tool.request_times]
-    for tool in study.tools_of(study.treatments):
-        if tool not in able:
-            known = f"tools that do: {', '.join(able) or 'none yet'}"
-            yield SpecProblem("workload.tool", f"{tool} does not tell {metric} of every request; {known}")
 
 
 def study_file(layout: Layout, name: str) -> Path:

@@ -3,6 +3,7 @@
 k6 writes a row for every metric of a request (grafana/k6 `output/csv`, `output/json`). The row of `http_req_duration`
 has its time (ms), its status and its error code, and the time of day at which it ended. In CSV that time is in whole
 seconds unless K6_CSV_TIME_FORMAT asks for more. `dropped_iterations` counts the requests that no user was free for.
+loadbook's script adds the intended start to each row, as metadata: `due_us`, in us since the start of the load.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ POINT_SCHEMA = pa.schema(
         ),
     }
 )  # fmt: skip
+METADATA, DUE_PATTERN = "metadata", r"(?:^|&)due_us=(?P<due_us>\d{1,15})(?:&|$)"
 US_PER_MS = 1000
 # digits of a time stamp -> microseconds of its unit: seconds, milliseconds, microseconds, nanoseconds (a thousandth)
 STAMP_US = {10: 1_000_000.0, 13: 1000.0, 16: 1.0, 19: 0.001}
@@ -42,7 +44,10 @@ MAX_TIME_MS = 10**9
 
 
 class Points(NamedTuple):
-    """The points of one block that tell requests, as columns; requests that were not started; rows of the block."""
+    """The points of one block that tell requests, as columns; requests that were not started; rows of the block.
+
+    `due_us` are the intended starts, -1 for requests whose start is not told.
+    """
 
     ends_us: Ints
     times_ms: NDArray[np.float64]
@@ -51,6 +56,7 @@ class Points(NamedTuple):
     name: pa.Array
     not_started: int
     rows: int
+    due_us: Ints
 
 
 def read_k6(stream: BufferedReader, file: str) -> Iterator[RequestBatch]:
@@ -60,6 +66,7 @@ def read_k6(stream: BufferedReader, file: str) -> Iterator[RequestBatch]:
         raise ParseError(TOOL, file, 0, "the file is empty")
     is_json = head.lstrip().startswith(b"{")
     line = 1
+    told: set[bool] = set()
     columns: list[str] = []
     stamp_us = 0.0
     if not is_json:
@@ -80,6 +87,9 @@ def read_k6(stream: BufferedReader, file: str) -> Iterator[RequestBatch]:
             number, text = log_stream.first_bad_row(block, line, parse, is_csv=not is_json)
             raise ParseError(TOOL, file, number, f"not a point of k6's metrics: {text}")
         points = ready.result()
+        told.update((points.due_us >= 0).tolist())
+        if len(told) > 1:
+            raise ParseError(TOOL, file, line, "here or below, some requests have an intended start and others do not")
         yield _batch(points, file, line, exact=is_json or stamp_us < STAMP_US[10])
         line += log_stream.lines_of(block, points.rows)
 
@@ -99,7 +109,7 @@ def _stamp_unit_us(stream: BufferedReader, file: str, columns: list[str]) -> flo
 def _csv_points(block: RecordBlock, columns: list[str], stamp_us: float) -> Points:
     """Return the points of a block of CSV; ArrowInvalid if it has a row that is no point."""
     types = {"metric_name": log_stream.TEXT_TYPE, "timestamp": pa.int64(), "metric_value": pa.float64()}
-    types |= dict.fromkeys(TAGS, pa.string())  # of every ninth row
+    types |= dict.fromkeys((*TAGS, *{METADATA}.intersection(columns)), pa.string())  # of every ninth row
     table = log_stream.parse_csv(block, columns, types)
     metric = table["metric_name"].combine_chunks()
     dropped = _sum(table.filter(_is(metric, DROPPED_METRIC))["metric_value"])
@@ -108,7 +118,14 @@ def _csv_points(block: RecordBlock, columns: list[str], stamp_us: float) -> Poin
     ends_us = (stamps * stamp_us).astype(np.int64) if stamp_us != 1 else stamps
     tags = {name: requests[name].combine_chunks() for name in TAGS}
     times_ms = requests["metric_value"].to_numpy()
-    return Points(ends_us=ends_us, times_ms=times_ms, not_started=dropped, rows=len(table), **tags)
+    due_us = _due_us(requests[METADATA]) if METADATA in columns else np.full(len(requests), -1)
+    return Points(ends_us=ends_us, times_ms=times_ms, not_started=dropped, rows=len(table), due_us=due_us, **tags)
+
+
+def _due_us(metadata: pa.ChunkedArray) -> Ints:
+    """Return the intended starts in the metadata of requests, -1 for those without."""
+    found = pc.struct_field(pc.extract_regex(metadata, DUE_PATTERN), "due_us")
+    return log_stream.to_numpy(pc.fill_null(found, "-1").cast(pa.int64()))
 
 
 def _json_points(block: RecordBlock) -> Points:
@@ -127,7 +144,14 @@ def _json_points(block: RecordBlock) -> Points:
     ends_us = log_stream.to_numpy(requests.field("time").cast(pa.int64())) // 1000
     dropped = _sum(value.filter(pc.equal(metric, DROPPED_METRIC)))
     times_ms = requests.field("value").to_numpy()
-    return Points(ends_us=ends_us, times_ms=times_ms, not_started=dropped, rows=len(table), **tags)
+    return Points(
+        ends_us=ends_us,
+        times_ms=times_ms,
+        not_started=dropped,
+        rows=len(table),
+        due_us=np.full(len(requests), -1),
+        **tags,
+    )
 
 
 def _batch(points: Points, file: str, line: int, *, exact: bool) -> RequestBatch:
@@ -139,12 +163,13 @@ def _batch(points: Points, file: str, line: int, *, exact: bool) -> RequestBatch
         raise ParseError(TOOL, file, line, "here or below is an impossible status")
     elapsed_us = np.floor(times_ms * US_PER_MS + 0.5).astype(np.int64)
     answered = status > 0
+    start_us = points.ends_us - (elapsed_us if exact else 0)
     labels, label = log_stream.path_labels(points.name.dictionary_encode())
     return RequestBatch(
         labels, label, elapsed_us, _outcomes(status, codes), answered,
         status.astype(np.int16), np.full(len(status), LogRowKind.REQUEST, np.uint8), 1,
-        start_us=points.ends_us - (elapsed_us if exact else 0), exact_starts=exact, timed=answered,
-        not_started=points.not_started,
+        start_us=start_us, exact_starts=exact, timed=answered, not_started=points.not_started,
+        lateness_us=start_us - points.due_us if exact and points.due_us.min(initial=0) >= 0 else None,
     )  # fmt: skip
 
 

@@ -121,7 +121,7 @@ class CapacityObjective(StrictModel):
         most = workload.max_connections or math.ceil(QUEUE_LIMITS * self.within_s * rate_per_s)
         most = max(most, workload.connections)
         searched = {"rate_per_s": rate_per_s, "duration_s": seconds, "connections": most, "max_connections": most}
-        return workload.model_copy(update=searched)
+        return workload.model_copy(update=searched | {"request_times": True})
 
 
 def time_of_margin_s(within_s: float, margin: float) -> float:

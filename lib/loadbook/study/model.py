@@ -306,6 +306,10 @@ class Study(StrictModel):
         changed = by_factor | by_hand
         return Workload.model_validate(self.workload.model_dump() | changed) if changed else self.workload
 
+    def first_load(self, workload: Workload) -> Workload:
+        """Return the load with which a trial under `workload` begins: with [capacity], its first probe."""
+        return self.capacity.probe_load(workload) if self.capacity else workload
+
     @property
     def compares_slices(self) -> bool:
         """Return whether blocks have slices of several lengths, so that effects are compared between them."""

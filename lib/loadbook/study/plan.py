@@ -132,10 +132,8 @@ class Plan:
     @property
     def trial_s(self) -> float:
         """Return the expected mean seconds of a trial, including reset and warm-up."""
-        loads = [self.study.workload_of(name) for name in self.treatments]
-        if objective := self.study.capacity:
-            loads = [objective.probe_load(load) for load in loads]
-        probes = objective.usual_probes if objective else 1
+        loads = [self.study.first_load(self.study.workload_of(name)) for name in self.treatments]
+        probes = self.study.capacity.usual_probes if self.study.capacity else 1
         return probes * (self.study.reset.settle_s + fmean(w.warmup_s + w.duration_s for w in loads) + TRIAL_OVERHEAD_S)
 
     @property
@@ -280,6 +278,8 @@ def study_spec(study: Study) -> dict[str, Any]:
     spec = study.model_dump(mode="json", by_alias=True, exclude=left_out)
     if study.workload.max_connections is None:
         del spec["workload"]["max_connections"]
+    if not study.workload.request_times:
+        del spec["workload"]["request_times"]
     if study.searches_capacity:
         del spec["capacity"]["certified_share"]
     return spec

@@ -40,6 +40,7 @@ class Workload(StrictModel):
     connections : number of open connections, over all drivers.
     max_connections : of an open load of vegeta, which opens more connections while responses are outstanding: the
         largest number, over all drivers; requests beyond it start late. Without it, as many as it takes.
+    request_times : the tool writes the time of every request, from its intended start, too. `[capacity]` sets it.
     threads : number of threads of the tool, on each driver.
     think_time_s : seconds between a response and the next request on its connection; only for closed loads.
     rate_per_s : requests that start per second, over all drivers; required for open loads, only allowed there.
@@ -67,6 +68,7 @@ class Workload(StrictModel):
     warmup_s: Annotated[float, Field(ge=0, le=3600)] = 2.0
     connections: Annotated[int, Field(gt=0, le=100_000)] = 50
     max_connections: Annotated[int, Field(gt=0, le=1_000_000)] | None = None
+    request_times: bool = False
     threads: Annotated[int, Field(gt=0, le=1024)] = 1
     think_time_s: Annotated[float, Field(ge=0, le=3600)] = 0.0
     rate_per_s: Annotated[float, Field(gt=0)] | None = None
@@ -91,6 +93,8 @@ class Workload(StrictModel):
             raise ValueError("arrivals goes with model = 'open': a closed load has no rate")
         if self.max_connections is not None and self.model == "closed":
             raise ValueError("max_connections goes with model = 'open': a closed load has `connections`")
+        if self.request_times and self.model == "closed":
+            raise ValueError("request_times goes with model = 'open': a closed load has no intended starts")
         if self.max_connections is not None and self.max_connections < self.connections:
             raise ValueError(f"max_connections = {self.max_connections} is less than connections = {self.connections}")
         if self.think_time_s and self.model == "open":

@@ -130,7 +130,6 @@ class Tool(Protocol):
     extra_timeout_s : seconds that the tool needs to start and end, added to the time after which it counts as hung.
     opens_connections_at_rate : whether it opens connections at the requested rate even while responses are outstanding.
     has_timeout : whether it has an option for the time-out of requests (`workload.timeout_s`).
-    request_times : metrics of an open load of which it tells the time of every request; it then has `max_connections`.
     hang_cause : known reason why the tool may not end, with the remedy; part of the message when it was killed.
     """
 
@@ -145,7 +144,6 @@ class Tool(Protocol):
     extra_timeout_s: float = 0.0
     opens_connections_at_rate: bool = False
     has_timeout: bool = True
-    request_times: frozenset[str] = frozenset()
     hang_cause: str = ""
 
     def version(self, stdout: bytes, stderr: bytes) -> str:
@@ -281,11 +279,13 @@ def check_workload(
     Parameters
     ----------
     reserved_options : options such as ``-c`` that `extra` must not repeat, because fields of the workload set them.
-    supported_fields : those of `requests`, `think_time_s`, `calls_per_connection`, `max_connections`, `arrivals` and
-        `plan` that the tool supports.
+    supported_fields : those of `requests`, `think_time_s`, `calls_per_connection`, `max_connections`, `request_times`,
+        `arrivals` and `plan` that the tool supports.
     secret_options : options such as ``-A`` that pass credentials to the tool.
     """
     check_model(tool, workload)
+    if workload.request_times and "request_times" not in supported_fields:
+        raise ToolError(f"{tool.name} does not tell the time of every request, as [capacity] needs it", "")
     for name, (unset, problem) in _OPTIONAL_FIELDS.items():
         if name not in supported_fields and getattr(workload, name) != unset:
             raise ToolError(f"{tool.name} {problem}", f"leave workload.{name} out")

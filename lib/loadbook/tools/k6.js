@@ -6,14 +6,16 @@ import { sleep } from "k6";
 import { Counter, Trend } from "k6/metrics";
 
 const env = __ENV;
-const vus = Number(env.CONNECTIONS);
+const most_vus = Number(env.MAX_CONNECTIONS || env.CONNECTIONS);
+const vus = env.ARRIVALS ? most_vus : Number(env.CONNECTIONS);
 const length_ms = 1000 * Number(env.DURATION.slice(0, -1));
+const lead_ms = Number(env.LEAD_MS || 0); // from the start of the users to that of their load
 const closed = env.ITERATIONS
   ? { executor: "shared-iterations", vus: vus, iterations: Number(env.ITERATIONS), maxDuration: "24h" }
-  : { executor: "constant-vus", vus: vus, duration: env.DURATION };
+  : { executor: "constant-vus", vus: vus, duration: `${length_ms + lead_ms}ms` };
 const open = {
   executor: "constant-arrival-rate", rate: Number(env.RATE), timeUnit: env.RATE_UNIT, duration: env.DURATION,
-  preAllocatedVUs: vus, maxVUs: vus,
+  preAllocatedVUs: vus, maxVUs: most_vus,
 };
 
 export const options = {
@@ -41,8 +43,9 @@ function failure(code) {
   return "other";
 }
 
-// Arrivals other than even ones: each user makes its share of the rate. Times in ms since the start of the load.
+// Arrivals that each user makes a share of: all but k6's own even ones. Times in ms since the start of the load.
 const rate_per_ms = env.ARRIVALS ? Number(env.RATE) / Number(env.RATE_UNIT.slice(0, -1)) / 1000 : 0;
+const has_schedule = env.ARRIVALS && env.ARRIVALS !== "users"; // the starts of its requests are known beforehand
 const intended = new Trend("intended_duration", true);
 let start_ms = null; // on the clock of the test run, which has fractions
 let times_ms = []; // of this user's requests still to come, the latest first
@@ -53,15 +56,16 @@ function now() {
 }
 
 function begin() {
-  start_ms = exec.instance.currentTestRunDuration - (Date.now() - exec.scenario.startTime);
+  start_ms = exec.instance.currentTestRunDuration - (Date.now() - exec.scenario.startTime) + lead_ms;
   const total = Math.round(rate_per_ms * length_ms), user = exec.vu.idInInstance;
   const number = Math.floor(total / vus) + (user <= total % vus ? 1 : 0);
-  times_ms = Array.from({ length: number }, () => Math.random() * length_ms).sort((a, b) => b - a);
+  const time = env.ARRIVALS === "even" ? (n) => (user - 1 + n * vus) / rate_per_ms : () => Math.random() * length_ms;
+  times_ms = Array.from({ length: number }, (_, n) => time(n)).sort((a, b) => b - a);
 }
 
 // time of the next request; the end of the load if there is none
 function next() {
-  if (env.ARRIVALS === "poisson") return times_ms.length ? times_ms.pop() : length_ms;
+  if (has_schedule) return times_ms.length ? times_ms.pop() : length_ms;
   // users wait, on average, the rest of their share of the time
   const wait = Math.max(0, vus / rate_per_ms - (answered ? answered_ms / answered : 0));
   return now() - Math.log(1 - Math.random()) * wait;
@@ -75,13 +79,14 @@ export default function () {
     sleep(Math.max(0, due - now()) / 1000);
     if (due === length_ms) return;
   }
+  if (has_schedule) exec.vu.metrics.metadata["due_us"] = String(Math.round(1000 * due)); // in the points of the request
   const sent_ms = env.ARRIVALS ? now() : 0;
   const answer = http.get(env.URL, params);
   const first = Math.floor(answer.status / 100);
   (statuses[first] || failures[failure(answer.error_code)]).add(1);
   answered += 1;
   answered_ms += env.ARRIVALS ? now() - sent_ms : 0;
-  if (env.ARRIVALS === "poisson" && (first === 2 || first === 3)) intended.add(now() - due);
+  if (has_schedule && (first === 2 || first === 3)) intended.add(now() - due);
   if (think) sleep(think);
 }
 

@@ -9,6 +9,10 @@ Arrivals of an open loop are even (k6's `constant-arrival-rate`); loadbook's scr
 number: each user has its share of the requests at independent, uniform times, starts late ones at once and tells
 `latency_intended`, too. With arrivals of "users", each waits after a response, exponentially distributed.
 
+With `request_times`, the users share even arrivals in the same way, as k6 does not tell which start a request missed.
+The script then writes the intended start of each request into k6's points (`due_us`), of which those of whole requests
+are kept: `latency_intended` and `service_time` are those of all answered requests.
+
 loadbook's script counts statuses and errors by class and writes k6's summary (`handleSummary`). A script of the user's
 own is used as it is, with the points of all metrics beside it (`--out csv`), from which single requests are read
 (`loadbook.request_logs.k6_points`). Other people's results are read from points in CSV or JSON, or from a summary: by
@@ -36,6 +40,14 @@ if TYPE_CHECKING:
     from loadbook.request_logs.summary import Summary
 
 SCRIPT_FILE, SUMMARY_FILE, POINTS_FILE = "load.js", "summary.json", "points.csv"
+LEAD_MS = 500  # of a load with request times: its users are ready before the first request is due
+SHELL_FILE, ALL_POINTS_FILE = "k6.sh", "all.csv"
+# Its arguments are those of k6. Of 14 points of a request, one is used.
+SHELL_SCRIPT = f"""K6_CSV_TIME_FORMAT=unix_micro k6 "$@"; status=$?
+sed -n '1p; /^http_req_duration,/p; /^dropped_iterations,/p' {ALL_POINTS_FILE} > {POINTS_FILE}
+rm -f {ALL_POINTS_FILE}
+exit $status
+"""
 RESERVED_OPTIONS = (
     *("-u", "--vus", "-d", "--duration", "-i", "--iterations", "-s", "--stage", "--rps", "-o", "--out", "-e", "--env"),
     *("--summary-export", "--summary-trend-stats", "--summary-mode", "--new-machine-readable-summary", "--no-summary"),
@@ -48,7 +60,7 @@ STATISTICS = {
     "p90": ("p(90)", "p90"), "p95": ("p(95)", "p95"), "p99": ("p(99)", "p99"), "p99.9": ("p(99.9)", "p99.9"),
     "max": ("max",),
 }  # fmt: skip
-SUPPORTED_FIELDS = ("requests", "think_time_s", "arrivals", "plan")
+SUPPORTED_FIELDS = ("requests", "think_time_s", "arrivals", "plan", "max_connections", "request_times")
 INTENDED_METRIC = "intended_duration"  # of our script: time from the intended start
 ERROR_CLASSES = ("errors_connect", "errors_timeout", "errors_read", "errors_write", "errors_other")
 EXIT_THRESHOLDS, EXIT_STOPPED = 99, 105
@@ -87,6 +99,8 @@ class K6(base.Tool):
         base.refuse_threads(self, workload)
         self.extra_files(workload)
         argv = ["k6", "run", "--no-usage-report", "--quiet"]
+        if workload.request_times:
+            argv = ["sh", SHELL_FILE, *argv[1:], f"--out=csv={ALL_POINTS_FILE}"]
         if workload.plan:
             argv = ["env", "K6_CSV_TIME_FORMAT=unix_micro", *argv, f"--summary-export={SUMMARY_FILE}"]
             argv += [f"--out=csv={POINTS_FILE}", "--insecure-skip-tls-verify"]
@@ -115,14 +129,25 @@ class K6(base.Tool):
         if workload.rate_per_s:
             ratio = base.whole_rate(self, workload.rate_per_s)
             variables |= {"RATE": str(ratio.numerator), "RATE_UNIT": f"{ratio.denominator}s"}
-        if workload.arrivals != "even":
+        if workload.max_connections is not None:
+            variables["MAX_CONNECTIONS"] = str(workload.max_connections)
+        if workload.arrivals != "even" or workload.request_times:
             variables["ARRIVALS"] = workload.arrivals
+        if workload.request_times:
+            variables["LEAD_MS"] = str(LEAD_MS)
         return variables
 
     def extra_files(self, workload: Workload) -> Mapping[str, bytes]:
         """Return the script: the user's own, which must read the load, or one with a single request."""
+        if workload.request_times and (workload.plan or workload.arrivals == "users"):
+            told = "a script of your own does" if workload.plan else "users who wait after a response do"
+            raise ToolError(
+                f"k6 does not tell the time of every request from its intended start: {told} not have one",
+                'use arrivals = "even" or "poisson", without workload.plan',
+            )
         if not workload.plan:
-            return {SCRIPT_FILE: (resources.files(__package__) / "k6.js").read_bytes()}
+            shell = {SHELL_FILE: SHELL_SCRIPT.encode()} if workload.request_times else {}
+            return {SCRIPT_FILE: (resources.files(__package__) / "k6.js").read_bytes(), **shell}
         text, name = workload.plan_text or "", f"workload.plan: {workload.plan}"
         required = ["URL", *(["RATE"] if workload.rate_per_s else []), *(["THINK"] if workload.think_time_s else [])]
         required += ["ARRIVALS"] if workload.arrivals != "even" else []
@@ -136,8 +161,8 @@ class K6(base.Tool):
         return {SCRIPT_FILE: text.encode()}
 
     def expected_files(self, workload: Workload) -> Sequence[str]:
-        """Return the names of the summary and, for a script of the user's own, of the points."""
-        return (SUMMARY_FILE, POINTS_FILE) if workload.plan else (SUMMARY_FILE,)
+        """Return the names of the summary and, for a script of the user's own or `request_times`, of the points."""
+        return (SUMMARY_FILE, POINTS_FILE) if workload.plan or workload.request_times else (SUMMARY_FILE,)
 
     def parse(self, output: ToolOutput) -> ParsedReport:
         """Return the rows of one run from the points of its requests, else from its summary."""

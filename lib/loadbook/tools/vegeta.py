@@ -91,7 +91,6 @@ class Vegeta(base.Tool):
     known_versions = ("12",)
     streamed_inputs = ("stdout", "files")
     opens_connections_at_rate = True
-    request_times = frozenset({"latency_intended", "service_time"})
     extra_timeout_s = 30.0  # the results of millions of requests are written again as CSV
 
     def version(self, stdout: bytes, stderr: bytes) -> str:
@@ -107,7 +106,7 @@ class Vegeta(base.Tool):
         `max_connections`. The URL is empty if the study has a targets file of its own, whose hosts are all connected to
         the target.
         """
-        fields = ("plan", "max_connections")
+        fields = ("plan", "max_connections", "request_times")
         base.check_workload(self, workload, RESERVED_OPTIONS, supported_fields=fields, secret_options=SECRET_OPTIONS)
         base.refuse_threads(self, workload)
         argv = ["sh", SCRIPT_FILE, "" if workload.plan else base.target_url(target, workload.path)]
