@@ -61,7 +61,8 @@ def test_paused_load_generator_ends_on_time_and_counts_correctly(
     slices = [len(log.slices_of(number)) for number in range(len(servers))]
     # the machine may stand still for a second, which is then part of one slice
     assert min(slices) > 10 and abs(slices[0] - slices[1]) <= 4
-    assert log.slices[-1].end_s - log.slices[0].start_s < load.duration_s + 2
+    # a request that hangs at the end is waited for as long as the time-out allows (k6's gracefulStop; twice in five runs)
+    assert log.slices[-1].end_s - log.slices[0].start_s < load.hang_limit_s + 1
 
 
 def test_pause_longer_than_the_time_out_counts_as_failures_unless_the_time_out_allows_for_it(
