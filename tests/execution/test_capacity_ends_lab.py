@@ -62,6 +62,32 @@ def test_two_drivers_share_the_rate_and_their_times_are_merged(layout: Layout) -
     assert requests["*"] == pytest.approx(requests["driver"] + requests["driver-2"]) == pytest.approx(offered, rel=0.03)
 
 
+@pytest.mark.alone  # other work on the machine is not the generator's
+def test_load_generator_that_is_too_weak_ends_the_search_and_says_what_it_could(lab: Lab, layout: Layout) -> None:
+    """The server answers at once and has room for more; the generator may use a third of a CPU."""
+    written(layout, within_s=0.5, hold_ms=0, start=600)
+    study = layout.studies / "sustained.toml"
+    study.write_text(study.read_text().replace("driver_cpu = 1.0", "driver_cpu = 0.35\ndriver_cpu_doubt = 0.35"))
+    summary = ingest(layout.run("sustained", run_study(layout, "sustained", lab.hosts_file)))
+    assert summary.valid == 0
+    for cause, _ in summary.causes:
+        assert "busy while measuring" in cause and "give the driver more CPUs" in cause, cause
+        assert "requests/s met the objective" in cause or "none met the objective" in cause
+
+
+def test_load_generator_that_is_late_is_no_miss_of_the_server(lab: Lab, layout: Layout) -> None:
+    """Two connections of 20 ms each make 100 requests a second, the server could do twice as much."""
+    written(layout, start=60)
+    study = layout.studies / "sustained.toml"
+    study.write_text(study.read_text().replace("connections = 8", "connections = 2\nmax_connections = 2"))
+    paths = layout.run("sustained", run_study(layout, "sustained", lab.hosts_file))
+    summary = ingest(paths)
+    assert summary.valid == 0
+    for cause, _ in summary.causes:
+        assert "vegeta started requests late; from their actual start, they met" in cause, cause
+        assert "raise workload.max_connections" in cause and "requests/s met the objective" in cause
+
+
 def test_server_that_dies_above_its_capacity_has_missed_the_objective(lab: Lab, layout: Layout) -> None:
     written(layout, within_s=0.2, start=100)
     use_fragile_service(layout)

@@ -21,12 +21,14 @@ def rows(
     status_errors: int = 0,
     actual_ms: dict[float, int] | None = None,
     rate: float = 100,
+    max_connections: int = 10,
 ) -> TrialRows:
     """Return the rows of a probe of one second with these times (ms: requests) from the intended and actual start."""
     times = {"latency_intended": times_ms, "service_time": times_ms if actual_ms is None else actual_ms}
     totals = {"requests": sum(times_ms.values()), "errors": errors, "errors_status": status_errors}
+    load = {"tool": "vegeta", "model": "open", "rate_per_s": rate, "duration_s": 1.0}
     return TrialRows(
-        record(workload={"tool": "vegeta", "model": "open", "rate_per_s": rate, "duration_s": 1.0}),
+        record(workload=load | {"max_connections": max_connections}),
         measurements=[
             {"driver": "*", "metric": name, "statistic": "count", "value": float(value), "unit": "1"}
             for name, value in totals.items()
@@ -62,6 +64,19 @@ def test_generator_that_starts_late_is_told_from_a_slow_server() -> None:
     assert is_driver_late(rows({40: 100}, actual_ms={5: 100}), OBJECTIVE)
     assert not is_driver_late(rows({40: 100}), OBJECTIVE)
     assert not is_driver_late(rows({5: 100}), OBJECTIVE)
+
+
+def test_generator_with_too_few_connections_is_told_from_a_server_that_keeps_them_busy() -> None:
+    """Two connections of 10 ms a request start 200 a second: fewer than 220, and fewer than their schedule asks."""
+    queued = rows({30: 200}, actual_ms={10: 200}, rate=220, max_connections=2)
+    assert is_driver_late(queued, OBJECTIVE)
+    slow = rows({60: 90}, actual_ms={22: 90}, rate=100, max_connections=2)
+    assert not is_driver_late(slow, OBJECTIVE)
+    # the server was fast and then stood still, which left nothing to start requests on: it was not busy on average
+    stopped = rows({5: 170, 300: 2}, actual_ms={5: 170, 300: 2}, rate=200, max_connections=2)
+    assert not is_driver_late(stopped, OBJECTIVE)
+    failing = rows({30: 190}, errors=10, actual_ms={10: 190}, rate=220, max_connections=2)
+    assert not is_driver_late(failing, OBJECTIVE)
 
 
 def test_load_that_tells_no_times_or_errors_has_no_outcome() -> None:

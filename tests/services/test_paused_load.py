@@ -61,7 +61,7 @@ def test_paused_load_generator_ends_on_time_and_counts_correctly(
     slices = [len(log.slices_of(number)) for number in range(len(servers))]
     # the machine may stand still for a second, which is then part of one slice
     assert min(slices) > 10 and abs(slices[0] - slices[1]) <= 4
-    # a request that hangs at the end is waited for as long as the time-out allows (k6's gracefulStop; twice in five runs)
+    # k6 waits for a request that hangs at the end until the time-out (gracefulStop; seen twice in five runs)
     assert log.slices[-1].end_s - log.slices[0].start_s < load.hang_limit_s + 1
 
 

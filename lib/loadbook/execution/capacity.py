@@ -197,7 +197,8 @@ class CapacityBlock:
                     break
                 with suppress(HostError):  # out of reach again: a resumed run removes them
                     remove_stale_jobs(self.testbed, [arm.stem])
-        arm.fail(result.status, f"at {result.rate_per_s:,g} requests/s: {result.reason}; {_met_text(arm)}")
+        reason = (result.reason or "").rstrip(".")
+        arm.fail(result.status, f"at {result.rate_per_s:,g} requests/s: {reason}; {_met_text(arm)}")
         return None
 
     def _line(self, arm: SearchedArm, probe: ProbeRecord) -> str:

@@ -87,5 +87,6 @@ class Probe(Attempt):
         if found := [hit.message for hit in hits if hit.level == "invalid" and hit.name not in SERVER_RULES]:
             return " ".join(found)
         if is_driver_late(rows, self.capacity):
-            return f"{self.record.tool} started requests late; from their actual start, they met the objective"
+            late = f"{self.record.tool} started requests late; from their actual start, they met the objective"
+            return f"{late} (raise workload.max_connections, or give the load generator more CPUs)"
         return None

@@ -18,6 +18,7 @@ from loadbook.study.capacity import time_of_margin_s
 from loadbook.tools.base import Measurement, Sample
 
 SERVICE_TIME = "service_time"
+BUSY_SHARE = 0.9  # of the connections on average: all of them, but for the time between two requests
 
 
 def probe_outcome(rows: TrialRows, capacity: CapacityRecord) -> Outcome | None:
@@ -26,25 +27,53 @@ def probe_outcome(rows: TrialRows, capacity: CapacityRecord) -> Outcome | None:
     Responses with an error's status are among the times. They count as failed, and the fastest times are left out for
     them, as an error is often the fastest answer.
     """
-    return _outcome(rows, capacity, capacity.metric)
+    return _outcome(rows, capacity, capacity.metric, _offered(rows))
 
 
 def is_driver_late(rows: TrialRows, capacity: CapacityRecord) -> bool:
-    """Return whether the objective was missed only because the load generator started requests late."""
-    if capacity.metric == SERVICE_TIME:
+    """Return whether the objective was missed only because the load generator started requests late, or not at all.
+
+    Requests that it did not start are its own fault if the server answered in time on all connections that it had.
+    """
+    late = probe_outcome(rows, capacity)
+    if late is None or late.missed not in ("latency", "rate"):
         return False
-    late, served = (_outcome(rows, capacity, metric) for metric in (capacity.metric, SERVICE_TIME))
-    return late is not None and late.missed == "latency" and served is not None and served.missed is None
+    if late.missed == "latency":
+        served = _outcome(rows, capacity, SERVICE_TIME, _offered(rows))
+        return capacity.metric != SERVICE_TIME and served is not None and served.missed is None
+    return _is_short_of_connections(rows, capacity)
 
 
-def _outcome(rows: TrialRows, capacity: CapacityRecord, metric: str) -> Outcome | None:
-    load, objective = rows.record.workload, Objective(capacity.within_s, capacity.share, capacity.errors)
-    totals = {m["metric"]: m["value"] for m in rows.measurements if m["driver"] == ALL_DRIVERS}
+def _is_short_of_connections(rows: TrialRows, capacity: CapacityRecord) -> bool:
+    """Return whether all connections were busy with requests that the server answered within the objective."""
+    load, times, totals = rows.record.workload, rows.times_us.get(SERVICE_TIME, Counter()), _totals(rows)
+    busy_connections = sum(us * count for us, count in times.items()) / 1e6 / load["duration_s"]
+    if busy_connections < BUSY_SHARE * (load.get("max_connections") or math.inf):
+        return False
+    failed_without_answer = totals.get("errors", 0.0) - totals.get("errors_status", 0.0)
+    started = max(1, round(sum(times.values()) + failed_without_answer))
+    served = _outcome(rows, capacity, SERVICE_TIME, started)
+    return served is not None and served.missed is None
+
+
+def _totals(rows: TrialRows) -> dict[str, float]:
+    """Return the sums over all load generators by metric."""
+    return {m["metric"]: m["value"] for m in rows.measurements if m["driver"] == ALL_DRIVERS}
+
+
+def _offered(rows: TrialRows) -> int:
+    """Return the number of requests that the rate asked for."""
+    load = rows.record.workload
+    return max(1, math.floor(load["rate_per_s"] * load["duration_s"] + 1e-6))
+
+
+def _outcome(rows: TrialRows, capacity: CapacityRecord, metric: str, offered: int) -> Outcome | None:
+    """Return the outcome of so many requests by their times of one metric; None if times or errors are not told."""
+    objective, totals = Objective(capacity.within_s, capacity.share, capacity.errors), _totals(rows)
     errors = totals.get("errors")
     times = rows.times_us.get(metric, Counter())
     if errors is None or (not times and totals.get("requests")):
         return None
-    offered = max(1, math.floor(load["rate_per_s"] * load["duration_s"] + 1e-6))
     ordered = sorted(times)
     counts = _without_fastest([times[us] for us in ordered], int(totals.get("errors_status") or 0))
     return objective.outcome(offered, int(errors), ordered, counts)
