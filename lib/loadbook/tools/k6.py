@@ -11,7 +11,8 @@ number: each user has its share of the requests at independent, uniform times, s
 
 With `request_times`, the users share even arrivals in the same way, as k6 does not tell which start a request missed.
 The script then writes the intended start of each request into k6's points (`due_us`), of which those of whole requests
-are kept: `latency_intended` and `service_time` are those of all answered requests.
+are kept: `latency_intended` and `service_time` are those of all answered requests. The least late request marks the
+start of the schedule, as with vegeta.
 
 loadbook's script counts statuses and errors by class and writes k6's summary (`handleSummary`). A script of the user's
 own is used as it is, with the points of all metrics beside it (`--out csv`), from which single requests are read
