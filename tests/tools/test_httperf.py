@@ -192,6 +192,11 @@ def test_httperf_median_below_the_minimum_is_left_out() -> None:
     assert ("connection_time", "p50") not in got and got["connection_time", "min"] == pytest.approx(415.6422)
 
 
+def test_httperf_median_a_little_below_the_minimum_is_the_middle_of_a_bin_and_kept() -> None:
+    got = values(changed("s302", ("min 0.1 avg 0.2 max 4.1 median 0.5", "min 1.6 avg 1.7 max 4.1 median 1.5")))
+    assert got["connection_time", "p50"] == pytest.approx(0.0015)
+
+
 def test_httperf_run_interrupted_before_any_connection_ended_raises_a_doubt() -> None:
     swaps = (
         ("requests 800 replies 800", "requests 650 replies 600"),

@@ -191,6 +191,14 @@ def test_wrk_percentiles_printed_as_zero_are_left_out_with_a_doubt() -> None:
     assert "percentiles_lost" in dict(parsed.doubts)
 
 
+def test_wrk_percentiles_that_are_all_zero_are_left_out_with_a_doubt() -> None:
+    printed = [(50, "126.12ms"), (75, "137.11ms"), (90, "144.80ms"), (99, "149.66ms")]
+    zeros = changed("slow_ms", *((f"{p}%  {value}", f"{p}%    0.00us") for p, value in printed))
+    parsed = WRK.parse(zeros)
+    assert {row.statistic for row in parsed.measurements if row.metric == "latency"} == {"mean", "sd", "max"}
+    assert "p50, p75, p90, p99" in dict(parsed.doubts)["percentiles_lost"]
+
+
 def test_wrk_zero_percentile_below_a_positive_one_is_read_as_printed() -> None:
     parsed = WRK.parse(changed("slow_ms", ("50%  126.12ms", "50%    0.00us")))
     assert table(parsed.measurements)["latency", "p50"].value == 0.0

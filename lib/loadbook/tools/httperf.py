@@ -25,6 +25,7 @@ ERROR_FIELDS = {
 }  # fmt: skip
 
 _REAL = r"(?:\d{1,20}\.\d+|-?nan|-?inf)"
+BIN_S = 0.001  # of the histogram of connection times, whose middles are printed as medians
 RATE_INTERVAL_S = 5.0  # httperf.c: one reply-rate sample every 5 s
 RESERVED_OPTIONS = (
     *("--server", "--port", "--uri", "--rate", "--period", "--num-conns", "--num-calls", "--timeout", "--client"),
@@ -257,7 +258,7 @@ def _time_rows(report: TextReport) -> Iterator[Measurement]:
         fields += [("connection_time", statistic, statistic) for statistic in ("mean", "sd", "min", "max", "p50")]
     for metric, statistic, field in fields:
         value = report.optional_value(field, TIME_UNITS_S, "ms")
-        if field == "p50" and (value or 0.0) < report.value("min", TIME_UNITS_S, "ms"):
+        if field == "p50" and (not value or value < report.value("min", TIME_UNITS_S, "ms") - BIN_S):
             continue  # connections longer than httperf's histogram (100 s): it prints a median of 0.0
         if value is not None:
             yield Measurement(metric, statistic, value, "s", report.text(field))

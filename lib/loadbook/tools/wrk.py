@@ -101,10 +101,15 @@ def has_latency(report: TextReport) -> bool:
 
 
 def lost_percentiles(report: TextReport) -> list[str]:
-    """Return the percentiles that wrk printed as 0.00us although a lower one has a value (a bug in long runs)."""
+    """Return the percentiles that wrk printed as 0.00us although a lower one, or the maximum, has a value.
+
+    wrk prints such zeros after long runs.
+    """
     values = {field: report.value(field, TIME_UNITS_S) for field in PERCENTILE_FIELDS if field in report}
     positive = [field for field, value in values.items() if value > 0]
-    if not positive or [values[field] for field in positive] != sorted(values[field] for field in positive):
+    if not positive:
+        return list(values) if has_latency(report) else []
+    if [values[field] for field in positive] != sorted(values[field] for field in positive):
         return []
     return [field for field, value in values.items() if not value and field > positive[0]]
 
