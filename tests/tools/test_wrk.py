@@ -199,6 +199,14 @@ def test_wrk_percentiles_that_are_all_zero_are_left_out_with_a_doubt() -> None:
     assert "p50, p75, p90, p99" in dict(parsed.doubts)["percentiles_lost"]
 
 
+def test_wrk_row_of_a_fork_is_ignored_with_a_note() -> None:
+    row = "    TTFB      25.43ms   14.06ms  50.23ms   58.59%"
+    parsed = WRK.parse(changed("slow_ms", ("    Req/Sec", f"{row}\n    Req/Sec")))
+    assert dict(parsed.doubts)["ignored_rows"] == "wrk itself prints no TTFB: not read"
+    assert parsed.measurements == WRK.parse(changed("slow_ms")).measurements
+    assert "ignored_rows" not in dict(WRK.parse(changed("slow_ms")).doubts)
+
+
 def test_wrk_zero_percentile_below_a_positive_one_is_read_as_printed() -> None:
     parsed = WRK.parse(changed("slow_ms", ("50%  126.12ms", "50%    0.00us")))
     assert table(parsed.measurements)["latency", "p50"].value == 0.0

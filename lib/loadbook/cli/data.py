@@ -16,6 +16,7 @@ import click
 from loadbook.cli import terminal
 from loadbook.core.errors import DataError, UsageError
 from loadbook.core.units import NBSP, format_bytes, format_duration, format_percent, format_quantity
+from loadbook.core.validity_rules import doubt_rule, rule_advice
 from loadbook.ingestion.trial_rows import parse_output, read_captured
 from loadbook.store.paths import Layout, project_layout
 from loadbook.tools import base as registry
@@ -134,7 +135,8 @@ def parse(tool: str, path: Path, as_json: bool) -> None:
     reader = registry.load_tool(tool)
     report = parse_output(reader, path, read_captured(path, reader.binary))
     for name, message in report.doubts:
-        terminal.echo(f"doubt: {name}: {message}", err=True)
+        rule = doubt_rule(name)
+        terminal.echo(f"{rule.level}: {name}: {message}{rule_advice(rule.name)}", err=True)
     if as_json:
         terminal.echo(json.dumps([_measurement_record(row) for row in report.measurements], indent=1, allow_nan=False))
     else:

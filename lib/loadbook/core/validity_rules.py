@@ -48,6 +48,11 @@ def lower_first(title: str) -> str:
     return title if title[1:2].isupper() else title[:1].lower() + title[1:]
 
 
+def doubt_rule(name: str) -> RuleInfo:
+    """Return the rule of a doubt that a tool's parser has raised; `tool_doubt` for one without a rule of its own."""
+    return RULE_INFO.get(name) or RULE_INFO["tool_doubt"]
+
+
 def rule_advice(name: str) -> str:
     """Return the end of a rule's message: why it matters (unless a tool gave its own reason) and the remedy."""
     info = RULE_INFO.get(name)

@@ -77,6 +77,7 @@ EXACT_PATTERNS = (
       for field, name in STATISTICS.items()),
     LinePattern("end", BLOCK_END, re.escape(BLOCK_END)),
 )  # fmt: skip
+STATISTICS_ROW = re.compile(rf"    (\S+) +{TIME_PATTERN} +{TIME_PATTERN} +{TIME_PATTERN} +\S+%$")
 SCRIPT_NAME = "loadbook.lua"
 DELAY_FUNCTION = b"\nfunction delay() return %d end -- think time: ms before each request, not part of its latency\n"
 SCRIPT_ERROR = re.compile(r"(\S+): (?:cannot open \1|\1:\d+: )")  # wrk continues without a script that Lua rejects
@@ -241,7 +242,8 @@ class Wrk(base.Tool):
         _check_report(report, output.argv)
         if exact is not None:
             _check_exact_block(report, exact)
-        return ParsedReport(tuple(_rows(report, exact)), doubts=tuple(_doubts(report, output)))
+        doubts = [*_doubts(report, output), *_ignored_rows(lines[report.line_numbers["columns"] :])]
+        return ParsedReport(tuple(_rows(report, exact)), doubts=tuple(doubts))
 
 
 TOOL = Wrk()
@@ -306,6 +308,13 @@ def _rows(report: TextReport, exact: TextReport | None) -> Iterator[Measurement]
                 value = most_exact.optional_value(field, TIME_UNITS_S)
             if value is not None:
                 yield Measurement("latency", statistic, value, "s", most_exact.text(field))
+
+
+def _ignored_rows(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield a note on rows below the column heads that wrk itself does not print."""
+    own = ("Latency", "Req/Sec")
+    if names := [match[1] for line in lines if (match := STATISTICS_ROW.match(line)) and match[1] not in own]:
+        yield "ignored_rows", f"wrk itself prints no {', '.join(names)}: not read"
 
 
 def _doubts(report: TextReport, output: ToolOutput) -> Iterator[tuple[str, str]]:

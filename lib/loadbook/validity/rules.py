@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import format_p_value, format_percent
-from loadbook.core.validity_rules import RULE_INFO, rule_advice
+from loadbook.core.validity_rules import doubt_rule, rule_advice
 from loadbook.stats.verdict import BASELINE_TEXT, response_difference
 from loadbook.store.trial_record import TrialRecord
 from loadbook.study.limits import ValidityLimits
@@ -115,9 +115,9 @@ def check_trial(
 
 
 def _parser_hit(record: TrialRecord, name: str, message: str) -> RuleHit:
-    rule = name if name in RULE_INFO else "tool_doubt"
-    level = RULE_INFO[rule].level if RULE_INFO[rule].level in ("invalid", "note") else "doubt"
-    return RuleHit(rule, level, record.trial, record.treatment, None, message + rule_advice(rule))  # type: ignore[arg-type]
+    rule = doubt_rule(name)
+    level = rule.level if rule.level in ("invalid", "note") else "doubt"
+    return RuleHit(rule.name, level, record.trial, record.treatment, None, message + rule_advice(rule.name))  # type: ignore[arg-type]
 
 
 MIN_DIGEST_TRIALS = 2
