@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from loadbook.core.errors import PreflightError, UsageError
-from loadbook.execution.deployment import DELAY_SERVICE, Deployment, place_services
+from loadbook.execution.deployment import Deployment
 from loadbook.execution.host_changes import host_changes_of
+from loadbook.execution.placement import DELAY_SERVICE, place_services
 from loadbook.execution.studies import check_roles, needed_cpus, needed_hosts, used_hosts
 from loadbook.hosts.inventory import HostEntry, HostsFile
 from loadbook.services import ServiceSpec

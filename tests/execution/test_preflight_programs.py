@@ -46,7 +46,7 @@ def test_preflight_checks_additional_ports_of_a_service():
     """The balancer that is asked on a port of its own, 10,000 above that of the load."""
     from types import SimpleNamespace
 
-    from loadbook.execution.deployment import Deployment, Placement
+    from loadbook.execution.placement import Placement
     from loadbook.execution.preflight import needed_ports
 
     placements = [
@@ -55,7 +55,6 @@ def test_preflight_checks_additional_ports_of_a_service():
     ]
     plan = SimpleNamespace(treatments=["only"], interleaved=False)
     testbed = SimpleNamespace(placements=placements, plan=plan)
-    testbed.deployment = lambda treatment, arm=0: Deployment(testbed, treatment, arm)  # type: ignore[arg-type]
     plan.study = SimpleNamespace(roles=["balancer", "web"])
     assert [int(port, 16) for port in needed_ports(testbed, "a")] == [18_080, 28_080]  # type: ignore[arg-type]
     assert [int(port, 16) for port in needed_ports(testbed, "b")] == [18_080]  # type: ignore[arg-type]

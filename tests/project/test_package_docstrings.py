@@ -25,22 +25,17 @@ def modules_of(package: Path) -> dict[str, list[Path]]:
 
 
 def imported_siblings(files: list[Path], package: Path) -> set[str]:
-    """Return the modules of a package that files import, inside functions, too, except for type checkers."""
+    """Return the modules of a package that files import, inside functions and for type checkers, too."""
     prefix = ".".join(package.relative_to(LIBRARY).parts)
     names: set[str] = set()
     for path in files:
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        tree.body = [node for node in tree.body if not (isinstance(node, ast.If) and _is_type_checking(node.test))]
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 names |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
                 names |= {f"{node.module}.{alias.name}" for alias in node.names}
     return {name.removeprefix(f"{prefix}.").split(".")[0] for name in names if name.startswith(f"{prefix}.")}
-
-
-def _is_type_checking(test: ast.expr) -> bool:
-    return isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"
 
 
 def package_name(package: Path) -> str:

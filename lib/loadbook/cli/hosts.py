@@ -295,7 +295,7 @@ def _check_arms(layout: Layout, study: Study, path: Path, inventory: HostsFile) 
 
 def _study_probes(study: Study, inventory: HostsFile) -> Iterator[tuple[str, HostCheck]]:
     """Yield alias and check function for a study's other requirements: a delay, open files, the host's monitors."""
-    from loadbook.execution.host_changes import uses_delay
+    from loadbook.execution.placement import uses_delay
 
     if uses_delay(study, study.treatments_in()):
         yield from ((alias, partial(_check_delay, inventory)) for alias in inventory.with_role(study.workload.role))

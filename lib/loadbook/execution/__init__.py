@@ -5,13 +5,14 @@ folders of attempts. An `Attempt` manages its record, the files in its folder, a
 `TrialServices`, `TrialMonitors`, `HostChangeJobs`). A `Deployment` is computed from study and hosts file only.
 
 - `progress`: events of a run, and waiting for hosts that another run uses
-- `deployment`: services, CPUs and addresses of one treatment; names of an attempt's jobs
+- `placement`: services of a run on its hosts, with their ports; names of an attempt's jobs
 - `studies`: finding a study by its name, checking it against services and tools, and its plan against the hosts file
 - `select`: the run that a command resumes, extends or starts; added blocks; interim analyses
 - `power`: noise recorded on the hosts, and the smallest differences that a plan can detect
 - `load`: load jobs on the drivers, and the trial's status from their outputs
-- `host_changes`: kernel, network and CPU changes for a trial
 - `testbed`: the connected hosts of a run with their roles
+- `deployment`: services, CPUs and addresses of one treatment
+- `host_changes`: kernel, network and CPU changes for a trial
 - `services`: services and monitors of one trial
 - `host_state`: lost connections, waiting until hosts are idle again, disk space, jobs left by dead controllers
 - `arm_requirements`: perl, memory and ports that interleaved blocks need on their hosts

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from loadbook.core.units import format_bytes, pluralize
+from loadbook.execution.deployment import Deployment
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.doctor import CheckResult
 from loadbook.hosts.host import Host
@@ -79,7 +80,7 @@ def arms_on_host(testbed: Testbed, alias: str) -> ArmsOnHost:
     placed = [
         placement.spec.memory_mib
         for arm, name in enumerate(testbed.plan.treatments)
-        for placement in testbed.deployment(name, arm).placements
+        for placement in Deployment(testbed, name, arm).placements
         if placement.alias == alias
     ]
     generators = len(testbed.plan.treatments) if alias in testbed.drivers else 0
@@ -159,7 +160,7 @@ def ports_of_later_arms(testbed: Testbed) -> dict[tuple[str, str], dict[int, str
     """
     found: dict[tuple[str, str], dict[int, str]] = {}
     for arm, name in list(enumerate(testbed.plan.treatments))[1:]:
-        deployment = testbed.deployment(name, arm)
+        deployment = Deployment(testbed, name, arm)
         for placement in deployment.placements:
             pair = deployment.client_host(placement).alias, placement.alias
             found.setdefault(pair, {})[deployment.port(placement)] = name

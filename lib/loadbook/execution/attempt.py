@@ -27,9 +27,10 @@ from loadbook.core.errors import (
 )
 from loadbook.core.metrics import get_metric
 from loadbook.execution import host_state
-from loadbook.execution.deployment import CHANGES, LOAD, MONITOR, job_name, job_stem
+from loadbook.execution.deployment import Deployment
 from loadbook.execution.host_changes import HostChangeJobs, InvalidTrialError, ServerFailedError
 from loadbook.execution.load import OUTPUT_RULES, LoadJobs, TrialOutcome, assess_outputs, truncated_outputs
+from loadbook.execution.placement import CHANGES, LOAD, MONITOR, job_name, job_stem
 from loadbook.execution.services import TrialMonitors, TrialServices, cpu_seconds, read_cpu_times, write_trial_file
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.host import Host
@@ -82,7 +83,7 @@ class Attempt:
         self.record = initial_record(testbed, planned, attempt)
         self.workload = workload or self.study.workload_of(planned.treatment)
         self.record.workload = self.workload.model_dump(mode="json")
-        self.deployment = testbed.deployment(planned.treatment, arm)
+        self.deployment = Deployment(testbed, planned.treatment, arm)
         tool, shares = testbed.tools[self.workload.tool], split_load(self.workload, testbed.drivers)
         target, launch = self.deployment.target, self.deployment.load_launch
         self._measures_cpu = get_metric(self.study.metric).kind == "cost" or self.study.capacity is not None

@@ -16,8 +16,8 @@ from loadbook.core.errors import HostError
 from loadbook.execution.attempt import initial_record
 from loadbook.execution.attempt_store import PUBLISHED_STATUSES, AttemptStore
 from loadbook.execution.block_runner import MAX_ATTEMPTS, Begun, BlockRunner
-from loadbook.execution.deployment import job_stem
 from loadbook.execution.host_state import remove_stale_jobs
+from loadbook.execution.placement import job_stem
 from loadbook.execution.probe import Probe
 from loadbook.execution.progress import OnEvent, Progress
 from loadbook.execution.studies import limits_exceeded_by

@@ -14,10 +14,11 @@ from typing import Any
 from loadbook.core.errors import LoadbookError
 from loadbook.execution import arm_requirements, preflight
 from loadbook.execution.attempt import Attempt
-from loadbook.execution.deployment import CHANGES, Placement, job_name, job_stem, preflight_stem
-from loadbook.execution.host_changes import HostChangeJobs, host_changes_of, missing_permissions, uses_delay
+from loadbook.execution.deployment import Deployment, all_deployments
+from loadbook.execution.host_changes import HostChangeJobs, host_changes_of, missing_permissions
 from loadbook.execution.host_state import HOST_STATE_SCRIPT
 from loadbook.execution.interleaved import InterleavedBlock, longest_block_s
+from loadbook.execution.placement import CHANGES, Placement, job_name, job_stem, preflight_stem, uses_delay
 from loadbook.execution.studies import check_load_allowed, missing_roles, needed_cpus, used_hosts
 from loadbook.execution.testbed import Testbed, build_testbed
 from loadbook.hosts import rollback
@@ -218,7 +219,7 @@ class DryRun:
                 argv = tuple(placement.spec.version.argv)
                 yield DryRunStep(placement.alias, "run", argv, f"version of {placement.spec.name}")
             checked = set()
-            for deployment in map(self.testbed.deployment, self.testbed.plan.treatments):
+            for deployment in all_deployments(self.testbed):
                 if placement not in deployment.placements:
                     continue
                 instance = deployment.make_instance(placement, preflight_stem(RUN), preflight.CHECK_LEASE_S, TOKEN)
@@ -235,7 +236,7 @@ class DryRun:
             for alias in testbed.drivers:
                 if "tc" in testbed.inventory.hosts[alias].allow:
                     rollback.has_netem(self.hosts[alias])
-        for deployment in map(testbed.deployment, testbed.plan.treatments):
+        for deployment in all_deployments(testbed):
             changes = HostChangeJobs(deployment, job_name(preflight_stem(RUN), CHANGES), preflight.CHECK_LEASE_S)
             if (key := repr(sorted(host_changes_of(deployment).items()))) not in checked:
                 checked.add(key)
@@ -296,7 +297,7 @@ def missing_for_treatment(layout: Layout, plan: Plan, treatment: str, path: Path
         run.attempt_phases(treatment)
     except LoadbookError as error:
         return [error.message]
-    return missing_permissions([run.testbed.deployment(treatment)])
+    return missing_permissions([Deployment(run.testbed, treatment)])
 
 
 def _prepare(layout: Layout, plan: Plan, path: Path, inventory: HostsFile) -> DryRun:

@@ -7,18 +7,16 @@ Each changed host has one job that makes and verifies all changes, and undoes th
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from loadbook.core.errors import HostError, LoadbookError, UsageError
-from loadbook.execution.deployment import DELAY_ROLE, Deployment
+from loadbook.execution.deployment import Deployment
 from loadbook.execution.load import remove_job_folder
+from loadbook.execution.placement import DELAY_ROLE
 from loadbook.hosts import rollback
-from loadbook.hosts.host import Host
-from loadbook.hosts.inventory import HostsFile, Permission
-from loadbook.study.model import Study
-from loadbook.study.plan import Plan
+from loadbook.hosts.inventory import Permission
 
 MAX_REASONS = 3
 
@@ -29,33 +27,6 @@ class InvalidTrialError(LoadbookError):
 
 class ServerFailedError(InvalidTrialError):
     """A service ended, or no longer answers."""
-
-
-def needs_userspace_delay(plan: Plan, hosts: Mapping[str, Host], inventory: HostsFile, drivers: Iterable[str]) -> bool:
-    """Return whether delays must be made by a proxy on the driver, because its kernel cannot delay packets.
-
-    Raises
-    ------
-    UsageError : the proxy cannot do it, because there are several drivers, or because packets are to be lost.
-    """
-    study, drivers = plan.study, list(drivers)
-    settings = [study.setting(treatment, study.workload.role) for treatment in plan.treatments]
-    if not uses_delay(study, plan.treatments):
-        return False
-    if all("tc" in inventory.hosts[alias].allow and rollback.has_netem(hosts[alias]) for alias in drivers):
-        return False
-    how = f'netem in the kernel of {", ".join(drivers)} and allow = ["tc"] in the hosts file'
-    if any(setting.loss for setting in settings):
-        raise UsageError("a share of lost packets can only be made by the kernel", f"it needs {how}")
-    if len(drivers) > 1:
-        raise UsageError("a delay in userspace is made for one driver only", f"use one driver, or {how}")
-    return True
-
-
-def uses_delay(study: Study, treatments: Iterable[str]) -> bool:
-    """Return whether any of the treatments delays or drops packets on the way to the target."""
-    settings = [study.setting(treatment, study.workload.role) for treatment in treatments]
-    return any(setting.delay_ms or setting.loss for setting in settings)
 
 
 def missing_permissions(deployments: Iterable[Deployment]) -> list[str]:

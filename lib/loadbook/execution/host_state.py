@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from loadbook.core.errors import CommandError, HostError, HostFullError, LoadbookError, LostError, UnreachableError
 from loadbook.core.units import format_bytes
-from loadbook.execution.deployment import DELAY_ROLE, job_name, job_names
 from loadbook.execution.load import remove_job
+from loadbook.execution.placement import DELAY_ROLE, job_name, job_names
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.host import Host
 from loadbook.store.atomic import disk_full_error, free_bytes

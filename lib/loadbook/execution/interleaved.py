@@ -17,9 +17,9 @@ from loadbook.core.errors import LoadbookError, ToolError
 from loadbook.execution.attempt import CANCEL_S, RESTORE_S, Attempt
 from loadbook.execution.block_load import CALIBRATION_S, BlockLoad
 from loadbook.execution.cpu_samplers import CpuSamplers
-from loadbook.execution.deployment import LOAD, MONITOR, job_name
 from loadbook.execution.host_state import Connectivity
 from loadbook.execution.load import GRACE_S
+from loadbook.execution.placement import LOAD, MONITOR, job_name
 from loadbook.execution.services import (
     CpuTimes,
     ServiceKey,

@@ -16,10 +16,11 @@ from pathlib import Path
 from loadbook.core.errors import LoadbookError, PreflightError, ToolError
 from loadbook.core.units import format_bytes, format_duration
 from loadbook.execution.arm_requirements import PROBE_TIMEOUT_S, reasons_against_interleaving
-from loadbook.execution.deployment import CHANGES, DELAY_SERVICE, Placement, job_name, preflight_stem
-from loadbook.execution.host_changes import HostChangeJobs, host_changes_of, missing_permissions, uses_delay
+from loadbook.execution.deployment import Deployment, all_deployments
+from loadbook.execution.host_changes import HostChangeJobs, host_changes_of, missing_permissions
 from loadbook.execution.host_state import DISK_FACTOR, HOST_MIN_BYTES
 from loadbook.execution.load import LoadJobs
+from loadbook.execution.placement import CHANGES, DELAY_SERVICE, Placement, job_name, preflight_stem, uses_delay
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.doctor import RequiredProgram
 from loadbook.hosts.host import CommandResult, Host
@@ -111,7 +112,7 @@ def preflight(testbed: Testbed, data: Path) -> None:
     ------
     PreflightError : there are problems; it lists those of all hosts.
     """
-    refused = missing_permissions(testbed.deployment(treatment) for treatment in testbed.plan.treatments)
+    refused = missing_permissions(all_deployments(testbed))
     if testbed.plan.interleaved and not testbed.plan.execution_chosen:  # else checked when it was chosen
         refused += [
             f"interleaved blocks are not possible: {reason}" for reason in reasons_against_interleaving(testbed)
@@ -166,14 +167,14 @@ def _check_controller(testbed: Testbed, data: Path) -> Iterator[str]:
     for name in testbed.plan.treatments:
         workload = testbed.plan.study.workload_of(name)
         shares = split_load(workload, testbed.drivers)
-        load = LoadJobs(testbed.tools[workload.tool], shares, testbed.deployment(name).target, "preflight")
+        load = LoadJobs(testbed.tools[workload.tool], shares, Deployment(testbed, name).target, "preflight")
         for alias in testbed.drivers:
             load.steps_on(alias)
 
 
 def load_launches(testbed: Testbed) -> list[LaunchOptions]:
     """Return the launch options of load generators in all treatments of the plan, without duplicates."""
-    return list(dict.fromkeys(testbed.deployment(name).load_launch for name in testbed.plan.treatments))
+    return list(dict.fromkeys(deployment.load_launch for deployment in all_deployments(testbed)))
 
 
 def _check_driver(testbed: Testbed, alias: str, tool: Tool) -> None:
@@ -233,8 +234,7 @@ def _check_placement(testbed: Testbed, placement: Placement) -> Iterator[str]:
     """Read a service's version, and let it check each different configuration of the treatments."""
     testbed.service_versions[placement] = version(testbed.hosts[placement.alias], placement.spec)
     checked = set()
-    for treatment in testbed.plan.treatments:
-        deployment = testbed.deployment(treatment)
+    for deployment in all_deployments(testbed):
         if placement not in deployment.placements:
             continue
         try:
@@ -246,7 +246,7 @@ def _check_placement(testbed: Testbed, placement: Placement) -> Iterator[str]:
                 finally:
                     instance.stop()
         except LoadbookError as error:
-            yield f"treatment {treatment}, role {placement.role}: {_with_hint(error)}"
+            yield f"treatment {deployment.treatment}, role {placement.role}: {_with_hint(error)}"
 
 
 def _check_monitor_sources(testbed: Testbed, alias: str) -> None:
@@ -260,8 +260,8 @@ def _check_monitor_sources(testbed: Testbed, alias: str) -> None:
 def _check_changes(testbed: Testbed) -> Iterator[str]:
     """Make and undo every host change once, so that refused changes are known before the first trial."""
     checked, name = set(), job_name(preflight_stem(testbed.run), CHANGES)
-    for treatment in testbed.plan.treatments:
-        jobs = HostChangeJobs(testbed.deployment(treatment), name, CHECK_LEASE_S)
+    for deployment in all_deployments(testbed):
+        jobs = HostChangeJobs(deployment, name, CHECK_LEASE_S)
         changes = repr(sorted(host_changes_of(jobs.deployment).items()))
         if changes in checked:
             continue
@@ -269,7 +269,7 @@ def _check_changes(testbed: Testbed) -> Iterator[str]:
         try:
             jobs.apply()
         except LoadbookError as error:
-            yield f"treatment {treatment}: {_with_hint(error)}"
+            yield f"treatment {deployment.treatment}: {_with_hint(error)}"
         finally:
             jobs.restore()
     testbed.check_restored()
@@ -279,9 +279,9 @@ def needed_ports(testbed: Testbed, alias: str) -> list[str]:
     """Return the ports (hex) that must be free on a host; those of the host's own servers are left out."""
     placements = [placement for placement in testbed.placements if placement.alias == alias and not placement.spec.tree]
     plan = testbed.plan
-    deployments = [testbed.deployment(name) for name in plan.treatments]
+    deployments = all_deployments(testbed)
     if plan.interleaved:
-        deployments += [testbed.deployment(name, arm) for arm, name in enumerate(plan.treatments)]
+        deployments += [Deployment(testbed, name, arm) for arm, name in enumerate(plan.treatments)]
     ports = {port for d in deployments for placement in placements for port in placement.spec.ports(d.port(placement))}
     return sorted(f"{port:04X}" for port in ports)
 

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from loadbook.core.errors import OversizeError
-from loadbook.execution.deployment import Deployment, Placement, job_name
+from loadbook.execution.deployment import Deployment
 from loadbook.execution.host_changes import InvalidTrialError, ServerFailedError
 from loadbook.execution.load import FIRST_STEP, remove_job, remove_job_folder
+from loadbook.execution.placement import Placement, job_name
 from loadbook.execution.testbed import Testbed
 from loadbook.hosts.monitors import Poller, connect_monitor, sampler_job
 from loadbook.services import Instance, Proof

@@ -23,9 +23,9 @@ from loadbook.core.errors import DataError, UsageError
 from loadbook.core.metrics import get_metric
 from loadbook.execution.arm_requirements import reasons_against_interleaving
 from loadbook.execution.attempt_store import AttemptStore
-from loadbook.execution.deployment import job_stem, preflight_stem
 from loadbook.execution.host_state import remove_stale_jobs
 from loadbook.execution.loop import execute_plan
+from loadbook.execution.placement import job_stem, preflight_stem
 from loadbook.execution.power import forecast_power, noise_cost_text, underpowered_note
 from loadbook.execution.preflight import background_load, preflight
 from loadbook.execution.progress import Confirm, LockPolicy, OnEvent, Progress, ignore_event, wait_for_hosts

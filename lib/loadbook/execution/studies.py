@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from loadbook.core.errors import LoadbookError, PreflightError, SpecProblem, StudyError, ToolError
-from loadbook.execution.deployment import hosts_for_role
+from loadbook.execution.placement import hosts_for_role
 from loadbook.hosts.inventory import HostEntry, HostsFile
 from loadbook.hosts.keys import resolve_host_name
 from loadbook.hosts.shell import cpu_list

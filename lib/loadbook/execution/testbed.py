@@ -13,8 +13,7 @@ from typing import TypeVar
 
 from loadbook.core.errors import HostError, LoadbookError, UsageError
 from loadbook.execution import studies
-from loadbook.execution.deployment import DELAY_ROLE, DELAY_SERVICE, Deployment, Placement, place_services
-from loadbook.execution.host_changes import needs_userspace_delay
+from loadbook.execution.placement import DELAY_ROLE, DELAY_SERVICE, Placement, needs_userspace_delay, place_services
 from loadbook.hosts.host import ClockOffset, Host
 from loadbook.hosts.inventory import HostsFile, read_hosts
 from loadbook.hosts.jobs import LockRequest
@@ -58,11 +57,6 @@ class Testbed:
     host_cpus: dict[str, tuple[int, ...]] = field(default_factory=dict)
     ended: threading.Event = field(default_factory=threading.Event)
     not_restored: list[NotRestoredError] = field(default_factory=list)
-    _deployments: dict[tuple[str, int], Deployment] = field(default_factory=dict)
-
-    def deployment(self, treatment: str, arm: int = 0) -> Deployment:
-        """Return the deployment of a treatment; in an interleaved block, with the ports of arm `arm`."""
-        return self._deployments.setdefault((treatment, arm), Deployment(self, treatment, arm))
 
     def set_trial(self, planned: PlannedTrial | None) -> None:
         """Set the trial in whose transcripts the following calls are recorded; None: the transcripts of the run."""
