@@ -111,7 +111,7 @@ def test_backends_page_states_which_condition_has_no_verdict(tmp_path: Path) -> 
 def test_backends_page_condition_with_failed_aa_arm_has_no_verdict(tmp_path: Path) -> None:
     void = project(tmp_path, TRUTH | {"near-proxy-again": 0.5})
     text = void.answer().text
-    assert text.splitlines()[0] == "No verdict: the laboratory contradicts itself."
+    assert text.splitlines()[0] == "No verdict: the A/A arm differs from the baseline."
     assert "is fastest" not in text
     assert void.summary()["verdict"]["kind"] == "invalid" and void.summary()["aa"] is False
     assert "✕ Same differs from same: near: http_proxy, again +5" in void.trust().text
@@ -127,7 +127,7 @@ def test_backends_page_counts_a_missing_harness_check_as_not_passed(page: Backen
 
 def test_backends_page_with_failed_aa_arms_has_no_verdict(tmp_path: Path) -> None:
     void = project(tmp_path, TRUTH | {"near-proxy-again": 0.5, "remote-proxy-again": -0.5})
-    assert void.answer().text.splitlines()[0] == "No verdict: the laboratory contradicts itself."
+    assert void.answer().text.splitlines()[0] == "No verdict: the A/A arm differs from the baseline."
     assert "is fastest" not in void.answer().text and void.summary()["verdict"]["word"] == "no verdict"
 
 
@@ -209,7 +209,9 @@ def test_article_claims_have_the_same_outcomes_on_page_and_command_line(tmp_path
     void = project(tmp_path, TRUTH | {"near-proxy-again": 0.5})
     found = {one.claim.claim: one.finding for one in check_claims(void.data.study, void.data)}
     near, remote = (found[f"pooled http_proxy is the best backend ({where})"] for where in ("near", "remote"))
-    assert near.outcome == "unchecked" and near.evidence.startswith("No verdict: the laboratory contradicts itself.")
+    assert near.outcome == "unchecked" and near.evidence.startswith(
+        "No verdict: the A/A arm differs from the baseline."
+    )
     assert remote.outcome == "holds" and remote.evidence in void.published().text
 
 

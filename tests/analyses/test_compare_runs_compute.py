@@ -141,10 +141,10 @@ def test_runs_without_comparable_treatments_have_no_effect_change() -> None:
 
 def test_invalid_run_is_named_in_every_row() -> None:
     newer = run({"x": 0.06}, seed=2)
-    verdict = replace(newer.row("x").verdict, kind="invalid", reason="the laboratory contradicts itself")
+    verdict = replace(newer.row("x").verdict, kind="invalid", reason="the A/A arm differs from the baseline")
     newer = replace(newer, rows=(newer.rows[0], replace(newer.row("x"), verdict=verdict)))
     found = row(compare_analyses(run({"x": 0.06}), newer, ALIKE), "x")
-    assert (found.kind, found.reason) == ("not compared", "the newer run: the laboratory contradicts itself")
+    assert (found.kind, found.reason) == ("not compared", "the newer run: the A/A arm differs from the baseline")
 
 
 def test_treatment_with_changed_settings_has_no_effect_change() -> None:
@@ -156,8 +156,8 @@ def test_headline_is_neutral_if_the_harness_checks_of_a_run_failed() -> None:
     passed, failed = run({"x": 0.06}), run({"x": -0.06, "aa": 0.05}, seed=2)
     failed = replace(failed, rows=(*failed.rows[:-1], replace(failed.row("aa"), check_state="failed")))
     newer, older = compare_analyses(passed, failed, ALIKE), compare_analyses(failed, passed, ALIKE)
-    assert wording.headline(newer) == "No verdict: the laboratory contradicts itself (newer run)."
-    assert wording.headline(older) == "No verdict: the laboratory contradicts itself (older run)."
+    assert wording.headline(newer) == "No verdict: the A/A arm differs from the baseline (newer run)."
+    assert wording.headline(older) == "No verdict: the A/A arm differs from the baseline (older run)."
 
 
 def test_effect_against_a_different_reference_has_no_effect_change() -> None:

@@ -188,9 +188,9 @@ def test_compare_runs_page_lists_treatments_that_only_one_run_has(cases: dict[st
 def test_compare_runs_page_reports_a_failed_aa_arm(cases: dict[str, ComparePage]) -> None:
     page = cases["void"]
     assert {word for name, word in words(page).items() if name not in ("aa", "log-unbuffered")} == {"not compared"}
-    assert "The newer run contradicts itself" in page.doubts().text
+    assert "A/A arm of the newer run" in page.doubts().text
     assert "✕ Same differs from same (newer run)" in page.trust().text
-    assert "the newer run: the laboratory contradicts itself" in page.answer().text
+    assert "the newer run: the A/A arm differs from the baseline" in page.answer().text
 
 
 def test_compare_runs_page_handles_a_run_without_valid_trials(cases: dict[str, ComparePage]) -> None:

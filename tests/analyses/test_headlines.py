@@ -88,9 +88,12 @@ def test_headline_of_every_page_waits_for_a_planned_look(page):
 @pytest.mark.parametrize("page", AA, indirect=True)
 def test_headline_of_every_page_is_withdrawn_by_a_failed_aa_arm(page):
     found = faster(page, "aa", 1.5)
-    assert found.answer().text.startswith("No verdict: the laboratory contradicts itself.")
+    assert found.answer().text.startswith("No verdict: the A/A arm differs from the baseline.")
     verdict = found.summary()["verdict"]
-    assert (verdict["word"], verdict["sentence"]) == ("no verdict", "No verdict: the laboratory contradicts itself.")
+    assert (verdict["word"], verdict["sentence"]) == (
+        "no verdict",
+        "No verdict: the A/A arm differs from the baseline.",
+    )
 
 
 @pytest.mark.parametrize("page", CONTROL, indirect=True)

@@ -80,7 +80,7 @@ def test_outlier_is_reported_marked_and_counted(run: RunData) -> None:
     text = page.doubts().text
     assert "far from the others of the same treatment (ringed; about 1 in 40 does by chance). They count" in text
     (row,) = [line for line in page.every_trial().text.splitlines() if far in line]
-    assert "yes, far out (−2" in row or "yes, far out (−1" in row
+    assert "yes, outlier (−2" in row or "yes, outlier (−1" in row
     assert page.analysis.row("y").valid_trials == run.trials.query("treatment == 'y'")["valid"].sum()
 
 

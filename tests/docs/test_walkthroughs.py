@@ -55,7 +55,7 @@ def test_walkthrough_detects_output_that_differs_from_the_page():
 
 def test_walkthrough_accepts_any_verdict_in_place_of_the_pages_verdict():
     assert seen("▲ a is faster by 3 %\n", "▼ a is slower by 4 %\n")
-    assert seen("▲ a is faster by 3 %\n", "No verdict: the laboratory contradicts itself.\n")
+    assert seen("▲ a is faster by 3 %\n", "No verdict: the A/A arm differs from the baseline.\n")
     assert not seen("▲ a is faster by 3 %\n", "a is faster by 3 %\n")
 
 

@@ -203,7 +203,7 @@ def test_effects_figure_gives_no_verdict_when_a_check_failed():
     m = mock("aa_failed")
     assert "✕ failed" in words(EffectsFigure(m.analysis).draw())
     assert EffectsFigure(m.analysis).caption.startswith(
-        "No verdict: the laboratory contradicts itself. A/A: baseline again"
+        "No verdict: the A/A arm differs from the baseline. A/A: baseline again"
     )
 
 

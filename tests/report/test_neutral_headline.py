@@ -26,7 +26,7 @@ CHECKS = {
 }
 HEADLINES = {
     "noisy A/A arm": "No verdict, too noisy: the A/A arm gives ",
-    "failed A/A arm": "No verdict: the laboratory contradicts itself.",
+    "failed A/A arm": "No verdict: the A/A arm differs from the baseline.",
     "known effect not found": "No verdict: the known effect was not found.",
     "driver at its limit": "No verdict: a driver was at its limit in 60 % of the trials.".replace(" %", "\u00a0%"),
 }

@@ -190,7 +190,7 @@ def test_page_with_failed_aa_arm_has_no_verdict(tmp_path):
     arms = {"baseline": Arm(), "aa": Arm(0.08, check="aa", label="A/A"), "one": Arm(0.06, label="one")}
     page = page_of(tmp_path, arms)
     text = text_of(page_html(page))
-    assert page.answer().text.count("the laboratory contradicts itself") == 1
+    assert page.answer().text.count("the A/A arm differs from the baseline") == 1
     assert "✕ Same differs from same" in text
     assert "one is faster" not in text
     assert page.summary()["aa"] is False

@@ -149,10 +149,10 @@ def test_analysis_with_a_different_baseline_compares_the_study_baseline_as_a_tre
 
 def test_aa_arm_that_differs_invalidates_every_verdict() -> None:
     found = analyse(make_run(ARMS | {"again": ARMS["again"] | {"effect": 0.05}}))
-    assert neutral_caption(found).startswith("No verdict: the laboratory contradicts itself. A/A: baseline again")
+    assert neutral_caption(found).startswith("No verdict: the A/A arm differs from the baseline. A/A: baseline again")
     assert {r.verdict.kind for r in found.of_kind("treatment")} == {"invalid"}
     assert (found.row("again").passed, found.best, found.tied_with_best) == (False, None, ())
-    assert headline(found) == "No verdict: the laboratory contradicts itself."
+    assert headline(found) == "No verdict: the A/A arm differs from the baseline."
     assert aa_sentence(found.row("again"), "base").startswith("A/A: baseline again: failed.")
 
 

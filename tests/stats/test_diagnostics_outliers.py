@@ -1,4 +1,4 @@
-"""Trials that lie far out are marked: one at a time, after drift, whatever their arm's scatter."""
+"""Outliers among the trials are marked: one at a time, after drift, whatever their arm's scatter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gates on what tools really printed: which captures trip them, and that clean ones do not."""
+"""Validity rules on outputs of real tools: which captures break them, and that clean ones do not."""
 
 from __future__ import annotations
 

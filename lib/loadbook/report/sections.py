@@ -350,12 +350,12 @@ def trial_table(data: RunData, metric: str, labels: Mapping[str, str]) -> Table:
         values = trial_values(data.trials, data.measurements, metric, every_trial=True)
         others = "for latencies" if execution_for(metric) == "interleaved" else "for rates"
         counts = dict.fromkeys(set(values["trial"]) - set(compared["trial"]), others)
-    counts |= {trial: f"yes, far out ({format_percent(distance)})" for trial, distance in outliers.items()}
+    counts |= {trial: f"yes, outlier ({format_percent(distance)})" for trial, distance in outliers.items()}
     counts |= {trial: f"no: {reason}" for trial, reason in exclusion_reasons(data).items()}
     columns = [
         Column("Slot"), Column("Trial"), Column("Block", numeric=True), Column("Treatment"),
         Column(f"{metric}, {unit}", numeric=True), Column("Errors", numeric=True), Column("Took, s", numeric=True),
-        Column("Counts"), Column("Gates", wrap=True),
+        Column("Counts"), Column("Validity", wrap=True),
     ]  # fmt: skip
     errors = data.values("errors")[["trial", "value"]].rename(columns={"value": "errors"})
     details = data.trials[["trial", "duration_s", "gates"]]

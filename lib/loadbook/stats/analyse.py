@@ -334,7 +334,7 @@ def _expected_sign(spec: AnalysisSpec, name: str) -> int | None:
 def _invalidated(row: results.AnalysisRow) -> results.AnalysisRow:
     if row.verdict is None or row.verdict.kind == "invalid":
         return row
-    reason = "the laboratory contradicts itself (the duplicate of the baseline differs from it)"
+    reason = "the A/A arm differs from the baseline"
     return replace(row, verdict=results.Verdict("invalid", row.verdict.comparison, row.verdict.margin, reason=reason))
 
 

@@ -346,7 +346,7 @@ def _demoted_headline(check: AnalysisRow) -> str:
         found = "was not found" if check.check_state == "failed" else "is neither found nor excluded"
         return f"{NO_VERDICT}the known effect {found}."
     if check.check_state == "failed":
-        return f"{NO_VERDICT}the laboratory contradicts itself."
+        return f"{NO_VERDICT}the A/A arm differs from the baseline."
     return f"No verdict, too noisy: the A/A arm gives {_interval_text(check)}."
 
 

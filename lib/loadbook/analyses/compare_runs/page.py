@@ -216,8 +216,8 @@ class ComparePage:
         """Reasons to doubt any change between the runs."""
         analyses = (("older", self.result.older), ("newer", self.result.newer))
         void = [which for which, analysis in analyses if analysis.is_void]
-        text = "its A/A arm differs from the baseline that it repeats, so none of its effects is compared"
-        caveats = [(f"The {which} run contradicts itself", text) for which in void]
+        text = "it differs from the baseline that it repeats, so none of the run's effects is compared"
+        caveats = [(f"A/A arm of the {which} run", text) for which in void]
         caveats += compute.comparison_caveats(self.older, self.newer, self.changes)
         return [sections.ValidityMessage("two-runs", title, "doubt", 0, text) for title, text in caveats]
 
