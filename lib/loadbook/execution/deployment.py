@@ -186,5 +186,5 @@ def _address_and_port(external: str) -> tuple[str, int]:
 
 
 def all_deployments(testbed: Testbed) -> list[Deployment]:
-    """Return the deployments of the plan's treatments, in its order; with the ports of plain trials."""
+    """Return the deployments of the plan's treatments as plain trials, in the plan's order."""
     return [Deployment(testbed, treatment) for treatment in testbed.plan.treatments]
