@@ -35,25 +35,31 @@ def is_driver_late(rows: TrialRows, capacity: CapacityRecord) -> bool:
 
     Requests that it did not start are its own fault if the server answered in time on all connections that it had.
     """
-    late = probe_outcome(rows, capacity)
-    if late is None or late.missed not in ("latency", "rate"):
-        return False
-    if late.missed == "latency":
-        served = _outcome(rows, capacity, SERVICE_TIME, _offered(rows))
-        return capacity.metric != SERVICE_TIME and served is not None and served.missed is None
-    return _is_short_of_connections(rows, capacity)
+    outcome = probe_outcome(rows, capacity)
+    if outcome is not None and outcome.missed == "latency":
+        return capacity.metric != SERVICE_TIME and _is_served_well(rows, capacity, _offered(rows))
+    if outcome is not None and outcome.missed == "rate":
+        return _are_connections_busy(rows) and _is_served_well(rows, capacity, _started(rows))
+    return False
 
 
-def _is_short_of_connections(rows: TrialRows, capacity: CapacityRecord) -> bool:
-    """Return whether all connections were busy with requests that the server answered within the objective."""
-    load, times, totals = rows.record.workload, rows.times_us.get(SERVICE_TIME, Counter()), _totals(rows)
-    busy_connections = sum(us * count for us, count in times.items()) / 1e6 / load["duration_s"]
-    if busy_connections < BUSY_SHARE * (load.get("max_connections") or math.inf):
-        return False
-    failed_without_answer = totals.get("errors", 0.0) - totals.get("errors_status", 0.0)
-    started = max(1, round(sum(times.values()) + failed_without_answer))
-    served = _outcome(rows, capacity, SERVICE_TIME, started)
+def _is_served_well(rows: TrialRows, capacity: CapacityRecord, requests: int) -> bool:
+    """Return whether so many requests met the objective by their times from the actual start."""
+    served = _outcome(rows, capacity, SERVICE_TIME, requests)
     return served is not None and served.missed is None
+
+
+def _are_connections_busy(rows: TrialRows) -> bool:
+    """Return whether the load used all of its connections all the time; False if it could open any number of them."""
+    load, times_us = rows.record.workload, rows.times_us.get(SERVICE_TIME, Counter())
+    busy = sum(us * count for us, count in times_us.items()) / 1e6 / load["duration_s"]
+    return bool(busy >= BUSY_SHARE * (load.get("max_connections") or math.inf))
+
+
+def _started(rows: TrialRows) -> int:
+    """Return the number of requests that were started: those with an answer, and those that failed without one."""
+    totals, answered = _totals(rows), sum(rows.times_us.get(SERVICE_TIME, Counter()).values())
+    return max(1, round(answered + totals.get("errors", 0.0) - totals.get("errors_status", 0.0)))
 
 
 def _totals(rows: TrialRows) -> dict[str, float]:
