@@ -36,7 +36,8 @@ POINT_SCHEMA = pa.schema(
         ),
     }
 )  # fmt: skip
-METADATA, DUE_PATTERN = "metadata", r"(?:^|&)due_us=(?P<due_us>\d{1,15})(?:&|$)"
+METADATA, DUE_TEXT = "metadata", "due_us="
+DUE_PATTERN = rf"(?:^|&){DUE_TEXT}(?P<due_us>\d{{1,15}})(?:&|$)"
 US_PER_MS = 1000
 # digits of a time stamp -> microseconds of its unit: seconds, milliseconds, microseconds, nanoseconds (a thousandth)
 STAMP_US = {10: 1_000_000.0, 13: 1000.0, 16: 1.0, 19: 0.001}
@@ -46,7 +47,7 @@ MAX_TIME_MS = 10**9
 class Points(NamedTuple):
     """The points of one block that tell requests, as columns; requests that were not started; rows of the block.
 
-    `due_us` are the intended starts, -1 for requests whose start is not told.
+    `due_us` are the intended starts, -1 for a request without one; None if no request has one.
     """
 
     ends_us: Ints
@@ -56,7 +57,7 @@ class Points(NamedTuple):
     name: pa.Array
     not_started: int
     rows: int
-    due_us: Ints
+    due_us: Ints | None = None
 
 
 def read_k6(stream: BufferedReader, file: str) -> Iterator[RequestBatch]:
@@ -87,8 +88,9 @@ def read_k6(stream: BufferedReader, file: str) -> Iterator[RequestBatch]:
             number, text = log_stream.first_bad_row(block, line, parse, is_csv=not is_json)
             raise ParseError(TOOL, file, number, f"not a point of k6's metrics: {text}")
         points = ready.result()
-        told.update((points.due_us >= 0).tolist())
-        if len(told) > 1:
+        if len(points.ends_us):
+            told.add(points.due_us is not None)
+        if len(told) > 1 or (points.due_us is not None and (points.due_us < 0).any()):
             raise ParseError(TOOL, file, line, "here or below, some requests have an intended start and others do not")
         yield _batch(points, file, line, exact=is_json or stamp_us < STAMP_US[10])
         line += log_stream.lines_of(block, points.rows)
@@ -118,12 +120,14 @@ def _csv_points(block: RecordBlock, columns: list[str], stamp_us: float) -> Poin
     ends_us = (stamps * stamp_us).astype(np.int64) if stamp_us != 1 else stamps
     tags = {name: requests[name].combine_chunks() for name in TAGS}
     times_ms = requests["metric_value"].to_numpy()
-    due_us = _due_us(requests[METADATA]) if METADATA in columns else np.full(len(requests), -1)
+    due_us = _due_us(requests[METADATA]) if METADATA in columns else None
     return Points(ends_us=ends_us, times_ms=times_ms, not_started=dropped, rows=len(table), due_us=due_us, **tags)
 
 
-def _due_us(metadata: pa.ChunkedArray) -> Ints:
-    """Return the intended starts in the metadata of requests, -1 for those without."""
+def _due_us(metadata: pa.ChunkedArray) -> Ints | None:
+    """Return the intended starts in the metadata of requests, -1 for those without; None if there are none."""
+    if not pc.any(pc.match_substring(metadata, DUE_TEXT)).as_py():
+        return None
     found = pc.struct_field(pc.extract_regex(metadata, DUE_PATTERN), "due_us")
     return log_stream.to_numpy(pc.fill_null(found, "-1").cast(pa.int64()))
 
@@ -144,14 +148,7 @@ def _json_points(block: RecordBlock) -> Points:
     ends_us = log_stream.to_numpy(requests.field("time").cast(pa.int64())) // 1000
     dropped = _sum(value.filter(pc.equal(metric, DROPPED_METRIC)))
     times_ms = requests.field("value").to_numpy()
-    return Points(
-        ends_us=ends_us,
-        times_ms=times_ms,
-        not_started=dropped,
-        rows=len(table),
-        due_us=np.full(len(requests), -1),
-        **tags,
-    )
+    return Points(ends_us=ends_us, times_ms=times_ms, not_started=dropped, rows=len(table), **tags)
 
 
 def _batch(points: Points, file: str, line: int, *, exact: bool) -> RequestBatch:
@@ -169,7 +166,7 @@ def _batch(points: Points, file: str, line: int, *, exact: bool) -> RequestBatch
         labels, label, elapsed_us, _outcomes(status, codes), answered,
         status.astype(np.int16), np.full(len(status), LogRowKind.REQUEST, np.uint8), 1,
         start_us=start_us, exact_starts=exact, timed=answered, not_started=points.not_started,
-        lateness_us=start_us - points.due_us if exact and points.due_us.min(initial=0) >= 0 else None,
+        lateness_us=start_us - points.due_us if exact and points.due_us is not None else None,
     )  # fmt: skip
 
 
