@@ -218,6 +218,13 @@ def test_trials_with_a_different_load_configuration_or_server_are_doubts() -> No
     }
 
 
+def test_load_recorded_by_an_earlier_version_without_request_times_is_the_same_load() -> None:
+    records, rows = make()
+    for record in records[12:]:  # as if the run had been resumed
+        record.workload = record.workload | {"request_times": False, "max_connections": None}
+    assert named(check_run(STUDY, records, rows), "facts_differ") == []
+
+
 def test_arms_that_differ_in_tool_load_and_configuration_have_no_doubts() -> None:
     records, rows = make(x={"tool": "ab", "tool_version": "2.3", "workload": {"connections": 10}})
     for record in records:

@@ -109,12 +109,9 @@ HOST_STATE_LIMITS = {
     "load1": ("load", "rest_load"),
 }
 
-SEARCHED_FIELDS = (
-    "rate_per_s",
-    "duration_s",
-    "connections",
-    "max_connections",
-)  # of a load: results of a search for capacity, no conditions
+# fields of a load that are no conditions: the results of a search for capacity, and whether the tool writes all times
+SEARCHED_FIELDS = ("rate_per_s", "duration_s", "connections", "max_connections")
+TOLD_FIELD = "request_times"
 
 
 def facts_differ(study: Study, records: Sequence[TrialRecord], facts: Mapping[str, Any]) -> Iterator[RuleHit]:
@@ -137,8 +134,8 @@ def _conditions_by_kind(records: Sequence[TrialRecord]) -> dict[str, list[tuple[
     conditions: dict[str, list[tuple[TrialRecord, ConditionValues]]] = {}
     for r in records:
         drivers, treatment_key = [driver.host for driver in r.drivers], f"treatment {r.treatment}"
-        searched = SEARCHED_FIELDS if r.capacity and r.capacity.is_search else ()
-        told = {name: value for name, value in r.workload.items() if name not in searched and value is not None}
+        left_out = {TOLD_FIELD, *(SEARCHED_FIELDS if r.capacity and r.capacity.is_search else ())}
+        told = {name: value for name, value in r.workload.items() if name not in left_out and value is not None}
         load = json.dumps(told, sort_keys=True)
         server = r.response_before.server if r.response_before else None
         kinds: dict[str, ConditionValues] = {
