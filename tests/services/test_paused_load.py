@@ -34,8 +34,11 @@ def servers(here: LocalHost, free_ports: list[int]) -> Iterator[list[Instance]]:
 
 
 def needs(tool_name: str) -> None:
-    if not shutil.which(load_tool(tool_name).binary, path=search_path()):
+    """Skip without the tool; else read its program, as k6 (70 MB) took 8 s to start from a busy disk."""
+    program = shutil.which(load_tool(tool_name).binary, path=search_path())
+    if not program:
         pytest.skip(f"needs {tool_name}")
+    Path(program).read_bytes()
 
 
 def page_load(tool_name: str, duration_s: float, **keys: float) -> Workload:
@@ -61,9 +64,7 @@ def test_paused_load_generator_ends_on_time_and_counts_correctly(
     slices = [len(log.slices_of(number)) for number in range(len(servers))]
     # the machine may stand still for a second, which is then part of one slice
     assert min(slices) > 10 and abs(slices[0] - slices[1]) <= 4
-    # k6 waits for a request that hangs at the end until the time-out (gracefulStop; seen twice in five runs)
-    most_s = load.hang_limit_s + 1 if tool_name == "k6" else load.duration_s + 2
-    assert log.slices[-1].end_s - log.slices[0].start_s < most_s
+    assert log.slices[-1].end_s - log.slices[0].start_s < load.duration_s + 2
 
 
 def test_pause_longer_than_the_time_out_counts_as_failures_unless_the_time_out_allows_for_it(
