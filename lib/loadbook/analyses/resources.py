@@ -211,12 +211,14 @@ class ResourcesPage(Page):
         rules: set[int] = set()
         for key, own in usage.groupby(["treatment", "role", "host"], sort=False):
             treatment, role, host = map(str, key)
-            of: dict[str, Any] = {str(row.resource): row for row in own.itertuples()}
+            of = own.set_index("resource")
             letter = found[treatment]
             limit = BOTTLENECK_NAMES[letter] if letter and letter in set(own["bottleneck"].dropna()) else DASH
             shares = (("cpu", "mean"), ("cpu", "share_full"), ("network", "share_full"))
-            cpu, cpu_full, network_full = (_percent(getattr(of.get(name), column, np.nan)) for name, column in shares)
-            network, memory = (format_bytes(of[name].peak) if name in of else "" for name in ("network", "memory"))
+            cpu, cpu_full, network_full = (_percent(of[column].get(name, np.nan)) for name, column in shares)
+            network, memory = (
+                format_bytes(of["peak"][name]) if name in of.index else "" for name in ("network", "memory")
+            )
             cells = [cpu, cpu_full, f"{network}/s" if network else DASH, network_full, memory or DASH]
             first = treatment != last
             if first and rows:

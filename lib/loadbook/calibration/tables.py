@@ -72,7 +72,7 @@ def _readings_of(rows: Sequence[_Row], metric: str, number: str) -> list[_Row]:
 def _cell(readings: Sequence[Reading]) -> str:
     if not readings:
         return NOT_SAID
-    said, true = (median(getattr(one, name) for one in readings) for name in ("said", "true"))
+    said, true = median(one.said for one in readings), median(one.true for one in readings)
     return f"{value_text(readings[0].metric, said)} / {value_text(readings[0].metric, true)}"
 
 

@@ -95,7 +95,7 @@ def _in_folder(record: TrialRecord, folder: str) -> TrialRecord:
         return name and f"{folder}/{name}"
 
     def moved(parts: Sequence[Any], *names: str) -> list[Any]:
-        return [part.model_copy(update={name: inside(getattr(part, name)) for name in names}) for part in parts]
+        return [part.model_copy(update={name: inside(file) for name, file in part if name in names}) for part in parts]
 
     drivers = [
         driver.model_copy(update={"files": {name: inside(file) for name, file in driver.files.items()}})

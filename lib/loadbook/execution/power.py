@@ -244,8 +244,14 @@ class PowerForecast:
 
     def to_json(self) -> dict[str, Any]:
         """Return the values of the forecast that `loadbook plan --json` prints."""
-        same = ("effect", "alpha", "sd", "sd_range", "source", "detectable", "detectable_range")
-        return {name: getattr(self, name) for name in same} | {
+        return {
+            "effect": self.effect,
+            "alpha": self.alpha,
+            "sd": self.sd,
+            "sd_range": self.sd_range,
+            "source": self.source,
+            "detectable": self.detectable,
+            "detectable_range": self.detectable_range,
             "needed": self.blocks_needed,
             "needed_range": self.blocks_needed_range,
             "needed_hours": None if self.blocks_needed is None else self.hours(self.blocks_needed),

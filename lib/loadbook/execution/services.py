@@ -134,7 +134,11 @@ class TrialServices:
         client_host, instances = self.deployment.client_host, self.instances
         counters = self.testbed.map(lambda placed: instances[placed].counters(client_host(placed)), self._records)
         for placement, counts in counters.items():
-            setattr(self._records[placement], f"counters_{when}", counts)
+            record = self._records[placement]
+            if when == "before":
+                record.counters_before = counts
+            else:
+                record.counters_after = counts
 
     def stop_calls(self) -> list[Callable[[], None]]:
         """Return a function for each service that saves the end of its log and stops it."""

@@ -52,7 +52,6 @@ RECORD_COLUMNS = (
     *("study", "run", "trial", "treatment", "block", "slot", "status", "attempt", "started", "duration_s"),
     *("tool", "tool_version", "reason"),
 )
-HIT_COLUMNS = ("host", "name", "level", "message")
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,7 @@ def trial_row(plan: Plan, record: TrialRecord, problems: Sequence[Row], hits: Se
     response, workload = record.response_before, record.workload
     named = [(hit.name, hit.level) for hit in hits] + [(p["name"], p["level"]) for p in problems]
     lives = [s.live for s in record.services]
-    row = {name: getattr(record, name) for name in RECORD_COLUMNS}
+    row = {name: value for name, value in record if name in RECORD_COLUMNS}
     row |= {f"factor_{name}": record.factors.get(name) for name in plan.study.factors}
     return row | {
         "execution": plan.execution_of(record.block),
@@ -155,7 +154,10 @@ def problem_rows(
 ) -> list[Row]:
     """Return the rows of the problems table: unreadable or changed files, rule hits, missing and unplanned trials."""
     rows: list[Row] = [{"trial": trial} | problem for trial, read in ingested.items() for problem in read.problems]
-    rows += [{"trial": hit.trial} | {name: getattr(hit, name) for name in HIT_COLUMNS} for hit in hits]
+    rows += [
+        {"trial": hit.trial, "host": hit.host, "name": hit.name, "level": hit.level, "message": hit.message}
+        for hit in hits
+    ]
     missing: Row = {"name": "not-executed", "level": "note", "message": "planned, not executed"}
     rows += [missing | {"trial": planned.trial} for planned in raw.plan.trials if planned.trial not in ingested]
     for name in raw.unplanned:

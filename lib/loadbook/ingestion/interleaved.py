@@ -24,7 +24,6 @@ TOOLS_WITH_INTACT_PERCENTILES = PAUSABLE_TOOLS - {"wrk"}
 # multiplied by the share of interrupted requests: percentiles closer to the top are left out
 CUT_FACTOR = 3
 OTHER_ARMS = "other-arms:0"
-COUNTED = ("received_bytes", "generator_cpu_s", "service_cpu_s")  # of a slice and of its pieces
 LATE_FACTOR = 1.5  # times the planned length; a longer slice is late
 
 
@@ -129,12 +128,22 @@ def _read_slice(words: Sequence[str]) -> Slice:
 def _with_pieces(turn: Slice, pieces: list[Slice]) -> Slice:
     """Return a slice with its pieces, the last one added: the rest of the slice."""
     if pieces:
-        rest = Slice(turn.arm, pieces[-1].end_s, turn.end_s)
-        for name in COUNTED:
-            parts = [getattr(part, name) for part in (turn, *pieces)]
-            setattr(rest, name, None if None in parts else max(0.0, parts[0] - sum(parts[1:])))
+        rest = Slice(
+            turn.arm,
+            pieces[-1].end_s,
+            turn.end_s,
+            _remainder(turn.received_bytes, [piece.received_bytes for piece in pieces]),
+            _remainder(turn.generator_cpu_s, [piece.generator_cpu_s for piece in pieces]),
+            _remainder(turn.service_cpu_s, [piece.service_cpu_s for piece in pieces]),
+        )
         turn.pieces = [*pieces, rest]
     return turn
+
+
+def _remainder(total: float | None, parts: Sequence[float | None]) -> float | None:
+    """Return a total without its parts, at least 0; None if one of them is not known."""
+    known = [part for part in parts if part is not None]
+    return None if total is None or len(known) < len(parts) else max(0.0, total - sum(known))
 
 
 def apart_share(spans_of_drivers: Sequence[Sequence[tuple[float, float]]]) -> float | None:

@@ -117,7 +117,12 @@ def read_part(part: IngestPart) -> IngestedPart:
             raise
         rows_read += [rows] if rows else []
     keys = {"study": part.study, "run": part.run}
-    return IngestedPart(trials, {name: to_arrow(name, _rows_of_table(name, rows_read, keys)) for name in TRIAL_TABLES})
+    tables = {
+        "measurements": [(rows.record.trial, rows.measurements) for rows in rows_read],
+        "samples": [(rows.record.trial, rows.samples) for rows in rows_read],
+        "traces": [(rows.record.trial, rows.traces) for rows in rows_read],
+    }
+    return IngestedPart(trials, {name: to_arrow(name, _keyed_rows(name, tables[name], keys)) for name in TRIAL_TABLES})
 
 
 def _read_trial(part: IngestPart, planned: PlannedTrial, folder: Path) -> tuple[IngestedTrial, TrialRows | None]:
@@ -160,14 +165,10 @@ def _check_ledger_sum(folder: Path, record: TrialRecord, record_sums: Mapping[in
         raise DataError(f"{note} is not as the ledger says it was kept; the trial was not used", "loadbook verify")
 
 
-def _rows_of_table(table: str, trials: Sequence[TrialRows], keys: dict[str, str]) -> list[Row]:
-    """Return a table's rows of all trials; the rows of each trial are sorted by all columns."""
+def _keyed_rows(table: str, trials: Sequence[tuple[str, Sequence[Row]]], keys: dict[str, str]) -> list[Row]:
+    """Return a table's rows of all trials with their keys; the rows of each trial are sorted by all columns."""
     columns = [c for c in TABLES[table] if c not in ("study", "run", "trial")]
-    return [
-        keys | {"trial": rows.record.trial} | row
-        for rows in trials
-        for row in sorted_rows(getattr(rows, table), table, columns)
-    ]
+    return [keys | {"trial": trial} | row for trial, rows in trials for row in sorted_rows(rows, table, columns)]
 
 
 def sorted_rows(rows: Sequence[Row], table: str, columns: Sequence[str]) -> list[Row]:

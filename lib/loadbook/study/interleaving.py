@@ -37,8 +37,6 @@ WALL_CLOCK_OPTIONS = {
     "k6": ("--min-iteration-duration",),
     "oha": ("--burst-delay", "--burst-rate"),
 }
-# keys of a role that change the whole host, which cannot have the values of two treatments at the same time
-HOST_KEYS = ("sysctls", "delay_ms", "loss", "rate_mbit")
 
 
 class SliceLengths(NamedTuple):
@@ -181,8 +179,8 @@ def _host_reasons(study: Study, treatments: Sequence[str]) -> Iterator[str]:
     settings = [(role, study.setting(name, role)) for name in treatments for role in study.roles]
     if roles := sorted({role for role, setting in settings if setting.mode == "system"}):
         yield f"role {roles[0]} is the host's own server, which has one configuration at a time"
-    for key in HOST_KEYS:
-        if roles := sorted({role for role, setting in settings if getattr(setting, key)}):
-            yield f"{key} of role {roles[0]} changes its whole host"
+    changes = {(key, role) for role, setting in settings for key, value in setting.host_changes.items() if value}
+    for key in sorted({key for key, _ in changes}):
+        yield f"{key} of role {min(role for changed, role in changes if changed == key)} changes its whole host"
     if any(study.setting(name, study.workload.role).service for name in treatments):
         yield f"the role that drives, {study.workload.role}, has a service of its own"

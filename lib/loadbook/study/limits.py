@@ -251,7 +251,7 @@ class CiPolicy(CiLimits):
 
     def limits_for(self, treatment: str) -> CiLimits:
         """Return the limits for a treatment: its own keys, and for the others those of `[ci]`."""
-        common = {key: getattr(self, key) for key in CiLimits.model_fields}
+        common = {key: value for key, value in self if key in CiLimits.model_fields}
         own = self.treatments.get(treatment, CiLimits()).model_dump(exclude_none=True)
         return CiLimits.model_validate(common | own)
 

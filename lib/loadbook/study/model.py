@@ -262,10 +262,9 @@ class Study(StrictModel):
         if factor.of == "variant":
             return factor.levels[0]
         if factor.of == "workload":
-            level = getattr(self.workload, factor.var or name, None)
+            level = dict(self.workload).get(factor.var or name)
         else:
-            level = getattr(self.roles[factor.role], factor.of)
-            level = level.get(factor.var or name) if isinstance(level, dict) else level
+            level = self.roles[factor.role].level_of(name, factor.of, factor.var)
         return factor.levels[0] if level is None else level
 
     def setting(self, treatment: str, role: str) -> Setting:

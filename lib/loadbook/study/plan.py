@@ -268,7 +268,7 @@ def as_planned(study: Study, plan: Plan) -> Study:
 
 def study_spec(study: Study) -> dict[str, Any]:
     """Return the whole study as JSON values, with included files merged."""
-    left_out = {name for name in ("ci", "capacity") if getattr(study, name) is None}
+    left_out = {name for name, table in (("ci", study.ci), ("capacity", study.capacity)) if table is None}
     if study.execution == "plain":  # earlier versions had no such key, and resumed runs are compared with their specs
         left_out.add("execution")
     if not study.slices:

@@ -112,7 +112,8 @@ def _process_problems(study: Study) -> Iterator[SpecProblem]:
         for where, setting in settings.items():
             if has_service and setting.mode != "system":
                 continue
-            for key in sorted(key for key in refused if getattr(setting, key) not in (None, "all", "managed")):
+            values = {"mode": setting.mode, "config": setting.config} | setting.process_limits
+            for key in sorted(key for key in refused if values[key] not in (None, "all", "managed")):
                 of_driver = drives and not has_service and key == "cpus"
                 yield SpecProblem(f"{where}.{key}", DRIVER_CPUS_MESSAGE if of_driver else message)
             yield from (SpecProblem(by_factor[key], message) for key in PROCESS_LIMIT_KEYS & set(by_factor))
@@ -126,7 +127,10 @@ def _network_problems(study: Study) -> Iterator[SpecProblem]:
         if name != study.workload.role and not any(setting.service for setting in settings.values()):
             refused |= dict.fromkeys(("sysctls", "rate_mbit"), IDLE_HOSTS_MESSAGE)
         stated = {
-            f"{where}.{key}": key for where, setting in settings.items() for key in refused if getattr(setting, key)
+            f"{where}.{key}": key
+            for where, setting in settings.items()
+            for key, value in setting.host_changes.items()
+            if value and key in refused
         }
         stated |= {f"factors.{n}.of": f.of for n, f in study.factors.items() if f.role == name and f.of in refused}
         yield from (SpecProblem(path, refused[key]) for path, key in stated.items())

@@ -115,6 +115,24 @@ class Setting(StrictModel):
         """Return whether a service or an external address fills the role."""
         return self.service is not None or self.external is not None
 
+    @property
+    def process_limits(self) -> dict[str, str | float | None]:
+        """Return the keys that limit the processes of the service, with their values."""
+        return {"cpus": self.cpus, "cpu_quota": self.cpu_quota, "nofile": self.nofile}
+
+    @property
+    def host_changes(self) -> dict[str, Mapping[str, SysctlValue] | float | None]:
+        """Return the keys that change whole hosts, with their values; 0, None and an empty table change nothing."""
+        return {"sysctls": self.sysctls, "delay_ms": self.delay_ms, "loss": self.loss, "rate_mbit": self.rate_mbit}
+
+    def level_of(self, factor: str, of: FactorTarget, var: str | None) -> FactorLevel | None:
+        """Return the value of the key that a factor changes, but for "variant" and "workload"; None if not stated."""
+        if of in ("vars", "sysctls"):
+            return (self.vars if of == "vars" else self.sysctls).get(var or factor)
+        single: dict[str, Any] = {"hosts": self.hosts} | self.process_limits | self.host_changes
+        level: FactorLevel | None = single[of]
+        return level
+
     def with_changes(self, values: Mapping[str, Any]) -> Self:
         """Return the setting with some keys changed; tables are merged. ValidationError: a wrong value."""
         current = self.model_dump()

@@ -147,8 +147,12 @@ def split_load(workload: Workload, drivers: Sequence[str]) -> dict[str, Workload
     """
     count = len(drivers)
     shares: dict[str, Sequence[float]] = {}
-    for key in ("connections", "max_connections", "requests"):
-        total = getattr(workload, key)
+    totals = {
+        "connections": workload.connections,
+        "max_connections": workload.max_connections,
+        "requests": workload.requests,
+    }
+    for key, total in totals.items():
         if total is not None and total < count:
             raise UsageError(
                 f"workload.{key} = {total} cannot be shared among {count} drivers",

@@ -286,8 +286,9 @@ def check_workload(
     check_model(tool, workload)
     if workload.request_times and "request_times" not in supported_fields:
         raise ToolError(f"{tool.name} does not tell the time of every request, as [capacity] needs it", "")
+    fields = dict(workload)
     for name, (unset, problem) in _OPTIONAL_FIELDS.items():
-        if name not in supported_fields and getattr(workload, name) != unset:
+        if name not in supported_fields and fields[name] != unset:
             raise ToolError(f"{tool.name} {problem}", f"leave workload.{name} out")
     if not tool.has_timeout and workload.timeout_s != Workload.model_fields["timeout_s"].default:
         raise ToolError(f"{tool.name} has no time-out for requests", "leave workload.timeout_s out")

@@ -101,13 +101,6 @@ def clock(evidence: Evidence) -> Iterator[RuleHit]:
 
 # (host, further subject of the value such as a tool or treatment) -> value
 ConditionValues = Mapping[tuple[str | None, str], str | None]
-# recorded state of a host before a trial -> words, key of the threshold
-HOST_STATE_LIMITS = {
-    "time_wait": ("sockets in TIME-WAIT", "time_wait_increase"),
-    "conntrack": ("conntrack entries", "rest_conntrack"),
-    "open_files": ("open files", "rest_open_files"),
-    "load1": ("load", "rest_load"),
-}
 
 # fields of a load that are no conditions: the results of a search for capacity, and whether the tool writes all times
 SEARCHED_FIELDS = ("rate_per_s", "duration_s", "connections", "max_connections")
@@ -209,9 +202,13 @@ def state_grew_within_block(study: Study, records: Sequence[TrialRecord]) -> Ite
 def _exceeded_limits(
     study: Study, record: TrialRecord, host: str, block_start: Mapping[str, float]
 ) -> Iterator[RuleHit]:
-    state = record.reset[host]
-    for name, (description, key) in HOST_STATE_LIMITS.items():
-        allowed = getattr(study.validity, key) * (_machine_cpu_count(record, host) if name == "load1" else 1)
+    state, limits = record.reset[host], study.validity
+    for name, description, allowed in (
+        ("time_wait", "sockets in TIME-WAIT", limits.time_wait_increase),
+        ("conntrack", "conntrack entries", limits.rest_conntrack),
+        ("open_files", "open files", limits.rest_open_files),
+        ("load1", "load", limits.rest_load * _machine_cpu_count(record, host)),
+    ):
         if name in block_start and state.get(name, 0.0) - block_start[name] > allowed:
             observation = f"{state[name]:,.6g} {description} before the trial"
             observation += f", {block_start[name]:,.6g} at the start of block {record.block}"

@@ -52,8 +52,11 @@ def check_comparable(older: RunConditions, newer: RunConditions, metric: str = "
             f'run the study again with execution = "{executions[0]}", or compare with a run of {executions[1]} trials'
         )
         raise UsageError(f"{problem}: {reason}", hint)
-    for name, chosen in (("metric", metric), ("baseline", baseline)):
-        before, after = (getattr(run.study, name) for run in (older, newer))
+    settings = (
+        ("metric", metric, older.study.metric, newer.study.metric),
+        ("baseline", baseline, older.study.baseline, newer.study.baseline),
+    )
+    for name, chosen, before, after in settings:
         if not chosen and before != after:
             problem = f"the study's {name} was {before} in run {one} and is {after} in run {other}"
             raise UsageError(problem, f"say which one is meant: -p {name}={after}")
