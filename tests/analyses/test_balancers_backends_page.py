@@ -83,7 +83,7 @@ def test_backends_page_has_a_baseline_and_harness_checks_per_condition(page: Bac
     assert (
         rows["remote-fastcgi"].label == "remote: FastCGI" and remote.analysis.row("remote-fastcgi").label == "FastCGI"
     )
-    assert "Same against same" in page.trust().text and "Known effect found" in page.trust().text
+    assert "A/A arm passed" in page.trust().text and "Known effect found" in page.trust().text
 
 
 def test_backends_page_of_another_metric_than_a_rate_names_the_best_connection_type(page: BackendsPage) -> None:
@@ -114,7 +114,7 @@ def test_backends_page_condition_with_failed_aa_arm_has_no_verdict(tmp_path: Pat
     assert text.splitlines()[0] == "No verdict: the A/A arm differs from the baseline."
     assert "is fastest" not in text
     assert void.summary()["verdict"]["kind"] == "invalid" and void.summary()["aa"] is False
-    assert "✕ Same differs from same: near: http_proxy, again +5" in void.trust().text
+    assert "✕ A/A arm failed: near: http_proxy, again +5" in void.trust().text
 
 
 def test_backends_page_counts_a_missing_harness_check_as_not_passed(page: BackendsPage) -> None:
@@ -122,7 +122,7 @@ def test_backends_page_counts_a_missing_harness_check_as_not_passed(page: Backen
         valid=page.data.trials["valid"] & (page.data.trials["treatment"] != "remote-proxy-again")
     )
     told = BackendsPage(replace(page.data, trials=trials)).trust().text
-    assert "! Same against same: not checked: remote: http_proxy, again could not be compared" in told
+    assert "! A/A arm not checked: remote: http_proxy, again could not be compared" in told
 
 
 def test_backends_page_with_failed_aa_arms_has_no_verdict(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_backends_page_with_failed_aa_arms_has_no_verdict(tmp_path: Path) -> Non
 
 def test_backends_page_reports_a_failed_positive_control(page: BackendsPage, tmp_path: Path) -> None:
     missed = project(tmp_path, TRUTH | {"near-control": 0.0}).answer()
-    line = "This laboratory may miss other effects, too. The verdicts below may not hold."
+    line = "Other effects may be missed, too. The verdicts may not hold."
     assert missed.text.splitlines()[1] == line
     assert "may miss other" in missed.html and "may miss other" not in page.answer().html
 

@@ -189,7 +189,7 @@ def test_compare_runs_page_reports_a_failed_aa_arm(cases: dict[str, ComparePage]
     page = cases["void"]
     assert {word for name, word in words(page).items() if name not in ("aa", "log-unbuffered")} == {"not compared"}
     assert "A/A arm of the newer run" in page.doubts().text
-    assert "✕ Same differs from same (newer run)" in page.trust().text
+    assert "✕ A/A arm failed (newer run)" in page.trust().text
     assert "the newer run: the A/A arm differs from the baseline" in page.answer().text
 
 

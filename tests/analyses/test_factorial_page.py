@@ -123,7 +123,7 @@ def test_factorial_page_reports_doubts_about_the_order(tmp_path: Path) -> None:
     page = project(tmp_path, {})
     far = page.values.index[page.values["valid"]][0]
     page.values.loc[far, "value"] *= 3
-    assert [note.title for note in page.notes] == ["Far trials"]
+    assert [note.title for note in page.notes] == ["Outliers"]
     assert page.notes[0].text in page.doubts().text
 
 

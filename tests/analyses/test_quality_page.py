@@ -1,4 +1,4 @@
-"""What the report says of drift, carry-over, far trials, tails, and the picture of all requests."""
+"""What the report says of drift, carry-over, outliers, tails, and the picture of all requests."""
 
 from __future__ import annotations
 

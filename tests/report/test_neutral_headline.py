@@ -1,14 +1,19 @@
 """A run whose harness checks do not pass has the same neutral headline wherever a headline is printed."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
 from bs4 import BeautifulSoup
+from click.testing import CliRunner
 
 from loadbook.analyses.effects.figure import EffectsFigure
 from loadbook.analyses.effects.page import EffectsPage
-from loadbook.batch.index import write_index
+from loadbook.batch.index import entry_rows, write_index
+from loadbook.batch.jobs import BatchRun, EntryRecord
+from loadbook.cli import report as report_commands
 from loadbook.report import ci, html
 from loadbook.report.blocks import check_texts
 from loadbook.stats.analyse import SATURATION_RULE
@@ -16,7 +21,9 @@ from loadbook.stats.headline import headline, neutral_headline
 from loadbook.store.tables import load_run
 from loadbook.study.limits import CiPolicy
 from mock_project import Arm, make_project
+from report_maker import make_report
 
+GOLDEN = Path(__file__).with_name("neutral_outputs.txt")
 FASTER = Arm(0.3, label="tcp_nopush on")
 CHECKS = {
     "noisy A/A arm": (Arm(check="aa", label="A/A", scatter=0.3), Arm(-0.1, check="control", expect="worse")),
@@ -66,10 +73,55 @@ def test_every_output_has_the_neutral_headline_if_a_harness_check_gives_doubt(do
     assert cell.span["class"] == ["v", "v-invalid"]
 
 
-def test_gate_gives_no_verdict_if_a_harness_check_gives_doubt(doubtful):
+def test_gate_says_the_first_sentences_of_the_page_if_a_harness_check_gives_doubt(doubtful):
     page, _, _ = doubtful
-    found = ci.evaluate_ci(page.data, CiPolicy(undecided="pass"))
-    assert (found.result.outcome, found.result.exit_code) == ("invalid", 4)
+    judged = ci.evaluate_ci(page.data, CiPolicy(undecided="pass"))
+    assert (judged.result.outcome, judged.result.exit_code) == ("invalid", 4)
+    answer = page.answer_summary()
+    assert judged.sentence.startswith(f"Build gate: n{answer.headline[1:]} {answer.support}")
+
+
+def outputs(root: Path, aa: Arm, control: Arm) -> str:
+    """Return the words of a run in every output: terminal, page, Markdown, index, batch and gate."""
+    arms = {"baseline": Arm(), "aa": aa, "slow": control, "fast": FASTER}
+    layout = make_project(
+        root, arms, name="doubtful", blocks=10, traces=False, ci={"undecided": "fail"}, notebooks=("config_effects",)
+    )
+    made = make_report(layout, "doubtful", "--format", "md")
+    page = BeautifulSoup(made.page("doubtful.html"), "html.parser")
+    top = [*page.find(class_="answer").find_all("p"), *page.find(class_="trust").find_all("div")]
+    row = BeautifulSoup((layout.reports / "index.html").read_text(), "html.parser").find("td", {"data-name": "Verdict"})
+    summary = json.loads((layout.reports / "doubtful.summary.json").read_text())
+    entry = EntryRecord(name="a", identity="a", study="doubtful", question="?", hosts="lab", state="done")
+    entry.summary, entry.reason = summary, summary["gate"]["sentence"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOADBOOK_HOME", str(layout.root))
+        gate = CliRunner().invoke(report_commands.gate, ["doubtful"]).stdout
+    markdown = (layout.reports / "doubtful.md").read_text().partition("\n## Could")[0]
+    texts = {
+        "loadbook report": "\n".join(line for line in made.output.splitlines() if str(layout.root) not in line),
+        "page": "\n".join(" ".join(part.get_text(" ", strip=True).split()) for part in top),
+        "Markdown": "\n".join(line for line in markdown.splitlines()[4:] if line and not line.startswith(("|", "## "))),
+        "index": " ".join(row.get_text(" ", strip=True).split()),
+        "loadbook batch": "\n".join(
+            entry_rows(BatchRun(batch="all", file="all.toml", began=0.0, entries=[entry]))[0]["lines"]
+        ),
+        "loadbook gate": gate.strip(),
+    }
+    return "".join(f"--- {where}\n{text}\n".replace("\u00a0", " ") for where, text in texts.items())
+
+
+def test_all_outputs_say_the_same_words_in_the_same_order(tmp_path):
+    said = []
+    for name, arms in CHECKS.items():
+        if name != "driver at its limit":
+            root = tmp_path / name.replace("/", "-")
+            root.mkdir()
+            said.append(f"======== {name}\n{outputs(root, *arms)}")
+    if not GOLDEN.exists():
+        GOLDEN.write_text("\n".join(said), encoding="utf-8")
+        pytest.fail(f"{GOLDEN.name} was missing and is written anew: read it")
+    assert "\n".join(said) == GOLDEN.read_text(encoding="utf-8"), f"if it is right: delete {GOLDEN.name}, test twice"
 
 
 def test_verdicts_stay_in_the_table_if_a_harness_check_is_too_noisy(doubtful):

@@ -56,7 +56,7 @@ def test_page_checks_a_claim_about_two_treatments_by_comparing_them(tmp_path):
 
 def test_page_lists_the_harness_checks(usual):
     cells = usual.trust().text.splitlines()
-    assert cells[0].startswith("✓ Same against same: A/A arm ")
+    assert cells[0].startswith("✓ A/A arm passed: ")
     assert cells[1].startswith("✓ Known effect found: built in −10\u00a0%, seen −")
     assert cells[2].startswith("✓ 95 of 108 trials count: 13 excluded: 12 answers differ")
     assert cells[3].startswith("! 1 doubt")
@@ -191,7 +191,7 @@ def test_page_with_failed_aa_arm_has_no_verdict(tmp_path):
     page = page_of(tmp_path, arms)
     text = text_of(page_html(page))
     assert page.answer().text.count("the A/A arm differs from the baseline") == 1
-    assert "✕ Same differs from same" in text
+    assert "✕ A/A arm failed" in text
     assert "one is faster" not in text
     assert page.summary()["aa"] is False
 

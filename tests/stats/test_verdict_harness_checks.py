@@ -84,7 +84,7 @@ def test_noisy_aa_arm_forbids_a_verdict_as_headline_and_is_named_first() -> None
 def test_control_that_is_not_found_forbids_a_verdict_as_headline() -> None:
     analysis = analyse(make_run(ARMS | {"log": ARMS["log"] | {"effect": 0.0}}))
     assert headline(analysis) == "No verdict: the known effect was not found."
-    assert supporting_text(analysis).startswith("This laboratory may miss other effects, too.")
+    assert supporting_text(analysis).startswith("Other effects may be missed, too.")
 
 
 def test_control_that_is_too_noisy_to_tell_is_inconclusive() -> None:

@@ -305,7 +305,7 @@ def load_text(load: Workload) -> str:
 
 
 def _collect_run_noise(layout: Layout, paths: RunPaths) -> dict[tuple[str, str, str], list[RunNoise]]:
-    found: dict[tuple[str, str, str], list[RunNoise]] = defaultdict(list)
+    noise_by_load: dict[tuple[str, str, str], list[RunNoise]] = defaultdict(list)
     for run in runs_on_same_hosts(layout, paths):
         try:
             study = parse_plan(read_current_plan(run), str(run.plan_json)).study
@@ -317,8 +317,8 @@ def _collect_run_noise(layout: Layout, paths: RunPaths) -> dict[tuple[str, str, 
             values = values_of_arm["value"].to_numpy(float)
             load = load_text(study.workload_of(study.baseline))
             p99_deviations = _p99_deviations(trials, measured, values_of_arm)
-            found[(study.name, study.execution, load)].append(RunNoise(study.metric, values, p99_deviations))
-    return found
+            noise_by_load[(study.name, study.execution, load)].append(RunNoise(study.metric, values, p99_deviations))
+    return noise_by_load
 
 
 def _p99_deviations(trials: pd.DataFrame, measured: pd.DataFrame, values_of_arm: pd.DataFrame) -> Floats:
@@ -423,13 +423,13 @@ class NoisePage(Page):
         return super().summary() | {"verdict": verdict, "sentences": self.sentences, "doubts": doubts}
 
 
-def ability_table(found: NoiseRecord) -> Table:
+def ability_table(record: NoiseRecord) -> Table:
     """Return a table by number of blocks: half-width of the interval, detectable difference, power for the margin."""
-    heads = ("Blocks", "Half-width of the interval", "Found with 80 %", f"Power for {margin_text(found.margin)}")
+    heads = ("Blocks", "Half-width of the interval", "Found with 80 %", f"Power for {margin_text(record.margin)}")
     rows = [
         [str(a.blocks), *(format_percent(v, 1, False) for v in (a.half_width, a.detectable_effect)),
          format_percent(a.power, 0, False)]
-        for a in found.precisions
+        for a in record.precisions
     ]  # fmt: skip
     return Table("What blocks can do", [Column(head, True) for head in heads], rows)
 

@@ -41,9 +41,9 @@ def noise_sentence(analysis: Analysis) -> str:
     if not spreads or blocks < 2:
         return "Too few valid trials to measure the noise."
     middle = sorted(spreads)[len(spreads) // 2]
-    found = format_percent(detectable_effect(blocks, middle), 1, signed=False)
+    effect_text = format_percent(detectable_effect(blocks, middle), 1, signed=False)
     return (
-        f"At this noise {blocks} blocks find a difference of {found} with a probability of 80 % "
+        f"At this noise {blocks} blocks find a difference of {effect_text} with a probability of 80 % "
         f"(standard deviation of a block’s ratio: {format_percent(math.expm1(middle), 1, signed=False)})."
     )
 

@@ -206,13 +206,13 @@ class ResourcesPage(Page):
             return empty_section(NO_TRACES)
         heads = ("CPU, mean", "CPU full", "Network, at most", "full", "Memory, at most", "Trials")
         columns = [*map(Column, ("Treatment", "Host", "Bottleneck")), *(Column(head, True) for head in heads)]
-        found, last = saturation.bottleneck_by_treatment(usage), ""
+        bottlenecks, last = saturation.bottleneck_by_treatment(usage), ""
         rows: list[list[str]] = []
         rules: set[int] = set()
         for key, own in usage.groupby(["treatment", "role", "host"], sort=False):
             treatment, role, host = map(str, key)
             of = own.set_index("resource")
-            letter = found[treatment]
+            letter = bottlenecks[treatment]
             limit = BOTTLENECK_NAMES[letter] if letter and letter in set(own["bottleneck"].dropna()) else DASH
             shares = (("cpu", "mean"), ("cpu", "share_full"), ("network", "share_full"))
             cpu, cpu_full, network_full = (_percent(of[column].get(name, np.nan)) for name, column in shares)

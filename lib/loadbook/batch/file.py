@@ -188,8 +188,8 @@ def read_batch(path: Path) -> Batch:
     try:
         spec = BatchSpec.model_validate(raw)
     except ValidationError as error:
-        found = [_with_line(p, raw, lines) for p in problems.validation_problems(error, BatchSpec)]
-        raise StudyError(str(path), found) from error
+        spec_problems = [_with_line(p, raw, lines) for p in problems.validation_problems(error, BatchSpec)]
+        raise StudyError(str(path), spec_problems) from error
     name, mistakes = spec.name or path.stem, list[SpecProblem]()
     if not NAME_PATTERN.match(name):
         mistakes.append(SpecProblem("name", f"is required: the file's own, {name!r}, is no name"))

@@ -219,12 +219,12 @@ def write_certificate(certificate: Certificate, path: Path) -> None:
 
 def read_certificates(folder: Path) -> list[Certificate]:
     """Return the certificates of a folder, oldest first; DataError for a broken one."""
-    found = []
+    certificates = []
     for path in sorted(folder.glob("*.json")):
         try:
-            found.append(Certificate.model_validate_json(path.read_bytes()))
+            certificates.append(Certificate.model_validate_json(path.read_bytes()))
         except ValidationError as error:
             raise DataError(
                 f"{path} is no certificate: {error.errors()[0]['msg']}", "delete it, or restore it"
             ) from error
-    return found
+    return certificates

@@ -59,8 +59,8 @@ def _load_text(case: Case) -> str:
 
 def _time_metrics(rows: Sequence[Reading] | Sequence[Trust]) -> list[str]:
     """Return the metrics of times among these; [NOT_SAID] for numbers without times, [] for none at all."""
-    found = [metric for metric in TIME_METRICS if any(row.metric == metric for row in rows)]
-    return found or ([NOT_SAID] if rows else [])
+    metrics = [metric for metric in TIME_METRICS if any(row.metric == metric for row in rows)]
+    return metrics or ([NOT_SAID] if rows else [])
 
 
 def _readings_of(rows: Sequence[_Row], metric: str, number: str) -> list[_Row]:

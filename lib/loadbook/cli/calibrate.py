@@ -36,10 +36,10 @@ def calibrate(hosts_file: Path | None, tools: tuple[str, ...], blocks: int, new:
 
     layout = project_layout()
     path = hosts_file or _lab_hosts(layout)
-    found, missing = _driver_tools(path, tools)
+    installed, missing = _driver_tools(path, tools)
     for hint in missing:
         terminal.echo(hint, err=True)
-    runs = _run_studies(layout, found, hosts_file, blocks, new)
+    runs = _run_studies(layout, installed, hosts_file, blocks, new)
     certificate = make_certificate([load_run(layout, study, run) for study, run in runs.items()])
     file = layout.certificates / f"{min(runs.values())}.json"
     write_certificate(certificate, file)
@@ -80,21 +80,21 @@ def _driver_tools(path: Path, wanted: Sequence[str]) -> tuple[list[str], list[st
             raise UsageError(f"loadbook does not run {name}", "leave it out")
     host = connect(path, drivers[0], "calibrate", hosts=inventory)
     try:
-        found, missing = [], []
+        installed, missing = [], []
         for name in wanted or known:
             if not usable_cases(name):
                 missing.append(f"left out: {name} cannot make a load of {DURATION_S} s, which every case has")
                 continue
             try:
                 probe_version(host, known[name])
-                found.append(name)
+                installed.append(name)
             except ToolError as error:
                 missing.append(f"left out: {error.message}; {error.hint}")
     finally:
         host.close()
-    if not found:
+    if not installed:
         raise ToolError(f"host {drivers[0]}: no load generator to calibrate", "; ".join(missing))
-    return found, missing
+    return installed, missing
 
 
 def _run_studies(layout: Layout, tools: Sequence[str], hosts: Path | None, blocks: int, new: bool) -> dict[str, str]:

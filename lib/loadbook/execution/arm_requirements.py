@@ -158,10 +158,10 @@ def ports_of_later_arms(testbed: Testbed) -> dict[tuple[str, str], dict[int, str
 
     The ports of the first arm are those of plain trials.
     """
-    found: dict[tuple[str, str], dict[int, str]] = {}
+    ports: dict[tuple[str, str], dict[int, str]] = {}
     for arm, name in list(enumerate(testbed.plan.treatments))[1:]:
         deployment = Deployment(testbed, name, arm)
         for placement in deployment.placements:
             pair = deployment.client_host(placement).alias, placement.alias
-            found.setdefault(pair, {})[deployment.port(placement)] = name
-    return found
+            ports.setdefault(pair, {})[deployment.port(placement)] = name
+    return ports

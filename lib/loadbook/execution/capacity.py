@@ -267,10 +267,10 @@ class CapacityBlocks(BlockRunner[CapacityBlock]):
 
     def _keep(self, record: TrialRecord) -> None:
         """Take over a treatment's capacity, or the reason why its exploration found none."""
-        found = record.capacity
-        if found and found.capacity_per_s is not None:
-            self.known[record.treatment].append(found.capacity_per_s)
-        elif found and record.status == "invalid" and {probe.phase for probe in found.probes} == {"exploration"}:
+        search = record.capacity
+        if search and search.capacity_per_s is not None:
+            self.known[record.treatment].append(search.capacity_per_s)
+        elif search and record.status == "invalid" and {probe.phase for probe in search.probes} == {"exploration"}:
             self.not_found[record.treatment] = record.reason or ""
 
     def make_block(self, begun: Sequence[Begun]) -> CapacityBlock:

@@ -70,7 +70,7 @@ class CpuSamplers:
     ) -> float | None:
         """Return the CPU seconds that an arm's services used outside its slices; None if too few readings lie there."""
         own = slices.slices_of(arm)
-        of_arm = [found for (of, _), found in self._samples.items() if of == arm]
+        of_arm = [samples for (of, _), samples in self._samples.items() if of == arm]
         if not own or not of_arm:
             return None
         used_per_s = 0.0

@@ -130,8 +130,8 @@ def preflight(testbed: Testbed, data: Path) -> None:
     checks += [partial(_check_changes, testbed)]
     checks += [partial(_check_monitor_sources, testbed, alias) for alias, host in hosts.items() if host.live]
     # the checks of hosts are first, because services are placed on the CPUs that they find
-    found = [*testbed.map(_problems_of, host_checks).values(), *testbed.map(_problems_of, checks).values()]
-    problems = [problem for group in found for problem in group]
+    groups = [*testbed.map(_problems_of, host_checks).values(), *testbed.map(_problems_of, checks).values()]
+    problems = [problem for group in groups for problem in group]
     if problems := [*problems, *_tool_version_mismatches(testbed)]:
         raise PreflightError(problems)
 

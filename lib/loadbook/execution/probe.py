@@ -84,8 +84,8 @@ class Probe(Attempt):
         """Return the reason why the load was not as asked for, or the measurement is invalid otherwise; else None."""
         traces = [row for row in rows.traces if row["source"] in VALIDITY_SOURCES]
         hits = check_trial(rows.record, rows.measurements, traces, rows.doubts, self.study.validity, rows.samples)
-        if found := [hit.message for hit in hits if hit.level == "invalid" and hit.name not in SERVER_RULES]:
-            return " ".join(found)
+        if messages := [hit.message for hit in hits if hit.level == "invalid" and hit.name not in SERVER_RULES]:
+            return " ".join(messages)
         if is_driver_late(rows, self.capacity):
             late = f"{self.record.tool} started requests late; from their actual start, they met the objective"
             return f"{late} (raise workload.max_connections, or give the load generator more CPUs)"

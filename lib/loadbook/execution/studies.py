@@ -197,8 +197,8 @@ def _exceeded_limits(plan: Plan, inventory: HostsFile, resolve_name: NameResolve
     """Yield a problem for each limit of a host that a workload exceeds, with the treatments that have it."""
     exceeded: dict[tuple[str, str], list[str]] = {}
     for treatment in plan.treatments:
-        for found in limits_exceeded_by(plan, treatment, plan.study.workload_of(treatment), inventory, resolve_name):
-            exceeded.setdefault(found, []).append(treatment)
+        for limit in limits_exceeded_by(plan, treatment, plan.study.workload_of(treatment), inventory, resolve_name):
+            exceeded.setdefault(limit, []).append(treatment)
     for (path, message), treatments in exceeded.items():
         yield SpecProblem(path, f"{message} ({_treatments_text(treatments)})")
 

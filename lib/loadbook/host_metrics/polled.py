@@ -299,11 +299,11 @@ def parse_node_exporter(data: bytes) -> Traces:
         requested_interval_s = polls.interval_s
     else:
         requested_interval_s, times = 0.0, {}
-        found = list(_parse_points(data.decode("utf-8", "replace").splitlines(), problems))
-        for point, t in found:
+        timed_points = list(_parse_points(data.decode("utf-8", "replace").splitlines(), problems))
+        for point, t in timed_points:
             if t is not None:
                 times.setdefault(t, []).append(point)
-        if without_time := sum(t is None for _, t in found):
+        if without_time := sum(t is None for _, t in timed_points):
             message = f"{without_time} samples without a timestamp: they cannot be placed in time"
             problems.append(Problem("no_timestamps", message))
     samples = [sample for t, points in sorted(times.items()) if (sample := _node_sample(t, points, problems))]

@@ -129,9 +129,9 @@ def _check_basics(
     add("login", True, f"{host.destination}, host key trusted")
     add("CPU mask", True, ", ".join(map(str, entry.cpus)) if entry.cpus else "none")
     for program in programs:
-        found = values.get(f"program:{program.binary}", "")
+        version = values.get(f"program:{program.binary}", "")
         status: CheckStatus = "missing" if program.required else "doubt"
-        add(program.binary, bool(found), found or "not installed", program.install, status)
+        add(program.binary, bool(version), version or "not installed", program.install, status)
 
     offset_s = host.clock().offset_s
     observation = f"{format_duration(abs(offset_s))} {'ahead of' if offset_s > 0 else 'behind'} ours"

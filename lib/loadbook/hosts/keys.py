@@ -78,16 +78,16 @@ def resolve_endpoint(alias: str, entry: HostEntry, known_hosts: Path, config: SS
     """Return the SSH endpoint of `alias`; `known_hosts` is loadbook's own file of trusted keys and is read first."""
     config = config or read_user_config()
     name = entry.ssh or alias
-    found = config.lookup(name)
+    options = config.lookup(name)
     overrides = {"hostname": entry.host_name, "port": entry.port, "user": entry.user}
-    found.update({k: str(v) for k, v in overrides.items() if v is not None})
+    options.update({k: str(v) for k, v in overrides.items() if v is not None})
     if entry.identity_file:
         if not Path(entry.identity_file).expanduser().is_file():
             problem = f"host {alias}: identity_file {entry.identity_file} is not there"
             raise UsageError(problem, "correct the hosts file")
-        found.update({"identityfile": [entry.identity_file], "identitiesonly": "yes"})
-    jump = None if entry.host_name else _last_jump(found.get("proxyjump"), known_hosts, config, MAX_JUMPS)
-    return replace(_endpoint(alias, found, known_hosts, jump), state_folder=entry.state or "")
+        options.update({"identityfile": [entry.identity_file], "identitiesonly": "yes"})
+    jump = None if entry.host_name else _last_jump(options.get("proxyjump"), known_hosts, config, MAX_JUMPS)
+    return replace(_endpoint(alias, options, known_hosts, jump), state_folder=entry.state or "")
 
 
 def _last_jump(chain: str | None, known_hosts: Path, config: SSHConfig, depth: int) -> Endpoint | None:
@@ -98,31 +98,31 @@ def _last_jump(chain: str | None, known_hosts: Path, config: SSHConfig, depth: i
             raise UsageError(f"ProxyJump {chain!r}: more than {MAX_JUMPS} hops", "check ~/.ssh/config for a circle")
         user, _, address = hop.strip().removeprefix("ssh://").rpartition("@")
         name, _, port = address.partition(":")
-        found = config.lookup(name)
-        found.update({k: v for k, v in {"user": user, "port": port}.items() if v})
-        previous = last or _last_jump(found.get("proxyjump"), known_hosts, config, depth - 1)
-        last = _endpoint(name, found, known_hosts, previous)
+        options = config.lookup(name)
+        options.update({k: v for k, v in {"user": user, "port": port}.items() if v})
+        previous = last or _last_jump(options.get("proxyjump"), known_hosts, config, depth - 1)
+        last = _endpoint(name, options, known_hosts, previous)
     return last
 
 
-def _endpoint(alias: str, found: SSHConfigDict, known_hosts: Path, jump: Endpoint | None) -> Endpoint:
+def _endpoint(alias: str, options: SSHConfigDict, known_hosts: Path, jump: Endpoint | None) -> Endpoint:
     try:
-        port = int(found.get("port", 22))
+        port = int(options.get("port", 22))
     except ValueError:
-        raise UsageError(f"host {alias}: port {found['port']!r} is not a number", "check ~/.ssh/config") from None
-    extra = [Path(p).expanduser() for p in str(found.get("userknownhostsfile", "~/.ssh/known_hosts")).split()]
-    keys = tuple(str(Path(p).expanduser()) for p in found.get("identityfile", []))
+        raise UsageError(f"host {alias}: port {options['port']!r} is not a number", "check ~/.ssh/config") from None
+    extra = [Path(p).expanduser() for p in str(options.get("userknownhostsfile", "~/.ssh/known_hosts")).split()]
+    keys = tuple(str(Path(p).expanduser()) for p in options.get("identityfile", []))
     return Endpoint(
         alias,
-        host_name=found["hostname"],
+        host_name=options["hostname"],
         port=port,
-        user=found.get("user") or getpass.getuser(),
-        host_key_alias=found.get("hostkeyalias") or found["hostname"],
+        user=options.get("user") or getpass.getuser(),
+        host_key_alias=options.get("hostkeyalias") or options["hostname"],
         known_hosts=(known_hosts, *extra),
         identity_files=tuple(k for k in keys if Path(k).is_file()),
-        use_agent=found.get("identitiesonly", "no") != "yes",
+        use_agent=options.get("identitiesonly", "no") != "yes",
         jump=jump,
-        proxy_command=None if jump else found.get("proxycommand"),
+        proxy_command=None if jump else options.get("proxycommand"),
     )
 
 
@@ -141,13 +141,13 @@ def lookup_name(host: str, port: int) -> str:
 
 def trusted_keys(files: Iterable[Path], host: str, port: int) -> list[PKey]:
     """Return the keys of the first file that knows the host, without those that any file revokes."""
-    found: list[PKey] = []
+    keys: list[PKey] = []
     revoked: list[PKey] = []
     for path in files:
         lines = [line for line in read_known_hosts(path) if matches_host(line.names, host, port)]
         revoked += [line.key for line in lines if line.marker == "@revoked"]
-        found = found or [line.key for line in lines if not line.marker]
-    return [key for key in found if key not in revoked]
+        keys = keys or [line.key for line in lines if not line.marker]
+    return [key for key in keys if key not in revoked]
 
 
 def untrusted_key_status(endpoint: Endpoint, key: PKey) -> Literal["revoked", "authority", "unknown"]:

@@ -191,11 +191,11 @@ class RecordedRun:
     def has_interleaved(self, trials: Iterable[PlannedTrial]) -> bool:
         """Return whether a recorded one among these trials is interleaved."""
         recorded = (self._trials.get((t.treatment, t.block)) for t in trials)
-        return any(found[1].interleaved is not None for found in recorded if found)
+        return any(attempt[1].interleaved is not None for attempt in recorded if attempt)
 
     def arms_of_block(self, block: int) -> list[tuple[Path, TrialRecord, InterleavedRecord]]:
         """Return the recorded arms of an interleaved block whose load ran to its end."""
-        of_block = [found for (_, number), found in self._trials.items() if number == block]
+        of_block = [attempt for (_, number), attempt in self._trials.items() if number == block]
         return [(folder, record, record.interleaved) for folder, record in of_block if record.interleaved]
 
     def missing_trials(self, trials: Iterable[PlannedTrial]) -> list[PlannedTrial]:

@@ -140,9 +140,9 @@ class _Stream:
 
     def feed(self, data: bytes) -> None:
         window = self._tail + data
-        found = self._end_mark.search(window)
-        if found:
-            self.rc, window, self._tail = int(found[1]), window[: found.start()], b""
+        match = self._end_mark.search(window)
+        if match:
+            self.rc, window, self._tail = int(match[1]), window[: match.start()], b""
         else:
             window, self._tail = window[: -self._mark_bytes], window[-self._mark_bytes :]
         self.output += window[: MAX_OUTPUT_BYTES - len(self.output)]

@@ -150,13 +150,13 @@ def read_metric_files(files: Sequence[Path], kind: str = "auto") -> list[HostMet
     if unknown := named.get(None):
         kinds = ", ".join([*host_metrics.FORMATS, SYSSTAT])
         raise UsageError(f"{join_words(unknown)}: not a file of traces that loadbook knows", f"--kind one of: {kinds}")
-    found = [_metric_files(str(k), {name: contents[name] for name in names}) for k, names in named.items()]
-    for files_of_kind in found:
+    files_by_kind = [_metric_files(str(k), {name: contents[name] for name in names}) for k, names in named.items()]
+    for files_of_kind in files_by_kind:
         traces, listed = files_of_kind.traces, join_words(list(files_of_kind.read))
         if not traces.rows:
             messages = "; ".join(problem.message for problem in traces.problems[:3])
             raise DataError(f"{listed}: read as {files_of_kind.kind}, nothing usable in it: {messages}")
-    return found
+    return files_by_kind
 
 
 def _read_content(path: Path) -> bytes:

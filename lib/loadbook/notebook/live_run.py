@@ -282,9 +282,9 @@ def ingest(study: str, run: str = "latest") -> Block:
     layout = project_layout()
     if not layout.runs(study):
         return text_block(f"{load_study(layout, study).name} has no run yet.")
-    found = ingest_run(layout.run(study, layout.resolve_run(study, run)))
-    counts = f"{found.trials} of {found.planned} trials are there, {found.valid} count"
-    return text_block(f"{counts}; {found.problems_text}.")
+    result = ingest_run(layout.run(study, layout.resolve_run(study, run)))
+    counts = f"{result.trials} of {result.planned} trials are there, {result.valid} count"
+    return text_block(f"{counts}; {result.problems_text}.")
 
 
 def state(study: str, run: str = "latest") -> Block:

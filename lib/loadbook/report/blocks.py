@@ -111,6 +111,6 @@ def check_texts(summary: Mapping[str, Any]) -> list[str]:
     """Return glyph and name of the A/A arm, positive control and build gate, as far as the summary has results."""
     states = {kind: _OLD_STATES[summary[kind]] for kind in CHECK_SHORT_NAMES if kind in summary}
     states |= summary.get("check_states", {})
-    found = [f"{CHECK_GLYPHS[states[kind]]} {words}" for kind, words in CHECK_SHORT_NAMES.items() if kind in states]
+    texts = [f"{CHECK_GLYPHS[states[kind]]} {words}" for kind, words in CHECK_SHORT_NAMES.items() if kind in states]
     gate = summary.get("gate")
-    return [*found, f"{CI_GLYPHS[gate['outcome']]} build gate"] if gate else found
+    return [*texts, f"{CI_GLYPHS[gate['outcome']]} build gate"] if gate else texts

@@ -44,11 +44,23 @@ if TYPE_CHECKING:
 
     from loadbook.request_logs.summary import ExceedanceCurve
 
-CHECK_TITLES = {"aa": "Same against same", "control": "Known effect found"}
-FAILED_CHECK_TITLES = {"aa": "Same differs from same", "control": "Known effect NOT found"}
-CHECK_ARM_NAMES = {"aa": "A/A arm", "control": "the control"}
+CHECK_TITLES = {
+    "aa": {
+        "passed": "A/A arm passed",
+        "failed": "A/A arm failed",
+        "inconclusive": "A/A arm too noisy to tell",
+        "unchecked": "A/A arm not checked",
+    },
+    "control": {
+        "passed": "Known effect found",
+        "failed": "Known effect not found",
+        "inconclusive": "Known effect: too noisy to tell",
+        "unchecked": "Known effect not checked",
+    },
+}
+CHECK_MARKS = {"passed": ("", "✓"), "failed": ("failed", palette.FAILED_GLYPH)}
 MISSING_CHECK_TEXTS = {
-    "aa": ("No A/A arm", "same against same was not tried"),
+    "aa": ("No A/A arm", "the baseline was not compared with itself"),
     "control": ("No positive control", "no known effect was tried"),
 }
 
@@ -94,27 +106,22 @@ def _arm_check(data: RunData, analysis: Analysis, kind: str) -> HarnessCheck:
     if not rows:
         return HarnessCheck("doubt", "!", *MISSING_CHECK_TEXTS[kind])
     row = min(rows, key=lambda r: CHECK_STATES.index(r.check_state or "unchecked"))  # the worst of several conditions
-    name, texts = CHECK_ARM_NAMES[kind] if len(rows) == 1 or row.passed else row.label, row_texts(row)
-    change = f"{texts.change} ({texts.interval})"
-    if texts.change == DASH:
-        text = f"{name} could not be compared"
-    elif kind == "aa":
-        text = f"{name} {change}{_borderline_note(row, data.study.validity.aa_p)}"
-    else:
+    texts, state = row_texts(row), row.check_state or "unchecked"
+    text = "could not be compared" if texts.change == DASH else f"{texts.change} ({texts.interval})"
+    if texts.change != DASH and kind == "aa":
+        text += _borderline_note(row, data.study.validity.aa_p)
+    elif texts.change != DASH:
         known = f"built in {format_percent(row.expected_effect, 0)}, " if row.expected_effect is not None else ""
-        text = f"{known}seen {change}"
-    if row.passed is None:
-        state = "too noisy to tell" if row.check_state == "inconclusive" else "not checked"
-        return HarnessCheck("doubt", "!", f"{CHECK_TITLES[kind]}: {state}", text)
-    if row.passed:
-        return HarnessCheck("", "✓", CHECK_TITLES[kind], text)
-    return HarnessCheck("failed", palette.FAILED_GLYPH, FAILED_CHECK_TITLES[kind], text)
+        text = f"{known}seen {text}"
+    if len(rows) > 1 and not row.passed:
+        text = f"{row.label} {text}"
+    return HarnessCheck(*CHECK_MARKS.get(state, ("doubt", "!")), CHECK_TITLES[kind][state], text)
 
 
 def _borderline_note(row: AnalysisRow, limit: float) -> str:
     """Return a note if an A/A arm passed although its interval excludes zero (1 in 20 does by chance), else ""."""
-    found = row.verdict.comparison if row.verdict else None
-    if not row.passed or found is None or found.ci95 is None or found.ci95[0] <= 0 <= found.ci95[1]:
+    comparison = row.verdict.comparison if row.verdict else None
+    if not row.passed or comparison is None or comparison.ci95 is None or comparison.ci95[0] <= 0 <= comparison.ci95[1]:
         return ""
     return f"; p {row_texts(row).p}, which fails below {limit:g}"
 
@@ -134,9 +141,9 @@ def _trials_check(data: RunData) -> HarnessCheck:
 
 
 def _doubts_check(data: RunData, analysis: Analysis, more: Sequence[ValidityMessage]) -> HarnessCheck:
-    found = [*sections.doubt_messages(data), *comparison_notes(analysis), *more]
-    doubts = sorted((d for d in found if d.level == "doubt"), key=lambda d: d.name != "stopping")
-    unchecked = [d for d in found if d.level == "unchecked"]
+    messages = [*sections.doubt_messages(data), *comparison_notes(analysis), *more]
+    doubts = sorted((d for d in messages if d.level == "doubt"), key=lambda d: d.name != "stopping")
+    unchecked = [d for d in messages if d.level == "unchecked"]
     if not doubts and not unchecked:
         return HarnessCheck("", "✓", "No doubts", "every validity rule was checked")
     title = f"{len(doubts)} doubt{'' if len(doubts) == 1 else 's'}" if doubts else f"{len(unchecked)} not checked"
@@ -147,27 +154,27 @@ def _doubts_check(data: RunData, analysis: Analysis, more: Sequence[ValidityMess
 
 def comparison_notes(analysis: Analysis) -> list[ValidityMessage]:
     """Return notes and doubts about the comparisons, failed positive controls, and a missing A/A arm."""
-    found: list[ValidityMessage] = []
+    messages: list[ValidityMessage] = []
     if added := analysis.stopping_state.added_blocks:
         why = "which the study did not declare: going on after a look finds differences where there are none"
         blocks = f"{added} of {analysis.stopping_state.blocks} blocks were added when the results could be seen"
         text = f"{blocks}, {why}; a new run would confirm"
-        found.append(ValidityMessage("stopping", "Exploratory", "doubt", 0, text))
+        messages.append(ValidityMessage("stopping", "Exploratory", "doubt", 0, text))
     flagged: dict[str, list[str]] = {}
     for row in analysis.rows:
         for flag in row.verdict.comparison.flags if row.verdict else ():
             flagged.setdefault(flag, []).append(row.label)
     for flag, labels in flagged.items():
         level = "doubt" if flag.startswith(diagnostics.FLAG_PREFIX) else "note"  # may not hold in the next run
-        found.append(ValidityMessage("comparison", "; ".join(labels), level, 0, flag))
+        messages.append(ValidityMessage("comparison", "; ".join(labels), level, 0, flag))
     unseen = "a change that is known to matter was not seen, so smaller ones may be missed: more blocks, less noise"
     for row in analysis.of_kind("control"):
         if row.passed is False:
-            found.append(ValidityMessage("control", "Known effect not found", "doubt", 0, unseen))
+            messages.append(ValidityMessage("control", "Known effect not found", "doubt", 0, unseen))
     if not analysis.of_kind("aa") and analysis.metric != OBJECTIVE_TIME:
         text = "nothing in this run shows that the laboratory calls the same configuration the same"
-        found.append(ValidityMessage("no-aa", "No A/A arm", "doubt", 0, text))
-    return found
+        messages.append(ValidityMessage("no-aa", "No A/A arm", "doubt", 0, text))
+    return messages
 
 
 TRIALS_PER_CHANCE_OUTLIER = 40  # about one in so many trials is marked as an outlier by chance
@@ -196,7 +203,7 @@ def order_notes(
     carried: CarryOver | None, analysis: Analysis, values: pd.DataFrame, labels: Mapping[str, str]
 ) -> list[ValidityMessage]:
     """Return messages about the order of trials: a doubt if carry-over was detected, a note on outliers."""
-    found = []
+    messages = []
     if carried and carried.is_significant:
         matters = carried.largest_shift > MIN_SHIFT_SHARE * math.log1p(analysis.margin)
         effects = carried.adjusted_effects
@@ -204,10 +211,10 @@ def order_notes(
         adjusted = ", ".join(f"{labels.get(n, n)} {format_percent(effects[n])}" for n in rows[:MAX_ADJUSTED])
         text = f"With what ran before taken out (a regression, without a verdict): {adjusted}." if adjusted else ""
         text = f"{carried.sentence(analysis.metric, labels)} {text}"
-        found.append(ValidityMessage("carry-over", "Carry-over", "doubt" if matters else "note", 0, text))
+        messages.append(ValidityMessage("carry-over", "Carry-over", "doubt" if matters else "note", 0, text))
     if text := _outlier_text(values):
-        found.append(ValidityMessage("far-out", "Far trials", "note", 0, text))
-    return found
+        messages.append(ValidityMessage("outliers", "Outliers", "note", 0, text))
+    return messages
 
 
 def detect_carry_over(data: RunData, analysis: Analysis, values: pd.DataFrame) -> CarryOver | None:
@@ -320,8 +327,8 @@ def treatment_curves(data: RunData) -> dict[str, ExceedanceCurve]:
         return {}
     from loadbook.request_logs.summary import exceedance_curve  # imports pyarrow
 
-    found = {name: exceedance_curve(own) for name, own in paths.items() if own}
-    return {name: curve for name, curve in found.items() if curve is not None}
+    curves = {name: exceedance_curve(own) for name, own in paths.items() if own}
+    return {name: curve for name, curve in curves.items() if curve is not None}
 
 
 def _counted_trials(data: RunData) -> dict[str, str]:
@@ -330,11 +337,11 @@ def _counted_trials(data: RunData) -> dict[str, str]:
     return dict(zip(counted["trial"], counted["treatment"], strict=True))
 
 
-def distribution_details(analysis: Analysis, found: Mapping[str, ExceedanceCurve]) -> HtmlOnly:
+def distribution_details(analysis: Analysis, curves: Mapping[str, ExceedanceCurve]) -> HtmlOnly:
     """Return the figure of latency distributions in a part that opens on a click."""
     from loadbook.report.figures.latency import LatencyDistributionFigure
 
-    return HtmlOnly(Details(DISTRIBUTION_TITLE, Picture(LatencyDistributionFigure(analysis, found))))
+    return HtmlOnly(Details(DISTRIBUTION_TITLE, Picture(LatencyDistributionFigure(analysis, curves))))
 
 
 STATIONARITY_HEADERS = ("Trials", "Seconds", "Moved after 10 s", "p", "Rate, all of it", "Rate, settled", "Left out, s")
@@ -347,10 +354,10 @@ def stationarity_table(data: RunData, labels: Mapping[str, str]) -> Table:
     Both rates are medians over trials of the mean over whole seconds; verdicts use the rate that the tool printed.
     """
     counted = _counted_trials(data)
-    found, moved = rate_series(data.samples, STATIONARITY_METRIC), rate_trends(data.samples, counted)
+    series, moved = rate_series(data.samples, STATIONARITY_METRIC), rate_trends(data.samples, counted)
     rows = []
     for name in dict.fromkeys(counted.values()):
-        own = [found[t] for t, treatment in counted.items() if treatment == name and t in found]
+        own = [series[t] for t, treatment in counted.items() if treatment == name and t in series]
         rows.append([labels[name], *_stationarity_cells([one for one in own if len(one.values)], moved[name])])
     columns = [Column("Treatment"), *(Column(head, True) for head in STATIONARITY_HEADERS), Column("Says")]
     return Table("Within trials", columns, rows)

@@ -59,33 +59,33 @@ def evaluate_ci(data: RunData, written_since: CiPolicy | None = None) -> CiRepor
     return CiReport(data, policy, analysis, assess_run(policy, analysis, data, others), late=data.study.ci is None)
 
 
-def ci_document(found: CiReport) -> dict[str, Any]:
+def ci_document(report: CiReport) -> dict[str, Any]:
     """Return the JSON summary (docs/ci.md lists its fields); effects and intervals are ratios minus 1."""
-    data, result = found.data, found.result
+    data, result = report.data, report.result
     numbers = {word: len(result.cases_with(word)) for word in ("passed", "failed", "invalid", "skipped")}
     return {
         "schema": SCHEMA_VERSION,
         "study": data.study.name,
         "run": data.run,
         "question": data.study.question,
-        "metric": found.analysis.metric,
-        "statistic": found.analysis.statistic,
-        "margin": found.analysis.margin,
+        "metric": report.analysis.metric,
+        "statistic": report.analysis.statistic,
+        "margin": report.analysis.margin,
         "started": data.run_record.started,
         "ended": data.run_record.ended,
         "outcome": result.outcome,
         "exit_code": result.exit_code,
-        "sentence": found.sentence,
-        "gate": found.policy.model_dump(mode="json", exclude_none=True),
-        "written_after_run": found.late,
+        "sentence": report.sentence,
+        "gate": report.policy.model_dump(mode="json", exclude_none=True),
+        "written_after_run": report.late,
         "numbers": numbers,
         "cases": [_case_record(case) for case in result.cases],
     }
 
 
-def ci_summary(found: CiReport) -> dict[str, Any]:
+def ci_summary(report: CiReport) -> dict[str, Any]:
     """Return the CI fields of a report's JSON summary, without the single cases."""
-    return {"outcome": found.result.outcome, "exit_code": found.result.exit_code, "sentence": found.sentence}
+    return {"outcome": report.result.outcome, "exit_code": report.result.exit_code, "sentence": report.sentence}
 
 
 def _case_record(case: CiCase) -> dict[str, Any]:
@@ -94,11 +94,11 @@ def _case_record(case: CiCase) -> dict[str, Any]:
     del record["row"]
     if case.row is None or case.row.verdict is None:
         return record
-    verdict, found = case.row.verdict, asdict(case.row.verdict.comparison)
+    verdict, comparison = case.row.verdict, asdict(case.row.verdict.comparison)
     keys = ("effect", "ci95", "ci90", "p", "p_adjusted")
-    numbers = {key: None if verdict.kind == "invalid" else found[key] for key in keys}
-    question = {"metric": found["metric"], "statistic": found["statistic"], "against": found["baseline"]}
-    return record | question | {"verdict": verdict.kind, **numbers, "blocks": found["blocks"]}
+    numbers = {key: None if verdict.kind == "invalid" else comparison[key] for key in keys}
+    question = {"metric": comparison["metric"], "statistic": comparison["statistic"], "against": comparison["baseline"]}
+    return record | question | {"verdict": verdict.kind, **numbers, "blocks": comparison["blocks"]}
 
 
 # characters that XML 1.0 forbids even if escaped
@@ -107,18 +107,18 @@ OUTCOME_TAGS: dict[CaseOutcome, str] = {"failed": "failure", "invalid": "error",
 MAX_TEST_NAME = 200
 
 
-def junit_xml(found: Sequence[CiReport]) -> bytes:
+def junit_xml(reports: Sequence[CiReport]) -> bytes:
     """Return the JUnit XML of assessed runs, one suite each."""
     root = ET.Element("testsuites")
-    for number, one in enumerate(found):
+    for number, one in enumerate(reports):
         _add_suite(root, one, number)
     ET.indent(root)
     return ET.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
 
 
-def _add_suite(root: ET.Element, found: CiReport, number: int) -> None:
-    data, cases = found.data, found.result.cases
-    count = {outcome: str(len(found.result.cases_with(outcome))) for outcome in OUTCOME_TAGS}
+def _add_suite(root: ET.Element, report: CiReport, number: int) -> None:
+    data, cases = report.data, report.result.cases
+    count = {outcome: str(len(report.result.cases_with(outcome))) for outcome in OUTCOME_TAGS}
     began, ended = data.run_record.started, data.run_record.ended
     suite = ET.SubElement(
         root, "testsuite", id=str(number), package="loadbook", name=data.study.name, tests=str(len(cases)),
@@ -128,11 +128,11 @@ def _add_suite(root: ET.Element, found: CiReport, number: int) -> None:
         time=f"{max((ended or began) - began, 0):.3f}",
     )  # fmt: skip
     properties = ET.SubElement(suite, "properties")
-    for key, value in {"run": data.run, "metric": found.analysis.metric, "outcome": found.result.outcome}.items():
+    for key, value in {"run": data.run, "metric": report.analysis.metric, "outcome": report.result.outcome}.items():
         ET.SubElement(properties, "property", name=key, value=_xml_text(value))
     for case in cases:
         _add_case(suite, data.study.name, case)
-    sentences = [*(case.full_sentence for case in cases), found.sentence]
+    sentences = [*(case.full_sentence for case in cases), report.sentence]
     ET.SubElement(suite, "system-out").text = _xml_text("\n".join(sentences))
     ET.SubElement(suite, "system-err")
 

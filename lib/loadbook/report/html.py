@@ -57,8 +57,8 @@ def export_html(notebook: Path, out: Path, title: str, breadcrumbs: Breadcrumbs 
     import nbformat
 
     page = to_html(nbformat.read(notebook, as_version=4), title, breadcrumbs)
-    if found := forbidden_content(page):
-        raise ReportError(f"{out.name}: not exported, it would hold {'; '.join(found[:5])}")
+    if contents := forbidden_content(page):
+        raise ReportError(f"{out.name}: not exported, it would hold {'; '.join(contents[:5])}")
     data = page.encode()
     if len(data) > MAX_PAGE_BYTES:
         message = f"{out.name}: {len(data):,} bytes, more than {MAX_PAGE_BYTES:,}"
@@ -173,7 +173,7 @@ def forbidden_content(page: str, allowed_links: Collection[str] = ()) -> list[st
     scan = _ContentScanner(allowed_links)
     scan.feed(page)
     scan.close()
-    tags = [f"<{found[1].lower()}>" for found in _ACTIVE_TAG.finditer(page)]
+    tags = [f"<{match[1].lower()}>" for match in _ACTIVE_TAG.finditer(page)]
     head, _, body = page.partition("</head>")
     if len(_META_TAG.findall(head)) > _MAX_HEAD_METAS or _META_TAG.search(body):
         tags.append("<meta>")
@@ -233,11 +233,11 @@ def comparison_links(reports: Path, study: str, run: str = "") -> list[tuple[str
     ----------
     run : return only comparisons with this run, the text names the other run; empty: all comparisons.
     """
-    found = [
+    comparisons = [
         (_read_comparison(path), path.name.removesuffix(COMPARISON_SUFFIX) + ".html")
         for path in reports.glob(f"{study}-*{COMPARISON_SUFFIX}")
     ]
-    own = [(one["run"], one["against"], page) for one, page in found if one.get("study") == study]
+    own = [(one["run"], one["against"], page) for one, page in comparisons if one.get("study") == study]
     return [
         (f"compared with run {older if run == newer else newer}" if run else f"run {newer} against {older}", page)
         for newer, older, page in sorted(own, reverse=True)
@@ -248,8 +248,8 @@ def comparison_links(reports: Path, study: str, run: str = "") -> list[tuple[str
 def _read_comparison(path: Path) -> dict[str, Any]:
     """Return the JSON file beside a comparison; empty if it is truncated (the next comparison replaces it)."""
     try:
-        found = read_json(path)
+        content = read_json(path)
     except DataError:
         return {}
-    whole = isinstance(found, dict) and all(isinstance(found.get(key), str) for key in ("run", "against"))
-    return found if whole else {}
+    whole = isinstance(content, dict) and all(isinstance(content.get(key), str) for key in ("run", "against"))
+    return content if whole else {}

@@ -72,36 +72,36 @@ papermill_engines.register(ENGINE_NAME, PartialOutputEngine)
 
 def parse_literals(source: str) -> dict[str, Any]:
     """Return name -> literal that a cell assigns; UsageError if the cell does anything else."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     try:
         for statement in ast.parse(source).body:
             if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
                 raise ValueError(f"line {statement.lineno} is no assignment")
-            found[statement.targets[0].id] = ast.literal_eval(statement.value)
+            values[statement.targets[0].id] = ast.literal_eval(statement.value)
     except (SyntaxError, ValueError) as error:
         raise UsageError(f"a parameters cell must hold plain assignments only: {error}") from error
-    return found
+    return values
 
 
 def parameter_problems(declared: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
     """Return one sentence per given parameter that is undeclared, has an unsafe name, or a value of the wrong type."""
-    found = []
+    problems = []
     for name, value in given.items():
         if not name.isidentifier() or keyword.iskeyword(name) or hasattr(builtins, name) or name.startswith("_"):
-            found.append(f"parameter {name!r} is not a usable name")
+            problems.append(f"parameter {name!r} is not a usable name")
         elif name not in declared:
             near = closest_name(name, declared)
-            found.append(f"unknown parameter {name!r}" + (f" (did you mean {near!r}?)" if near else ""))
+            problems.append(f"unknown parameter {name!r}" + (f" (did you mean {near!r}?)" if near else ""))
         elif not _matches_type(declared[name], value):
-            found.append(f"parameter {name!r} must be {_type_name(declared[name])}, is {value!r}"[:300])
-    return found
+            problems.append(f"parameter {name!r} must be {_type_name(declared[name])}, is {value!r}"[:300])
+    return problems
 
 
 def validate_parameters(notebook: str, declared: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Raise UsageError if a given parameter is unknown or of the wrong type; it also lists the declared parameters."""
-    if found := parameter_problems(declared, given):
+    if problems := parameter_problems(declared, given):
         known = ", ".join(f"{name} ({_type_name(value)})" for name, value in declared.items())
-        raise UsageError(f"{notebook}: " + "; ".join(found), f"parameters: {known or 'none'}")
+        raise UsageError(f"{notebook}: " + "; ".join(problems), f"parameters: {known or 'none'}")
 
 
 def parse_pairs(declared: Mapping[str, Any], pairs: Sequence[str]) -> dict[str, Any]:
@@ -287,8 +287,8 @@ def read_sentinel(path: Path) -> Mapping[str, Any] | None:
     outputs = [o for c in code for o in c["outputs"]]
     if any(o["output_type"] == "error" for o in outputs) or not code:
         return None
-    found = [o["data"][DONE_MIME] for o in code[-1]["outputs"] if DONE_MIME in o.get("data", {})]
-    return found[-1] if found else None
+    results = [o["data"][DONE_MIME] for o in code[-1]["outputs"] if DONE_MIME in o.get("data", {})]
+    return results[-1] if results else None
 
 
 def _read_notebook(path: Path) -> Any:

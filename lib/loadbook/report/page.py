@@ -271,12 +271,12 @@ def _load_parts(data: RunData) -> list[str]:
     """Return texts on the load of a run's trials: rates or numbers of connections, as far as they are known."""
     if objective := data.study.capacity:
         return [objective.text, f"{data.study.workload.arrivals} arrivals"]
-    found = []
+    texts = []
     rates = sorted(set(data.trials["offered_per_s"].dropna()))
     if rates:
-        found.append(" to ".join(f"{rate:,.0f}" for rate in dict.fromkeys((rates[0], rates[-1]))) + " requests/s")
+        texts.append(" to ".join(f"{rate:,.0f}" for rate in dict.fromkeys((rates[0], rates[-1]))) + " requests/s")
     if "closed" in set(data.trials["load_model"]):
         connections = sorted(set(data.trials["concurrency"].dropna()))
         number = " to ".join(f"{n:.0f}" for n in dict.fromkeys(connections[:1] + connections[-1:]))
-        found.append("closed loop" + (f", {number} connections" if number else ""))
-    return found
+        texts.append("closed loop" + (f", {number} connections" if number else ""))
+    return texts

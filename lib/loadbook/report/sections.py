@@ -76,12 +76,12 @@ def config_differences(data: RunData) -> dict[str, str]:
     if not base:
         return {}
     noise = set(_diff_lines(base[0], base[-1]))
-    found = {}
+    diffs = {}
     for name, own in texts.items():
         lines = [line for line in _diff_lines(base[0], own[0]) if line not in noise] if own else []
         if lines:
-            found[data.study.label(name)] = "\n".join(lines[:MAX_DIFF_LINES])
-    return found
+            diffs[data.study.label(name)] = "\n".join(lines[:MAX_DIFF_LINES])
+    return diffs
 
 
 def _first_and_last_config(data: RunData, treatment: str) -> list[list[str]]:
@@ -120,7 +120,7 @@ def host_table(data: RunData) -> Table:
 
 def _version_default_rows(data: RunData) -> list[list[str]]:
     """Return one row per variable that the study does not set and whose default depends on the service's version."""
-    run, found = data.run_record, dict[str, dict[str, str]]()
+    run, meanings = data.run_record, dict[str, dict[str, str]]()
     for alias, host in run.hosts.items():
         for text in (run.service_versions.get(alias) or "").split(", "):
             service, _, version = text.partition(" ")
@@ -128,8 +128,8 @@ def _version_default_rows(data: RunData) -> list[list[str]]:
                 if role in data.study.roles and data.study.roles[role].base_setting.service == service:
                     with suppress(LoadbookError):  # a user's own service that was removed
                         for name, meaning in version_defaults(data.study, role, version).items():
-                            found.setdefault(name, {})[alias] = meaning
-    return [[f"{name} unset", *(own.get(alias, DASH) for alias in run.hosts)] for name, own in found.items()]
+                            meanings.setdefault(name, {})[alias] = meaning
+    return [[f"{name} unset", *(own.get(alias, DASH) for alias in run.hosts)] for name, own in meanings.items()]
 
 
 def other_facts_table(data: RunData) -> Table:
@@ -224,20 +224,20 @@ def execution_text(data: RunData) -> str:
     if data.study.execution == "plain":
         reason = data.plan.get("plain_because")
         return plain_instead(reason) if reason else "plain, one trial after the other"
-    found: dict[float, trial_record.InterleavedRecord] = {}  # by length of slice (ms)
+    records: dict[float, trial_record.InterleavedRecord] = {}  # by length of slice (ms)
     for folder in sorted(data.paths.trials.glob("*")):
         with suppress(DataError):
             if record := trial_record.read_trial(folder).interleaved:
-                found.setdefault(1000 * record.slice_s, record)
-        if len(found) >= max(1, len(set(data.study.slices))):
+                records.setdefault(1000 * record.slice_s, record)
+        if len(records) >= max(1, len(set(data.study.slices))):
             break
     why = CHOSEN_INTERLEAVED if data.plan.get("execution_chosen") else "interleaved"
     blocks = data.plan.get("latency_blocks")
     latencies = f"; latencies from {pluralize(blocks, 'plain block')} before" if blocks else ""
-    if not found:
+    if not records:
         return f"{why}: the treatments of a block took turns{latencies}"
-    first = next(iter(found.values()))
-    lengths = f"slices of {join_words([f'{ms:g}' for ms in sorted(found)])} ms with gaps of {1000 * first.gap_s:g} ms"
+    first = next(iter(records.values()))
+    lengths = f"slices of {join_words([f'{ms:g}' for ms in sorted(records)])} ms with gaps of {1000 * first.gap_s:g} ms"
     return f"{why}: {len(first.beside)} treatments took turns in random order, in {lengths}{latencies}"
 
 
@@ -261,11 +261,11 @@ def rule_titles(data: RunData) -> dict[str, str]:
 def validity_messages(data: RunData, *levels: str) -> list[ValidityMessage]:
     """Return the messages of validity rules with these levels, one entry per rule and level, most frequent first."""
     problems = data.problems[data.problems["level"].isin(levels)]
-    found = []
+    messages = []
     for (level, rule), hits in list[Any](problems.groupby(["level", "name"], sort=False)):
         text = _summarise_messages(rule, list(hits["message"].unique()))
-        found.append(ValidityMessage(rule, rule_title(rule), level, hits["trial"].nunique(), text))
-    return sorted(found, key=lambda s: (levels.index(s.level), -s.trials, s.name))
+        messages.append(ValidityMessage(rule, rule_title(rule), level, hits["trial"].nunique(), text))
+    return sorted(messages, key=lambda s: (levels.index(s.level), -s.trials, s.name))
 
 
 def row_tuples(frame: Any) -> list[Any]:

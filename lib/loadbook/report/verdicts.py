@@ -89,14 +89,14 @@ def verdict_list(lines: Sequence[VerdictLine]) -> BulletList:
 def summarise_answer(analysis: Analysis) -> AnswerSummary:
     """Return the answer of a page; if the A/A arm failed, it says so in place of any verdict."""
     metric = get_metric(analysis.metric)
-    found: dict[VerdictKind, int] = {} if analysis.is_void else first.verdict_counts(analysis)
+    verdict_counts: dict[VerdictKind, int] = {} if analysis.is_void else first.verdict_counts(analysis)
     word_of = partial(palette.verdict_word, metric=metric, hypothesis=analysis.hypothesis)
     counts = tuple(
         Span(f"{palette.VERDICTS[each].glyph} ", Strong(str(number)), f" {word_of(each)}", css=f"v v-{each}")
-        for each, number in found.items()
+        for each, number in verdict_counts.items()
     )
-    kind: VerdictKind = next((k for k in VERDICT_ORDER if k in found), "invalid")
-    if "undecided" in found and kind in ("small", "no-loss", "equivalent"):
+    kind: VerdictKind = next((k for k in VERDICT_ORDER if k in verdict_counts), "invalid")
+    if "undecided" in verdict_counts and kind in ("small", "no-loss", "equivalent"):
         kind = "undecided"
     word = "no verdict" if analysis.is_void else word_of(kind)
     if not analysis.is_void and first.aa_only_headline(analysis):
@@ -177,9 +177,9 @@ def display_names(analysis: Analysis, labels: Mapping[str, str]) -> dict[str, st
     """Return treatment -> label, with the treatment's key added if figures write the key (their font lacks letters)."""
     from loadbook.report.figures.base import treatment_names
 
-    found = {row.treatment: labels.get(row.treatment, row.label) for row in analysis.rows}
+    names = {row.treatment: labels.get(row.treatment, row.label) for row in analysis.rows}
     drawn = treatment_names(analysis)
-    return {key: text if drawn[key] == " ".join(text.split()) else f"{text} ({key})" for key, text in found.items()}
+    return {key: text if drawn[key] == " ".join(text.split()) else f"{text} ({key})" for key, text in names.items()}
 
 
 def _number_cells(row: AnalysisRow, number_of_ps: int, unit: str) -> list[str]:

@@ -128,8 +128,8 @@ def _due_us(metadata: pa.ChunkedArray) -> Ints | None:
     """Return the intended starts in the metadata of requests, -1 for those without; None if there are none."""
     if not pc.any(pc.match_substring(metadata, DUE_TEXT)).as_py():
         return None
-    found = pc.struct_field(pc.extract_regex(metadata, DUE_PATTERN), "due_us")
-    return log_stream.to_numpy(pc.fill_null(found, "-1").cast(pa.int64()))
+    due_texts = pc.struct_field(pc.extract_regex(metadata, DUE_PATTERN), "due_us")
+    return log_stream.to_numpy(pc.fill_null(due_texts, "-1").cast(pa.int64()))
 
 
 def _json_points(block: RecordBlock) -> Points:

@@ -168,8 +168,8 @@ def _check_output(recipe: Build, argv: tuple[str, ...], done: CommandResult, is_
 
 def _stamp_text(recipe: Build, machine: str, version_output: CommandResult) -> bytes:
     """Return the content of STAMP_FILE: machine type, compiler and the compiler's version."""
-    found = re.search(recipe.version.pattern, (version_output.stdout + version_output.stderr).decode(errors="replace"))
-    tool = f"{recipe.needs[0]} {found[1]}" if found else recipe.needs[0]
+    match = re.search(recipe.version.pattern, (version_output.stdout + version_output.stderr).decode(errors="replace"))
+    tool = f"{recipe.needs[0]} {match[1]}" if match else recipe.needs[0]
     return f"{_target_machine(recipe, machine)} {tool}\n".encode()
 
 

@@ -128,7 +128,7 @@ def version_defaults(study: Study, role: str, version: str, folders: Sequence[Pa
 
     Only variables that a treatment leaves unset, whose default differs between versions, and that have an effect.
     """
-    found: dict[str, str] = {}
+    meanings: dict[str, str] = {}
     for treatment in study.treatments:
         setting = study.setting(treatment, role)
         if setting.service is None or setting.config_text is not None:
@@ -139,8 +139,8 @@ def version_defaults(study: Study, role: str, version: str, folders: Sequence[Pa
             meaning = var.unset_meaning(version) if values[name] == UNSET else None
             needs = var.needs.unmet(values, (), has_backends=True) if var.needs else []
             if meaning and not needs:
-                found[name] = meaning
-    return found
+                meanings[name] = meaning
+    return meanings
 
 
 def ineffective_settings(study: Study, folders: Sequence[Path] = ()) -> list[str]:
@@ -174,11 +174,11 @@ def ineffective_settings(study: Study, folders: Sequence[Path] = ()) -> list[str
 def memory_at_once(study: Study, treatments: Sequence[str], specs: Mapping[str, ServiceSpec]) -> dict[str, int]:
     """Return role -> MiB that its services of all treatments may need together on one host (`memory_mib`)."""
     settings = [(role, study.setting(name, role).service) for name in treatments for role in study.roles]
-    found: dict[str, int] = {}
+    needed_mib: dict[str, int] = {}
     for role, service in settings:
         if service:
-            found[role] = found.get(role, 0) + specs[service].memory_mib
-    return found
+            needed_mib[role] = needed_mib.get(role, 0) + specs[service].memory_mib
+    return needed_mib
 
 
 def idle_timeout_reasons(
@@ -191,7 +191,7 @@ def idle_timeout_reasons(
     configuration file are not known; a time-out of 0 means that no connection stays open.
     """
     idle_s = max(longest_idle_s(lengths, len(treatments)) for lengths in lengths_of_run(study, by_latency))
-    found: dict[str, str] = {}
+    problems: dict[str, str] = {}
     for treatment in treatments:
         for role in study.roles:
             setting, load = study.setting(treatment, role), study.workload_of(treatment)
@@ -202,13 +202,13 @@ def idle_timeout_reasons(
             spec = specs[setting.service]
             timeout_s = spec.idle_timeout.seconds(spec.values(setting.vars)) if spec.idle_timeout else math.inf
             if 0 < timeout_s <= idle_s:
-                found.setdefault(
+                problems.setdefault(
                     role,
                     f"{role} closes connections after {format_duration(timeout_s)} without requests (treatment "
                     f"{treatment}), and the load generators of {len(treatments)} treatments are stopped for up to "
                     f"{format_duration(idle_s)}",
                 )
-    return list(found.values())
+    return list(problems.values())
 
 
 def check_study(study: Study, folders: Sequence[Path] = ()) -> list[SpecProblem]:

@@ -200,12 +200,12 @@ def version(host: Host, spec: ServiceSpec) -> str:
     done = host.run(spec.version.argv, timeout_s=CONTROL_TIMEOUT_S)
     if done.rc == 127:
         raise ServiceError(host.alias, f"{spec.binary} is not installed", _install_hint(spec))
-    found = re.search(spec.version.pattern, (done.stdout + b"\n" + done.stderr).decode(errors="replace"))
-    if not found:
+    match = re.search(spec.version.pattern, (done.stdout + b"\n" + done.stderr).decode(errors="replace"))
+    if not match:
         output = _output_text(done.stderr + done.stdout)
         problem = f"{spec.name}: no version from {' '.join(spec.version.argv)}: {output}"
         raise ServiceError(host.alias, problem, _install_hint(spec))
-    return f"{found[1]} {program}" if program else found[1]
+    return f"{match[1]} {program}" if program else match[1]
 
 
 @dataclass(eq=False)

@@ -320,11 +320,11 @@ class ServiceSpec(ServiceModel):
 
 
 def _service_files(folders: Sequence[Path]) -> dict[str, Path]:
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for folder in (*folders, Path(__file__).parent):
         for path in sorted(folder.glob("*/service.toml")):
-            found.setdefault(path.parent.name, path)
-    return found
+            paths.setdefault(path.parent.name, path)
+    return paths
 
 
 def known_services(folders: Sequence[Path] = ()) -> list[str]:

@@ -167,7 +167,7 @@ def _trials_with_causes(data: RunTables) -> pd.DataFrame:
     if problems is None:
         return trials
     invalid = problems[problems["level"] == "invalid"]
-    names = invalid.groupby("trial")["name"].agg(lambda found: sorted(set(found)))
+    names = invalid.groupby("trial")["name"].agg(lambda rules: sorted(set(rules)))
     excluding: Any = [names.get(trial, []) for trial in data.trials["trial"]]
     return trials.assign(gates=excluding)
 

@@ -12,7 +12,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from loadbook.core.validity_rules import lower_first, rule_title
-from loadbook.stats.headline import aa_sentence, control_sentence, saturation_text
+from loadbook.stats.headline import (
+    aa_sentence,
+    control_sentence,
+    headline,
+    saturation_text,
+    supporting_text,
+)
 from loadbook.stats.results import Analysis, AnalysisRow, Comparison, VerdictKind
 from loadbook.stats.text import (
     added_blocks_text,
@@ -135,9 +141,13 @@ class CiCase:
 
 @dataclass(frozen=True)
 class CiResult:
-    """Outcome of a build: invalid if any case is invalid, else failed if any case failed, else passed."""
+    """Outcome of a build: invalid if any case is invalid, else failed if any case failed, else passed.
+
+    `no_verdict` has the first sentences of the run's page if a harness check allows it no verdict, else "".
+    """
 
     cases: tuple[CiCase, ...]
+    no_verdict: str = ""
 
     @property
     def outcome(self) -> CaseOutcome:
@@ -156,12 +166,13 @@ class CiResult:
 
     @property
     def sentence(self) -> str:
-        """Return the outcome as a sentence with its first reason, a failed harness check before all others."""
+        """Return the outcome as a sentence with its first reason; without a verdict, in the words of the run's page."""
         if self.outcome == "passed":
             return f"Build gate: passed{self._accepted_text()}."
-        wrong = self.cases_with(self.outcome)
-        first = next((case for case in wrong if case.kind in CHECK_NAMES), wrong[0])
-        more = f" {len(wrong) - 1} more like it." if len(wrong) > 1 else ""
+        if self.outcome == "invalid" and self.no_verdict:
+            return f"Build gate: {lower_first(self.no_verdict)}"
+        first, *others = self.cases_with(self.outcome)
+        more = f" {len(others)} more like it." if others else ""
         return f"Build gate: {'failed' if self.outcome == 'failed' else 'no verdict'}. {first.full_sentence}{more}"
 
     def _accepted_text(self) -> str:
@@ -196,7 +207,15 @@ def assess_run(
     if not any(case.outcome != "skipped" for case in (*compared, *missing, *checks)):
         missing.append(CiCase("comparison", "comparisons", "invalid", "Nothing was compared.", "nothing was compared"))
     run_cases = (_trials_case(data), _stopping_case(policy, analysis), *_doubt_cases(policy, data))
-    return CiResult((*compared, *missing, *checks, *run_cases))
+    return CiResult((*compared, *missing, *checks, *run_cases), _no_verdict_text(analysis))
+
+
+def _no_verdict_text(analysis: Analysis) -> str:
+    """Return headline and supporting text of a run that a harness check or a full driver allows no verdict, else ""."""
+    if analysis.allows_headline:
+        return ""
+    first = headline(analysis)
+    return f"{first} {supporting_text(analysis).removeprefix(first).strip()}".strip()
 
 
 def _comparison_case(policy: CiPolicy, analysis: Analysis, row: AnalysisRow, metric: str | None = None) -> CiCase:
@@ -252,10 +271,11 @@ def _check_case(analysis: Analysis, row: AnalysisRow, name: str) -> CiCase:
     if row.check_state == "passed":
         return case("passed", sentence)
     if row.check_state == "inconclusive":
-        return case("invalid", sentence, "it is too noisy to tell")
+        return case("invalid", sentence, "too noisy to tell")
     if row.check_state != "failed":
         return case("invalid", sentence, (row.verdict.reason if row.verdict else None) or "it was not checked")
-    return case("invalid", sentence, "the same differs" if kind == "aa" else "what is slower may be missed, too")
+    why = "the A/A arm differs from the baseline" if kind == "aa" else "the known effect was not found"
+    return case("invalid", sentence, why)
 
 
 def _trials_case(data: RunTables) -> CiCase:

@@ -157,7 +157,7 @@ def supporting_text(analysis: Analysis) -> str:
     if analysis.demoting_check and len(_rows_of_kind(rows, "invalid")) < len(rows):
         return _demoted_support(analysis.demoting_check)
     if not analysis.allows_headline:
-        return "The numbers say how fast the load generator is, not the service. The verdicts below may not hold."
+        return "The numbers say how fast the load generator is, not the service. The verdicts may not hold."
     reason = _no_comparison_reason(rows) or _forecast_text(rows)
     if analysis.hypothesis == "non-inferiority":
         return " ".join(filter(None, (losing_sentences(rows), reason)))
@@ -343,8 +343,8 @@ def _demoted_headline(check: AnalysisRow) -> str:
     if check.check_state == "unchecked":
         return f"{NO_VERDICT}{'the A/A arm' if check.kind == 'aa' else 'the known effect'} could not be compared."
     if check.kind == "control":
-        found = "was not found" if check.check_state == "failed" else "is neither found nor excluded"
-        return f"{NO_VERDICT}the known effect {found}."
+        outcome = "was not found" if check.check_state == "failed" else "is neither found nor excluded"
+        return f"{NO_VERDICT}the known effect {outcome}."
     if check.check_state == "failed":
         return f"{NO_VERDICT}the A/A arm differs from the baseline."
     return f"No verdict, too noisy: the A/A arm gives {_interval_text(check)}."
@@ -352,11 +352,11 @@ def _demoted_headline(check: AnalysisRow) -> str:
 
 def _demoted_support(check: AnalysisRow) -> str:
     """Return the sentences on a check that did not pass: its condition for a pass, and how far verdicts hold."""
-    below = "The verdicts below may not hold."
+    below = "The verdicts may not hold."
     if check.check_state == "unchecked":
         return f"Reason: {_not_checked_reason(check)}. {below}"
     if check.check_state == "failed":
-        observed = _aa_difference(check) if check.kind == "aa" else "This laboratory may miss other effects, too."
+        observed = _aa_difference(check) if check.kind == "aa" else "Other effects may be missed, too."
         return f"{observed} {below}"
     why = _half_width_text(check) if check.kind == "aa" else f"the control gives {_interval_text(check)}"
     return f"{why[0].upper()}{why[1:]}. {below}"

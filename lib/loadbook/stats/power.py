@@ -272,9 +272,9 @@ class PairPool:
     def _sd_beyond(self, alpha: float) -> float:
         """Return the standard deviation with which the formula agrees with pseudo-studies of 40 blocks."""
         if alpha not in self._known:
-            found = self.detectable_effect(MAX_RESAMPLED_BLOCKS, alpha)
+            detectable = self.detectable_effect(MAX_RESAMPLED_BLOCKS, alpha)
             by_formula = detectable_effect(MAX_RESAMPLED_BLOCKS, 1.0, alpha=alpha)
-            self._known[alpha] = math.log1p(found) / math.log1p(by_formula)
+            self._known[alpha] = math.log1p(detectable) / math.log1p(by_formula)
         return self._known[alpha]
 
     def _resampled(self, effect: float, alpha: float) -> int | None:

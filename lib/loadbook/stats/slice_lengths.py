@@ -90,18 +90,18 @@ def slice_length_check(
     lengths_s = sorted(set(length_of_block.values()))
     if len(lengths_s) < 2 or lengths_s[-1] < MIN_RATIO * lengths_s[0]:
         return None
-    found = []
+    unadjusted = []
     for name in treatments:
         blocks = complete_blocks(values, [baseline, name]).astype(float)
         ratios = np.log(blocks[name].to_numpy() / blocks[baseline].to_numpy())
         lengths = np.array([length_of_block[block] for block in blocks.index])
         short, long = (ratios[lengths == length_s] for length_s in (lengths_s[0], lengths_s[-1]))
         if min(len(short), len(long)) >= MIN_BLOCKS_OF_LENGTH:
-            found.append(_compare(name, short, long))
-    if not found:
+            unadjusted.append(_compare(name, short, long))
+    if not unadjusted:
         return None
-    adjusted = adjust_holm([effect.p for effect in found])
-    effects = [effect._replace(p=p) for effect, p in zip(found, adjusted, strict=True)]
+    adjusted = adjust_holm([effect.p for effect in unadjusted])
+    effects = [effect._replace(p=p) for effect, p in zip(unadjusted, adjusted, strict=True)]
     return SliceLengthCheck(lengths_s[0], lengths_s[-1], effects)
 
 

@@ -117,8 +117,8 @@ def read_run_record(paths: RunPaths) -> RunRecord:
     except FileNotFoundError:
         raise DataError(f"{paths.run_json} is not there", RESTORE_HINT) from None
     except ValueError as error:  # includes ValidationError
-        found = error.errors()[:3] if isinstance(error, ValidationError) else []
-        reason = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'file'}: {e['msg']}" for e in found) or str(error)
+        errors = error.errors()[:3] if isinstance(error, ValidationError) else []
+        reason = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'file'}: {e['msg']}" for e in errors) or str(error)
         raise DataError(f"{paths.run_json} is no record of a run: {reason}", RESTORE_HINT) from error
 
 

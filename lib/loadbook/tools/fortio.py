@@ -134,15 +134,15 @@ class _Report(JsonReport):
         ]
         if sum(count for _, _, count in buckets) != self.calls:
             raise self.refused(f"the histogram has not the {self.calls} calls of its count")
-        found = {}
+        percentiles = {}
         for entry in self._list(self.times, "Percentiles"):
             value = self.number(entry, "Value")
             slack = 1e-9 * value
             widths = [end - start for start, end, _ in buckets if start - slack <= value <= end + slack]
             if not widths:
                 raise self.refused(f"a percentile, {value:g} s, is in no bucket of the histogram")
-            found[self.number(entry, "Percentile")] = (value, min(widths))
-        return dict(sorted(found.items()))
+            percentiles[self.number(entry, "Percentile")] = (value, min(widths))
+        return dict(sorted(percentiles.items()))
 
     def _list(self, table: Mapping[str, Any], key: str) -> Sequence[Mapping[str, Any]]:
         entries = table.get(key)

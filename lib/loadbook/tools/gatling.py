@@ -83,12 +83,14 @@ class _Report(JsonReport):
     def __init__(self, output: ToolOutput) -> None:
         self.output, self.line = output, 0
         contents = {"stdout": output.stdout, **output.files}
-        found = [figures for name, content in contents.items() if (figures := self._json_figures(name, content))]
+        figures_by_file = [
+            figures for name, content in contents.items() if (figures := self._json_figures(name, content))
+        ]
         summary = self._summary_figures()
-        if summary is None and not found:
+        if summary is None and not figures_by_file:
             raise self.refused(self._missing_reason())
-        self.figures = summary or found[0]
-        for other in found:
+        self.figures = summary or figures_by_file[0]
+        for other in figures_by_file:
             if (other.total, other.ok, other.failed) != (self.figures.total, self.figures.ok, self.figures.failed):
                 raise self.refused(f"two reports that differ: {other.total} requests, and {self.figures.total}")
         self._check()

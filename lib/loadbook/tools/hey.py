@@ -131,14 +131,14 @@ class _Report:
         self, lines: Sequence[str], start: int, end: int, row: tuple[re.Pattern[str], re.Pattern[str]]
     ) -> list[tuple[str, str]]:
         """Return the rows of lines `start` to `end`; ParseError for a line that begins like a row and is none."""
-        found = []
+        rows = []
         for number, line in enumerate(lines[start:end], start + 1):
             match = row[1].fullmatch(line)
             if match:
-                found.append((match[1], match[2]))
+                rows.append((match[1], match[2]))
             elif row[0].match(line):
                 raise ParseError("hey", "stdout", number, f"line cut or changed: {line[:60]!r}")
-        return found
+        return rows
 
     def _check_rows(self, lines: Sequence[str], *tables: Sequence[tuple[str, str]]) -> None:
         """Raise ParseError for rows outside of their tables, twice, in another order, missing, or cut at the end."""

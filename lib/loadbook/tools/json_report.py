@@ -65,16 +65,16 @@ class JsonReport:
 
         `contents` maps names of files to contents; `file` and `line` are those of the object afterwards.
         """
-        found = [
+        documents = [
             (name, line, text)
             for name, content in contents.items()
             for line, text in find_objects(line_patterns.clean_lines(content))
             if all(mark in text for mark in marks)
         ]
-        if not found:
+        if not documents:
             return None
-        self.file, self.line, text = found[-1]
-        if len(found) > 1:
+        self.file, self.line, text = documents[-1]
+        if len(documents) > 1:
             raise self.refused("a second report: two in one output")
         try:
             return read_json(text)

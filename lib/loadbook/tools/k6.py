@@ -270,13 +270,13 @@ class _Values:
     def times_s(self, metric: str) -> dict[str, float]:
         """Return {statistic: seconds} of a trend, whose values are ms; ParseError if they do not ascend."""
         values = self.metrics.get(metric, {})
-        found = {s: values[key] for s, keys in STATISTICS.items() for key in keys if key in values}
-        if not all(type(value) in (int, float) and value >= 0 for value in found.values()):
+        times_ms = {s: values[key] for s, keys in STATISTICS.items() for key in keys if key in values}
+        if not all(type(value) in (int, float) and value >= 0 for value in times_ms.values()):
             raise ParseError("k6", self.file, 1, f"{metric}: a time is no number")
-        ordered = [found[s] for s in STATISTICS if s in found and s != "mean"]
+        ordered = [times_ms[s] for s in STATISTICS if s in times_ms and s != "mean"]
         if ordered != sorted(ordered):
             raise ParseError("k6", self.file, 1, f"{metric}: minimum, percentiles and maximum do not ascend")
-        return {statistic: value / 1000 for statistic, value in found.items()}
+        return {statistic: value / 1000 for statistic, value in times_ms.items()}
 
 
 def _parse_summary(file: str, summary: RunSummary, output: ToolOutput) -> ParsedReport:

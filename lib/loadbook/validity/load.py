@@ -61,7 +61,7 @@ def _non_2xx_hit(evidence: Evidence, requests: float | None) -> Iterator[RuleHit
 def socket_errors(evidence: Evidence) -> Iterator[RuleHit]:
     """Judge failed connections and transfers as a share of all attempts, without failures at the driver's limits."""
     names = [n for n in SOCKET_ERRORS if n != "errors_timeout" or "timeouts_weighted" not in evidence.parser_doubts]
-    counts = [found for name in names if (found := evidence.total(name, "count")) is not None]
+    counts = [count for name in names if (count := evidence.total(name, "count")) is not None]
     requests = evidence.total("requests", "count")
     if not counts or requests is None:
         yield evidence.unchecked("socket_errors", "the tool reports no connection errors")

@@ -164,8 +164,8 @@ def _concurrent_streams(evidence: Evidence) -> int:
     """Return how many requests h2load has under way on each connection (option -m)."""
     if evidence.record.tool != "h2load" or not evidence.record.drivers:
         return 1
-    found = H2LOAD_STREAMS.search(" ".join(evidence.record.drivers[0].argv))
-    return max(1, int(found[1])) if found else 1
+    match = H2LOAD_STREAMS.search(" ".join(evidence.record.drivers[0].argv))
+    return max(1, int(match[1])) if match else 1
 
 
 def order_not_random(records: Sequence[TrialRecord]) -> Iterator[RuleHit]:

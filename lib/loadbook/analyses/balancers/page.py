@@ -241,7 +241,7 @@ class BackendsPage(EffectsPage):
             glyph=palette.VERDICTS[kind].glyph,
             word={"better": f"{self._superlative} found", "undecided": "undecided"}.get(kind, "no verdict"),
             headline=regimes_headline(self.regimes, self._superlative),
-            support=" ".join(filter(None, (regime_support(name, found) for name, found in self.regimes.items()))),
+            support=" ".join(filter(None, (regime_support(name, regime) for name, regime in self.regimes.items()))),
         )
 
     @property

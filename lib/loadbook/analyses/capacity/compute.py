@@ -63,7 +63,7 @@ def probes_of(data: RunData) -> pd.DataFrame:
 def capacities_of(data: RunData, probes: pd.DataFrame) -> dict[str, Capacity]:
     """Return treatment -> its capacity, for treatments with a valid trial, in the order of the plan."""
     values, costs = data.values(CAPACITY), data.values(CPU_PER_RESPONSE)
-    found: dict[str, Capacity] = {}
+    capacities: dict[str, Capacity] = {}
     for name in data.plan["treatments"]:
         own = values.loc[(values["treatment"] == name) & values["valid"], "value"].dropna()
         cost = costs.loc[(costs["treatment"] == name) & costs["valid"], "value"].dropna()
@@ -71,5 +71,5 @@ def capacities_of(data: RunData, probes: pd.DataFrame) -> dict[str, Capacity]:
             made = int((probes["treatment"] == name).sum())
             cpu_s = float(cost.median()) if len(cost) else None
             bounds = float(own.min()), float(own.max())
-            found[name] = Capacity(name, float(own.median()), *bounds, len(own), made, cpu_s)
-    return found
+            capacities[name] = Capacity(name, float(own.median()), *bounds, len(own), made, cpu_s)
+    return capacities

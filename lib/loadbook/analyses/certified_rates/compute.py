@@ -65,7 +65,7 @@ def judged_rates_of(data: RunData, level: float) -> dict[str, JudgedRate]:
     recorded = set(data.trials["trial"])
     waiting = [trial["treatment"] for trial in data.plan["trials"]
                if trial["block"] <= planned_blocks and trial["trial"] not in recorded]  # fmt: skip
-    found: dict[str, JudgedRate] = {}
+    judged_rates: dict[str, JudgedRate] = {}
     for group in _same_but_rate(study, data.plan["treatments"]):
         starts: dict[str, Starts] = {}
         for name in group:
@@ -77,10 +77,10 @@ def judged_rates_of(data: RunData, level: float) -> dict[str, JudgedRate]:
         pending = sum(name in group for name in waiting)
         for name, one in starts.items():
             rate, state = rates[name], states[rates[name]]
-            found[name] = JudgedRate(
+            judged_rates[name] = JudgedRate(
                 name, rate, one, one.share_low(level), state, pending, is_highest=highest[state] == rate
             )
-    return {name: found[name] for name in data.plan["treatments"] if name in found}
+    return {name: judged_rates[name] for name in data.plan["treatments"] if name in judged_rates}
 
 
 def rate_of(study: Study, treatment: str) -> float:

@@ -106,10 +106,10 @@ def _segment_edges(y: FloatArray, errors: FloatArray, rate: float) -> list[int]:
     if p[best] * len(arcs) > rate:
         return []
     edges = [0, *(int(edge) for edge in arcs[best] if 0 < edge < len(y)), len(y)]
-    found = edges[1:-1]
+    inner_edges = edges[1:-1]
     for start, end in pairwise(edges):
-        found += [start + edge for edge in _segment_edges(y[start:end], errors[start:end], rate)]
-    return found
+        inner_edges += [start + edge for edge in _segment_edges(y[start:end], errors[start:end], rate)]
+    return inner_edges
 
 
 def _prune_edges(y: FloatArray, errors: FloatArray, inner: list[int], rate: float) -> list[int]:

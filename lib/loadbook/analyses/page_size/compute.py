@@ -275,7 +275,9 @@ def compare_tiers(
         if size in after.arms
     }
     comparisons = compare_contrasts(valid, list(contrasts.values()), metric=metric, level=level) if contrasts else []
-    verdicts = {key: decide_verdict(found, study.margin) for key, found in zip(contrasts, comparisons, strict=True)}
+    verdicts = {
+        key: decide_verdict(comparison, study.margin) for key, comparison in zip(contrasts, comparisons, strict=True)
+    }
     pairs = []
     for front, (before, after) in enumerate(both_tiers):
         name = ", ".join(part for part in before.name.split(", ") if part in after.name.split(", "))

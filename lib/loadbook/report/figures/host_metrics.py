@@ -318,12 +318,12 @@ class TrialOverlayFigure(_TimelineFigure):
     @cached_property
     def unlike_trials(self) -> dict[str, set[str]]:
         """Title of a track -> the trials whose mean is far from the median of their treatment."""
-        treatments, found = pd.Series({s.trial: s.treatment for s in self.timeline.trials}), {}
+        treatments, unlike = pd.Series({s.trial: s.treatment for s in self.timeline.trials}), {}
         for track in self.timeline.tracks:
             means = self.timeline.measured(track, self.timeline.trials).groupby("trial")["value"].mean()
             distances = (means - means.groupby(treatments).transform("median")).abs()
-            found[track.title] = set(means.index[distances > UNLIKE_SHARE * (track.capacity or np.inf)])
-        return found
+            unlike[track.title] = set(means.index[distances > UNLIKE_SHARE * (track.capacity or np.inf)])
+        return unlike
 
     def _draw(self) -> base.Sheet:
         timeline = self.timeline
