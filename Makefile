@@ -10,7 +10,7 @@ PACKAGES := scripts/packages.txt
 OF_ALL_STUDIES := $$(cut -s -d' ' -f2- $(PACKAGES) | tr ' ' '\n' | sort -u)
 OF_STUDY := $$(sed -n 's/^$(STUDY) //p' $(PACKAGES))
 
-.PHONY: help setup setup-dev services packages generators report site test test-faults test-faults-root test-long check lint types lab jmeter lock clean
+.PHONY: help setup setup-dev services packages generators report site docs test test-faults test-faults-root test-long check lint types lab jmeter lock clean
 help:
 	@echo 'make report   install what is missing, run the study $(STUDY) in the lab, write reports/'
 	@echo '              (another one: make report STUDY=<name>; its programs are installed, too)'
@@ -20,6 +20,7 @@ help:
 	@echo 'make test-faults        inject every fault that needs no root, and print what was seen'
 	@echo 'make test-faults-root   the same for those that need root: network namespaces'
 	@echo 'make test-long          the other tests that take minutes: notebooks in JupyterLab'
+	@echo 'make docs     build the documentation as a searchable site, build/docs/index.html; broken links fail'
 	@echo 'make lab      open JupyterLab on this folder, at notebooks/explore.ipynb'
 	@echo 'make jmeter   install Apache JMeter for the lab (72 MB below .cache, checksummed)'
 	@echo 'make generators  install vegeta, k6, oha, autocannon and Locust for this user'
@@ -90,6 +91,12 @@ test-faults-root: setup-dev
 	@rm -f .cache/faults.json
 	@$(FAULTS) -m "fault and root"
 
+docs: setup-docs
+	@.venv/bin/python -m sphinx -q -W --keep-going -d .cache/doctrees -c docs . build/docs
+	@echo build/docs/index.html
+setup-docs:
+	@.venv/bin/python -c 'import furo, myst_parser, sphinx' 2>/dev/null || scripts/setup.sh requirements-dev.lock $(TOOLS)
+
 check: lint types
 lint:
 	@.venv/bin/ruff check lib tests benchmarks
@@ -122,7 +129,7 @@ jmeter:
 LOCK := uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header --extra build pyproject.toml
 lock:
 	@$(LOCK) -o requirements.lock
-	@$(LOCK) --extra dask --extra explore --extra dev -o requirements-dev.lock
+	@$(LOCK) --extra dask --extra explore --extra dev --extra docs -o requirements-dev.lock
 
 clean:
 	@test ! -x $(LOADBOOK) || $(LOADBOOK) lab down

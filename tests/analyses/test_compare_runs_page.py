@@ -283,7 +283,7 @@ def reported(tmp_path_factory: Any) -> Layout:
     return layout
 
 
-DOCUMENTED = re.findall(r"^loadbook report (.*?) *(?:#.*)?$", (REPO / "docs/compare-runs.md").read_text(), re.MULTILINE)
+DOCUMENTED = re.findall(r"^loadbook report (.*?) *(?:#.*)?$", (REPO / "docs/history.md").read_text(), re.MULTILINE)
 
 
 @pytest.mark.parametrize("command", DOCUMENTED)

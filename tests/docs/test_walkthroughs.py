@@ -16,12 +16,19 @@ import pytest
 
 import loadbook.tools
 from command_line import exit_code
-from doc_pages import DOCS, Command, File, seen, steps
+from doc_pages import DOCS, Command, File, page_text, seen, steps
 from doc_reader import Reader, walk, without_hosts
 from loadbook.hosts import sshd
 from loopback_labs import own_lab
 
-PAGES = ["tutorial.md", "howto-config.md", "howto-tool.md", "howto-jump-host.md", "howto-cloud.md"]
+OWN_TOOL = "tools.md#A load generator of your own"
+PAGES = [
+    "tutorial.md",
+    "howto-config.md",
+    OWN_TOOL,
+    "hosts.md#Behind a jump host",
+    "hosts.md#Cloud machines",
+]
 ALONE = {"load1": ("driver",), "web1": ("web",)}
 LONG = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(1800)]
 NODE = """
@@ -72,7 +79,7 @@ def own_tools(tmp_path, monkeypatch):
 @pytest.mark.parametrize("page", PAGES)
 def test_walkthrough_steps_that_need_no_hosts_work(page, tmp_path, own_tools, monkeypatch, capfd):
     reader, done = Reader(tmp_path), 0
-    for step in steps(page, own_tools if page == "howto-tool.md" else None):
+    for step in steps(page, own_tools if page == OWN_TOOL else None):
         if isinstance(step, File):
             reader.write(step)
         elif without_hosts(step):
@@ -83,12 +90,12 @@ def test_walkthrough_steps_that_need_no_hosts_work(page, tmp_path, own_tools, mo
 
 def test_walkthrough_of_howto_cloud_shows_the_real_error_for_an_unlisted_target(tmp_path, monkeypatch, capsys):
     reader = Reader(tmp_path)
-    for step in steps("howto-cloud.md"):
+    for step in steps("hosts.md#Cloud machines"):
         if isinstance(step, File):
             reader.write(step._replace(text=re.sub(r"^external = \[.*\n", "", step.text, flags=re.MULTILINE)))
     monkeypatch.chdir(reader.root)
     assert exit_code(monkeypatch, "plan", "cloud", "--hosts", "hosts.toml") == 2
-    (shown,) = re.findall(r"```\n(hosts.toml: 1 problem\n.*?)```", (DOCS / "howto-cloud.md").read_text(), re.DOTALL)
+    (shown,) = re.findall(r"```\n(hosts.toml: 1 problem\n.*?)```", page_text("hosts.md#Cloud machines"), re.DOTALL)
     assert shown in capsys.readouterr().err
 
 
@@ -109,7 +116,7 @@ def test_walkthrough_of_howto_tool_works(tmp_path, monkeypatch):
     found = f'"PATH={tmp_path / "bin"}:{os.environ["PATH"]}"'  # by whoever logs in, as /usr/local/bin is
     monkeypatch.setattr(sshd, "CONFIG_TEMPLATE", sshd.CONFIG_TEMPLATE.replace('"JMETER_HOME={jmeter}"', found))
     with own_lab(hosts=ALONE) as lab:
-        walk(Reader(tmp_path, lab), "howto-tool.md", {"/usr/local/bin/": f"{tmp_path / 'bin'}/"})
+        walk(Reader(tmp_path, lab), OWN_TOOL, {"/usr/local/bin/": f"{tmp_path / 'bin'}/"})
 
 
 @long_in_a_lab
@@ -119,7 +126,7 @@ def test_walkthrough_of_howto_jump_host_works(tmp_path):
         named = {"gate.example.org": at["gate"]}
         named |= {f"{alias}.bench.internal": at[alias] for alias in ("load1", "web1")}
         reader = Reader(tmp_path, lab)
-        walk(reader, "howto-jump-host.md", named | {"bench@": f"{getpass.getuser()}@"})
+        walk(reader, "hosts.md#Behind a jump host", named | {"bench@": f"{getpass.getuser()}@"})
         assert "Accepted publickey" in (lab.folder / "gate" / "sshd.log").read_text()
         (gate,) = [host.pid for host in lab.status() if host.alias == "gate"]
         os.kill(gate, signal.SIGKILL)
@@ -131,7 +138,7 @@ def test_walkthrough_of_howto_jump_host_works(tmp_path):
 def test_walkthrough_of_howto_cloud_works(tmp_path):
     with own_lab(hosts={"load1": ("driver",), "web1": ("node",)}) as lab, black_box(tmp_path) as (front, node):
         named = {"lb.example.net:80": front, "192.0.2.13:80": node, "192.0.2.13": "127.0.0.1"}
-        walk(Reader(tmp_path, lab), "howto-cloud.md", named)
+        walk(Reader(tmp_path, lab), "hosts.md#Cloud machines", named)
 
 
 @contextmanager

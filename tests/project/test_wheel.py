@@ -21,6 +21,9 @@ SOURCES = (
     "setup.py",
     "MANIFEST.in",
     "README.md",
+    "SECURITY.md",
+    "CONTRIBUTING.md",
+    "docs",
     "LICENSE",
 )
 
@@ -81,6 +84,12 @@ def test_installed_wheel_goes_from_init_to_a_report(call):
     page = call.folder / "reports" / "example.html"
     assert f"report: {page}" in done.stdout and page.stat().st_size > 100_000
     assert (call.folder / "reports" / "index.html").is_file()
+
+
+def test_installed_wheel_has_the_documentation_as_a_site(call):
+    page = Path(call("docs").stdout.strip().removeprefix("file://"))
+    assert page.name == "index.html" and (page.parent / "docs" / "statistics.html").is_file()
+    assert (page.parent / "searchindex.js").stat().st_size > 10_000
 
 
 def test_init_command_refuses_to_overwrite_files(call):

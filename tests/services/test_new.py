@@ -69,7 +69,7 @@ def test_example_in_the_help_of_the_new_command_has_an_effect(home, monkeypatch,
         re.sub(r"\s+", " ", capsys.readouterr().out).partition("For example: loadbook ")[2].partition(" Options")[0]
     )
     assert exit_code(monkeypatch, *example.split()) == 0
-    assert ineffective_settings(load_study(home, example.split()[1])) == []
+    assert ineffective_settings(load_study(home, example.split()[1])) == {}
 
 
 def test_new_study_with_two_roles_puts_one_in_front_of_the_other(home, monkeypatch, capsys):

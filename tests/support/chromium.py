@@ -76,11 +76,11 @@ class Chrome:
                 return dict(message["result"])
             self.events.append(message)
 
-    def open(self, file: Path, width: int, height: int) -> None:
+    def open(self, file: Path, width: int, height: int, query: str = "") -> None:
         """Show a local file in a window of this size (CSS pixels) and wait until it is loaded."""
         self.events.clear()
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
-        self.call("Page.navigate", url=file.resolve().as_uri())
+        self.call("Page.navigate", url=file.resolve().as_uri() + query)
         while not any(e.get("method") == "Page.loadEventFired" for e in self.events):
             self.events.append(json.loads(self.socket.recv()))
 

@@ -46,12 +46,26 @@ class Command(NamedTuple):
 
 
 def steps(page: str, renamed: Mapping[str, str] | None = None) -> list[File | Command]:
-    """Return the steps of docs/`page` in order; `renamed` maps words on the page to their values on this machine."""
-    text = (DOCS / page).read_text(encoding="utf-8")
+    """Return the steps of docs/`page` in order; `renamed` maps words on the page to their values on this machine.
+
+    A page may be a section of one: "hosts.md#Cloud machines".
+    """
+    text = page_text(page)
     for word, other in (renamed or {}).items():
         assert word in text, f"{page} does not say {word}"
         text = text.replace(word, other)
     return [step for block in BLOCK.finditer(text) for step in _steps(block)]
+
+
+def page_text(page: str) -> str:
+    """Return the text of docs/`page`, or of one section of a page, which ends at the next heading of its level."""
+    name, _, section = page.partition("#")
+    text = (DOCS / name).read_text(encoding="utf-8")
+    if not section:
+        return text
+    found = re.search(rf"^## {re.escape(section)}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert found, f"{name} has no section {section}"
+    return found[1]
 
 
 def _steps(block: re.Match[str]) -> Iterator[File | Command]:

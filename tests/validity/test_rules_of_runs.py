@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pytest
 
 from loadbook.store.trial_record import TrialRecord
 from loadbook.study.model import Study
@@ -17,13 +20,18 @@ STUDY = Study.model_validate({
 
 
 def make(blocks: int = 8, aa: float = 0.0, **by_treatment):
-    """Records and measurement rows of a run; `by_treatment` changes an arm's records."""
+    """Records and measurement rows of a run; `by_treatment` changes an arm's records.
+
+    Arm `x` has a configuration of its own.
+    """
+    changed = [CLEAN["services"][0] | {"config_sha256": "1" * 64}]
     rng = np.random.default_rng(1)
     records, rows = [], []
     for block in range(1, blocks + 1):
         for name in ("base", "x", "again"):
             trial = f"t{len(records) + 1:04}"
-            changes = {"trial": trial, "treatment": name, "block": block, "slot": len(records) + 1}
+            changes: dict[str, Any] = {"trial": trial, "treatment": name, "block": block, "slot": len(records) + 1}
+            changes |= {"services": changed} if name == "x" else {}
             records.append(TrialRecord.model_validate(CLEAN | changes | by_treatment.get(name, {})))
             value = 40_000 * np.exp((aa if name == "again" else 0.0) + rng.normal(0, 0.004))
             rows.append(
@@ -75,6 +83,53 @@ def test_treatment_that_should_change_the_response_size_but_does_not_is_a_doubt(
 def test_treatment_that_changes_the_response_size_as_expected_has_no_hit() -> None:
     sent = received(*make(), base=20_240.0, x=900.0, again=20_240.0)
     assert named(check_run(COMPRESSED, *sent, changes=GZIP), "treatment_not_exercised") == []
+
+
+NOPUSH = Study.model_validate(
+    STUDY.model_dump(by_alias=True)
+    | {
+        "roles": {"driver": {}, "web": {"service": "nginx", "vars": {"tcp_nopush": "off"}}},
+        "factors": {"tcp_nopush": {"levels": ["off", "on"]}},
+        "treatments": {"base": {}, "x": {"set": {"tcp_nopush": "on"}}, "again": {"check": "aa", "same_as": "base"}},
+    }
+)
+SAME_CONFIGURATION = {"services": CLEAN["services"]}
+
+
+def test_treatment_with_load_and_configuration_of_the_baseline_is_a_doubt_for_every_service() -> None:
+    (hit,) = check_run(NOPUSH, *make(x=SAME_CONFIGURATION))
+    assert (hit.name, hit.level, hit.treatment) == ("treatment_not_exercised", "doubt", "x")
+    assert "x: tcp_nopush = on: the load and the configuration of every service are those of the base" in hit.message
+    assert named(check_run(NOPUSH, *make()), "treatment_not_exercised") == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"treatments": {"base": {}, "x": {"workload": {"connections": 60}}, "again": {"same_as": "base"}}},
+        {
+            "factors": {"cpus": {"of": "cpus", "levels": ["0", "1"]}},
+            "roles": {"driver": {}, "web": {"service": "nginx", "cpus": "0"}},
+            "treatments": {"base": {}, "x": {"set": {"cpus": "1"}}, "again": {"same_as": "base"}},
+        },
+        {"treatments": {"base": {}, "x": {"same_as": "base"}, "again": {"same_as": "base"}}},
+    ],
+)
+def test_treatment_of_another_load_or_other_cpus_and_a_repetition_change_something(changes: dict[str, Any]) -> None:
+    study = Study.model_validate(NOPUSH.model_dump(by_alias=True) | {"factors": {}} | changes)
+    assert named(check_run(study, *make(x=SAME_CONFIGURATION)), "treatment_not_exercised") == []
+
+
+def test_treatment_whose_answers_differ_changed_something() -> None:
+    other = {"response_before": {"status": 200, "bytes": 24, "sha256": "b"}} | SAME_CONFIGURATION
+    assert named(check_run(NOPUSH, *make(x=other)), "treatment_not_exercised") == []
+
+
+def test_treatment_whose_setting_lacks_what_it_needs_is_a_doubt() -> None:
+    needs = "web.tcp_nopush = on has no effect: it needs sendfile = on"
+    (hit,) = check_run(NOPUSH, *make(), ineffective={needs: ["x"]})
+    assert (hit.name, hit.level, hit.treatment) == ("treatment_not_exercised", "doubt", "x")
+    assert f"x: {needs}" in hit.message
 
 
 def test_treatment_effect_on_the_response_size_is_unchecked_if_bytes_were_not_counted() -> None:

@@ -133,7 +133,7 @@ METRIC_GROUPS = {
     "network": ("net_rx", "net_tx"), "load": ("load1",), "sockets": ("sockets_tcp_inuse", "sockets_tcp_tw"),
     "processes": ("process_cpu", "process_rss"),
 }  # fmt: skip
-# names of problems that concern a source of host metrics (docs/traces.md)
+# names of problems that concern a source of host metrics (docs/import.md)
 SOURCE_PROBLEMS = (
     "gap", "torn_sample", "unreadable_sample", "unreadable_line", "counter_went_back", "too_few_samples", "outside",
     "monitor_ended", "no_timestamps", "local_times", "memory_not_told", "munin_says", "changed-file", "clock_not_known",

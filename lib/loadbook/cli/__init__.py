@@ -1,7 +1,7 @@
 """The command line: each group of commands has a module, which is imported only when one of them is called.
 
 - `terminal`: shared by all commands: arguments, output, progress, handling of Ctrl-C
-- `studies`: `loadbook init`, `studies`, `new`
+- `studies`: `loadbook init`, `docs`, `studies`, `new`
 - `data`: `loadbook ingest`, `verify`, `parse`, `export`, `import`, `traces`
 - `hosts`: `loadbook hosts`, `lab`, `doctor`, `restore`
 - `run`: `loadbook plan`, `run`, `batch`
@@ -27,6 +27,7 @@ from loadbook.core.text import closest_name
 # command -> its module in this folder, and its summary (the module is imported only when the command is called)
 COMMANDS = {
     "init": ("studies", "Make a project folder: notebooks, studies, an example run, a hosts file"),
+    "docs": ("studies", "Show where the documentation is, a site with a search"),
     "doctor": ("hosts", "Check hosts: what is missing, where, and how to get it"),
     "lab": ("hosts", "Manage the lab on this machine: up, down, status, cut, join"),
     "hosts": ("hosts", "Trust host keys; list hosts"),

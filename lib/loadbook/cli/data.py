@@ -353,7 +353,7 @@ def _print_plan(checked: CheckedImport) -> None:
 @terminal.study_argument
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
 @click.option("--host", required=True, metavar="ALIAS", help="The host that the files are of.")
-@click.option("--kind", default="auto", show_default=True, metavar="KIND", help="Their format: docs/traces.md.")
+@click.option("--kind", default="auto", show_default=True, metavar="KIND", help="Their format: docs/import.md.")
 @terminal.run_option
 @click.option("--role", metavar="ROLE", help="Role of the machine, if the run has no such host.")
 @click.option(

@@ -130,7 +130,7 @@ def _endpoints(path: Path, inventory: HostsFile) -> dict[str, Endpoint]:
 def lab() -> None:
     """Real sshd processes on this machine, one per host alias.
 
-    On loopback addresses as the invoking user, or as root in network namespaces (docs/lab.md).
+    On loopback addresses as the invoking user, or as root in network namespaces (docs/installation.md).
     """
 
 

@@ -72,7 +72,10 @@ def plan(
         needs = memory_at_once(plan.study, plan.treatments, services_of(layout, plan.study, plan.treatments))
         of_roles = ", ".join(f"{role} about {format_bytes(mib << 20)}" for role, mib in needs.items())
         notes.insert(0, f"memory      of a host, for {len(plan.treatments)} treatments at once: {of_roles}")
-    warnings = [f"warning     {text}" for text in ineffective_settings(plan.study, service_folders(layout))]
+    warnings = [
+        f"warning     {text} (treatment {names[0]}{f' and {len(names) - 1} more' if names[1:] else ''})"
+        for text, names in ineffective_settings(plan.study, service_folders(layout)).items()
+    ]
     for line in [*_plan_lines(plan), *power_lines(forecast), *notes, *warnings]:
         terminal.echo(line)
 

@@ -1,5 +1,6 @@
 """`loadbook init`: make a project folder with notebooks, studies, the example run and a hosts file.
 
+`loadbook docs`: show where the documentation is.
 `loadbook studies`: list studies with their question, trials and duration, or the packages that they need.
 `loadbook new`: write a commented study file. None of these commands contacts a host.
 """
@@ -101,6 +102,20 @@ def init(folder: Path) -> None:
     echo(f"project {folder.resolve()}")
     go = "" if folder == Path() else f"cd {folder}; "
     echo(f"next: {go}loadbook report {EXAMPLE_STUDY} makes a report of the recorded run; README.md has the rest")
+
+
+@click.command()
+@click.option("--open", "opens", is_flag=True, help="Open it in a browser, too.")
+def docs(opens: bool) -> None:
+    """Print the address of the documentation: a site with a search that needs no network."""
+    folder = shipped_project()
+    built = [folder / where / "index.html" for where in ("docs", "build/docs")]  # in a wheel, in a clone
+    site = next((page for page in built if page.is_file()), None)
+    if site is None:
+        raise UsageError(f"the documentation of {folder} is not built", "make docs")
+    echo(site.resolve().as_uri())
+    if opens:
+        click.launch(site.resolve().as_uri())
 
 
 @click.command()

@@ -239,8 +239,11 @@ def _check_placement(testbed: Testbed, placement: Placement) -> Iterator[str]:
             continue
         try:
             instance = deployment.make_instance(placement, preflight_stem(testbed.run), CHECK_LEASE_S)
-            if instance.rendered.config_sha256 not in checked:
-                checked.add(instance.rendered.config_sha256)
+            digest = instance.rendered.config_sha256
+            configuration = (placement.role, placement.alias, placement.spec.name, digest)
+            testbed.configurations.setdefault(deployment.treatment, set()).add(configuration)
+            if digest not in checked:
+                checked.add(digest)
                 try:
                     instance.check()
                 finally:

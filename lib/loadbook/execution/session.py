@@ -44,6 +44,7 @@ from loadbook.store.trial_record import SCHEMA_VERSION, read_json, write_json
 from loadbook.store.verify import run_file_checksums
 from loadbook.study.plan import study_sha256
 from loadbook.tools.base import is_known_version
+from loadbook.validity.treatments import configured_alike
 
 # a reboot does not prevent resuming a run; the validity rule facts_differ then flags the later trials
 VOLATILE_FACTS = ("boot_id",)
@@ -196,6 +197,8 @@ class RunSession:
             self._note(f"execution: {self.selection.plan.execution_text}")
         self._note(f"checking {', '.join(testbed.hosts)} and every configuration")
         preflight(testbed, self.layout.study_raw(plan.study.name))
+        for treatment, text in configured_alike(plan.study, testbed.configurations).items():
+            self._note(f"warning: treatment {treatment} changes nothing: {text}")
         for message in self._driver_notes():
             self._note(message)
         if not resumed:

@@ -37,7 +37,8 @@ class Testbed:
 
     `placements` are those of all treatments, `tools` the load generators by name, `tool_versions` versions by host
     alias and tool. `lab` is the kind of the lab ("" for other hosts), `replayed_run` the id of the run that a replay
-    repeats. `ended` is set at the end of the session and ends all pauses. `not_restored` collects errors of rollbacks.
+    repeats. `configurations` has role, host, service and digest of the configurations of each treatment. `ended` is set
+    at the end of the session and ends all pauses. `not_restored` collects errors of rollbacks.
     """
 
     plan: Plan
@@ -53,6 +54,7 @@ class Testbed:
     replays_plain_trials: bool = False
     tool_versions: dict[tuple[str, str], str] = field(default_factory=dict)
     service_versions: dict[Placement, str] = field(default_factory=dict)
+    configurations: dict[str, set[tuple[str, str, str, str]]] = field(default_factory=dict)
     boot_ids: dict[str, str] = field(default_factory=dict)
     host_cpus: dict[str, tuple[int, ...]] = field(default_factory=dict)
     ended: threading.Event = field(default_factory=threading.Event)

@@ -15,7 +15,7 @@ CPU_MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "stea
 GAP_FACTOR = 3.0  # an interval longer than GAP_FACTOR times the usual one is a gap
 MAX_REPEATED_PROBLEMS = 20
 
-# metrics of the traces table and their units (docs/traces.md)
+# metrics of the traces table and their units (docs/import.md)
 UNITS = {
     "cpu_busy": "1", "cpu_user": "1", "cpu_system": "1", "cpu_iowait": "1", "cpu_steal": "1",
     "memory_used": "B", "memory_total": "B", "net_rx": "B/s", "net_tx": "B/s",

@@ -32,6 +32,7 @@ from loadbook.ingestion.workers import (
     usable_cpus,
     worker_processes,
 )
+from loadbook.services.check import ineffective_settings
 from loadbook.services.spec import load_service
 from loadbook.store.ledger import read_added_files, read_current_plan
 from loadbook.store.paths import RunPaths
@@ -269,19 +270,27 @@ def _validity_hits(
     # only rates per second, as histograms may have a thousand times as many rows
     samples, kinds = tables["samples"], pa.array(list(RATE_SERIES_KINDS))
     rates = samples.filter(pc.is_in(samples["series"], kinds)).select(RATE_COLUMNS).to_pandas()
-    changes = _declared_changes(raw.plan, raw.paths.processed.absolute())
-    return hits + check_run(raw.plan.study, records, measurements, excluded, raw.facts, rates, changes)
+    folders = _service_folders(raw.paths.processed.absolute())
+    changes = _declared_changes(raw.plan, folders)
+    ineffective: dict[str, list[str]] = {}
+    with suppress(LoadbookError):  # a service that no longer exists
+        ineffective = ineffective_settings(raw.plan.study, folders)
+    return hits + check_run(raw.plan.study, records, measurements, excluded, raw.facts, rates, changes, ineffective)
 
 
-def _declared_changes(plan: Plan, processed: Path) -> dict[tuple[str, str], tuple[str, ...]]:
+def _service_folders(processed: Path) -> list[Path]:
+    """Return the folder of the services beside the studies, from that of a run's tables."""
+    return [processed.parents[3] / "studies" / "services"] if len(processed.parents) > 3 else []
+
+
+def _declared_changes(plan: Plan, folders: Sequence[Path]) -> dict[tuple[str, str], tuple[str, ...]]:
     """Return (service, variable) -> effects that service.toml declares for the variable."""
-    own = [processed.parents[3] / "studies" / "services"] if len(processed.parents) > 3 else []
     roles = {factor.role for factor in plan.study.factors.values() if factor.of == "vars"}
     services = {plan.study.setting(name, role).service for name in plan.treatments for role in roles}
     changes: dict[tuple[str, str], tuple[str, ...]] = {}
     for service in sorted(filter(None, services)):
         with suppress(LoadbookError):  # services that no longer exist declare nothing
-            variables = load_service(service, own).vars
+            variables = load_service(service, folders).vars
             changes |= {(service, name): variable.changes for name, variable in variables.items() if variable.changes}
     return changes
 

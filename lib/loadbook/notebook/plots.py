@@ -89,9 +89,7 @@ class Plots(compare.Displayable):
         """Draw the latency distribution of all requests of each treatment, without any statistical test."""
         curves = checks.treatment_curves(self._data)
         if not curves:
-            raise UsageError(
-                "no trial of this run kept its requests one by one", "docs/data-at-scale.md says which tools do"
-            )
+            raise UsageError("no trial of this run kept its requests one by one", "docs/explore.md says which tools do")
         return compare.FigureView(LatencyDistributionFigure(self._page.analysis, curves))
 
     def traces(self, trial: str = "", block: int | None = None) -> compare.FigureView:

@@ -143,8 +143,8 @@ def version_defaults(study: Study, role: str, version: str, folders: Sequence[Pa
     return meanings
 
 
-def ineffective_settings(study: Study, folders: Sequence[Path] = ()) -> list[str]:
-    """Return a sentence for each setting of a treatment without any effect, with the precondition that is missing.
+def ineffective_settings(study: Study, folders: Sequence[Path] = ()) -> dict[str, list[str]]:
+    """Return sentence -> treatments, for each setting without any effect; it says which precondition is missing.
 
     Only settings that differ from the baseline and are neither "off" nor "unset" are checked. Roles with the user's own
     configuration file are left out, since the content of that file is not known.
@@ -165,10 +165,7 @@ def ineffective_settings(study: Study, folders: Sequence[Path] = ()) -> list[str
                 if missing := need.unmet(values, headers, has_backends=bool(setting.backends)):
                     text = f"{role}.{name} = {value} has no effect: it needs {' and '.join(missing)}"
                     treatments.setdefault(text, []).append(treatment)
-    return [
-        f"{text} (treatment {names[0]}{f' and {len(names) - 1} more' if names[1:] else ''})"
-        for text, names in treatments.items()
-    ]
+    return treatments
 
 
 def memory_at_once(study: Study, treatments: Sequence[str], specs: Mapping[str, ServiceSpec]) -> dict[str, int]:

@@ -79,7 +79,7 @@ class MonitorSettings(StrictModel):
     ----------
     interval_s : seconds between two samples.
     sources : the built-in sampler, which needs no installation, and monitors of the host that are polled during the
-        load: a munin node, a Prometheus node_exporter. Polling costs CPU time on the host (docs/traces.md).
+        load: a munin node, a Prometheus node_exporter. Polling costs CPU time on the host (docs/import.md).
     """
 
     interval_s: Annotated[float, Field(ge=0.05, le=60)] = 0.25

@@ -38,7 +38,7 @@ class Workload(StrictModel):
         time, and a load that takes more than three times as long counts as hung.
     warmup_s : seconds of the same load before the measurement.
     connections : number of open connections, over all drivers.
-    max_connections : of an open load of vegeta, which opens more connections while responses are outstanding: the
+    max_connections : of an open load of vegeta or k6, which open more connections while responses are outstanding: the
         largest number, over all drivers; requests beyond it start late. Without it, as many as it takes.
     request_times : the tool writes the time of every request, from its intended start, too. `[capacity]` sets it.
     threads : number of threads of the tool, on each driver.
@@ -53,7 +53,7 @@ class Workload(StrictModel):
     expect_status : status with which the page must answer before and after the load.
     expect_bytes : size in bytes that the page must have.
     extra : further options of the tool, for settings without a key here.
-    plan : file beside the study with the tool's own plan (JMeter's .jmx).
+    plan : file beside the study with the plan or script of the tool (JMeter, k6, Locust), or targets (vegeta).
     plan_text : content of this file; filled in when the study is read.
     """
 

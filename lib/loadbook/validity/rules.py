@@ -8,18 +8,23 @@ To add a rule on trials: write a function beside similar ones, add a line to `TR
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import format_p_value, format_percent
 from loadbook.core.validity_rules import doubt_rule, rule_advice
-from loadbook.stats.verdict import BASELINE_TEXT, response_difference
 from loadbook.store.trial_record import TrialRecord
 from loadbook.study.limits import ValidityLimits
 from loadbook.study.model import Study
 from loadbook.validity import load, machine, responses, slices
-from loadbook.validity.base import TOTAL, Evidence, Row, RuleHit, Severity, not_checked, rule_hit
+from loadbook.validity.base import TOTAL, Evidence, Row, RuleHit, not_checked, rule_hit
+from loadbook.validity.treatments import (
+    Changes,
+    arms_answer_differently,
+    bytes_differ,
+    treatment_hit,
+    treatment_not_exercised,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,9 +125,6 @@ def _parser_hit(record: TrialRecord, name: str, message: str) -> RuleHit:
     return RuleHit(rule.name, level, record.trial, record.treatment, None, message + rule_advice(rule.name))  # type: ignore[arg-type]
 
 
-MIN_DIGEST_TRIALS = 2
-
-
 def check_run(
     study: Study,
     records: Sequence[TrialRecord],
@@ -131,6 +133,7 @@ def check_run(
     facts: Mapping[str, Any] | None = None,
     samples: pd.DataFrame | None = None,
     changes: Changes | None = None,
+    ineffective: Mapping[str, Collection[str]] | None = None,
 ) -> list[RuleHit]:
     """Return the hits on a run; hits on one trial name it, hits on a treatment or the whole run do not.
 
@@ -140,13 +143,14 @@ def check_run(
     excluded : trials that are invalid by a rule on trials; they are not used here.
     facts : facts of the hosts, under ``<host>-before`` and ``<host>-after``.
     changes : (service, variable) -> measured quantities that the variable must change.
+    ineffective : sentence on a setting that lacks what it needs -> treatments that have it.
     samples : the samples table; without it the rule `unsteady` is not applied.
     """
     measured = [record for record in records if record.status == "ok" and record.trial not in excluded]
     return [
         *arms_answer_differently(study, measured),
         *bytes_differ(study, measured, measurements),
-        *treatment_not_exercised(study, measured, measurements, changes or {}),
+        *treatment_not_exercised(study, measured, measurements, changes or {}, ineffective or {}),
         *machine.facts_differ(study, measured, facts or {}),
         *(hit for hit in machine.state_grew_within_block(study, records) if hit.trial in {r.trial for r in measured}),
         *aa_differs(study, measured, measurements),
@@ -154,116 +158,6 @@ def check_run(
         *responses.same_output(records),
         *(unsteady(measured, samples) if samples is not None else ()),
     ]
-
-
-def arms_answer_differently(study: Study, records: Sequence[TrialRecord]) -> Iterator[RuleHit]:
-    """Compare each treatment's most frequent response (status, bytes, then content) with the baseline's.
-
-    If a factor sets the size of the page, treatments with the same size are compared with the first of them. The rule
-    `wrong_response` checks in every trial that the page has the right size.
-    """
-    for treatment in study.treatments:
-        first = study.first_same_page(treatment)
-        own_records, base_records = ([r for r in records if r.treatment == name] for name in (treatment, first))
-        if not own_records or treatment == first:
-            continue
-        difference = response_difference(_response_sizes(own_records), _response_sizes(base_records))
-        if difference:
-            observation = difference.replace(BASELINE_TEXT, _arm_name(study, first))
-            yield _treatment_hit("arms_answer_differently", "invalid", treatment, observation)
-        elif _contents_differ(own_records, base_records):
-            observation = f"it sends other bytes than {_arm_name(study, first)}, of the same number"
-            yield _treatment_hit("arms_answer_differently", "doubt", treatment, observation)
-
-
-def _arm_name(study: Study, arm: str) -> str:
-    return BASELINE_TEXT if arm == study.baseline else arm
-
-
-def _response_sizes(records: Sequence[TrialRecord]) -> list[tuple[int | None, int | None]]:
-    return [(r.response_before.status, r.response_before.bytes) for r in records if r.response_before]
-
-
-def _contents_differ(own_records: Sequence[TrialRecord], base_records: Sequence[TrialRecord]) -> bool:
-    """Return whether each arm always sends the same content and the contents differ."""
-    own_digests, base_digests = (
-        [r.response_before.sha256 for r in arm if r.response_before] for arm in (own_records, base_records)
-    )
-    constant = len(set(own_digests)) == len(set(base_digests)) == 1
-    trials = min(len(own_digests), len(base_digests))
-    return constant and trials >= MIN_DIGEST_TRIALS and own_digests[0] != base_digests[0]
-
-
-def bytes_differ(study: Study, records: Sequence[TrialRecord], measurements: Sequence[Row]) -> Iterator[RuleHit]:
-    """Compare bytes per response under load: each trial with its treatment's median, each treatment with the baseline.
-
-    Tools send different headers and count bytes differently, so only trials of the same tool are compared.
-    """
-    tolerance, sizes_by_arm = study.validity.bytes_tolerance, _bytes_per_response(records, measurements)
-    medians = {key: median(sizes.values()) for key, sizes in sizes_by_arm.items()}
-    for (treatment, tool), sizes in sizes_by_arm.items():
-        first = study.first_same_page(treatment)
-        own_median, base_median = medians[treatment, tool], medians.get((first, tool))
-        for trial, size in sizes.items():
-            if abs(size - own_median) > tolerance * own_median:
-                observation = f"{size:,.0f} bytes came per response, {own_median:,.0f} in most trials of {treatment}"
-                record = next(r for r in records if r.trial == trial)
-                yield rule_hit("bytes_per_response", "doubt", observation, record)
-        if base_median is not None and abs(own_median - base_median) > tolerance * base_median:
-            reference = f"{_arm_name(study, first)} {base_median:,.0f}"
-            observation = f"under load it sent {own_median:,.0f} bytes per response, {reference} (headers included)"
-            yield _treatment_hit("arms_answer_differently", "doubt", treatment, observation)
-
-
-# (service, variable) -> measured quantities that the variable must change ("response_bytes")
-Changes = Mapping[tuple[str, str], Collection[str]]
-SAME_BYTES = 0.001  # of the bytes per response; a larger difference counts as a change
-
-
-def treatment_not_exercised(
-    study: Study, records: Sequence[TrialRecord], measurements: Sequence[Row], changes: Changes
-) -> Iterator[RuleHit]:
-    """Find treatments with a variable that must change the bytes per response, but did not."""
-    medians = {arm: median(sizes.values()) for arm, sizes in _bytes_per_response(records, measurements).items()}
-    for treatment in study.treatments:
-        reference = study.baseline_of(treatment)
-        settings = _settings_that_change_bytes(study, treatment, reference, changes)
-        tools = {r.tool for r in records if r.treatment == treatment}
-        if not settings or not tools:
-            continue
-        pairs = [(medians.get((treatment, tool)), medians.get((reference, tool))) for tool in tools]
-        if any(own is None or base is None for own, base in pairs):
-            reason = f"{treatment}: the bytes of its responses are not counted"
-            yield not_checked("treatment_not_exercised", reason, treatment=treatment)
-        elif own_base := [(own, base) for own, base in pairs if own and base and abs(own / base - 1) < SAME_BYTES]:
-            own, base = own_base[0]
-            came = f"{own:,.1f} came per response, {_arm_name(study, reference)} {base:,.1f}"
-            observation = f"{', '.join(settings)} should change the bytes of a response: {came}"
-            yield _treatment_hit("treatment_not_exercised", "doubt", treatment, observation)
-
-
-def _settings_that_change_bytes(study: Study, treatment: str, reference: str, changes: Changes) -> list[str]:
-    own, base = study.levels_of(treatment), study.levels_of(reference)
-    factors = {name: f for name, f in study.factors.items() if f.of == "vars" and own[name] != base[name]}
-    keys = {n: (study.setting(treatment, f.role).service or "", f.var or n) for n, f in factors.items()}
-    return [f"{name} = {own[name]}" for name, key in keys.items() if "response_bytes" in changes.get(key, ())]
-
-
-def _bytes_per_response(
-    records: Sequence[TrialRecord], measurements: Sequence[Row]
-) -> dict[tuple[str, str], dict[str, float]]:
-    """Return (treatment, tool) -> trial -> bytes received per response, if the tool counts both."""
-    counted = {
-        (row["trial"], row["metric"]): row["value"]
-        for row in measurements
-        if row["driver"] == TOTAL and row["metric"] in ("bytes_read", "requests")
-    }
-    sizes: dict[tuple[str, str], dict[str, float]] = {}
-    for record in records:
-        received, requests = (counted.get((record.trial, metric)) for metric in ("bytes_read", "requests"))
-        if received is not None and requests:
-            sizes.setdefault((record.treatment, record.tool), {})[record.trial] = received / requests
-    return sizes
 
 
 def aa_differs(study: Study, records: Sequence[TrialRecord], measurements: Sequence[Row]) -> Iterator[RuleHit]:
@@ -278,7 +172,7 @@ def aa_differs(study: Study, records: Sequence[TrialRecord], measurements: Seque
         elif p < study.validity.aa_p:
             evidence = f"p {format_p_value(p)}, {blocks} blocks"
             observation = f"it differs from {reference} by {format_percent(effect)} ({evidence})"
-            yield _treatment_hit("aa_differs", "invalid", name, observation)
+            yield treatment_hit("aa_differs", "invalid", name, observation)
 
 
 def _compare_arms(
@@ -297,7 +191,3 @@ def _compare_arms(
     rows = [(r.treatment, r.block, values.get(r.trial)) for r in records if r.treatment in (name, reference)]
     comparison = compare(pd.DataFrame(rows, columns=["treatment", "block", "value"]), name, reference)
     return comparison.p, comparison.effect or 0.0, comparison.blocks
-
-
-def _treatment_hit(name: str, level: Severity, treatment: str, observation: str) -> RuleHit:
-    return rule_hit(name, level, f"{treatment}: {observation}", treatment=treatment)
