@@ -1,4 +1,4 @@
-"""Update of the table of all load generators in docs/tools.md from a certificate.
+"""Update of the table of all load generators in docs/reference/calibration.md from a certificate.
 
 Usage: loadbook calibrate --blocks 3; .venv/bin/python benchmarks/calibration.py data/certificates/RUN.json
 
@@ -23,7 +23,7 @@ from loadbook.study.workload import Workload
 from loadbook.tools import base
 from loadbook.tools.base import Target
 
-PAGE = Path(__file__).parents[1] / "docs" / "tools.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "calibration.md"
 BEGIN, END = "<!-- certificate -->", "<!-- end of certificate -->"
 HEADINGS = ("tool", "loop", "arrivals", "times are", "paused", "trusted", "not trusted: said for true, case")
 
@@ -67,7 +67,7 @@ def arrivals(name: str) -> list[str]:
 
 
 def main(file: Path) -> None:
-    """Replace the rows of the certificate's tools in docs/tools.md."""
+    """Replace the rows of the certificate's tools in docs/reference/calibration.md."""
     certificate = Certificate.model_validate_json(file.read_bytes())
     before, begin, rest = PAGE.read_text().partition(f"{BEGIN}\n")
     old, end, after = rest.partition(END)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[1] / "support"))  # where pytest finds them by itself
 
 import command_page
 import key_pages
 import python_page
+
+import doc_tables
+import fault_proofs
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 COMMAND = ".venv/bin/python tests/reference/reference_pages.py"
@@ -18,6 +24,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "study-file.md": key_pages.study_page,
     "hosts-file.md": key_pages.hosts_page,
     "batch-file.md": key_pages.batch_page,
+    "services.md": doc_tables.variables_page,
+    "fault-cases.md": fault_proofs.cases_page,
 }
 
 

@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-import doc_tables
 import pytest
 
+import doc_tables
 from local_host import LocalHost
 from running_services import page, running
 
@@ -14,7 +14,7 @@ PAGE = doc_tables.PAGE.read_text()
 
 
 def test_docs_page_on_services_has_tables_that_match_the_services() -> None:
-    assert doc_tables.written(PAGE) == PAGE, "run python tests/services/doc_tables.py"
+    assert doc_tables.written(PAGE) == PAGE, "run python tests/support/doc_tables.py"
 
 
 def changed(name: str) -> str:

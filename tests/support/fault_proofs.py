@@ -1,8 +1,8 @@
 """The proofs in docs/reliability.md, made from the marks of the tests: `python tests/support/fault_proofs.py`.
 
-A test that injects case N is marked `@pytest.mark.fault(N)`. The page has two kinds of generated text: the number of
-tests of a promise between `<!-- proof 1 2 -->` and `<!-- /proof -->`, and the cases of fault_cases.toml between
-`<!-- cases -->` and `<!-- /cases -->`.
+A test that injects case N is marked `@pytest.mark.fault(N)`. The page has the number of tests of each promise between
+`<!-- proof 1 2 -->` and `<!-- /proof -->`. The cases of fault_cases.toml are the page docs/reference/fault-cases.md
+(`tests/reference/reference_pages.py`).
 """
 
 import ast
@@ -60,9 +60,7 @@ def written(text: str) -> str:
         numbers = [int(word) for word in match[1].split()]
         return f"<!-- proof {match[1]} -->\n{_proof(found, numbers)}\n<!-- /proof -->"
 
-    text = re.sub(r"<!-- proof ([\d ]+) -->.*?<!-- /proof -->", proof, text, flags=re.DOTALL)
-    table = f"<!-- cases -->\n{_table()}\n<!-- /cases -->"
-    return re.sub(r"<!-- cases -->.*?<!-- /cases -->", lambda _: table, text, flags=re.DOTALL)
+    return re.sub(r"<!-- proof ([\d ]+) -->.*?<!-- /proof -->", proof, text, flags=re.DOTALL)
 
 
 def _proof(found: dict[int, list[Proof]], numbers: list[int]) -> str:
@@ -71,12 +69,19 @@ def _proof(found: dict[int, list[Proof]], numbers: list[int]) -> str:
     return f"*{len(tests) or 'None yet'} test{'s' if len(tests) != 1 else ''}: {said}.*"
 
 
+def cases_page() -> str:
+    """Return the page of all fault cases."""
+    about = "Faults that tests inject, and the reaction of loadbook ([reliability](../reliability.md))."
+    finds = '`grep -rnE "fault\\(.*\\b9\\b" tests` finds the tests of case 9.'
+    return f"# Fault cases\n\n{about} {finds}\n\n{_table()}"
+
+
 def _table() -> str:
     lines, part = [], ""
     for number, title, injected, expected in cases():
         if title != part:
             part = title
-            lines += ["", f"### {title}", "", "| case | fault | reaction |", "|---|---|---|"]
+            lines += ["", f"## {title}", "", "| case | fault | reaction |", "|---|---|---|"]
         lines.append(f"| {number} | {injected} | {expected} |")
     return "\n".join([*lines[1:], ""])
 

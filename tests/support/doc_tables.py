@@ -1,4 +1,7 @@
-"""The tables of docs/services.md, made from the services: `python tests/services/doc_tables.py` writes them."""
+"""The table of docs/services.md, made from the services: `python tests/support/doc_tables.py` writes it.
+
+The tables of their variables are the page docs/reference/services.md (`tests/reference/reference_pages.py`).
+"""
 
 import re
 from pathlib import Path
@@ -35,16 +38,18 @@ def variables(spec: ServiceSpec) -> str:
 
 
 def written(text: str) -> str:
-    """Return the page with both tables made again."""
+    """Return the page with its table made again."""
     head = "| service | description | counters |\n|---|---|---|\n"
-    specs = [load_service(name) for name in known_services()]
-    for mark, rows in (
-        ("services", head + "\n".join(map(overview, specs))),
-        ("variables", "\n".join(map(variables, specs))),
-    ):
-        block = f"<!-- {mark} -->\n\n{rows.rstrip()}\n\n<!-- /{mark} -->"
-        text = re.sub(rf"<!-- {mark} -->(.*<!-- /{mark} -->)?", lambda _, b=block: b, text, count=1, flags=re.DOTALL)
-    return text
+    rows = head + "\n".join(overview(load_service(name)) for name in known_services())
+    block = f"<!-- services -->\n\n{rows.rstrip()}\n\n<!-- /services -->"
+    return re.sub(r"<!-- services -->(.*<!-- /services -->)?", lambda _: block, text, count=1, flags=re.DOTALL)
+
+
+def variables_page() -> str:
+    """Return the page of the variables of all services."""
+    about = "For `vars` of a role in a study ([services](../services.md)); `unset` leaves a setting out."
+    sections = [variables(load_service(name)) for name in known_services()]
+    return "\n".join(["# Variables of services", "", about, "", *sections])
 
 
 if __name__ == "__main__":
