@@ -92,7 +92,7 @@ test-faults-root: setup-dev
 	@$(FAULTS) -m "fault and root"
 
 docs: setup-docs
-	@.venv/bin/python -m sphinx -q -W --keep-going -d .cache/doctrees -c docs . build/docs
+	@.venv/bin/python -m sphinx -q -E -W --keep-going -d .cache/doctrees -c docs . build/docs
 	@echo build/docs/index.html
 setup-docs:
 	@.venv/bin/python -c 'import furo, myst_parser, sphinx' 2>/dev/null || scripts/setup.sh requirements-dev.lock $(TOOLS)
