@@ -125,6 +125,18 @@ def test_large_effect_stops_the_run_at_the_first_interim_analysis(layout, go):
     assert [e["blocks"] for e in events(paths, "looked")] == [5, 10]
 
 
+def test_run_goes_on_while_its_aa_arm_is_too_noisy_for_a_verdict(layout, go):
+    again = '", "baseline-again'  # beside the treatment, in the subset
+    lengthen(run_of(layout), 8, arms=("baseline-again",))
+    paths, notes = go("looks", HUGE + again, TWO["stopping"], f"margin = 0.001\n{TWO['lines']}")
+    assert "look 1 of 2 (5 blocks): undecided: baseline-again" in notes
+    assert answer(layout, paths).row(HUGE).verdict.kind == "worse"
+    assert [(e["blocks"], e["undecided"]) for e in events(paths, "looked")] == [
+        (5, ["baseline-again"]),
+        (10, ["baseline-again"]),
+    ]
+
+
 def test_always_valid_rule_tests_after_every_block_and_allows_added_blocks(layout, go):
     paths, notes = go("always", HUGE, ALWAYS, lines="blocks = 6")
     looked = events(paths, "looked")

@@ -1,6 +1,7 @@
-"""Script that records data/example/ anew: a real run in a lab; in two trials another process uses the server's CPU.
+"""Script that records data/example/ anew: a real run in a lab; in two blocks another process uses the server's CPU.
 
-On an idle machine: python tests/support/record_example.py; on a busy one with `chrt -r 5` before it.
+On an idle machine: python tests/support/record_example.py. The run must have one faster, one equivalent and one
+undecided treatment, or the script ends with an error and keeps nothing.
 """
 
 from __future__ import annotations
@@ -14,24 +15,33 @@ from pathlib import Path
 from loadbook.execution.progress import Progress
 from loadbook.execution.session import run_study
 from loadbook.hosts.lab import Lab
+from loadbook.ingestion.ingest import ingest
+from loadbook.stats.analyse import analyse
 from loadbook.store.paths import EXAMPLE_STUDY, Layout
+from loadbook.store.tables import load_run
 from recorded_run import REPO, with_studies
 
-STUDY = "access-log"
+STUDY = "small-page"
 SPEC = f"""
 schema = 1
 name = "{STUDY}"
-question = "What does an access log cost a small static page?"
-baseline = "no-log"
-blocks = 6
+question = "Which setting of nginx serves a small static page faster?"
+baseline = "log"
+blocks = 12
 seed = 7
 margin = 0.02
+execution = "interleaved"
 
 [roles.driver]
 
 [roles.web]
 service = "nginx"
-vars = {{ access_log = "off" }}
+[roles.web.vars]
+worker_processes = 1
+access_log = "unbuffered"
+multi_accept = "off"
+set_steps = 0
+keepalive_requests = 100_000_000
 
 [workload]
 tool = "wrk"
@@ -40,25 +50,30 @@ warmup_s = 0.3
 duration_s = 1.0
 path = "/index.html"
 
-[factors.access_log]
-role = "web"
-levels = ["off", "buffered", "unbuffered"]
+[factors]
+access_log = {{ levels = ["unbuffered", "buffered"] }}
+multi_accept = {{ levels = ["off", "on"] }}
+set_steps = {{ levels = [0, 3] }}
 
-[treatments.no-log]
-label = "no access log"
+[treatments.log]
+label = "access log, a write per request"
 
-[treatments.no-log-again]
-label = "no access log, again"
-same_as = "no-log"
+[treatments.log-again]
+label = "the same again"
+same_as = "log"
 check = "aa"
 
 [treatments.buffered]
 label = "access log, buffered"
 set = {{ access_log = "buffered" }}
 
-[treatments.unbuffered]
-label = "access log, a write per request"
-set = {{ access_log = "unbuffered" }}
+[treatments.multi-accept]
+label = "multi_accept on"
+set = {{ multi_accept = "on" }}
+
+[treatments.variables]
+label = "three variables set per request"
+set = {{ set_steps = 3 }}
 
 [monitors]
 interval_s = 0.2
@@ -66,8 +81,9 @@ interval_s = 0.2
 [validity]
 driver_cpu = 1.0
 """
+VERDICTS = {"buffered": "better", "multi-accept": "equivalent", "variables": "undecided"}
 FOLDER = Path("/tmp/loadbook-lab")  # stands in what is recorded, so it is always this one
-DISTURBED = ("t0007", "t0018")
+DISTURBED = (4, 9)  # blocks
 BUSY = "while :; do i=0; while [ $i -lt 30000 ]; do i=$((i + 1)); done; sleep 0.03; done"
 
 
@@ -80,7 +96,7 @@ def main() -> None:
 
     def on_event(event: Progress) -> None:
         print(event.line(), file=sys.stderr)
-        if event.kind == "trial-started" and event.trial in DISTURBED:
+        if event.kind == "trial-started" and event.block in DISTURBED and not strangers:
             cpu = tomllib.loads(lab.hosts_file.read_text())["hosts"]["web"]["cpus"][0]
             command = ["timeout", "20", "taskset", "-c", str(cpu), "sh", "-c", BUSY]
             strangers.append(subprocess.Popen(command))
@@ -93,7 +109,16 @@ def main() -> None:
         run = run_study(layout, STUDY, lab.hosts_file, on_event=on_event)
     finally:
         lab.down()
-    raw = layout.run(STUDY, run).raw
+    paths = layout.run(STUDY, run)
+    ingest(paths)
+    verdicts = {row.treatment: row.verdict for row in analyse(load_run(layout, STUDY, run)).of_kind("treatment")}
+    kinds = {name: verdict.kind for name, verdict in verdicts.items() if verdict}
+    for name, verdict in verdicts.items():
+        print(name, verdict and (verdict.kind, verdict.comparison.effect, verdict.comparison.ci95), file=sys.stderr)
+    if kinds != VERDICTS:
+        shutil.rmtree(FOLDER)
+        sys.exit(f"the verdicts are {kinds}: record again")
+    raw = paths.raw
     shutil.rmtree(raw / "staging", ignore_errors=True)
     kept = Layout(REPO).study_raw(EXAMPLE_STUDY)
     kept.unlink() if kept.is_symlink() else shutil.rmtree(kept, ignore_errors=True)

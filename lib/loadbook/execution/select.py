@@ -49,7 +49,8 @@ def stopping_points(plan: Plan, entries: Iterable[dict[str, Any]]) -> list[int]:
 def interim_analysis(layout: Layout, plan: Plan, run: str, blocks: int, ledger: Ledger, on_event: OnEvent) -> bool:
     """Analyse a run after `blocks` blocks, if the study plans it; return whether every comparison is decided.
 
-    If the analysis fails, False is returned, and an event reports it.
+    It is not as long as a harness check is too noisy to allow a verdict, which further blocks may change. If the
+    analysis fails, False is returned, and an event reports it.
     """
     earlier = [e for e in ledger.entries if e["event"] == "looked" and e["blocks"] == blocks]
     if earlier or not plan.study.stopping.allows_interim(blocks):
@@ -66,7 +67,7 @@ def interim_analysis(layout: Layout, plan: Plan, run: str, blocks: int, ledger: 
 
 
 def _undecided_treatments(layout: Layout, plan: Plan, run: str) -> tuple[str, list[str]]:
-    """Analyse the run so far; return a title for the analysis and the names of the undecided treatments."""
+    """Analyse the run so far; return a title for the analysis and the names of undecided treatments and checks."""
     from loadbook.ingestion.ingest import ingest
     from loadbook.stats.analyse import analyse_strata
     from loadbook.stats.text import evidence_text
@@ -76,7 +77,8 @@ def _undecided_treatments(layout: Layout, plan: Plan, run: str) -> tuple[str, li
     analysis = analyse_strata(load_run(layout, plan.study.name, run))
     rows = analysis.of_kind("treatment")
     undecided = [row.treatment for row in rows if row.verdict is None or row.verdict.kind not in DECISIVE_VERDICTS]
-    state = analysis.stopping_state
+    check, state = analysis.demoting_check, analysis.stopping_state
+    undecided += [check.treatment] if check and check.check_state == "inconclusive" else []
     title = evidence_text(state.blocks or 0, state.interim_analysis, state.added_blocks)
     return title, undecided or ([] if rows else ["no treatment to compare"])
 
