@@ -76,6 +76,11 @@ def test_unset_upstream_keepalive_follows_the_nginx_version(version: str, meanin
     assert version_defaults(study(roles=roles), "web", version) == {}
 
 
+def test_variable_that_the_service_no_longer_has_is_no_setting_without_effect() -> None:
+    of = study(factors={"gone": {"levels": ["a", "b"]}}, treatments={"base": {}, "x": {"set": {"gone": "b"}}})
+    assert ineffective_settings(of) == {}
+
+
 def test_preconditions_name_variables_of_their_service() -> None:
     for name in known_services([STUDIES / "services"]):
         spec = load_service(name, [STUDIES / "services"])

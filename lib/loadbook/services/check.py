@@ -158,7 +158,8 @@ def ineffective_settings(study: Study, folders: Sequence[Path] = ()) -> dict[str
                 continue
             spec = load_service(setting.service, folders)
             values = {name: var.default for name, var in spec.vars.items()} | setting.vars
-            for name, value in setting.vars.items():
+            known = {name: value for name, value in setting.vars.items() if name in spec.vars}  # others: of old runs
+            for name, value in known.items():
                 need = spec.vars[name].needs
                 if need is None or value in (OFF, UNSET) or value == before.get(name, spec.vars[name].default):
                     continue
