@@ -133,4 +133,4 @@ lock:
 
 clean:
 	@test ! -x $(LOADBOOK) || $(LOADBOOK) lab down
-	@rm -rf .venv .cache .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	@rm -rf build .venv .cache .pytest_cache .ruff_cache .mypy_cache .hypothesis
