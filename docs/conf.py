@@ -27,7 +27,7 @@ html_copy_source = False
 html_show_copyright = False
 html_show_sphinx = False
 myst_heading_anchors = 4
-suppress_warnings = ["misc.highlighting_failure"]
+suppress_warnings = ["misc.highlighting_failure"]  # Pygments knows neither haproxy nor templates of nginx.conf
 nitpicky = True
 
 REDIRECT = f'<!doctype html><meta http-equiv="refresh" content="0; url={INDEX}.html"><a href="{INDEX}.html">loadbook</a>\n'

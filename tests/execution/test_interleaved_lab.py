@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from controller_processes import at_work_in, jobs_left, loadbook
+from lab_study import ON_A_BUSY_MACHINE
 from loadbook.core.errors import PreflightError, UsageError
 from loadbook.execution import services
 from loadbook.execution.session import run_study
@@ -29,23 +30,16 @@ from recorded_run import with_studies
 from waiting import wait_until
 
 pytestmark = pytest.mark.lab
-SMALL = """
+SMALL = (
+    """
 include = "aa.toml"
 name = "small"
 blocks = 1
 execution = "interleaved"
-
-[workload]
-warmup_s = 0.2
-
-[reset]
-time_wait_sockets = 1000000
-
-# where these run, driver and server may share two CPUs with other work (stalls: test_stall_lab)
-[validity]
-driver_cpu = 1.0
-stall = 0.9
 """
+    + ON_A_BUSY_MACHINE
+    + "stall = 0.9\n"
+)  # stalls: test_stall_lab
 WRONG_PAGE = '[treatments.lost]\nworkload = { path = "/nothing-here" }\n'
 
 

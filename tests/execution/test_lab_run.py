@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from controller_processes import jobs_left, loadbook
+from lab_study import ON_A_BUSY_MACHINE
 from loadbook.core.errors import PreflightError, UsageError
 from loadbook.execution.session import run_study
 from loadbook.hosts.lab import lab_lock_owners
@@ -21,22 +22,15 @@ from recorded_run import with_studies
 
 pytestmark = pytest.mark.lab
 PHASES = ["reset", "configure", "start", "ask_before", "load", "ask_after", "collect", "stop"]
-SMALL = """
+SMALL = (
+    """
 include = "aa.toml"
 name = "small"
 execution = "plain"
 blocks = 2
-
-[workload]
-warmup_s = 0.2
-
-[reset]
-time_wait_sockets = 1000000
-
-# where these run, driver and server may share two CPUs with other work
-[validity]
-driver_cpu = 1.0
 """
+    + ON_A_BUSY_MACHINE
+)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from lab_study import ON_A_BUSY_MACHINE
 from loadbook.core.errors import UsageError
 from loadbook.execution import session
 from loadbook.execution.power import PowerForecast, noise_cost_text
@@ -22,20 +23,14 @@ from loadbook.study.plan import make_plan
 from recorded_run import STUDY, with_studies
 from replayable_project import playable
 
-SMALL = """
+SMALL = (
+    """
 include = "aa.toml"
 name = "small"
 blocks = 1
-
-[workload]
-warmup_s = 0.2
-
-[reset]
-time_wait_sockets = 1000000
-
-[validity]
-driver_cpu = 1.0
 """
+    + ON_A_BUSY_MACHINE
+)
 IDLE = "cpu0 100 0 0 900 0 0 0 0 0 0\nagain\ncpu0 100 0 0 950 0 0 0 0 0 0\ncpus 0\nload 0.10\n"
 
 

@@ -5,23 +5,18 @@ from __future__ import annotations
 import pytest
 
 from controller_processes import loadbook
+from lab_study import ON_A_BUSY_MACHINE
 from loadbook.store.ledger import read_ledger, trial_states
 from recorded_run import with_studies
 
-STUDY = """
+STUDY = (
+    """
 include = "aa.toml"
 name = "edited"
 blocks = 1
-
-[workload]
-warmup_s = 0.2
-
-[reset]
-time_wait_sockets = 1000000
-
-[validity]
-driver_cpu = 1.0
 """
+    + ON_A_BUSY_MACHINE
+)
 
 
 def outcome(process) -> tuple[int, str]:

@@ -11,27 +11,22 @@ import time
 import pytest
 
 from controller_processes import jobs_left, loadbook
+from lab_study import ON_A_BUSY_MACHINE
 from loadbook.hosts.lab import lab_lock_owners
 from loadbook.store.ledger import read_ledger, trial_states
 from recorded_run import with_studies
 from waiting import wait_until
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
-SMALL = """
+SMALL = (
+    """
 include = "aa.toml"
 name = "{name}"
 execution = "plain"
 blocks = {blocks}
-
-[workload]
-warmup_s = 0.2
-
-[reset]
-time_wait_sockets = 1000000
-
-[validity]
-driver_cpu = 1.0
 """
+    + ON_A_BUSY_MACHINE
+)
 # a load that leaves CPUs to controllers, as on hosts of their own: the time of a refusal is then that of its command
 GENTLE = """
 schema = 1

@@ -8,29 +8,23 @@ import pandas as pd
 import pytest
 
 import loadbook
+from lab_study import ON_A_BUSY_MACHINE
 from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from recorded_run import with_studies
 
 pytestmark = pytest.mark.lab
-STUDY = """
+STUDY = (
+    """
 include = "aa.toml"
 name = "forgotten"
 blocks = 1
 
 [roles.web]
 config = "own.conf"
-
-[workload]
-warmup_s = 0.2
-
-[reset]
-time_wait_sockets = 1000000
-
-# where these run, driver and server may share two CPUs with other work
-[validity]
-driver_cpu = 1.0
-stall = 0.9
+"""
+    + ON_A_BUSY_MACHINE
+    + """stall = 0.9
 
 [factors]
 tcp_nopush = { levels = ["unset", "on"] }
@@ -42,6 +36,7 @@ set = { tcp_nopush = "on" }
 [treatments.requests]
 set = { keepalive_requests = 10_000 }
 """
+)
 TEXT = "tcp_nopush = on: the load and the configuration of every service are those of the baseline"
 
 

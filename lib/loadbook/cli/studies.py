@@ -113,9 +113,10 @@ def docs(opens: bool) -> None:
     site = next((page for page in built if page.is_file()), None)
     if site is None:
         raise UsageError(f"the documentation of {folder} is not built", "make docs")
-    echo(site.resolve().as_uri())
+    address = site.resolve().as_uri()
+    echo(address)
     if opens:
-        click.launch(site.resolve().as_uri())
+        click.launch(address)
 
 
 @click.command()

@@ -112,11 +112,8 @@ def add_capacity_rows(rows: TrialRows, folder: Path) -> None:
         rows.samples += _samples(probe)
     if len(probes) < len(recorded):
         return
-    values = (
-        [Measurement(CAPACITY, "value", capacity_per_s, "1/s", None)]
-        if (capacity_per_s := capacity_of(probes)) is not None
-        else []
-    )
+    capacity_per_s = capacity_of(probes)
+    values = [] if capacity_per_s is None else [Measurement(CAPACITY, "value", capacity_per_s, "1/s", None)]
     values += [
         Measurement(OBJECTIVE_TIME, "value", time_of_margin_s(capacity.within_s, probe.margin), "s", None)
         for probe in probes

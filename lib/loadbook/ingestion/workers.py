@@ -122,7 +122,7 @@ def read_part(part: IngestPart) -> IngestedPart:
         "samples": [(rows.record.trial, rows.samples) for rows in rows_read],
         "traces": [(rows.record.trial, rows.traces) for rows in rows_read],
     }
-    return IngestedPart(trials, {name: to_arrow(name, _keyed_rows(name, tables[name], keys)) for name in TRIAL_TABLES})
+    return IngestedPart(trials, {name: to_arrow(name, _keyed_rows(name, rows, keys)) for name, rows in tables.items()})
 
 
 def _read_trial(part: IngestPart, planned: PlannedTrial, folder: Path) -> tuple[IngestedTrial, TrialRows | None]:

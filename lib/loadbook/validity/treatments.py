@@ -88,18 +88,17 @@ def treatment_not_exercised(
     """Find treatments that changed nothing, once each.
 
     The configuration is that of the baseline; or a setting lacks what it needs; or responses should have another
-    number of bytes, but have not. A treatment that repeats another one, such as an A/A arm, is none of them.
+    number of bytes, but have not.
     """
-    unneeded = {name: text for text, treatments in ineffective.items() for name in treatments}
+    lacking = {name: text for text, treatments in ineffective.items() for name in treatments}
     same = _configured_as_baseline(study, records)
     medians = {arm: median(sizes.values()) for arm, sizes in _bytes_per_response(records, measurements).items()}
-    for treatment in dict.fromkeys(record.treatment for record in records):
-        if study.repeated_treatment(treatment):
-            continue
-        if text := same.get(treatment) or unneeded.get(treatment):
+    for treatment in study.treatments:
+        tools = {r.tool for r in records if r.treatment == treatment}
+        text = same.get(treatment) or lacking.get(treatment)
+        if tools and text:
             yield treatment_hit("treatment_not_exercised", "doubt", treatment, text)
-        else:
-            tools = {r.tool for r in records if r.treatment == treatment}
+        elif tools:
             yield from _same_bytes(study, treatment, tools, medians, changes)
 
 
@@ -135,7 +134,7 @@ def configured_alike(study: Study, configurations: Mapping[str, Collection[tuple
         if study.repeated_treatment(treatment) or treatment == reference or own != configurations.get(reference):
             continue
         if _conditions(study, treatment) == _conditions(study, reference):
-            levels = ", ".join(_levels_unlike(study, treatment, reference))
+            levels = ", ".join(_changed_levels(study, treatment, reference).values())
             texts[treatment] = (
                 f"{levels + ': ' if levels else ''}the load and the configuration of every service are those of "
                 f"{_arm_name(study, reference)}"
@@ -149,9 +148,10 @@ def _conditions(study: Study, treatment: str) -> tuple[Any, ...]:
     return study.workload_of(treatment), *settings
 
 
-def _levels_unlike(study: Study, treatment: str, reference: str) -> list[str]:
+def _changed_levels(study: Study, treatment: str, reference: str) -> dict[str, str]:
+    """Return factor -> "factor = level", of the factors whose level is not that of the reference."""
     own, base = study.levels_of(treatment), study.levels_of(reference)
-    return [f"{name} = {own[name]}" for name in study.factors if own[name] != base[name]]
+    return {name: f"{name} = {own[name]}" for name in study.factors if own[name] != base[name]}
 
 
 def _same_bytes(
@@ -174,10 +174,10 @@ def _same_bytes(
 
 
 def _settings_that_change_bytes(study: Study, treatment: str, reference: str, changes: Changes) -> list[str]:
-    own, base = study.levels_of(treatment), study.levels_of(reference)
-    factors = {name: f for name, f in study.factors.items() if f.of == "vars" and own[name] != base[name]}
+    levels = _changed_levels(study, treatment, reference)
+    factors = {name: study.factors[name] for name in levels if study.factors[name].of == "vars"}
     keys = {n: (study.setting(treatment, f.role).service or "", f.var or n) for n, f in factors.items()}
-    return [f"{name} = {own[name]}" for name, key in keys.items() if "response_bytes" in changes.get(key, ())]
+    return [levels[name] for name, key in keys.items() if "response_bytes" in changes.get(key, ())]
 
 
 def _bytes_per_response(
