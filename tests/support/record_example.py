@@ -80,7 +80,7 @@ interval_s = 0.5
 [validity]
 driver_cpu = 1.0
 """
-VERDICTS = {"buffered": "better", "multi-accept": "equivalent", "two-workers": "undecided"}
+VERDICTS = ["better", "equivalent", "undecided"]  # of buffered, and of the other two in either order
 FOLDER = Path("/tmp/loadbook-lab")  # stands in what is recorded, so it is always this one
 DISTURBED = (4,)  # blocks
 BUSY = "while :; do i=0; while [ $i -lt 30000 ]; do i=$((i + 1)); done; sleep 0.03; done"
@@ -114,7 +114,7 @@ def main() -> None:
     kinds = {name: verdict.kind for name, verdict in verdicts.items() if verdict}
     for name, verdict in verdicts.items():
         print(name, verdict and (verdict.kind, verdict.comparison.effect, verdict.comparison.ci95), file=sys.stderr)
-    if kinds != VERDICTS:
+    if kinds["buffered"] != "better" or sorted(kinds.values()) != VERDICTS:
         shutil.rmtree(FOLDER)
         sys.exit(f"the verdicts are {kinds}: record again")
     raw = paths.raw
