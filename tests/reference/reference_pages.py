@@ -11,6 +11,8 @@ sys.path.append(str(Path(__file__).parents[1] / "support"))  # where pytest find
 import command_page
 import key_pages
 import python_page
+import tables_page
+import tools_page
 
 import doc_tables
 import fault_proofs
@@ -24,6 +26,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "study-file.md": key_pages.study_page,
     "hosts-file.md": key_pages.hosts_page,
     "batch-file.md": key_pages.batch_page,
+    "load-generators.md": tools_page.page,
+    "tables.md": tables_page.page,
     "services.md": doc_tables.variables_page,
     "fault-cases.md": fault_proofs.cases_page,
 }

@@ -1,4 +1,4 @@
-"""Registry of metrics: unit, better direction and meaning (docs/data-format.md is generated from it).
+"""Registry of metrics: unit, better direction and meaning (docs/reference/tables.md is made from it).
 
 Tables, colours and words such as "faster" are derived from this registry. Base units are s, B, 1/s, B/s and 1.
 """
@@ -40,7 +40,7 @@ CPU_PER_RESPONSE = "cpu_per_response"
 CAPACITY = "capacity_per_s"
 OBJECTIVE_TIME = "objective_time"
 _METRIC_LIST = (
-    Metric("requests", "1", "higher", "responses the tool completed, whatever their status", "other", "count"),
+    Metric("requests", "1", "higher", "completed responses of any status", "other", "count"),
     Metric("ok", "1", "higher", "responses of status 2xx or 3xx that the tool does not call failed", "other", "count"),
     Metric(
         "requests_per_s",
@@ -65,8 +65,7 @@ _METRIC_LIST = (
         CAPACITY,
         "1/s",
         "higher",
-        "the highest offered rate that a treatment serves within the objective of `[capacity]`, found by a search in "
-        "every block",
+        "the highest offered rate within the objective of `[capacity]`, found by a search in every block",
         "rate",
         margin=0.02,
         noun="capacity",
@@ -82,7 +81,7 @@ _METRIC_LIST = (
         noun="time of the objective's share",
         label="time within which the objective's share is answered",
     ),
-    Metric("duration", "s", None, "seconds of measurement by the tool's own account"),
+    Metric("duration", "s", None, "seconds of measurement, as the tool counts them"),
     Metric("errors", "1", "lower", "failed attempts, all classes together", "errors", "count"),
     Metric("errors_connect", "1", "lower", "connect failed or refused", "errors", "count"),
     Metric("errors_timeout", "1", "lower", "time-outs", "errors", "count"),
@@ -108,13 +107,13 @@ _METRIC_LIST = (
         "latency_intended",
         "s",
         "lower",
-        "latency from the intended start (wrk2 -L)",
+        "latency from the intended start of a request (open loads)",
         "time",
         "p50",
         0.05,
         label="latency from the intended start",
     ),
-    Metric("service_time", "s", "lower", "time from the actual start (wrk2 -U)", "time", "p50", 0.05),
+    Metric("service_time", "s", "lower", "time from the actual start of a request (open loads)", "time", "p50", 0.05),
     Metric("connect_time", "s", "lower", "time to open a connection", "time", "mean", 0.05, label="time to connect"),
     Metric(
         "ttfb",

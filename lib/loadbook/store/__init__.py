@@ -5,7 +5,8 @@
 - `trial_record`: trial.json, the record of a trial
 - `run_record`: run.json, the record of a run; conditions in which two runs differ
 - `ledger`: ledger.jsonl, the events of a run
-- `tables`: columns of the processed tables, and a run loaded with its tables
+- `columns`: columns of the processed tables, with their meanings
+- `tables`: the processed tables as files and frames, and a run loaded with its tables
 - `verify`: checks of recorded files against their checksums
 - `export`: runs as archives, as CSV for spreadsheets, and in Go's benchmark format
 """

@@ -1,4 +1,4 @@
-"""Tables of a run (docs/data-format.md) with their arrow schemas; a loaded run: study, plan, facts, tables as frames.
+"""Tables of a run (docs/reference/tables.md) with their arrow schemas; a loaded run: study, plan, facts and tables.
 
 Parquet files are written completely or not at all. The trials table has an additional column `factor_<name>` (text) for
 each factor of its study. Values are in base units.
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from loadbook.core.errors import DataError, UsageError
 from loadbook.core.metrics import find_metric, get_metric
 from loadbook.store.atomic import atomic_path
+from loadbook.store.columns import COLUMNS
 from loadbook.store.ledger import read_current_plan
 from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.run_record import RunConditions, RunRecord, read_run_record
@@ -28,36 +29,7 @@ if TYPE_CHECKING:
 ROWS_PER_GROUP = 1 << 20  # rows
 
 # name -> arrow type, in column order; "?" marks columns that may be null
-TABLES: dict[str, dict[str, str]] = {
-    "trials": {
-        "study": "string", "run": "string", "trial": "string", "treatment": "string",
-        "block": "int32", "slot": "int32", "execution": "string", "measures": "string",
-        "status": "string", "attempt": "int32",
-        "started": "float64?", "duration_s": "float64?",
-        "tool": "string", "tool_version": "string?", "load_model": "string",
-        "offered_per_s": "float64?", "concurrency": "int32?", "drivers": "int32",
-        "valid": "bool", "gates": "list<string>", "reason": "string?",
-        "response_status": "int32?", "response_bytes": "int64?", "response_sha256": "string?",
-        "config_live": "bool?",
-    },
-    "measurements": {
-        "study": "string", "run": "string", "trial": "string", "driver": "string",
-        "metric": "string", "statistic": "string", "value": "float64", "unit": "string", "text": "string?",
-    },
-    "samples": {
-        "study": "string", "run": "string", "trial": "string", "driver": "string", "series": "string",
-        "metric": "string", "x": "float64", "x_unit": "string", "value": "float64", "unit": "string",
-    },
-    "traces": {
-        "study": "string", "run": "string", "trial": "string", "host": "string", "role": "string",
-        "t_s": "float64", "metric": "string", "item": "string", "value": "float64", "unit": "string",
-        "source": "string",
-    },
-    "problems": {
-        "study": "string", "run": "string", "trial": "string?", "host": "string?", "file": "string?",
-        "line": "int32?", "name": "string", "level": "string", "message": "string",
-    },
-}  # fmt: skip
+TABLES = {table: {name: column.type for name, column in columns.items()} for table, columns in COLUMNS.items()}
 
 
 def arrow_schema(table: str, factors: tuple[str, ...] = ()) -> pa.Schema:

@@ -1,12 +1,20 @@
-"""Apache ab 2.3: closed loop, HTTP/1.0, one thread (apache/httpd `support/ab.c`, branch 2.4.x, and trunk).
+"""Apache ab 2.3: closed loop, HTTP/1.0, one URL, one thread (apache/httpd `support/ab.c`, branch 2.4.x, and trunk).
 
-`requests` are ab's "Complete requests", failed ones included, or 0 if ab received no byte, since then there was no
-response. ab's classes of failures overlap, and ab does not separate 3xx from 4xx, so `ok` is left out where it cannot
-be computed. `latency` is ab's total time, connecting included; `ttfb` is its waiting time.
-
-Besides the report, in whole milliseconds, ab writes two files, recognised by their first lines: -e (percentiles to
-0.001 ms) and -g (one row per request in whole ms, sorted by total time, not by start).
+- Above about 50,000 requests per second ab's thread is the limit. An expired time-out ends ab without a report, and
+  the trial fails.
+- Pages of variable length need `extra = ["-l"]`, otherwise other lengths than the first are `errors_length`.
+- `requests` are ab's "Complete requests", failed ones included, or 0 if ab received no byte. **`ok` and
+  `errors_status` are missing if ab cannot tell**: "Non-2xx" counts redirects and errors alike (doubt `non_2xx`), and
+  `extra = ["-v", "2"]` prints every code. Its classes of failure overlap: with two of them there is no `ok` and no
+  `errors`.
+- `latency` is ab's total time, of failed attempts, too: from the start of the connection (kept alive: of the request)
+  to its end. `ttfb` is its waiting time, from the end of the request. `connect_time` exists only without kept
+  connections. With the file of `-e`, which loadbook asks for, percentiles have 0.001 ms; without it all times are
+  whole ms. `-g FILE` in `extra` adds requests started per second. HTML (`-w`) is refused.
 """
+
+# Besides the report ab writes two files, recognised by their first lines: -e and -g (one row per request in whole ms,
+# sorted by total time, not by start).
 
 from __future__ import annotations
 

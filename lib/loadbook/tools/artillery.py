@@ -1,9 +1,11 @@
 """Artillery 2: its report in JSON (`--output`) is read; loadbook does not run it.
 
-`requests` are responses of any status; requests without one are `errors`, by the class that their codes tell. `ttfb` is
-the time to the first byte (`http.response_time`) of responses, in percentiles that are right to 1 % (DDSketch); those
-of a rate are measured from the actual start. `duration` is from the first to the last event, the end of the last user.
-Sources: Artillery `packages/core/lib/ssms.js` and `engine_http.js`, and its reference "reported metrics".
+- `requests` are responses of any status; requests without one are `errors`, by the class that their codes tell. Rates
+  are over the time from the first to the last event.
+- Times are `ttfb`, to the first byte, in whole milliseconds, from the actual start. Percentiles are right to 1 %
+  (DDSketch); a minimum was 13 ms where the server took 20 ms.
+
+Sources: Artillery `packages/core/lib/ssms.js`, `engine_http.js`, its reference "reported metrics"; 2.0.21 measured.
 """
 
 from __future__ import annotations

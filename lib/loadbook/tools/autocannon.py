@@ -1,10 +1,14 @@
 """autocannon 4 to 9: closed loop, single-threaded unless it has workers.
 
-`requests` are responses of any status, `ok` those of 2xx or 3xx, rates those over the run's duration. `latency` is that
-of responses, in whole milliseconds: a time below one is 0. A number of requests (`-a`) ends the run at its next whole
-second, so that such a run has no rates. A rate (`-R`) is a burst at the start of every second, and its correction adds
-a time for every millisecond of a slow response (autocannon `lib/run.js`): loadbook makes no such load, and a report
-with more times than responses has no latency.
+- `requests` are responses of any status, `ok` those of 2xx or 3xx, rates those over the run's duration. `latency` is
+  in whole milliseconds, too coarse for fast pages (doubt `whole_ms`). A minimum above the median is left out.
+- **No rate**: with `-R` the requests of a second all start at its beginning, and the correction adds times that no
+  request had (`lib/run.js`). A report of such a run has doubts (`bursts`, `added_times`) and, unless `-C` was given,
+  no latency.
+- **No number of requests**: a run with `-a` ends at its next whole second, so that its report has neither duration
+  nor rates (doubt `amount_rate`).
+- Bodies that were cut are no errors: requests with neither response nor error are the doubt `unanswered`.
+- **Read**: the output of `--json`. SIGINT and SIGTERM lose the report, and `-n` prints nothing.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""bombardier 1.2: its report in JSON is read; loadbook does not run it.
+"""bombardier 1.2: its report in JSON (`-o json -p r -l`) is read; loadbook does not run it.
 
-`requests` are responses of any status. Attempts without one (`others`) are `errors`, by the class that their messages
-tell; bombardier counts them in its times, so that a report with such attempts has no times here. `latency` is in
-microseconds; percentiles are there with `-l` only. At a rate (`-r`), the times are `service_time`: all connections wait
-for a bucket of tokens, and requests that are late start late.
-Source: bombardier `templates.go` and `bombardier.go`.
+- `requests` are responses of any status. Attempts without one (`others`) are `errors`, by the class that their
+  messages tell; bombardier counts them in its times, so that a report with such attempts has no times (doubt
+  `unanswered`).
+- `latency` is in microseconds; percentiles are there with `-l` only. At a rate (`-r`), times are `service_time`:
+  requests that are late start late. The default client ignores `-t`.
+
+Sources: bombardier `templates.go` and `bombardier.go`; 1.2.6 measured.
 """
 
 from __future__ import annotations

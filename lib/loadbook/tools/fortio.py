@@ -1,9 +1,12 @@
-"""fortio 1.x: its report in JSON is read; loadbook does not run it.
+"""fortio 1: its report in JSON (`fortio load -json FILE`, http:// and https://) is read; loadbook does not run it.
 
-`requests` are responses of any status; calls without one (code -1 of fortio) are `errors` of no known class, and fortio
-counts them in its calls, its rate and its times: a report with such calls has no times here. Percentiles are
-interpolated within buckets (`-r`, by default 1 ms and wider for longer times): those of a bucket wider than a quarter
-of the time are left out. At a rate (`-qps`), the times are `service_time`: calls that are late start late.
+- `requests` are responses of any status. Calls without one (code -1) are `errors` of no known class, and fortio
+  counts them in its times: a report with such calls has no times (doubt `unanswered`).
+- Percentiles are interpolated within buckets of 1 ms or more: p50 of 0.1 ms is printed as 0.5 ms. Those of a bucket
+  wider than a quarter of the time are left out, wider than 5 % are doubtful (`coarse_times`); `-r 0.0001` makes
+  buckets finer.
+- At a rate, late calls start late: times are `service_time`, far below the users' wait if a server freezes.
+
 Sources: fortio `periodic/periodic.go`, `fhttp/httprunner.go`, `stats/stats.go`; 1.66.5 measured.
 """
 

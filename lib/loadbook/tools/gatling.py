@@ -1,12 +1,11 @@
-"""Gatling 3: the summary that it prints is read, or the JSON of its report; loadbook does not run it.
+"""Gatling 3: its printed summary, or the JSON of its report, is read; loadbook does not run it.
 
-The summary (`---- Global Information ---`) has all that the JSON (`js/global_stats.json` or `js/stats.json`) has, and
-names its percentiles, which `gatling.conf` can change: of the JSON alone there are none. 3.14.9 writes no JSON.
+- The JSON (`js/global_stats.json` or `js/stats.json`, none from 3.14.9 on) gives no percentiles, as it does not name
+  them; `gatling.conf` can change them.
+- A request is KO if it had no response or if a check failed, by default that of its status: with KO requests there
+  are no `requests` and no times. `latency` is in whole milliseconds, from the call to the last byte, with connecting.
+- The rate divides by whole seconds, rounded up: below 20 s it is left out, below 200 s a doubt (`coarse_duration`).
 
-Gatling counts a request as KO if it had no response or if a check failed, by default that of its status: with KO
-requests there are no `requests` and no times. `latency` is in whole milliseconds, from the call to the last byte; it
-has connecting in it. Gatling divides by a duration in whole seconds, rounded up, so that its rates are up to 1 s too
-low: below `MIN_RATE_S` there are none, below `MIN_SURE_S` they are doubtful.
 Sources: `gatling-charts/.../GlobalStatsJsonTemplate.scala` and `ConsoleTemplate.scala`; measured: 3.10.5, 3.14.9.
 """
 

@@ -1,13 +1,26 @@
-"""nghttp2's h2load: closed loop, HTTP/1.1 or HTTP/2 (nghttp2/nghttp2 `src/h2load.cc`).
+"""nghttp2's h2load, up to 1.68 and the wider table from 1.69: closed loop, HTTP/1.1 or HTTP/2 (`src/h2load.cc`).
 
-`requests` are responses of any status, as in h2load's req/s; `ok` is its "succeeded" (2xx and 3xx). Its "failed" are
-all other requests: never sent or lost with their connection ("errored"), or answered with another status. With -D,
-`duration` is the requested one, without warm-up, and h2load does not count requests that were lost with a connection.
-
-The text report has whole us below 1 ms (truncated), two decimals of ms or s above; units of bytes are powers of 1024.
-From version 1.69 on its table has more columns. --log-file has one line per request that ended: `start in us since
-1970, status (-1 failed), duration in us`. h2load appends to that file, so the measurement follows the warm-up.
+- For HTTP/2 over TLS use `extra = ["--npn-list=h2", "-m", "10"]` (`--alpn-list` in newer versions), without TLS
+  `["-p", "h2c"]`. `Host` is sent as `:authority`; empty header values are refused.
+- `requests` are responses of any status; `ok` is its "succeeded" (2xx and 3xx). A request can be both of another
+  status and lost with its connection; then there is no total `errors`. With a duration, `duration` is the requested
+  one.
+- **h2load does not reopen a connection** that fails or that an HTTP/2 server closes (nginx: after
+  `keepalive_requests`). With `requests` the rest are errors, and the rate comes from fewer connections (doubt
+  `stopped_early`). **With a duration h2load 1.52 reports 0 failed, 0 errored**; loadbook detects it by the clients'
+  rates (doubt `connections_lost`).
+- **h2load 1.52 may never end** when a server closes connections over HTTP/1.1 (nginx: after 1000 requests). Such a
+  trial is killed and recorded as failed; `keepalive_requests = 100_000_000` avoids it.
+- **Times** are not corrected; those below 1 ms are truncated to 1 us. Versions before 1.69 print no percentiles:
+  `extra = ["--log-file=h2load.log"]` gives exact ones (nearest rank), for 25 bytes per request and some of the rate.
+  Without it, times of over a million requests are a random sample. Connect and first-byte times count once per
+  connection, and are missing after h2load's own warm-up.
+- Reports of 2015 and 2016 with the line `traffic: N bytes total` are refused.
 """
+
+# The text has whole us below 1 ms, two decimals of ms or s above; units of bytes are powers of 1024. --log-file has a
+# line per request that ended: start in us since 1970, status (-1 failed), duration in us. h2load appends to that
+# file, so the measurement follows the warm-up.
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""hey 0.1.x: its text report is read; loadbook does not run it.
+"""hey 0.1: its text report is read; loadbook does not run it.
 
-The text has every count; its times have four decimals (0.1 ms). hey's CSV has no failed attempts and is refused.
-`requests` are responses of any status, from the table of statuses; "Requests/sec" counts failed attempts, too.
-Failures have no class of their own except those that their messages tell. hey keeps the statuses and times of its
-first million responses (`requester/report.go`, maxRes): a report of more is refused. A rate (`-q`) is per worker, and
-requests that are late are never made up: its times are `service_time`.
+- `requests` are responses of any status; "Requests/sec" counts failed attempts, `requests_per_s` responses. Failures
+  have no class except those that their messages tell. Times have steps of 0.1 ms.
+- A rate (`-q`) is that of each worker, and late requests are never made up: times are `service_time`.
+- The CSV has no failed attempts and is refused, as are reports of over a million responses, of which hey forgets the
+  rest.
+
 Sources: hey `requester/print.go`, `requester/report.go`; versions 0.1.2 and 0.1.5 measured.
 """
 

@@ -1,7 +1,13 @@
 """httperf 0.9: open loop for connections, which start at a given rate.
 
-`requests` are replies, not attempts; rates are replies / test-duration, because httperf's own reply rate takes more
-than 5 s per sample. `ttfb` is the mean of its "response" time; `bytes_per_s` is its "Net I/O", which includes requests.
+- `rate_per_s` counts requests; the rate of connections is `rate_per_s / calls_per_connection`. At most 1,022
+  connections are open at once. httperf polls, so one CPU is always full; a `driver_cpu` well below 100 % means a
+  disturbance.
+- `requests` are replies. Rates are replies / test-duration: httperf's own reply rate takes more than 5 s per sample,
+  and is 0.0 for shorter runs (doubt `too_short`). `bytes_per_s` is its "Net I/O", which includes requests.
+- Times are `connect_time` and `ttfb` (its "response"), means only, to 0.1 ms, and `connection_time`, whose median is
+  the middle of a 1 ms bin and can exceed the mean.
+
 Source of the formats: httperf/httperf `src/stat/basic.c`, `src/stat/sess_stat.c`, `src/httperf.c`.
 """
 

@@ -1,16 +1,32 @@
-"""Apache JMeter 5: closed loop, or open loop at a mean rate, one thread per connection.
+"""Apache JMeter 5 (results of 2.13 to 5.6 are read): closed loop, or open loop, one thread per connection.
 
-`requests` are samples with a response of any status; `ok` are those of 2xx or 3xx that JMeter marks as successful.
-`latency` is JMeter's `elapsed` (from the start of the request, connecting included, to the last byte) of every sample,
-failed ones included, in whole milliseconds; `ttfb` is its `Latency`. `duration` runs from the first start to the last
-end of the samples, without the start of the JVM. Transaction rows and sub-results are not counted in any total.
-
-Target and load are passed on the command line as properties (``-Jhost=...``), which the test plan reads as
-``${__P(host)}``. The plan is the user's own or made from jmeter.jmx.j2, with headers, timers and keep-alive filled in.
-
-The samples are read by `loadbook.request_logs` and compared with the summary that JMeter printed for its last run, so
-that a file with the results of several runs is detected.
+- In the lab: `make jmeter`. On your hosts, put it on the PATH of ssh logins or set `JMETER_HOME`, which has
+  precedence. **Debian's package 2.13-5 cannot load any plan** (and exits with 0). For the highest rate JMeter
+  measures mostly itself: one CPU gave 7,000 requests per second where wrk gave 100,000 (rule `driver_saturated`).
+- `extra = ["-Jramp=5"]` starts the threads over 5 s (default 0), `["-Jseed=7"]` repeats the arrivals of an open load.
+  Redirects are not followed; a connection lives for at most a minute. A path must be percent-encoded; a header with
+  `${` is refused.
+- `plan = "mine.jmx"` must read `${__P(host)}`, `${__P(port)}`, `${__P(threads)}` and `${__P(duration)}` (or `loops`
+  with `requests`; `rate` for an open load, `think_ms` with a think time). Other parameters: `extra =
+  ["-Jname=value"]`.
+- **Start-up**: a JVM needs 2 to 10 s, and its first requests are slow (60 ms instead of 1 ms). `warmup_s` uses a JVM
+  of its own and counts from its start: below 5 s it has no effect. The measuring JVM always starts cold: plan 30 s or
+  more.
+- **Open loads** arrive at random times: the requested number at uniformly drawn instants. Latency counts from the
+  real start, so a stalled server receives fewer requests (rule `offered_shortfall`).
+- `requests` are samples with a response of any status; **`ok`** are samples that JMeter calls a success, with 2xx,
+  3xx or no HTTP status. Failed assertions and embedded resources are `errors_other`. Transaction controllers and
+  sub-results are in no total.
+- **`latency`** is JMeter's elapsed, with connecting, to the last byte, in whole milliseconds, samples without a
+  response included (doubts `whole_ms`, `unanswered`). **`ttfb`** is its Latency, of samples with a response, with
+  connecting. **`connect_time`** covers connections opened in 1 ms or more; JMeter writes 0 for others. `duration` is
+  from the first start to the last end of the samples.
+- **Read**: a JTL or a folder with it (docs/explore.md). A JTL without a header needs the twelve default columns of
+  JMeter 2.x or the recorded properties; empty `bytes` cells and results of several runs in one file are refused.
 """
+
+# The samples are compared with the summary that JMeter printed for its last run, so that a file with the results of
+# several runs is detected.
 
 from __future__ import annotations
 

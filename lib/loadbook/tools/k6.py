@@ -1,25 +1,25 @@
 """k6 1 (and 0.52): closed loop of virtual users, or open loop with at most `connections` users.
 
-`requests` are responses of any status, `ok` those of 2xx or 3xx. Times are k6's `http_req_duration` of responses that
-k6 expected (its default: 200 to 399): sending, waiting and receiving, without DNS, connecting, TLS and without waiting
-for a free user. They are `latency` of a closed loop and `service_time` of an open one; requests that no user was free
-for are `dropped_iterations`, not latency. `duration` is k6's own time of the run.
-
-Arrivals of an open loop are even (k6's `constant-arrival-rate`); loadbook's script also makes Poisson ones, given their
-number: each user has its share of the requests at independent, uniform times, starts late ones at once and tells
-`latency_intended`, too. With arrivals of "users", each waits after a response, exponentially distributed.
-
-With `request_times`, the users share even arrivals in the same way, as k6 does not tell which start a request missed.
-The script then writes the intended start of each request into k6's points (`due_us`), of which those of whole requests
-are kept: `latency_intended` and `service_time` are those of all answered requests. The least late request marks the
-start of the schedule, as with vegeta.
-
-loadbook's script counts statuses and errors by class and writes k6's summary (`handleSummary`). A script of the user's
-own is used as it is, with the points of all metrics beside it (`--out csv`), from which single requests are read
-(`loadbook.request_logs.k6_points`). Other people's results are read from points in CSV or JSON, or from a summary: by
-`handleSummary`, `--summary-export` or `--new-machine-readable-summary`. Such a summary does not tell a refused
-connection from a status of 500: then there are no `requests`.
+- For the highest rate k6 measures mostly itself: a user is a JavaScript interpreter (rule `driver_saturated`). Over
+  TLS it uses HTTP/2 if the server offers it. Redirects are not followed.
+- `plan = "mine.js"` must read `__ENV.URL`, and for an open load `__ENV.RATE`; in a closed loop its users and duration
+  come from the study. It costs the driver more, as k6 then writes every request (`--out csv`).
+- `requests` are responses of any status, `ok` those of 2xx or 3xx.
+- **Times** are `http_req_duration` of responses that k6 expected (200 to 399): no DNS, connecting or TLS, and no
+  waiting for a free user. They are `latency` of a closed loop and `service_time` at a rate. With too few users an
+  open load becomes a closed one, and only `dropped_iterations` says so (doubt `offered_shortfall`).
+- **Arrivals** are even (`constant-arrival-rate`), and do not tell the starts that k6 missed, except with
+  `request_times`. With `poisson` each user has its share of the requests at independent, uniform times of the load;
+  late ones start at once, and `latency_intended` counts from the time at which they were due. With `users` each user
+  waits an exponential time after a response.
+- **Read**: points in CSV or JSON, `handleSummary`, `--summary-export` and `--new-machine-readable-summary`. Points in
+  CSV have no duration (doubt `no_times`), unless K6_CSV_TIME_FORMAT is `unix_micro`. A summary of another script
+  tells a refused connection and a status of 500 as one number: then there are no `requests` (doubt `failed_unknown`).
 """
+
+# With `request_times` the users share even arrivals as Poisson ones, as k6 does not tell which start a request
+# missed. The script then writes the intended start of each request into k6's points (`due_us`); the least late
+# request marks the start of the schedule, as with vegeta.
 
 from __future__ import annotations
 

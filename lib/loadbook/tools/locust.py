@@ -1,13 +1,12 @@
 """Locust 2: closed loop of users in one process.
 
-`requests` are responses of any status, `ok` those of 2xx or 3xx. `latency` is a response's time from the call to the
-end of the body: it has connecting in it, and the wait for the one Python process that all users share. `duration` is
-from the first start to the last end.
-
-loadbook's locustfile counts statuses, failures and times in microseconds, and writes them to a file. A locustfile of
-the user's own is used as it is; of its requests, as of other people's, Locust's own JSON (`--json`) is read. It counts
-failures of all kinds as requests, and has times in whole milliseconds, from 100 on in two digits: with failures there
-are no `requests` and no times. Locust's CSV is the state of its last flush, not of the end, and its text is rounded.
+- `plan = "mine.py"` is a locustfile that is used as it is; users, duration and host come from the study.
+- `requests` are responses of any status, `ok` those of 2xx or 3xx. `latency` is from the call to the end of the body,
+  with connecting and the wait for the one Python process that all users share: at 500 requests a second that adds 1
+  to 3 ms. `duration` is from the first start to the last end. Redirects are not followed.
+- **Read**: the output of `--json`. That of another locustfile counts failures of all kinds as requests: with failures
+  there are no `requests` and no times (doubt `failed_unknown`). Its times are whole milliseconds, from 100 on in two
+  digits. The CSV is the state of the last flush and not of the end, and is refused; the text is rounded.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """oha 1: closed loop, or open loop at an even rate with at most `connections` requests at once.
 
-`requests` are responses of any status, `ok` those of 2xx or 3xx, and rates are those over the total time: oha's own
-rate counts failed attempts and the requests that it aborts at its end. Those aborted ones are neither requests nor
-errors. Times are those of responses (oha `src/result_data.rs`): `latency` of a closed loop; of an open one
-`latency_intended` with --latency-correction, from the instant at which the rate asks for the request, and
-`service_time` without. The first request on a connection includes DNS and connecting. A percentile p is element
-floor(n p) of the sorted times, counted from 0.
-
-The report is read in JSON (`--output-format json`, in old versions `-j`), in seconds. The text is rounded, and the CSV
-has no failed attempts.
+- HTTP/2: `extra = ["--http2"]`. Redirects are not followed. The number of threads follows the CPUs that oha may use.
+- `requests` are responses of any status, `ok` those of 2xx or 3xx, rates those over the total time. oha's own rate
+  counts failed attempts and those that it aborts at its end. An aborted attempt is neither a request nor an error.
+- **Times** are those of responses (`src/result_data.rs`): `latency` of a closed loop; at a rate `latency_intended`,
+  from the instant at which the rate asks for the request, and `service_time` in reports without
+  `--latency-correction`. The first request on a connection includes DNS and connecting (`connect_time`). `ttfb`
+  counts from the actual start. A percentile p is element floor(n p) of the sorted times, counted from 0.
+- **Read**: the JSON of versions 1.0 to 1.16. The text is rounded; the CSV has no failed attempts and is refused.
+  SIGTERM loses the report.
 """
 
 from __future__ import annotations

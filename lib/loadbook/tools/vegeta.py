@@ -1,15 +1,18 @@
 """vegeta 12: open loop at an even rate, with as many workers as it takes, or closed loop.
 
-`requests` are responses of any status, `ok` those of 2xx or 3xx. An attempt without a whole response, also one whose
-body was cut, is an error. Times are those of answered requests only, from the moment at which a worker began the
-request, connecting included, to the end of the body: `latency` of a closed loop, `service_time` of an open one. If the
-rate is known, `latency_intended` counts from the request's place in the schedule of vegeta's pacer (`lib/pacer.go`):
-request n is due n intervals after the first and never starts earlier, so that the least late request marks the start of
-the schedule. `duration` is from the first start to the last end.
-
-`vegeta attack` writes its own binary format, which `vegeta encode` turns into rows of single requests; these are read
-(`loadbook.request_logs.vegeta_rows`). The report of `vegeta report -type=json` is read, too: its percentiles are
-estimates (t-digest), and its times count failed attempts, so that a report with such attempts has no times.
+- In an open loop `connections` is the number of workers at the start, in a closed one the highest number. With
+  `max_connections`, `offered_shortfall` is the only sign that the load was not open. Above capacity, vegeta goes on
+  starting requests while others wait. HTTP/2: `extra = ["-http2=true"]`. Redirects are not followed.
+- `plan = "targets.txt"`: targets in vegeta's http or json format. Every host in them is connected to the study's
+  target. Bodies in further files (`@`) are refused.
+- `requests` are responses of any status, `ok` those of 2xx or 3xx; an attempt without a whole response is an error.
+  Go repeats a request that an idle connection loses at once; such a reset is seen nowhere. There is no `bytes_read`.
+- **Times** are those of answered requests, connecting included, to the end of the body: `latency` of a closed loop,
+  `service_time` of an open one. `latency_intended` counts from the request's place in the schedule of vegeta's pacer
+  (`lib/pacer.go`), whose start the least late request marks; it includes the lateness of vegeta's own timer.
+- **Read**: rows of `vegeta encode` in CSV or JSON lines (exact percentiles, nearest rank), or `vegeta report
+  -type=json`, whose percentiles are estimates; with attempts that had no answer it has no times, as vegeta counts
+  those, too. Rows of several attacks in one file are refused.
 """
 
 from __future__ import annotations

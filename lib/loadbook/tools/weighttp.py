@@ -1,12 +1,15 @@
 """weighttp 0.3 to 0.5: closed loop, a number of requests (lighttpd/weighttp `src/weighttp.c`).
 
-`requests` are responses, counted by status, not attempts: weighttp's own req/s includes refused connections, so if
-attempts got no response the rate is `requests` / `duration`. `latency` is the total time in 0.5, connecting included,
-as in ab; `ttfb` starts when the request is sent. 0.3 and 0.4 print no times. Percentiles include failed attempts.
-
-Versions up to 0.4 print lines of text, 0.5 prints JSON, which is detected by content. Both become a `TextReport` with
-the same fields. The counter ``keep-alive`` of 0.5 wraps below zero beyond 63 bits and is not read.
+- The command follows weighttp's help and has not been run by us; the parser is tested on captures of 0.3, 0.4 (text)
+  and 0.5 (JSON). weighttp hangs (0.5) or crashes (0.4) if a server closes without a response. It has no time-out.
+- `requests` are responses, counted by status, `ok` those of 2xx and 3xx with a whole body. weighttp's own req/s
+  includes attempts without a response; `requests_per_s` does not.
+- Times exist in 0.5 only, failed attempts included. `latency` includes connecting, `ttfb` starts when the request is
+  sent.
 """
+
+# Text and JSON, detected by content, become a `TextReport` with the same fields. The counter `keep-alive` of 0.5
+# wraps below zero beyond 63 bits and is not read.
 
 from __future__ import annotations
 

@@ -1,12 +1,18 @@
 """wrk 4: closed loop, any number of connections, whole seconds (wg/wrk `src/wrk.c`, `src/units.c`).
 
-wrk corrects its latencies: after a pause of the server it adds artificial samples (`stats_correct`), so its percentiles
-must not be compared with those of other tools. `ok` includes late responses.
-
-Times in the report have two decimals in us, ms, s or m (minutes), the larger unit from 0.85 of it on; units of bytes
-are powers of 1024. The block that wrk.lua appends has exact values. wrk2 began as a copy of wrk 4, so both reports
-share their beginning (`HEAD_PATTERNS`), end (`TAIL_PATTERNS`) and doubts.
+- **wrk corrects `latency`**: after a pause of the server it adds samples as if requests had continued
+  (`stats_correct`). Do not compare its percentiles with another tool's.
+- `threads` must divide `connections`. loadbook's Lua script prints exact counts, and times in microseconds. A script
+  of your own, `extra = ["-s", "/path/on/the/driver/post.lua"]`, replaces it; numbers then have the three digits of
+  wrk's text. If Lua rejects a script, wrk continues without it (doubt `script`).
+- Responses after `timeout_s` count as requests and `ok`, but not in the latencies (doubt `latency_censored`).
+  Requests without a response count nowhere.
+- A server that closes connections causes `errors_read`, one that died `errors_write`. The exit code is always 0.
 """
+
+# Times in the report have two decimals in us, ms, s or m (minutes), the larger unit from 0.85 of it on; units of
+# bytes are powers of 1024. wrk2 began as a copy of wrk 4, so both reports share their beginning (`HEAD_PATTERNS`),
+# end (`TAIL_PATTERNS`) and doubts.
 
 from __future__ import annotations
 

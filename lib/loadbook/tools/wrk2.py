@@ -1,13 +1,19 @@
 """wrk2: open loop at a constant rate on persistent connections (giltene/wrk2 `src/wrk.c`, `src/hdr_histogram.c`).
 
-`latency_intended` counts from the scheduled start of a request, `service_time` (-U) from its actual start; they are
-never mixed. Both cover only requests after the calibration (10 s + 5 ms per connection of a thread), `requests` covers
-all. wrk2 counts an overdue connection as a time-out again every 2 s, so then no total of errors is computed.
-
-A latency block is a short list of percentiles with units, then the "Detailed Percentile spectrum": values in ms,
-percentiles as fractions. `-U` prints a second block with the same lines, so each block is read separately, under its
-heading.
+- Build giltene/wrk2 and put its binary on the drivers' PATH as `wrk2`. The command follows the help of 2019 and has
+  not been run by us; the parser is tested on captures. Rates are whole; `threads` must divide `connections`.
+- Do not use it for the highest rate: above capacity, intended latency only grows with the duration.
+- `latency_intended` (`-L`) counts from the scheduled start of a request, `service_time` (`-U`) from its actual start.
+  The maximum is the lower edge of its bin (0.1 %), percentiles are upper edges, so p99.999 can exceed it.
+- **Times start after wrk2's own calibration** of 10 s + 5 ms for each connection of a thread; `requests`, rates and
+  errors cover the whole run. Shorter runs are not calibrated (doubt `too_short`): plan 20 s or more. wrk2 itself
+  loses about 1 % of the rate.
+- **`errors_timeout` is not a number of requests**, as an overdue connection counts again every 2 s (doubt
+  `timeouts_weighted`); there is no total `errors`.
 """
+
+# A latency block is a short list of percentiles with units, then the "Detailed Percentile spectrum": values in ms,
+# percentiles as fractions. -U prints a second block with the same lines, so each block is read under its heading.
 
 from __future__ import annotations
 
