@@ -4,7 +4,7 @@
 
 Simulates studies with known effects, judges them with loadbook's own functions, prints one table (claim, limits,
 measured, ok) and exits with 1 if a row is outside its limits. Seeds are fixed. `--markdown` prints the tables of
-docs/validation.md.
+docs/reference/simulations.md.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
     parser.add_argument("--only", default="", metavar="WORDS", help="only rows with these words")
     parser.add_argument("--cases", action="store_true", help="print every case, not only claims")
-    parser.add_argument("--markdown", action="store_true", help="print the tables of docs/validation.md")
+    parser.add_argument("--markdown", action="store_true", help="print the tables of docs/reference/simulations.md")
     given = parser.parse_args()
     simulations, results, started = all_simulations(given.only), [], time.perf_counter()
     for number, found in enumerate(run_all(simulations, given.studies, given.jobs), 1):

@@ -1,4 +1,4 @@
-"""Results of the validation as tables: for a terminal, and for docs/validation.md."""
+"""Results of the validation as tables: for a terminal, and for docs/reference/simulations.md."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def summary(results: Iterable[Result]) -> str:
 
 
 def markdown(results: Sequence[Result]) -> str:
-    """Return the tables of docs/validation.md; the first has the noises of which all figures are there."""
+    """Return the tables of docs/reference/simulations.md; the first has the noises of which all figures are there."""
     return "\n\n".join([_noises(results), _markdown(("claim", "limits", "measured", ""), _lines(results))])
 
 

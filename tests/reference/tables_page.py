@@ -8,7 +8,7 @@ from loadbook.store.columns import COLUMNS
 HEAD = """# Columns and metrics
 
 Columns of `data/processed/<study>/<run>/*.parquet`, also those of `run.trials` and the other frames in a notebook.
-[data-format](../data-format.md#tables) says more of series, counters and totals. `?` marks columns that may be null.
+[data-format](../data-format.md) says more of series, counters and totals. `?` marks columns that may be null.
 The table `trials` has a further column `factor_<name>` (text) per factor of the study."""
 METRICS_HEAD = """## Metrics
 

@@ -18,7 +18,9 @@ def test_reference_page_matches_the_code(name: str) -> None:
 
 def test_reference_index_names_every_page() -> None:
     text = (FOLDER.parent / "README.md").read_text()
-    pages = sorted([*PAGES, "calibration.md"])  # that one is made of measurements: benchmarks/calibration.py
+    pages = sorted(
+        [*PAGES, "calibration.md", "simulations.md"]
+    )  # made of results: benchmarks/calibration.py, validation.py
     assert sorted(path.name for path in FOLDER.glob("*.md")) == pages
     assert all(f"](reference/{name})" in text for name in pages)
 
