@@ -7,7 +7,7 @@ from docstrings import plain
 from loadbook import tools
 from loadbook.tools.base import run_tools, tool_names
 
-HEAD = """# Load generators
+HEAD = """# Load generators: options, metrics, limits
 
 Options, meaning of the metrics, and limits of each load generator. [tools](../tools.md) says which one fits a question,
 [validity-rules](../validity-rules.md#doubts-of-the-tools) explains doubts such as `script`. Unless a section says

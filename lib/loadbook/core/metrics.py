@@ -69,7 +69,7 @@ _METRIC_LIST = (
         "rate",
         margin=0.02,
         noun="capacity",
-        label="requests per second sustained within the objective",
+        label="capacity, requests per second",
     ),
     Metric(
         OBJECTIVE_TIME,
@@ -79,7 +79,7 @@ _METRIC_LIST = (
         "time",
         margin=0.05,
         noun="time of the objective's share",
-        label="time within which the objective's share is answered",
+        label="time of the objective's share",
     ),
     Metric("duration", "s", None, "seconds of measurement, as the tool counts them"),
     Metric("errors", "1", "lower", "failed attempts, all classes together", "errors", "count"),

@@ -222,7 +222,7 @@ class ServiceSpec(ServiceModel):
 
     Attributes
     ----------
-    needs : permissions (`may`) that the hosts file must grant, if it changes its host outside its own folder.
+    needs : permissions (`allow`) that the hosts file must grant, if it changes its host outside its own folder.
     sysctls : kernel settings of its host while it runs.
     direct_return : whether its backends accept packets for its address and answer the clients directly.
     tables : nftables tables ("ip name", templates) that are deleted if the service is killed.

@@ -170,11 +170,6 @@ class RateSearch:
         return self.bracket.middle if self.is_finished else None
 
 
-def rounds_of(bracket: Bracket) -> int:
-    """Return the number of probes that an arm needs in a bracket if it is not moved."""
-    return max(0, math.ceil(math.log2(bracket.width / RESOLUTION) - 1e-9))
-
-
 def common_bracket(capacities: Iterable[Sequence[float]]) -> Bracket:
     """Return the bracket of the next block for all arms from the capacities of each in the blocks before, 1/s."""
     medians = [median(values) for values in capacities if values]

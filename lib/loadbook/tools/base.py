@@ -44,7 +44,7 @@ _OPTIONAL_FIELDS = {
     "think_time_s": (0.0, "cannot make its connections wait between requests (think_time_s)"),
     "calls_per_connection": (1, "cannot limit calls_per_connection"),
     "max_connections": (None, "has no largest number of connections besides `connections`"),
-    "arrivals": ("even", "starts requests at even intervals only"),
+    "arrivals": ("even", "has one kind of arrivals, which cannot be chosen"),
     "plan": (None, "has no plans"),
 }
 

@@ -20,9 +20,9 @@ from loadbook.study.capacity import CapacityObjective
 TABLE_NOTE = (
     "Typical capacity: the median over blocks of the highest rate that met the objective, each block with a search of "
     "its own; half of the starts of a service sustain less. It is the number to compare by, not one to promise, which "
-    "a study with certified_share finds. CPU time: of all services, at the highest rate that met the objective. Price: "
-    "of all hosts but the drivers, at the typical capacity all month."
+    "a study with certified_share finds. CPU time: of all services, at the highest rate that met the objective."
 )
+PRICE_NOTE = " Price: of all hosts but the drivers, at the typical capacity all month."
 
 
 class CapacityPage(EffectsPage):
@@ -72,7 +72,11 @@ class CapacityPage(EffectsPage):
             return empty_section("No capacity was found.")
         values = self.data.values(CAPACITY)
         figure = ThroughputLatencyFigure(self.analysis, self.objective, self.probes, self.capacities, values)
-        return Block(HtmlOnly(Picture(figure)), self.capacity_table(), note(TABLE_NOTE))
+        return Block(
+            HtmlOnly(Picture(figure)),
+            self.capacity_table(),
+            note(TABLE_NOTE + PRICE_NOTE * bool(self.prices.by_treatment)),
+        )
 
     def capacity_table(self) -> Table:
         """Return the table of the capacity of each treatment."""
