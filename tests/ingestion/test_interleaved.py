@@ -163,7 +163,7 @@ def test_cpu_times_of_processes_of_other_arms_are_summed_under_one_name() -> Non
     assert found == {
         ("process_cpu", "nginx:12"): 0.25,
         ("process_cpu", "nginx:13"): 0.25,
-        ("process_cpu", "other-arms:0"): 0.75,
+        ("process_cpu", "other treatments:0"): 0.75,
         ("cpu_busy", "cpu0"): 0.5,
     }
 

@@ -23,7 +23,7 @@ RATE_UNITS = ("1/s", "B/s")
 TOOLS_WITH_INTACT_PERCENTILES = PAUSABLE_TOOLS - {"wrk"}
 # multiplied by the share of interrupted requests: percentiles closer to the top are left out
 CUT_FACTOR = 3
-OTHER_ARMS = "other-arms:0"
+OTHER_ARMS = "other treatments:0"
 LATE_FACTOR = 1.5  # times the planned length; a longer slice is late
 
 
