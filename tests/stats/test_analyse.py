@@ -313,7 +313,7 @@ def test_headline_says_when_all_treatments_are_undecided() -> None:
     found = analyse(make_run({"base": {"sd": 0.08}, "a": {"sd": 0.08}, "b": {"sd": 0.08}}))
     assert headline(found) == "No treatment is shown to change the rate by 2\u00a0% or more."
     assert re.match(
-        r"(About \d.* more blocks would decide (the|1 of the) 2 undecided|More blocks would not)",
+        r"(About (1 more block|\d.* more blocks) would decide (the|1 of the) 2 undecided|More blocks would not)",
         supporting_text(found),
     )
     alone = analyse(make_run({"base": {"sd": 0.02}, "a": {"sd": 0.02, "effect": 0.01}}))

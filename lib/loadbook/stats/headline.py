@@ -264,7 +264,8 @@ def _forecast_text(rows: Sequence[AnalysisRow]) -> str | None:
         return f"More blocks would not decide at this noise (over 60): {remedy}."
     spread = f"{about[0]}" if about[0] == about[-1] else f"{about[0]} to {about[-1]}"
     which = "the" if len(about) == len(verdicts) else f"{len(about)} of the"
-    return f"About {spread} more blocks would decide {which} {len(verdicts)} undecided."
+    blocks = "block" if about[-1] == 1 else "blocks"
+    return f"About {spread} more {blocks} would decide {which} {len(verdicts)} undecided."
 
 
 def _no_comparison_reason(rows: Sequence[AnalysisRow]) -> str | None:
