@@ -58,17 +58,22 @@ def test_killed_controller_leaves_no_process_on_the_host(lab, connect_lab):
     controller.wait()
     try:
         wait_until(
-            lambda: not [p for p in processes_below(work) if "stays" not in p and "303" not in p and "600" not in p], 40
+            lambda: (
+                not [p for p in processes_below(work) if "stays" not in p and "sleep 303" not in p and "600" not in p]
+            ),
+            40,
         )
         left = processes_below(work)
         assert any("sleep 303" in line for line in left)
-        assert not any("deaf" in line or "watch" in line or "sleep 30" in line.replace("303", "") for line in left)
+        assert not any(
+            "deaf" in line or "watch" in line or "sleep 30" in line.replace("sleep 303", "") for line in left
+        )
     finally:
         host = connect_lab()
         host.stop("stays", grace_s=1)
     assert host.state("plain").rc == 143
     assert host.state("deaf").rc in (137, 143)
-    wait_until(lambda: not any("303" in line for line in processes_below(work)), 20)
+    wait_until(lambda: not any("sleep 303" in line for line in processes_below(work)), 20)
 
 
 @pytest.mark.fault(11)
