@@ -249,17 +249,19 @@ def starts_and_ends(folder: Path, step: int) -> list[float]:
     return [float(word) for word in (folder / f"times.{step}").read_text().split()]
 
 
+@pytest.mark.alone
 def test_job_last_step_waits_for_its_start_time(shell, work):
     folder = prepare(work, "a", "true", "true", "true")
-    at = time.time() + 2
+    at = time.time() + 0.7
     (folder / "at.2").write_text(f"{at:.3f}\n")
     (folder / "at.3").write_text(f"{at - 100:.3f}\n")  # one that is over is no reason to wait
     start(shell, work, "a").wait(10)
-    assert starts_and_ends(folder, 1)[1] < at
-    assert -0.004 <= starts_and_ends(folder, 2)[0] - at < 0.5
-    assert (folder / "rc.3").exists()
+    assert starts_and_ends(folder, 1)[1] < at - 0.2
+    assert -0.004 <= starts_and_ends(folder, 2)[0] - at < 0.1
+    assert starts_and_ends(folder, 3)[1] < at + 0.3
 
 
+@pytest.mark.alone
 def test_job_last_step_waits_for_full_second_where_date_has_no_fractions(shell, work):
     coarse, fine = work / "bin/date", shutil.which("date")
     coarse.parent.mkdir()
@@ -270,7 +272,7 @@ def test_job_last_step_waits_for_full_second_where_date_has_no_fractions(shell, 
     (folder / "at.1").write_text(f"{at:.3f}\n")
     start(shell, work, "a", path=f"{coarse.parent}:/usr/bin:/bin").wait(10)
     began = float((folder / "stdout.1").read_text())
-    assert int(at) <= began < int(at) + 0.9
+    assert int(at) <= began < int(at) + 0.3
 
 
 def test_job_waiting_for_its_start_time_is_stopped_at_once(shell, work):

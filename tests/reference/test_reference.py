@@ -9,6 +9,7 @@ from reference_pages import COMMAND, FOLDER, PAGES
 import loadbook
 from loadbook.cli import COMMANDS
 from loadbook.core.validity_rules import RULE_INFO
+from loadbook.store.columns import COLUMNS
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -18,11 +19,14 @@ def test_reference_page_matches_the_code(name: str) -> None:
 
 def test_reference_index_names_every_page() -> None:
     text = (FOLDER.parent / "README.md").read_text()
-    pages = sorted(
-        [*PAGES, "calibration.md", "simulations.md"]
-    )  # made of results: benchmarks/calibration.py, validation.py
+    of_results = ("calibration.md", "simulations.md")  # printed by benchmarks/calibration.py and validation.py
+    pages = sorted([*PAGES, *of_results])
     assert sorted(path.name for path in FOLDER.glob("*.md")) == pages
     assert all(f"](reference/{name})" in text for name in pages)
+
+
+def test_every_table_begins_with_the_columns_that_name_a_trial() -> None:
+    assert all(list(columns)[:3] == ["study", "run", "trial"] for columns in COLUMNS.values())
 
 
 def test_reference_covers_every_command_and_every_function_of_the_notebook_api() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from loadbook.core.units import format_percent
+from loadbook.core.units import format_percent, pluralize
 from loadbook.stats.results import VERDICT_ORDER, Analysis, AnalysisRow, StoppingState, VerdictKind
 from loadbook.stats.text import (
     ABSENT,
@@ -262,10 +262,9 @@ def _forecast_text(rows: Sequence[AnalysisRow]) -> str | None:
     if not about:
         remedy = "widen the margin or quieten the host" if verdicts[0].margin else "quieten the host"
         return f"More blocks would not decide at this noise (over 60): {remedy}."
-    spread = f"{about[0]}" if about[0] == about[-1] else f"{about[0]} to {about[-1]}"
+    low = "" if about[0] == about[-1] else f"{about[0]} to "
     which = "the" if len(about) == len(verdicts) else f"{len(about)} of the"
-    blocks = "block" if about[-1] == 1 else "blocks"
-    return f"About {spread} more {blocks} would decide {which} {len(verdicts)} undecided."
+    return f"About {low}{pluralize(about[-1], 'more block')} would decide {which} {len(verdicts)} undecided."
 
 
 def _no_comparison_reason(rows: Sequence[AnalysisRow]) -> str | None:

@@ -24,6 +24,7 @@ from loadbook.core.units import (
     format_percent,
     format_percent_range,
     format_rounded,
+    pluralize,
 )
 from loadbook.stats.results import AnalysisRow, Comparison, ErrorSummary, Verdict
 from loadbook.study.model import TrialExecution
@@ -410,10 +411,10 @@ def forecast_sentence(verdict: Verdict, block_s: float | None = None) -> str:
     if forecast is None or forecast.about is None:
         remedy = "widen the margin or quieten the host" if verdict.margin else "quieten the host"
         return f"Not reachable at this noise (over 60 blocks): {remedy}."
-    about, noun, takes = forecast.about, *(("block", "takes") if forecast.about == 1 else ("blocks", "take"))
-    noun = f"plain {noun}" if verdict.comparison.execution == "plain" else noun
-    time = f"; {about} {noun} {takes} {format_duration(about * block_s)}" if block_s else ""
-    return f"About {about} more {noun} would decide (up to {forecast.high}){time}."
+    about, noun = forecast.about, "plain block" if verdict.comparison.execution == "plain" else "block"
+    takes = "takes" if about == 1 else "take"
+    time = f"; {pluralize(about, noun)} {takes} {format_duration(about * block_s)}" if block_s else ""
+    return f"About {pluralize(about, f'more {noun}')} would decide (up to {forecast.high}){time}."
 
 
 def margin_text(margin: float) -> str:
@@ -426,8 +427,7 @@ def _forecast_words(verdict: Verdict) -> str:
     forecast = verdict.forecast
     if forecast is None or forecast.about is None:
         return f"not reachable at this noise; reduce noise{' or widen the margin' if verdict.margin else ''}"
-    noun = "block" if forecast.about == 1 else "blocks"
-    return f"needs about {forecast.about} more {noun} ({forecast.low}..{forecast.high})"
+    return f"needs about {pluralize(forecast.about, 'more block')} ({forecast.low}..{forecast.high})"
 
 
 def multiplicity_note(verdict: Verdict, among: str = "comparisons") -> str:

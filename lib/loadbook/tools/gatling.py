@@ -1,6 +1,6 @@
 """Gatling 3: its printed summary, or the JSON of its report, is read; loadbook does not run it.
 
-- The JSON (`js/global_stats.json` or `js/stats.json`, none from 3.14.9 on) gives no percentiles, as it does not name
+- The JSON (`js/global_stats.json` or `js/stats.json`; 3.14.9 writes none) gives no percentiles, as it does not name
   them; `gatling.conf` can change them.
 - A request is KO if it had no response or if a check failed, by default that of its status: with KO requests there
   are no `requests` and no times. `latency` is in whole milliseconds, from the call to the last byte, with connecting.

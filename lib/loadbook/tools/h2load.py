@@ -4,7 +4,7 @@
   `["-p", "h2c"]`. `Host` is sent as `:authority`; empty header values are refused.
 - `requests` are responses of any status; `ok` is its "succeeded" (2xx and 3xx). A request can be both of another
   status and lost with its connection; then there is no total `errors`. With a duration, `duration` is the requested
-  one.
+  one, without warm-up.
 - **h2load does not reopen a connection** that fails or that an HTTP/2 server closes (nginx: after
   `keepalive_requests`). With `requests` the rest are errors, and the rate comes from fewer connections (doubt
   `stopped_early`). **With a duration h2load 1.52 reports 0 failed, 0 errored**; loadbook detects it by the clients'

@@ -4,7 +4,7 @@
   TLS it uses HTTP/2 if the server offers it. Redirects are not followed.
 - `plan = "mine.js"` must read `__ENV.URL`, and for an open load `__ENV.RATE`; in a closed loop its users and duration
   come from the study. It costs the driver more, as k6 then writes every request (`--out csv`).
-- `requests` are responses of any status, `ok` those of 2xx or 3xx.
+- `requests` are responses of any status, `ok` those of 2xx or 3xx. `duration` is k6's own time of the run.
 - **Times** are `http_req_duration` of responses that k6 expected (200 to 399): no DNS, connecting or TLS, and no
   waiting for a free user. They are `latency` of a closed loop and `service_time` at a rate. With too few users an
   open load becomes a closed one, and only `dropped_iterations` says so (doubt `offered_shortfall`).

@@ -10,6 +10,7 @@
 - **Times** are those of answered requests, connecting included, to the end of the body: `latency` of a closed loop,
   `service_time` of an open one. `latency_intended` counts from the request's place in the schedule of vegeta's pacer
   (`lib/pacer.go`), whose start the least late request marks; it includes the lateness of vegeta's own timer.
+  `duration` is from the first start to the last end.
 - **Read**: rows of `vegeta encode` in CSV or JSON lines (exact percentiles, nearest rank), or `vegeta report
   -type=json`, whose percentiles are estimates; with attempts that had no answer it has no times, as vegeta counts
   those, too. Rows of several attacks in one file are refused.

@@ -72,11 +72,8 @@ class CapacityPage(EffectsPage):
             return empty_section("No capacity was found.")
         values = self.data.values(CAPACITY)
         figure = ThroughputLatencyFigure(self.analysis, self.objective, self.probes, self.capacities, values)
-        return Block(
-            HtmlOnly(Picture(figure)),
-            self.capacity_table(),
-            note(TABLE_NOTE + PRICE_NOTE * bool(self.prices.by_treatment)),
-        )
+        price_note = PRICE_NOTE if self.prices.by_treatment else ""
+        return Block(HtmlOnly(Picture(figure)), self.capacity_table(), note(TABLE_NOTE + price_note))
 
     def capacity_table(self) -> Table:
         """Return the table of the capacity of each treatment."""
