@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from loadbook.batch.jobs import BATCH_FILE, BatchRun, EntryRecord, read_batch_run
+from loadbook.core import clock
 from loadbook.core.errors import DataError, ReportError
 from loadbook.core.units import format_duration, utc_text
 from loadbook.report import html
@@ -65,8 +65,8 @@ def write_batch_page(folder: Path, batch_run: BatchRun) -> Path:
     return _write_page(
         folder, f"{PAGE_FILE} of batch {batch_run.batch}", "batch.html.j2", [HOME_LINK],
         batch_run=batch_run, rows=entry_rows(batch_run), tally=tally(batch_run), json=BATCH_FILE, home=HOME_LINK,
-        began=f"{utc_text(batch_run.began)} UTC", at=f"{utc_text(time.time())} UTC",
-        took=format_duration((batch_run.ended or time.time()) - batch_run.began),
+        began=f"{utc_text(batch_run.began)} UTC", at=f"{utc_text(clock.now())} UTC",
+        took=format_duration((batch_run.ended or clock.now()) - batch_run.began),
     )  # fmt: skip
 
 

@@ -10,7 +10,6 @@ The same command resumes an unfinished batch run without repeating finished entr
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
@@ -20,6 +19,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from loadbook.batch.file import Batch, BatchEntry
+from loadbook.core import clock
 from loadbook.core.errors import DataError, LoadbookError, SpecProblem, StudyError, UsageError, unknown_name_error
 from loadbook.core.metrics import METRICS
 from loadbook.core.units import utc_text
@@ -344,7 +344,7 @@ def start_batch_run(
         for job in jobs for report in job.reports
     ]  # fmt: skip
     if last is None or new or (last.ended is not None and not failed):
-        return BatchRun(batch=batch.name, file=str(batch.file), began=time.time(), entries=entries), "a new round"
+        return BatchRun(batch=batch.name, file=str(batch.file), began=clock.now(), entries=entries), "a new round"
     known = {entry.identity: entry for entry in last.entries}
     for number, entry in enumerate(entries):
         before = known.pop(entry.identity, None)

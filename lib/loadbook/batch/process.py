@@ -16,13 +16,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from loadbook.core import clock
 from loadbook.core.errors import LoadbookError
 from loadbook.core.units import format_duration, format_remaining_time
 from loadbook.execution.progress import LockPolicy, OnEvent, Progress
@@ -142,7 +142,7 @@ class RunState:
     study: str
     pid: int = 0
     process_start: int = 0
-    started: float = field(default_factory=time.time)
+    started: float = field(default_factory=clock.now)
     event: Progress | None = None
     event_time: float = 0.0
     notes: list[str] = field(default_factory=list)
@@ -155,7 +155,7 @@ class RunState:
         if event.kind == "note":
             self.notes = [*self.notes, event.message][-MAX_NOTES:]
             return
-        self.event, self.event_time = event, time.time()
+        self.event, self.event_time = event, clock.now()
         if event.kind == "trial-ended" and event.status != "ok":
             status = str(event.status)
             self.not_ok[status] = self.not_ok.get(status, 0) + 1
@@ -213,9 +213,9 @@ class DetachedRun:
         """Interrupt the run like Ctrl-C, and wait until the current trial is recorded as cancelled."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGINT)
-        deadline = time.monotonic() + EXIT_TIMEOUT_S
-        while self.is_alive() and time.monotonic() < deadline:
-            time.sleep(0.1)
+        deadline = clock.monotonic() + EXIT_TIMEOUT_S
+        while self.is_alive() and clock.monotonic() < deadline:
+            clock.sleep(0.1)
 
     def log_tail(self) -> str:
         """Return the last lines that the process printed."""
@@ -272,10 +272,10 @@ class StateFile:
                     print(f"no running estimate: {error}", file=sys.stderr, flush=True)
                     self.state.estimates = []
         elif kind == "ran":
-            self.state.ended = {"run": fields["run"], "at": time.time()}
+            self.state.ended = {"run": fields["run"], "at": clock.now()}
         elif kind == "failed":
             ended = {"error": fields["reason"], "hint": fields["next"], "exit_code": fields["exit_code"]}
-            self.state.ended = ended | {"at": time.time()}
+            self.state.ended = ended | {"at": clock.now()}
         self.write()
 
     def write(self) -> None:
@@ -353,23 +353,23 @@ def _run_job(layout: Layout, job: WorkerJob, send: SendMessage) -> None:
     """Run the study and make the reports; if a report fails, the others are still made."""
     from loadbook.ingestion.ingest import ingest
 
-    started = time.monotonic()
+    started = clock.monotonic()
     try:
         run = measure(layout, job, send)
         if not job.reports:
             ingest(layout.run(job.study, run))
-        send("ran", run=run, took_s=time.monotonic() - started)
+        send("ran", run=run, took_s=clock.monotonic() - started)
     except Exception as error:
-        send("failed", ran_s=time.monotonic() - started, **_error_fields(error))
+        send("failed", ran_s=clock.monotonic() - started, **_error_fields(error))
         return
     for name, values in job.reports:
-        started = time.monotonic()
+        started = clock.monotonic()
         send("report", name=name)
         try:
             result = make_report(layout, job, run, name, values, send)
-            send("reported", name=name, took_s=time.monotonic() - started, **result)
+            send("reported", name=name, took_s=clock.monotonic() - started, **result)
         except Exception as error:
-            send("failed", name=name, took_s=time.monotonic() - started, **_error_fields(error))
+            send("failed", name=name, took_s=clock.monotonic() - started, **_error_fields(error))
 
 
 def _error_fields(error: Exception) -> dict[str, Any]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import queue
 import signal
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from loadbook.batch.index import write_batch_page
 from loadbook.batch.jobs import BatchJob, BatchRun, EntryRecord, PageFiles, ReportJob
 from loadbook.batch.process import INTERRUPTED, Message, WorkerJob, WorkerProcess
+from loadbook.core import clock
 from loadbook.core.errors import DataError, LoadbookError
 from loadbook.core.units import format_duration
 from loadbook.execution.progress import Progress
@@ -159,7 +159,7 @@ class BatchSession:
             self.scheduler.run(self.jobs)
         finally:
             if all(entry.state in ("done", "failed") for entry in self.batch_run.entries):
-                self.batch_run.ended = time.time()
+                self.batch_run.ended = clock.now()
             self._write()
 
     @property

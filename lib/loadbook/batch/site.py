@@ -5,7 +5,6 @@ The index lists studies that cannot be run here, with the reason (a missing tool
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import as_completed
 from dataclasses import asdict, dataclass
@@ -13,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from loadbook.core import clock
 from loadbook.core.errors import LoadbookError
 from loadbook.execution.progress import OnEvent
 from loadbook.execution.session import run_study
@@ -62,7 +62,7 @@ def run_smoke_studies(
     a hosts file, None the lab. After KeyboardInterrupt, the same call resumes the interrupted run.
     """
     for name in [path.stem + SMOKE_SUFFIX for path in study_files(layout.studies) if not is_variant(path)]:
-        started = time.monotonic()
+        started = clock.monotonic()
         part = SiteStudy(name)
         try:
             study = load_study(layout, name)
@@ -73,7 +73,7 @@ def run_smoke_studies(
             else:
                 on_message(f"{name}: {study.question}")
                 part.run = run_study(layout, name, hosts, new=new or changed, on_event=on_event)
-                part.ran_s = time.monotonic() - started
+                part.ran_s = clock.monotonic() - started
         except LoadbookError as error:
             part.lacks = _error_text(error)
         yield part
@@ -115,14 +115,14 @@ def build_all_reports(
 
 def _build_one_report(layout: Layout, timeout_s: float, study: str) -> SiteReport:
     """Make one report; an error is returned as text, so that the other reports are still made."""
-    started = time.monotonic()
+    started = clock.monotonic()
     built, error = None, None
     try:
         built = build_report(layout, study, "latest", (), lambda text: None, timeout_s)
         error = "; ".join(built.failed) or None
     except LoadbookError as failed:
         error = " ".join(failed.message.split())
-    return SiteReport(study, built, error, time.monotonic() - started)
+    return SiteReport(study, built, error, clock.monotonic() - started)
 
 
 def site_record(parts: Sequence[SiteStudy], began: float, reported_s: float) -> dict[str, Any]:

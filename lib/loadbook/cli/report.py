@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from loadbook.cli.terminal import ProgressDisplay, echo, studies_argument, study_argument
+from loadbook.core import clock
 from loadbook.core.errors import DataError, StudyError, UsageError
 from loadbook.core.text import one_line
 from loadbook.core.units import format_duration
@@ -120,14 +120,14 @@ def _report_site(hosts: Path | None, new: bool, jobs: int | None, timeout_s: int
     from loadbook.ingestion.workers import usable_cpus
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    layout, display, began = project_layout(), ProgressDisplay(sys.stderr), time.time()
+    layout, display, began = project_layout(), ProgressDisplay(sys.stderr), clock.now()
     parts: dict[str, SiteStudy] = {}
     with display:
         for part in run_smoke_studies(layout, hosts, new, display, display.step):
             parts[part.study] = part
             stands = " stands" if part.stood else f", {format_duration(part.ran_s)}"
             display.step(f"{part.study}: " + (f"not run: {part.lacks}" if part.lacks else f"run {part.run}{stands}"))
-    failed, runs_end = False, time.monotonic()
+    failed, runs_end = False, clock.monotonic()
     for one in build_all_reports(layout, _recorded_studies(layout), jobs or usable_cpus(), timeout_s):
         outcome = f"no report: {one.error}" if one.error else f"report, {format_duration(one.took_s)}"
         display.step(f"{one.study}: {outcome}")
@@ -136,7 +136,7 @@ def _report_site(hosts: Path | None, new: bool, jobs: int | None, timeout_s: int
             parts[one.study].reported_s = one.took_s
         if one.built:
             _print_report(one.built)
-    reported_s = time.monotonic() - runs_end
+    reported_s = clock.monotonic() - runs_end
     record = site_record(list(parts.values()), began, reported_s)
     write_site_summary(layout.reports, record)
     echo(f"index: {write_index(layout.reports)}")

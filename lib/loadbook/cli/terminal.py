@@ -11,7 +11,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from loadbook.core import clock
 from loadbook.core.errors import LoadbookError
 from loadbook.core.text import clean
 from loadbook.core.units import format_remaining_time
@@ -119,7 +119,7 @@ class ProgressDisplay:
     COUNT_AFTER_S, COUNT_EVERY_S, LIVE_COUNT_EVERY_S = 2.0, 5.0, 0.2
 
     def __init__(self, stream: TextIO) -> None:
-        self.stream, self.started = stream, time.monotonic()
+        self.stream, self.started = stream, clock.monotonic()
         self._tasks: dict[Hashable, TaskID] = {}
 
     @cached_property
@@ -168,7 +168,7 @@ class ProgressDisplay:
 
     def step(self, text: str) -> None:
         """Print a text after the number of seconds since this object was made."""
-        self._print(f"{time.monotonic() - self.started:5.1f} s  {text}")
+        self._print(f"{clock.monotonic() - self.started:5.1f} s  {text}")
 
     def _print(self, text: str) -> None:
         from rich.text import Text
@@ -178,14 +178,14 @@ class ProgressDisplay:
     def counter(self, unit: str) -> Callable[[int, int], None]:
         """Return a function(done, total) that shows "3 of 9 <unit>", after 2 s at the earliest and then repeatedly."""
         live = self.stream.isatty()
-        next_time, shown = time.monotonic() + self.COUNT_AFTER_S, False
+        next_time, shown = clock.monotonic() + self.COUNT_AFTER_S, False
 
         def on_count(done: int, total: int) -> None:
             nonlocal next_time, shown
-            if time.monotonic() < next_time and not (shown and done == total):
+            if clock.monotonic() < next_time and not (shown and done == total):
                 return
             shown = True
-            next_time = time.monotonic() + (self.LIVE_COUNT_EVERY_S if live else self.COUNT_EVERY_S)
+            next_time = clock.monotonic() + (self.LIVE_COUNT_EVERY_S if live else self.COUNT_EVERY_S)
             end = "\r" if live and done < total else "\n"
             self.stream.write(f"{done} of {total} {unit}{end}")
             self.stream.flush()
@@ -239,10 +239,10 @@ def signal_handlers(on_signal: Callable[[int, FrameType | None], None]) -> Itera
 
 def _exit_if_threads_hang() -> None:
     """End the process if threads still wait for unresponsive hosts; all results have been recorded before."""
-    deadline = time.monotonic() + THREADS_S
+    deadline = clock.monotonic() + THREADS_S
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
-            thread.join(max(0.0, deadline - time.monotonic()))
+            thread.join(max(0.0, deadline - clock.monotonic()))
             if thread.is_alive():
                 sys.stdout.flush()
                 sys.stderr.flush()

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from loadbook.core import clock
 from loadbook.core.errors import (
     HostError,
     HostFullError,
@@ -110,7 +110,7 @@ class Attempt:
 
     def run(self) -> TrialRecord:
         """Run the attempt and return its record; raises only KeyboardInterrupt and errors of the controller."""
-        begun_s, self.record.started = time.monotonic(), time.time()
+        begun_s, self.record.started = clock.monotonic(), clock.now()
         limits_s: tuple[float | None, float | None] = (None, None)
         connectivity = host_state.Connectivity(self.testbed)
         try:
@@ -124,7 +124,7 @@ class Attempt:
             for alias, host in self.testbed.hosts.items():
                 write_trial_file(self.folder / transcript_name(alias), host.take_transcript())
             self.record.reconnects = connectivity.reconnects
-            self.record.duration_s = round(time.monotonic() - begun_s, 4)
+            self.record.duration_s = round(clock.monotonic() - begun_s, 4)
         return self.record
 
     def _run_and_assess(self, connectivity: host_state.Connectivity, begun_s: float) -> None:
@@ -133,7 +133,7 @@ class Attempt:
             for name, run_phase in self.phases().items():
                 with self.timed(name):
                     run_phase()
-            self.assess(connectivity, time.time() - (self.record.started or 0) - (time.monotonic() - begun_s))
+            self.assess(connectivity, clock.now() - (self.record.started or 0) - (clock.monotonic() - begun_s))
         except LoadbookError as error:
             self.fail(error, connectivity)
 
@@ -180,11 +180,11 @@ class Attempt:
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
         """Record the duration of a phase, and its name for the reason of a failure."""
-        begun, self._phase = time.monotonic(), name
+        begun, self._phase = clock.monotonic(), name
         try:
             yield
         finally:
-            self.record.phases_s[name] = round(time.monotonic() - begun, 4)
+            self.record.phases_s[name] = round(clock.monotonic() - begun, 4)
 
     def _end(self, status: Status, reason: str | None) -> None:
         self.record.status, self.record.reason = status, reason
@@ -217,8 +217,8 @@ class Attempt:
             self.record.services = self.services.records
             for alias, changed in self.services.changes.items():
                 self.record.changes.setdefault(alias, {}).update(changed)
-        for alias, clock in self.testbed.results(clocks).items():
-            self.record.clocks[alias] = ClockRecord(offset_before_s=clock.offset_s, rtt_before_s=clock.rtt_s)
+        for alias, offset in self.testbed.results(clocks).items():
+            self.record.clocks[alias] = ClockRecord(offset_before_s=offset.offset_s, rtt_before_s=offset.rtt_s)
 
     def _check_page(self) -> None:
         """Check the page and start the monitors at the same time."""
@@ -273,9 +273,9 @@ class Attempt:
         self.services.read_counters("after")
         clocks = self.testbed.submit_clocks()
         self.record.response_after = self._fetch_page_from_drivers()
-        for alias, clock in self.testbed.results(clocks).items():
+        for alias, offset in self.testbed.results(clocks).items():
             ours = self.record.clocks[alias]
-            ours.offset_after_s, ours.rtt_after_s = clock.offset_s, clock.rtt_s
+            ours.offset_after_s, ours.rtt_after_s = offset.offset_s, offset.rtt_s
 
     def _collect(self) -> None:
         hosts = self.testbed.hosts

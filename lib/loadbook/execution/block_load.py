@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 import shlex
-import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from loadbook.core import clock
 from loadbook.core.errors import CommandError, ToolError
 from loadbook.execution.attempt import Attempt
 from loadbook.execution.load import (
@@ -146,7 +146,7 @@ class BlockLoad:
         """
         services = [ScheduledService(arm, cpu.machine, cpu.leader) for (arm, _), cpu in cpu_times.items()]
         for attempt in arms.values():
-            attempt.load.started |= {host.alias: (time.time(), time.monotonic()) for host in self.drivers}
+            attempt.load.started |= {host.alias: (clock.now(), clock.monotonic()) for host in self.drivers}
         duration_s = next(iter(arms.values())).workload.duration_s
         self.turns = self._take_turns(self.name, arms, lengths, duration_s, clocks, services)
 
@@ -199,14 +199,14 @@ class BlockLoad:
 
     def _run_jobs(self, jobs: Mapping[str, Job], timeout_s: float, planned_s: float) -> None:
         """Run a job on every driver until all have ended; LostError if a host ended its job early."""
-        name, begun_s = next(iter(jobs.values())).name, time.monotonic()
+        name, begun_s = next(iter(jobs.values())).name, clock.monotonic()
         self.begun.append(name)
         self.testbed.map(lambda alias: self.testbed.hosts[alias].start(jobs[alias]), jobs)
         self.testbed.pause(planned_s if self.first.live else 0.0)
 
         def wait(alias: str) -> None:
             host = self.testbed.hosts[alias]
-            host.wait(name, timeout_s=max(1.0, begun_s + timeout_s - time.monotonic()))
+            host.wait(name, timeout_s=max(1.0, begun_s + timeout_s - clock.monotonic()))
             check_load_ended(host, f"{host.workdir}/jobs/{name}", len(jobs[alias].steps))
 
         self.testbed.map(wait, jobs)
@@ -224,7 +224,7 @@ class BlockLoad:
             argv=list(self._command(attempt, alias, self.turns.lengths, self.turns.load_s)),
             rc=slice_log.exit_codes.get(arm),
             started_ours=attempt.load.started[alias][0],
-            ended_ours=time.time(),
+            ended_ours=clock.now(),
             stdout=f"stdout-{alias}",
             stderr=f"stderr-{alias}",
         )

@@ -6,11 +6,11 @@ Errors of an attempt are therefore checked for these causes first (`Connectivity
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from loadbook.core import clock
 from loadbook.core.errors import CommandError, HostError, HostFullError, LoadbookError, LostError, UnreachableError
 from loadbook.core.units import format_bytes
 from loadbook.execution.load import remove_job
@@ -102,13 +102,13 @@ class HostState(NamedTuple):
     boot_id: str
 
 
-def wait_for_rest(host: Host, rule: ResetSettings, pause: Callable[[float], object] = time.sleep) -> HostState:
+def wait_for_rest(host: Host, rule: ResetSettings, pause: Callable[[float], object] = clock.sleep) -> HostState:
     """Wait until `host` has few enough connections in TIME_WAIT, up to `rule.wait_s` seconds; return its state."""
-    begun = time.monotonic()
+    begun = clock.monotonic()
     pause(rule.settle_s if host.live else 0)
     while True:
         rest = read_state(host)
-        waited_s = time.monotonic() - begun
+        waited_s = clock.monotonic() - begun
         at_rest = rest.state["time_wait"] <= rule.time_wait_sockets
         if at_rest or waited_s >= rule.wait_s:
             return HostState(rest.state | {"waited_s": round(waited_s, 3), "at_rest": float(at_rest)}, rest.boot_id)

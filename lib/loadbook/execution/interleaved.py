@@ -8,11 +8,11 @@ the others go on. The arms share the reset, the monitors, and the job in which t
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
+from loadbook.core import clock
 from loadbook.core.errors import LoadbookError, ToolError
 from loadbook.execution.attempt import CANCEL_S, RESTORE_S, Attempt
 from loadbook.execution.block_load import CALIBRATION_S, BlockLoad
@@ -93,8 +93,8 @@ class InterleavedBlock:
         SlicesTooLongError : the latency, measured first, asks for slices above MAX_SLICE_S.
         KeyboardInterrupt : the user ended the run. Errors of the controller are raised, too.
         """
-        begun_s, connectivity = time.monotonic(), Connectivity(self.testbed)
-        started = time.time()
+        begun_s, connectivity = clock.monotonic(), Connectivity(self.testbed)
+        started = clock.now()
         for attempt in self.attempts:
             attempt.record.started = started
         limits_s: tuple[float | None, float | None] = (None, None)
@@ -109,7 +109,7 @@ class InterleavedBlock:
                 write_trial_file(self.attempts[0].folder / transcript_name(alias), host.take_transcript())
             for attempt in self.attempts:
                 attempt.record.reconnects = connectivity.reconnects
-                attempt.record.duration_s = round((time.monotonic() - begun_s) / len(self.attempts), 4)
+                attempt.record.duration_s = round((clock.monotonic() - begun_s) / len(self.attempts), 4)
 
     def _run_phases(self, connectivity: Connectivity, begun_s: float) -> None:
         self._together("reset", self.reset, connectivity)
@@ -119,7 +119,7 @@ class InterleavedBlock:
         for name in ("ask_after", "collect"):
             self._each(name, connectivity)
         for attempt in list(self._alive.values()):
-            step_s = time.time() - (attempt.record.started or 0) - (time.monotonic() - begun_s)
+            step_s = clock.now() - (attempt.record.started or 0) - (clock.monotonic() - begun_s)
             self._guarded(attempt, "assess", partial(attempt.assess, connectivity, step_s), connectivity)
 
     def arm_phases(self) -> dict[str, Callable[[int, Attempt], None]]:
@@ -157,7 +157,7 @@ class InterleavedBlock:
         """Make one call for all arms together; an error ends all of them."""
         if not self._alive:
             return
-        begun_s = time.monotonic()
+        begun_s = clock.monotonic()
         try:
             call()
         except LoadbookError as error:
@@ -166,7 +166,7 @@ class InterleavedBlock:
                     attempt.fail(error, connectivity)
             self._alive = {}
         for attempt in self._alive.values():
-            attempt.record.phases_s[phase] = round(time.monotonic() - begun_s, 4)
+            attempt.record.phases_s[phase] = round(clock.monotonic() - begun_s, 4)
 
     def reset(self) -> None:
         """Wait until the hosts are at rest, once for all arms."""
@@ -187,9 +187,9 @@ class InterleavedBlock:
         self.monitors.start()
         for attempt in self._alive.values():
             attempt.services.read_counters("before")
-        idle_from, idle = time.monotonic(), self._read_cpu()
+        idle_from, idle = clock.monotonic(), self._read_cpu()
         self.testbed.pause(QUIET_S if self.driver.live else 0.0)
-        before, idle_s = self._read_cpu(), time.monotonic() - idle_from
+        before, idle_s = self._read_cpu(), clock.monotonic() - idle_from
         leaders = self._leaders_elsewhere(before)
         self.cpu_samplers.start(leaders, self.lengths.slice_s, longest_block_s(self.testbed.plan))
         self.load.run_slices(self._alive, self.lengths, before, clocks)
@@ -213,7 +213,7 @@ class InterleavedBlock:
             return read[0]
         best = {alias: min((own[alias] for own in read), key=lambda c: c.rtt_before_s) for alias in read[0]}
         for attempt in self._alive.values():
-            attempt.record.clocks = {alias: clock.model_copy() for alias, clock in best.items()}
+            attempt.record.clocks = {alias: offset.model_copy() for alias, offset in best.items()}
         return best
 
     def _choose_lengths(self, latency_s: float, clocks: Mapping[str, ClockRecord]) -> SliceLengths:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import math
 import signal
 import threading
-import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from loadbook.core import clock
 from loadbook.core.errors import CommandError, LostError, OversizeError, ToolError
 from loadbook.hosts.host import Host, Job
 from loadbook.hosts.jobs import WARMUP_SUFFIX
@@ -187,12 +187,12 @@ class LoadJobs:
     def warm_up(self, host: Host) -> None:
         """Run the warm-up's own job on one driver until it ends."""
         share = self.shares[host.alias]
-        timeout_s, begun_s = share.warmup_s + WARMUP_SPARE_S + GRACE_S, time.monotonic()
+        timeout_s, begun_s = share.warmup_s + WARMUP_SPARE_S + GRACE_S, clock.monotonic()
         files = dict(self.tool.extra_files(share))
         self.begun.add(host.alias)
         host.start(Job(self.warmup_name, (self.warmup_step(share),), timeout_s + LEASE_EXTRA_S, files))
-        if not self._cancelled.wait(share.warmup_s if host.live else 0.0):
-            host.wait(self.warmup_name, timeout_s=max(1.0, begun_s + timeout_s - time.monotonic()))
+        if not clock.wait(self._cancelled, share.warmup_s if host.live else 0.0):
+            host.wait(self.warmup_name, timeout_s=max(1.0, begun_s + timeout_s - clock.monotonic()))
 
     @property
     def _warmup_s(self) -> float:
@@ -218,7 +218,7 @@ class LoadJobs:
         """Start the job on one driver and return its leader's process id."""
         job = self.job_on(host.alias)
         self.begun.add(host.alias)
-        self.started[host.alias] = time.time(), time.monotonic()
+        self.started[host.alias] = clock.now(), clock.monotonic()
         return host.start(job)
 
     def job_on(self, alias: str) -> Job:
@@ -231,9 +231,9 @@ class LoadJobs:
         """Sleep for the planned duration without contacting the host, then wait for the job's end."""
         begun = self.started[host.alias][1]
         planned_s = self.planned_s if host.live else 0.0
-        if self._cancelled.wait(max(0.0, begun + planned_s - time.monotonic())):
+        if clock.wait(self._cancelled, max(0.0, begun + planned_s - clock.monotonic())):
             return
-        host.wait(self.name, timeout_s=max(1.0, begun + self.timeout_s - time.monotonic()))
+        host.wait(self.name, timeout_s=max(1.0, begun + self.timeout_s - clock.monotonic()))
 
     def cancel(self) -> None:
         """End all calls of `wait`, in any thread."""
@@ -247,7 +247,7 @@ class LoadJobs:
     def collect(self, host: Host, folder: Path) -> DriverRecord:
         """Copy the driver's outputs into `folder` byte for byte and return its record."""
         steps, share = self.steps_on(host.alias), self.shares[host.alias]
-        ended, last, jobs = time.time(), FIRST_STEP + len(steps) - 1, f"{host.workdir}/jobs/{self.name}"
+        ended, last, jobs = clock.now(), FIRST_STEP + len(steps) - 1, f"{host.workdir}/jobs/{self.name}"
         check_load_ended(host, jobs, last)
         record = DriverRecord(
             host=host.alias,
@@ -282,7 +282,7 @@ def common_start(
     if len(drivers) == 1:
         return 0.0, {}
     lead_s = min(LEAD_S + LEAD_ROUND_TRIPS * max(clocks[alias].rtt_before_s for alias in drivers), MAX_LEAD_S)
-    at = time.time() + lead_s + after_s
+    at = clock.now() + lead_s + after_s
     return lead_s, {alias: at + clocks[alias].offset_before_s for alias in drivers}
 
 

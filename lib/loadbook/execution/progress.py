@@ -5,13 +5,13 @@ A waiting run holds no host's lock, as two runs that each held one and waited fo
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from loadbook.core import clock
 from loadbook.core.errors import HostError
 from loadbook.core.text import one_line
 from loadbook.core.units import format_duration, format_remaining_time
@@ -90,8 +90,8 @@ def wait_for_hosts(start: Callable[[], T], hosts_file: Path, wait_s: float, on_e
         try:
             return start()
         except InUseError as error:
-            deadline = deadline or time.monotonic() + wait_s
-            if time.monotonic() >= deadline:
+            deadline = deadline or clock.monotonic() + wait_s
+            if clock.monotonic() >= deadline:
                 raise
             _wait_until_free(hosts_file, error, deadline, on_event)
 
@@ -100,16 +100,16 @@ def _wait_until_free(hosts_file: Path, refused: InUseError, deadline: float, on_
     """Poll the owner of a host's lock until the host is free or the time is up."""
     owner = refused.owner
     lock = read_hosts(hosts_file).hosts[refused.host].lock or DEFAULT_LOCK_FILE
-    noted = time.monotonic()
+    noted = clock.monotonic()
     on_event(Progress("note", _waiting_text(refused.host, owner, deadline)))
     with suppress(HostError):  # the next call of `start` reports an unreachable host
         host = connect(hosts_file, refused.host, "waiting")
         try:
-            while time.monotonic() < deadline:
-                if time.monotonic() - noted >= LOCK_NOTE_S:
-                    noted = time.monotonic()
+            while clock.monotonic() < deadline:
+                if clock.monotonic() - noted >= LOCK_NOTE_S:
+                    noted = clock.monotonic()
                     on_event(Progress("note", _waiting_text(refused.host, owner, deadline)))
-                time.sleep(min(LOCK_POLL_S, max(0.0, deadline - time.monotonic())))
+                clock.sleep(min(LOCK_POLL_S, max(0.0, deadline - clock.monotonic())))
                 output = host.script(script_command("owners", lock), timeout_s=LOCK_PROBE_TIMEOUT_S).stdout
                 if not (owners := parse_owners(output)):
                     return
@@ -119,6 +119,6 @@ def _wait_until_free(hosts_file: Path, refused: InUseError, deadline: float, on_
 
 
 def _waiting_text(alias: str, owner: LockOwner, deadline: float) -> str:
-    left_s = deadline - time.monotonic()
+    left_s = deadline - clock.monotonic()
     limit = "" if left_s == float("inf") else f", for {format_duration(left_s)} at most"
     return f"waiting for host {alias}{limit}: in use by {owner.description}"

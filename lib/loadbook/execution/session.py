@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,6 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 
+from loadbook.core import clock
 from loadbook.core.errors import DataError, UsageError
 from loadbook.core.metrics import get_metric
 from loadbook.execution.arm_requirements import reasons_against_interleaving
@@ -265,7 +265,7 @@ class RunSession:
         self._append_transcripts(self.paths.raw)
         for leftover in self.paths.raw.glob(".*.part"):  # temporary files of a controller that died
             leftover.unlink()
-        write_run_record(self.paths, read_run_record(self.paths).model_copy(update={"ended": time.time()}))
+        write_run_record(self.paths, read_run_record(self.paths).model_copy(update={"ended": clock.now()}))
         early = {"blocks": blocks} if blocks < self.selection.plan.blocks else {}
         store.ledger.append("run-ended", **early, files=run_file_checksums(self.paths))
 
@@ -308,7 +308,7 @@ class RunSession:
             run=self.selection.run,
             subset=plan.subset,
             schema_version=SCHEMA_VERSION,
-            started=time.time(),
+            started=clock.now(),
             ended=None,
             loadbook_version=version("loadbook"),
             git_revision=git_revision,

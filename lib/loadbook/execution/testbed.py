@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from loadbook.core import clock
 from loadbook.core.errors import HostError, LoadbookError, UsageError
 from loadbook.execution import studies
 from loadbook.execution.placement import DELAY_ROLE, DELAY_SERVICE, Placement, needs_userspace_delay, place_services
@@ -127,9 +127,9 @@ class Testbed:
         try:
             for thread in threads:
                 thread.start()
-            deadline = time.monotonic() + limit_s
+            deadline = clock.monotonic() + limit_s
             for thread in threads:
-                thread.join(max(0.0, deadline - time.monotonic()))
+                thread.join(max(0.0, deadline - clock.monotonic()))
         finally:
             self.abandon()
 
@@ -172,7 +172,7 @@ class Testbed:
 
     def pause(self, seconds: float) -> None:
         """Sleep for `seconds`, or until the session ends."""
-        self.ended.wait(seconds)
+        clock.wait(self.ended, seconds)
 
     def cpus_of(self, alias: str) -> list[int]:
         """Return the CPU mask of a host in the hosts file; empty if it may use every CPU."""

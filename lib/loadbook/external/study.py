@@ -10,7 +10,6 @@ import json
 import re
 import shutil
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from loadbook.core import clock
 from loadbook.core.errors import DataError, StudyError, UsageError
 from loadbook.core.metrics import get_metric
 from loadbook.execution.select import new_run_id
@@ -350,7 +350,7 @@ def _trial_record(plan: Plan, run: str, planned: PlannedTrial, report: ToolRepor
 
 
 def _run_record(run: str, checked: CheckedImport) -> RunRecord:
-    plan, conditions, now = checked.plan, [report.condition for _, report in checked.pairs], time.time()
+    plan, conditions, now = checked.plan, [report.condition for _, report in checked.pairs], clock.now()
     tools: dict[str, dict[str, None]] = {}
     for _, report in checked.pairs:
         tools.setdefault(report.condition.host or DEFAULT_DRIVER, {})[report.tool] = None

@@ -9,10 +9,10 @@ import http.client
 import io
 import ssl
 import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from loadbook.core import clock
 from loadbook.core.errors import HostError, HostTimeoutError, UnreachableError
 from loadbook.hosts.host import HttpResponse
 
@@ -106,7 +106,7 @@ def request_over_channel(alias: str, channel: Channel, url: HttpUrl, timeout_s: 
     HostTimeoutError : no complete response in time.
     HostError : the response is not HTTP, or its body exceeds MAX_BODY_BYTES.
     """
-    deadline, timer = time.monotonic() + timeout_s, threading.Timer(timeout_s, channel.close)
+    deadline, timer = clock.monotonic() + timeout_s, threading.Timer(timeout_s, channel.close)
     timer.daemon = True
     timer.start()
     try:
@@ -118,7 +118,7 @@ def request_over_channel(alias: str, channel: Channel, url: HttpUrl, timeout_s: 
         response = http.client.HTTPResponse(stream, method="GET")  # type: ignore[arg-type] # it wants makefile() only
         response.begin()
         body = response.read(MAX_BODY_BYTES + 1)
-        if time.monotonic() > deadline:  # the timer closed the channel, so the body is incomplete
+        if clock.monotonic() > deadline:  # the timer closed the channel, so the body is incomplete
             raise TimeoutError
         if len(body) > MAX_BODY_BYTES:
             raise HostError(alias, f"{url}: the body exceeds {MAX_BODY_BYTES} bytes")
@@ -128,7 +128,7 @@ def request_over_channel(alias: str, channel: Channel, url: HttpUrl, timeout_s: 
     except TimeoutError as error:
         raise HostTimeoutError(alias, f"{url}: no answer within {timeout_s:g} s") from error
     except (http.client.HTTPException, OSError, EOFError, ValueError) as error:
-        if time.monotonic() > deadline:
+        if clock.monotonic() > deadline:
             raise HostTimeoutError(alias, f"{url}: no whole answer within {timeout_s:g} s") from error
         raise HostError(alias, f"{url}: no usable answer ({error or type(error).__name__})") from error
     finally:

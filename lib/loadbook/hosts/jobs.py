@@ -14,13 +14,13 @@ import re
 import secrets
 import shlex
 import socket
-import time
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
+from loadbook.core import clock
 from loadbook.core.errors import HostError
 from loadbook.core.units import format_duration
 from loadbook.hosts.host import Job, JobState
@@ -123,14 +123,14 @@ class LockRequest:
     lock_file: str = DEFAULT_LOCK_FILE
     evict_id: str = ""
     id: str = field(default_factory=lambda: secrets.token_hex(4))
-    since_s: float = field(default_factory=time.monotonic)
+    since_s: float = field(default_factory=clock.monotonic)
 
     def script_args(self) -> list[str]:
         """Return the arguments of `take` in lock.sh: file, id, user, pid, process identity, study, run, age (s)."""
         user = f"{getpass.getuser()}@{socket.gethostname()}"
         process_identity = f"{pid_namespace_id()}:{process_start_ticks(os.getpid())}"
         user, study, run = (_UNSAFE_CHARACTERS.sub("_", word)[:100] for word in (user, self.study, self.run))
-        held_s = str(int(time.monotonic() - self.since_s))
+        held_s = str(int(clock.monotonic() - self.since_s))
         return [self.lock_file, self.id, user, str(os.getpid()), process_identity, study, run, held_s]
 
 

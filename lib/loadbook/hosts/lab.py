@@ -10,7 +10,6 @@ import fcntl
 import getpass
 import os
 import subprocess
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from loadbook.core import clock
 from loadbook.core.errors import UsageError
 from loadbook.hosts.inventory import format_entry
 from loadbook.hosts.jobs import LockOwner, launcher_script, parse_owners
@@ -277,17 +277,17 @@ class Lab:
             raise UsageError(f"the lab cannot live in {self.folder}", "sshd cannot read that path")
         self.folder.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o700)
-        deadline, problem = time.monotonic() + LAB_LOCK_TIMEOUT_S, f"the lab in {self.folder} is being changed"
+        deadline, problem = clock.monotonic() + LAB_LOCK_TIMEOUT_S, f"the lab in {self.folder} is being changed"
         with (self.folder / "lock").open("w") as handle:
             while True:
                 try:
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
                 except BlockingIOError:
-                    if time.monotonic() > deadline:
+                    if clock.monotonic() > deadline:
                         message = f"{problem} by another command for {LAB_LOCK_TIMEOUT_S:g} s"
                         raise UsageError(message, "wait for its end, or end it") from None
-                    time.sleep(0.1)
+                    clock.sleep(0.1)
             yield
 
     def _prepare_kind(self) -> None:

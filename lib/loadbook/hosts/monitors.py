@@ -10,11 +10,11 @@ import math
 import re
 import tempfile
 import threading
-import time
 from collections.abc import Iterable
 from importlib.resources import files
 from typing import TYPE_CHECKING, Protocol
 
+from loadbook.core import clock
 from loadbook.core.errors import HostError
 from loadbook.host_metrics.polled import format_poll, header_line, usable_plugins
 from loadbook.hosts import http
@@ -215,17 +215,17 @@ class Poller:
         self._thread.start()
 
     def _poll(self) -> None:
-        start = time.monotonic()
+        start = clock.monotonic()
         while not self._stop_event.is_set() and not self.problem:
             try:
-                asked_at = time.time()
+                asked_at = clock.now()
                 answer = self._client.query()
-                self._buffer.write(format_poll(asked_at, time.time(), answer).encode())
+                self._buffer.write(format_poll(asked_at, clock.now(), answer).encode())
             except (HostError, OSError, ValueError) as error:
                 self.problem = error.message if isinstance(error, HostError) else str(error)
             if self._buffer.tell() > MAX_BYTES:
                 self.problem = f"its answers exceed {MAX_BYTES} bytes"
-            self._stop_event.wait(self.interval_s - (time.monotonic() - start) % self.interval_s)
+            clock.wait(self._stop_event, self.interval_s - (clock.monotonic() - start) % self.interval_s)
 
     def stop(self) -> bytes:
         """Stop polling and return the recorded answers; empty at a second call."""

@@ -17,7 +17,6 @@ from __future__ import annotations
 import secrets
 import shlex
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -26,6 +25,7 @@ from typing import TypeVar
 
 from paramiko import Channel, Transport
 
+from loadbook.core import clock
 from loadbook.core.errors import CommandError, HostError, HostTimeoutError, LostError, UnreachableError, UsageError
 from loadbook.hosts import http, jobs
 from loadbook.hosts.host import ClockOffset, CommandResult, Host, HttpResponse, Job, JobState
@@ -81,7 +81,7 @@ class RemoteHost(Host):
     def reopen(self) -> None:
         """Close, which ends our jobs, and connect again; an unreachable host is retried until it counts as lost."""
         self.close()
-        self._lost_at = self._lost_at or time.monotonic()
+        self._lost_at = self._lost_at or clock.monotonic()
         self.open()
 
     def close(self) -> None:
@@ -136,7 +136,7 @@ class RemoteHost(Host):
         return session
 
     def _mark_lost(self, session: SshSession) -> None:
-        self._lost_at = self._lost_at or time.monotonic()
+        self._lost_at = self._lost_at or clock.monotonic()
         session.close(graceful=False)
 
     def _reconnect_when_lost(self, session: SshSession) -> None:
@@ -162,12 +162,12 @@ class RemoteHost(Host):
             except (LostError, UnreachableError):
                 if self._closed or not self._may_reconnect():
                     raise
-                time.sleep(RECONNECT_PAUSE_S)
+                clock.sleep(RECONNECT_PAUSE_S)
 
     def _may_reconnect(self) -> bool:
         if self._session is not None:  # there was a connection, whose loss may not have been noticed until now
-            self._lost_at = self._lost_at or time.monotonic()
-        return self._lost_at is not None and time.monotonic() < self._lost_at + RECONNECT_TIMEOUT_S
+            self._lost_at = self._lost_at or clock.monotonic()
+        return self._lost_at is not None and clock.monotonic() < self._lost_at + RECONNECT_TIMEOUT_S
 
     def _ask(self, action: str, command: str, timeout_s: float) -> CommandResult:
         """Run quoted shell text that may be repeated after a reconnect, and return its result."""
@@ -267,19 +267,19 @@ class RemoteHost(Host):
         Until shortly before `expect_s` seconds the host is polled only about once a second (one SFTP stat), so that
         polling does not disturb the measurement.
         """
-        started = time.monotonic()
+        started = clock.monotonic()
         rc_path = f"{jobs.job_folder(name)}/rc"
         polls = 0
         while not self.exists(rc_path):
             polls += 1
-            waited = time.monotonic() - started
+            waited = clock.monotonic() - started
             if waited > timeout_s:
                 raise HostTimeoutError(self.alias, f"job {name} did not end within {timeout_s:g} s")
             if polls % 20 == 0:
                 state = self.state(name)
                 if not state.running and state.rc is None:
                     raise LostError(self.alias, f"job {name} ended without an exit code", "was the host restarted?")
-            time.sleep(min(_pause_s(waited, expect_s), max(0.0, timeout_s - waited) + _MIN_PAUSE_S))
+            clock.sleep(min(_pause_s(waited, expect_s), max(0.0, timeout_s - waited) + _MIN_PAUSE_S))
         return int(self.get(rc_path, max_bytes=20))
 
     def stop(self, name: str, *, grace_s: float = 5.0) -> None:
@@ -315,9 +315,9 @@ class RemoteHost(Host):
         return min((self._probe_clock() for _ in range(CLOCK_PROBES)), key=lambda clock: clock.rtt_s)
 
     def _probe_clock(self) -> ClockOffset:
-        before = time.time()
+        before = clock.now()
         answer = self._ask("reading its clock", "exec date +%s.%N", CONTROL_TIMEOUT_S)
-        after = time.time()
+        after = clock.now()
         whole_s, _, fraction = answer.text.strip().partition(".")
         coarse = not fraction.isdigit()  # busybox date prints whole seconds only: half a second off on average
         host_time = int(whole_s) + (0.5 if coarse else float(f"0.{fraction}"))

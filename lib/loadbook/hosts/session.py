@@ -11,7 +11,6 @@ import re
 import shlex
 import stat
 import threading
-import time
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -21,6 +20,7 @@ from pathlib import Path, PurePosixPath
 from paramiko import Channel, ChannelException, SFTPClient, Transport
 from paramiko.ssh_exception import SSHException
 
+from loadbook.core import clock
 from loadbook.core.errors import HostError, HostTimeoutError, OtherMachineError, OversizeError
 from loadbook.hosts.host import CommandResult
 from loadbook.hosts.jobs import launcher_script, lock_error, parse_owners, script_command
@@ -92,7 +92,7 @@ class SshSession:
         try:
             return self.transport.open_session()
         except ChannelException:
-            time.sleep(CHANNEL_RETRY_S)
+            clock.sleep(CHANNEL_RETRY_S)
             return self.transport.open_session()
 
     def _prepare_shell(self, shell: Shell) -> Shell:
@@ -186,7 +186,7 @@ class DeadManSwitch:
 
     def _send_heartbeats(self) -> None:
         with suppress(SSHException, OSError, EOFError):
-            while not self._channel.status_event.wait(HEARTBEAT_S) and self.alive:
+            while not clock.wait(self._channel.status_event, HEARTBEAT_S) and self.alive:
                 self.send_line("alive")
 
     @property
@@ -201,10 +201,10 @@ class DeadManSwitch:
     def shut_down(self) -> None:
         """Make the host end the session's jobs now, and wait for their end up to SHUTDOWN_TIMEOUT_S seconds."""
         self.send_line("bye")
-        deadline = time.monotonic() + SHUTDOWN_TIMEOUT_S
-        self._channel.status_event.wait(SHUTDOWN_TIMEOUT_S)
-        while self.alive and time.monotonic() < deadline:
-            time.sleep(0.01)
+        deadline = clock.monotonic() + SHUTDOWN_TIMEOUT_S
+        clock.wait(self._channel.status_event, SHUTDOWN_TIMEOUT_S)
+        while self.alive and clock.monotonic() < deadline:
+            clock.sleep(0.01)
 
 
 _BLOCK_BYTES = 1 << 15  # most bytes in one SFTP answer

@@ -10,11 +10,11 @@ import os
 import re
 import select
 import shlex
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from loadbook.core import clock
 from loadbook.hosts.host import CommandResult
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Shell:
 
     def call(self, command: str, *, timeout_s: float) -> CommandResult:
         """Run `command` (shell text, already quoted); return exit code and output, cut to MAX_OUTPUT_BYTES each."""
-        deadline = time.monotonic() + timeout_s
+        deadline = clock.monotonic() + timeout_s
         mark = os.urandom(16).hex()
         # the mark is written in two parts, so that a shell that echoes its input (set -x, -v) does not print it whole
         print_mark = f"printf '%s%s %d\\n' {mark[:16]} {mark[16:]} \"$r\""
@@ -111,7 +111,7 @@ class Shell:
         elif channel.closed or channel.eof_received:
             raise EOFError("the shell ended")
         else:
-            remaining_s = deadline - time.monotonic()
+            remaining_s = deadline - clock.monotonic()
             if remaining_s <= 0:
                 raise TimeoutError
             poll = select.poll()

@@ -14,7 +14,6 @@ import os
 import socket
 import struct
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,6 +23,7 @@ import fabric
 import paramiko
 from paramiko.ssh_exception import AuthenticationException, BadHostKeyException, ChannelException, SSHException
 
+from loadbook.core import clock
 from loadbook.core.errors import AuthError, HostError, HostKeyError, HostTimeoutError, LostError, UnreachableError
 from loadbook.hosts.keys import (
     Endpoint,
@@ -159,7 +159,7 @@ def _log_in(endpoint: Endpoint, gateway: fabric.Connection | None) -> fabric.Con
             close_connection(connection)
             if attempt == 2:
                 raise
-            time.sleep(LOGIN_RETRY_S)
+            clock.sleep(LOGIN_RETRY_S)
     raise AssertionError("the second attempt returns or raises")
 
 
@@ -232,7 +232,7 @@ def tcp_socket(endpoint: Endpoint) -> socket.socket:
 @contextmanager
 def _map_login_errors(endpoint: Endpoint, client: paramiko.SSHClient) -> Iterator[None]:
     """Map exceptions of Fabric and Paramiko during a login to loadbook's errors."""
-    alias, started = endpoint.alias, time.monotonic()
+    alias, started = endpoint.alias, clock.monotonic()
     try:
         yield
     except BadHostKeyException as error:
@@ -249,7 +249,7 @@ def _map_login_errors(endpoint: Endpoint, client: paramiko.SSHClient) -> Iterato
         if transport is not None and transport.is_active() and transport.get_remote_server_key() is not None:
             # the host key was verified, so the failure is that none of our keys can be used
             raise login_error(endpoint, error) from error
-        if "banner" in str(error) and time.monotonic() - started < EARLY_CLOSE_S:
+        if "banner" in str(error) and clock.monotonic() - started < EARLY_CLOSE_S:
             limit = "MaxStartups in that host's sshd_config limits how many may at once"
             hint = f"is something else logging in there? {limit}"
             message = f"sshd at {endpoint.destination} closes connections at once"

@@ -10,12 +10,12 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from loadbook.core import clock
 from loadbook.core.errors import HostError, UsageError
 from loadbook.hosts.inventory import Permission
 from loadbook.hosts.jobs import launcher_script
@@ -113,12 +113,12 @@ class Sshd:
             )  # fmt: skip
         finally:
             os.sched_setaffinity(0, own_cpus)
-        deadline = time.monotonic() + SSHD_START_TIMEOUT_S
+        deadline = clock.monotonic() + SSHD_START_TIMEOUT_S
         while not self.responds():
-            if done.returncode or time.monotonic() > deadline:
+            if done.returncode or clock.monotonic() > deadline:
                 output = (done.stderr.decode(errors="replace") + _read_text(log))[-1000:]
                 raise HostError(self.alias, f"sshd did not start on {self.address}:{self.port}: {output}", f"see {log}")
-            time.sleep(0.01)
+            clock.sleep(0.01)
 
     def stop(self) -> None:
         """End the listening process, its sessions, and the jobs and watcher processes that they started."""
@@ -149,9 +149,9 @@ def end_processes(pids: list[int]) -> None:
         for pid in pids:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal_number)
-    deadline = time.monotonic() + STOP_TIMEOUT_S
-    while any(map(_is_running, pids)) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    deadline = clock.monotonic() + STOP_TIMEOUT_S
+    while any(map(_is_running, pids)) and clock.monotonic() < deadline:
+        clock.sleep(0.01)
     for pid in filter(_is_running, pids):
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
@@ -161,9 +161,9 @@ def _suspend(listener: int) -> None:
     """Stop (SIGSTOP) a listening sshd, so that no client reconnects before it is ended."""
     with suppress(ProcessLookupError):
         os.kill(listener, signal.SIGSTOP)
-    deadline, stopped = time.monotonic() + STOP_TIMEOUT_S, "\nState:\tT"
-    while stopped not in _read_text(Path(f"/proc/{listener}/status"), stopped) and time.monotonic() < deadline:
-        time.sleep(0.001)
+    deadline, stopped = clock.monotonic() + STOP_TIMEOUT_S, "\nState:\tT"
+    while stopped not in _read_text(Path(f"/proc/{listener}/status"), stopped) and clock.monotonic() < deadline:
+        clock.sleep(0.001)
 
 
 def _is_running(pid: int) -> bool:

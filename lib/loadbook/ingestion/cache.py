@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from loadbook.core import clock
 from loadbook.core.errors import DataError
 from loadbook.ingestion.workers import TRIAL_TABLES, IngestedTrial, code_version
 from loadbook.store import trial_record
@@ -70,13 +70,13 @@ def _subfolder_names(folder: Path) -> set[str]:
 
 def _identify(folder: Path) -> TrialFolder:
     """Return a trial's folder with its identity; wait, if necessary, until the current clock tick is over."""
-    now = time.time()
+    now = clock.now()
     try:
         files = sorted(_file_identities(os.fspath(folder)))
         unsafe_s = _unsafe_for_s(files, now)
         if unsafe_s > 0:
-            time.sleep(min(unsafe_s, COARSE_TICK_S))
-            now = time.time()
+            clock.sleep(min(unsafe_s, COARSE_TICK_S))
+            now = clock.now()
             files = sorted(_file_identities(os.fspath(folder)))
     except OSError:  # the reason is reported when the folder is read
         return TrialFolder(folder, 0, "")

@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 from markupsafe import Markup
 
 from loadbook.batch.process import DetachedRun, RunState, WorkerJob, find_detached_run, start_detached_run
+from loadbook.core import clock
 from loadbook.core.errors import DataError, LoadbookError, UsageError
 from loadbook.core.units import format_bytes, format_duration, format_percent
 from loadbook.execution.power import forecast_power, power_lines
@@ -58,9 +58,9 @@ class OpenPages:
 
         Both are checked, since a browser may keep the connection of a page that was left for minutes.
         """
-        if not self.address or time.monotonic() < self._next_time:
+        if not self.address or clock.monotonic() < self._next_time:
             return False
-        self._next_time = time.monotonic() + PAGES_EVERY_S
+        self._next_time = clock.monotonic() + PAGES_EVERY_S
         number = self.number()
         if number is None:
             return False
@@ -160,7 +160,7 @@ def follow(run: DetachedRun, show: Callable[[RunProgress], None] | None = None) 
         while True:
             # in this order, so that the last state is read after the end of the process
             alive, state = run.is_alive(), run.state() or RunState("")
-            progress = RunProgress(state, time.time())
+            progress = RunProgress(state, clock.now())
             if progress.line != last_line:
                 show(progress)
                 last_line = progress.line
@@ -173,24 +173,24 @@ def follow(run: DetachedRun, show: Callable[[RunProgress], None] | None = None) 
                 raise LoadbookError(message, "the same call goes on with what is not done")
             if pages.changed():
                 raise WatchingStoppedError
-            time.sleep(REFRESH_S)
+            clock.sleep(REFRESH_S)
     except WatchingStoppedError:
         raise
     except KeyboardInterrupt:
         if kernel_is_exiting():
             raise WatchingStoppedError from None
         run.stop()
-        show(RunProgress(run.state() or RunState(""), time.time()))
+        show(RunProgress(run.state() or RunState(""), clock.now()))
         raise RunStoppedError from None
 
 
 def kernel_is_exiting() -> bool:
     """Return whether the interrupt was sent because the kernel is about to exit or restart."""
     shell: Any = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    deadline = time.monotonic() + (KERNEL_EXIT_S if hasattr(shell, "kernel") else 0.0)
+    deadline = clock.monotonic() + (KERNEL_EXIT_S if hasattr(shell, "kernel") else 0.0)
     with contextlib.suppress(KeyboardInterrupt):
-        while time.monotonic() < deadline and not shell.exit_now:
-            time.sleep(0.05)
+        while clock.monotonic() < deadline and not shell.exit_now:
+            clock.sleep(0.05)
     return bool(getattr(shell, "exit_now", False))
 
 
@@ -201,7 +201,7 @@ def display_updater() -> Callable[[RunProgress], None]:
         from IPython.display import display
 
         if get_ipython() is not None:
-            handle = display(RunProgress(RunState(""), time.time()), display_id=True)
+            handle = display(RunProgress(RunState(""), clock.now()), display_id=True)
             return handle.update
     return lambda progress: print(progress.line, file=sys.stderr, flush=True)
 

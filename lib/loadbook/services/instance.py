@@ -9,11 +9,11 @@ from __future__ import annotations
 import ipaddress
 import re
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, field
 from typing import NamedTuple
 
+from loadbook.core import clock
 from loadbook.core.errors import HostError, LostError
 from loadbook.hosts.host import Host, HttpResponse, Job, JobState
 from loadbook.hosts.shell import cpu_list
@@ -85,12 +85,12 @@ def run_probe(probe: Probe, name: str, rendered: RenderedService, host: Host, cl
 
 def polls(timeout_s: float) -> Iterator[None]:
     """Yield at once, and again after increasing pauses until `timeout_s` seconds are over; at least once."""
-    deadline, pause_s = time.monotonic() + timeout_s, MIN_POLL_PAUSE_S
+    deadline, pause_s = clock.monotonic() + timeout_s, MIN_POLL_PAUSE_S
     while True:
         yield
-        if time.monotonic() > deadline:
+        if clock.monotonic() > deadline:
             return
-        time.sleep(pause_s)
+        clock.sleep(pause_s)
         pause_s = min(pause_s * 2, MAX_POLL_PAUSE_S)
 
 

@@ -12,11 +12,11 @@ import json
 import os
 import shutil
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from loadbook.core import clock
 from loadbook.core.errors import UsageError
 from loadbook.core.units import format_bytes, format_duration
 
@@ -125,7 +125,7 @@ def hold_study_lock(folder: Path) -> Iterator[str]:
             hint = "wait for it, or end it there: kill its process"
             raise UsageError(f"{folder} is in use by {_owner_text(folder / LOCK_FILE)}", hint) from None
         dead_owner = _owner_text(folder / LOCK_FILE) if os.fstat(fd).st_size else ""
-        owner = {"pid": os.getpid(), "host": socket.gethostname(), "user": getpass.getuser(), "since": time.time()}
+        owner = {"pid": os.getpid(), "host": socket.gethostname(), "user": getpass.getuser(), "since": clock.now()}
         os.pwrite(fd, json.dumps(owner).encode().ljust(os.fstat(fd).st_size), 0)
         try:
             yield dead_owner and f"the lock of {dead_owner}, which died, is taken over"
@@ -138,7 +138,7 @@ def hold_study_lock(folder: Path) -> Iterator[str]:
 def _owner_text(path: Path) -> str:
     try:
         owner = json.loads(path.read_bytes())
-        age = format_duration(max(0.0, time.time() - owner["since"]))
+        age = format_duration(max(0.0, clock.now() - owner["since"]))
         return f"process {owner['pid']} of {owner['user']} on {owner['host']}, started {age} ago"
     except (OSError, ValueError, KeyError, TypeError):
         return "another process that has just started"
