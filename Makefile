@@ -10,13 +10,15 @@ PACKAGES := scripts/packages.txt
 OF_ALL_STUDIES := $$(cut -s -d' ' -f2- $(PACKAGES) | tr ' ' '\n' | sort -u)
 OF_STUDY := $$(sed -n 's/^$(STUDY) //p' $(PACKAGES))
 
-.PHONY: help setup setup-dev services packages generators report site docs test test-faults test-faults-root test-long check lint types lab jmeter lock clean
+.PHONY: help setup setup-test setup-live services packages generators report site docs setup-docs test test-live test-all test-faults test-faults-root test-long check lint types lab jmeter lock clean
 help:
 	@echo 'make report   install what is missing, run the study $(STUDY) in the lab, write reports/'
 	@echo '              (another one: make report STUDY=<name>; its programs are installed, too)'
 	@echo 'make services install what every study needs: servers, load generators, what builds applications, JMeter'
 	@echo 'make site     make services, then every smoke study and every report: loadbook report --all'
-	@echo 'make test     install what is missing, run every test'
+	@echo 'make test     lint, the tests that need only Python, and a short study through real parts: 3 minutes'
+	@echo 'make test-live   types, and every test with real servers, SSH, processes and browsers'
+	@echo 'make test-all    both'
 	@echo 'make test-faults        inject every fault that needs no root, and print what was seen'
 	@echo 'make test-faults-root   the same for those that need root: network namespaces'
 	@echo 'make test-long          the other tests that take minutes: notebooks in JupyterLab'
@@ -29,9 +31,11 @@ help:
 setup:
 	@scripts/setup.sh requirements.lock $(TOOLS)
 
-setup-dev:
-	@scripts/setup.sh requirements-dev.lock $(TOOLS) chromium=chromium,fonts-dejavu-core busybox=busybox dash=dash $(NETNS) $(OF_ALL_STUDIES)
-	@scripts/setup.sh requirements-dev.lock $$($(LOADBOOK) studies --packages 2>/dev/null)
+BROWSER := chromium=chromium,fonts-dejavu-core
+setup-test:
+	@scripts/setup.sh requirements-dev.lock $(TOOLS) $(BROWSER)
+setup-live:
+	@scripts/setup.sh requirements-dev.lock $(TOOLS) $(BROWSER) busybox=busybox dash=dash $(NETNS) $(OF_ALL_STUDIES)
 	@.venv/bin/python scripts/generators.py vegeta || true
 
 # What studies name as their programs; JMeter is in no Debian that works, so it has a target of its own. A study whose
@@ -56,40 +60,29 @@ report:
 	@$(LOADBOOK) run $(STUDY)
 	@$(LOADBOOK) report $(STUDY)
 
-# One worker more than CPUs: tests that start programs wait for them.
-# What waits for real servers runs by itself afterwards: beside other tests its waits would be measured, not its subject.
-# It mostly waits, so that six at a time do not disturb each other; each has a lab of its own. A few need to be alone.
-# The types are checked meanwhile, as nobody waits for them there: at the lowest priority, and what mypy says is shown
-# when both have ended. The last lines name what failed; an interrupt ends all.
-SKIPS := .cache/skips.json
-TESTS = .venv/bin/pytest --skips=$(SKIPS)
-test: setup-dev lint
-	@mkdir -p .cache; rm -f $(SKIPS); failed=; types=; \
-	trap 'kill $$types 2>/dev/null; exit 130' INT TERM; \
-	$(TESTS) -n $$(($$(nproc) < 8 ? $$(nproc) + 1 : 8)) --dist loadfile -m "not lab and not alone and not long" || failed="$$failed, tests"; \
-	nice -n 19 .venv/bin/mypy >.cache/types.txt 2>&1 & types=$$!; \
-	$(TESTS) -n 6 --dist loadfile -m "lab and not alone and not long" || failed="$$failed, tests in the lab"; \
-	wait $$types || failed="$$failed, types"; types=; cat .cache/types.txt; \
-	$(TESTS) -m "alone and not long" || failed="$$failed, tests that run alone"; \
-	.venv/bin/python tests/support/skip_report.py $(SKIPS); \
-	test -z "$$failed" || { echo "failed: $${failed#, } (see above)" >&2; exit 1; }
+# What a developer runs: lint, everything that needs only Python, and a short look at real parts. Then the rest.
+# Both end within seconds of Ctrl-C and leave nothing behind (scripts/run_tests.py has the phases).
+RUN_TESTS := exec .venv/bin/python scripts/run_tests.py
+test: setup-test
+	@$(RUN_TESTS) quick
+test-live: setup-live
+	@$(RUN_TESTS) live
+test-all:
+	@$(MAKE) -s test
+	@$(MAKE) -s test-live
 
 # Every fault of docs/reliability.md, injected for real; the table at the end says what was seen. Half an hour each.
-FAULTS := .venv/bin/pytest --timeout 3600 --faults=.cache/faults.json
-test-faults: setup-dev
-	@rm -f .cache/faults.json; failed=0; \
-	$(FAULTS) -n 3 --dist loadfile -m "fault and not root and not alone" || failed=1; \
-	$(FAULTS) -m "fault and not root and alone" || failed=1; \
-	exit $$failed
-
-# What takes minutes and injects no fault: every notebook in a real JupyterLab, a run of 120 trials in a cell.
-test-long: setup-dev
-	@.venv/bin/pytest -m "long and not fault" --timeout 3600
-
-test-faults-root: setup-dev
+test-faults: setup-live
+	@rm -f .cache/faults.json
+	@$(RUN_TESTS) faults
+test-faults-root: setup-live
 	@test "$$(id -u)" = 0 || { echo 'make test-faults-root needs root: network namespaces, links, kernel settings' >&2; exit 2; }
 	@rm -f .cache/faults.json
-	@$(FAULTS) -m "fault and root"
+	@$(RUN_TESTS) faults-root
+
+# What takes minutes and injects no fault: every notebook in a real JupyterLab, a run of 120 trials in a cell.
+test-long: setup-live
+	@$(RUN_TESTS) long
 
 docs: setup-docs
 	@.venv/bin/python -m sphinx -q -E -W --keep-going -d .cache/doctrees -c docs . build/docs
@@ -99,8 +92,8 @@ setup-docs:
 
 check: lint types
 lint:
-	@.venv/bin/ruff check lib tests benchmarks
-	@.venv/bin/ruff format --check lib tests benchmarks
+	@.venv/bin/ruff check lib tests benchmarks scripts
+	@.venv/bin/ruff format --check lib tests benchmarks scripts
 types:
 	@.venv/bin/mypy
 
@@ -130,6 +123,7 @@ LOCK := uv pip compile -q --generate-hashes --universal --python-version 3.11 --
 lock:
 	@$(LOCK) -o requirements.lock
 	@$(LOCK) --extra dask --extra explore --extra dev --extra docs -o requirements-dev.lock
+	@echo uv | uv pip compile -q --generate-hashes --universal --no-emit-index-url --no-header -o scripts/uv.lock -
 
 clean:
 	@test ! -x $(LOADBOOK) || $(LOADBOOK) lab down

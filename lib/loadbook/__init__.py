@@ -16,7 +16,7 @@ from loadbook.analyses import PAGES
 __version__ = "0.1.0"
 
 _VERBS = PAGES | {
-    "check_parameters": "loadbook.report.notebooks",
+    "check_parameters": "loadbook.report.parameters",
     "load": "loadbook.notebook.run",
     **dict.fromkeys(("history", "pick", "studies"), "loadbook.notebook.studies"),
     **dict.fromkeys(("ingest", "plan", "run", "state"), "loadbook.notebook.live_run"),

@@ -7,8 +7,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+# how long tests wait for what happens at once on a calm machine: a limit costs time only where it fails
+PATIENCE_S = 60.0
 
-def wait_until(condition: Callable[[], object], limit_s: float = 10.0) -> None:
+
+def wait_until(condition: Callable[[], object], limit_s: float = PATIENCE_S) -> None:
     """Return as soon as `condition()` is true; AssertionError if this takes longer than `limit_s` seconds."""
     deadline = time.monotonic() + limit_s
     while not (held := condition()) and time.monotonic() < deadline:  # asked once each: it may not hold again

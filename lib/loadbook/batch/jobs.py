@@ -27,7 +27,7 @@ from loadbook.execution.studies import check_load_allowed, check_roles, load_stu
 from loadbook.hosts.inventory import HostsFile, read_hosts
 from loadbook.hosts.keys import resolve_host_name
 from loadbook.hosts.lab import lab_kind
-from loadbook.report import notebooks
+from loadbook.report import notebooks, parameters
 from loadbook.store.paths import Layout
 from loadbook.store.trial_record import read_json, write_json
 from loadbook.study.plan import Plan
@@ -175,7 +175,7 @@ def _report_job(
             known |= notebooks.declared_parameters(notebooks.find_notebook(layout, name))
         common = {name: value for name, value in entry.batch_parameters.items() if name in known}
         values = entry.entry_parameters | common
-        notebooks.validate_parameters(f"notebooks of {plan.study.name}", known, values)
+        parameters.validate_parameters(f"notebooks of {plan.study.name}", known, values)
     except UsageError as error:
         mistakes += _entry_problems(entry.location("parameters"), error)
         return ReportJob(names[entry.identity], entry.identity, {})

@@ -329,6 +329,8 @@ class RunSession:
 
 def _git_state(root: Path) -> tuple[str | None, bool | None]:
     """Return the git revision of `root` and whether tracked files differ from it; (None, None) without git."""
+    if not any((folder / ".git").exists() for folder in (root, *root.absolute().parents)):
+        return None, None
     try:
         done = [
             subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, timeout=20, check=True)

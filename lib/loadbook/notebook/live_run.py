@@ -27,9 +27,8 @@ from loadbook.execution.power import forecast_power, power_lines
 from loadbook.execution.studies import load_study, plan_study
 from loadbook.ingestion.ingest import ingest as ingest_run
 from loadbook.notebook.compare import Displayable, styled
-from loadbook.report.blocks import Block, note, note_block
+from loadbook.report.blocks import DONE_MIME, Block, note, note_block
 from loadbook.report.nodes import Column, HtmlOnly, Paragraph, Strong, Table
-from loadbook.report.notebooks import DONE_MIME
 from loadbook.store.ledger import is_run_complete
 from loadbook.store.paths import project_layout
 from loadbook.store.tables import load_run

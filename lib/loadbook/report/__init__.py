@@ -9,7 +9,8 @@
 - `verdicts`: the answer, verdict sentences, tables of effects, errors and latency
 - `ci`: the result of a run by its study's CI policy (`[ci]`), as JSON and JUnit XML
 - `prices`: prices of treatments, per rate and per million requests
-- `notebooks`: parameters and execution of notebooks
+- `parameters`: parameters of notebooks, checked by name and type
+- `notebooks`: execution of notebooks
 - `html`: export of an executed notebook as one HTML file or as Markdown; summaries and links between pages
 - `page`: the blocks that all pages of a run share
 - `build`: building the report of a study: ingestion, notebooks, export

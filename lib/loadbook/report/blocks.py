@@ -15,6 +15,9 @@ from loadbook.stats.results import AnalysisRow, CheckState, RowKind
 URGENT_MIME = "application/vnd.loadbook.urgent+json"
 EMPTY_MIME = "application/vnd.loadbook.empty+json"
 
+# the end marker of a notebook: its last cell writes the summary of its page under this type
+DONE_MIME = "application/vnd.loadbook.done+json"
+
 
 class Block(nodes.Group):
     """The content of a notebook cell; `data` adds further MIME types to the cell's output, such as the end marker."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from loadbook.core.errors import DataError, LoadbookError, UsageError
-from loadbook.report import html, notebooks
+from loadbook.report import html, notebooks, parameters
 from loadbook.store.ledger import read_current_plan
 from loadbook.store.paths import Layout, RunPaths
 from loadbook.store.run_record import read_run_record
@@ -85,7 +85,7 @@ def build_report(
         on_message(f"{study}: {why}; next: {resume}")
     paths = layout.run(study, run)
     plan = parse_plan(read_current_plan(paths), str(paths.plan_json))
-    values = notebooks.parse_pairs(_merge_parameters(_declared_by_notebook(layout, plan.study.notebooks)), pairs)
+    values = parameters.parse_pairs(_merge_parameters(_declared_by_notebook(layout, plan.study.notebooks)), pairs)
     place = OutputPaths(layout.reports, study, paths.processed / "notebooks", markdown=markdown)
     html.keep_other_pages(layout.reports, study, run)
     page, failed = build_history_page(layout, study, plan.study.question, on_message, timeout_s)
@@ -157,7 +157,7 @@ def notebook_parameters(
     clash = sorted(set(values) & set(fixed))
     if clash:
         raise UsageError(f"parameter {clash[0]!r} is given by the command line already")
-    notebooks.validate_parameters("report", _merge_parameters(declared), values)
+    parameters.validate_parameters("report", _merge_parameters(declared), values)
     return {name: {k: v for k, v in {**fixed, **values}.items() if k in own} for name, own in declared.items()}
 
 

@@ -9,11 +9,19 @@ from loadbook.calibration.citation import calibration_text
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP, format_bytes, format_duration, pluralize
 from loadbook.report import checks, sections, verdicts
-from loadbook.report.blocks import CI_GLYPHS, URGENT_MIME, Block, note, note_block, provenance_line, scope_nodes
+from loadbook.report.blocks import (
+    CI_GLYPHS,
+    DONE_MIME,
+    URGENT_MIME,
+    Block,
+    note,
+    note_block,
+    provenance_line,
+    scope_nodes,
+)
 from loadbook.report.ci import CiReport, ci_summary, evaluate_ci
 from loadbook.report.figures import figure_class
 from loadbook.report.nodes import Code, Details, Group, Heading, HtmlOnly, Paragraph, Picture, Preformatted, Strong
-from loadbook.report.notebooks import DONE_MIME
 from loadbook.stats.text import added_blocks_text
 from loadbook.store.paths import project_layout
 from loadbook.store.tables import RunData, load_run

@@ -11,12 +11,20 @@ from loadbook.analyses.compare_runs import compute
 from loadbook.analyses.compare_runs.compute import RunComparison, compare_analyses
 from loadbook.core.errors import LoadbookError, UsageError
 from loadbook.core.units import join_words, shorten_list
-from loadbook.report import checks, html, notebooks, palette, sections
-from loadbook.report.blocks import Block, answer_box, note, note_block, provenance_line, scope_nodes, verdict_cell
+from loadbook.report import checks, html, notebooks, palette, parameters, sections
+from loadbook.report.blocks import (
+    DONE_MIME,
+    Block,
+    answer_box,
+    note,
+    note_block,
+    provenance_line,
+    scope_nodes,
+    verdict_cell,
+)
 from loadbook.report.build import BuiltReport, OutputPaths, ensure_ingested, notebook_parameters, page_breadcrumbs
 from loadbook.report.checks import HarnessCheck
 from loadbook.report.nodes import DASH, Break, Column, Group, HtmlOnly, Node, Picture, Strong, Table
-from loadbook.report.notebooks import DONE_MIME
 from loadbook.report.verdicts import LEVEL_HEADERS, VerdictLine, verdict_list
 from loadbook.stats.analyse import analyse_strata
 from loadbook.stats.results import Analysis, VerdictKind
@@ -309,7 +317,7 @@ def build_comparison(
     DataError : a run's raw data cannot be ingested.
     """
     older, newer = resolve_run_pair(layout, study, run, against)
-    values = notebooks.parse_pairs(notebooks.declared_parameters(notebooks.find_notebook(layout, NOTEBOOK)), pairs)
+    values = parameters.parse_pairs(notebooks.declared_parameters(notebooks.find_notebook(layout, NOTEBOOK)), pairs)
     own = {"study": study, "run": newer, "against": older}
     given = notebook_parameters(layout, [NOTEBOOK], own, values)[NOTEBOOK]
     one, other = (read_run_conditions(layout.run(study, name)) for name in (older, newer))

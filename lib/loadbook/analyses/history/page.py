@@ -10,9 +10,8 @@ from loadbook.analyses.history.runs import IMPORTED_HOSTS_TEXT, HistoryRuns, OnP
 from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP, format_percent, format_percent_range, join_words, utc_text
 from loadbook.report import checks, palette
-from loadbook.report.blocks import Block, answer_box, lines_list, note_block, provenance_line, scope_nodes
+from loadbook.report.blocks import DONE_MIME, Block, answer_box, lines_list, note_block, provenance_line, scope_nodes
 from loadbook.report.nodes import DASH, Column, Details, Picture, Table, VerdictCell
-from loadbook.report.notebooks import DONE_MIME
 from loadbook.report.verdicts import VerdictLine, verdict_list
 from loadbook.stats.text import margin_text
 from loadbook.store.paths import project_layout

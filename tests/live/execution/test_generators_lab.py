@@ -1,0 +1,108 @@
+"""vegeta, k6, oha, autocannon and Locust over SSH in the lab: found, run, read. Needs `make generators`."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from loadbook.execution.session import run_study
+from loadbook.hosts.lab import Lab
+from loadbook.hosts.shell import search_path
+from loadbook.ingestion.ingest import ingest
+from loadbook.tools.base import load_tool
+from recorded_run import with_studies
+
+pytestmark = pytest.mark.timeout(300)
+STUDY = """
+include = "aa.toml"
+name = "{tool}"
+blocks = 1
+execution = "{execution}"
+
+[workload]
+tool = "{tool}"
+connections = 3
+duration_s = 2
+warmup_s = 1
+headers = {{ X-Asked = 'a "\\b" <c>' }}
+{load}
+"""
+OPEN = 'model = "open"\nrate_per_s = 100'
+SCRIPT = """
+import http from "k6/http";
+import { check } from "k6";
+export const options = { thresholds: { http_req_failed: ["rate<0.01"] } };
+const checks = { "is 200": (r) => r.status === 200, "is 201": (r) => r.status === 201 };
+export default function () { check(http.get(__ENV.URL), checks); }
+"""
+
+
+def measured(
+    lab: Lab, home: Path, tool: str, load: str, files: dict[str, str] | None = None, execution: str = "plain"
+) -> tuple[dict, set[str]]:
+    """Return the values of the last trial of a run with one block, and the names of doubts of all its trials."""
+    found = load_tool(tool)
+    if not shutil.which(found.binary, path=search_path()):
+        pytest.skip(f"{tool} is not installed: {found.install_hint}, or make generators")
+    layout = with_studies(home)
+    for name, text in (files or {}).items():
+        (layout.studies / name).write_text(text)
+    study = STUDY.format(tool=tool, load=load, execution=execution)
+    if files:
+        study = study.replace(study[study.index("headers") : study.index("\n", study.index("headers"))], "")
+    (layout.studies / f"{tool}.toml").write_text(study)
+    paths = layout.run(tool, run_study(layout, tool, lab.hosts_file))
+    done = ingest(paths)
+    assert done.trials == done.planned == 2
+    trials = pq.read_table(paths.table("trials")).to_pylist()
+    assert {(trial["status"], trial["reason"]) for trial in trials} == {("ok", None)}
+    rows = pq.read_table(paths.table("measurements")).to_pylist()
+    last = max(row["trial"] for row in rows)
+    values = {(r["metric"], r["statistic"]): r["value"] for r in rows if r["trial"] == last and r["driver"] == "*"}
+    return values, {row["name"] for row in pq.read_table(paths.table("problems")).to_pylist()}
+
+
+@pytest.mark.parametrize("tool", ["vegeta", "k6", "oha", "autocannon", "locust"])
+def test_closed_load_is_measured_and_ingested(tool: str, lab: Lab, tmp_path: Path) -> None:
+    got, _ = measured(lab, tmp_path / "home", tool, "")
+    assert got["requests", "count"] == got["ok", "count"] == got["status_2xx", "count"] > 20
+    assert got["errors", "count"] == 0 and 0.3 < got["duration", "value"] < 5  # Locust starts slowly beside other tests
+    assert got["latency", "p50"] <= got["latency", "p99"] <= got["latency", "max"] * 1.001
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "metrics"), [("poisson", {"service_time", "latency_intended"}), ("users", {"service_time"})]
+)
+def test_k6_makes_other_arrivals_at_the_same_rate(arrivals: str, metrics: set[str], lab: Lab, tmp_path: Path) -> None:
+    got, _ = measured(lab, tmp_path / "home", "k6", f'{OPEN}\narrivals = "{arrivals}"')
+    # Poisson arrivals are drawn given their number; those of users scatter
+    number = 200 if arrivals == "poisson" else pytest.approx(200, abs=60)
+    assert got["ok", "count"] == got["requests", "count"] == number
+    assert {metric for metric, statistic in got if statistic == "p99"} == metrics
+
+
+@pytest.mark.parametrize("tool", ["k6", "oha"])
+def test_closed_load_runs_interleaved(tool: str, lab: Lab, tmp_path: Path) -> None:
+    got, _ = measured(lab, tmp_path / "home", tool, "", execution="interleaved")
+    assert got["requests", "count"] == got["ok", "count"] > 20 and got["errors", "count"] == 0
+    assert 1.5 < got["duration", "value"] < 4  # of its own slices
+    assert ("latency", "p50") in got and ("latency", "max") not in got
+
+
+def test_script_of_k6_is_used_as_it_is_and_its_failed_checks_are_doubts(lab: Lab, tmp_path: Path) -> None:
+    got, doubts = measured(lab, tmp_path / "home", "k6", 'plan = "mine.js"', {"mine.js": SCRIPT})
+    assert got["requests", "count"] == got["ok", "count"] == got["status_2xx", "count"] > 20
+    assert 0.3 < got["duration", "value"] < 5
+    assert "checks_failed" in doubts and "thresholds_crossed" not in doubts
+
+
+def test_locustfile_of_the_user_is_used_as_it_is(lab: Lab, tmp_path: Path) -> None:
+    text = (
+        "from locust import FastHttpUser, task\n\n\nclass Mine(FastHttpUser):\n    @task\n    def page(self):\n"
+        '        self.client.get("/index.html")\n'
+    )
+    got, _ = measured(lab, tmp_path / "home", "locust", 'plan = "mine.py"', {"mine.py": text})
+    assert got["requests", "count"] == got["ok", "count"] > 50 and got["latency", "max"] > 0

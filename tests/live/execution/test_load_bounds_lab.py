@@ -1,0 +1,66 @@
+"""Bounds in real runs over SSH: a gigabyte of output, clocks that are wrong, samplers that die, other locales."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from loadbook.execution.load import LoadJobs
+
+WRK = 'tool = "wrk"\nconnections = 10\n'
+SAMPLED = WRK + "[monitors]\ninterval_s = 0.1\n"
+
+
+@pytest.mark.fault(9)
+@pytest.mark.parametrize("jump_s", [30.0, -3600.0])
+def test_controller_clock_jump_makes_the_trial_partial_with_correct_durations(
+    rig, monkeypatch, jump_s, record_property
+):
+    real, jumped, before = time.time, [0.0], LoadJobs.wait
+
+    def wait(load, host):
+        jumped[0] = jump_s  # not the machine's clock: what this process is told
+        before(load, host)
+
+    monkeypatch.setattr(time, "time", lambda: real() + jumped[0])
+    monkeypatch.setattr(LoadJobs, "wait", wait)
+    begun = time.monotonic()
+    ran = rig.run(WRK)
+    assert time.monotonic() - begun < 30
+    ((status, reason),) = ran.ends
+    assert (status, reason) == ("partial", f"the controller's clock jumped by {jump_s:.1f} s during the trial")
+    (record,) = ran.records
+    assert record.duration_s == pytest.approx(sum(record.phases_s.values()), abs=0.5)
+    assert record.window[1] - record.window[0] == pytest.approx(1, abs=0.8)
+    assert not any(row["valid"] for row in ran.table("trials"))
+    record_property("seen", reason)
+
+
+SKEWED = """
+skew=$(cat {bin}/skew 2>/dev/null)
+case $PWD in */driver/work*) [ -z "$skew" ] || exec /bin/date -d "$skew seconds" "$@" ;; esac
+exec /bin/date "$@"
+"""
+
+
+@pytest.mark.fault(32)
+def test_host_clock_offset_is_measured_and_metrics_are_shifted(rig, record_property):
+    (rig.bin / "skew").write_text("3600")
+    rig.fake("date", SKEWED.format(bin=rig.bin), probe="never")
+    rig.fake("perl", "exit 1", probe="never")  # the shell's sampler asks the fake clock
+    ran = rig.run(SAMPLED)
+    (record,) = ran.records
+    assert [status for status, _ in ran.ends] == ["ok"]
+    offset_s = record.clocks["driver"].offset_before_s
+    assert offset_s == pytest.approx(3600, abs=0.2)
+    assert record.clocks["web"].offset_before_s == pytest.approx(0, abs=0.2)
+    assert record.started < record.window[0] < record.window[1] < record.started + record.duration_s
+    spans = {host: [r["t_s"] for r in ran.table("traces") if r["host"] == host] for host in ("driver", "web")}
+    for seen in spans.values():
+        assert -2 < min(seen) < 0.3
+        assert 0.7 < max(seen) < 4
+    assert not {"clock", "monitor_gaps"} & ran.gates("doubt")
+    record_property(
+        "seen", f"offset of {offset_s:.3f} s measured, traces begin {min(spans['driver']):.2f} s from the load"
+    )

@@ -1,0 +1,52 @@
+"""What a study needs on the hosts of each role, the packages that bring it, and what a run says of what is wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from loadbook.core.errors import PreflightError
+from loadbook.execution.session import run_study
+from recorded_run import with_studies
+from toy_service import toy_service
+
+REFUSING = """
+[errors]
+line = '^wrong:'
+[errors.hints]
+'no port' = "name the port"
+"""
+CHECK = """[commands]
+check = ["sh", "-c", "echo note: hello >&2; echo wrong: no port >&2; exit 1"]"""
+STUDY = """
+schema = 1
+name = "small"
+question = "Which greeting is faster?"
+baseline = "hello"
+blocks = 1
+[roles.driver]
+[roles.web]
+service = "toy"
+[workload]
+tool = "wrk"
+path = "/index.html"
+[factors]
+greeting = { role = "web", levels = ["hello", "goodbye"] }
+[treatments.hello]
+[treatments.goodbye]
+set = { greeting = "goodbye" }
+"""
+
+
+def test_preflight_shows_the_error_of_a_refused_configuration_first_and_what_to_do(lab, tmp_path):
+    layout = with_studies(tmp_path / "home")
+    toy_service(layout.studies)
+    file = layout.studies / "services" / "toy" / "service.toml"
+    file.write_text(file.read_text().replace("[commands]", CHECK) + REFUSING)
+    (layout.studies / "small.toml").write_text(STUDY)
+    with pytest.raises(PreflightError) as caught:
+        run_study(layout, "small", lab.hosts_file)
+    assert len(caught.value.problems) == 2
+    lines = caught.value.message.splitlines()
+    assert lines[1].startswith("  treatment hello, role web: host web: toy refuses its configuration")
+    assert lines[1].endswith("(exit code 1): wrong: no port")
+    assert lines[2:4] == ["    note: hello", "    next: name the port"]

@@ -1,0 +1,148 @@
+"""Whole runs against a host's own server: what is recorded, what a run finds and repairs, what is left: nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from command_line import exit_code
+from loadbook.core.errors import PreflightError
+from loadbook.execution.session import run_study
+from loadbook.hosts.host import Host
+from loadbook.hosts.remote import connect
+from loadbook.store.paths import Layout
+from system_nginx import OwnServer, own_server
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not there: apt-get install nginx-light"),
+]
+STUDY = """
+schema = 1
+name = "own"
+question = "Do more workers help the server as it is installed?"
+baseline = "one"
+blocks = {blocks}
+
+[roles.driver]
+
+[roles.web]
+service = "{service}"
+mode = "system"
+
+[factors]
+{var} = {{ levels = {levels} }}
+
+[treatments.one]
+[treatments.other]
+set = {{ {var} = {other} }}
+
+[workload]
+tool = "wrk"
+path = "/.loadbook/config-id"
+connections = 4
+threads = 1
+duration_s = 1
+warmup_s = 0
+"""
+
+
+@pytest.fixture
+def own(lab, tmp_path) -> Iterator[OwnServer]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with own_server(lab, tmp_path, port) as server:
+        yield server
+
+
+def project(folder: Path, service: str, var: str, levels: list, blocks: int = 1) -> Layout:
+    for name in ("studies", "notebooks"):
+        (folder / name).mkdir()
+    if (folder / service).is_dir():
+        shutil.copytree(folder / service, folder / "studies/services" / service)
+    text = STUDY.format(service=service, var=var, levels=json.dumps(levels), other=json.dumps(levels[1]), blocks=blocks)
+    (folder / "studies/own.toml").write_text(text)
+    return Layout(folder)
+
+
+def records(layout: Layout, run: str) -> dict[str, dict]:
+    raw = layout.run("own", run).raw
+    paths = [path for kept in ("failed", "trials") for path in sorted((raw / kept).glob("*/trial.json"))]
+    return {record["treatment"]: record for record in map(json.loads, (path.read_text() for path in paths))}
+
+
+def test_system_mode_without_permission_is_refused(lab, own, tmp_path):
+    layout = project(tmp_path, "own-nginx", "workers", [1, 2])
+    with pytest.raises(
+        PreflightError, match=r"host web: service own-nginx: needs system, which the hosts file does not"
+    ):
+        run_study(layout, "own", lab.hosts_file)
+    own.must_be_as_before()
+
+
+def left_by_a_crash(own: OwnServer) -> None:
+    """Leave the server as a host does that crashes in the middle of a trial."""
+    instance = own.instance("crashed")
+    instance.check()
+    instance.start()
+    pid = int(own.host.script(f"read -r pid rest <jobs/{instance.name}/pid; echo $pid", timeout_s=5).stdout)
+    os.killpg(pid, signal.SIGKILL)
+    assert own.left()
+
+
+@pytest.mark.fault(36)
+def test_restore_command_restores_files_and_reports(own, monkeypatch, capsys):
+    left_by_a_crash(own)
+    command = ("restore", "--hosts", str(own.hosts_file))
+    assert exit_code(monkeypatch, *command) == 0
+    said = f"web\tput back {own.tree} (nginx runs with its own files again)\n"
+    assert capsys.readouterr().out == f"driver\tnothing was left\n{said}"
+    own.must_be_as_before()
+    assert exit_code(monkeypatch, *command, "web") == 0
+    assert capsys.readouterr().out == "web\tnothing was left\n"
+    assert exit_code(monkeypatch, *command, "elsewhere") == 2
+
+
+# -- the distribution's own nginx, in namespaces --
+
+TREE = """cd /etc/nginx && find . -exec stat -c '%n %F %a %u:%g' {} + | sort && find . -type l -exec readlink {} + &&
+find . -type f -exec sha256sum {} + | sort"""
+
+
+@pytest.fixture
+def distribution(spaces) -> Iterator[Host]:
+    """The host `web`, on which the nginx of the distribution runs with its own files."""
+    host = connect(spaces.hosts_file, "web", "distribution")
+    host.run(["nginx"], timeout_s=10, check=True)
+    yield host
+    host.run(["nginx", "-s", "stop"], timeout_s=10)
+    host.close()
+
+
+def tree(host: Host) -> bytes:
+    return host.script(TREE, timeout_s=10, check=True).stdout
+
+
+def server(host: Host) -> bytes:
+    return host.http_get(host.address, 80, "/", timeout_s=5).body
+
+
+@pytest.mark.root
+@pytest.mark.fault(36)
+def test_system_mode_leaves_the_packaged_nginx_unchanged(spaces, distribution, tmp_path, record_property):
+    before, page = tree(distribution), server(distribution)
+    layout = project(tmp_path, "nginx", "sendfile", ["off", "on"])
+    done = records(layout, run_study(layout, "own", spaces.hosts_file))
+    assert {name: record["status"] for name, record in done.items()} == {"one": "ok", "other": "ok"}, done
+    assert list(done["one"]["changes"]["web"]) == ["/etc/nginx/loadbook/index.html", "/etc/nginx/nginx.conf", "nginx"]
+    assert tree(distribution) == before
+    assert server(distribution) == page
+    assert not Path("/etc/nginx/loadbook").exists()
+    record_property("seen", "/etc/nginx byte-identical, its page served again")

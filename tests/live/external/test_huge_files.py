@@ -1,0 +1,54 @@
+"""Outputs of a gigabyte given to `parse` and `import`: refused with their size, or streamed, in bounded memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from loadbook.tools.base import MAX_REPORT_BYTES
+from peak_memory import MEASURED
+
+pytestmark = pytest.mark.fault(28, 57)
+MAX_RSS_BYTES = 500_000_000
+
+
+def call(home: Path, *words: object) -> tuple[int, str, int]:
+    """Call `loadbook WORDS`; return its exit code, what it said, and the most memory that it had, bytes."""
+    environment = os.environ | {"LOADBOOK_HOME": str(home), "COLUMNS": "300"}
+    done = subprocess.run([sys.executable, "-c", MEASURED, *map(str, words)], env=environment, capture_output=True,
+                          text=True, timeout=200)  # fmt: skip
+    lines = done.stdout.splitlines()
+    return done.returncode, done.stderr + "\n".join(lines[:-1]), int(lines[-1])
+
+
+def grown(path: Path, start: bytes, size: int) -> Path:
+    """Make a file of so many bytes, of which only the beginning takes room on the disk."""
+    path.write_bytes(start)
+    os.truncate(path, size)
+    return path
+
+
+@pytest.mark.parametrize("tool", ["wrk", "ab", "h2load", "httperf"])
+def test_gigabyte_report_is_refused(tmp_path, tool, record_property):
+    big = grown(tmp_path / "stdout", b"Running 1s test @ http://a/\n", 1 << 30)
+    code, said, peak = call(tmp_path, "parse", tool, big)
+    assert code == 4
+    assert (
+        f"{tool}: {big}: 1,073,741,824 bytes are no report: at most {MAX_REPORT_BYTES:,} are read, nothing from" in said
+    )
+    assert f"byte {MAX_REPORT_BYTES + 1:,} on would be" in said
+    assert peak < MAX_RSS_BYTES
+    record_property("seen", f"parse {tool}: refused, {peak // 10**6} MB")
+
+
+@pytest.mark.parametrize("line", [b"\n", b"ab\n", b"\x00"])
+def test_largest_accepted_report_needs_limited_memory(tmp_path, line):
+    report = tmp_path / "stdout"
+    report.write_bytes((line * (MAX_REPORT_BYTES // len(line) + 1))[:MAX_REPORT_BYTES])
+    code, _, peak = call(tmp_path, "parse", "wrk", report)
+    assert code == 4
+    assert peak < MAX_RSS_BYTES

@@ -1,0 +1,98 @@
+"""The sampler with perl and under three shells, and its parser on real captures, cut and mutated."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from loadbook.host_metrics.sampler import parse_sampler
+from loadbook.hosts.host import Job
+from loadbook.hosts.monitors import sampler_job
+
+SHARES = {"cpu_busy", "cpu_user", "cpu_system", "cpu_iowait", "cpu_steal"}
+UNITS = {"memory_used": "B", "memory_total": "B", "net_rx": "B/s", "net_tx": "B/s", "process_rss": "B"}
+
+
+def check(traces) -> None:
+    """What holds for every result, however broken its input."""
+    assert traces.times == sorted(set(traces.times))
+    for row in traces.rows:
+        assert set(row) == {"t", "metric", "item", "value", "unit"}
+        assert math.isfinite(row["value"]) and row["value"] >= 0
+        assert row["t"] in traces.times
+        assert row["unit"] == UNITS.get(row["metric"], "1")
+        assert row["metric"] not in SHARES or row["value"] <= 1
+
+
+def folder_of_job(folder: Path, job: Job) -> Path:
+    """Write a job's files, and a file `pid` with the id of process 1."""
+    for name, content in job.files.items():
+        (folder / name).write_bytes(content)
+    (folder / "pid").write_text("1 and more\n")
+    return folder
+
+
+def programs_without_perl(folder: Path) -> str:
+    """Return a folder for PATH in which the programs of the shell's sampler are, and no others."""
+    folder.mkdir()
+    for program in ("sed", "sleep", "date", "getconf"):
+        (folder / program).symlink_to(shutil.which(program) or "")
+    return str(folder)
+
+
+@pytest.mark.parametrize("perl", [True, False], ids=["perl", "no perl"])
+@pytest.mark.parametrize("shell", [["dash"], ["bash", "--posix"], ["busybox", "sh"]])
+def test_sampler_stops_at_its_time_limit_and_includes_processes_that_start_later(shell, perl, tmp_path):
+    job = sampler_job("m", interval_s=0.05, limit_s=0.2, processes=[("me", "pid"), ("never", "none")])
+    folder = folder_of_job(tmp_path, job)
+    path = os.environ["PATH"] if perl else programs_without_perl(tmp_path / "bin")
+    step = [shutil.which(shell[0]) or shell[0], *shell[1:], *job.steps[0][1:]]
+    done = subprocess.run(step, cwd=folder, env={"PATH": path}, capture_output=True, timeout=20, check=True)
+    traces = parse_sampler(done.stdout)
+    check(traces)
+    assert len(traces.times) >= 4
+    assert any(row["item"] == "me:1" for row in traces.rows)
+    assert done.stderr == b""
+
+
+def test_sampler_prints_the_same_lines_with_and_without_perl(tmp_path):
+    job = sampler_job("m", interval_s=0.05, limit_s=0.05, processes=[("me", "pid")])
+    folder = folder_of_job(tmp_path, job)
+    lines = []
+    with subprocess.Popen(["sleep", "30"]) as watched:
+        (folder / "pid").write_text(f"{watched.pid}\n")
+        for path in (os.environ["PATH"], programs_without_perl(tmp_path / "bin")):
+            done = subprocess.run(job.steps[0], cwd=folder, env={"PATH": path}, capture_output=True, check=True)
+            lines.append([re.sub(r"[\d.]+", "0", line).split() for line in done.stdout.decode().splitlines()])
+        watched.kill()
+    assert ["@", "0", "me:0"] in lines[0]
+    assert ["0", "(sleep)"] in [words[:2] for words in lines[0]]
+    assert lines[0] == lines[1]
+
+
+def test_sampler_with_perl_follows_a_process_that_takes_another_ones_place(tmp_path):
+    job = sampler_job("m", interval_s=0.1, limit_s=1.0, processes=[("me", "pid")])
+    folder = folder_of_job(tmp_path, job)
+    with subprocess.Popen(["sleep", "30"]) as first, subprocess.Popen(["sleep", "30"]) as second:
+        (folder / "pid").write_text(f"{first.pid}\n")
+        with subprocess.Popen(job.steps[0], cwd=folder, stdout=subprocess.PIPE) as sampler:
+            output = sampler.stdout.readline()
+            while output.count(b"\n.\n") < 2:
+                output += sampler.stdout.readline()
+            first.kill()
+            first.wait()
+            (folder / "pid").write_text(f"{second.pid}\n")
+            output += sampler.stdout.read()
+        second.kill()
+    traces = parse_sampler(output)
+    check(traces)
+    assert {row["item"] for row in traces.rows if row["metric"] == "process_rss"} == {
+        f"me:{first.pid}",
+        f"me:{second.pid}",
+    }

@@ -1,0 +1,51 @@
+"""One run per machine, whoever and from wherever; the death of its owner frees it, when its jobs have ended."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from loadbook.hosts.jobs import (
+    launcher_script,
+)
+
+SHELLS = {"dash": ["dash"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_lock_path_that_is_a_fifo_is_refused_at_once(shell, tmp_path):
+    """Opening a FIFO waits for its other end: nothing may open one that somebody left there."""
+    if shutil.which(SHELLS[shell][0]) is None:
+        pytest.skip(f"{shell} is not there: apt-get install {shell}")
+    name, text = launcher_script()
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_bytes(text)
+    os.mkfifo(tmp_path / "lock")
+    args = ["a", "me@here", "1", "x:1", "study", "run", "0"]
+    watch = [*SHELLS[shell], str(tmp_path / name), "watch", "session", "120", str(tmp_path / "lock"), *args]
+    done = subprocess.run(watch, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False)
+    assert done.returncode != 0 and f"unlocked {tmp_path}/lock is no regular file" in done.stdout.decode(), done
+    os.mkfifo(tmp_path / "other.b.1")
+    listing = [*SHELLS[shell], str(tmp_path / name), "owners", str(tmp_path / "other")]
+    assert subprocess.run(listing, cwd=tmp_path, capture_output=True, timeout=10, check=True).stdout == b""
+
+
+@pytest.fixture(params=SHELLS)
+def shell(request) -> list[str]:
+    return SHELLS[request.param]
+
+
+def watch(shell: list[str], folder: Path, lock: Path, owner: str, *, path: str | None = None) -> subprocess.Popen[str]:
+    """Start a watcher that claims the lock, in a work folder of its own."""
+    folder.mkdir(exist_ok=True)
+    (folder / "job.sh").write_bytes(launcher_script()[1])
+    words = [*shell, "job.sh", "watch", f"s-{owner}", "60", str(lock)]
+    return subprocess.Popen(
+        [*words, owner, f"{owner}@there", "1", "place:1", "study", "run", "90"],
+        cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
+        env=os.environ | ({"PATH": path} if path else {}),
+    )  # fmt: skip

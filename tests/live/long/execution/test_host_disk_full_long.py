@@ -1,0 +1,57 @@
+"""A host's disk fills up in mid-trial, for real: a small tmpfs where the driver works (as root), or a limit."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from loadbook.core.errors import LoadbookError, PreflightError
+from loadbook.execution.host_state import HOST_MIN_BYTES
+from loadbook.execution.session import run_study
+from loopback_labs import own_lab
+from misbehaving_tools import Ran, Rig, home_for_fakes
+from recorded_run import with_studies
+
+pytestmark = pytest.mark.fault(30)
+WRK = 'tool = "wrk"\nconnections = 10\n'
+FILL = "dd if=/dev/zero of={file} bs=64k 2>/dev/null; dd if=/dev/zero of={file}.more bs=1 count=70000 2>/dev/null"
+
+
+@pytest.fixture
+def rig(tmp_path) -> Iterator[Rig]:
+    with home_for_fakes(tmp_path / "fakes") as bin_, own_lab() as lab:
+        yield Rig(lab, bin_, with_studies(tmp_path / "home"))
+
+
+@pytest.fixture
+def small(rig) -> Iterator[Rig]:
+    """The work folder of the driver is a disk of its own, just large enough to begin."""
+    place = rig.lab.folder / "driver" / "work"
+    size = f"size={HOST_MIN_BYTES + 10_000_000},mode=700"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(place)], check=True, timeout=20)
+    try:
+        yield rig
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True, timeout=20)
+
+
+@pytest.mark.root
+def test_host_disk_that_stays_full_stops_the_run_until_space_is_free(small, record_property):
+    filler = small.lab.folder / "driver" / "work" / "filler"
+    small.fake("wrk", f'[ -e {small.bin}/fine ] || {{ {FILL.format(file=filler)}; }}\nexec "$real" "$@"')
+    small.study(WRK, blocks=5)
+    with pytest.raises(LoadbookError) as stopped:
+        run_study(small.layout, "rude", small.lab.hosts_file)
+    assert stopped.value.exit_code == 3
+    assert "3 trials in a row were lost, the last because reset: host driver: remote disk full: " in str(stopped.value)
+    record_property("seen", str(stopped.value).replace(str(small.lab.folder), "..."))
+    with pytest.raises(PreflightError, match=r"host driver: .* free at .*, .* needed"):
+        run_study(small.layout, "rude", small.lab.hosts_file)
+    (small.bin / "fine").touch()
+    for file in filler.parent.glob("filler*"):
+        file.unlink()
+    ran = Ran(small.layout.run("rude", run_study(small.layout, "rude", small.lab.hosts_file)))
+    assert [status for status, _ in ran.ends] == ["ok"] * 5
+    assert len(list(ran.paths.failed.iterdir())) == 3

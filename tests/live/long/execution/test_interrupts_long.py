@@ -1,0 +1,202 @@
+"""Ctrl-C and SIGTERM, once and twice, and while a host does not answer: stopped in order, recorded, within 15 s."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from controller_processes import at_work_in, jobs_left, loadbook, must_be_whole
+from loadbook.hosts.lab import Lab
+from loadbook.store import trial_record
+from loadbook.store.ledger import read_ledger, trial_states
+from loadbook.store.paths import Layout, RunPaths
+from loopback_labs import own_lab
+from recorded_run import with_studies
+from waiting import wait_until
+
+LIMIT_S, START_S = 15.0, 120.0
+STUDY = """
+include = "aa.toml"
+name = "stopped"
+execution = "plain"
+blocks = 1
+
+[workload]
+warmup_s = 0
+connections = 4
+duration_s = {duration_s}
+
+[reset]
+time_wait_sockets = 1000000
+settle_s = {settle_s}
+
+[validity]
+driver_cpu = 1.0
+"""
+
+
+@pytest.fixture
+def layout(tmp_path) -> Layout:
+    made = with_studies(tmp_path / "home")
+    (made.studies / "stopped.toml").write_text(STUDY.format(duration_s=4, settle_s=0.1))
+    return made
+
+
+@pytest.fixture
+def begin(layout) -> Iterator[Callable[[Lab], subprocess.Popen[str]]]:
+    """`begin(lab)` starts the study; what a failed test leaves is ended."""
+    begun: list[tuple[subprocess.Popen[str], Lab]] = []
+
+    def one(lab: Lab) -> subprocess.Popen[str]:
+        begun.append((loadbook(layout, "run", "stopped", "--hosts", str(lab.hosts_file)), lab))
+        return begun[-1][0]
+
+    yield one
+    for controller, lab in begun:
+        if controller.poll() is None:
+            controller.kill()
+            controller.communicate()
+        for pid in load_runs(lab):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def load_runs(lab: Lab) -> list[int]:
+    """Return the process ids of load generators in the lab."""
+    return [pid for pid, line in at_work_in(lab).items() if line.startswith("wrk ") and "http://" in line]
+
+
+def paths_of(layout: Layout) -> RunPaths:
+    return layout.run("stopped", layout.resolve_run("stopped"))
+
+
+def cancelled(layout: Layout) -> None:
+    """Assert that the one attempt ended as cancelled, is kept as failed, and its trial is still to do."""
+    (state,) = trial_states(read_ledger(paths_of(layout).ledger)).values()
+    assert (state.status, state.reason, state.final) == ("cancelled", "interrupted by the user", False)
+    kept = trial_record.read_trial(paths_of(layout).failed / "t0001-attempt1")
+    assert (kept.status, kept.reason) == ("cancelled", "interrupted by the user")
+
+
+def goes_on(layout: Layout, again: subprocess.Popen[str]) -> None:
+    _, err = again.communicate(timeout=240)
+    assert again.returncode == 0, err
+    must_be_whole(paths_of(layout), ["t0001", "t0002"])
+
+
+@pytest.mark.fault(3)
+def test_interrupt_kills_a_load_generator_that_ignores_sigterm(layout, lab, begin, record_property):
+    """TERM, 5 s, KILL."""
+    (layout.studies / "stopped.toml").write_text(STUDY.format(duration_s=60, settle_s=0.1))
+    controller = begin(lab)
+    wait_until(lambda: load_runs(lab), START_S)
+    wrk = load_runs(lab)[0]
+    os.kill(wrk, signal.SIGSTOP)  # as good as deaf: a stopped process takes no TERM
+    begun = time.monotonic()
+    controller.send_signal(signal.SIGINT)
+    _, err = controller.communicate(timeout=40)
+    took = time.monotonic() - begun
+    assert (controller.returncode, took < LIMIT_S) == (130, True), err
+    assert jobs_left(lab) == []
+    cancelled(layout)
+    record_property("seen", f"deaf load: killed, exit 130 after {took:.1f} s")
+
+
+@pytest.mark.fault(3)
+def test_second_interrupt_ends_at_once_and_prints_the_restore_command(lab, layout, begin, record_property):
+    controller = begin(lab)
+    wait_until(lambda: load_runs(lab), START_S)
+    wrk = load_runs(lab)[0]
+    os.kill(wrk, signal.SIGSTOP)  # its end takes 5 s, so that there is something to wait for
+    controller.send_signal(signal.SIGINT)
+    time.sleep(1.0)
+    begun = time.monotonic()
+    controller.send_signal(signal.SIGINT)
+    _, err = controller.communicate(timeout=40)
+    took = time.monotonic() - begun
+    assert (controller.returncode, took < 5) == (130, True), err
+    assert f"loadbook restore --hosts {lab.hosts_file}" in err
+    cancelled(layout)
+    begun = time.monotonic()
+    wait_until(lambda: not jobs_left(lab), 20)
+    gone = time.monotonic() - begun
+    record_property("seen", f"twice: exit 130 {took:.1f} s after the second, jobs gone {gone:.1f} s later")
+
+
+@pytest.mark.fault(3)
+def test_interrupt_while_waiting_between_trials_ends_at_once(lab, layout, begin):
+    (layout.studies / "stopped.toml").write_text(STUDY.format(duration_s=1, settle_s=60))
+    controller = begin(lab)
+    wait_until(lambda: list(layout.study_raw("stopped").glob("*/staging/*")), START_S)
+    begun = time.monotonic()
+    controller.send_signal(signal.SIGINT)
+    controller.communicate(timeout=40)
+    assert (controller.returncode, time.monotonic() - begun < 5) == (130, True)
+    cancelled(layout)
+
+
+@contextlib.contextmanager
+def stopped_sshd(lab: Lab, alias: str) -> Iterator[None]:
+    """Stop a host's sshd with all of its sessions; their kernel still answers."""
+    mark = f"{lab.folder}/{alias}/sshd_config".encode()
+    lines = {int(p.parent.name): p.read_bytes() for p in Path("/proc").glob("[0-9]*/cmdline") if _lives(p)}
+    listeners = {pid for pid, line in lines.items() if mark in line}
+    stopped = list(listeners)
+    for pid in lines:
+        with contextlib.suppress(OSError):
+            stat = Path(f"/proc/{pid}/stat").read_text()
+            parent = int(stat.rpartition(")")[2].split()[1])
+            if "(sshd" in stat and (parent in listeners or _parent(parent) in listeners):
+                stopped.append(pid)
+    try:
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        yield
+    finally:
+        for pid in stopped:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+def _lives(cmdline: Path) -> bool:
+    try:
+        return bool(cmdline.read_bytes())
+    except OSError:
+        return False
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+@pytest.mark.fault(4)
+@pytest.mark.parametrize("wait_s", [0.5, 8.0])
+def test_interrupt_while_ssh_is_blocked_ends_the_run(layout, begin, wait_s, record_property):
+    """The driver's sshd is stopped in mid-trial; Ctrl-C before we notice, and while we try to connect again."""
+    (layout.studies / "stopped.toml").write_text(STUDY.format(duration_s=4, settle_s=0.1))
+    with own_lab() as lab:
+        controller = begin(lab)
+        wait_until(lambda: load_runs(lab), START_S)
+        with stopped_sshd(lab, "driver"):
+            time.sleep(wait_s)
+            begun = time.monotonic()
+            controller.send_signal(signal.SIGINT)
+            _, err = controller.communicate(timeout=40)
+            took = time.monotonic() - begun
+        assert (controller.returncode, took < LIMIT_S) == (130, True), err
+        assert "Traceback" not in err
+        cancelled(layout)
+        begun = time.monotonic()
+        wait_until(lambda: not jobs_left(lab), 30)
+        record_property("seen", f"sshd stopped for {wait_s:g} s: exit 130 after {took:.1f} s")
+        goes_on(layout, begin(lab))

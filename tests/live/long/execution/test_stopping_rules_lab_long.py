@@ -1,0 +1,138 @@
+"""Runs that end by the rule that their study declared, and blocks that are added to a finished one; played back."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from command_line import exit_code
+from loadbook.core.errors import UsageError
+from loadbook.execution.session import run_study
+from loadbook.ingestion.ingest import ingest
+from loadbook.stats.analyse import analyse
+from loadbook.store import trial_record
+from loadbook.store.ledger import is_run_complete, read_ledger
+from loadbook.store.tables import load_run
+from loadbook.store.trial_record import read_json, write_json
+from loadbook.store.verify import verify_run
+from recorded_run import copy_recorded_run, run_of
+
+CONTROL = 'check = "control"\nexpect = "worse"\n'
+# the control of the recorded run, which costs 21 %, as a treatment; and a treatment that is not decided
+STUDY = """
+include = "plain.toml"
+name = "{name}"
+subset = "these"
+{lines}
+[subsets]
+these = ["baseline-auto", "{treatment}"]
+[validity]
+driver_cpu = 1.0
+{stopping}
+"""
+HUGE, SMALL = "control-access-log", "auto-nopush"
+TWO, THREE = (
+    {"stopping": f'[stopping]\nrule = "looks"\nlooks = {looks}', "lines": f"blocks = {looks[-1]}"}
+    for looks in ([5, 10], [5, 10, 15])
+)
+
+
+@pytest.fixture
+def layout(tmp_path):
+    made = copy_recorded_run(tmp_path)
+    text = (made.studies / "nginx-directives.toml").read_text()
+    assert CONTROL in text
+    (made.studies / "plain.toml").write_text(text.replace(CONTROL, ""))
+    lengthen(run_of(made), 8, arms=("baseline-auto", HUGE, SMALL))
+    return made
+
+
+def lengthen(raw, by: int, arms) -> None:
+    """Record every block once more, under a number that is `by` higher."""
+    for folder in [*(raw / "trials").iterdir(), *(raw / "failed").iterdir()]:
+        record = trial_record.read_trial(folder)
+        if record.treatment in arms:
+            copy = folder.with_name(folder.name.replace("t0", "t9"))
+            shutil.copytree(folder, copy)
+            write_json(
+                copy / trial_record.RECORD_NAME,
+                read_json(folder / trial_record.RECORD_NAME) | {"block": record.block + by},
+            )
+
+
+@pytest.fixture
+def go(layout):
+    """Write a study and run it; returns its paths and the notes that were given."""
+
+    def go(name: str, treatment: str, stopping: str = "", lines: str = "", **wish):
+        study = STUDY.format(name=name, treatment=treatment, stopping=stopping, lines=lines)
+        (layout.studies / f"{name}.toml").write_text(study)
+        notes: list[str] = []
+
+        def hear(event) -> None:
+            notes.extend([event.message] if event.kind == "note" else [])
+            if wish.get("until") and event.kind == "trial-ended" and event.block == wish["until"]:
+                raise KeyboardInterrupt
+
+        asked = {key: value for key, value in wish.items() if key != "until"}
+        try:
+            run = run_study(layout, name, run_of(layout) / "hosts.toml", on_event=hear, **asked)
+        except KeyboardInterrupt:
+            run = layout.resolve_run(name)
+        return layout.run(name, run), notes
+
+    return go
+
+
+def events(paths, *names: str):
+    return [e for e in read_ledger(paths.ledger) if e["event"] in names]
+
+
+def answer(layout, paths):
+    ingest(paths)
+    return analyse(load_run(layout, paths.raw.parent.name, paths.raw.name))
+
+
+def test_undecided_run_continues_to_its_last_planned_analysis(layout, go):
+    paths, notes = go("looks", SMALL, **TWO, until=7)
+    assert f"look 1 of 2 (5 blocks): undecided: {SMALL}" in notes
+    assert not is_run_complete(paths)
+    found = answer(layout, paths)
+    reason = found.row(SMALL).verdict.reason
+    assert found.row(SMALL).verdict.kind == "invalid"
+    assert reason == "not yet a planned look: 6 blocks are complete, the next look is after 10"
+    paths, notes = go("looks", SMALL, **TWO)
+    assert [e["blocks"] for e in events(paths, "looked")] == [5, 10]
+    assert "look 2 of 2 (10 blocks): every comparison is decided" in notes
+    assert is_run_complete(paths) and "blocks" not in events(paths, "run-ended")[0]
+    assert answer(layout, paths).level == pytest.approx(1 - 0.0294)
+
+
+def test_blocks_added_to_a_fixed_plan_make_the_run_exploratory(layout, go, monkeypatch, capsys):
+    paths, _ = go("fixed", HUGE, lines="blocks = 5")
+    before = {p: p.read_bytes() for p in (paths.plan_json, *paths.trials.glob("*/*")) if p.is_file()}
+    assert answer(layout, paths).stopping_state.added_blocks == 0
+    again, notes = go("fixed", HUGE, lines="blocks = 5", more=2, until=6)
+    assert again.raw == paths.raw and not is_run_complete(paths)
+    assert "adding 2 blocks" in notes[0]
+    assert "which makes it exploratory: its study declared a fixed number of blocks" in notes[0]
+    with pytest.raises(UsageError, match="unfinished: blocks are added when it is done"):
+        go("fixed", HUGE, lines="blocks = 5", more=3)
+    monkeypatch.setenv("LOADBOOK_HOME", str(layout.root))
+    hosts = str(run_of(layout) / "hosts.toml")
+    assert exit_code(monkeypatch, "run", "fixed", "--more", "2", "--hosts", hosts) == 0
+    said = capsys.readouterr()
+    assert "resuming run" in said.err
+    assert said.out.splitlines()[1:3] == ["exploratory: 2 blocks were added after looking", f"run {paths.raw.name}"]
+    assert {p: p.read_bytes() for p in before} == before
+    found = answer(layout, paths)
+    assert (found.stopping_state.added_blocks, found.planned_blocks) == (2, 7)
+    assert found.row(HUGE).verdict.kind == "worse"
+    assert found.row(HUGE).verdict.comparison.blocks == 7
+    assert ingest(paths).planned == 14
+    assert verify_run(paths).findings == []
+    assert [t["block"] for t in load_run(layout, "fixed").plan["trials"]][-2:] == [7, 7]
+    data = load_run(layout, "fixed")
+    assert data.plan["trials"][:10] == read_json(paths.plan_json)["trials"]
+    assert list(data.trials["trial"]) == [t["trial"] for t in data.plan["trials"]]

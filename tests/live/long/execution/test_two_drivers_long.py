@@ -1,0 +1,114 @@
+"""Two drivers against one nginx over SSH in the lab: shares, one start, totals, replay, and one that fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from loadbook.analyses.effects.page import EffectsPage
+from loadbook.execution.session import run_study
+from loadbook.ingestion.ingest import ingest
+from loadbook.store import trial_record
+from loadbook.store.tables import TABLES, load_run, read_table
+from loopback_labs import own_lab
+from waiting import meanwhile, wait_until
+
+SPEC = """
+include = "aa.toml"
+name = "{name}"
+blocks = 1
+execution = "{execution}"
+
+[workload]
+tool = "{tool}"
+connections = {connections}
+threads = {threads}
+warmup_s = 0.2
+extra = {extra}
+
+[reset]
+time_wait_sockets = 1000000
+
+[validity]
+driver_cpu = 1.0
+"""
+DRIVERS = ["driver", "driver-2"]
+KILLED = "host driver-2: wrk was killed by signal 9 (SIGKILL, as the kernel does when memory runs out): exit code 137"
+# what a replay does in its own time
+OWN_TIMES = ["run", "started", "duration_s"]
+
+
+@pytest.fixture(scope="module")
+def lab():
+    with own_lab(hosts={"driver": ("driver",), "web": ("web",), "driver-2": ("driver",)}) as own:
+        yield own
+
+
+def write(layout, name, tool="wrk", connections=11, threads=1, extra="[]", execution="plain"):
+    text = SPEC.format(name=name, tool=tool, connections=connections, threads=threads, extra=extra, execution=execution)
+    (layout.studies / f"{name}.toml").write_text(text)
+
+
+def tables(layout, name, run) -> dict[str, pd.DataFrame]:
+    ingest(layout.run(name, run))
+    found = {t: read_table(layout.run(name, run).table(t), t) for t in TABLES}
+    return {t: frame.drop(columns=[c for c in OWN_TIMES if c in frame]) for t, frame in found.items()}
+
+
+def test_latencies_of_two_drivers_are_merged_from_requests(lab, layout):
+    write(layout, "logs", tool="h2load", extra='["--log-file=h2load.log"]')
+    spec = layout.studies / "logs.toml"
+    spec.write_text(spec.read_text().replace("blocks", 'metric = "latency"\nblocks'))
+    events = []
+    run = run_study(layout, "logs", lab.hosts_file, on_event=events.append)
+    said = [event.message for event in events if event.kind == "note"]
+    assert "the load is shared among driver, driver-2" in said
+    assert any(line.startswith("latency of several drivers has a total only where") for line in said)
+    rows = tables(layout, "logs", run)["measurements"]
+    latency = rows[(rows["metric"] == "latency") & (rows["trial"] == "t0001")]
+    wide = latency.pivot_table(index="statistic", columns="driver", values="value")
+    parts = wide[DRIVERS]
+    # h2load prints three digits, its log has them all
+    assert wide.loc["max", "*"] == pytest.approx(parts.loc["max"].max(), rel=0.01)
+    assert wide.loc["min", "*"] == pytest.approx(parts.loc["min"].min(), rel=0.01)
+    for name in ("p50", "p90", "p99"):
+        assert parts.loc[name].min() <= wide.loc[name, "*"] <= parts.loc[name].max()
+    counts = rows[(rows["metric"] == "requests") & (rows["trial"] == "t0001")].set_index("driver")["value"]
+    mean = sum(parts.loc["mean", d] * counts[d] for d in DRIVERS) / counts["*"]
+    assert wide.loc["mean", "*"] == pytest.approx(mean, rel=0.01)
+    page = EffectsPage(load_run(layout, "logs", run))
+    assert "p99" in page.panels
+    assert "each driver" not in page.latency().text
+
+
+def kill_load(jobs: Path) -> None:
+    """Kill the load generator of the first trial in the middle of its measurement."""
+
+    def measuring() -> list[Path]:
+        return [p for p in jobs.glob("*-t0001-a1-load/step") if (p.parent / "times.1").exists()]
+
+    wait_until(lambda: measuring() and measuring()[0].stat().st_mtime > (measuring()[0].parent / "at.2").stat().st_mtime
+               + 0.3, 30)  # fmt: skip
+    os.kill(int(measuring()[0].read_text()), signal.SIGKILL)
+
+
+def run_with_kill(lab, layout, name, kill):
+    """Run a study while `kill` ends a load generator on the second driver, for which the first trial must fail."""
+    with meanwhile(lambda: kill(lab.folder / "driver-2/work/jobs")):
+        run = run_study(layout, name, lab.hosts_file)
+    record = trial_record.read_trial(layout.run(name, run).failed / "t0001-attempt1")
+    assert (record.status, record.reason) == ("tool_failed", KILLED)
+    assert [d.rc for d in record.drivers] == [0, 137]
+    return run
+
+
+def test_failing_driver_is_named_and_fails_the_trial(lab, layout):
+    write(layout, "killed")
+    run = run_with_kill(lab, layout, "killed", kill_load)
+    found = tables(layout, "killed", run)
+    assert list(found["trials"]["valid"]) == [False, True]
+    assert set(found["measurements"]["trial"]) == {"t0002"}

@@ -1,0 +1,93 @@
+"""Every notebook in JupyterLab itself, run to its end by menu: no error, and the pictures are there."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from chromium import BINARY, Chrome
+from jupyterlab_session import Notebook, html_of, served
+from loadbook.hosts.lab import Lab
+from mock_project import REPO, make_project
+
+pytestmark = [
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif(not BINARY, reason="Chromium is not there: apt-get install chromium"),
+]
+SHOWN = "[...document.querySelectorAll('.jp-Notebook img')].filter(i => i.complete && i.naturalWidth > 0).length"
+MOCK = "nginx-directives"
+OLDER = "20261101T101500"
+PICTURES = {
+    "config_effects": 2, "run_quality": 1, "resource_traces": 1, "noise": 1, "run_study": 0,
+    "compare_runs": 1, "history": 1,
+}  # fmt: skip
+# notebook -> the study whose smoke variant is run for it, what it starts on the hosts, and how many pictures there are
+STUDIED = {
+    "backend_modes": ("backend-modes", ("nginx", "wrk", "node", "go"), 2),
+    "capacity": ("capacity", ("nginx", "vegeta"), 2),
+    "certified_rates": ("certified-capacity", ("nginx", "vegeta"), 2),
+    "factorial": ("nginx-screening", ("nginx", "wrk"), 1),
+    "lb_vs_single": ("lb-vs-single", ("nginx", "wrk", "haproxy"), 2),
+    "page_size_tps": ("page-size-tps", ("haproxy", "apache2", "wrk"), 2),
+}
+# the driver shares its CPU with a browser and with JupyterLab
+BUSY = 'include = "{study}.toml"\nname = "{study}-busy"\n[gates]\ndriver_cpu = 1.0\n'
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A project with our studies, the example, and two mock runs of one study."""
+    root = tmp_path_factory.mktemp("lab") / "home"
+    make_project(root, blocks=6, run=OLDER, dice=9)
+    layout = make_project(root, blocks=6)
+    shutil.copytree(REPO / "data" / "example", layout.root / "data" / "example")
+    shutil.copytree(REPO / "studies", layout.studies, dirs_exist_ok=True)
+    for path in layout.notebooks.glob("*.ipynb"):
+        path.write_text(path.read_text().replace('study = \\"noise\\"', f'study = \\"{MOCK}\\"'))
+    yield layout
+    if layout.lab.is_dir():  # a run has brought it up
+        Lab.load(layout.lab).down()
+
+
+@pytest.fixture(scope="module")
+def lab(project, tmp_path_factory):
+    with served(project, tmp_path_factory.mktemp("jupyter")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def chrome(tmp_path_factory):
+    with Chrome(tmp_path_factory.mktemp("chromium")) as browser:
+        yield browser
+
+
+def run_to_its_end(chrome, lab, name):
+    book = Notebook(chrome, lab, name)
+    html = html_of(book.run_all())
+    book.to_the_top()
+    book.keep(name)
+    return html
+
+
+@pytest.mark.parametrize(("name", "pictures"), PICTURES.items())
+def test_page_notebook_runs_to_its_end(lab, chrome, name, pictures):
+    html = run_to_its_end(chrome, lab, name)
+    assert html.count("data:image/svg+xml;base64,") >= pictures
+    assert chrome.value(SHOWN) >= min(1, pictures)
+
+
+@pytest.mark.parametrize("name", STUDIED)
+def test_page_notebook_of_a_fresh_run_runs_to_its_end(project, lab, chrome, name):
+    study, needs, pictures = STUDIED[name]
+    if lacking := [one for one in needs if not shutil.which(one)]:
+        pytest.skip(f"not installed: {', '.join(lacking)}")
+    (project.studies / f"{study}-busy.toml").write_text(BUSY.format(study=study))
+    command = [sys.executable, "-c", "from loadbook.cli import main; main()", "run", f"{study}-busy-smoke"]
+    done = subprocess.run(command, cwd=project.root, capture_output=True, text=True, timeout=1200, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    path = project.notebooks / f"{name}.ipynb"
+    path.write_text(path.read_text().replace(f'study = \\"{study}\\"', f'study = \\"{study}-busy-smoke\\"'))
+    html = run_to_its_end(chrome, lab, name)
+    assert html.count("data:image/svg+xml;base64,") >= pictures
+    assert chrome.value(SHOWN) >= 1

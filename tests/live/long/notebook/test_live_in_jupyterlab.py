@@ -1,0 +1,144 @@
+"""A run begun in JupyterLab outlives the tab and the kernel that began it, and leaves one small output."""
+
+import json
+import os
+import signal
+import time
+from contextlib import contextmanager
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_notebook
+
+from chromium import BINARY, Chrome
+from jupyterlab_session import Notebook, served
+from loadbook.batch import process
+from recorded_run import STUDY
+from replayable_project import playable
+
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(not BINARY, reason="Chromium is not there: apt-get install chromium"),
+]
+LARGEST = 60_000  # bytes of a saved notebook: the style of the pages twice, and one output
+
+
+@pytest.fixture
+def project(tmp_path):
+    layout, hosts = playable(tmp_path / "home")
+    cells = ["import loadbook as lb", f"lb.run({STUDY!r}, hosts={hosts!r}, execute=True)"]
+    made = new_notebook(cells=[new_code_cell(cell) for cell in cells])
+    made.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(made, layout.notebooks / "live.ipynb")
+    return layout
+
+
+@pytest.fixture
+def lab(project, tmp_path):
+    (tmp_path / "jupyter").mkdir()
+    with served(project, tmp_path / "jupyter") as server:
+        yield server
+
+
+@pytest.fixture
+def chrome(tmp_path):
+    with Chrome(tmp_path / "chromium") as browser:
+        yield browser
+
+
+def done(layout):
+    state = process.read_state(layout.study_raw(STUDY))
+    return state.event.done if state and state.event else 0
+
+
+def reached(layout, number):
+    deadline = time.monotonic() + 120
+    while done(layout) < number and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert done(layout) >= number
+
+
+@contextmanager
+def halted(layout):
+    """Hold the run still, so that what is seen of it meanwhile is not over when it is looked at."""
+    pid = process.read_state(layout.study_raw(STUDY)).pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def text(found, number=1):
+    return "\n".join(str(o.get("data", {}).get("text/plain", o.get("traceback", ""))) for o in found["outputs"][number])
+
+
+def begun(chrome, lab, layout):
+    book = Notebook(chrome, lab, "live", height=1200)
+    book.until(lambda found: found["idle"])
+    book.command("notebook:run-all-cells")
+    book.until(lambda found: "block" in text(found))
+    return book
+
+
+def outputs_in(saved):
+    return json.loads(saved.read_text())["cells"][1]["outputs"]
+
+
+def to_its_end(book, layout):
+    found = book.until(lambda now: "is complete" in text(now) and now["idle"], 240)
+    assert "32 of 32 trials" in text(found)
+    book.keep("live-complete")
+    book.told("context.save()")
+    saved, deadline = layout.notebooks / "live.ipynb", time.monotonic() + 60
+    while len(outputs_in(saved)) != 2 and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert len(outputs_in(saved)) == 2
+    assert saved.stat().st_size < LARGEST
+    assert len(layout.runs(STUDY)) == 1
+
+
+def test_run_survives_a_closed_browser(project, lab, tmp_path):
+    with Chrome(tmp_path / "first") as chrome:
+        begun(chrome, lab, project)
+    reached(project, done(project) + 4)
+    with Chrome(tmp_path / "second") as chrome:
+        shown_again(chrome, lab, project)
+
+
+def test_run_is_shown_again_in_a_returned_tab(project, lab, chrome):
+    begun(chrome, lab, project)
+    chrome.call("Page.navigate", url="about:blank")
+    shown_again(chrome, lab, project)
+
+
+def shown_again(chrome, lab, project):
+    with halted(project):
+        book = Notebook(chrome, lab, "live", height=1200)
+        book.until(lambda found: found["idle"], 60)
+        book.command("notebook:run-all-cells")
+        again = book.until(lambda found: "trials done" in text(found), 60)
+        assert f"{done(project)} of 32 trials done" in text(again)
+        book.keep("live-again")
+    to_its_end(book, project)
+
+
+def test_run_survives_a_kernel_restart(project, lab, chrome):
+    book = begun(chrome, lab, project)
+    book.told("sessionContext.session.kernel.restart()")
+    reached(project, done(project) + 4)
+    with halted(project):
+        book.until(lambda found: found["idle"], 60)
+        book.command("notebook:run-all-cells")
+        book.until(lambda found: f"{done(project)} of 32 trials done" in text(found), 30)
+    to_its_end(book, project)
+
+
+def test_run_is_stopped_by_an_interrupt_and_resumed_by_the_cell(project, lab, chrome):
+    book = begun(chrome, lab, project)
+    book.command("notebook:interrupt-kernel")
+    found = book.until(lambda now: "Run this cell again" in text(now) and now["idle"], 90)
+    assert process.find_detached_run(project.study_raw(STUDY)) is None
+    assert 0 < done(project) < 32, text(found)
+    book.command("notebook:run-all-cells")
+    to_its_end(book, project)

@@ -1,0 +1,135 @@
+"""A report made of hostile data, in a real browser without a network: nothing runs, nothing is asked for."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_notebook
+
+from chromium import BINARY, Chrome
+from hostile_texts import CANARY, CORPUS, HTML, TERMINAL, silent
+from loadbook.analyses.effects.page import EffectsPage
+from loadbook.analyses.quality import QualityPage
+from loadbook.report.html import forbidden_content
+from loadbook.store.paths import Layout
+from loadbook.store.tables import load_run
+from mock_project import RUN, Arm, make_project
+from rendered_pages import page_html
+from report_maker import make_report
+
+pytestmark = [
+    pytest.mark.fault(44, 55),
+    pytest.mark.skipif(not BINARY, reason="Chromium is not there: apt-get install chromium"),
+]  # fmt: skip
+ARMS = 4
+
+
+class Counter:
+    """A server that counts who asks; `of` gives texts of the corpus its address."""
+
+    def __init__(self) -> None:
+        asked: list[str] = []
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                asked.append(self.path)
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *words: object) -> None:
+                pass
+
+        self.asked = asked
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def of(self, text: str) -> str:
+        return text.replace("127.0.0.1:9", f"127.0.0.1:{self.server.server_port}")
+
+
+@pytest.fixture
+def counter() -> Iterator[Counter]:
+    made = Counter()
+    yield made
+    made.server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    with Chrome(tmp_path_factory.mktemp("chromium")) as one:
+        one.call("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=0, uploadThroughput=0)
+        yield one
+
+
+def hostile_project(root: Path, counter: Counter) -> Layout:
+    """A run whose every text is one of the corpus: labels, question, claims, doubts, facts, versions."""
+    texts = [counter.of(text).replace("\ud800", "?") for text in CORPUS]
+    labels = [" ".join(texts[k::ARMS]) for k in range(ARMS)]
+    arms = {"baseline": Arm(label=labels[0])}
+    arms |= {f"arm-{k}": Arm(0.01 * k, {f"f{k}": True}, labels[k], errors=k, error_share=0.3) for k in range(1, ARMS)}
+    arms["gone"] = Arm(0.0, {"gone": True}, texts[5], invalid=" ".join(texts))
+    claims = [{"claim": text, "treatment": "arm-1", "against": "baseline", "value": 2.0, "against_value": 1.0}
+              for text in labels[:4]]  # fmt: skip
+    layout = make_project(
+        root, arms, name="hostile", question=counter.of(HTML[1])[:90], doubt=" ".join(texts), blocks=6,
+        published={"source": " ".join(texts), "claims": claims}, background=" ".join(texts),
+    )  # fmt: skip
+    paths = layout.run("hostile", RUN)
+    run = json.loads(paths.run_json.read_text())
+    run["tool_versions"]["driver-1"] = run["service_versions"]["web-1"] = " ".join(texts)
+    paths.run_json.write_text(json.dumps(run))
+    for path in paths.facts.glob("*.json"):
+        path.write_text(path.read_text().replace("6.1.0-31-amd64", json.dumps(" ".join(texts))[1:-1]))
+    return layout
+
+
+def is_inert(chrome: Chrome, page: Path, counter: Counter) -> None:
+    chrome.open(page, 1280, 720)
+    time.sleep(0.1)
+    assert chrome.complaints() == []
+    assert chrome.requests() == [page.as_uri()]
+    assert chrome.value("document.title") != CANARY
+    assert chrome.value("document.scripts.length") == 0
+    assert chrome.value("location.href") == page.as_uri()
+    assert chrome.value("document.querySelectorAll('iframe,object,embed,link,base,form').length") == 0
+    assert counter.asked == []
+
+
+@pytest.mark.parametrize("kind", [EffectsPage, QualityPage])
+def test_pages_of_hostile_data_execute_nothing(chrome: Chrome, tmp_path: Path, counter: Counter, kind: type) -> None:
+    page = page_html(kind(load_run(hostile_project(tmp_path, counter), "hostile")))
+    assert forbidden_content(page) == []
+    assert silent(page)
+    (tmp_path / "page.html").write_text(page)
+    is_inert(chrome, tmp_path / "page.html", counter)
+    shown = chrome.value("document.body.innerText")
+    assert "<script>document.title='PWN'</script>" in shown and "{{7*7}}" in shown and "=cmd|" in shown
+
+
+@pytest.mark.timeout(900)
+def test_report_command_on_hostile_data_makes_pages_without_active_content(
+    chrome: Chrome, tmp_path: Path, counter: Counter, record_property: object
+) -> None:
+    layout = hostile_project(tmp_path, counter)
+    first = new_code_cell('study = "s"\nrun = "r"', metadata={"tags": ["parameters"]})
+    raising = new_notebook(cells=[first, new_code_cell(f"raise ValueError({counter.of(HTML[1] + TERMINAL[0])!r})")])
+    raising.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    made = make_report(layout, "hostile")
+    assert made.exit_code == 0, made.output
+    said = json.loads((layout.reports / "hostile.summary.json").read_text())["sentences"]
+    assert len(made.output.splitlines()) == len(said) + len(("report", "index"))  # no label makes lines of its own
+    nbformat.write(raising, layout.notebooks / "run_quality.ipynb")
+    failed = make_report(layout, "hostile")
+    assert failed.exit_code == 3 and silent(failed.output)
+    pages = sorted(layout.reports.glob("*.html"))
+    assert {"hostile.html", "index.html"} <= {page.name for page in pages}
+    for page in pages:
+        is_inert(chrome, page, counter)
+    record_property("seen", f"{len(pages)} pages: no script, no request, nothing on the console")

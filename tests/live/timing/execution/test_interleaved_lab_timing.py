@@ -1,0 +1,81 @@
+"""Interleaved blocks over SSH in the lab: whole, with an arm that fails, interrupted, and killed in mid-slice."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller_processes import jobs_left
+from lab_study import ON_A_BUSY_MACHINE
+from loadbook.execution.session import run_study
+from loadbook.ingestion.ingest import ingest
+from loadbook.report.sections import execution_text
+from loadbook.store import trial_record
+from loadbook.store.ledger import read_ledger
+from loadbook.store.paths import Layout
+from loadbook.store.tables import load_run
+from recorded_run import with_studies
+
+SMALL = (
+    """
+include = "aa.toml"
+name = "small"
+blocks = 1
+execution = "interleaved"
+"""
+    + ON_A_BUSY_MACHINE
+    + "stall = 0.9\n"
+)  # stalls: test_stall_lab
+
+
+@pytest.fixture
+def layout(tmp_path) -> Layout:
+    made = with_studies(tmp_path / "home")
+    (made.studies / "small.toml").write_text(SMALL)
+    return made
+
+
+def records_of(layout: Layout, run: str) -> list[trial_record.TrialRecord]:
+    return [trial_record.read_trial(folder) for folder in sorted(layout.run("small", run).trials.iterdir())]
+
+
+SLOW = SMALL + "[roles.web.vars]\nset_steps = 10000\n"
+
+
+def test_run_whose_latency_asks_for_slices_above_a_second_goes_on_with_plain_trials(lab, layout):
+    text = SLOW.replace("warmup_s = 0.2", "warmup_s = 0.2\nconnections = 300")
+    (layout.studies / "small.toml").write_text(text)
+    events = []
+    run = run_study(layout, "small", lab.hosts_file, on_event=events.append)
+    paths, records = layout.run("small", run), records_of(layout, run)
+    assert [(record.status, record.interleaved) for record in records] == [("ok", None)] * 2
+    (message,) = [event.message for event in events if "plain trials in place of interleaved" in event.message]
+    assert "slices of 20 latencies would be longer than 1 s" in message
+    ended = [entry for entry in read_ledger(paths.ledger) if entry["event"] == "ended" and not entry["final"]]
+    assert [entry["status"] for entry in ended] == ["cancelled"] * 2
+    assert jobs_left(lab) == []
+    ingest(paths)
+    data = load_run(layout, "small")
+    assert data.study.execution == "plain"
+    assert "instead of interleaved: the slowest arm answers in" in execution_text(data)
+    assert run_study(layout, "small", lab.hosts_file, more=1) == run
+    assert [record.interleaved for record in records_of(layout, run)] == [None] * 4
+
+
+def test_run_in_whose_pauses_a_server_would_close_connections_goes_on_with_plain_trials(lab, layout):
+    text = SLOW.replace("warmup_s = 0.2", "warmup_s = 0.2\nconnections = 24") + "keepalive_timeout = 1\n"
+    (layout.studies / "small.toml").write_text(text + '[treatments.more]\nsame_as = "baseline"\n')
+    events = []
+    run = run_study(layout, "small", lab.hosts_file, on_event=events.append)
+    assert [(record.status, record.interleaved) for record in records_of(layout, run)] == [("ok", None)] * 3
+    (message,) = [event.message for event in events if "plain trials in place of interleaved" in event.message]
+    assert "web closes connections after 1\N{NO-BREAK SPACE}s without requests" in message
+
+
+def test_run_with_blocks_for_latencies_whose_slices_are_too_long_is_plain_as_a_whole(lab, layout):
+    text = SLOW.replace("warmup_s = 0.2", "warmup_s = 0.2\nconnections = 300")
+    (layout.studies / "small.toml").write_text(text.replace("blocks = 1", "blocks = 2\nlatency_blocks = 1"))
+    run = run_study(layout, "small", lab.hosts_file)
+    assert [(r.block, r.interleaved) for r in records_of(layout, run)] == [(1, None)] * 2 + [(2, None)] * 2
+    assert ingest(layout.run("small", run)).valid == 4
+    data = load_run(layout, "small")
+    assert len(data.values("latency")) == len(data.values("ok_per_s")) == 4

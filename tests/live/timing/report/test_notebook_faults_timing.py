@@ -1,0 +1,125 @@
+"""Notebooks that are killed, hang or meet each other: what is kept, what is said, and that nobody reads a half."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_notebook
+
+from loadbook.core.errors import ReportError
+from loadbook.report import blocks, notebooks
+from loadbook.store.paths import Layout
+from mock_project import Arm, make_project
+from waiting import wait_until
+
+FEW = {"baseline": Arm(), "aa": Arm(check="aa")}
+DONE_CELL = f"from IPython.display import display; display({{'{blocks.DONE_MIME}': {{'study': study}}}}, raw=True)"
+# says who it is, and waits to be killed
+WAITS = "import os, time, pathlib; pathlib.Path(r'{}').write_text(str(os.getpid())); time.sleep({})"
+
+
+def write(layout: Layout, name: str, *cells: str) -> None:
+    first = new_code_cell('study = "s"\nrun = "latest"', metadata={"tags": ["parameters"]})
+    book = new_notebook(cells=[first, *map(new_code_cell, (*cells, DONE_CELL))])
+    book.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(book, layout.notebooks / f"{name}.ipynb")
+
+
+@pytest.fixture
+def layout(tmp_path):
+    """Three studies with a run each; the one in the middle has a notebook of its own, `victim`."""
+    root = tmp_path / "project"
+    for name, books in (("first", ["swift"]), ("middle", ["victim", "swift"]), ("third", ["swift"])):
+        made = make_project(root, FEW, name=name, blocks=2, traces=False, notebooks=books)
+    write(made, "swift", "1 + 1")
+    return made
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.fault(6)
+@pytest.mark.parametrize("victim", ["kernel", "papermill"])
+def test_partial_notebook_of_a_killed_papermill_process_is_not_exported(layout, tmp_path, victim):
+    write(layout, "victim", WAITS.format(tmp_path / "pid", 60))
+    out = tmp_path / "out.ipynb"
+    command = [sys.executable, "-m", "papermill", "--no-progress-bar", "notebooks/victim.ipynb", str(out)]
+    plain = subprocess.Popen(command, cwd=layout.root, stderr=subprocess.DEVNULL)
+    wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), 60)
+    pid = int((tmp_path / "pid").read_text())
+    os.kill(pid if victim == "kernel" else plain.pid, signal.SIGKILL)
+    assert plain.wait(timeout=60) != 0
+    wait_until(lambda: not alive(pid), 20)
+    cells = nbformat.read(out, as_version=4).cells
+    assert all(not output for cell in cells for output in cell.outputs)
+    if victim == "kernel":  # the trap that the sentinel is for
+        assert {cell.metadata.papermill.status for cell in cells} == {"completed"}
+    assert notebooks.read_sentinel(out) is None
+    out.write_text(out.read_text()[:100])
+    with pytest.raises(ReportError, match="is not a readable notebook"):
+        notebooks.read_sentinel(out)
+
+
+# looks a thousand times a second at the end of a file, until another file appears; says what it saw
+READER = """
+import pathlib, sys, time
+out, over = map(pathlib.Path, sys.argv[1:])
+whole = halves = 0
+while not over.exists():
+    time.sleep(0.001)
+    try:
+        with out.open("rb") as file:
+            file.seek(-2, 2)
+            whole, halves = (whole + 1, halves) if file.read().strip() == b"}" else (whole, halves + 1)
+    except FileNotFoundError:
+        pass
+    except OSError:
+        halves += 1
+print(whole, halves)
+"""
+
+
+def test_executed_notebook_is_published_atomically(layout, tmp_path):
+    write(layout, "big", *["print('x' * 3_000_000)"] * 4)
+    out, over = tmp_path / "out" / "big.ipynb", tmp_path / "over"
+    words = [sys.executable, "-c", READER, str(out), str(over)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as reader:
+        for name in ("a", "b"):
+            assert notebooks.execute_notebook(layout, "big", {"study": name}, out) == {"study": name}
+        time.sleep(0.1)
+        over.touch()
+        whole, halves = map(int, reader.communicate(timeout=20)[0].split())
+    assert (whole > 10, halves) == (True, 0)
+    assert [p.name for p in out.parent.iterdir()] == ["big.ipynb"]
+
+
+@pytest.mark.parametrize(("failures", "ends"), [(1, "well"), (9, "badly")])
+def test_jupyter_kernel_that_fails_to_start_is_retried_once(layout, tmp_path, monkeypatch, failures, ends):
+    write(layout, "victim")
+    spec, counter = tmp_path / "jupyter" / "kernels" / "python3", tmp_path / "starts"
+    spec.mkdir(parents=True)
+    start = (
+        f'echo x >>{counter}; [ $(wc -l <{counter}) -gt {failures} ] || exit 1; exec "$0" -m ipykernel_launcher -f "$1"'
+    )
+    argv = ["/bin/sh", "-c", start, sys.executable, "{connection_file}"]
+    (spec / "kernel.json").write_text(json.dumps({"argv": argv, "display_name": "Python 3", "language": "python"}))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+    if ends == "well":
+        assert notebooks.execute_notebook(layout, "victim", {"study": "x"}, tmp_path / "o.ipynb") == {"study": "x"}
+    else:
+        with pytest.raises(ReportError, match=re.escape("notebook victim: no kernel came up, 2 times: RuntimeError")):
+            notebooks.execute_notebook(layout, "victim", {"study": "x"}, tmp_path / "o.ipynb")
+    assert counter.read_text().count("x") == 2

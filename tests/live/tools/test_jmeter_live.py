@@ -1,0 +1,60 @@
+"""A real JMeter puts load on a real nginx by our plans and commands. Needs `make jmeter`; skipped without."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from test_live import SECURE, measured, web
+
+from loadbook.study.workload import Workload
+from loadbook.tools import base
+from loadbook.tools.base import Target
+
+__all__ = ["web"]  # a fixture
+HOME = Path(os.environ.get("JMETER_HOME") or Path(__file__).parents[3] / ".cache" / "jmeter")
+pytestmark = [
+    pytest.mark.skipif(not (HOME / "bin" / "jmeter").is_file(), reason=f"JMeter is not at {HOME}: make jmeter"),
+    pytest.mark.skipif(not shutil.which("java"), reason="java is not installed: make jmeter"),
+]
+
+
+@pytest.fixture(autouse=True)
+def on_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{HOME / 'bin'}{os.pathsep}{os.environ['PATH']}")
+
+
+def load(**asked: object) -> Workload:
+    return Workload.model_validate({"tool": "jmeter", "connections": 4, "timeout_s": 10} | asked)
+
+
+def test_live_jmeter_sends_tls_requests_with_headers_and_closed_connections(web: Target, tmp_path: Path) -> None:
+    asked = load(
+        requests=40, headers={"X-Asked": r'a "\b" c;d', "X-Empty": ""}, path="/seen?a=%20&b=1", keepalive=False
+    )
+    got = measured(web, tmp_path, asked)
+    assert got["requests", "count"] == got["status_2xx", "count"] == 40
+    secure = Target(web.address, SECURE[web.port], "https")
+    got = measured(secure, tmp_path, load(requests=20))  # -f: the first run's samples are gone
+    assert got["ok", "count"] == 20 and got["connect_time", "max"] > 0
+
+
+def test_live_jmeter_open_load_offers_its_rate(web: Target, tmp_path: Path) -> None:
+    got = measured(web, tmp_path, load(model="open", rate_per_s=20), 3.0)
+    assert got["offered_per_s", "value"] == 20 and 45 <= got["requests", "count"] <= 80
+
+
+def test_live_jmeter_waits_the_think_time_and_counts_failed_connects(web: Target, tmp_path: Path) -> None:
+    got = measured(web, tmp_path, load(think_time_s=0.2, path="/unlike"), 2.0)
+    assert got["errors_status", "count"] == got["requests", "count"] and 4 <= got["requests", "count"] <= 44
+    got = measured(Target("127.0.0.1", 9), tmp_path, load(requests=8))
+    assert got["requests", "count"] == 0 and got["errors_connect", "count"] == got["errors", "count"] == 8
+
+
+def test_live_jmeter_version_is_read() -> None:
+    tool = base.load_tool("jmeter")
+    done = subprocess.run(tool.version_argv, capture_output=True, timeout=60)
+    assert tool.version(done.stdout, done.stderr) == "5.6.3"

@@ -1,0 +1,39 @@
+"""Tests in this folder need only Python: no server, no other process, no kernel, no browser, no wait, no clock.
+
+What breaks that rule fails here (support/only_python.py), and belongs in tests/live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import only_python
+from loadbook.core import clock as loadbook_clock
+from turned_clock import TurnedClock
+
+only_python.install()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Guard a test with its fixtures, and give loadbook a clock that only the test, or a pause, turns."""
+    loadbook_clock.current = TurnedClock()
+    with only_python.guarded():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Fail a test of which a thread did what is refused, or which caught the failure."""
+    result = yield
+    only_python.check()
+    return result
+
+
+@pytest.fixture
+def clock() -> TurnedClock:
+    """The clock that loadbook reads during this test."""
+    assert isinstance(loadbook_clock.current, TurnedClock)
+    return loadbook_clock.current

@@ -1,0 +1,66 @@
+"""Somebody else uses the hosts: said before the run, flagged on the trials that it met."""
+
+from __future__ import annotations
+
+import pytest
+
+from loadbook.core.errors import UsageError
+from loadbook.execution import session
+from loadbook.execution.power import PowerForecast, noise_cost_text
+from loadbook.execution.preflight import parse_background_load
+from loadbook.execution.session import run_study
+from loadbook.execution.studies import load_study
+from loadbook.study.plan import make_plan
+from recorded_run import STUDY, with_studies
+from replayable_project import playable
+
+IDLE = "cpu0 100 0 0 900 0 0 0 0 0 0\nagain\ncpu0 100 0 0 950 0 0 0 0 0 0\ncpus 0\nload 0.10\n"
+
+
+@pytest.mark.fault(42)
+def test_background_load_of_every_kind_is_reported():
+    assert list(parse_background_load(IDLE, 0.1, 1)) == []
+    busy = IDLE.replace("cpu0 100 0 0 950", "cpu0 140 0 0 910").replace("load 0.10", "load 3.20")
+    busy += "connected 46A0 7\npackages dpkg\npackages apt-get\nnow 1795339185\n"
+    said = list(parse_background_load(busy + "timer apt-daily Sun 2026-11-22 09:49:45 UTC\n", 0.1, 1))
+    assert said == [
+        "others use 0.8 of its 1 CPUs now (load average 3.2): run top there to see which",
+        "7 connections to port 18080 are open, which are not ours",
+        "a package manager is at work: apt-get, dpkg",
+        "apt-daily.timer starts a package manager in 30\xa0min, during the run: systemctl stop it",
+    ]
+    assert (
+        list(parse_background_load(IDLE + "now 1795339185\ntimer apt-daily Sun 2026-11-22 09:49:45 UTC\n", 0.1, 0.4))
+        == []
+    )
+    (loaded,) = parse_background_load(IDLE.replace("load 0.10", "load 9.5"), 0.1, 1)
+    assert loaded.startswith("its load average is 9.5")
+
+
+def test_busy_host_gives_a_warning_with_the_additional_blocks_and_a_question(tmp_path, monkeypatch):
+    layout, hosts = playable(tmp_path / "home")
+    monkeypatch.setattr(session, "background_load", lambda testbed: iter(["host web: others use 0.8 of its 1 CPUs"]))
+    events, questions = [], []
+
+    def refuse(question):
+        questions.append(question)
+        return False
+
+    with pytest.raises(UsageError, match="not started: other programs use the hosts") as refused:
+        run_study(layout, STUDY, layout.root / hosts, on_event=lambda e: events.append(e.line()), confirm=refuse)
+    assert questions == ["Other programs use these hosts. Start the run all the same?"]
+    assert "--yes" in refused.value.hint and not layout.runs(STUDY)
+    warnings = [line for line in events if line.startswith("warning: ")]
+    assert warnings[0] == "warning: host web: others use 0.8 of its 1 CPUs"
+    assert warnings[1].endswith(
+        "how many more blocks that takes is not known, as no noise is recorded on these hosts yet"
+    )
+
+
+def test_noise_cost_is_four_times_the_blocks_at_twice_the_noise(tmp_path):
+    plan = make_plan(load_study(with_studies(tmp_path / "home"), "aa"))
+    forecast = PowerForecast(plan, 0.02, 0.05, 0.035, (0.03, 0.04), "recorded", None, None, 28, (20, 40), "unknown")
+    assert noise_cost_text(forecast).replace("\u00a0", " ") == (
+        "at the noise recorded on these hosts (3.5 % between two trials of a block) 2.0 % needs 28 blocks, at twice "
+        "that noise about 112"
+    )

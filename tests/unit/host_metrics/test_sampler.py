@@ -1,0 +1,129 @@
+"""The sampler with perl and under three shells, and its parser on real captures, cut and mutated."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loadbook.host_metrics.sampler import parse_sampler
+
+CAPTURES = {p.stem: p.read_bytes() for p in Path("tests/fixtures/hosts").glob("sampler-*.txt")}
+LOAD = CAPTURES["sampler-load"]
+SHARES = {"cpu_busy", "cpu_user", "cpu_system", "cpu_iowait", "cpu_steal"}
+UNITS = {"memory_used": "B", "memory_total": "B", "net_rx": "B/s", "net_tx": "B/s", "process_rss": "B"}
+
+
+def check(traces) -> None:
+    """What holds for every result, however broken its input."""
+    assert traces.times == sorted(set(traces.times))
+    for row in traces.rows:
+        assert set(row) == {"t", "metric", "item", "value", "unit"}
+        assert math.isfinite(row["value"]) and row["value"] >= 0
+        assert row["t"] in traces.times
+        assert row["unit"] == UNITS.get(row["metric"], "1")
+        assert row["metric"] not in SHARES or row["value"] <= 1
+
+
+def values(traces, metric: str, item: str = "all") -> list[float]:
+    return [row["value"] for row in traces.rows if (row["metric"], row["item"]) == (metric, item)]
+
+
+def test_recorded_sampler_output_of_a_busy_host_is_read():
+    traces = parse_sampler(LOAD)
+    check(traces)
+    assert [p.name for p in traces.problems] == ["process_gone"] * 3
+    assert len(traces.times) == 12
+    assert traces.times[0] == pytest.approx(1795220078.945)
+    # cpu0: 29371 -> 29395 user, 1461 nice, 27411 -> 27412 system, 165623 idle: all of 25 ticks busy
+    assert values(traces, "cpu_busy", "cpu0")[0] == 1.0
+    assert values(traces, "cpu_user", "cpu0")[0] == pytest.approx(24 / 25)
+    assert values(traces, "memory_total")[0] == 24684084 * 1024
+    assert values(traces, "memory_used")[0] == (24684084 - 23980128) * 1024
+    assert values(traces, "sockets_tcp_tw")[0] == 14003
+    assert values(traces, "load1")[0] == 1.94
+    busy = [row["value"] for row in traces.rows if row["metric"] == "process_cpu" and row["value"] > 0]
+    assert busy and max(busy) <= 1.1
+    assert not [row for row in traces.rows if row["item"] in ("ifb0", "ifb1")]
+
+
+@pytest.mark.parametrize("name", sorted(CAPTURES))
+def test_recorded_sampler_output_of_every_shell_is_read(name):
+    traces = parse_sampler(CAPTURES[name])
+    check(traces)
+    assert {p.name for p in traces.problems} <= {"process_gone"}
+    assert max(later - earlier for earlier, later in pairwise(traces.times)) < 3 * traces.interval_s
+
+
+def test_sampler_truncated_last_sample_is_reported_and_dropped():
+    whole = len(parse_sampler(LOAD).times)
+    torn = parse_sampler(LOAD[:-40])
+    check(torn)
+    assert len(torn.times) == whole - 1
+    assert "torn_sample" in [p.name for p in torn.problems]
+
+
+def test_sampler_gap_is_reported_and_gives_no_rate():
+    blocks = LOAD.split(b"@ ")
+    gap = b"@ ".join([*blocks[:3], *blocks[8:]])
+    traces = parse_sampler(gap)
+    check(traces)
+    assert len(values(traces, "cpu_busy")) == len(traces.times) - 2
+    assert "gap" in [p.name for p in traces.problems]
+
+
+def test_sampler_counter_that_decreases_is_reported_and_gives_no_rate():
+    wrapped = LOAD.replace(b"    lo: 83466", b"    lo: 3466", 5).replace(b"    lo: 3466", b"    lo: 83466", 4)
+    traces = parse_sampler(wrapped)
+    check(traces)
+    assert "counter_went_back" in [p.name for p in traces.problems]
+    assert len(values(traces, "net_rx", "lo")) == len(traces.times) - 2
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"sh: 1: getconf: not found\n", b"loadbook-sampler 2 1 2 3 4 5\n", b"\xff" * 100]
+)
+def test_sampler_parser_reports_other_files_as_a_problem(data):
+    traces = parse_sampler(data)
+    assert (traces.rows, [p.name for p in traces.problems]) == ([], ["no_sampler_output"])
+
+
+@given(st.data())
+def test_randomly_changed_sampler_output_never_raises_or_gives_impossible_values(data):
+    text = bytearray(CAPTURES[data.draw(st.sampled_from(sorted(CAPTURES)))])
+    for _ in range(data.draw(st.integers(1, 6))):
+        at = data.draw(st.integers(0, len(text)))
+        match data.draw(st.sampled_from(["cut", "drop", "insert", "swap"])):
+            case "cut":
+                del text[at:]
+            case "drop":
+                del text[at : at + data.draw(st.integers(1, 3000))]
+            case "insert":
+                text[at:at] = data.draw(
+                    st.binary(max_size=8) | st.sampled_from([b"\n", b".\n", b"@", b"9" * 30, b"-", b" "])
+                )
+            case "swap":
+                text[at : at + 1] = data.draw(st.sampled_from([b"0", b"9", b" ", b"\0", b":", b"-", b"e"]))
+    check(parse_sampler(bytes(text)))
+
+
+@given(st.binary(max_size=400))
+def test_sampler_parser_accepts_arbitrary_bytes_after_the_header(data):
+    check(parse_sampler(b"loadbook-sampler 1 1000.5 10.0 100 4096 0.25\n" + data))
+
+
+def test_sampler_uses_cpu_time_below_a_clock_tick():
+    stat = "7 (apache2) S 1 7 7 0 -1 4194560 90 0 0 0 0 0 0 0 20 0 1 0 900 5000000 300 " + "0 " * 27 + "0"
+    sample = "@ {n} httpd:7\n{up} 50.0\ncpu  {n} 0 0 {n} 0 0 0 0\n{stat}\n{ns} 0 1\n."
+    lines = [sample.format(n=n, up=100 + n / 4, stat=stat, ns=5_000_000 * n) for n in range(4)]
+    text = "\n".join(["loadbook-sampler 1 1000.0 100.0 100 4096 0.25", *lines, ""])
+    traces = parse_sampler(text.encode())
+    check(traces)
+    assert not traces.problems
+    assert values(traces, "process_cpu", "httpd:7") == pytest.approx([0.02] * 3)
+    older = parse_sampler("\n".join(line for line in text.splitlines() if not line.endswith(" 0 1")).encode())
+    assert values(older, "process_cpu", "httpd:7") == [0.0] * 3

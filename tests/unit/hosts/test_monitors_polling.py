@@ -1,0 +1,124 @@
+"""Hosts' own monitors, asked over real SSH: a munin node and a node_exporter as they answer, and rude ones."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socketserver
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from loadbook import host_metrics
+from loadbook.core.errors import HostError
+from loadbook.hosts.inventory import HostEntry
+from loadbook.hosts.monitors import MonitorClient, Poller, connect_monitor
+from waiting import wait_until
+
+CPU = b"user.value %d\nnice.value 0\nsystem.value 10\nidle.value %d\niowait.value 0\n.\n"
+
+Talk = Callable[[socketserver.StreamRequestHandler], None]
+
+
+@contextmanager
+def serving(talk: Talk) -> Iterator[int]:
+    """Yield the port of a server on loopback whose connections `talk` answers."""
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            talk(self)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
+
+
+def node(answer: bytes = b"", asked: list[bytes] | None = None) -> Talk:
+    """A munin node with the plugins cpu, load and if_err_eth0: its answers on cpu are `answer`, or grow with time."""
+
+    def talk(handler: socketserver.StreamRequestHandler) -> None:
+        handler.wfile.write(b"# munin node at a.b\n")
+        for line in handler.rfile:
+            if asked is not None:
+                asked.append(line)
+            if line == b"list\n":
+                handler.wfile.write(b"cpu load if_err_eth0\n")
+            elif answer:
+                handler.wfile.write(answer)
+                return
+            else:
+                ticks = int(time.monotonic() * 100)
+                handler.wfile.write(CPU % (ticks, ticks))
+
+    return talk
+
+
+class Counted:
+    """Passes on to a real asker, and counts the whole answers."""
+
+    def __init__(self, own: MonitorClient) -> None:
+        self.own, self.answers = own, 0
+
+    def query(self) -> str:
+        answer = self.own.query()
+        self.answers += 1
+        return answer
+
+    def close(self) -> None:
+        self.own.close()
+
+
+def poll(host, entry: HostEntry, source: str) -> tuple[bytes, str]:
+    """Ask until there are four answers, or it has ended early."""
+    asked = connect_monitor(host, entry, source)
+    assert asked is not None
+    counted = Counted(asked)
+    poller = Poller(source, counted, 0.1)
+    wait_until(lambda: counted.answers >= 4 or poller.problem)
+    data = poller.stop()
+    assert poller.stop() == b""
+    return data, poller.problem
+
+
+@pytest.mark.skipif(
+    shutil.which("munin-node", path="/usr/sbin:/usr/bin") is None or not os.access("/etc/munin/plugin-conf.d", os.R_OK),
+    reason="munin-node is not there, or only root may start it: apt-get install munin-node, make test as root",
+)
+def test_real_munin_node_is_polled(connect_lab, tmp_path):
+    with serving(node()) as port:
+        pass
+    lines = (
+        "log_file {0}/log",
+        "pid_file {0}/pid",
+        "background 0",
+        "setsid 0",
+        "host 127.0.0.1",
+        "allow ^127\\.0\\.0\\.1$",
+    )
+    conf = tmp_path / "node.conf"
+    conf.write_text("\n".join([*lines, f"port {port}", ""]).format(tmp_path))
+    program = shutil.which("munin-node", path="/usr/sbin:/usr/bin")
+    with subprocess.Popen([program, "--config", conf], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as started:
+        try:
+            host, entry = connect_lab(), HostEntry(roles=["driver"], munin_port=port)
+            wait_until(lambda: _answers(host, entry), limit_s=10)
+            data, problem = poll(host, entry, "munin")
+        finally:
+            started.terminate()
+    assert not problem
+    traces = host_metrics.read_traces("munin", {"x": data})
+    assert {"cpu_busy", "memory_used", "memory_total"} <= {row["metric"] for row in traces.rows}
+
+
+def _answers(host, entry) -> bool:
+    try:
+        connect_monitor(host, entry, "munin").close()
+    except HostError:
+        return False
+    return True

@@ -1,0 +1,126 @@
+"""Layers of docs/architecture.md: imports run only downwards; libraries are imported by the packages that need them."""
+
+import ast
+import functools
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[3] / "lib" / "loadbook"
+LAYERS = (
+    ("core",),
+    ("study",),
+    ("store",),
+    ("request_logs", "host_metrics"),
+    ("hosts", "tools"),
+    ("services", "stats"),
+    ("validity",),
+    ("ingestion", "calibration"),
+    ("execution",),
+    ("external",),
+    ("report",),
+    ("analyses",),
+    ("batch",),
+    ("notebook", "cli"),
+)
+LAYER_NUMBERS = {package: level for level, packages in enumerate(LAYERS) for package in packages}
+# library -> the folders (or files) that may import it
+ALLOWED_IMPORTERS = {
+    "fabric": ("hosts/",),
+    "paramiko": ("hosts/",),
+    "papermill": ("report/notebooks.py",),
+    "nbconvert": ("report/html.py",),
+    "scipy": ("stats/", "analyses/"),
+    "statsmodels": ("stats/", "analyses/"),
+    "matplotlib": ("report/", "analyses/"),
+    "seaborn": ("report/", "analyses/"),
+    "rich": ("cli/",),
+    "ipywidgets": ("notebook/studies.py",),
+    "distributed": ("ingestion/workers.py",),
+}
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@functools.cache
+def imports(path: Path) -> frozenset[str]:
+    found: set[str] = set()
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return frozenset(found)
+
+
+def layer_of(name: str) -> int | None:
+    parts = name.split(".")
+    return LAYER_NUMBERS.get(parts[1]) if parts[0] == "loadbook" and len(parts) > 1 else None
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_packages_import_only_packages_of_lower_layers(path: Path) -> None:
+    folder = path.relative_to(PACKAGE).parts[0]
+    if folder == "__init__.py":
+        return
+    assert folder in LAYER_NUMBERS, f"{folder} has no layer: add it to docs/architecture.md and here"
+    for name in imports(path):
+        layer = layer_of(name)
+        if layer is None or name.split(".")[1] == folder:
+            continue
+        assert layer < LAYER_NUMBERS[folder], f"{path.relative_to(PACKAGE)} imports {name} from its own layer or above"
+
+
+ANALYSES = sorted(path for path in (PACKAGE / "analyses").iterdir() if path.stem[:1] != "_")
+
+
+@pytest.mark.parametrize("analysis", ANALYSES, ids=lambda p: p.stem)
+def test_analyses_import_no_other_analysis_except_the_base_page(analysis: Path) -> None:
+    allowed = ("loadbook.analyses.effects.", f"loadbook.analyses.{analysis.stem}.")[analysis.stem == "effects" :]
+    for path in [analysis] if analysis.is_file() else analysis.glob("*.py"):
+        names = {n for n in imports(path) if n.startswith("loadbook.analyses.") and not n.endswith(".SECTIONS")}
+        others = {n for n in names if not f"{n}.".startswith(allowed)}
+        assert not others, f"{path.relative_to(PACKAGE)} imports {sorted(others)}"
+
+
+def test_lower_layers_do_not_import_analyses() -> None:
+    """Deleting an analysis is deleting a folder and its lines in registries of names."""
+    users = {path.relative_to(PACKAGE).parts[0] for path in MODULES if any("analyses" in n for n in imports(path))}
+    assert users <= {"analyses", "batch", "notebook", "cli", "__init__.py"}
+
+
+@pytest.mark.parametrize("library", ALLOWED_IMPORTERS)
+def test_each_library_is_imported_by_its_allowed_packages_only(library: str) -> None:
+    users = [
+        str(p.relative_to(PACKAGE))
+        for p in MODULES
+        if any(n == library or n.startswith(library + ".") for n in imports(p))
+    ]
+    assert users, f"nothing imports {library}: is it still needed?"
+    strangers = [u for u in users if not u.startswith(ALLOWED_IMPORTERS[library])]
+    assert not strangers, f"only {ALLOWED_IMPORTERS[library]} may import {library}"
+
+
+def test_nginx_is_named_only_in_its_service_folder() -> None:
+    """Services are data: no line of Python outside services/nginx (and none in it) knows nginx."""
+    strangers = [
+        f"{p.relative_to(PACKAGE)}:{n}"
+        for p in MODULES
+        for n, line in enumerate(p.read_text(encoding="utf-8").splitlines(), 1)
+        if "nginx" in line.split("#")[0].lower() and not _in_docstring(p, n)
+    ]
+    assert not strangers
+
+
+def _in_docstring(path: Path, line: int) -> bool:
+    spans = [
+        (node.value.lineno, node.value.end_lineno or node.value.lineno)
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    ]
+    return any(start <= line <= end for start, end in spans)

@@ -1,0 +1,281 @@
+"""Pages: every block says what the run allows, in hard cases too, and hostile strings stay text."""
+
+import re
+import shutil
+from dataclasses import replace
+
+import pytest
+from bs4 import BeautifulSoup
+
+from loadbook.analyses.effects.page import EffectsPage
+from loadbook.analyses.quality import QualityPage
+from loadbook.core.errors import UsageError
+from loadbook.ingestion.ingest import ingest
+from loadbook.report import checks
+from loadbook.report.html import forbidden_content
+from loadbook.report.nodes import Column, Table, clean, to_html, to_markdown, to_text
+from loadbook.store.paths import Layout
+from loadbook.store.tables import load_run
+from mock_project import PUBLISHED, Arm, make_project, usual_arms
+from recorded_run import STUDY, copy_recorded_run, ingested_run, run_of
+from rendered_pages import page_html
+
+NASTY = '"><img src=x onerror=alert(1)><script>alert(2)</script>\x1b[31mred\x1b]8;;http://x\x07\u202e$x_1$ {{7*7}}'
+INERT = '"><img src=x onerror=alert(1)><script>alert(2)</script>[31mred]8;;http://x$x_1$ {{7*7}}'
+
+
+def page_of(tmp_path, arms=None, kind=EffectsPage, **more):
+    name = more.pop("name", "mock")
+    layout = make_project(tmp_path, arms, name=name, **more)
+    return kind(load_run(layout, name))
+
+
+def text_of(page):
+    return BeautifulSoup(page, "html.parser").get_text(" ", strip=True)
+
+
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory):
+    return page_of(tmp_path_factory.mktemp("usual"), usual_arms(), name="usual", question="Which one is faster?")
+
+
+def test_page_states_scope_and_answer(usual):
+    assert usual.scope().text.startswith("Which one is faster?\nwrk, closed loop, 100 connections · page of 4")
+    assert len(usual.scope().text.splitlines()[1]) <= 160
+    assert usual.answer().text.startswith("tcp_nopush on is faster by ")
+    assert len(usual.answer().text.splitlines()[0]) <= 90
+
+
+def test_page_checks_a_claim_about_two_treatments_by_comparing_them(tmp_path):
+    claims = [PUBLISHED["claims"][0] | {"treatment": "access-log", "against": "tcp-nopush"}]
+    page = page_of(tmp_path, published=PUBLISHED | {"claims": claims})
+    said = re.search(r"is slower than tcp_nopush on by (\d+\.\d)\u00a0%", page.published().text)
+    assert said and float(said[1]) == pytest.approx(100 * (1 - 0.953 / 1.06), abs=1)
+
+
+def test_page_lists_the_harness_checks(usual):
+    cells = usual.trust().text.splitlines()
+    assert cells[0].startswith("✓ A/A arm passed: ")
+    assert cells[1].startswith("✓ Known effect found: built in −10\u00a0%, seen −")
+    assert cells[2].startswith("✓ 95 of 108 trials count: 13 excluded: 12 answers differ")
+    assert cells[3].startswith("! 1 doubt")
+    assert 'href="#doubts"' in usual.trust().html
+
+
+def test_page_explains_a_passed_aa_arm_whose_interval_excludes_zero(usual):
+    aa = next(row for row in usual.analysis.rows if row.kind == "aa")
+    found = replace(aa.verdict.comparison, effect=0.03, ci95=(0.01, 0.05), p=0.025)
+    near = replace(aa, verdict=replace(aa.verdict, comparison=found))
+    told = checks.harness_checks(usual.data, replace(usual.analysis, rows=(near,)))[0]
+    assert told.glyph == "✓" and told.text.endswith("; p 0.025, which fails below 0.01")
+
+
+def test_page_merges_equal_notes_on_several_treatments(usual):
+    left_out = "in 1 block a trial of the treatment or of the baseline does not count; that block is left out"
+    rows = [
+        replace(row, verdict=row.verdict and replace(row.verdict, comparison=replace(row.verdict.comparison, flags=f)))
+        for row, f in zip(usual.analysis.rows, ((), (left_out,), ("other", left_out), *[()] * 99), strict=False)
+    ]
+    found = checks.comparison_notes(replace(usual.analysis, rows=tuple(rows)))
+    assert [(s.title, s.text) for s in found if s.name == "comparison"] == [
+        (f"{rows[1].label}; {rows[2].label}", left_out),
+        (rows[2].label, "other"),
+    ]
+
+
+def test_page_ends_with_the_summary_for_the_report_command(usual):
+    summary = usual.summary()
+    assert usual.provenance().data == {"application/vnd.loadbook.done+json": summary}
+    assert (summary["valid"], summary["planned"], summary["aa"], summary["control"]) == (95, 108, True, True)
+    assert summary["verdict"]["kind"] == "better"
+
+
+def test_page_setup_shows_treatments_before_hosts_and_changed_facts(usual):
+    block = usual.setup()
+    assert block.html.index("How do the treatments differ") < block.html.index("On which hosts")
+    assert "load 1min" in block.html
+    assert "Some CPU &lt;b&gt;" in block.html
+
+
+def test_page_provenance_reports_changed_raw_data(tmp_path):
+    page = page_of(tmp_path)
+    assert "raw data: verified: 3 files of 3 trials" in page.provenance().text
+    (page.data.paths.trial("t0002") / "stdout-driver-1").write_text("changed")
+    assert "NOT as recorded: t0002/stdout-driver-1" in page.provenance().text
+
+
+def test_page_of_a_run_with_a_missing_trial_record_names_the_file(tmp_path):
+    page = page_of(tmp_path)
+    (page.data.paths.trial("t0001") / "trial.json").unlink()
+    assert "NOT as recorded: t0001/trial.json" in text_of(page_html(page))
+
+
+def test_page_shows_any_figure_by_name(usual):
+    shown = usual.figure("effects", usual.analysis)
+    assert shown.html.count("data:image/svg+xml;base64,") == 1
+    for name in ("absent", "common", "../effects"):
+        with pytest.raises(UsageError, match="no figure"):
+            usual.figure(name)
+
+
+def test_error_on_an_unknown_name_lists_the_known_names(usual):
+    with pytest.raises(UsageError, match="no treatment 'x'"):
+        EffectsPage(usual.data, baseline="x").answer()
+    with pytest.raises(UsageError, match="no metric 'speed'"):
+        EffectsPage(usual.data, metric="speed").answer()
+    with pytest.raises(UsageError, match="level"):
+        EffectsPage(usual.data, level=95).answer()
+
+
+def test_page_escapes_hostile_strings(tmp_path):
+    arms = {
+        "baseline": Arm(label=NASTY),
+        "one": Arm(0.06, {"one": True}, NASTY, errors=5, error_share=0.5),
+        "gone": Arm(0.0, {"gone": True}, NASTY, invalid=NASTY),
+    }
+    published = {"source": NASTY, "claims": [{"claim": NASTY, "treatment": "one", "against": "baseline",
+                 "value": 2.0, "against_value": 1.0}]}  # fmt: skip
+    layout = make_project(tmp_path, arms, name="mock", question=NASTY[:88], doubt=NASTY, blocks=6, published=published,
+                          background=NASTY)  # fmt: skip
+    data = load_run(layout, "mock")
+    data.run_record.tool_versions["driver-1"] = data.run_record.service_versions["web-1"] = NASTY
+    data.facts["web-1-before"]["kernel"]["value"] = NASTY
+    for kind in (EffectsPage, QualityPage):
+        page = page_html(kind(data))
+        assert forbidden_content(page) == []
+        soup = BeautifulSoup(page, "html.parser")
+        assert INERT in soup.get_text()
+        assert not {"\x1b", "\x07", "\u202e"} & set(page)
+        assert "49" not in soup.h1.get_text()
+        assert all(image["src"].startswith("data:") for image in soup.find_all("img"))  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("value", ["a\x00b\x1b[0m\u200f\ud800c", "a\r\nb"])
+def test_page_removes_control_characters(value):
+    assert not set(clean(value)) - set("ab[0mc\n")
+
+
+def test_page_tables_escape_cells_heads_and_captions():
+    table = Table(NASTY, [Column(NASTY), Column("n", numeric=True)], [[NASTY, NASTY]], caption=NASTY)
+    assert forbidden_content(to_html(table)) == []
+    assert "<script>" not in to_html(table)
+    assert to_text(table).count(clean(NASTY)) == 3
+    assert to_markdown(table).count("<") == 0
+    with pytest.raises(ValueError, match="1 cells under 2 columns"):
+        Table("t", table.columns, [["x"]])
+
+
+def test_page_of_an_undecided_run_without_monitors_renders(tmp_path):
+    arms = {"baseline": Arm(scatter=0.05), "aa": Arm(check="aa", scatter=0.05), "one": Arm(0.0, scatter=0.05),
+            "two": Arm(0.004, scatter=0.05)}  # fmt: skip
+    page = page_html(page_of(tmp_path, arms, traces=False, doubt=None))
+    text = text_of(page)
+    assert "No treatment is shown to change the rate by 2\u00a0% or more." in text
+    assert "No errors in" in text
+    assert "no monitor recorded anything" in text
+    assert "What did the article say?" not in text
+    assert "! No positive control no known effect was tried" in text
+    assert 'class="answer bar-undecided"' in page
+
+
+def test_page_of_an_invalid_run_renders(tmp_path):
+    arms = {"baseline": Arm(), "one": Arm(invalid="answers 24 bytes"), "two": Arm(invalid="zero work")}
+    text = text_of(page_html(page_of(tmp_path, arms, blocks=6)))
+    assert "No verdict: no treatment could be compared." in text
+    assert "No A/A arm" in text
+
+
+def test_page_with_failed_aa_arm_has_no_verdict(tmp_path):
+    arms = {"baseline": Arm(), "aa": Arm(0.08, check="aa", label="A/A"), "one": Arm(0.06, label="one")}
+    page = page_of(tmp_path, arms)
+    text = text_of(page_html(page))
+    assert page.answer().text.count("the A/A arm differs from the baseline") == 1
+    assert "✕ A/A arm failed" in text
+    assert "one is faster" not in text
+    assert page.summary()["aa"] is False
+
+
+def test_page_states_more_errors_first(tmp_path):
+    arms = {"baseline": Arm(), "aa": Arm(check="aa"), "bad": Arm(0.05, label="bad one", errors=40, error_share=0.9)}
+    page = page_of(tmp_path, arms)
+    html = page_html(page)
+    assert page.answer().text.splitlines()[0].startswith("bad one: more errors: ")
+    assert "Given that: bad one is faster by" in text_of(html)
+    assert html.index("Were there errors?") < html.index("How large is each effect?")
+
+
+def test_page_of_five_blocks_and_one_treatment_renders(tmp_path):
+    page = page_of(tmp_path, {"baseline": Arm(), "one": Arm(0.1, label="one")}, blocks=6)
+    assert "one is faster by" in text_of(page_html(page))
+    assert ", 5 blocks" in page.effects().text
+
+
+def test_quality_page_renders(tmp_path):
+    text = text_of(page_html(page_of(tmp_path, usual_arms(), QualityPage, name="usual")))
+    assert "95 of 108 trials count; A/A arm passed, control passed." in text
+    assert "At this noise 12 blocks find a difference of" in text
+    assert "the driver crashed (signal 11)" in text
+
+
+def test_page_of_an_unfinished_run_says_so(tmp_path):
+    """Trials that were planned and never executed are counted as such, not forgotten."""
+    page = page_of(tmp_path, usual_arms(), name="usual")
+    page.data.run_record.ended = None
+    cut = page.data.trials[page.data.trials["slot"] <= 60]
+    object.__setattr__(page.data, "trials", cut)
+    assert "55 excluded: 48 not executed, 6 answers differ" in page.trust().text
+    assert page.summary()["trials"] == 60
+
+
+def test_pages_need_no_network_and_no_current_folder(tmp_path, monkeypatch):
+    make_project(tmp_path, blocks=5)
+    shutil.rmtree(Layout(tmp_path).notebooks)
+    (tmp_path / "notebooks").mkdir()
+    monkeypatch.chdir(tmp_path / "notebooks")
+    import loadbook as lb
+
+    assert lb.effects_page("nginx-directives").data.paths.raw.is_relative_to(tmp_path)
+    assert lb.load("nginx-directives").run == "20261120T101500"
+    with pytest.raises(AttributeError, match="no verb 'nothing_like_this'"):
+        lb.nothing_like_this  # noqa: B018
+
+
+@pytest.fixture(scope="module")
+def recorded_run(tmp_path_factory):
+    layout = ingested_run(tmp_path_factory.mktemp("recorded"))
+    return load_run(layout, STUDY)
+
+
+def test_page_of_a_recorded_run_has_no_empty_section(recorded_run):
+    """The real run among the fixtures: real traces, gates, facts, configurations and published claims."""
+    page = EffectsPage(recorded_run)
+    html = page_html(page)
+    assert forbidden_content(html) == []
+    headings = [h.get_text(strip=True) for h in BeautifulSoup(html, "html.parser").find_all("h2")]
+    assert len(headings) == 10
+    assert headings[-1] == "How was it set up?"
+    text = text_of(html)
+    assert "+tcp_nopush on;" in text
+    assert "nginx 1.22" in text
+    assert "raw data verified: " in text
+    assert f"{page.summary()['valid']} of {page.summary()['planned']} trials count" in text
+    assert recorded_run.facts["web-before"]["boot_id"]["value"] not in html
+
+
+def test_quality_page_of_a_recorded_run_renders(recorded_run):
+    text = text_of(page_html(QualityPage(recorded_run)))
+    assert "Was every trial done alike?" in text
+    assert "configure" in text
+    assert "At this noise" in text
+
+
+@pytest.mark.parametrize("kind", [EffectsPage, QualityPage])
+def test_page_of_a_run_with_empty_tool_outputs_renders(tmp_path, kind):
+    """Every trial's output was cut to nothing: no number at all, and the page says so instead of breaking."""
+    layout = copy_recorded_run(tmp_path)
+    for path in run_of(layout).glob("trials/*/stdout-driver"):
+        path.write_bytes(b"")
+    ingest(layout.run(STUDY, layout.resolve_run(STUDY)))
+    text = text_of(page_html(kind(load_run(layout, STUDY))))
+    assert "no trial has a value of this metric" in text
+    assert not re.search(r"is (faster|slower) by", text)

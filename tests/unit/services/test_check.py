@@ -1,0 +1,156 @@
+"""A study against its services: every problem at once, with key paths, before anything is touched."""
+
+from pathlib import Path
+
+import pytest
+
+from loadbook.services import InstanceContext, check_study, known_services, load_service, render
+from loadbook.services.check import ineffective_settings, version_defaults
+from loadbook.study.model import Study
+from loadbook.study.reader import read_study
+from loadbook.study.treatments import Setting
+
+STUDIES = Path(__file__).parents[3] / "studies"
+
+
+def study(**changes: object) -> Study:
+    spec: dict[str, object] = {
+        "name": "x",
+        "question": "Does it matter?",
+        "baseline": "base",
+        "roles": {"driver": {}, "web": {"service": "nginx", "vars": {"tcp_nopush": "unset"}}},
+        "workload": {"tool": "wrk"},
+        "factors": {"tcp_nopush": {"levels": ["unset", "on"]}},
+        "treatments": {"base": {}, "nopush": {"set": {"tcp_nopush": "on"}}},
+    }
+    return Study.model_validate({**spec, **changes})
+
+
+def found(of: Study) -> dict[str, str]:
+    return {p.path: p.message for p in check_study(of)}
+
+
+def test_variable_without_its_precondition_is_reported() -> None:
+    assert ineffective_settings(study()) == {"web.tcp_nopush = on has no effect: it needs sendfile = on": ["nopush"]}
+    vars_ = {"tcp_nopush": "unset", "sendfile": "on"}
+    assert ineffective_settings(study(roles={"driver": {}, "web": {"service": "nginx", "vars": vars_}})) == {}
+
+
+@pytest.mark.parametrize(
+    ("page_bytes", "headers", "needs"),
+    [
+        (5, {}, "page_bytes of 20 or more and the request header Accept-Encoding"),
+        (20_000, {}, "the request header Accept-Encoding"),
+        (5, {"accept-encoding": "gzip"}, "page_bytes of 20 or more"),
+        (20_000, {"accept-encoding": "gzip"}, None),
+    ],
+)
+def test_gzip_precondition_is_page_size_and_accept_encoding(
+    page_bytes: int, headers: dict[str, str], needs: str | None
+) -> None:
+    of = study(
+        roles={"driver": {}, "web": {"service": "nginx", "vars": {"page_bytes": page_bytes}}},
+        workload={"tool": "wrk", "headers": headers},
+        factors={"gzip": {"levels": ["unset", "on"]}},
+        treatments={"base": {}, "gzip": {"set": {"gzip": "on"}}, "again": {"set": {"gzip": "on"}}},
+    )
+    text = f"web.gzip = on has no effect: it needs {needs}"
+    assert ineffective_settings(of) == ({} if needs is None else {text: ["gzip", "again"]})
+
+
+@pytest.mark.parametrize(
+    ("version", "meaning"),
+    [
+        ("1.22.1", "one connection per request, HTTP/1.0"),
+        ("1.29.6", "one connection per request, HTTP/1.0"),
+        ("1.29.7", "kept connections, HTTP/1.1"),
+        ("1.30.0", "kept connections, HTTP/1.1"),
+    ],
+)
+def test_unset_upstream_keepalive_follows_the_nginx_version(version: str, meaning: str) -> None:
+    assert version_defaults(study(), "web", version) == {}  # nothing is upstream
+    web = {"service": "nginx", "vars": {"upstream": "http", "tcp_nopush": "unset"}, "backends": "app"}
+    roles = {"driver": {}, "web": web, "app": {"service": "nginx"}}
+    assert version_defaults(study(roles=roles), "web", version) == {"upstream_keepalive": meaning}
+    web["vars"] = {"upstream": "http", "upstream_keepalive": "off"}
+    assert version_defaults(study(roles=roles), "web", version) == {}
+
+
+def test_variable_that_the_service_no_longer_has_is_no_setting_without_effect() -> None:
+    of = study(factors={"gone": {"levels": ["a", "b"]}}, treatments={"base": {}, "x": {"set": {"gone": "b"}}})
+    assert ineffective_settings(of) == {}
+
+
+def test_preconditions_name_variables_of_their_service() -> None:
+    for name in known_services([STUDIES / "services"]):
+        spec = load_service(name, [STUDIES / "services"])
+        for var in spec.vars.values():
+            needed = var.needs.model_dump() if var.needs else {}
+            assert {*needed.get("vars", ()), *needed.get("set", ()), *needed.get("at_least", ())} <= set(spec.vars)
+
+
+@pytest.mark.parametrize("path", sorted(STUDIES.glob("*.toml")), ids=lambda p: p.stem)
+def test_every_treatment_of_every_study_renders(path: Path) -> None:
+    of = read_study(path)
+    folders = [STUDIES / "services"]
+    assert check_study(of, folders) == []
+    whole = {name: _all_of(of, name) for name in of.treatments}
+    for name, treatment in of.treatments.items():
+        if treatment.same_as:
+            assert whole[name] == whole[treatment.same_as], name
+        elif name != of.baseline:
+            assert whole[name] != whole[of.baseline], name
+
+
+def _all_of(of: Study, treatment: str) -> dict[str, object]:
+    """Everything that a treatment makes of the roles and the load, its configurations by their digests."""
+    settings = {role: of.setting(treatment, role) for role in of.roles}
+    hashes = {role: _sha256(own, len(own.backends)) for role, own in settings.items() if own.service}
+    placed = {role: own.model_dump(exclude={"vars", "config_text"}) for role, own in settings.items()}
+    return {"hashes": hashes, "placed": placed, "load": of.workload_of(treatment)}
+
+
+def _sha256(setting: Setting, roles: int) -> str:
+    service = load_service(str(setting.service), [STUDIES / "services"])
+    node = {"node": "n", "address": "127.0.0.2", "port": 18080, "dir": "/n", "local": True}
+    behind = {f"role{k}": [node] for k in range(roles)}
+    extra = {"backends": [node] if roles else [], "behind": behind}
+    main = None if setting.config_text is None else setting.config_text.encode()
+    return render(service, setting.vars, InstanceContext("/w", "127.0.0.1", 18080, extra), main=main).config_sha256
+
+
+def test_valid_study_has_no_problems() -> None:
+    assert found(study()) == {}
+
+
+def test_study_check_reports_every_problem_at_once() -> None:
+    of = study(
+        roles={"driver": {}, "web": {"service": "nginx", "vars": {"tcp_nopush": "80;} server {", "foo": 1}}},
+        factors={"tcp_nopush": {"levels": ["unset", "on", "yes"]}, "sendfil": {"levels": ["on", "off"]}},
+        treatments={"base": {}, "x": {"set": {"tcp_nopush": "yes", "sendfil": "on"}}},
+    )
+    problems = found(of)
+    assert set(problems) == {
+        "roles.web.vars.tcp_nopush",
+        "roles.web.vars.foo",
+        "factors.tcp_nopush.levels.2",
+        "treatments.x.set.tcp_nopush",
+        "factors.sendfil",
+    }
+    assert "did you mean 'sendfile'?" in problems["factors.sendfil"]
+    assert problems["roles.web.vars.tcp_nopush"] == "must be on or off or unset (is '80;} server {')"
+
+
+def test_unknown_service_is_reported() -> None:
+    of = study(roles={"driver": {}, "web": {"service": "ngnix"}})
+    assert found(of) == {"roles.web.service": "no service 'ngnix'; did you mean 'nginx'?"}
+
+
+def test_factor_without_a_service_is_reported() -> None:
+    of = study(roles={"driver": {}, "web": {"external": "lb.example:80"}})
+    assert found(of) == {"factors.tcp_nopush.role": "role 'web' has no service to set it on"}
+
+
+def test_misspelt_factor_gets_a_suggestion() -> None:
+    of = study(factors={"push": {"var": "tcp_nopsh", "levels": ["unset", "on"]}}, treatments={"base": {}})
+    assert list(found(of)) == ["factors.push.var"]

@@ -1,0 +1,196 @@
+"""`loadbook compare` as a user and the checks of issue 4 see it."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
+
+import pytest
+
+from loadbook.cli import main
+from loadbook.cli.compare import NARROWEST
+from trial_frames import noisy
+
+EFFECTS = {"base": 0.0, "fast": 0.06, "slow": -0.05, "even": 0.0}
+
+
+class Done(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def loadbook(*argv: object) -> Done:
+    """The command line in this process, by its own entry point."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with mock.patch.object(sys, "argv", ["loadbook", *map(str, argv)]), redirect_stdout(out), redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+    return Done(code, out.getvalue(), err.getvalue())
+
+
+def write(path: Path, values, metric: str = "ok_per_s") -> Path:
+    values.rename(columns={"value": metric}).to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture
+def csv(tmp_path: Path) -> Path:
+    return write(tmp_path / "a.csv", noisy(10, EFFECTS, sd=0.005))
+
+
+def test_compare_json_has_the_documented_keys(csv: Path) -> None:
+    done = loadbook("compare", csv, "--by", "treatment", "--block", "block", "--metric", "ok_per_s", "--baseline",
+                    "base", "--margin", "0.02", "--json")  # fmt: skip
+    document = json.loads(done.stdout)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert list(document) == ["baseline", "metric", "margin", "comparisons"]
+    assert [c["treatment"] for c in document["comparisons"]] == ["fast", "slow", "even"]
+    keys = ["treatment", "blocks", "method", "effect", "ci95", "ci90", "p", "p_adjusted", "verdict", "more_blocks"]
+    assert all(list(c) == [*keys, "sentence", "flags"] for c in document["comparisons"])
+    assert [c["verdict"] for c in document["comparisons"]] == ["better", "worse", "equivalent"]
+    fast = document["comparisons"][0]
+    assert fast["ci95"][0] < fast["ci90"][0] < fast["effect"] < fast["ci90"][1] < fast["ci95"][1]
+    assert (fast["p"], fast["method"], fast["more_blocks"]) == (2 / 1024, "blocked-rank", None)
+    assert fast["sentence"].startswith("faster by ")
+
+
+def test_compare_states_how_many_blocks_an_undecided_comparison_needs(tmp_path: Path) -> None:
+    path = write(tmp_path / "b.csv", noisy(10, {"base": 0, "x": 0.01}, sd=0.015, seed=4))
+    found = json.loads(loadbook("compare", path, "--baseline", "base", "--margin", 0.02, "--json").stdout)
+    (only,) = found["comparisons"]
+    assert (only["verdict"], only["p_adjusted"]) == ("undecided", None)
+    assert only["more_blocks"][0] <= only["more_blocks"][1]
+    assert f"({only['more_blocks'][0]}..{only['more_blocks'][1]})" in only["sentence"]
+
+
+def test_compare_without_a_margin_never_says_equivalent(csv: Path) -> None:
+    found = json.loads(loadbook("compare", csv, "--baseline", "base", "--json").stdout)
+    assert found["margin"] is None
+    assert found["comparisons"][2]["verdict"] == "undecided"
+
+
+def test_compare_prints_table_and_sentences(csv: Path) -> None:
+    done = loadbook("compare", csv, "--baseline", "base", "--margin", 0.02)
+    assert done.returncode == 0
+    assert "ok_per_s against base" in done.stdout
+    assert "slow: slower by" in done.stdout
+
+
+def test_compare_recognises_metrics_where_lower_is_better(tmp_path: Path) -> None:
+    latency = write(tmp_path / "l.csv", noisy(10, EFFECTS, sd=0.005), "latency")
+    unknown = write(tmp_path / "u.csv", noisy(10, EFFECTS, sd=0.005), "joules")
+
+    def fast(path: Path, metric: str, *more: str) -> tuple[str, str]:
+        done = loadbook("compare", path, "--baseline", "base", "--metric", metric, "--json", *more)
+        first = json.loads(done.stdout)["comparisons"][0]
+        return first["verdict"], first["sentence"].split()[0]
+
+    assert fast(latency, "latency") == ("worse", "longer")
+    tail = write(tmp_path / "t.csv", noisy(10, EFFECTS, sd=0.005), "Latency p99 (ms)")
+    assert fast(tail, "Latency p99 (ms)") == ("worse", "longer")
+    failed = write(tmp_path / "e.csv", noisy(10, EFFECTS, sd=0.005), "socket_errors")
+    assert fast(failed, "socket_errors") == ("worse", "more")
+    assert fast(unknown, "joules") == ("better", "higher")
+    assert fast(unknown, "joules", "--lower-is-better") == ("worse", "higher")
+
+
+def test_compare_excludes_blocks_with_zero_or_missing_values(tmp_path: Path) -> None:
+    values = noisy(10, {"base": 0, "x": 0.06}, sd=0.005)
+    values.loc[0, "value"], values.loc[15, "value"] = 0.0, float("nan")
+    done = loadbook("compare", write(tmp_path / "z.csv", values), "--baseline", "base", "--margin", 0.02, "--json")
+    (only,) = json.loads(done.stdout)["comparisons"]
+    assert (only["blocks"], only["verdict"]) == (8, "better")
+    assert only["flags"] == [
+        "in 2 blocks a trial of the treatment or of the baseline does not count (not valid, or its value is missing or "
+        "not above zero); those blocks are left out"
+    ]
+
+
+def test_compare_prints_extreme_ratios_in_few_digits(tmp_path: Path) -> None:
+    values = noisy(10, {"base": 0, "x": 500}, sd=0.5)
+    (only,) = json.loads(loadbook("compare", write(tmp_path / "h.csv", values), "--baseline", "base", "--json").stdout)[
+        "comparisons"
+    ]
+    assert only["sentence"].startswith("faster by ")
+    assert len(only["sentence"]) < 100
+
+
+def test_compare_of_four_blocks_has_an_invalid_verdict_in_valid_json(tmp_path: Path) -> None:
+    done = loadbook("compare", write(tmp_path / "f.csv", noisy(4, EFFECTS)), "--baseline", "base", "--json")
+    first = json.loads(done.stdout)["comparisons"][0]
+    assert (first["verdict"], first["method"], first["p"], first["ci95"]) == ("invalid", None, None, None)
+    assert first["sentence"] == "invalid: only 4 complete blocks, 5 are needed"
+
+
+HEADER = "treatment,block,ok_per_s\n"
+BAD = {
+    "no file": (None, 2, "No such file"),
+    "empty": ("", 4, "is empty"),
+    "header only": (HEADER, 4, "no trials"),
+    "no column": ("arm,block,ok_per_s\na,1,5\n", 2, "no column 'treatment'"),
+    "text": (HEADER + "a,1,5\nb,1,fast\n", 4, ":3: column 'ok_per_s' holds 'fast'"),
+    "underscore": (HEADER + "a,1,5_000\nb,1,6\n", 4, "'5_000', which is not a number"),
+    "unit": (HEADER + "a,1,5k\nb,1,6\n", 4, "'5k', which is not a number"),
+    "twice": (HEADER + "a,1,5\nb,1,6\nb,1,7\n", 4, ":4: a second row of 'b' in block '1'"),
+    "ragged": (HEADER + "a,1\n", 4, ":2: 2 cells where the header has 3"),
+    "no baseline": (HEADER + "b,1,5\nc,1,6\n", 2, "no treatment 'a' in column 'treatment'"),
+    "alone": (HEADER + "a,1,5\na,2,6\n", 4, "nothing to compare it with"),
+    "no block": (HEADER + "a,,5\nb,1,6\n", 4, ":2: no block"),
+    "same column twice": ("treatment,block,ok_per_s,block\na,1,5,1\n", 4, "has 2 columns 'block'"),
+    "quotes": (HEADER + '"a,1,5\n', 4, "not CSV"),
+    "valid": ("treatment,block,ok_per_s,valid\na,1,5,maybe\n", 4, "holds 'maybe'"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_compare_refuses_bad_input_with_a_message(case: str, tmp_path: Path) -> None:
+    text, code, said = BAD[case]
+    path = tmp_path / "bad.csv"
+    if text is not None:
+        path.write_text(text)
+    done = loadbook("compare", path, "--baseline", "a")
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_compare_refuses_binary_files_and_folders(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_bytes(b"\xff\xfe\x00a")
+    assert loadbook("compare", tmp_path / "x.csv", "--baseline", "a").returncode == 4
+    assert loadbook("compare", tmp_path, "--baseline", "a").returncode == 2
+
+
+@pytest.mark.parametrize("margin", ["0", "1", "-0.02", "2"])
+def test_compare_refuses_an_invalid_margin(csv: Path, margin: str) -> None:
+    done = loadbook("compare", csv, "--baseline", "base", "--margin", margin)
+    assert done.returncode == 2
+    assert "is not between 0 and 1" in done.stderr
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_compare_table_is_not_truncated_on_a_terminal(columns: int, tmp_path: Path, monkeypatch) -> None:
+    name = "worker_processes auto; worker_cpu_affinity auto"
+    values = noisy(12, {"base": 0, name: -0.06, "größer 日本": 0}, sd=0.005)
+    for variable, value in {"FORCE_COLOR": "1", "COLUMNS": str(columns), "TERM": "xterm"}.items():
+        monkeypatch.setenv(variable, value)
+    done = loadbook("compare", write(tmp_path / "n.csv", values), "--baseline", "base", "--margin", 0.02)
+    table = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout).split("\n\n")[0]
+    assert "…" not in table
+    assert max(map(len, table.splitlines())) <= max(columns, NARROWEST)
+    assert "adjusted" in table.splitlines()[1]
+
+
+def test_compare_prints_treatment_names_unchanged(tmp_path: Path) -> None:
+    values = noisy(8, {"base": 0, "[red]$x<b>": 0.1, "日本": 0}, sd=0.005)
+    done = loadbook("compare", write(tmp_path / "n.csv", values), "--baseline", "base", "--margin", 0.02)
+    assert "[red]$x<b>: faster by" in done.stdout
+    assert "日本" in done.stdout
