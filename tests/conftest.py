@@ -5,6 +5,7 @@ An ordinary user of Debian has no sbin folder in PATH, and nginx is there: hosts
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from loadbook.hosts.shell import search_path
 # before a test module is imported: some ask for programs at once
 os.environ["PATH"] = search_path()
 
+from effort import FULL, examples
 from fault_plugin import (  # noqa: F401
     pytest_addoption,
     pytest_collection_modifyitems,
@@ -24,12 +26,18 @@ from fault_plugin import (  # noqa: F401
     pytest_terminal_summary,
 )
 
-# how long an example takes is a property of the machine, and of who else uses it
-settings.register_profile("loadbook", deadline=None)
+# how long an example takes is a property of the machine, and of who else uses it; `make test` tries the same each time
+settings.register_profile("loadbook", deadline=None, max_examples=examples(100), derandomize=not FULL)
 settings.load_profile("loadbook")
 
 if TYPE_CHECKING:
     from loadbook.store.paths import Layout
+
+
+def pytest_collection_finish() -> None:
+    """Leave what is imported out of garbage collections: a million objects that live to the end."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Basics that all other packages use: errors, units, metrics, validity rules, TOML files.
 
+- `clock`: the time, and waiting; tests turn it
 - `text`: removes control characters from texts; finds names similar to a mistyped one
 - `errors`: exceptions with exit codes and hints
 - `go_programs`: options, durations and error messages of programs written in Go

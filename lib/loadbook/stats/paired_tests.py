@@ -84,10 +84,15 @@ def step_down_max(observed: FloatArray, relabelled: FloatArray, *, exact: bool) 
 
 
 def adjust_holm(plain: Sequence[float | None]) -> list[float]:
-    """Return p-values of one family adjusted by Holm's method, which is valid under any dependence."""
-    from statsmodels.stats.multitest import multipletests
+    """Return p-values of one family adjusted by Holm's method, which is valid under any dependence.
 
-    return [float(p) for p in multipletests(plain, method="holm")[1]]
+    The same as `statsmodels.stats.multitest.multipletests`, which collects garbage on every call: 50 to 300 ms.
+    """
+    values = np.asarray(plain, dtype=float)
+    order = np.argsort(values, kind="stable")
+    adjusted = np.empty(len(values))
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1)))
+    return [float(p) for p in adjusted]
 
 
 def invert_test(

@@ -40,6 +40,7 @@ _SUMMARY_LINE = re.compile(
     rf"> (?P<label>[a-z][\w/. ]*?)(?: \((?:ms|rps)\))? +(?:{_NUMBER} \(OK={_NUMBER} +KO={_NUMBER} *\)"
     rf"|\| +{_NUMBER} \| +{_NUMBER} \| +{_NUMBER})"
 )
+SUMMARY_PERCENTILES = 4  # `gatling.charting.indicators.percentile1` to `percentile4`
 _PERCENTILE = re.compile(r"response time (\d+(?:\.\d+)?)(?:st|nd|rd|th) percentile")
 
 
@@ -169,6 +170,8 @@ class _Report(JsonReport):
             read[name] = [number.replace(",", "") for number in numbers]
         if missing := [name for name in ("requests", *JSON_TIMES, "rate") if name not in read]:
             raise self.refused(f"report is not complete: no {missing[0]} in the summary")
+        if (percents := sum(name[1:2].isdigit() for name in read)) != SUMMARY_PERCENTILES:
+            raise self.refused(f"report is not complete: {percents} of {SUMMARY_PERCENTILES} percentiles")
         try:
             total, ok, failed = (int(number) if number != "-" else 0 for number in read.pop("requests"))
             values = {name: float(numbers[0]) if numbers[0] != "-" else 0.0 for name, numbers in read.items()}

@@ -7,7 +7,6 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-import nbformat
 import pandas as pd
 import pytest
 
@@ -21,15 +20,12 @@ from loadbook.analyses.effects.page import EffectsPage
 from loadbook.analyses.quality import QualityPage
 from loadbook.core.errors import StudyError, UsageError
 from loadbook.notebook.run import Run
-from loadbook.report.html import forbidden_content
 from loadbook.stats.results import AnalysisRow
 from loadbook.store.tables import RunData, load_run, strata_of
 from loadbook.study.reader import find_study, read_study
 from mock_project import Arm, make_project
 
 STUDIES = Path(loadbook.__file__).parents[2] / "studies"
-NOTEBOOK = STUDIES.parent / "notebooks" / "backend_modes.ipynb"
-FORBIDDEN = re.compile(r"significant|proves?\b|no effect|\bnan\b", re.IGNORECASE)
 NEAR = {"near-proxy": 0.0, "near-static": 2.0, "near-fastcgi": -0.6, "near-pooled": 0.9, "near-control": -0.7}
 REMOTE = {"remote-proxy": -0.8, "remote-static": -0.8, "remote-fastcgi": -0.85, "remote-pooled": -0.75,
           "remote-control": -0.9}  # fmt: skip
@@ -148,16 +144,6 @@ def test_backends_page_shows_connection_reuse_of_all_conditions(page: BackendsPa
 def test_backends_page_checks_article_claims_within_conditions(page: BackendsPage) -> None:
     text = page.published().text
     assert text.count("holds here") == 3 and "pooled http_proxy is the best backend (remote)" in text
-
-
-def test_backends_page_sections_are_well_formed(page: BackendsPage) -> None:
-    cells = [c.source for c in nbformat.read(NOTEBOOK, as_version=4).cells if c.cell_type == "code"]
-    called = [name for source in cells for name in re.findall(r"page\.(\w+)\(\)", source)]
-    assert called[:5] == ["scope", "answer", "trust", "effects", "connections"] and called[-1] == "provenance"
-    for name in called:
-        block = getattr(page, name)()
-        assert not forbidden_content(f"<!DOCTYPE html><html><body>{block.html}</body></html>"), name
-        assert not FORBIDDEN.search(block.text), (name, FORBIDDEN.search(block.text))
 
 
 @functools.cache

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from factorial_runs import factorial_run, factorial_study
 from loadbook.analyses.factorial import compute
 from loadbook.analyses.factorial import text as say
@@ -51,7 +52,7 @@ def half() -> FactorialAnalysis:
     return analysed(factorial_study(FIVE, 8, fraction="half"), effects)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.integers(2, 5), st.integers(0, 2), st.integers(0, 10_000))
 def test_factorial_effect_is_the_least_squares_estimate(factors: int, words: int, seed: int) -> None:
     design = FactorialDesign(tuple("abcde"[:factors]), designs.minimum_aberration_words(factors, words))

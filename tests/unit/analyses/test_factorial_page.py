@@ -11,6 +11,7 @@ import nbformat
 import pytest
 
 import loadbook
+from effort import some
 from factorial_runs import FactorialRun, factorial_run, factorial_study
 from figure_legibility import must_be_legible
 from loadbook.analyses.factorial.compute import FactorialAnalysis, analyse_factorial
@@ -59,14 +60,14 @@ def found_of(case: str) -> FactorialAnalysis:
     return found
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", some(CASES, 3))
 def test_figure_texts_are_complete_legible_and_do_not_overlap(case: str) -> None:
     drawn = FactorialFigure(found_of(case)).draw()
     assert drawn.get_figwidth() == base.WIDTH_IN
     must_be_legible(drawn)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", some(CASES, 3))
 def test_factorial_figure_texts_match_the_data(case: str) -> None:
     found = found_of(case)
     answer, how, alt = FactorialFigure(found).caption, FactorialFigure(found).help, FactorialFigure(found).alt_text

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from loadbook.analyses.page_size import text as words
 from loadbook.analyses.page_size.compute import TwoRegimeCurve, analyse_page_sizes, fit_curve, page_size_series
 from page_size_runs import EIGHT, HOSTS, LINK_BYTES_PER_S, PER_REQUEST_S, sized_run, sized_study
@@ -61,7 +62,7 @@ def test_page_size_curve_without_noise_recovers_its_parameters() -> None:
     assert all(found.value == pytest.approx(1, abs=1e-3) for found in fit.misfits.values())
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.floats(1e-3, 1e3), st.integers(0, 2**32 - 1))
 def test_page_size_knee_is_independent_of_machine_speed(factor: float, seed: int) -> None:
     values = rates(6, FOUR, np.random.default_rng(seed))

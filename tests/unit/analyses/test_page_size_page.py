@@ -12,6 +12,7 @@ import nbformat
 import pytest
 
 import loadbook
+from effort import some
 from figure_legibility import must_be_legible
 from loadbook.analyses.page_size import page as jmeter_table
 from loadbook.analyses.page_size import text as words
@@ -47,7 +48,7 @@ def found_of(case: str) -> PageSizeResult:
     return replace(found, bottlenecks=dict.fromkeys(study.treatments, "C")) if known else found
 
 
-@pytest.mark.parametrize(("case", "by"), [*((c, "rate") for c in CASES), ("three balancers", "bytes")])
+@pytest.mark.parametrize(("case", "by"), [*((c, "rate") for c in some(CASES, 3)), ("three balancers", "bytes")])
 def test_figure_texts_are_complete_legible_and_do_not_overlap(case: str, by: str) -> None:
     drawn = PageSizeFigure(found_of(case), by).draw()  # type: ignore[arg-type]
     assert drawn.get_figwidth() == base.WIDTH_IN
@@ -67,7 +68,7 @@ def test_page_size_figure_labels_a_curve_without_left_end_at_its_trials() -> Non
     must_be_legible(figure, lambda text: not text.get_rotation() % 90)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", some(CASES, 3))
 def test_page_size_figure_texts_match_the_data(case: str) -> None:
     found = found_of(case)
     for by in ("rate", "bytes"):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from loadbook.batch.index import write_index
 from loadbook.batch.jobs import BatchRun, EntryRecord
+from loadbook.core import clock
 from loadbook.report.html import write_summary
 
 VERDICT = {"kind": "better", "word": "faster", "glyph": "▲"}
@@ -21,7 +21,7 @@ def summary(run: str, started: float, sentence: str) -> dict[str, Any]:
 def write_batch(reports, entry_summary: dict[str, Any], **entry: Any) -> None:
     record = EntryRecord(name="a", identity="a", study="a", question="?", hosts="lab", state="done", **entry)
     record.summary = entry_summary
-    BatchRun(batch="nightly", file="nightly.toml", began=time.time(), entries=[record]).write(
+    BatchRun(batch="nightly", file="nightly.toml", began=clock.now(), entries=[record]).write(
         reports / "batch" / "nightly"
     )
 

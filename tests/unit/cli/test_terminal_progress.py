@@ -8,14 +8,12 @@ from loadbook.cli.terminal import ProgressDisplay
 from loadbook.execution.progress import Progress
 
 
-def test_progress_count_that_was_shown_is_also_shown_at_its_end(monkeypatch):
-    now = 0.0
-    monkeypatch.setattr("loadbook.cli.terminal.time.monotonic", lambda: now)
+def test_progress_count_that_was_shown_is_also_shown_at_its_end(clock):
     display = ProgressDisplay(io.StringIO())
     on_count = display.counter("trials read")
     on_count(1, 3)
     assert display.stream.getvalue() == ""  # type: ignore[attr-defined]
-    now = display.COUNT_AFTER_S
+    clock.turn(display.COUNT_AFTER_S)
     on_count(2, 3)
     on_count(3, 3)
     assert display.stream.getvalue() == "2 of 3 trials read\n3 of 3 trials read\n"  # type: ignore[attr-defined]

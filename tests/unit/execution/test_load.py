@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import time
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loadbook.core import clock as time
 from loadbook.core.errors import ToolError
 from loadbook.execution.load import LEAD_S, MAX_LEAD_S, LoadJobs
 from loadbook.execution.preflight import _tool_version_mismatches
-from loadbook.services.instance import LaunchOptions
 from loadbook.store.trial_record import ClockRecord, DriverRecord, clock_error_s, measurement_spans
 from loadbook.study.workload import Workload, split_load
 from loadbook.tools import base
@@ -41,26 +38,15 @@ def test_load_on_one_driver_starts_at_once():
 def test_load_on_several_drivers_starts_at_one_instant():
     pair = load_of(Workload(tool="wrk", connections=50, duration_s=4, warmup_s=2), "a", "b")
     clocks = {"a": clock(0.0), "b": clock(3600.0, 0.1), "web": clock(9.0)}
-    now = time.time()
+    now = time.now()
     pair.schedule_start(clocks)
     assert pair.start_times["b"] - pair.start_times["a"] == pytest.approx(3600.0)
     assert pair.lead_s == pytest.approx(LEAD_S + 20 * 0.1)
-    assert pair.start_times["a"] - now == pytest.approx(2 + pair.lead_s, abs=0.1)
+    assert pair.start_times["a"] - now == pytest.approx(2 + pair.lead_s, abs=0.001)
     assert pair.planned_s == pytest.approx(6 + pair.lead_s)
     pair.schedule_start({"a": clock(0.0, 60.0), "b": clock(0.0)})
     assert pair.lead_s == MAX_LEAD_S
     assert pair.timeout_s > pair.planned_s
-
-
-def test_load_open_file_limit_covers_warm_up_and_measurement():
-    work = Workload(tool="wrk", connections=50, duration_s=4, warmup_s=2)
-    plain = load_of(work, "a").steps_on("a")
-    limited = replace(load_of(work, "a"), launch=LaunchOptions(nofile=128)).steps_on("a")
-    assert [step[-len(was) :] for step, was in zip(limited, plain, strict=True)] == list(plain)
-    words = ("/bin/sh", "-c", "ulimit -n; exec true", "sh")
-    for step, was in zip(limited, plain, strict=True):
-        done = subprocess.run([*step[: -len(was)], *words], capture_output=True, text=True, check=True)
-        assert done.stdout == "128\n"
 
 
 def test_load_share_unsupported_by_the_tool_names_the_driver():

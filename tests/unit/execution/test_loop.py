@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from loadbook.core.errors import DataError, LoadbookError
 from loadbook.execution import loop
 from loadbook.execution.attempt import initial_record
@@ -88,7 +89,7 @@ OUTCOMES = st.sampled_from(["ok", "partial", "invalid", "tool_failed", "~lost", 
 
 
 @given(st.lists(OUTCOMES, max_size=20))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_run_records_one_final_status_per_trial_for_any_outcome(plan, script):
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         raw, left = Path(folder, "run"), list(script)

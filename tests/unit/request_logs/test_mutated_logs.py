@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import jtl_captures as jtl
 import slow_jtl_reader as slow
+from effort import examples
 from loadbook.core.errors import ParseError
 from loadbook.request_logs.read import summarise
 from loadbook.request_logs.summary import Summary
@@ -78,7 +79,7 @@ def test_jtl_with_a_line_of_another_file_is_refused_with_the_line_number(
 
 
 @given(st.sampled_from([PLAIN[:20_000], QUOTED, *OTHERS, XML]), st.data())
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_jtl_with_changed_bytes_gives_possible_values_or_is_refused(data: bytes, draw: st.DataObject) -> None:
     raw = bytearray(data)
     for _ in range(draw.draw(st.integers(1, 6))):

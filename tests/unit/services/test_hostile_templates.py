@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from hostile_texts import CORPUS, silent
@@ -66,11 +64,9 @@ def test_variable_patterns_exclude_configuration_syntax() -> None:
 @pytest.mark.parametrize("text", SANDBOX)
 def test_user_configuration_template_has_no_access_to_python(text: str, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    begun = time.monotonic()
     with pytest.raises(StudyError) as refused:
         rendered = render(load_service("nginx"), {}, PLACE, main=text.encode())
         raise AssertionError(rendered.files)
-    assert time.monotonic() - begun < 5
     assert silent(refused.value.message) and refused.value.exit_code == 2
     assert list(tmp_path.iterdir()) == []
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from test_compare_command import loadbook
 
 import comparison_oracle
+from effort import examples
 from loadbook.stats.compare import compare, compare_declared
 from loadbook.stats.verdict import decide_verdict
 from trial_frames import frame
@@ -86,7 +87,7 @@ def check(found, expected):
         assert found[name] == pytest.approx([math.expm1(end) for end in getattr(expected, name)], abs=1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     tables(),
     st.sampled_from(["ok_per_s", "latency", "latency_p99_ms", "req/s"]),
@@ -152,7 +153,7 @@ def test_compare_adjusts_p_for_all_nineteen_treatments_together(blocks: int) -> 
     assert [found[one.treatment].p_adjusted for one in family] == pytest.approx([o.p_adjusted for o in family], abs=off)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(tables(blocks=(5, 9)), st.sampled_from([0.001, 7.0]), st.randoms(use_true_random=False))
 def test_compare_is_invariant_to_unit_names_and_block_order(cells, factor: float, shuffled) -> None:
     """What a comparison says depends on neither the unit, nor what blocks are called, nor where they stand."""

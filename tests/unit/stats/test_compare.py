@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from effort import examples
 from loadbook.core.errors import DataError
 from loadbook.stats.compare import IDENTICAL_VALUES, UNEQUAL_VARIANCES, compare
 from loadbook.stats.paired_tests import blocked_rank, paired_t, signed_rank
@@ -172,7 +173,7 @@ def numbers(found) -> list[float]:
     return [found.p, *logs]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(pairs)
 def test_swapping_treatments_negates_effect_and_interval(values) -> None:
     a, b = values
@@ -182,7 +183,7 @@ def test_swapping_treatments_negates_effect_and_interval(values) -> None:
     assert numbers(other) == pytest.approx([p, -estimate, -high, -low, -high90, -low90], abs=1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(pairs, st.sampled_from([0.001, 0.3, 7.0, 12345.678]))
 def test_comparison_is_independent_of_the_unit(values, factor: float) -> None:
     a, b = (np.array(arm) for arm in values)
@@ -194,7 +195,7 @@ def test_comparison_is_independent_of_the_unit(values, factor: float) -> None:
     assert other.method == one.method
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(pairs, st.randoms(use_true_random=False))
 def test_comparison_is_independent_of_block_order(values, random) -> None:
     a, b = values
@@ -205,7 +206,7 @@ def test_comparison_is_independent_of_block_order(values, random) -> None:
     assert numbers(other) == pytest.approx(numbers(one), abs=1e-9)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(pairs)
 def test_p_value_and_interval_agree(values) -> None:
     a, b = values

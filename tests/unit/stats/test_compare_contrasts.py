@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from command_line import exit_code
+from effort import examples
 from loadbook.stats.compare import (
     compare,
     compare_contrasts,
@@ -42,7 +43,7 @@ def test_adjacent_contrasts_compare_each_treatment_with_the_previous() -> None:
         assert one.p_adjusted >= one.p and one.family_size == 3
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(st.integers(8, 12), st.integers(0, 1000))
 def test_reversed_adjacent_contrasts_have_opposite_sign_and_equal_p(blocks: int, seed: int) -> None:
     values = noisy(blocks, LADDER, seed=seed)
@@ -54,7 +55,7 @@ def test_reversed_adjacent_contrasts_have_opposite_sign_and_equal_p(blocks: int,
         assert (one.p, one.p_adjusted) == pytest.approx((other.p, other.p_adjusted))
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(st.integers(8, 12), st.integers(0, 1000), st.permutations(["one", "two", "three"]))
 def test_best_arm_is_independent_of_order_and_unit(blocks: int, seed: int, order) -> None:
     values = noisy(blocks, LADDER, seed=seed)

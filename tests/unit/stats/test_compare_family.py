@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
 
+from effort import examples
 from loadbook.stats.compare import compare, compare_declared, find_best_arm
 from loadbook.stats.paired_tests import pair_arms, rank_differences
 from trial_frames import frame, noisy
@@ -78,7 +79,7 @@ def test_family_excludes_treatments_with_too_few_blocks() -> None:
     assert found[2].p_adjusted is None
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.permutations(OTHERS), st.integers(8, 14), st.integers(0, 50))
 def test_family_is_independent_of_treatment_order(order, blocks: int, seed: int) -> None:
     values = noisy(blocks, EFFECTS, seed=seed)

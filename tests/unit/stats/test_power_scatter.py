@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from loadbook.core.errors import UsageError
 from loadbook.stats.compare import TESTS, choose_method
 from loadbook.stats.paired_tests import PairedLogs
@@ -148,7 +149,7 @@ def test_gap_test_detects_two_groups_of_trials():
     assert 0.02 < found.gap < 0.08
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(st.integers(10, 200), st.floats(-0.9, 0.9), st.integers(0, 99))
 def test_interval_of_the_standard_deviation_contains_the_sample_value(size, lag1, seed):
     low, high = sd_interval_factors(RNG(seed).standard_t(3, size), lag1)

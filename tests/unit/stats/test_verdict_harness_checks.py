@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_analyse import ARMS, make_run
 
+from effort import examples
 from loadbook.stats.analyse import analyse
 from loadbook.stats.ci import assess_run
 from loadbook.stats.headline import aa_sentence, control_sentence, headline, supporting_text
@@ -156,7 +157,7 @@ def verdicts(run) -> list[tuple]:
     return [(r.treatment, r.verdict and r.verdict.kind, r.check_state) for r in analyse(run).rows]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(st.permutations(range(12 * len(ARMS))))
 def test_order_of_rows_in_an_import_without_times_changes_no_verdict(order: list[int]) -> None:
     assert verdicts(untimed(order)) == verdicts(make_run())

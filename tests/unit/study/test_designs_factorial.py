@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from loadbook.core.errors import StudyError
 from loadbook.study import designs
 from loadbook.study.designs import FactorialDesign, alias_sentences, factorial_design, switch_label, switch_levels
@@ -76,7 +77,7 @@ def test_resolutions_of_fractional_designs_match_the_textbook(size: tuple[int, i
     assert len(made.cells) == 2 ** (size[0] - size[1])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_effects_in_a_fraction_are_orthogonal_or_aliased(data: st.DataObject) -> None:
     factors = data.draw(st.integers(2, 7))
@@ -99,7 +100,7 @@ def test_every_set_of_confounded_effects_is_named_once(size: tuple[int, int]) ->
     assert named == 2 ** (size[0] - size[1]) - 1
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(2, 7), st.data())
 def test_every_main_effect_and_pair_is_in_exactly_one_alias_set(factors: int, data: st.DataObject) -> None:
     words = data.draw(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from loadbook.core import toml
 from loadbook.core.errors import StudyError, UsageError
 from loadbook.study import reader
@@ -275,7 +276,7 @@ def mutate(raw: dict[str, Any], draw: Any) -> None:
         parent[path[-1]] = draw(JUNK)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_randomly_changed_study_is_read_or_refused_with_key_paths(data: st.DataObject, tmp_path: Path) -> None:
     raw = copy.deepcopy(read_study_tables(write(tmp_path, VALID)))

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from loadbook.core.errors import ParseError, StudyError, ToolError
 from loadbook.study.reader import read_study
 from loadbook.study.workload import Workload
@@ -101,7 +102,7 @@ def test_jmeter_headers_are_escaped_and_keep_alive_is_a_setting_of_the_sampler()
 
 
 @given(st.dictionaries(st.from_regex(r"[A-Za-z$&'-]{1,12}", fullmatch=True), st.text(st.characters(max_codepoint=126))))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_jmeter_arbitrary_header_is_written_unchanged_or_refused(headers: dict[str, str]) -> None:
     asked = Workload.model_construct(**(load().model_dump() | {"headers": headers}))
     try:
@@ -259,7 +260,7 @@ CHANGES = st.tuples(
     st.lists(CHANGES, min_size=1, max_size=4),
     st.booleans(),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_jmeter_randomly_changed_results_give_possible_values_or_are_refused(
     name: str, changes: list[tuple[int, int, bytes]], alone: bool
 ) -> None:

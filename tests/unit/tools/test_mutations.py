@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples, some
 from loadbook.core.errors import ParseError
 from loadbook.tools import base
 from loadbook.tools.base import ParsedReport, ToolOutput
@@ -27,7 +28,11 @@ reports = st.sampled_from(
         if tool not in ("vegeta", "k6") or captured.stdout.startswith((b'{"latencies"', b'{\n "options"'))
     ]
 )
-SMALL = [(tool, path) for tool in GOOD for path in good(tool) if path.with_suffix(".stdout").stat().st_size < 1500]
+SMALL = [
+    (tool, path)
+    for tool in GOOD
+    for path in some([p for p in good(tool) if p.with_suffix(".stdout").stat().st_size < 1500], 3)
+]
 NOISE = st.lists(
     st.sampled_from(
         [
@@ -63,7 +68,7 @@ def test_report_truncated_at_any_byte_is_refused_or_read_correctly(tool: str, pa
 
 
 @given(reports, st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_report_with_repeated_or_moved_lines_is_refused_or_read_correctly(
     report: tuple[str, ToolOutput], data: st.DataObject
 ) -> None:
@@ -88,7 +93,7 @@ def agrees(parsed: ParsedReport, expected: dict[tuple[str, str], float]) -> bool
 
 
 @given(reports, st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_report_with_shuffled_lines_is_refused_or_read_correctly(
     report: tuple[str, ToolOutput], random: object
 ) -> None:
@@ -100,7 +105,7 @@ def test_report_with_shuffled_lines_is_refused_or_read_correctly(
 
 
 @given(reports, reports)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_two_concatenated_reports_are_refused(one: tuple[str, ToolOutput], other: tuple[str, ToolOutput]) -> None:
     tool, captured = one
     if other[0] == tool:
@@ -108,7 +113,7 @@ def test_two_concatenated_reports_are_refused(one: tuple[str, ToolOutput], other
 
 
 @given(reports, NOISE, st.sampled_from([b"\n", b"\r\n", b"\r\r\n"]), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_report_is_read_with_any_line_ends_and_unrelated_lines_between(
     report: tuple[str, ToolOutput], noise: list[bytes], end: bytes, data: st.DataObject
 ) -> None:
@@ -122,7 +127,7 @@ def test_report_is_read_with_any_line_ends_and_unrelated_lines_between(
 
 
 @given(reports, reports, st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_report_with_lines_of_another_report_never_gives_impossible_values(
     one: tuple[str, ToolOutput], other: tuple[str, ToolOutput], data: st.DataObject
 ) -> None:
@@ -134,7 +139,7 @@ def test_report_with_lines_of_another_report_never_gives_impossible_values(
 
 
 @given(reports, st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_report_with_changed_bytes_never_gives_impossible_values(
     report: tuple[str, ToolOutput], data: st.DataObject
 ) -> None:
@@ -149,7 +154,7 @@ def test_report_with_changed_bytes_never_gives_impossible_values(
 
 
 @given(st.binary(max_size=200), st.sampled_from(sorted(GOOD)))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_arbitrary_bytes_are_refused(data: bytes, tool: str) -> None:
     with pytest.raises(ParseError):
         base.load_tool(tool).parse(ToolOutput(data))
@@ -164,7 +169,7 @@ def changed_file(captured: ToolOutput, data: st.DataObject, change: Callable[[by
 
 
 @given(st.sampled_from(FILED), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_tool_file_truncated_at_any_byte_is_refused_or_read_correctly(
     report: tuple[str, ToolOutput], data: st.DataObject
 ) -> None:
@@ -177,7 +182,7 @@ def test_tool_file_truncated_at_any_byte_is_refused_or_read_correctly(
 
 
 @given(st.sampled_from(FILED), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_tool_file_with_changed_bytes_never_gives_impossible_values(
     report: tuple[str, ToolOutput], data: st.DataObject
 ) -> None:

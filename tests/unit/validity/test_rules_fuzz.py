@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from loadbook.core.metrics import METRICS
 from loadbook.core.validity_rules import RULE_INFO
 from loadbook.study.limits import ValidityLimits
@@ -45,7 +46,7 @@ CHANGES = st.fixed_dictionaries(
 DOUBTS = st.lists(st.tuples(st.sampled_from([*RULE_INFO, "never_heard"]), st.text(min_size=1, max_size=20)), max_size=3)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(MEASURED, WORKLOADS, CHANGES, DOUBTS, st.booleans())
 def test_every_hit_names_a_known_rule_with_a_remedy(
     measured: dict[Any, Any], workload: dict[str, Any], changes: dict[str, Any], doubts: list[Any], traced: bool
@@ -59,7 +60,7 @@ def test_every_hit_names_a_known_rule_with_a_remedy(
             assert hit.message.endswith(f"; {RULE_INFO[hit.name].remedy}.")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.integers(0, 10**5), st.floats(0, 1), st.floats(0, 1))
 def test_stricter_limit_of_errors_never_makes_a_hit_milder(errors: int, one: float, other: float) -> None:
     weight = {"note": 1, "doubt": 2, "invalid": 3}
