@@ -67,7 +67,10 @@ PHASES = {
         ),
         Phase({"tests/live/timing": _pytest("tests/live/timing", workers=1)}),
     ],
-    "long": [Phase({"tests/live/long": _pytest("tests/live/long", "-m", "not fault", "--timeout", "3600", workers=1)})],
+    "long": [
+        Phase({"tests/unit": ["env", "LOADBOOK_TESTS=full", *_pytest("tests/unit", workers=CPUS)]}),
+        Phase({"tests/live/long": _pytest("tests/live/long", "-m", "not fault", "--timeout", "3600", workers=1)}),
+    ],
     "faults": [Phase({"faults": _pytest(*FAULTS, "-m", "fault and not root", workers=3)})],
     "faults-root": [Phase({"faults": _pytest(*FAULTS, "-m", "fault and root", workers=1)})],
 }
@@ -76,6 +79,7 @@ PHASES = {
 def main(which: str) -> int:
     """Run the phases and return the exit code: 0, 1 for failures, 130 for an interrupt."""
     os.chdir(ROOT)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as many processes as CPUs are at work already
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)

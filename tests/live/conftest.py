@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import socket
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -12,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from loadbook.services.spec import SIDE_PORT_OFFSET
 from local_host import LocalHost
 from mock_project import make_project
+from ports import held_port, held_ports
 from report_maker import Made, make_report
 from shared_builds import Running, runner, share_built
 
@@ -94,10 +94,10 @@ def here() -> Iterator[LocalHost]:
 
 
 @pytest.fixture
-def port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def port() -> Iterator[int]:
+    """A port that nobody else gets during the test."""
+    with held_port() as held:
+        yield held
 
 
 @pytest.fixture(scope="session")
@@ -115,17 +115,10 @@ def running(here: LocalHost, built: Path) -> Iterator[Running]:
 
 
 @pytest.fixture
-def free_ports() -> list[int]:
-    """Ports of which the side ports are free, too."""
-    found: list[int] = []
-    for port in range(18_400, 19_400):
-        with socket.socket() as probe, socket.socket() as side, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            side.bind(("127.0.0.1", port + 10_000))
-            found.append(port)
-        if len(found) == 3:
-            return found
-    raise OSError("no ports are free")
+def free_ports() -> Iterator[list[int]]:
+    """Three ports, each with its side port, that nobody else gets during the test."""
+    with held_ports(3, SIDE_PORT_OFFSET) as held:
+        yield held
 
 
 @pytest.fixture(scope="session")

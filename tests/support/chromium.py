@@ -16,6 +16,8 @@ from urllib.request import urlopen
 
 import websocket
 
+from waiting import PATIENCE_S
+
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
@@ -48,10 +50,10 @@ class Chrome:
         self.socket.close()
         self.process.terminate()
         try:
-            self.process.wait(10)
+            self.process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            self.process.wait(10)
+            self.process.wait(PATIENCE_S)
 
     def _address(self) -> str:
         port_file, end = self.profile / "DevToolsActivePort", time.monotonic() + WAIT_S

@@ -1,6 +1,6 @@
 """The table of docs/services.md, made from the services: `python tests/support/doc_tables.py` writes it.
 
-The tables of their variables are the page docs/reference/services.md (`tests/reference/reference_pages.py`).
+The tables of their variables are the page docs/reference/services.md (`tests/unit/reference/reference_pages.py`).
 """
 
 import re

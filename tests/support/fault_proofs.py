@@ -2,7 +2,7 @@
 
 A test that injects case N is marked `@pytest.mark.fault(N)`. The page has the number of tests of each promise between
 `<!-- proof 1 2 -->` and `<!-- /proof -->`. The cases of fault_cases.toml are the page docs/reference/fault-cases.md
-(`tests/reference/reference_pages.py`).
+(`tests/unit/reference/reference_pages.py`).
 """
 
 import ast

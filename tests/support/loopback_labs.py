@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,11 +19,26 @@ from loadbook.hosts.lab import Lab
 def own_lab(**options: Any) -> Iterator[Lab]:
     """Yield a running lab; `options` are those of Lab, such as its hosts."""
     folder = Path(tempfile.mkdtemp(prefix="lb-"))
+    with _own_network() as prefix:
+        own = Lab(folder / "lab", net_prefix=prefix, **options)
+        try:
+            own.up()
+            yield own
+        finally:
+            own.down()
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _own_network() -> Iterator[str]:
+    """Yield the first three bytes of loopback addresses that no other lab of a test has; a socket's name holds them."""
     draw = random.Random(os.urandom(8))
-    own = Lab(folder / "lab", net_prefix=f"127.{draw.randrange(10, 250)}.{draw.randrange(250)}", **options)
-    try:
-        own.up()
-        yield own
-    finally:
-        own.down()
-        shutil.rmtree(folder, ignore_errors=True)
+    while True:
+        prefix = f"127.{draw.randrange(10, 250)}.{draw.randrange(250)}"
+        with socket.socket(socket.AF_UNIX) as holder:
+            try:
+                holder.bind(f"\0loadbook-lab-{prefix}")
+            except OSError:
+                continue
+            yield prefix
+            return

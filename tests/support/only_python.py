@@ -43,6 +43,7 @@ CLOCKS = (
     "thread_time",
 )
 
+PATCH = pytest.MonkeyPatch()
 # what the current test did, also in threads and where code under test catches the failure; None: no test runs
 _done: list[str] | None = None
 
@@ -80,9 +81,9 @@ def _guard_time() -> None:
 
         return read
 
-    time.sleep = sleep
+    PATCH.setattr(time, "sleep", sleep)
     for name in CLOCKS:
-        setattr(time, name, refusing(name, getattr(time, name)))
+        PATCH.setattr(time, name, refusing(name, getattr(time, name)))
 
 
 def _guard_multiprocessing() -> None:
@@ -92,7 +93,7 @@ def _guard_multiprocessing() -> None:
         refuse("starts a process (multiprocessing)")
         real_start(process)
 
-    multiprocessing.process.BaseProcess.start = start  # type: ignore[method-assign]
+    PATCH.setattr(multiprocessing.process.BaseProcess, "start", start)
 
 
 def install() -> None:

@@ -11,6 +11,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+_kept: list[socket.socket] = []
 ANY_ADDRESS, FIRST, LAST = "127.0.0.1", 18_400, 32_000
 
 
@@ -24,6 +25,12 @@ def hold(port: int = 0, address: str = ANY_ADDRESS) -> socket.socket:
         holder.close()
         raise
     return holder
+
+
+def kept_port() -> int:
+    """Return a port that nobody else gets until this process ends."""
+    _kept.append(hold())
+    return int(_kept[-1].getsockname()[1])
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from itertools import count
 
 from loadbook.services import Instance, InstanceContext, LaunchOptions, load_service, render
 from local_host import LocalHost
+from waiting import PATIENCE_S
 
 _number = count()
 
@@ -46,6 +47,6 @@ def as_backend(one: Instance) -> Mapping[str, object]:
 
 def page(host: LocalHost, one: Instance, path: str = "/index.html") -> bytes:
     """Return the body of a page, which must exist."""
-    answer = host.http_get(one.address, one.port, path, timeout_s=5, scheme=one.rendered.scheme)
+    answer = host.http_get(one.address, one.port, path, timeout_s=PATIENCE_S, scheme=one.rendered.scheme)
     assert answer.status == 200, answer
     return answer.body

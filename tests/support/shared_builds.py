@@ -1,7 +1,6 @@
 """A host for the whole test session, on which each service is compiled or unpacked only once."""
 
 import shutil
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,16 +10,11 @@ import pytest
 
 from loadbook.services import Instance, InstanceContext, ServiceSpec, load_service, render
 from local_host import LocalHost
+from ports import kept_port
 
 needs_go = pytest.mark.skipif(shutil.which("go") is None, reason="Go is not there: apt-get install golang-go")
 needs_node = pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not there: apt-get install nodejs npm")
 Running = Callable[..., Instance]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def backend(port: int) -> dict[str, Any]:
@@ -28,7 +22,7 @@ def backend(port: int) -> dict[str, Any]:
 
 
 def placed(host: LocalHost, spec: ServiceSpec, extra: dict[str, Any], values: dict[str, Any]) -> Instance:
-    port = free_port()
+    port = kept_port()
     name = f"{spec.name}-{port}"
     place = InstanceContext.for_instance(host, name, port, {"node": "web1", "cpus": [0, 1], **extra})
     return Instance(host, spec, render(spec, values, place), name=name, lease_s=30.0)

@@ -18,7 +18,7 @@ from loadbook.core.errors import HostError
 from loadbook.hosts.lab import Lab
 from loadbook.hosts.remote import RemoteHost, connect
 from loadbook.services import InstanceContext, ServiceSpec, SystemInstance, load_service, render
-from waiting import wait_until
+from waiting import PATIENCE_S, wait_until
 
 NAME = "own-nginx"
 SERVICE = """
@@ -101,7 +101,7 @@ class OwnServer:
     def page(self) -> str:
         """Return the body of the server's response; "" if it does not respond."""
         with contextlib.suppress(HostError):
-            return self.host.http_get(self.host.address, self.port, "/", timeout_s=2).body.decode()
+            return self.host.http_get(self.host.address, self.port, "/", timeout_s=PATIENCE_S).body.decode()
         return ""
 
     def pid(self) -> int:
@@ -126,7 +126,7 @@ class OwnServer:
     def must_be_as_before(self) -> None:
         assert digest(self.tree) == self.before
         assert self.left() == []
-        wait_until(lambda: self.page() == "their own", 5)
+        wait_until(lambda: self.page() == "their own")
 
 
 def digest(tree: Path) -> str:
@@ -153,7 +153,7 @@ def own_server(lab: Lab, folder: Path, port: int, alias: str = "web") -> Iterato
     with contextlib.closing(connect(hosts_file, alias, "own")) as host:
         _write(folder, tree, run, f"{host.address}:{port}")
         server = OwnServer(hosts_file, host, load_service(NAME, [folder]).as_system(), tree, run, port)
-        subprocess.run(["nginx", "-p", f"{tree}/", "-c", tree / "nginx.conf"], check=True, timeout=10)
+        subprocess.run(["nginx", "-p", f"{tree}/", "-c", tree / "nginx.conf"], check=True, timeout=PATIENCE_S)
         server.before = digest(tree)
         try:
             wait_until(lambda: server.workers() == 2)  # it has said that it runs before it has them
@@ -200,4 +200,4 @@ def end(pid_file: Path) -> None:
     with contextlib.suppress(OSError, ValueError):
         pid = int(pid_file.read_text())
         os.kill(pid, signal.SIGTERM)
-        wait_until(lambda: not Path(f"/proc/{pid}").exists(), 5)
+        wait_until(lambda: not Path(f"/proc/{pid}").exists())

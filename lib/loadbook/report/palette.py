@@ -2,7 +2,7 @@
 
 Colours are used for verdicts only; treatments differ in position, marker shape and label. Fills have a contrast of at
 least 3:1 on white and on the margin band, texts 4.5:1, and any two fills differ by a CIE Lab distance of at least 15
-for readers with protan, deutan and tritan vision (tests/report/test_palette.py).
+for readers with protan, deutan and tritan vision (tests/unit/report/test_palette.py).
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def test_search_of_the_site_finds_a_page_without_a_network(site: Path, tmp_path:
     with Chrome(tmp_path / "profile") as chrome:
         chrome.open(site / "search.html", 1200, 800, f"?q={quote(words)}")
         links = "[...document.querySelectorAll('#search-results li a')].map(a => a.href).join()"
-        wait_until(lambda: f"/docs/{page}" in chrome.value(links), 60)
+        wait_until(lambda: f"/docs/{page}" in chrome.value(links))
 
 
 def test_docs_command_prints_the_address_of_the_built_site(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:

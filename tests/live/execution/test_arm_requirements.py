@@ -15,6 +15,7 @@ from loadbook.hosts.lab import Lab
 from loadbook.hosts.netns import NamespaceNetwork
 from loadbook.store import trial_record
 from recorded_run import with_studies
+from waiting import PATIENCE_S
 
 SMALL = """
 include = "aa.toml"
@@ -50,11 +51,11 @@ def closed_ports(lab: Lab, alias: str, ports: str) -> Iterator[None]:
     nft = ["nsenter", f"--net=/run/netns/{namespace}", "nft"]
     chain = "add table ip shut\nadd chain ip shut in { type filter hook input priority 0; }\n"
     rules = f"{chain}add rule ip shut in tcp dport {ports} drop\n"
-    subprocess.run([*nft, "-f", "-"], input=rules, text=True, check=True, timeout=10)
+    subprocess.run([*nft, "-f", "-"], input=rules, text=True, check=True, timeout=PATIENCE_S)
     try:
         yield
     finally:
-        subprocess.run([*nft, "delete", "table", "ip", "shut"], check=True, timeout=10)
+        subprocess.run([*nft, "delete", "table", "ip", "shut"], check=True, timeout=PATIENCE_S)
 
 
 @pytest.mark.root

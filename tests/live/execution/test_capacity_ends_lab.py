@@ -15,8 +15,8 @@ from loadbook.ingestion.ingest import ingest
 from loadbook.store.paths import Layout
 from local_host import LocalHost
 from loopback_labs import own_lab
+from ports import kept_port
 from running_services import running
-from shared_builds import free_port
 
 pytestmark = [pytest.mark.timeout(300), NEEDS_VEGETA]
 
@@ -94,8 +94,8 @@ def test_capacities_of_servers_that_loadbook_does_not_start(lab: Lab, layout: La
     host = LocalHost(tmp_path / "external")
     page: dict[str, Any] = {"hold_ms": 20, "page_bytes": 64}
     with (
-        running(host, "go-app", free_port(), slots=4, **page) as four,
-        running(host, "go-app", free_port(), slots=5, **page) as five,
+        running(host, "go-app", kept_port(), slots=4, **page) as four,
+        running(host, "go-app", kept_port(), slots=5, **page) as five,
     ):
         places = [f"{server.rendered.context.address}:{server.port}" for server in (four, five)]
         written_for_external_targets(layout, *places)

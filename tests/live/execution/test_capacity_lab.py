@@ -15,7 +15,7 @@ from loadbook.hosts.lab import Lab
 from loadbook.hosts.shell import search_path
 from loadbook.ingestion.ingest import ingest
 from loadbook.store.paths import Layout
-from waiting import wait_until
+from waiting import PATIENCE_S, wait_until
 
 pytestmark = [pytest.mark.timeout(300), NEEDS_VEGETA]
 
@@ -63,11 +63,11 @@ def test_killed_run_repeats_its_block(lab: Lab, layout: Layout) -> None:
     process.start()
     wait_until(lambda: bool(list(layout.study_raw("sustained").glob("*/staging/*/probe-03/*"))), 120)
     process.kill()
-    process.join(10)
+    process.join(PATIENCE_S)
     (run,) = layout.runs("sustained")
     paths = layout.run("sustained", run)
     assert not list(paths.trials.glob("*"))
     assert run_study(layout, "sustained", lab.hosts_file) == run
     must_be_whole(paths, ["t0001", "t0002"])
     assert ingest(paths).valid == 2
-    wait_until(lambda: not jobs_left(lab), 35)
+    wait_until(lambda: not jobs_left(lab))

@@ -62,8 +62,8 @@ def test_interleaved_run_is_complete_and_leaves_nothing_on_hosts(lab, layout):
     assert [record.status for record in records] == ["ok"] * 2
     assert [record.interleaved.arm for record in records] == [0, 1]
     assert all(set(record.interleaved.beside) == {"baseline", "again"} for record in records)
-    # 1.0 to 1.8 s where no other test takes the CPUs (test_stall_lab)
-    assert all(0.5 < record.interleaved.active_s < 3.0 for record in records)
+    # how long they are is measured in tests/live/timing (test_stall_lab.py)
+    assert all(record.interleaved.active_s > 0 for record in records)
     first, second = records[:2]
     assert first.window[0] < second.window[1] and second.window[0] < first.window[1]
     assert first.services[0].pids != second.services[0].pids
@@ -120,11 +120,11 @@ def test_failing_arm_does_not_fail_the_other_arms(lab, layout):
 
 def test_interleaved_run_killed_in_mid_slice_leaves_no_stopped_process_and_can_be_resumed(lab, layout):
     controller = loadbook(layout, "run", "small", "--hosts", str(lab.hosts_file))
-    wait_until(lambda: any("interleave.pl schedule" in line for line in jobs_left(lab)), 60)
+    wait_until(lambda: any("interleave.pl schedule" in line for line in jobs_left(lab)))
     time.sleep(0.3)
     controller.send_signal(signal.SIGKILL)
     controller.wait()
-    wait_until(lambda: not jobs_left(lab), 30)
+    wait_until(lambda: not jobs_left(lab))
     run = run_study(layout, "small", lab.hosts_file)
     assert [record.status for record in records_of(layout, run)] == ["ok"] * 2
     assert ingest(layout.run("small", run)).valid == 2
@@ -132,7 +132,7 @@ def test_interleaved_run_killed_in_mid_slice_leaves_no_stopped_process_and_can_b
 
 def test_interrupted_block_is_recorded_as_cancelled_and_repeated_completely(lab, layout):
     controller = loadbook(layout, "run", "small", "--hosts", str(lab.hosts_file))
-    wait_until(lambda: any("interleave.pl schedule" in line for line in jobs_left(lab)), 60)
+    wait_until(lambda: any("interleave.pl schedule" in line for line in jobs_left(lab)))
     controller.send_signal(signal.SIGINT)
     assert controller.wait(timeout=30) == 130
     assert jobs_left(lab) == []
@@ -145,7 +145,7 @@ def test_interrupted_block_is_recorded_as_cancelled_and_repeated_completely(lab,
 
 def test_server_that_dies_in_mid_slice_ends_only_its_own_arm(lab, layout):
     controller = loadbook(layout, "run", "small", "--hosts", str(lab.hosts_file))
-    wait_until(lambda: any("interleave.pl schedule" in line for line in jobs_left(lab)), 60)
+    wait_until(lambda: any("interleave.pl schedule" in line for line in jobs_left(lab)))
     time.sleep(0.5)
     victims = [pid for pid, line in at_work_in(lab).items() if "nginx" in line and "t0001-a1" in line]
     assert victims

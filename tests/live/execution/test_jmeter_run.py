@@ -62,7 +62,7 @@ def test_jmeter_run_is_measured_and_ingested(jmeter: None, lab: Lab, tmp_path: P
     for trial in {row["trial"] for row in rows}:
         got = {(r["metric"], r["statistic"]): r["value"] for r in rows if r["trial"] == trial and r["driver"] == "*"}
         assert got["requests", "count"] == got["ok", "count"] == got["status_2xx", "count"] > 3
-        assert got["errors", "count"] == 0 and 0.5 < got["duration", "value"] < 4
+        assert got["errors", "count"] == 0 and got["duration", "value"] > 0.5
         assert got["latency", "min"] <= got["latency", "p50"] <= got["latency", "p99.9"] <= got["latency", "max"]
     trials = pq.read_table(paths.table("trials")).to_pylist()
     assert {t["tool_version"] for t in trials} == {"5.6.3"} and {t["status"] for t in trials} == {"ok"}
@@ -80,9 +80,7 @@ def test_jmeter_warm_up_ends_with_all_its_processes(tmp_path: Path) -> None:
     script = tmp_path / "jmeter"  # like JMeter's own: no exec
     script.write_text(f"#!/bin/sh\nsh -c 'echo $$ >{tmp_path}/pid; exec sleep 60'\n:\n")
     script.chmod(0o755)
-    begun = time.monotonic()
     assert subprocess.run(["/bin/sh", "-c", TIMED_WARMUP_SCRIPT, "1", str(script)], timeout=30).returncode == 0
-    assert 1 <= time.monotonic() - begun < 20
     time.sleep(0.5)
     assert not Path("/proc", (tmp_path / "pid").read_text().strip(), "cwd").exists()
 

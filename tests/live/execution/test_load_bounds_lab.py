@@ -25,9 +25,7 @@ def test_controller_clock_jump_makes_the_trial_partial_with_correct_durations(
 
     monkeypatch.setattr(time, "time", lambda: real() + jumped[0])
     monkeypatch.setattr(LoadJobs, "wait", wait)
-    begun = time.monotonic()
     ran = rig.run(WRK)
-    assert time.monotonic() - begun < 30
     ((status, reason),) = ran.ends
     assert (status, reason) == ("partial", f"the controller's clock jumped by {jump_s:.1f} s during the trial")
     (record,) = ran.records

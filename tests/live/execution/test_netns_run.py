@@ -12,6 +12,7 @@ from loadbook.hosts.host import Host
 from loadbook.hosts.inventory import read_hosts
 from loadbook.hosts.remote import connect
 from loadbook.store.paths import Layout
+from waiting import PATIENCE_S
 
 STUDY = """
 schema = 1
@@ -67,7 +68,7 @@ def layout(tmp_path):
 
 
 def asked(host: Host, text: str) -> str:
-    return host.script(text, timeout_s=5, check=True).stdout.decode()
+    return host.script(text, timeout_s=PATIENCE_S, check=True).stdout.decode()
 
 
 @pytest.mark.root

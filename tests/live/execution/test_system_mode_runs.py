@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +17,9 @@ from loadbook.execution.session import run_study
 from loadbook.hosts.host import Host
 from loadbook.hosts.remote import connect
 from loadbook.store.paths import Layout
+from ports import held_port
 from system_nginx import OwnServer, own_server
+from waiting import PATIENCE_S
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not there: apt-get install nginx-light"),
@@ -55,10 +56,7 @@ warmup_s = 0
 
 @pytest.fixture
 def own(lab, tmp_path) -> Iterator[OwnServer]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with own_server(lab, tmp_path, port) as server:
+    with held_port() as port, own_server(lab, tmp_path, port) as server:
         yield server
 
 
@@ -92,7 +90,7 @@ def left_by_a_crash(own: OwnServer) -> None:
     instance = own.instance("crashed")
     instance.check()
     instance.start()
-    pid = int(own.host.script(f"read -r pid rest <jobs/{instance.name}/pid; echo $pid", timeout_s=5).stdout)
+    pid = int(own.host.script(f"read -r pid rest <jobs/{instance.name}/pid; echo $pid", timeout_s=PATIENCE_S).stdout)
     os.killpg(pid, signal.SIGKILL)
     assert own.left()
 
@@ -120,18 +118,18 @@ find . -type f -exec sha256sum {} + | sort"""
 def distribution(spaces) -> Iterator[Host]:
     """The host `web`, on which the nginx of the distribution runs with its own files."""
     host = connect(spaces.hosts_file, "web", "distribution")
-    host.run(["nginx"], timeout_s=10, check=True)
+    host.run(["nginx"], timeout_s=PATIENCE_S, check=True)
     yield host
-    host.run(["nginx", "-s", "stop"], timeout_s=10)
+    host.run(["nginx", "-s", "stop"], timeout_s=PATIENCE_S)
     host.close()
 
 
 def tree(host: Host) -> bytes:
-    return host.script(TREE, timeout_s=10, check=True).stdout
+    return host.script(TREE, timeout_s=PATIENCE_S, check=True).stdout
 
 
 def server(host: Host) -> bytes:
-    return host.http_get(host.address, 80, "/", timeout_s=5).body
+    return host.http_get(host.address, 80, "/", timeout_s=PATIENCE_S).body
 
 
 @pytest.mark.root

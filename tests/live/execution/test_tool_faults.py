@@ -116,7 +116,7 @@ def strike(rig: Rig, sign: int) -> threading.Thread:
     """Send a signal to the first load generator that appears, by its process id."""
 
     def wait_and_strike() -> None:
-        wait_until(lambda: rig.processes("wrk"), 20)
+        wait_until(lambda: rig.processes("wrk"))
         time.sleep(0.2)
         for pid in rig.processes("wrk"):
             os.kill(pid, sign)

@@ -12,6 +12,7 @@ import pytest
 from loadbook.hosts.jobs import (
     launcher_script,
 )
+from waiting import PATIENCE_S
 
 SHELLS = {"dash": ["dash"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
 
@@ -27,11 +28,13 @@ def test_lock_path_that_is_a_fifo_is_refused_at_once(shell, tmp_path):
     os.mkfifo(tmp_path / "lock")
     args = ["a", "me@here", "1", "x:1", "study", "run", "0"]
     watch = [*SHELLS[shell], str(tmp_path / name), "watch", "session", "120", str(tmp_path / "lock"), *args]
-    done = subprocess.run(watch, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False)
+    done = subprocess.run(
+        watch, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE_S, check=False
+    )
     assert done.returncode != 0 and f"unlocked {tmp_path}/lock is no regular file" in done.stdout.decode(), done
     os.mkfifo(tmp_path / "other.b.1")
     listing = [*SHELLS[shell], str(tmp_path / name), "owners", str(tmp_path / "other")]
-    assert subprocess.run(listing, cwd=tmp_path, capture_output=True, timeout=10, check=True).stdout == b""
+    assert subprocess.run(listing, cwd=tmp_path, capture_output=True, timeout=PATIENCE_S, check=True).stdout == b""
 
 
 @pytest.fixture(params=SHELLS)

@@ -14,7 +14,7 @@ import pytest
 
 from loadbook.core.errors import HostError
 from loadbook.hosts.host import Job
-from waiting import wait_until
+from waiting import PATIENCE_S, wait_until
 
 CONTROLLER = """
 import sys, time
@@ -51,7 +51,7 @@ def test_killed_controller_leaves_no_process_on_the_host(lab, connect_lab):
         [sys.executable, "-c", CONTROLLER, str(lab.hosts_file)], stdout=subprocess.PIPE, text=True
     )
     assert controller.stdout.readline() == "started\n"
-    wait_until(lambda: sum("sleep" in line for line in processes_below(work)) >= 6, 30)
+    wait_until(lambda: sum("sleep" in line for line in processes_below(work)) >= 6)
     controller.send_signal(signal.SIGKILL)
     controller.wait()
     try:
@@ -71,7 +71,7 @@ def test_killed_controller_leaves_no_process_on_the_host(lab, connect_lab):
         host.stop("stays", grace_s=1)
     assert host.state("plain").rc == 143
     assert host.state("deaf").rc in (137, 143)
-    wait_until(lambda: not any("sleep 303" in line for line in processes_below(work)), 20)
+    wait_until(lambda: not any("sleep 303" in line for line in processes_below(work)))
 
 
 @pytest.mark.fault(11)
@@ -89,13 +89,13 @@ def test_lost_connection_is_reopened_in_the_background(connect_lab):
     host.start(Job("alone", (("sh", "-c", "sleep 5; exit 8"),), 30))
     os.kill(sshd_session_of(host), signal.SIGKILL)
     time.sleep(5)
-    assert host.wait("alone", timeout_s=10) == 8
+    assert host.wait("alone", timeout_s=PATIENCE_S) == 8
     assert host.reconnects == 1
 
 
 def sshd_session_of(host) -> int:
     """Process id of the sshd that serves this host's connection: the parent of its shell."""
-    shell = int(host.script("echo $PPID", timeout_s=5).stdout)
+    shell = int(host.script("echo $PPID", timeout_s=PATIENCE_S).stdout)
     return int(Path(f"/proc/{shell}/stat").read_text().rpartition(")")[2].split()[1])
 
 
@@ -113,6 +113,6 @@ def test_close_interrupts_calls_of_other_threads(connect_lab):
     thread.start()
     time.sleep(0.3)
     host.close()
-    thread.join(5)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
     assert len(ended) == 1

@@ -17,6 +17,7 @@ from loadbook.hosts.inventory import HostEntry, read_hosts
 from loadbook.hosts.keys import resolve_endpoint
 from loadbook.hosts.remote import connect
 from loadbook.hosts.ssh import close_connection, jump_host_error, open_connection
+from waiting import PATIENCE_S
 
 
 def make_key(folder: Path, name: str, kind: str = "ed25519") -> str:
@@ -104,7 +105,7 @@ def test_host_keys_of_jump_hosts_are_checked(lab, tmp_path):
     )
     assert [offer.status for offer in ssh.check_offered_keys(end)] == ["trusted"]
     connection = open_connection(end)
-    _, answer, _ = connection.client.exec_command("echo $SSH_CONNECTION", timeout=10)
+    _, answer, _ = connection.client.exec_command("echo $SSH_CONNECTION", timeout=PATIENCE_S)
     assert str(far.address) in answer.read().decode()
     close_connection(connection)
 

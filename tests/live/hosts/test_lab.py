@@ -20,7 +20,7 @@ from loadbook.hosts.inventory import read_hosts
 from loadbook.hosts.jobs import LockRequest
 from loadbook.hosts.lab import Lab, cpu_masks
 from loadbook.hosts.remote import connect
-from waiting import wait_until
+from waiting import PATIENCE_S, wait_until
 
 
 @pytest.fixture
@@ -43,9 +43,9 @@ def test_lab_can_be_started_stopped_and_started_again(own):
     host.start(Job("stays", (("sleep", "200"),), 300, ends_with_session=False))
     down = own.down()
     assert [s.pid for s in down] == [None, None]
-    wait_until(lambda: not list(processes_in(own.folder)), 5)  # the end of a broken line is seen at the next look
+    wait_until(lambda: not list(processes_in(own.folder)))  # the end of a broken line is seen at the next look
     with pytest.raises(UnreachableError, match="cannot connect"):
-        host.run(["true"], timeout_s=5)
+        host.run(["true"], timeout_s=PATIENCE_S)
     host.close()
     again = own.up()
     assert [(s.address, s.port) for s in again] == [(s.address, s.port) for s in first]
@@ -120,7 +120,7 @@ def test_lab_hosts_in_use_are_neither_changed_nor_removed(own):
         with pytest.raises(UsageError, match=r"host web of the lab is in use by .*, run 20200101-000000 of other"):
             other.up()
     assert own.status() == first and own.up() == first
-    assert host.run(["true"], timeout_s=5).rc == 0
+    assert host.run(["true"], timeout_s=PATIENCE_S).rc == 0
     host.close()
     assert [s.alias for s in replace(own, hosts={"driver": ("driver",)}).up()] == ["driver"]
 

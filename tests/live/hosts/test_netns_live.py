@@ -15,7 +15,7 @@ from loadbook.hosts.inventory import read_hosts
 from loadbook.hosts.lab import Lab
 from loadbook.hosts.netns import NamespaceNetwork, namespace_names
 from loadbook.hosts.remote import connect
-from waiting import wait_until
+from waiting import PATIENCE_S, wait_until
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def connect_host(spaces):
 
 
 def said(host, text: str) -> str:
-    return host.script(text, timeout_s=5, check=True).stdout.decode().strip()
+    return host.script(text, timeout_s=PATIENCE_S, check=True).stdout.decode().strip()
 
 
 @pytest.mark.root
@@ -57,7 +57,7 @@ def test_namespace_interfaces_count_traffic_between_hosts(spaces, connect_host):
     wait_until(lambda: said(web, f"ss -Hltn 'src {web.address}:80'"))
     counter = "cat /sys/class/net/eth0/statistics/tx_bytes"
     before = int(said(web, counter))
-    assert driver.http_get(web.address, 80, "/", timeout_s=5).status == 200
+    assert driver.http_get(web.address, 80, "/", timeout_s=PATIENCE_S).status == 200
     assert int(said(web, counter)) > before
 
 
@@ -71,7 +71,7 @@ def test_cut_network_link_returns_after_its_time_or_on_command(spaces):
     spaces.restore_link("balancer")
     assert not cut()
     spaces.cut_link("balancer", 0.5)
-    wait_until(lambda: not cut(), 5)
+    wait_until(lambda: not cut())
     connect(spaces.hosts_file, "balancer").close()
     with pytest.raises(UsageError, match="up to 600 s"):
         spaces.cut_link("balancer", 10_000)

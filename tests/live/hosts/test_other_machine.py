@@ -19,6 +19,7 @@ from loadbook.execution.session import run_study
 from loadbook.hosts.lab import Lab, lab_lock_owners
 from loadbook.hosts.remote import connect
 from recorded_run import with_studies
+from waiting import PATIENCE_S
 
 pytestmark = pytest.mark.fault(18)
 MOUNT = 'mount --bind "$0" /etc/machine-id && exec '
@@ -73,9 +74,9 @@ def test_reconnect_to_another_machine_is_refused(own: tuple[Lab, Callable[[], No
     displace()
     os.kill(server, signal.SIGKILL)
     with suppress(LostError):  # whoever calls first may meet the loss of the connection
-        host.run(["true"], timeout_s=5)
+        host.run(["true"], timeout_s=PATIENCE_S)
     with pytest.raises(OtherMachineError, match="another machine answers under its name") as refused:
-        host.run(["true"], timeout_s=5)
+        host.run(["true"], timeout_s=PATIENCE_S)
     record_property("seen", refused.value.message)
     host.close()
 

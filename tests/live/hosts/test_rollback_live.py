@@ -17,7 +17,7 @@ from loadbook.hosts import rollback
 from loadbook.hosts.host import Job
 from loadbook.hosts.remote import connect
 from loadbook.hosts.rollback import HostChanges, apply_changes, cgroup_file, has_netem
-from waiting import wait_until
+from waiting import PATIENCE_S, wait_until
 
 BACKLOG, MEMORY = "net.core.somaxconn", "net.ipv4.tcp_rmem"
 LEASE_S = 60.0
@@ -31,7 +31,7 @@ def web(spaces):
 
 
 def said(host, text: str) -> str:
-    return host.script(text, timeout_s=5, check=True).stdout.decode().strip()
+    return host.script(text, timeout_s=PATIENCE_S, check=True).stdout.decode().strip()
 
 
 def setting(host, name: str) -> str:
@@ -71,7 +71,7 @@ def test_refused_host_setting_is_named_and_nothing_remains(web, name, value, wor
 def test_host_settings_are_restored_when_lease_or_connection_ends(web, spaces):
     before = setting(web, BACKLOG)
     apply_changes(web, "g-lease", HostChanges({BACKLOG: 139}), 1)
-    wait_until(lambda: setting(web, BACKLOG) == before, 8)
+    wait_until(lambda: setting(web, BACKLOG) == before)
     other = connect(spaces.hosts_file, "web", "other")
     apply_changes(other, "g-closed", HostChanges({BACKLOG: 140}), LEASE_S)
     other.close()
@@ -97,7 +97,7 @@ def test_host_settings_are_restored_when_the_controller_dies(web, spaces):
         assert controller.stdout.readline() == b"set\n"
         assert setting(web, BACKLOG) == "141"
         controller.kill()
-    wait_until(lambda: setting(web, BACKLOG) == before, 10)
+    wait_until(lambda: setting(web, BACKLOG) == before)
 
 
 @pytest.mark.root
@@ -135,7 +135,7 @@ def test_host_setting_is_shared_by_aliases_of_one_machine(web, spaces):
 def test_failed_restore_is_reported_and_retried(web):
     before, file = setting(web, BACKLOG), "/proc/sys/net/core/somaxconn"
     apply_changes(web, "g-stuck", HostChanges({BACKLOG: 145}), LEASE_S)
-    web.script(f"mount --bind {file} {file} && mount -o remount,bind,ro {file}", timeout_s=5, check=True)
+    web.script(f"mount --bind {file} {file} && mount -o remount,bind,ro {file}", timeout_s=PATIENCE_S, check=True)
     try:
         for _ in range(2):
             with pytest.raises(
@@ -145,7 +145,7 @@ def test_failed_restore_is_reported_and_retried(web):
             assert "loadbook restore" in str(left.value.hint)
         assert setting(web, BACKLOG) == "145"
     finally:
-        web.script(f"umount {file}", timeout_s=5, check=True)
+        web.script(f"umount {file}", timeout_s=PATIENCE_S, check=True)
     assert rollback.restore(web) == [f"{file} = {before}"]
     assert setting(web, BACKLOG) == before
     assert rollback.restore(web) == []
@@ -162,7 +162,7 @@ def test_host_settings_count_as_restored_after_a_reboot(web):
     assert rollback.restore(web) == []
     assert setting(web, BACKLOG) == "150"
     assert said(web, "ls /etc/loadbook/undo") == ""
-    web.script(f"echo {before} >/proc/sys/net/core/somaxconn", timeout_s=5)
+    web.script(f"echo {before} >/proc/sys/net/core/somaxconn", timeout_s=PATIENCE_S)
 
 
 @pytest.mark.root
@@ -221,7 +221,7 @@ def test_rate_limit_applies_to_one_address_only(web, spaces):
 
 
 def seconds_to_send(host, address: str) -> float:
-    return float(host.run(["python3", "-c", _SOURCE, address], timeout_s=10, check=True).stdout)
+    return float(host.run(["python3", "-c", _SOURCE, address], timeout_s=PATIENCE_S, check=True).stdout)
 
 
 @pytest.mark.root

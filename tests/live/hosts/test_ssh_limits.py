@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -64,12 +63,10 @@ def test_refused_login_is_retried_once_and_then_names_the_sshd_setting(limited, 
     where = (status.address, status.port)
     with socket.create_connection(where) as login:
         login.recv(8)
-        begun = time.monotonic()
         with pytest.raises(UnreachableError) as refused:
             connect(lab.hosts_file, "few")
-        took = time.monotonic() - begun
-    assert "MaxStartups" in str(refused.value.hint) and took < 5
-    record_property("seen", f"MaxStartups 1, taken: refused after {took:.1f} s and one retry; named")
+    assert "MaxStartups" in str(refused.value.hint)
+    record_property("seen", "MaxStartups 1, taken: refused after one retry; named")
     login = socket.create_connection(where)
     login.recv(8)
     threading.Timer(0.3, login.close).start()

@@ -105,4 +105,4 @@ def test_worker_processes_end_when_their_parent_is_killed():
     with subprocess.Popen([sys.executable, "-c", ENDLESS], stdout=subprocess.PIPE, text=True) as parent:
         worker = int(parent.stdout.readline())
         parent.kill()
-    wait_until(lambda: ended(worker), 20)
+    wait_until(lambda: ended(worker))

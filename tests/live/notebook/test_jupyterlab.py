@@ -70,7 +70,7 @@ def run_to_its_end(chrome, lab, name):
 def test_explore_notebook_runs_to_its_end(lab, chrome):
     html = run_to_its_end(chrome, lab, "explore")
     assert html.count("data:image/svg+xml;base64,") == 1
-    wait_until(lambda: chrome.value(SHOWN) >= 1, 60)
+    wait_until(lambda: chrome.value(SHOWN) >= 1)
     assert chrome.value("getComputedStyle(document.querySelector('.lb.cell')).fontFamily").startswith("system-ui")
 
 

@@ -17,11 +17,11 @@ def make_variable(name: str, study: str = "nginx-directives") -> list[str]:
     return subprocess.run(command, cwd=ROOT, input=rule, capture_output=True, text=True, check=True).stdout.split()
 
 
-def test_make_test_requests_the_debian_packages_of_all_studies_at_once() -> None:
+def test_make_test_live_requests_the_debian_packages_of_all_studies_at_once() -> None:
     expected = sorted({package for line in LINES.values() for package in line.split()})
     assert sorted(make_variable("OF_ALL_STUDIES")) == expected
-    recipe = (ROOT / "Makefile").read_text().split("setup-dev:\n")[1].splitlines()
-    assert "chromium" in recipe[0] and "$(OF_ALL_STUDIES)" in recipe[0]
+    recipe = (ROOT / "Makefile").read_text().split("setup-live:\n")[1].splitlines()
+    assert "$(BROWSER)" in recipe[0] and "$(OF_ALL_STUDIES)" in recipe[0]
 
 
 @pytest.mark.parametrize("study", ["nginx-directives", "lb-vs-single", "of-my-own"])

@@ -10,6 +10,7 @@ from loadbook.hosts.host import Host
 from loadbook.services import Instance, InstanceContext, load_service, render, version
 from loadbook.services.build import build
 from shared_builds import needs_go
+from waiting import PATIENCE_S
 
 pytestmark = needs_go
 Connect = Callable[..., Host]
@@ -46,7 +47,7 @@ def test_built_program_is_copied_to_a_host_and_verified(
         app.start()
         app.ready(driver)
         assert app.prove(driver).live
-        page = driver.http_get(host.address, 18080, "/", timeout_s=5)
+        page = driver.http_get(host.address, 18080, "/", timeout_s=PATIENCE_S)
         assert page.body.startswith(b"node web\n") and len(page.body) == 20
         assert app.counters(driver)["requests"] == 1
     finally:

@@ -12,6 +12,7 @@ from loadbook.hosts.host import CommandResult
 from loadbook.services import Instance, InstanceContext, ServiceSpec, load_service, render, version
 from loadbook.services.build import BuildError, build, build_command, program_digest
 from local_host import LocalHost
+from waiting import PATIENCE_S
 
 MACHINE = os.uname().machine
 SERVICE = """
@@ -205,7 +206,7 @@ def test_configuration_check_of_a_service_builds_its_program(
     try:
         web.start()
         assert web.ready(here).status == 200
-        assert here.http_get("127.0.0.1", port, "/index.html", timeout_s=2).body == b" plain page\n"
+        assert here.http_get("127.0.0.1", port, "/index.html", timeout_s=PATIENCE_S).body == b" plain page\n"
     finally:
         web.stop()
     assert Path(here.workdir, "built").exists()

@@ -10,7 +10,9 @@ import pytest
 
 from loadbook.services import Instance, InstanceContext, ServiceError, load_service, render, version
 from local_host import LocalHost
-from shared_builds import Running, free_port, needs_go, placed, share_built
+from ports import kept_port
+from shared_builds import Running, needs_go, placed, share_built
+from waiting import PATIENCE_S
 
 pytestmark = needs_go
 NGINX = load_service("nginx")
@@ -29,7 +31,7 @@ fastcgi_param REQUEST_URI $request_uri; }} }} }}
 
 
 def body(here: LocalHost, app: Instance, path: str = "/") -> bytes:
-    return here.http_get(app.address, app.port, path, timeout_s=5).body
+    return here.http_get(app.address, app.port, path, timeout_s=PATIENCE_S).body
 
 
 @pytest.mark.parametrize("size", [0, 5, 13, 70_000])
@@ -38,7 +40,7 @@ def test_go_app_serves_the_same_page_as_a_static_file(here: LocalHost, running: 
     static = render(NGINX, {"page_bytes": size}, InstanceContext.for_instance(here, "static", 80)).files[
         "html/index.html"
     ]
-    answer = here.http_get(app.address, app.port, "/index.html", timeout_s=5)
+    answer = here.http_get(app.address, app.port, "/index.html", timeout_s=PATIENCE_S)
     assert answer.body == static and answer.headers["content-type"] == "text/html"
     assert answer.headers["content-length"] == str(size)
 
@@ -74,7 +76,7 @@ def test_go_app_page_too_short_for_node_name_is_refused(here: LocalHost, built: 
 @pytest.mark.parametrize("socket", ["tcp", "unix"])
 def test_go_app_serves_fastcgi(here: LocalHost, running: Running, tmp_path: Path, socket: str) -> None:
     app = running("go-app", protocol="fastcgi", socket=socket, page_bytes=30)
-    port, place = free_port(), app.rendered.context
+    port, place = kept_port(), app.rendered.context
     server = f"unix:{place.dir}/app.sock" if socket == "unix" else f"{app.address}:{app.port}"
     folder = tmp_path / "services" / "front"
     folder.mkdir(parents=True)
@@ -108,7 +110,7 @@ def _pages(port: int, count: int) -> set[bytes]:
     Go ends an answer over FastCGI in a record of its own, after its last byte. nginx gives up the connection behind it
     when the client closes its own between the two, so that clients which close at the last byte empty the pool.
     """
-    line, found = http.client.HTTPConnection("127.0.0.1", port, timeout=5), set()
+    line, found = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S), set()
     for _ in range(count):
         line.request("GET", "/index.html")
         found.add(line.getresponse().read())

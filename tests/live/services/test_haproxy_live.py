@@ -11,6 +11,7 @@ import pytest
 from loadbook.services import Instance, ServiceError
 from local_host import LocalHost
 from running_services import page, running
+from waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def nodes(here: LocalHost, free_ports: list[int]) -> Iterator[list[Instance]]:
 
 def on_one_connection(one: Instance, requests: int) -> list[bytes]:
     """Return the pages that one client gets that would keep its connection."""
-    client = http.client.HTTPConnection(one.address, one.port, timeout=5)
+    client = http.client.HTTPConnection(one.address, one.port, timeout=PATIENCE_S)
     bodies = []
     for _ in range(requests):
         client.request("GET", "/index.html")
@@ -78,11 +79,11 @@ def test_haproxy_health_check_removes_a_failing_backend(
     here: LocalHost, free_ports: list[int], nodes: list[Instance]
 ) -> None:
     with running(here, "haproxy", free_ports[0], *nodes, check="ping", check_path="/none", check_ms=100) as balancer:
-        answer = here.http_get(balancer.address, balancer.port, "/index.html", timeout_s=5)
+        answer = here.http_get(balancer.address, balancer.port, "/index.html", timeout_s=PATIENCE_S)
         for _ in range(50):
             if answer.status == 503:
                 break
-            answer = here.http_get(balancer.address, balancer.port, "/index.html", timeout_s=5)
+            answer = here.http_get(balancer.address, balancer.port, "/index.html", timeout_s=PATIENCE_S)
             time.sleep(0.1)
         assert answer.status == 503
 

@@ -9,7 +9,7 @@ import pytest
 
 from local_host import LocalHost
 from running_services import page, running
-from waiting import wait_until
+from waiting import PATIENCE_S, wait_until
 
 
 @pytest.mark.parametrize("mpm", ["prefork", "event"])
@@ -41,7 +41,7 @@ def test_httpd_keepalive_follows_its_variable(
     here: LocalHost, free_ports: list[int], keepalive: str, kept: str | None
 ) -> None:
     with running(here, "httpd", free_ports[0], keepalive=keepalive, access_log="on", counters="off") as web:
-        answer = here.http_get(web.address, web.port, "/index.html", timeout_s=5)
+        answer = here.http_get(web.address, web.port, "/index.html", timeout_s=PATIENCE_S)
         assert answer.headers.get("connection") == kept
         assert web.counters(here) == {}
         log = Path(web.rendered.context.dir, "access.log")

@@ -14,7 +14,7 @@ from loadbook.services import Instance, InstanceContext, ServiceError, ServiceSp
 from loadbook.services.instance import probe_port
 from local_host import LocalHost
 from toy_service import toy_service
-from waiting import wait_until
+from waiting import PATIENCE_S, wait_until
 
 NGINX = load_service("nginx")
 
@@ -90,7 +90,7 @@ def test_page_has_the_requested_size(here: LocalHost, port: int) -> None:
     web.start()
     try:
         web.ready(here)
-        assert len(here.http_get("127.0.0.1", port, "/index.html", timeout_s=5).body) == 70_000
+        assert len(here.http_get("127.0.0.1", port, "/index.html", timeout_s=PATIENCE_S).body) == 70_000
     finally:
         web.stop()
 
@@ -201,7 +201,7 @@ def test_nginx_runs_as_an_ordinary_user(here: LocalHost, port: int) -> None:
     web.start()
     try:
         web.ready(here)
-        assert here.http_get("127.0.0.1", port, "/index.html", timeout_s=5).body == b"hello"
+        assert here.http_get("127.0.0.1", port, "/index.html", timeout_s=PATIENCE_S).body == b"hello"
         assert os.getpid() not in web.pids()
     finally:
         web.stop()

@@ -12,6 +12,7 @@ from loadbook.core.errors import StudyError
 from loadbook.hosts.remote import connect
 from loadbook.hosts.rollback import HostChanges, apply_changes
 from loadbook.services import Instance, InstanceContext, ServiceError, load_service, render
+from waiting import PATIENCE_S
 
 pytestmark = pytest.mark.root
 LEASE_S, PORT, BIG = 60.0, 80, 300_000
@@ -59,16 +60,16 @@ def balanced(
 
 def who_answers(hosts, times: int) -> Counter[str]:
     balancer = hosts["balancer"].address
-    bodies = [hosts["driver"].http_get(balancer, PORT, "/index.html", timeout_s=5).body for _ in range(times)]
+    bodies = [hosts["driver"].http_get(balancer, PORT, "/index.html", timeout_s=PATIENCE_S).body for _ in range(times)]
     return Counter({BIG: "web", BIG + 1: "web-2"}[len(body)] for body in bodies)
 
 
 def sent_bytes(host) -> int:
-    return int(host.run(["cat", "/sys/class/net/eth0/statistics/tx_bytes"], timeout_s=5).stdout)
+    return int(host.run(["cat", "/sys/class/net/eth0/statistics/tx_bytes"], timeout_s=PATIENCE_S).stdout)
 
 
 def tables(host) -> bytes:
-    return host.run(["nft", "list", "tables"], timeout_s=5, check=True).stdout
+    return host.run(["nft", "list", "tables"], timeout_s=PATIENCE_S, check=True).stdout
 
 
 def test_nft_dnat_balances_round_robin_and_routes_responses_back(hosts):
@@ -98,7 +99,7 @@ def test_nft_dsr_responses_bypass_the_balancer(hosts):
         assert sent_bytes(hosts["balancer"]) - before < BIG
         assert rules.counters(hosts["balancer"]) == {"connections": 12}
     assert tables(hosts["balancer"]) == b""
-    assert vip.encode() not in hosts["web"].run(["ip", "addr", "show", "dev", "lo"], timeout_s=5).stdout
+    assert vip.encode() not in hosts["web"].run(["ip", "addr", "show", "dev", "lo"], timeout_s=PATIENCE_S).stdout
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,9 @@ import pytest
 from loadbook.services import Instance, ServiceError, load_service, version
 from loadbook.services.build import BuildError, build
 from local_host import LocalHost
-from shared_builds import Running, backend, free_port, needs_node
+from ports import kept_port
+from shared_builds import Running, backend, needs_node
+from waiting import PATIENCE_S
 
 pytestmark = needs_node
 APP = load_service("node-app")
@@ -34,7 +36,7 @@ def installed(here: LocalHost, running: Running) -> None:
 def store() -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
     if shutil.which("redis-server") is None:
         pytest.skip("redis-server is not there: apt-get install redis-server")
-    port = free_port()
+    port = kept_port()
     argv = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--daemonize", "no"]
     process = subprocess.Popen(argv, stdout=subprocess.DEVNULL)
     yield port, process
@@ -43,7 +45,7 @@ def store() -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
 
 
 def ask(here: LocalHost, app: Instance, path: str = "/") -> tuple[int, bytes]:
-    answer = here.http_get(app.address, app.port, path, timeout_s=5)
+    answer = here.http_get(app.address, app.port, path, timeout_s=PATIENCE_S)
     return answer.status, answer.body
 
 
@@ -82,7 +84,7 @@ def test_node_app_ends_when_a_worker_process_dies(here: LocalHost, running: Runn
 
 
 def test_node_app_build_names_an_unreachable_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("npm_config_registry", f"http://127.0.0.1:{free_port()}/")
+    monkeypatch.setenv("npm_config_registry", f"http://127.0.0.1:{kept_port()}/")
     monkeypatch.setenv("npm_config_cache", str(tmp_path / "cache"))
     once = APP.build.model_copy(update={"env": {"npm_config_fetch_retries": "0"}}) if APP.build else None
     with pytest.raises(BuildError, match=r"(?s)on here: `npm ci.*ECONNREFUSED.*\n  here: `npm ci.*ECONNREFUSED"):

@@ -34,7 +34,9 @@ def test_redis_detects_another_redis_on_the_port(here: LocalHost, free_ports: li
 
 def test_redis_error_after_exit_is_read_from_stdout(here: LocalHost, free_ports: list[int]) -> None:
     with socket.socket() as squatter, pytest.raises(ServiceError, match="Address already in use"):
+        squatter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         squatter.bind(("127.0.0.1", free_ports[0]))
+        squatter.listen()
         with running(here, "redis", free_ports[0]):
             pass
 

@@ -16,7 +16,7 @@ from loadbook.hosts import rollback
 from loadbook.hosts.remote import connect
 from loadbook.services import ServiceError, load_service, system
 from system_nginx import OwnServer, digest, end, own_server, process
-from waiting import wait_until
+from waiting import PATIENCE_S, wait_until
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not there: apt-get install nginx-light"),
@@ -67,7 +67,7 @@ def test_system_mode_starts_and_stops_a_server_that_was_down(own):
     with deployed(own) as instance:
         assert instance.prove(own.host).live is True
         pid = own.pid()
-    wait_until(lambda: not Path(f"/proc/{pid}").exists(), 5)
+    wait_until(lambda: not Path(f"/proc/{pid}").exists())
     assert digest(own.tree) == own.before
     assert own.left() == []
 
@@ -129,7 +129,7 @@ def test_system_mode_restores_files_after_a_reboot(own):
     instance = own.instance()
     instance.check()
     instance.start()
-    pid = int(own.host.script(f"read -r pid rest <jobs/{instance.name}/pid; echo $pid", timeout_s=5).stdout)
+    pid = int(own.host.script(f"read -r pid rest <jobs/{instance.name}/pid; echo $pid", timeout_s=PATIENCE_S).stdout)
     os.killpg(pid, signal.SIGKILL)
     end(own.run / "nginx.pid")
     entry = next((own.state / "undo").iterdir())
@@ -153,10 +153,10 @@ def test_system_mode_restore_works_in_every_shell(own, tmp_path, shell):
     env = {**os.environ, "LOADBOOK_STATE": str(own.state)}
     argv = [*shell, rollback.SCRIPT_NAME, "system", instance.rendered.context.dir]
     with process(argv, cwd=job, env=env) as running:
-        wait_until((job / "state").exists, 20)
+        wait_until((job / "state").exists)
         assert (job / "state").read_text() == "done\n"
         # old processes may still answer, too
-        wait_until(lambda: {own.page() for _ in range(5)} == {"loadbook"}, 20)
+        wait_until(lambda: {own.page() for _ in range(5)} == {"loadbook"})
         running.terminate()
         running.wait(20)
     assert (job / "restored").read_text() == f"done {own.tree} (nginx runs with its own files again)\n"

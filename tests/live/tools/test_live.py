@@ -14,6 +14,7 @@ from loadbook.study.workload import Workload
 from loadbook.tools import base
 from loadbook.tools.base import Target
 from page_server import PageServer, measured, page_server
+from waiting import PATIENCE_S
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +89,7 @@ def test_live_tools_send_headers_and_count_errors(web: Target, tmp_path: Path, a
 @pytest.mark.parametrize("name", ["wrk", "httperf", "ab", "h2load"])
 def test_live_tool_versions_are_read(name: str) -> None:
     tool = base.load_tool(name)
-    done = subprocess.run(tool.version_argv, capture_output=True, timeout=10)
+    done = subprocess.run(tool.version_argv, capture_output=True, timeout=PATIENCE_S)
     assert tool.version(done.stdout, done.stderr)[0].isdigit()
 
 
@@ -162,5 +163,5 @@ def test_live_vegeta_uses_a_targets_file_at_the_study_s_target(web: Target, tmp_
 @needs_vegeta
 def test_live_vegeta_version_is_read() -> None:
     tool = base.load_tool("vegeta")
-    done = subprocess.run(tool.version_argv, capture_output=True, timeout=10, env={"PATH": search_path()})
+    done = subprocess.run(tool.version_argv, capture_output=True, timeout=PATIENCE_S, env={"PATH": search_path()})
     assert tool.version(done.stdout, done.stderr).startswith("12")

@@ -1,4 +1,4 @@
-"""The pages of docs/reference, made from the code: `python tests/reference/reference_pages.py` writes them."""
+"""The pages of docs/reference, made from the code: `python tests/unit/reference/reference_pages.py` writes them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import doc_tables
 import fault_proofs
 
 FOLDER = Path(__file__).parents[3] / "docs" / "reference"
-COMMAND = ".venv/bin/python tests/reference/reference_pages.py"
+COMMAND = ".venv/bin/python tests/unit/reference/reference_pages.py"
 MADE = f"<!-- made by {COMMAND}: edit docstrings and help texts instead -->"
 PAGES: dict[str, Callable[[], str]] = {
     "command-line.md": command_page.page,

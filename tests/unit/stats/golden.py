@@ -1,4 +1,4 @@
-"""Every class of verdict in every wording, made by the engine itself: `python tests/stats/golden.py` writes the table.
+"""Every class of verdict in every wording, made by the engine: `python tests/unit/stats/golden.py` writes the table.
 
 What it writes is read by a person against the rules of wording before it is committed; the test only compares.
 """

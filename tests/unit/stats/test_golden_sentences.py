@@ -25,7 +25,7 @@ ON_PURPOSE = "Same against same"
 
 def test_golden_sentences_are_unchanged() -> None:
     said = golden.GOLDEN.read_text(encoding="utf-8")
-    assert golden.table() == said, "if the new wording is right: python tests/stats/golden.py, and read the difference"
+    assert golden.table() == said, "if the new wording is right: python tests/unit/stats/golden.py; read the difference"
 
 
 def test_golden_sentences_cover_every_verdict_in_both_directions() -> None:

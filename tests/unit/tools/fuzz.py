@@ -1,4 +1,4 @@
-"""Fuzz every parser, by hand: `python tests/tools/fuzz.py [inputs per parser, default 100000] [seed] [tool ...]`.
+"""Fuzz every parser, by hand: `python tests/unit/tools/fuzz.py [inputs per parser, default 100000] [seed] [tool ...]`.
 
 Every input is a real capture whose output, or one file of the tool's own, was cut, doubled, shuffled, mixed with
 another or changed in some bytes. A parser may refuse it with a ParseError or return sane rows

@@ -67,7 +67,7 @@ def tables() -> dict[str, str]:
 
 def test_validity_rules_page_lists_every_rule_with_level_and_thresholds() -> None:
     text = PAGE.read_text()
-    assert text == updated(text), "bring it up to date with: .venv/bin/python tests/validity/test_rules_doc.py"
+    assert text == updated(text), "bring it up to date with: .venv/bin/python tests/unit/validity/test_rules_doc.py"
 
 
 def test_validity_rules_page_example_of_thresholds_is_valid() -> None:

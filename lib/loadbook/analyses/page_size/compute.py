@@ -10,7 +10,7 @@ approaches a ceiling of 1 / (cost per byte) bytes per second.
 Method: least-squares means of the log rates by size, with blocks as the other factor (a block that lost a trial keeps
 its other trials), then the logs of both costs by least squares on log(rate). Intervals: the delete-one-block jackknife
 (Tukey 1958; Miller, Biometrika 61, 1974) on the log of each quantity with Student's t, so that the unit is the block.
-tests/analyses/test_page_size_compute.py checks the coverage.
+tests/unit/analyses/test_page_size_compute.py checks the coverage.
 """
 
 from __future__ import annotations

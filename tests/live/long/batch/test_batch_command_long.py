@@ -146,7 +146,7 @@ def test_batch_killed_leaves_no_process_and_is_resumed(layout, tmp_path):
     assert workers
     first.kill()
     first.wait(timeout=20)
-    wait_until(lambda: not any(map(alive, [*workers, kernel])), 60)
+    wait_until(lambda: not any(map(alive, [*workers, kernel])))
     second = loadbook(layout, *words)
     _, err = second.communicate(timeout=PATIENCE_S)
     assert second.returncode == 0, err

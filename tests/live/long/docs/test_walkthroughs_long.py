@@ -5,10 +5,8 @@ from __future__ import annotations
 import getpass
 import os
 import signal
-import socket
 import subprocess
-import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import pytest
 
@@ -16,6 +14,9 @@ from doc_pages import Command
 from doc_reader import Reader, walk
 from loadbook.hosts import sshd
 from loopback_labs import own_lab
+from page_server import is_open
+from ports import kept_port
+from waiting import PATIENCE_S, wait_until
 
 OWN_TOOL = "tools.md#A load generator of your own"
 ALONE = {"load1": ("driver",), "web1": ("web",)}
@@ -76,10 +77,7 @@ def test_walkthrough_of_howto_cloud_works(tmp_path):
 @contextmanager
 def black_box(folder):
     """Have a node and a balancer before it that loadbook did not start; yields their addresses."""
-    with socket.socket() as one, socket.socket() as two:
-        one.bind(("127.0.0.1", 0))
-        two.bind(("127.0.0.1", 0))
-        front, node = one.getsockname()[1], two.getsockname()[1]
+    front, node = kept_port(), kept_port()
     (folder / "node.conf").write_text(NODE.format(port=node))
     (folder / "front.cfg").write_text(BALANCER.format(port=front, node=node))
     started = [
@@ -88,17 +86,9 @@ def black_box(folder):
     ]
     try:
         for port in (node, front):
-            _await(port)
+            wait_until(lambda port=port: is_open(port))
         yield f"127.0.0.1:{front}", f"127.0.0.1:{node}"
     finally:
         for process in started:
             process.terminate()
-            process.wait(10)
-
-
-def _await(port):
-    for _ in range(100):
-        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-            return
-        time.sleep(0.1)
-    pytest.fail(f"nothing listens on {port}")
+            process.wait(PATIENCE_S)

@@ -23,7 +23,7 @@ from loadbook.store.ledger import read_ledger
 from loadbook.store.paths import Layout
 from loadbook.store.trial_record import read_json
 from loadbook.study.plan import make_plan
-from waiting import wait_until
+from waiting import PATIENCE_S, wait_until
 
 STUDY = """
 include = "aa.toml"
@@ -79,7 +79,7 @@ class Killer:
         way(process)
         self.kills += 1
         process.kill()
-        process.join(10)
+        process.join(PATIENCE_S)
         assert process.exitcode in (0, -signal.SIGKILL)
         if way == self._loading:
             self.gone_s.append(gone_after(self.lab))

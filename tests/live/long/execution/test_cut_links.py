@@ -24,7 +24,7 @@ from loadbook.hosts.remote import RECONNECT_TIMEOUT_S, connect
 from loadbook.store import trial_record
 from loadbook.store.ledger import read_ledger, trial_states
 from loadbook.store.paths import Layout, RunPaths
-from waiting import meanwhile, wait_until
+from waiting import PATIENCE_S, meanwhile, wait_until
 
 pytestmark = pytest.mark.root
 FOUND_S = 10.0
@@ -122,11 +122,11 @@ def firewall(lab: Lab, alias: str) -> Iterator[None]:
     chain = "add table ip cut\nadd chain ip cut in { type filter hook input priority 0; }\n"
     rules = f"{chain}add rule ip cut in ip saddr {ours} drop\n"
     nft = ["nsenter", f"--net=/run/netns/{namespace}", "nft"]
-    subprocess.run([*nft, "-f", "-"], input=rules, text=True, check=True, timeout=10)
+    subprocess.run([*nft, "-f", "-"], input=rules, text=True, check=True, timeout=PATIENCE_S)
     try:
         yield
     finally:
-        subprocess.run([*nft, "delete", "table", "ip", "cut"], check=True, timeout=10)
+        subprocess.run([*nft, "delete", "table", "ip", "cut"], check=True, timeout=PATIENCE_S)
 
 
 @pytest.mark.fault(11, 52)
@@ -221,7 +221,7 @@ def test_load_ends_when_its_lease_expires_after_the_controller_network_fails(spa
         wait_until(lambda: below(spaces, "driver", "sleep", "333"))
         spaces.cut_link("driver", 60)
         controller.kill()
-        wait_until(lambda: not below(spaces, "driver", "sleep", "333"), 20)
+        wait_until(lambda: not below(spaces, "driver", "sleep", "333"))
         took = time.monotonic() - begun
         assert 7 < took < 8 + 5
     finally:
@@ -267,5 +267,5 @@ def reboot(lab: Lab, alias: str, folder: Path) -> str:
     fake = folder / "boot_id"
     fake.write_text("11111111-2222-4333-8444-555555555555\n")
     mount = ["mount", "--bind", str(fake), "/proc/sys/kernel/random/boot_id"]
-    subprocess.run(["nsenter", f"--target={pid}", "--mount", *mount], check=True, timeout=10)
+    subprocess.run(["nsenter", f"--target={pid}", "--mount", *mount], check=True, timeout=PATIENCE_S)
     return fake.read_text().strip()

@@ -125,7 +125,7 @@ def test_second_interrupt_ends_at_once_and_prints_the_restore_command(lab, layou
     assert f"loadbook restore --hosts {lab.hosts_file}" in err
     cancelled(layout)
     begun = time.monotonic()
-    wait_until(lambda: not jobs_left(lab), 20)
+    wait_until(lambda: not jobs_left(lab))
     gone = time.monotonic() - begun
     record_property("seen", f"twice: exit 130 {took:.1f} s after the second, jobs gone {gone:.1f} s later")
 
@@ -197,6 +197,6 @@ def test_interrupt_while_ssh_is_blocked_ends_the_run(layout, begin, wait_s, reco
         assert "Traceback" not in err
         cancelled(layout)
         begun = time.monotonic()
-        wait_until(lambda: not jobs_left(lab), 30)
+        wait_until(lambda: not jobs_left(lab))
         record_property("seen", f"sshd stopped for {wait_s:g} s: exit 130 after {took:.1f} s")
         goes_on(layout, begin(lab))

@@ -95,7 +95,7 @@ def at_load(rig: Rig, action) -> threading.Thread:
 
     def wait() -> None:
         # the warm-up is a call of its own
-        wait_until(lambda: (rig.bin / "loading").exists(), 30)
+        wait_until(lambda: (rig.bin / "loading").exists())
         time.sleep(0.3)
         action(samplers(rig.lab.folder))
 

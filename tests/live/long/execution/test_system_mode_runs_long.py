@@ -21,8 +21,9 @@ from loadbook.execution.session import run_study
 from loadbook.hosts.host import Host
 from loadbook.hosts.remote import connect
 from loadbook.store.paths import Layout
+from ports import held_port
 from system_nginx import OwnServer, own_server
-from waiting import wait_until
+from waiting import PATIENCE_S, wait_until
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not there: apt-get install nginx-light"),
@@ -59,10 +60,7 @@ warmup_s = 0
 
 @pytest.fixture
 def own(lab, tmp_path) -> Iterator[OwnServer]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with own_server(lab, tmp_path, port) as server:
+    with held_port() as port, own_server(lab, tmp_path, port) as server:
         yield server
 
 
@@ -116,7 +114,7 @@ def left_by_a_crash(own: OwnServer) -> None:
     instance = own.instance("crashed")
     instance.check()
     instance.start()
-    pid = int(own.host.script(f"read -r pid rest <jobs/{instance.name}/pid; echo $pid", timeout_s=5).stdout)
+    pid = int(own.host.script(f"read -r pid rest <jobs/{instance.name}/pid; echo $pid", timeout_s=PATIENCE_S).stdout)
     os.killpg(pid, signal.SIGKILL)
     assert own.left()
 
@@ -165,18 +163,18 @@ find . -type f -exec sha256sum {} + | sort"""
 def distribution(spaces) -> Iterator[Host]:
     """The host `web`, on which the nginx of the distribution runs with its own files."""
     host = connect(spaces.hosts_file, "web", "distribution")
-    host.run(["nginx"], timeout_s=10, check=True)
+    host.run(["nginx"], timeout_s=PATIENCE_S, check=True)
     yield host
-    host.run(["nginx", "-s", "stop"], timeout_s=10)
+    host.run(["nginx", "-s", "stop"], timeout_s=PATIENCE_S)
     host.close()
 
 
 def tree(host: Host) -> bytes:
-    return host.script(TREE, timeout_s=10, check=True).stdout
+    return host.script(TREE, timeout_s=PATIENCE_S, check=True).stdout
 
 
 def server(host: Host) -> bytes:
-    return host.http_get(host.address, 80, "/", timeout_s=5).body
+    return host.http_get(host.address, 80, "/", timeout_s=PATIENCE_S).body
 
 
 FRONTEND = """
@@ -221,9 +219,9 @@ def test_system_mode_leaves_other_packaged_servers_unchanged(spaces, tmp_path, s
     host = connect(spaces.hosts_file, alias, "distribution")
     host.script(start, timeout_s=20, check=True)
     try:
-        wait_until(lambda: host.exists(pid_file), 10)
+        wait_until(lambda: host.exists(pid_file))
         seen = TREE.replace("/etc/nginx", folder)
-        before, page = host.script(seen, timeout_s=10).stdout, server(host)
+        before, page = host.script(seen, timeout_s=PATIENCE_S).stdout, server(host)
         done = records(layout, run_study(layout, "own", spaces.hosts_file))
         assert {name: record["status"] for name, record in done.items()} == {"one": "ok", "other": "ok"}, done
         for record in done.values():
@@ -231,7 +229,7 @@ def test_system_mode_leaves_other_packaged_servers_unchanged(spaces, tmp_path, s
             assert own["mode"] == "system"
             assert own["live"] is True
             assert len(own["pids"]) > 1
-        assert host.script(seen, timeout_s=10).stdout == before
+        assert host.script(seen, timeout_s=PATIENCE_S).stdout == before
         assert server(host) == page
     finally:
         host.script(stop, timeout_s=20)
@@ -251,13 +249,13 @@ def test_system_mode_killed_run_leaves_the_packaged_nginx_unchanged(spaces, dist
         argv = [sys.executable, "-c", script, *words]
         with subprocess.Popen(argv, cwd=tmp_path, env=env, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL) as run:
             try:
-                wait_until(lambda: run.poll() is not None or tree(distribution) != before, 40)
+                wait_until(lambda: run.poll() is not None or tree(distribution) != before)
                 assert run.poll() is None
                 time.sleep(delay_s)
             finally:
                 run.kill()
         changed += tree(distribution) != before
-        wait_until(lambda: tree(distribution) == before, 25)
-        wait_until(lambda: server(distribution) == page, 10)
+        wait_until(lambda: tree(distribution) == before)
+        wait_until(lambda: server(distribution) == page)
     assert changed
     record_property("seen", f"kill -9 at {len(delays_s)} instants, {changed} with files replaced: byte-identical")

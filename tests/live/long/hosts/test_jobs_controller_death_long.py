@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from loadbook.core.errors import HostError, LostError
-from waiting import wait_until
+from waiting import PATIENCE_S, wait_until
 
 
 def sshd_session_of(host) -> int:
     """Process id of the sshd that serves this host's connection: the parent of its shell."""
-    shell = int(host.script("echo $PPID", timeout_s=5).stdout)
+    shell = int(host.script("echo $PPID", timeout_s=PATIENCE_S).stdout)
     return int(Path(f"/proc/{shell}/stat").read_text().rpartition(")")[2].split()[1])
 
 
@@ -34,9 +34,9 @@ def test_stopped_sshd_is_detected_and_blocks_no_thread(connect_lab, record_prope
         assert found_s < 10
     finally:
         os.kill(server, signal.SIGCONT)
-    assert host.run(["echo", "back"], timeout_s=5).stdout == b"back\n"
+    assert host.run(["echo", "back"], timeout_s=PATIENCE_S).stdout == b"back\n"
     host.close()
     with pytest.raises(HostError, match="closed by us"):
         host.run(["true"], timeout_s=5)
-    wait_until(lambda: threading.active_count() <= before, 20)
+    wait_until(lambda: threading.active_count() <= before)
     record_property("seen", f"found after {found_s:.1f} s, connected again, no thread left")

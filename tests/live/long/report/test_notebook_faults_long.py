@@ -49,7 +49,7 @@ def loadbook(layout: Layout, *words: str) -> subprocess.Popen[str]:
 
 def kill_kernel(pid_file: Path) -> int:
     """Wait until a notebook's kernel has said its process id, kill it, and return that."""
-    wait_until(lambda: pid_file.exists() and pid_file.read_text(), 60)
+    wait_until(lambda: pid_file.exists() and pid_file.read_text())
     pid = int(pid_file.read_text())
     os.kill(pid, signal.SIGKILL)
     return pid

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from loadbook.hosts import rollback
+from ports import hold
 from system_nginx import OwnServer, digest, own_server, process
 from waiting import wait_until
 
@@ -92,10 +93,8 @@ def test_system_mode_restarts_when_old_workers_drain_too_long(own, record_proper
 
 @pytest.mark.fault(38)
 def test_system_mode_server_that_fails_to_return_is_reported_once(own, record_property):
-    with socket.socket() as other, socket.socket() as probe:
-        probe.bind((own.host.address, 0))
-        free = probe.getsockname()
-        probe.close()
+    with socket.socket() as other, hold(address=own.host.address) as holder:
+        free = holder.getsockname()
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         with pytest.raises(rollback.NotRestoredError) as left, deployed(own, listen=f"{free[0]}:{free[1]}"):
             _bind(other, (own.host.address, own.port))
@@ -164,7 +163,7 @@ def test_system_mode_restores_after_controller_is_killed_at_any_time(own, record
             time.sleep(delay_s)
             controller.kill()
         many += bool(own.left())
-        wait_until(lambda: not own.left(), 20)
+        wait_until(lambda: not own.left())
         own.must_be_as_before()
     record_property("seen", f"{len(after)} instants, {many} with files replaced: tree byte-identical each time")
 
@@ -183,7 +182,7 @@ def test_system_mode_restores_after_host_processes_are_killed_at_every_write(own
         env = {**os.environ, "PATH": f"{job}:{os.environ['PATH']}", "LOADBOOK_STATE": str(own.state)}
         argv = [*shell, rollback.SCRIPT_NAME, "system", instance.rendered.context.dir]
         with process(argv, cwd=job, env=env, stderr=subprocess.DEVNULL) as running:
-            wait_until(lambda running=running, job=job: running.poll() is not None or (job / "state").exists(), 20)
+            wait_until(lambda running=running, job=job: running.poll() is not None or (job / "state").exists())
             done = running.poll() is None
         kills += not done
         rollback.restore(own.host)
@@ -205,7 +204,7 @@ def test_system_mode_restore_can_be_killed_at_every_write(own, tmp_path, record_
             _crashing(folder, calls)
         env = {**os.environ, "LOADBOOK_STATE": str(own.state)}
         with process(["sh", rollback.SCRIPT_NAME, "system", instance.rendered.context.dir], cwd=job, env=env):
-            wait_until((job / "state").exists, 20)
+            wait_until((job / "state").exists)
         env["PATH"] = f"{crash}:{os.environ['PATH']}"
         with process(["sh", rollback.SCRIPT_NAME, "restore"], cwd=crash, env=env) as running:
             killed = running.wait(40) != 0

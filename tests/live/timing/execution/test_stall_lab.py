@@ -29,7 +29,7 @@ FROZEN_S = 1.5
 
 def freeze_server(rig: Rig) -> None:
     """Stop the test's own nginx, by its process ids, a second after the load began."""
-    wait_until(lambda: (rig.bin / "loading").exists(), 30)
+    wait_until(lambda: (rig.bin / "loading").exists())
     time.sleep(1.0)
     pids = rig.processes("nginx")
     assert pids
@@ -87,7 +87,7 @@ STOPS_S = (0.5, 1.5, 3.0)
 
 def freeze_arms(lab: Lab, stops_s: dict[int, float]) -> None:
     """Stop the servers of some arms, by their process ids, in mid-block, all at the same time."""
-    wait_until(lambda: any("interleave.pl schedule" in line for line in jobs_left(lab)), 60)
+    wait_until(lambda: any("interleave.pl schedule" in line for line in jobs_left(lab)))
     time.sleep(0.8)
     masters = {pid: line for pid, line in at_work_in(lab).items() if "nginx: master" in line}
     pids = {arm: [pid for pid, line in masters.items() if f"t000{arm + 1}-a1" in line] for arm in stops_s}

@@ -20,7 +20,7 @@ from loadbook.hosts.jobs import (
 )
 from loadbook.hosts.lab import lab_lock_owners
 from loadbook.hosts.remote import connect
-from waiting import wait_until
+from waiting import PATIENCE_S, wait_until
 
 SHELLS = {"dash": ["dash"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
 
@@ -40,16 +40,16 @@ def test_lock_of_owner_without_network_is_held_until_lease_ends(lab, monkeypatch
     silent.start(Job("silent", (("sleep", "300"),), 600))
     begun = time.monotonic()
     assert [owner.study for owner in lab_lock_owners(lab.folder / "web/work")] == ["theirs"]
-    wait_until(lambda: not lab_lock_owners(lab.folder / "web/work"), 10)
+    wait_until(lambda: not lab_lock_owners(lab.folder / "web/work"))
     record_property("seen", f"free {time.monotonic() - begun:.1f} s after the last sign of life, with a lease of 4 s")
     assert (lab.folder / "web/work/jobs/silent/rc").exists()
     host = ours(lab)
     with pytest.raises(InUseError):  # it is back, and another has the host now
-        silent.run(["true"], timeout_s=5)
+        silent.run(["true"], timeout_s=PATIENCE_S)
     host.close()
     silent.close()
     # it may have been about to come back when it was closed: that claim ends with its connection, or its lease
-    wait_until(lambda: not lab_lock_owners(lab.folder / "web/work"), 10)
+    wait_until(lambda: not lab_lock_owners(lab.folder / "web/work"))
 
 
 @pytest.mark.fault(41)
@@ -101,7 +101,7 @@ def test_lock_covers_the_machine_across_two_work_folders(shell, tmp_path, no_flo
     second_path = no_flock if how == "no flock" else None
     second = watch(shell, tmp_path / "two", lock, "bbbb", path=second_path)
     word, _, rest = second.stdout.readline().partition(" ")
-    assert (word, second.wait(5)) == ("busy", 1)
+    assert (word, second.wait(PATIENCE_S)) == ("busy", 1)
     owner = parse_owners(rest.encode())[0]
     assert (owner.id, owner.user, owner.ending) == ("aaaa", "aaaa@there", False)
     assert 89 <= owner.age_s <= 95
@@ -110,7 +110,7 @@ def test_lock_covers_the_machine_across_two_work_folders(shell, tmp_path, no_flo
     third = watch(shell, tmp_path / "two", lock, "cccc", path=second_path)
     assert third.stdout.readline().startswith("watching ")
     assert [path.name.split(".")[2] for path in tmp_path.glob("machine.lock.*")] == ["cccc"]
-    third.communicate("bye\n", timeout=5)
+    third.communicate("bye\n", timeout=PATIENCE_S)
     assert not list(tmp_path.glob("machine.lock?*"))
     for process in (first, second):
         process.communicate()
@@ -127,14 +127,14 @@ def test_lock_requested_concurrently_has_one_owner(shell, tmp_path):
     answers = [process.stdout.readline().split(" ")[0] for process in claimants]
     assert sorted(answers) == ["busy"] * 3 + ["watching"]
     for process in claimants:
-        process.communicate("bye\n" if process.poll() is None else None, timeout=10)
+        process.communicate("bye\n" if process.poll() is None else None, timeout=PATIENCE_S)
 
 
 @pytest.mark.fault(40)
 def test_lock_that_cannot_be_created_is_reported(shell, tmp_path):
     refused = watch(shell, tmp_path / "one", tmp_path / "no-such-folder" / "lock", "aaaa")
     assert refused.stdout.readline().startswith("unlocked ")
-    assert refused.wait(5) == 1
+    assert refused.wait(PATIENCE_S) == 1
     refused.communicate()
 
 
@@ -172,7 +172,7 @@ def test_lock_in_a_sticky_folder_such_as_tmp_works_for_several_users(tmp_path_fa
     assert first.stdout.readline().startswith("watching ")
     second = as_user(61002, "bob")
     assert second.stdout.readline().startswith("busy ")
-    first.communicate("bye\n", timeout=5)
+    first.communicate("bye\n", timeout=PATIENCE_S)
     third = as_user(61003, "carol")
     assert third.stdout.readline().startswith("watching ")
     third.kill()  # what it leaves can only be removed by itself or root
@@ -180,4 +180,4 @@ def test_lock_in_a_sticky_folder_such_as_tmp_works_for_several_users(tmp_path_fa
     second.communicate()
     fourth = as_user(61004, "dave")
     assert fourth.stdout.readline().startswith("watching ")
-    fourth.communicate("bye\n", timeout=5)
+    fourth.communicate("bye\n", timeout=PATIENCE_S)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from loadbook.hosts.jobs import launcher_script
+from waiting import PATIENCE_S
 
 SHELLS = {"dash": ["dash"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
 
@@ -55,7 +56,7 @@ def test_job_last_step_waits_for_its_start_time(shell, work):
     at = time.time() + 0.7
     (folder / "at.2").write_text(f"{at:.3f}\n")
     (folder / "at.3").write_text(f"{at - 100:.3f}\n")  # one that is over is no reason to wait
-    start(shell, work, "a").wait(10)
+    start(shell, work, "a").wait(PATIENCE_S)
     assert starts_and_ends(folder, 1)[1] < at - 0.2
     assert -0.004 <= starts_and_ends(folder, 2)[0] - at < 0.1
     assert starts_and_ends(folder, 3)[1] < at + 0.3
@@ -69,6 +70,6 @@ def test_job_last_step_waits_for_full_second_where_date_has_no_fractions(shell, 
     folder = prepare(work, "a", f"exec {fine} +%s.%N")
     at = time.time() + 1.3
     (folder / "at.1").write_text(f"{at:.3f}\n")
-    start(shell, work, "a", path=f"{coarse.parent}:/usr/bin:/bin").wait(10)
+    start(shell, work, "a", path=f"{coarse.parent}:/usr/bin:/bin").wait(PATIENCE_S)
     began = float((folder / "stdout.1").read_text())
     assert int(at) <= began < int(at) + 0.3

@@ -58,11 +58,11 @@ def test_partial_notebook_of_a_killed_papermill_process_is_not_exported(layout, 
     out = tmp_path / "out.ipynb"
     command = [sys.executable, "-m", "papermill", "--no-progress-bar", "notebooks/victim.ipynb", str(out)]
     plain = subprocess.Popen(command, cwd=layout.root, stderr=subprocess.DEVNULL)
-    wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), 60)
+    wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
     pid = int((tmp_path / "pid").read_text())
     os.kill(pid if victim == "kernel" else plain.pid, signal.SIGKILL)
     assert plain.wait(timeout=60) != 0
-    wait_until(lambda: not alive(pid), 20)
+    wait_until(lambda: not alive(pid))
     cells = nbformat.read(out, as_version=4).cells
     assert all(not output for cell in cells for output in cell.outputs)
     if victim == "kernel":  # the trap that the sentinel is for

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import pytest
 
 from loadbook.ingestion.interleaved import apart_share, read_slices
-from waiting import wait_until
+from waiting import PATIENCE_S, wait_until
 
 PROGRAM = str(files("loadbook.hosts").joinpath("interleave.pl"))
 SETTINGS = {"first": 0.05, "slice": 0.025, "gap": 0.002, "end": 1.0, "tail": 1.0}
@@ -154,7 +154,7 @@ def test_interleaving_ended_by_a_signal_leaves_no_process(tmp_path: Path, sign: 
     wait_until(lambda: (tmp_path / "b" / "pid").exists() and (tmp_path / "b" / "pid").read_text())
     time.sleep(0.3)
     process.send_signal(sign)
-    assert process.wait(10) == 143
+    assert process.wait(PATIENCE_S) == 143
     for arm in "ab":
         with pytest.raises(ProcessLookupError):
             os.kill(int((tmp_path / arm / "pid").read_text()), 0)
@@ -168,7 +168,7 @@ def test_interleaving_killed_with_its_process_group_leaves_no_stopped_process(tm
     wait_until(lambda: (tmp_path / "b" / "pid").exists() and (tmp_path / "b" / "pid").read_text())
     time.sleep(0.3)
     os.killpg(process.pid, signal.SIGKILL)
-    process.wait(10)
+    process.wait(PATIENCE_S)
     for arm in "ab":
         wait_until(lambda arm=arm: not is_running(int((tmp_path / arm / "pid").read_text())))
 
@@ -272,7 +272,7 @@ def test_files_that_are_read_at_every_slice_stay_open(tmp_path: Path) -> None:
     for _ in range(3):
         time.sleep(0.3)
         seen.append(read_files())
-    assert process.wait(10) == 0
+    assert process.wait(PATIENCE_S) == 0
     assert seen[0] == seen[1] == seen[2]
     names = {target.rsplit("/", 1)[-1] for target in seen[0].values()}
     assert names >= {"dev", "stat", "schedstat"}

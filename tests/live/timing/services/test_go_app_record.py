@@ -13,13 +13,14 @@ import pytest
 from loadbook.services import Instance
 from local_host import LocalHost
 from shared_builds import Running, needs_go
+from waiting import PATIENCE_S
 
 pytestmark = needs_go
 
 
 @contextmanager
 def connection(app: Instance) -> Iterator[http.client.HTTPConnection]:
-    line = http.client.HTTPConnection(app.address, app.port, timeout=5)
+    line = http.client.HTTPConnection(app.address, app.port, timeout=PATIENCE_S)
     yield line
     line.close()
 

@@ -155,7 +155,7 @@ def run_with_kill(lab, layout, name, kill):
 
 def kill_first_arm(jobs: Path) -> None:
     """Kill the load generator of the first arm in the middle of its slices."""
-    wait_until(lambda: list(jobs.glob("*-t0001-a1-load/arm0/pid")), 30)
+    wait_until(lambda: list(jobs.glob("*-t0001-a1-load/arm0/pid")))
     time.sleep(0.7)
     os.kill(int(next(jobs.glob("*-t0001-a1-load/arm0/pid")).read_text()), signal.SIGKILL)
 

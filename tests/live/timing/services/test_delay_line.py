@@ -13,7 +13,8 @@ import pytest
 
 from loadbook.services import ServiceError, load_service
 from local_host import LocalHost
-from shared_builds import Running, backend, free_port, needs_go, placed, share_built
+from ports import kept_port
+from shared_builds import Running, backend, needs_go, placed, share_built
 
 pytestmark = needs_go
 DELAY_MS, DELAY_S = 30, 0.030
@@ -84,7 +85,7 @@ def test_delay_line_handles_many_connections_and_closes_them(here: LocalHost, ru
 
 
 def test_delay_line_resets_client_when_the_target_is_closed(running: Running, here: LocalHost) -> None:
-    line = running("delay-line", {"backends": [backend(free_port())]}, delay_ms=5)
+    line = running("delay-line", {"backends": [backend(kept_port())]}, delay_ms=5)
     with socket.create_connection((line.address, line.port)) as client, pytest.raises(ConnectionResetError):
         client.recv(1)
     assert b"connection refused" in line.log()

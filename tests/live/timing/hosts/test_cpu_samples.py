@@ -14,6 +14,7 @@ from itertools import pairwise
 import pytest
 
 from loadbook.ingestion.outside_cpu import read_cpu_samples
+from waiting import PATIENCE_S
 
 PROGRAM = str(files("loadbook.hosts").joinpath("cpu_samples.pl"))
 # uses half a CPU, in a process of its own; its parent waits
@@ -38,7 +39,7 @@ def test_cpu_time_of_whole_sessions_is_read_in_time_until_the_program_is_ended()
         reader = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
         time.sleep(1.2)
         reader.terminate()
-        text, _ = reader.communicate(timeout=10)
+        text, _ = reader.communicate(timeout=PATIENCE_S)
         idle.kill()
         idle.wait()
         os.killpg(busy.pid, signal.SIGKILL)
@@ -56,12 +57,14 @@ def test_service_that_ends_has_no_further_readings() -> None:
         time.sleep(0.4)
         busy.kill()
         busy.wait()
-        text, _ = reader.communicate(timeout=10)
+        text, _ = reader.communicate(timeout=PATIENCE_S)
     (used,) = read_cpu_samples(text, 1)
     assert 5 < len(used) < len(text.splitlines())
     assert all(before.cpu_s <= after.cpu_s for before, after in pairwise(used))
 
 
 def test_readings_end_by_themselves_after_their_limit() -> None:
-    done = subprocess.run(["perl", PROGRAM, "0.01", "0.3", "1"], capture_output=True, text=True, timeout=10, check=True)
+    done = subprocess.run(
+        ["perl", PROGRAM, "0.01", "0.3", "1"], capture_output=True, text=True, timeout=PATIENCE_S, check=True
+    )
     assert 5 <= len(done.stdout.splitlines()) <= 31
