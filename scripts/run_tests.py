@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[1]
 BIN = ROOT / ".venv" / "bin"
 PR_SET_CHILD_SUBREAPER = 36
 # what has to be over five seconds after an interrupt: tests put back what they changed, then jobs, then the rest
-TEARDOWN_S, TERMINATE_S = 2.0, 1.5
+TEARDOWN_S, TERMINATE_S = 1.5, 1.0
 # `make test` in CI fails above this: seconds of CPU, whatever else the machine does
 QUICK_CPU_S = 400
 

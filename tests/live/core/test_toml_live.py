@@ -33,10 +33,10 @@ LARGE = (
     PEAK
     + """
 import sys
-sys.path[:0] = [{tests!r}, {tests!r} + "/support"]
+sys.path[:0] = [{folder_of_test!r}, {folder_of_test!r} + "/../../support"]
 from pathlib import Path
 from loadbook.core.errors import StudyError
-import core.test_toml as t
+import test_toml_live as t
 before = peak_bytes()
 for name, read in t.READERS.values():
     try:
@@ -57,7 +57,7 @@ def test_toml_file_of_100_mb_is_refused_without_reading_it(
         (tmp_path / name).parent.mkdir(exist_ok=True)
         with (tmp_path / name).open("wb") as file:
             file.truncate(100_000_000)
-    code = LARGE.format(tests=str(Path(__file__).parents[2]), folder=str(tmp_path))
+    code = LARGE.format(folder_of_test=str(Path(__file__).parent), folder=str(tmp_path))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     grown_kb = int(done.stdout)

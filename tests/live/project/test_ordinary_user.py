@@ -57,8 +57,8 @@ def test_nginx_services_run_for_an_ordinary_user(tmp_path: Path) -> None:
     own.chmod(0o777)
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "COV"))}
     env |= {"HYPOTHESIS_STORAGE_DIRECTORY": f"{own}/hypothesis", "PYTHONDONTWRITEBYTECODE": "1", "HOME": str(own)}
-    tests = [f"tests/services/test_{name}.py" for name in ("nginx_tuned", "nginx_upstream", "spec")]
-    options = ["-q", "-n", "0", "-p", "no:cacheprovider", "-m", "not lab and not alone and not long", "-rs"]
+    tests = [f"tests/live/services/test_nginx_{name}_live.py" for name in ("tuned", "upstream")]
+    options = ["-q", "-n", "0", "-p", "no:cacheprovider", "-rs"]
     command = [*as_user, sys.executable, "-m", "pytest", *options, "--basetemp", f"{own}/t", *tests]
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]

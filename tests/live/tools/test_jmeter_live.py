@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_live import SECURE, measured, web
 
 from loadbook.study.workload import Workload
 from loadbook.tools import base
 from loadbook.tools.base import Target
+from page_server import PageServer, measured, page_server
 
-__all__ = ["web"]  # a fixture
 HOME = Path(os.environ.get("JMETER_HOME") or Path(__file__).parents[3] / ".cache" / "jmeter")
 pytestmark = [
     pytest.mark.skipif(not (HOME / "bin" / "jmeter").is_file(), reason=f"JMeter is not at {HOME}: make jmeter"),
@@ -27,18 +27,30 @@ def on_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{HOME / 'bin'}{os.pathsep}{os.environ['PATH']}")
 
 
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
+    with page_server(tmp_path_factory.mktemp("nginx")) as both:
+        yield both
+
+
+@pytest.fixture
+def web(servers: PageServer) -> Target:
+    return servers.plain
+
+
 def load(**asked: object) -> Workload:
     return Workload.model_validate({"tool": "jmeter", "connections": 4, "timeout_s": 10} | asked)
 
 
-def test_live_jmeter_sends_tls_requests_with_headers_and_closed_connections(web: Target, tmp_path: Path) -> None:
+def test_live_jmeter_sends_tls_requests_with_headers_and_closed_connections(
+    servers: PageServer, tmp_path: Path
+) -> None:
     asked = load(
         requests=40, headers={"X-Asked": r'a "\b" c;d', "X-Empty": ""}, path="/seen?a=%20&b=1", keepalive=False
     )
-    got = measured(web, tmp_path, asked)
+    got = measured(servers.plain, tmp_path, asked)
     assert got["requests", "count"] == got["status_2xx", "count"] == 40
-    secure = Target(web.address, SECURE[web.port], "https")
-    got = measured(secure, tmp_path, load(requests=20))  # -f: the first run's samples are gone
+    got = measured(servers.secure, tmp_path, load(requests=20))  # -f: the first run's samples are gone
     assert got["ok", "count"] == 20 and got["connect_time", "max"] > 0
 
 
