@@ -111,7 +111,8 @@ with_uv() {
     index=$(pip_setting index-url) certificates=$(pip_setting cert)
     [ -z "$index" ] || export UV_DEFAULT_INDEX="${UV_DEFAULT_INDEX:-$index}"
     [ -z "$certificates" ] || export SSL_CERT_FILE="${SSL_CERT_FILE:-$certificates}"
-    "$uv" pip install -q --python .venv/bin/python --require-hashes -r "$lock" &&
+    # Python compiles what it imports the first time; where it may not keep that, all is compiled now, as pip does
+    "$uv" pip install -q ${PYTHONDONTWRITEBYTECODE:+--compile-bytecode} --python .venv/bin/python --require-hashes -r "$lock" &&
         "$uv" pip install -q --python .venv/bin/python --no-deps --no-build-isolation -e .
 }
 

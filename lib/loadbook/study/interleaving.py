@@ -15,7 +15,8 @@ from loadbook.core.metrics import get_metric
 from loadbook.study.model import Study
 from loadbook.study.workload import matching_option
 
-# load generators that end on time and count correctly if stopped in between (tests/live/timing/services/test_paused_load.py)
+# load generators that end on time and count correctly if stopped in between
+# (tests/live/timing/services/test_paused_load.py)
 PAUSABLE_TOOLS = frozenset({"ab", "h2load", "k6", "oha", "wrk"})
 MIN_SLICE_S, MAX_SLICE_S, MIN_GAP_S = 0.012, 1.0, 0.001
 # requests under way when a generator is stopped are answered within about one mean latency (Little's law)
