@@ -1,15 +1,10 @@
-"""Hosts' own monitors, asked over real SSH: a munin node and a node_exporter as they answer, and rude ones."""
+"""A real munin node, asked over real SSH."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import socketserver
 import subprocess
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import pytest
 
@@ -18,45 +13,6 @@ from loadbook.core.errors import HostError
 from loadbook.hosts.inventory import HostEntry
 from loadbook.hosts.monitors import MonitorClient, Poller, connect_monitor
 from waiting import wait_until
-
-CPU = b"user.value %d\nnice.value 0\nsystem.value 10\nidle.value %d\niowait.value 0\n.\n"
-
-Talk = Callable[[socketserver.StreamRequestHandler], None]
-
-
-@contextmanager
-def serving(talk: Talk) -> Iterator[int]:
-    """Yield the port of a server on loopback whose connections `talk` answers."""
-
-    class Handler(socketserver.StreamRequestHandler):
-        def handle(self) -> None:
-            talk(self)
-
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        yield server.server_address[1]
-        server.shutdown()
-
-
-def node(answer: bytes = b"", asked: list[bytes] | None = None) -> Talk:
-    """A munin node with the plugins cpu, load and if_err_eth0: its answers on cpu are `answer`, or grow with time."""
-
-    def talk(handler: socketserver.StreamRequestHandler) -> None:
-        handler.wfile.write(b"# munin node at a.b\n")
-        for line in handler.rfile:
-            if asked is not None:
-                asked.append(line)
-            if line == b"list\n":
-                handler.wfile.write(b"cpu load if_err_eth0\n")
-            elif answer:
-                handler.wfile.write(answer)
-                return
-            else:
-                ticks = int(time.monotonic() * 100)
-                handler.wfile.write(CPU % (ticks, ticks))
-
-    return talk
 
 
 class Counted:
@@ -90,9 +46,7 @@ def poll(host, entry: HostEntry, source: str) -> tuple[bytes, str]:
     shutil.which("munin-node", path="/usr/sbin:/usr/bin") is None or not os.access("/etc/munin/plugin-conf.d", os.R_OK),
     reason="munin-node is not there, or only root may start it: apt-get install munin-node, make test as root",
 )
-def test_real_munin_node_is_polled(connect_lab, tmp_path):
-    with serving(node()) as port:
-        pass
+def test_real_munin_node_is_polled(connect_lab, port, tmp_path):
     lines = (
         "log_file {0}/log",
         "pid_file {0}/pid",
@@ -107,7 +61,7 @@ def test_real_munin_node_is_polled(connect_lab, tmp_path):
     with subprocess.Popen([program, "--config", conf], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as started:
         try:
             host, entry = connect_lab(), HostEntry(roles=["driver"], munin_port=port)
-            wait_until(lambda: _answers(host, entry), limit_s=10)
+            wait_until(lambda: _answers(host, entry))
             data, problem = poll(host, entry, "munin")
         finally:
             started.terminate()
