@@ -110,10 +110,8 @@ def resolve_spec(
     trials = trials_telling(_trials_with_causes(data), metric_name)
     trials = trials.assign(short_tail=trials["trial"].isin(values.loc[short, "trial"]))
     values = values.assign(valid=usable_mask(values))
-    errors = {
-        name: error_counts.count_errors(data.trials, data.measurements, name)
-        for name in {*treatments_of(data), baseline_name}
-    }
+    arms = {*treatments_of(data), baseline_name}
+    errors = error_counts.count_errors_by_treatment(data.trials, data.measurements, arms)
     own_metric = metric_name == study.metric
     execution = execution_among_both(data.plan, metric_name)
     planned_blocks = data.plan.get("latency_blocks" if execution == "plain" else "blocks")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -48,10 +48,21 @@ def count_errors(trials: pd.DataFrame, measurements: pd.DataFrame, treatment: st
 
     If the tool reported no total of errors, the classes are summed; a trial without either is not counted.
     """
-    own_trials = trials[trials["treatment"] == treatment].set_index("trial")
+    return count_errors_by_treatment(trials, measurements, [treatment])[treatment]
+
+
+def count_errors_by_treatment(
+    trials: pd.DataFrame, measurements: pd.DataFrame, treatments: Iterable[str]
+) -> dict[str, ErrorCounts]:
+    """Return treatment -> its errors, as `count_errors`; the measurements are searched once for all."""
     totals_only = (measurements["driver"] == "*") & (measurements["statistic"] == "count")
-    rows = measurements[totals_only & measurements["trial"].isin(own_trials.index)]
-    table = rows.pivot_table(index="trial", columns="metric", values="value", aggfunc="sum")
+    table = measurements[totals_only].pivot_table(index="trial", columns="metric", values="value", aggfunc="sum")
+    return {name: _count(trials[trials["treatment"] == name].set_index("trial"), table) for name in treatments}
+
+
+def _count(own_trials: pd.DataFrame, counts: pd.DataFrame) -> ErrorCounts:
+    """Count the errors of some trials; `counts` has a row per trial and a column per metric."""
+    table = counts[counts.index.isin(own_trials.index)].dropna(axis="columns", how="all")
     classes = [c for c in ERROR_CLASSES if c in table]
     by_class = table[classes].sum(axis=1, min_count=1)
     errors = (table["errors"].fillna(by_class) if "errors" in table else by_class).dropna()
