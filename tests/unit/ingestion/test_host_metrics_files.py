@@ -11,7 +11,6 @@ from click.testing import CliRunner
 
 from loadbook.cli import cli
 from loadbook.core.errors import DataError, LoadbookError, UsageError
-from loadbook.ingestion.host_metrics import read_metric_files, sadf_json
 from loadbook.ingestion.ingest import ingest
 from loadbook.store import trial_record
 from loadbook.store.paths import Layout
@@ -20,7 +19,6 @@ from loadbook.store.verify import verify_run
 from recorded_run import STUDY, copy_recorded_run, run_of
 
 FIXTURES = Path("tests/fixtures/traces").absolute()
-SADF = FIXTURES / "sadf-12.6.1--all.csv"
 
 
 @pytest.fixture
@@ -143,28 +141,6 @@ def test_added_metrics_files_without_samples_do_not_change_the_run(layout, tmp_p
         with pytest.raises(error, match=said):
             added(layout, *words, "--host", "web")
     assert paths.ledger.read_bytes() == before and not paths.added_files.exists()
-
-
-@pytest.mark.skipif(shutil.which("sadf") is None, reason="sadf is not there: apt-get install sysstat")
-def test_added_sysstat_binary_is_stored_beside_its_text(layout):
-    binary = FIXTURES / "12.6.1--sa.dat"
-    given = read_metric_files([binary])
-    assert [(g.kind, list(g.read), list(g.originals)) for g in given] == [
-        ("sadf-json", ["12.6.1--sa.dat.json"], [binary.name])
-    ]
-    assert len(given[0].traces.times) == 6
-    added(layout, binary, "--host", "web")
-    paths = layout.run(STUDY, layout.resolve_run(STUDY))
-    assert sorted(p.name for p in paths.added_files.iterdir()) == ["1-12.6.1--sa.dat.json", "2-12.6.1--sa.dat"]
-    assert not verify_run(paths).findings
-
-
-@pytest.mark.skipif(shutil.which("sadf") is None, reason="sadf is not there: apt-get install sysstat")
-def test_added_sysstat_binary_that_sadf_cannot_read_is_refused(tmp_path):
-    torn = tmp_path / "sa.dat"
-    torn.write_bytes((FIXTURES / "12.6.1--sa.dat").read_bytes()[:200])
-    with pytest.raises(DataError, match="sadf could not read"):
-        sadf_json(torn)
 
 
 def test_unknown_format_of_added_metrics_is_refused(layout, tmp_path):
