@@ -39,13 +39,10 @@ class Phase(NamedTuple):
     commands: dict[str, list[str]]
 
 
-def _pytest(*arguments: str, workers: int) -> list[str]:
-    parallel = ["-n", str(workers), "--dist", "worksteal" if workers == CPUS else "loadfile"] if workers > 1 else []
+def _pytest(*arguments: str, workers: int, by: str = "loadfile") -> list[str]:
+    """Return a call of pytest; `by` says how xdist divides tests: labs of a file are shared by its tests."""
+    parallel = ["-n", str(workers), "--dist", by] if workers > 1 else []
     return [str(BIN / "pytest"), "-rs", *parallel, *arguments]
-
-
-def _ruff(*arguments: str) -> list[str]:
-    return [str(BIN / "ruff"), *arguments, "lib", "tests", "benchmarks", "scripts"]
 
 
 CPUS = min(len(os.sched_getaffinity(0)), 8)
@@ -53,22 +50,21 @@ FAULTS = ["--timeout", "3600", "--faults", ".cache/faults.json", "tests"]
 NOT_IN_LIVE = [f"--ignore=tests/live/{folder}" for folder in ("smoke", "timing", "long")]
 PHASES = {
     "quick": [
-        Phase({"lint": _ruff("check", "-q")}),
-        Phase({"format": _ruff("format", "-q", "--check")}),
-        Phase({"tests/unit": _pytest("tests/unit", workers=CPUS)}),
+        Phase({"lint": ["make", "-s", "lint"]}),
+        Phase({"tests/unit": _pytest("tests/unit", workers=CPUS, by="worksteal")}),
         Phase({"tests/live/smoke": _pytest("tests/live/smoke", workers=2)}),
     ],
     "live": [
         Phase(
             {
                 "tests/live": _pytest("tests/live", *NOT_IN_LIVE, workers=4),
-                "types": ["nice", "-n", "19", str(BIN / "mypy")],
+                "types": ["nice", "-n", "19", "make", "-s", "types"],
             }
         ),
         Phase({"tests/live/timing": _pytest("tests/live/timing", workers=1)}),
     ],
     "long": [
-        Phase({"tests/unit": ["env", "LOADBOOK_TESTS=full", *_pytest("tests/unit", workers=CPUS)]}),
+        Phase({"tests/unit": ["env", "LOADBOOK_TESTS=full", *_pytest("tests/unit", workers=CPUS, by="worksteal")]}),
         Phase({"tests/live/long": _pytest("tests/live/long", "-m", "not fault", "--timeout", "3600", workers=1)}),
     ],
     "faults": [Phase({"faults": _pytest(*FAULTS, "-m", "fault and not root", workers=3)})],

@@ -3,7 +3,6 @@
 import os
 import socket
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -34,9 +33,7 @@ def instance(
 
 def wait_for_pids(web: Instance, count: int) -> list[int]:
     """The first worker may answer before the last one is forked."""
-    deadline = time.monotonic() + 20
-    while len(web.pids()) < count and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: len(web.pids()) >= count)
     pids = web.pids()
     assert len(pids) == count
     return pids

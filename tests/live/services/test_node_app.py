@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from loadbook.services.build import BuildError, build
 from local_host import LocalHost
 from ports import kept_port
 from shared_builds import Running, backend, needs_node
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, wait_until
 
 pytestmark = needs_node
 APP = load_service("node-app")
@@ -76,9 +75,7 @@ def test_node_app_writes_a_value_per_request(
 def test_node_app_ends_when_a_worker_process_dies(here: LocalHost, running: Running) -> None:
     app = running("node-app")
     os.kill(app.pids()[-1], signal.SIGKILL)
-    deadline = time.monotonic() + 20
-    while here.state(app.name).running and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: not here.state(app.name).running)
     with pytest.raises(ServiceError, match=r"node-app ended with exit code 1: .*worker 2 ended: SIGKILL"):
         app.ready(here)
 

@@ -15,6 +15,7 @@ from loadbook.services import ServiceError, load_service
 from local_host import LocalHost
 from ports import kept_port
 from shared_builds import Running, backend, needs_go, placed, share_built
+from waiting import wait_until
 
 pytestmark = needs_go
 DELAY_MS, DELAY_S = 30, 0.030
@@ -77,10 +78,7 @@ def test_delay_line_handles_many_connections_and_closes_them(here: LocalHost, ru
     assert len(list(files.iterdir())) >= before + 2 * many
     for client in clients:
         client.close()
-    deadline = time.monotonic() + 20
-    while len(list(files.iterdir())) > before + 2 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert len(list(files.iterdir())) <= before + 2
+    wait_until(lambda: len(list(files.iterdir())) <= before + 2)
     assert line.counters(here)["connections"] == many
 
 
