@@ -11,33 +11,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from controller_processes import at_work_in, jobs_left, loadbook
+from controller_processes import jobs_left, loadbook
+from interrupted_runs import START_S, STUDY, load_runs
 from loadbook.hosts.lab import Lab
 from loadbook.store import trial_record
 from loadbook.store.ledger import read_ledger, trial_states
 from loadbook.store.paths import Layout, RunPaths
 from recorded_run import with_studies
 from waiting import PATIENCE_S, wait_until
-
-LIMIT_S, START_S = 15.0, 120.0
-STUDY = """
-include = "aa.toml"
-name = "stopped"
-execution = "plain"
-blocks = 1
-
-[workload]
-warmup_s = 0
-connections = 4
-duration_s = {duration_s}
-
-[reset]
-time_wait_sockets = 1000000
-settle_s = {settle_s}
-
-[validity]
-driver_cpu = 1.0
-"""
 
 
 @pytest.fixture
@@ -64,11 +45,6 @@ def begin(layout) -> Iterator[Callable[[Lab], subprocess.Popen[str]]]:
         for pid in load_runs(lab):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-
-
-def load_runs(lab: Lab) -> list[int]:
-    """Return the process ids of load generators in the lab."""
-    return [pid for pid, line in at_work_in(lab).items() if line.startswith("wrk ") and "http://" in line]
 
 
 def paths_of(layout: Layout) -> RunPaths:

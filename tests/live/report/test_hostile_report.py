@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from chromium import BINARY, Chrome
+from counting_server import Counter
 from hostile_texts import CANARY, CORPUS, HTML, TERMINAL, silent
 from loadbook.batch import index
 from loadbook.core.errors import ReportError
@@ -24,29 +23,6 @@ pytestmark = [
     pytest.mark.fault(44, 55),
     pytest.mark.skipif(not BINARY, reason="Chromium is not there: apt-get install chromium"),
 ]  # fmt: skip
-
-
-class Counter:
-    """A server that counts who asks; `of` gives texts of the corpus its address."""
-
-    def __init__(self) -> None:
-        asked: list[str] = []
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                asked.append(self.path)
-                self.send_response(200)
-                self.end_headers()
-
-            def log_message(self, *words: object) -> None:
-                pass
-
-        self.asked = asked
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def of(self, text: str) -> str:
-        return text.replace("127.0.0.1:9", f"127.0.0.1:{self.server.server_port}")
 
 
 @pytest.fixture

@@ -8,33 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from built_service import made
 from loadbook.hosts.host import CommandResult
-from loadbook.services import Instance, InstanceContext, ServiceSpec, load_service, render, version
+from loadbook.services import Instance, InstanceContext, render, version
 from loadbook.services.build import BuildError, build, build_command, program_digest
 from local_host import LocalHost
 from waiting import PATIENCE_S
 
 MACHINE = os.uname().machine
-SERVICE = """
-name = "made"
-about = "a page that a maker makes"
-binary = "python3"
-package = "python3"
-[build]
-sources = ["recipe.sh", "parts/page.txt"]
-needs = ["maker"]
-get = "apt-get install maker"
-version = { argv = ["maker", "-c", "echo maker 1.2"], pattern = 'maker ([0-9.]+)' }
-argv = ["maker", "recipe.sh", "{{ arch }}"]
-env = { FLAVOUR = "plain" }
-output = "out/index.html"
-timeout_s = 5
-[build.arch]
-pdp11 = "PDP-11"
-[commands]
-start = ["python3", "-m", "http.server", "-b", "{{ address }}", "-d", "{{ built }}/out", "{{ port }}"]
-"""
-RECIPE = 'mkdir -p out; echo "$1 $FLAVOUR $(cat parts/page.txt)" >out/index.html; echo x >>"$COUNT"\n'
 
 
 @pytest.fixture
@@ -46,17 +27,6 @@ def maker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", f"{bin_folder}:{os.environ['PATH']}")
     monkeypatch.setenv("COUNT", str(tmp_path / "count"))
     return bin_folder
-
-
-def made(tmp_path: Path, recipe: str = RECIPE, **build_keys: object) -> ServiceSpec:
-    own = tmp_path / "services" / "made"
-    (own / "parts").mkdir(parents=True, exist_ok=True)
-    (own / "service.toml").write_text(SERVICE)
-    (own / "recipe.sh").write_text(recipe)
-    (own / "parts" / "page.txt").write_text("page")
-    spec = load_service("made", [tmp_path / "services"])
-    assert spec.build is not None
-    return spec.model_copy(update={"build": spec.build.model_copy(update=build_keys)})
 
 
 def times_built(tmp_path: Path) -> int:

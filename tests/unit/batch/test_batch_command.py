@@ -8,19 +8,10 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
+from batch_projects import BOTH, REPLAY, SAYS
 from command_line import exit_code
-from loadbook.report import blocks
 from loadbook.store.paths import Layout
-from recorded_run import FIXTURE, INCLUDED, STUDIES, STUDY, with_studies
-
-REPLAY = next(FIXTURE.iterdir()) / "hosts.toml"
-SUMMARY = {
-    "valid": 4, "planned": 4, "started": 1.0, "ended": 2.0, "question": "Which?",
-    "verdict": {"kind": "better", "word": "faster", "glyph": "▲", "sentence": "one is faster by 6 %."},
-}  # fmt: skip
-SAYS = (
-    f"from IPython.display import display; display({{'{blocks.DONE_MIME}': {{**{SUMMARY}, 'study': study}}}}, raw=True)"
-)
+from recorded_run import INCLUDED, STUDIES, STUDY, with_studies
 
 
 def write(layout: Layout, *cells: str) -> None:
@@ -48,9 +39,6 @@ def batch_file(layout: Layout, *entries: str) -> Path:
     lines = [f'[[entry]]\nhosts = "{REPLAY}"\nblocks = 1\n{entry}\n' for entry in entries]
     path.write_text("\n".join(lines))
     return path
-
-
-BOTH = ('study = "first"', 'study = "second"\nparameters.metric = ["ok_per_s", "latency"]')
 
 
 def test_batch_dry_run_prints_order_hours_and_pages(layout, monkeypatch, capsys):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 
 from command_line import exit_code
@@ -11,31 +9,13 @@ from loadbook.core.errors import UsageError
 from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
 from loadbook.stats.analyse import analyse
-from loadbook.store import trial_record
-from loadbook.store.ledger import Ledger, read_ledger
+from loadbook.store.ledger import Ledger
 from loadbook.store.tables import load_run
-from loadbook.store.trial_record import read_json, write_json
+from loadbook.store.trial_record import read_json
 from loadbook.store.verify import verify_run
 from recorded_run import copy_recorded_run, run_of
+from stopped_replays import CONTROL, HUGE, SMALL, STUDY, THREE, TWO, events, lengthen
 
-CONTROL = 'check = "control"\nexpect = "worse"\n'
-# the control of the recorded run, which costs 21 %, as a treatment; and a treatment that is not decided
-STUDY = """
-include = "plain.toml"
-name = "{name}"
-subset = "these"
-{lines}
-[subsets]
-these = ["baseline-auto", "{treatment}"]
-[validity]
-driver_cpu = 1.0
-{stopping}
-"""
-HUGE, SMALL = "control-access-log", "auto-nopush"
-TWO, THREE = (
-    {"stopping": f'[stopping]\nrule = "looks"\nlooks = {looks}', "lines": f"blocks = {looks[-1]}"}
-    for looks in ([5, 10], [5, 10, 15])
-)
 ALWAYS = '[stopping]\nrule = "always-valid"'
 
 
@@ -47,19 +27,6 @@ def layout(tmp_path):
     (made.studies / "plain.toml").write_text(text.replace(CONTROL, ""))
     lengthen(run_of(made), 8, arms=("baseline-auto", HUGE, SMALL))
     return made
-
-
-def lengthen(raw, by: int, arms) -> None:
-    """Record every block once more, under a number that is `by` higher."""
-    for folder in [*(raw / "trials").iterdir(), *(raw / "failed").iterdir()]:
-        record = trial_record.read_trial(folder)
-        if record.treatment in arms:
-            copy = folder.with_name(folder.name.replace("t0", "t9"))
-            shutil.copytree(folder, copy)
-            write_json(
-                copy / trial_record.RECORD_NAME,
-                read_json(folder / trial_record.RECORD_NAME) | {"block": record.block + by},
-            )
 
 
 @pytest.fixture
@@ -84,10 +51,6 @@ def go(layout):
         return layout.run(name, run), notes
 
     return go
-
-
-def events(paths, *names: str):
-    return [e for e in read_ledger(paths.ledger) if e["event"] in names]
 
 
 def answer(layout, paths):

@@ -14,23 +14,16 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
+from batch_projects import BOTH, REPLAY, SAYS
 from controller_processes import loadbook
 from loadbook.batch.index import HOME_LINK
-from loadbook.report import blocks, notebooks
+from loadbook.report import notebooks
 from loadbook.report.html import forbidden_content
 from loadbook.store.paths import Layout
-from recorded_run import FIXTURE, INCLUDED, STUDIES, STUDY, with_studies
+from recorded_run import INCLUDED, STUDIES, STUDY, with_studies
 from waiting import wait_until
 
 PATIENCE_S = 200  # kernels of a machine that is busy come up slowly
-REPLAY = next(FIXTURE.iterdir()) / "hosts.toml"
-SUMMARY = {
-    "valid": 4, "planned": 4, "started": 1.0, "ended": 2.0, "question": "Which?",
-    "verdict": {"kind": "better", "word": "faster", "glyph": "▲", "sentence": "one is faster by 6 %."},
-}  # fmt: skip
-SAYS = (
-    f"from IPython.display import display; display({{'{blocks.DONE_MIME}': {{**{SUMMARY}, 'study': study}}}}, raw=True)"
-)
 # says who it is, and waits to be killed, the first time that it is executed
 WAITS = """import os, time, pathlib
 where = pathlib.Path(r'{}')
@@ -62,9 +55,6 @@ def batch_file(layout: Layout, *entries: str) -> Path:
     lines = [f'[[entry]]\nhosts = "{REPLAY}"\nblocks = 1\n{entry}\n' for entry in entries]
     path.write_text("\n".join(lines))
     return path
-
-
-BOTH = ('study = "first"', 'study = "second"\nparameters.metric = ["ok_per_s", "latency"]')
 
 
 def kept(layout: Layout) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -20,64 +19,20 @@ from dry_run_transcripts import run_held_to_dry_run
 from loadbook.execution.session import run_study
 from loadbook.hosts.host import Host
 from loadbook.hosts.remote import connect
-from loadbook.store.paths import Layout
 from ports import held_port
+from system_mode_projects import TREE, project, records, server, tree
 from system_nginx import OwnServer, own_server
 from waiting import PATIENCE_S, wait_until
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not there: apt-get install nginx-light"),
 ]
-STUDY = """
-schema = 1
-name = "own"
-question = "Do more workers help the server as it is installed?"
-baseline = "one"
-blocks = {blocks}
-
-[roles.driver]
-
-[roles.web]
-service = "{service}"
-mode = "system"
-
-[factors]
-{var} = {{ levels = {levels} }}
-
-[treatments.one]
-[treatments.other]
-set = {{ {var} = {other} }}
-
-[workload]
-tool = "wrk"
-path = "/.loadbook/config-id"
-connections = 4
-threads = 1
-duration_s = 1
-warmup_s = 0
-"""
 
 
 @pytest.fixture
 def own(lab, tmp_path) -> Iterator[OwnServer]:
     with held_port() as port, own_server(lab, tmp_path, port) as server:
         yield server
-
-
-def project(folder: Path, service: str, var: str, levels: list, blocks: int = 1) -> Layout:
-    for name in ("studies", "notebooks"):
-        (folder / name).mkdir()
-    if (folder / service).is_dir():
-        shutil.copytree(folder / service, folder / "studies/services" / service)
-    text = STUDY.format(service=service, var=var, levels=json.dumps(levels), other=json.dumps(levels[1]), blocks=blocks)
-    (folder / "studies/own.toml").write_text(text)
-    return Layout(folder)
-
-
-def records(layout: Layout, run: str) -> dict[str, dict]:
-    raw = layout.run("own", run).raw
-    paths = [path for kept in ("failed", "trials") for path in sorted((raw / kept).glob("*/trial.json"))]
-    return {record["treatment"]: record for record in map(json.loads, (path.read_text() for path in paths))}
 
 
 def test_system_mode_run_records_the_hosts_own_server(own, tmp_path):
@@ -153,12 +108,6 @@ def test_system_mode_file_edited_by_somebody_else_stops_the_run(own, tmp_path, m
     record_property("seen", "the run stops with exit 3, the edit and its diff are there; restore after it is settled")
 
 
-# -- the distribution's own nginx, in namespaces --
-
-TREE = """cd /etc/nginx && find . -exec stat -c '%n %F %a %u:%g' {} + | sort && find . -type l -exec readlink {} + &&
-find . -type f -exec sha256sum {} + | sort"""
-
-
 @pytest.fixture
 def distribution(spaces) -> Iterator[Host]:
     """The host `web`, on which the nginx of the distribution runs with its own files."""
@@ -167,14 +116,6 @@ def distribution(spaces) -> Iterator[Host]:
     yield host
     host.run(["nginx", "-s", "stop"], timeout_s=PATIENCE_S)
     host.close()
-
-
-def tree(host: Host) -> bytes:
-    return host.script(TREE, timeout_s=PATIENCE_S, check=True).stdout
-
-
-def server(host: Host) -> bytes:
-    return host.http_get(host.address, 80, "/", timeout_s=PATIENCE_S).body
 
 
 FRONTEND = """

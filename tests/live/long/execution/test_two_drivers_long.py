@@ -6,57 +6,21 @@ import os
 import signal
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.execution.session import run_study
-from loadbook.ingestion.ingest import ingest
 from loadbook.store import trial_record
-from loadbook.store.tables import TABLES, load_run, read_table
+from loadbook.store.tables import load_run
 from loopback_labs import own_lab
+from two_driver_runs import DRIVERS, KILLED, tables, write
 from waiting import meanwhile, wait_until
-
-SPEC = """
-include = "aa.toml"
-name = "{name}"
-blocks = 1
-execution = "{execution}"
-
-[workload]
-tool = "{tool}"
-connections = {connections}
-threads = {threads}
-warmup_s = 0.2
-extra = {extra}
-
-[reset]
-time_wait_sockets = 1000000
-
-[validity]
-driver_cpu = 1.0
-"""
-DRIVERS = ["driver", "driver-2"]
-KILLED = "host driver-2: wrk was killed by signal 9 (SIGKILL, as the kernel does when memory runs out): exit code 137"
-# what a replay does in its own time
-OWN_TIMES = ["run", "started", "duration_s"]
 
 
 @pytest.fixture(scope="module")
 def lab():
     with own_lab(hosts={"driver": ("driver",), "web": ("web",), "driver-2": ("driver",)}) as own:
         yield own
-
-
-def write(layout, name, tool="wrk", connections=11, threads=1, extra="[]", execution="plain"):
-    text = SPEC.format(name=name, tool=tool, connections=connections, threads=threads, extra=extra, execution=execution)
-    (layout.studies / f"{name}.toml").write_text(text)
-
-
-def tables(layout, name, run) -> dict[str, pd.DataFrame]:
-    ingest(layout.run(name, run))
-    found = {t: read_table(layout.run(name, run).table(t), t) for t in TABLES}
-    return {t: frame.drop(columns=[c for c in OWN_TIMES if c in frame]) for t, frame in found.items()}
 
 
 def test_latencies_of_two_drivers_are_merged_from_requests(lab, layout):

@@ -10,27 +10,12 @@ from chromium import BINARY, Chrome
 from jupyterlab_session import Notebook, html_of, served
 from loadbook.hosts.lab import Lab
 from mock_project import REPO, make_project
+from notebooks_in_jupyterlab import MOCK, OLDER, PICTURES, SHOWN, STUDIED
 
 pytestmark = [
     pytest.mark.timeout(1800),
     pytest.mark.skipif(not BINARY, reason="Chromium is not there: apt-get install chromium"),
 ]
-SHOWN = "[...document.querySelectorAll('.jp-Notebook img')].filter(i => i.complete && i.naturalWidth > 0).length"
-MOCK = "nginx-directives"
-OLDER = "20261101T101500"
-PICTURES = {
-    "config_effects": 2, "run_quality": 1, "resource_traces": 1, "noise": 1, "run_study": 0,
-    "compare_runs": 1, "history": 1,
-}  # fmt: skip
-# notebook -> the study whose smoke variant is run for it, what it starts on the hosts, and how many pictures there are
-STUDIED = {
-    "backend_modes": ("backend-modes", ("nginx", "wrk", "node", "go"), 2),
-    "capacity": ("capacity", ("nginx", "vegeta"), 2),
-    "certified_rates": ("certified-capacity", ("nginx", "vegeta"), 2),
-    "factorial": ("nginx-screening", ("nginx", "wrk"), 1),
-    "lb_vs_single": ("lb-vs-single", ("nginx", "wrk", "haproxy"), 2),
-    "page_size_tps": ("page-size-tps", ("haproxy", "apache2", "wrk"), 2),
-}
 # the driver shares its CPU with a browser and with JupyterLab
 BUSY = 'include = "{study}.toml"\nname = "{study}-busy"\n[gates]\ndriver_cpu = 1.0\n'
 

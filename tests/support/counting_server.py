@@ -1,0 +1,29 @@
+"""A web server that counts who asks it, which shows that a page asks nobody."""
+
+from __future__ import annotations
+
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+
+class Counter:
+    """A server that counts who asks; `of` gives texts of the corpus its address."""
+
+    def __init__(self) -> None:
+        asked: list[str] = []
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                asked.append(self.path)
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *words: object) -> None:
+                pass
+
+        self.asked = asked
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def of(self, text: str) -> str:
+        return text.replace("127.0.0.1:9", f"127.0.0.1:{self.server.server_port}")
