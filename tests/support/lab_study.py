@@ -11,3 +11,13 @@ time_wait_sockets = 1000000
 [validity]
 driver_cpu = 1.0
 """
+
+SMALL = (
+    """
+include = "aa.toml"
+name = "small"
+execution = "plain"
+blocks = 2
+"""
+    + ON_A_BUSY_MACHINE
+)

@@ -6,35 +6,11 @@ import json
 import subprocess
 import sys
 from dataclasses import asdict
-from typing import Any
 
 import pytest
 
+from batch_workers import job
 from loadbook.batch import process as worker
-from loadbook.batch.process import WorkerJob
-from recorded_run import FIXTURE, STUDY
-
-REPLAY = next(FIXTURE.iterdir()) / "hosts.toml"
-
-
-def job(**more: Any) -> WorkerJob:
-    usual: dict[str, Any] = {
-        "study_source": STUDY,
-        "study": STUDY,
-        "hosts": str(REPLAY),
-        "subset": None,
-        "blocks": 1,
-        "more": None,
-        "run": None,
-        "blocks_after": None,
-        "wait_s": 0.0,
-        "timeout_s": 60.0,
-        "folder": "pages",
-        "home": "Batch n",
-        "reports": [],
-    }
-    return WorkerJob(**usual | more)
-
 
 SLEEPS = """
 import sys, time

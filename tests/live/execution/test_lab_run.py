@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from controller_processes import jobs_left
-from lab_study import ON_A_BUSY_MACHINE
+from lab_study import SMALL
 from loadbook.core.errors import PreflightError, UsageError
 from loadbook.execution.session import run_study
 from loadbook.hosts.lab import lab_lock_owners
@@ -20,15 +20,6 @@ from loadbook.store.paths import Layout
 from recorded_run import with_studies
 
 PHASES = ["reset", "configure", "start", "ask_before", "load", "ask_after", "collect", "stop"]
-SMALL = (
-    """
-include = "aa.toml"
-name = "small"
-execution = "plain"
-blocks = 2
-"""
-    + ON_A_BUSY_MACHINE
-)
 
 
 @pytest.fixture

@@ -7,34 +7,14 @@ from typing import Any
 
 import pytest
 
+from batch_workers import job
 from loadbook.batch import process as worker
-from loadbook.batch.process import StateFile, WorkerJob, read_state
+from loadbook.batch.process import StateFile, read_state
 from loadbook.core.errors import HostError
 from loadbook.execution.progress import Progress
 from loadbook.store.ledger import is_run_complete, read_current_plan
 from loadbook.store.paths import Layout
-from recorded_run import FIXTURE, INCLUDED, STUDIES, STUDY, with_studies
-
-REPLAY = next(FIXTURE.iterdir()) / "hosts.toml"
-
-
-def job(**more: Any) -> WorkerJob:
-    usual: dict[str, Any] = {
-        "study_source": STUDY,
-        "study": STUDY,
-        "hosts": str(REPLAY),
-        "subset": None,
-        "blocks": 1,
-        "more": None,
-        "run": None,
-        "blocks_after": None,
-        "wait_s": 0.0,
-        "timeout_s": 60.0,
-        "folder": "pages",
-        "home": "Batch n",
-        "reports": [],
-    }
-    return WorkerJob(**usual | more)
+from recorded_run import INCLUDED, STUDIES, STUDY, with_studies
 
 
 class MessageRecorder:

@@ -8,21 +8,11 @@ import signal
 import pytest
 
 from controller_processes import loadbook
-from lab_study import ON_A_BUSY_MACHINE
+from lab_study import SMALL
 from loadbook.core.errors import UsageError
 from loadbook.execution.session import run_study
 from loadbook.store.paths import Layout
 from recorded_run import with_studies
-
-SMALL = (
-    """
-include = "aa.toml"
-name = "small"
-execution = "plain"
-blocks = 2
-"""
-    + ON_A_BUSY_MACHINE
-)
 
 
 @pytest.fixture

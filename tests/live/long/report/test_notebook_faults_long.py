@@ -12,16 +12,13 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
-from loadbook.report import blocks, notebooks
+from failing_notebooks import DONE_CELL, FEW, WAITS, alive
+from loadbook.report import notebooks
 from loadbook.store.paths import Layout
-from mock_project import Arm, make_project
+from mock_project import make_project
 from waiting import wait_until
 
-FEW = {"baseline": Arm(), "aa": Arm(check="aa")}
 RUN = "20261120T101500"
-DONE_CELL = f"from IPython.display import display; display({{'{blocks.DONE_MIME}': {{'study': study}}}}, raw=True)"
-# says who it is, and waits to be killed
-WAITS = "import os, time, pathlib; pathlib.Path(r'{}').write_text(str(os.getpid())); time.sleep({})"
 
 
 def write(layout: Layout, name: str, *cells: str) -> None:
@@ -53,13 +50,6 @@ def kill_kernel(pid_file: Path) -> int:
     pid = int(pid_file.read_text())
     os.kill(pid, signal.SIGKILL)
     return pid
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
-    except OSError:
-        return False
 
 
 def failed_cell(book: Path) -> tuple[int, str]:

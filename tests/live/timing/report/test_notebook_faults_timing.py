@@ -9,22 +9,17 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
+from failing_notebooks import DONE_CELL, FEW, WAITS, alive
 from loadbook.core.errors import ReportError
-from loadbook.report import blocks, notebooks
+from loadbook.report import notebooks
 from loadbook.store.paths import Layout
-from mock_project import Arm, make_project
+from mock_project import make_project
 from waiting import wait_until
-
-FEW = {"baseline": Arm(), "aa": Arm(check="aa")}
-DONE_CELL = f"from IPython.display import display; display({{'{blocks.DONE_MIME}': {{'study': study}}}}, raw=True)"
-# says who it is, and waits to be killed
-WAITS = "import os, time, pathlib; pathlib.Path(r'{}').write_text(str(os.getpid())); time.sleep({})"
 
 
 def write(layout: Layout, name: str, *cells: str) -> None:
@@ -42,13 +37,6 @@ def layout(tmp_path):
         made = make_project(root, FEW, name=name, blocks=2, traces=False, notebooks=books)
     write(made, "swift", "1 + 1")
     return made
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
-    except OSError:
-        return False
 
 
 @pytest.mark.fault(6)
