@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from loadbook.core.errors import UsageError, unknown_name_error
@@ -29,6 +30,7 @@ from loadbook.stats.steady_state import SETTLED, rate_trends, settled_rates
 from loadbook.stats.text import common_decimals, direction
 from loadbook.stats.verdict import (
     BASELINE_TEXT,
+    ArmTrials,
     aa_half_width_limit,
     aa_state,
     control_state,
@@ -86,6 +88,11 @@ class AnalysisSpec:
         rule = self.stopping_state.rule
         return {"metric": self.metric, "statistic": self.statistic, "level": self.level, "rule": rule}
 
+    @cached_property
+    def arms(self) -> dict[str, ArmTrials]:
+        """Return the trials of each arm that ran or is compared with."""
+        return {name: ArmTrials(self.trials[self.trials["treatment"] == name]) for name in self.errors}
+
 
 def resolve_spec(
     data: RunTables, baseline: str | None, metric: str | None, statistic: str | None, margin: float | None, level: float
@@ -104,14 +111,13 @@ def resolve_spec(
     values = trial_values(data.trials, data.measurements, metric_name, statistic_name)
     if statistic_name == SETTLED and data.samples is not None:
         values["value"] = values["trial"].map(settled_rates(data.samples, metric_name))
-    requests = values["trial"].map(values_by_trial(data, "requests"))
-    short = diagnostics.has_short_tail(metric_name, statistic_name, requests, study.validity.min_tail_requests)
+    short = _has_short_tail(data, values["trial"], metric_name, statistic_name)
     values["value"] = values["value"].mask(short)
     trials = trials_telling(_trials_with_causes(data), metric_name)
     trials = trials.assign(short_tail=trials["trial"].isin(values.loc[short, "trial"]))
     values = values.assign(valid=usable_mask(values))
     arms = {*treatments_of(data), baseline_name}
-    errors = error_counts.count_errors_by_treatment(data.trials, data.measurements, arms)
+    errors = error_counts.count_errors(data.trials, data.measurements, arms)
     own_metric = metric_name == study.metric
     execution = execution_among_both(data.plan, metric_name)
     planned_blocks = data.plan.get("latency_blocks" if execution == "plain" else "blocks")
@@ -132,6 +138,14 @@ def resolve_spec(
         contrasts=study.contrasts if declares else "baseline",
         hypothesis=study.hypothesis if own_metric else "difference",
     )
+
+
+def _has_short_tail(data: RunTables, trials: pd.Series, metric: str, statistic: str) -> pd.Series:
+    """Return, per trial, whether too few requests lie beyond the percentile that `statistic` names."""
+    if diagnostics.share_beyond(statistic) is None:
+        return trials.isna() & False
+    requests = trials.map(values_by_trial(data, "requests"))
+    return diagnostics.has_short_tail(metric, statistic, requests, data.study.validity.min_tail_requests)
 
 
 def apply_stopping_rule(data: RunTables, spec: AnalysisSpec) -> AnalysisSpec:
@@ -295,7 +309,8 @@ def _invalid_reason(
     arms = (comparison.treatment, comparison.baseline)
     own, other = (spec.study.workload_of(name).model_dump() for name in arms)
     varied = {name for name, value in own.items() if value != other[name]}  # by the study itself
-    return invalid_reason(spec.trials, comparison, errors, varied, reference_label or BASELINE_TEXT)
+    own_trials, base_trials = (spec.arms[name] for name in arms)
+    return invalid_reason(own_trials, base_trials, comparison, errors, varied, reference_label or BASELINE_TEXT)
 
 
 def _error_summary(spec: AnalysisSpec, name: str, reference: str | None) -> results.ErrorSummary:

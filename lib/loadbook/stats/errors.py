@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -43,33 +44,40 @@ class ErrorCounts(NamedTuple):
         return int((self.errors > 0).sum())
 
 
-def count_errors(trials: pd.DataFrame, measurements: pd.DataFrame, treatment: str) -> ErrorCounts:
-    """Count the errors of one treatment in all its trials that have a report, including invalid trials.
+def count_errors(trials: pd.DataFrame, measurements: pd.DataFrame, treatments: Iterable[str]) -> dict[str, ErrorCounts]:
+    """Return treatment -> its errors in all its trials that have a report, including invalid trials.
 
     If the tool reported no total of errors, the classes are summed; a trial without either is not counted.
     """
-    return count_errors_by_treatment(trials, measurements, [treatment])[treatment]
+    counted = measurements["metric"].isin(["errors", "requests", *ERROR_CLASSES])
+    rows = measurements[counted & (measurements["driver"] == "*") & (measurements["statistic"] == "count")]
+    counts: dict[str, Counter[str]] = {}
+    for trial, metric, value in rows[["trial", "metric", "value"]].dropna().itertuples(index=False):
+        counts.setdefault(trial, Counter())[metric] += value
+    return {name: _count(trials[trials["treatment"] == name], counts) for name in treatments}
 
 
-def count_errors_by_treatment(
-    trials: pd.DataFrame, measurements: pd.DataFrame, treatments: Iterable[str]
-) -> dict[str, ErrorCounts]:
-    """Return treatment -> its errors, as `count_errors`; the measurements are searched once for all."""
-    totals_only = (measurements["driver"] == "*") & (measurements["statistic"] == "count")
-    table = measurements[totals_only].pivot_table(index="trial", columns="metric", values="value", aggfunc="sum")
-    return {name: _count(trials[trials["treatment"] == name].set_index("trial"), table) for name in treatments}
+def _count(own_trials: pd.DataFrame, counts: Mapping[str, Counter[str]]) -> ErrorCounts:
+    """Count the errors of some trials; `counts` is trial -> metric -> total over all drivers."""
+    has_blocks = "block" in own_trials
+    blocks = own_trials["block"].tolist() if has_blocks else [None] * len(own_trials)
+    block_of = dict(sorted(zip(own_trials["trial"].tolist(), blocks, strict=True)))
+    reported = [trial for trial in block_of if trial in counts]
+    errors = {trial: _errors_of(counts[trial]) for trial in reported}
+    counted = [trial for trial in reported if errors[trial] is not None]
+    by_class = {name: int(sum(counts[trial][name] for trial in reported)) for name in ERROR_CLASSES}
+    return ErrorCounts(
+        np.array([errors[trial] for trial in counted], float),
+        np.array([counts[trial]["requests"] for trial in counted], float),
+        {name: total for name, total in by_class.items() if total > 0},
+        tuple(block_of[trial] for trial in counted) if has_blocks else (),
+    )
 
 
-def _count(own_trials: pd.DataFrame, counts: pd.DataFrame) -> ErrorCounts:
-    """Count the errors of some trials; `counts` has a row per trial and a column per metric."""
-    table = counts[counts.index.isin(own_trials.index)].dropna(axis="columns", how="all")
-    classes = [c for c in ERROR_CLASSES if c in table]
-    by_class = table[classes].sum(axis=1, min_count=1)
-    errors = (table["errors"].fillna(by_class) if "errors" in table else by_class).dropna()
-    requests = table["requests"].reindex(errors.index).fillna(0) if "requests" in table else errors * 0
-    totals = {c: int(table[c].sum()) for c in classes if table[c].sum() > 0}
-    blocks = tuple(own_trials["block"].reindex(errors.index)) if "block" in own_trials else ()
-    return ErrorCounts(errors.to_numpy(float), requests.to_numpy(float), totals, blocks)
+def _errors_of(counts: Counter[str]) -> float | None:
+    """Return the total of errors, else the sum of the classes; None if neither was reported."""
+    classes = [name for name in ERROR_CLASSES if name in counts]
+    return counts["errors"] if "errors" in counts else sum(counts[name] for name in classes) if classes else None
 
 
 def errors_by_block(trials: pd.DataFrame, measurements: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:

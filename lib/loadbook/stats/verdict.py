@@ -14,6 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from loadbook.core.metrics import Direction, get_metric
@@ -39,8 +40,33 @@ RATE_METRICS = ("ok_per_s", "requests_per_s", "ok", "requests")
 ResponseKey = tuple[int | None, int | None]
 
 
+class ArmTrials:
+    """Trials of one arm: `all`, and the `usable` ones that comparisons may use; what they have in common."""
+
+    def __init__(self, trials: pd.DataFrame) -> None:
+        self.all = trials
+        self.usable = trials[usable_mask(trials)]
+        self._most_frequent: dict[str, object] = {}
+
+    def most_frequent(self, column: str) -> object:
+        """Return the most frequent value of a column among usable trials.
+
+        Of equally frequent values the smallest counts, independent of the order of the trials.
+        """
+        if column not in self._most_frequent:
+            self._most_frequent[column] = next(iter(self.usable[column].mode(dropna=False).tolist()))
+        return self._most_frequent[column]
+
+    @cached_property
+    def responses(self) -> list[tuple[int, int]]:
+        """Return status and bytes of the response of each usable trial that recorded it."""
+        known = self.usable.reindex(columns=["response_status", "response_bytes"]).dropna()
+        return [(int(status), int(size)) for status, size in known.itertuples(index=False)]
+
+
 def invalid_reason(
-    trials: pd.DataFrame,
+    own: ArmTrials,
+    base: ArmTrials,
     comparison: results.Comparison,
     errors: results.ErrorSummary,
     varied: Collection[str] = (),
@@ -51,18 +77,15 @@ def invalid_reason(
     Trials are compared only with status ok and valid. `varied` lists the workload fields in which the study makes the
     arms differ, `reference_text` names the reference if it is not the baseline.
     """
-    own = trials[trials["treatment"] == comparison.treatment]
-    base = trials[trials["treatment"] == comparison.baseline]
-    used_own, used_base = own[usable_mask(own)], base[usable_mask(base)]
     reason = (
-        _short_tail_reason(comparison.statistic, used_own, used_base)
-        or _insufficient_blocks_reason(comparison, own, base)
-        or _order_reason(used_own, used_base)
-        or _ceiling_reason(comparison.metric, used_own, used_base)
-        or _moving_rate_reason(used_own, used_base)
-        or _load_reason(used_own, used_base, varied)
-        or _response_reason(used_own, used_base, sized="expect_bytes" in varied)
-        or _tool_definition_reason(comparison.metric, used_own, used_base)
+        _short_tail_reason(comparison.statistic, own.usable, base.usable)
+        or _insufficient_blocks_reason(comparison, own.all, base.all)
+        or _order_reason(own.usable, base.usable)
+        or _ceiling_reason(comparison.metric, own.usable, base.usable)
+        or _moving_rate_reason(own, base)
+        or _load_reason(own, base, varied)
+        or _response_reason(own, base, sized="expect_bytes" in varied)
+        or _tool_definition_reason(comparison.metric, own, base)
         or _error_count_reason(comparison.metric, errors)
     )
     return reason.replace(BASELINE_TEXT, reference_text) if reason else None
@@ -91,17 +114,16 @@ def _most_frequent(counts: Counter[ResponseKey]) -> ResponseKey:
     return max(counts, key=lambda key: (counts[key], key[0] or 0, key[1] or 0))
 
 
-def _response_reason(own: pd.DataFrame, base: pd.DataFrame, sized: bool) -> str | None:
+def _response_reason(own: ArmTrials, base: ArmTrials, sized: bool) -> str | None:
     """Describe how responses differ; `sized`: sizes may differ, since the study gives each arm its own page."""
 
-    def keys(trials: pd.DataFrame) -> list[ResponseKey]:
-        known = trials.reindex(columns=["response_status", "response_bytes"]).dropna()
-        return [(int(status), None if sized else int(size)) for status, size in known.itertuples(index=False)]
+    def keys(arm: ArmTrials) -> list[ResponseKey]:
+        return [(status, None if sized else size) for status, size in arm.responses]
 
     return response_difference(keys(own), keys(base))
 
 
-def _load_reason(own: pd.DataFrame, base: pd.DataFrame, varied: Collection[str]) -> str | None:
+def _load_reason(own: ArmTrials, base: ArmTrials, varied: Collection[str]) -> str | None:
     for column, (noun, field) in LOAD_COLUMNS.items():
         values = _differing_values(column, own, base)
         if values and field not in varied:
@@ -109,7 +131,7 @@ def _load_reason(own: pd.DataFrame, base: pd.DataFrame, varied: Collection[str])
     return None
 
 
-def _tool_definition_reason(metric: str, own: pd.DataFrame, base: pd.DataFrame) -> str | None:
+def _tool_definition_reason(metric: str, own: ArmTrials, base: ArmTrials) -> str | None:
     """Return the reason if the arms were timed by different tools, which define times in different ways."""
     tools = _differing_values("tool", own, base)
     if tools is None or get_metric(metric).kind != "time":
@@ -117,14 +139,11 @@ def _tool_definition_reason(metric: str, own: pd.DataFrame, base: pd.DataFrame) 
     return f"{tools[0]} and {tools[1]} define {metric} each in its own way"
 
 
-def _differing_values(column: str, own: pd.DataFrame, base: pd.DataFrame) -> tuple[object, object] | None:
-    """Return each arm's most frequent value of a column if these differ; None if they agree or are unknown.
-
-    Of equally frequent values the smallest counts, independent of the order of the trials.
-    """
-    if column not in own or not len(own) or not len(base):
+def _differing_values(column: str, own: ArmTrials, base: ArmTrials) -> tuple[object, object] | None:
+    """Return each arm's most frequent value of a column if these differ; None if they agree or are unknown."""
+    if column not in own.usable or not len(own.usable) or not len(base.usable):
         return None
-    own_value, base_value = (next(iter(arm[column].mode(dropna=False).tolist())) for arm in (own, base))
+    own_value, base_value = own.most_frequent(column), base.most_frequent(column)
     is_same = own_value == base_value or (own_value != own_value and base_value != base_value)
     return None if is_same else (own_value, base_value)
 
@@ -178,7 +197,7 @@ def _short_tail_reason(statistic: str, own: pd.DataFrame, base: pd.DataFrame) ->
     return f"{statistic} is not measurable: too few requests of a trial lie beyond it (validity.min_tail_requests)"
 
 
-def _moving_rate_reason(own: pd.DataFrame, base: pd.DataFrame) -> str | None:
+def _moving_rate_reason(own: ArmTrials, base: ArmTrials) -> str | None:
     """Return the reason if the rate had a trend within trials in only one of the arms."""
     values = _differing_values("moving", own, base)
     if values is None or any(moving != moving for moving in values):  # NaN: not known

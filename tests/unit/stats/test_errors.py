@@ -64,14 +64,14 @@ def test_error_counts_sum_all_trials_of_the_treatment() -> None:
         ("t4", "*", "requests", 900), ("t4", "*", "errors", 50),
     ]  # fmt: skip
     measurements = pd.DataFrame(rows, columns=["trial", "driver", "metric", "value"]).assign(statistic="count")
-    found = count_errors(trials, measurements, "a")
+    found = count_errors(trials, measurements, ["a"])["a"]
     assert (found.trials, found.trials_with_errors, found.errors.sum(), found.requests.sum()) == (2, 2, 10, 1900)
     assert found.by_class == {"errors_timeout": 3, "errors_status": 7}
 
 
 def test_treatment_without_trials_has_no_error_counts() -> None:
     empty = pd.DataFrame({"trial": [], "driver": [], "metric": [], "statistic": [], "value": []})
-    found = count_errors(pd.DataFrame({"trial": ["t1"], "treatment": ["a"]}), empty, "a")
+    found = count_errors(pd.DataFrame({"trial": ["t1"], "treatment": ["a"]}), empty, ["a"])["a"]
     assert summarise_errors("a", found, found).p is None
 
 

@@ -179,11 +179,9 @@ class ClaimRun:
 
     def errors(self, treatment: str, against: str) -> tuple[ErrorSummary, ErrorSummary]:
         """Return the errors of two treatments, those of the first compared with those of the second."""
-        own, other = (
-            error_counts.count_errors(self.data.trials, self.data.measurements, name) for name in (treatment, against)
-        )
-        compared = error_counts.summarise_errors(treatment, own, other)
-        return compared, error_counts.summarise_errors(against, other, None)
+        counts = error_counts.count_errors(self.data.trials, self.data.measurements, (treatment, against))
+        compared = error_counts.summarise_errors(treatment, counts[treatment], counts[against])
+        return compared, error_counts.summarise_errors(against, counts[against], None)
 
     def _tables_of(self, *arms: str) -> RunTables:
         """Return tables for two-sided comparisons with a baseline: `arms` as plain treatments, or the whole run."""

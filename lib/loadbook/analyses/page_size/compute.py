@@ -299,7 +299,8 @@ def tier_errors(
     by_tier = data.trials.assign(treatment=data.trials["treatment"].map(tier_of_arm))
     first, second = tiers.names
     # without the check by blocks, which needs one trial per treatment and block: a block has many trials of a tier
-    counts = {name: errors.count_errors(by_tier, data.measurements, name)._replace(blocks=()) for name in tiers.names}
+    by_name = errors.count_errors(by_tier, data.measurements, tiers.names)
+    counts = {name: tier._replace(blocks=()) for name, tier in by_name.items()}
     return {
         first: errors.summarise_errors(first, counts[first], None),
         second: errors.summarise_errors(second, counts[second], counts[first]),
