@@ -29,6 +29,7 @@ from loadbook.stats.sequential import compute_stopping_state
 from loadbook.stats.steady_state import SETTLED, rate_trends, settled_rates
 from loadbook.stats.text import common_decimals, direction
 from loadbook.stats.verdict import (
+    ARM_COLUMNS,
     BASELINE_TEXT,
     ArmTrials,
     aa_half_width_limit,
@@ -91,7 +92,8 @@ class AnalysisSpec:
     @cached_property
     def arms(self) -> dict[str, ArmTrials]:
         """Return the trials of each arm that ran or is compared with."""
-        return {name: ArmTrials(self.trials[self.trials["treatment"] == name]) for name in self.errors}
+        trials = self.trials[[column for column in self.trials if column in ARM_COLUMNS]]
+        return {name: ArmTrials(trials[trials["treatment"] == name]) for name in self.errors}
 
 
 def resolve_spec(
@@ -115,7 +117,7 @@ def resolve_spec(
     values["value"] = values["value"].mask(short)
     trials = trials_telling(_trials_with_causes(data), metric_name)
     trials = trials.assign(short_tail=trials["trial"].isin(values.loc[short, "trial"]))
-    values = values.assign(valid=usable_mask(values))
+    values = values.assign(valid=usable_mask(values), treatment=values["treatment"].astype(object))
     arms = {*treatments_of(data), baseline_name}
     errors = error_counts.count_errors(data.trials, data.measurements, arms)
     own_metric = metric_name == study.metric

@@ -54,7 +54,8 @@ def count_errors(trials: pd.DataFrame, measurements: pd.DataFrame, treatments: I
     counts: dict[str, Counter[str]] = {}
     for trial, metric, value in rows[["trial", "metric", "value"]].dropna().itertuples(index=False):
         counts.setdefault(trial, Counter())[metric] += value
-    return {name: _count(trials[trials["treatment"] == name], counts) for name in treatments}
+    arms = trials[[column for column in ("trial", "treatment", "block") if column in trials]]
+    return {name: _count(arms[arms["treatment"] == name], counts) for name in treatments}
 
 
 def _count(own_trials: pd.DataFrame, counts: Mapping[str, Counter[str]]) -> ErrorCounts:

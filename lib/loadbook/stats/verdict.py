@@ -40,12 +40,20 @@ RATE_METRICS = ("ok_per_s", "requests_per_s", "ok", "requests")
 ResponseKey = tuple[int | None, int | None]
 
 
+# columns of the trials table that are compared between arms
+ARM_COLUMNS = (
+    *("treatment", "block", "slot", "status", "valid", "gates", "started", "short_tail", "at_ceiling", "moving"),
+    *("response_status", "response_bytes", *LOAD_COLUMNS),
+)
+
+
 class ArmTrials:
     """Trials of one arm: `all`, and the `usable` ones that comparisons may use; what they have in common."""
 
     def __init__(self, trials: pd.DataFrame) -> None:
         self.all = trials
-        self.usable = trials[usable_mask(trials)]
+        self._is_usable = usable_mask(trials)
+        self.usable = self.all[self._is_usable]
         self._most_frequent: dict[str, object] = {}
 
     def most_frequent(self, column: str) -> object:
@@ -56,6 +64,20 @@ class ArmTrials:
         if column not in self._most_frequent:
             self._most_frequent[column] = next(iter(self.usable[column].mode(dropna=False).tolist()))
         return self._most_frequent[column]
+
+    @cached_property
+    def exclusion_cause(self) -> str | None:
+        """Return the most frequent cause of excluded trials: a validity rule, or else the status of the trial."""
+        columns = (self._is_usable.tolist(), self.all["gates"].tolist(), self.all["status"].tolist())
+        causes = Counter(
+            ", ".join(lower_first(rule_title(gate)) for gate in gates) if len(gates) else str(status).replace("_", " ")
+            for is_usable, gates, status in zip(*columns, strict=True)
+            if not is_usable
+        )
+        if not causes:
+            return None
+        cause, number = causes.most_common(1)[0]
+        return f"{number} of {len(self.all)} trials excluded: {cause}"
 
     @cached_property
     def responses(self) -> list[tuple[int, int]]:
@@ -79,7 +101,7 @@ def invalid_reason(
     """
     reason = (
         _short_tail_reason(comparison.statistic, own.usable, base.usable)
-        or _insufficient_blocks_reason(comparison, own.all, base.all)
+        or _insufficient_blocks_reason(comparison, own, base)
         or _order_reason(own.usable, base.usable)
         or _ceiling_reason(comparison.metric, own.usable, base.usable)
         or _moving_rate_reason(own, base)
@@ -157,28 +179,15 @@ def _ceiling_reason(metric: str, own: pd.DataFrame, base: pd.DataFrame) -> str |
     return "both served all of the offered load, so the rate is the generator's setting; offer more"
 
 
-def _insufficient_blocks_reason(comparison: results.Comparison, own: pd.DataFrame, base: pd.DataFrame) -> str | None:
+def _insufficient_blocks_reason(comparison: results.Comparison, own: ArmTrials, base: ArmTrials) -> str | None:
     reason = insufficient_blocks(comparison.blocks, comparison.excluded)
     if reason is None:
         return None
-    cause = _main_exclusion_cause(own) or _main_exclusion_cause(base)
+    cause = own.exclusion_cause or base.exclusion_cause
     if cause is None:
-        missing = comparison.blocks + comparison.excluded - len({*own["block"], *base["block"]})
+        missing = comparison.blocks + comparison.excluded - len({*own.all["block"], *base.all["block"]})
         cause = f"{missing} {'was' if missing == 1 else 'were'} not run" if missing > 0 else None
     return f"{reason} ({cause})" if cause else reason
-
-
-def _main_exclusion_cause(trials: pd.DataFrame) -> str | None:
-    """Return the most frequent cause of excluded trials: a validity rule, or else the status of the trial."""
-    excluded = trials[~usable_mask(trials)]
-    if excluded.empty:
-        return None
-    causes = Counter(
-        ", ".join(lower_first(rule_title(gate)) for gate in gates) if len(gates) else str(status).replace("_", " ")
-        for gates, status in zip(excluded["gates"], excluded["status"], strict=True)
-    )
-    cause, number = causes.most_common(1)[0]
-    return f"{number} of {len(trials)} trials excluded: {cause}"
 
 
 def _order_reason(own: pd.DataFrame, base: pd.DataFrame) -> str | None:
