@@ -15,6 +15,7 @@ from loadbook.core.errors import UsageError, unknown_name_error
 from loadbook.core.metrics import Direction, get_metric
 from loadbook.stats import diagnostics, results
 from loadbook.stats import errors as error_counts
+from loadbook.stats.comparability import BASELINE_TEXT, ArmTrials, arms_of, invalid_reason, usable_mask
 from loadbook.stats.compare import (
     NO_BEST_ARM,
     BestArm,
@@ -29,15 +30,10 @@ from loadbook.stats.sequential import compute_stopping_state
 from loadbook.stats.steady_state import SETTLED, rate_trends, settled_rates
 from loadbook.stats.text import common_decimals, direction
 from loadbook.stats.verdict import (
-    ARM_COLUMNS,
-    BASELINE_TEXT,
-    ArmTrials,
     aa_half_width_limit,
     aa_state,
     control_state,
     decide_verdict,
-    invalid_reason,
-    usable_mask,
 )
 from loadbook.store.tables import (
     RunData,
@@ -92,8 +88,7 @@ class AnalysisSpec:
     @cached_property
     def arms(self) -> dict[str, ArmTrials]:
         """Return the trials of each arm that ran or is compared with."""
-        trials = self.trials[[column for column in self.trials if column in ARM_COLUMNS]]
-        return {name: ArmTrials(trials[trials["treatment"] == name]) for name in self.errors}
+        return arms_of(self.trials, self.errors)
 
 
 def resolve_spec(

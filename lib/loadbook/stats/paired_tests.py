@@ -159,7 +159,8 @@ def pair_arms(values: pd.DataFrame, treatment: str, baseline: str) -> PairedLogs
     a valid, finite, positive value (zero throughput is a failed trial). Blocks in which only other treatments ran count
     as incomplete.
     """
-    base, other = (_values_by_block(values, name) for name in (baseline, treatment))
+    by_arm = _values_by_block(values, (baseline, treatment))
+    base, other = by_arm[baseline], by_arm[treatment]
     all_blocks = list(dict.fromkeys(values["block"].tolist()))
     arm_values = np.array([[arm.get(block, math.nan) for block in all_blocks] for arm in (base, other)], float)
     present = np.array([[block in arm for block in all_blocks] for arm in (base, other)], bool)
@@ -183,17 +184,20 @@ def complete_blocks(values: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
     return usable.pivot(index="block", columns="treatment", values="value").reindex(columns=list(arms)).dropna()
 
 
-def _values_by_block(values: pd.DataFrame, treatment: str) -> dict[object, float]:
-    is_arm = (values["treatment"] == treatment).to_numpy(bool, na_value=False)
-    blocks = values["block"][is_arm].tolist()
-    numbers = values["value"].to_numpy(float, na_value=math.nan)[is_arm]
+def _values_by_block(values: pd.DataFrame, arms: Sequence[str]) -> dict[str, dict[object, float]]:
+    """Return arm -> block -> value; a value that is missing or not valid is NaN."""
+    numbers = values["value"].to_numpy(float, na_value=math.nan)
     if "valid" in values:
-        numbers[~values["valid"].to_numpy(bool)[is_arm]] = math.nan
-    value_by_block = dict(zip(blocks, numbers, strict=True))
-    if len(value_by_block) < len(blocks):
-        repeated = next(block for k, block in enumerate(blocks) if block in blocks[:k])
-        raise DataError(f"treatment {treatment!r} has more than one row in block {repeated}")
-    return value_by_block
+        numbers = np.where(values["valid"].to_numpy(bool), numbers, math.nan)
+    found: dict[str, dict[object, float]] = {name: {} for name in arms}
+    rows = zip(values["treatment"].tolist(), values["block"].tolist(), numbers.tolist(), strict=True)
+    for name, block, number in rows:
+        if name not in found:
+            continue
+        if block in found[name]:
+            raise DataError(f"treatment {name!r} has more than one row in block {block}")
+        found[name][block] = number
+    return found
 
 
 def effect_from_log(log_ratio: float) -> float:

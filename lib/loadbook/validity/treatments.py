@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from loadbook.stats.verdict import BASELINE_TEXT, response_difference
+from loadbook.stats.comparability import BASELINE_TEXT, response_difference
 from loadbook.store.trial_record import TrialRecord
 from loadbook.study.model import Study
 from loadbook.validity.base import TOTAL, Row, RuleHit, Severity, not_checked, rule_hit

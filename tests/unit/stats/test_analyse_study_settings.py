@@ -10,10 +10,10 @@ from test_analyse import ARMS, make_run
 
 from loadbook.core.errors import StudyError
 from loadbook.stats.analyse import analyse
+from loadbook.stats.comparability import arms_of, invalid_reason
 from loadbook.stats.headline import headline, supporting_text
 from loadbook.stats.results import Comparison
 from loadbook.stats.text import row_phrase
-from loadbook.stats.verdict import ArmTrials, invalid_reason
 from loadbook.study.reader import find_study, read_study
 
 STUDIES = Path(__file__).parents[3] / "studies"
@@ -187,7 +187,7 @@ def test_first_reason_against_a_comparison_is_reported() -> None:
 
     def first(blocks: int, excluded: int = 0) -> str:
         found = Comparison("fast", "base", "requests_per_s", "value", blocks, excluded, None, *[None] * 4)
-        return invalid_reason(ArmTrials(trials[fast]), ArmTrials(trials[base]), found, errors) or ""
+        return invalid_reason(*arms_of(trials, ("fast", "base")).values(), found, errors) or ""
 
     assert first(4, 8).startswith("only 4 complete blocks")
     assert first(9, 3).startswith("3 of 12 blocks are incomplete")

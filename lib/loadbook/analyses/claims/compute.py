@@ -14,10 +14,11 @@ from loadbook.core.metrics import get_metric
 from loadbook.core.units import NBSP, format_bytes, format_percent, format_quantity, format_rounded
 from loadbook.stats import errors as error_counts
 from loadbook.stats.analyse import analyse
+from loadbook.stats.comparability import usable_mask
 from loadbook.stats.compare import compare
 from loadbook.stats.saturation import RESOURCE_NOUNS
 from loadbook.stats.text import direction, margin_text, verdict_phrase
-from loadbook.stats.verdict import decide_verdict, usable_mask
+from loadbook.stats.verdict import decide_verdict
 from loadbook.store.tables import RunData, RunTables, treatments_of, trial_values
 from loadbook.study.model import ERROR_CLAIM_KINDS, Claim
 

@@ -27,11 +27,12 @@ from scipy.optimize import least_squares
 from scipy.stats import t
 
 from loadbook.stats import errors, saturation
+from loadbook.stats.comparability import usable_mask
 from loadbook.stats.compare import MIN_BLOCKS, compare_contrasts
 from loadbook.stats.paired_tests import FloatArray
 from loadbook.stats.results import ErrorSummary, Interval, Verdict
 from loadbook.stats.saturation import BottleneckCode, bottleneck_by_treatment, saturation_of_run
-from loadbook.stats.verdict import decide_verdict, usable_mask
+from loadbook.stats.verdict import decide_verdict
 from loadbook.store.tables import RunData
 from loadbook.study.model import Study
 from loadbook.study.treatments import FactorLevel

@@ -20,10 +20,10 @@ from loadbook.core.units import NBSP, pluralize
 from loadbook.report import palette
 from loadbook.report.figures import axes as scales
 from loadbook.report.figures import base
+from loadbook.stats.comparability import usable_mask
 from loadbook.stats.results import Verdict
 from loadbook.stats.saturation import BOTTLENECK_NAMES
 from loadbook.stats.text import margin_text
-from loadbook.stats.verdict import usable_mask
 
 SHADES = (palette.INK, palette.SOFT, palette.OTHERS, palette.RULE)
 MARKERS = ("o", "s", "^", "D")
