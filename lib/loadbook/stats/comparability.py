@@ -179,14 +179,9 @@ def _load_reason(own: ArmTrials, base: ArmTrials, varied: Collection[str]) -> st
     for column, (noun, field) in LOAD_COLUMNS.items():
         values = _differing_values(column, own, base)
         if values and field not in varied:
-            return (
-                f"it was measured under another {noun} ({_told(values[0])} where the baseline has {_told(values[1])})"
-            )
+            own_told, base_told = ("none" if value is None else value for value in values)
+            return f"it was measured under another {noun} ({own_told} where the baseline has {base_told})"
     return None
-
-
-def _told(value: Any) -> str:
-    return "none" if value is None else str(value)
 
 
 def _tool_definition_reason(metric: str, own: ArmTrials, base: ArmTrials) -> str | None:
