@@ -51,8 +51,12 @@ NOT_IN_LIVE = [f"--ignore=tests/live/{folder}" for folder in ("smoke", "timing",
 PHASES = {
     "quick": [
         Phase({"lint": ["make", "-s", "lint"]}),
-        Phase({"tests/unit": _pytest("tests/unit", workers=CPUS, by="worksteal")}),
-        Phase({"tests/live/smoke": _pytest("tests/live/smoke", workers=2)}),
+        Phase(
+            {
+                "tests/unit": _pytest("tests/unit", workers=CPUS, by="worksteal"),
+                "tests/live/smoke": _pytest("tests/live/smoke", workers=1),
+            }
+        ),
     ],
     "live": [
         Phase(

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 Case = TypeVar("Case")
 FULL = os.environ.get("LOADBOOK_TESTS") == "full"
-PART = 4  # of the examples that hypothesis makes, one of so many is tried
+PART = 6  # of the examples that hypothesis makes, one of so many is tried
 
 
 def examples(count: int) -> int:

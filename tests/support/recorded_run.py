@@ -19,7 +19,7 @@ STUDIES = REPO / "tests/fixtures/recorded-studies"
 def copy_recorded_run(tmp_path: Path) -> Layout:
     """Make a project below `tmp_path` with the raw files of the recorded run, without its tables."""
     layout = with_studies(tmp_path / "home")
-    shutil.copytree(FIXTURE, layout.study_raw(STUDY))
+    shutil.copytree(FIXTURE, layout.study_raw(STUDY), copy_function=shutil.copyfile)
     shutil.copyfile(STUDIES / INCLUDED, layout.studies / INCLUDED)
     shutil.copyfile(run_of(layout) / "study.toml", layout.studies / f"{STUDY}.toml")
     return layout
@@ -42,5 +42,5 @@ def run_of(layout: Layout) -> Path:
 def with_studies(root: Path) -> Layout:
     """Make an empty project with the repository's studies and notebooks."""
     for name in ("studies", "notebooks"):
-        shutil.copytree(REPO / name, root / name)
+        shutil.copytree(REPO / name, root / name, copy_function=shutil.copyfile)
     return Layout(root)
