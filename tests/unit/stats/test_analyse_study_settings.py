@@ -187,7 +187,8 @@ def test_first_reason_against_a_comparison_is_reported() -> None:
 
     def first(blocks: int, excluded: int = 0) -> str:
         found = Comparison("fast", "base", "requests_per_s", "value", blocks, excluded, None, *[None] * 4)
-        return invalid_reason(*arms_of(trials, ("fast", "base")).values(), found, errors) or ""
+        arms = arms_of(trials, ("fast", "base"))
+        return invalid_reason(arms["fast"], arms["base"], found, errors) or ""
 
     assert first(4, 8).startswith("only 4 complete blocks")
     assert first(9, 3).startswith("3 of 12 blocks are incomplete")
