@@ -12,8 +12,6 @@ import re
 import tomllib
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from copy import deepcopy
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,7 +51,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         if long_key := _LONG_KEY.search(without_strings):
             line = without_strings.count("\n", 0, long_key.start()) + 1
             raise ValueError(f"line {line}: a key of more than {MAX_KEY_PARTS} parts")
-        return deepcopy(_parse(text))
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         problem, hint = str(error), SYNTAX_HINT
     except RecursionError:
@@ -61,12 +59,6 @@ def read_toml(path: Path) -> dict[str, Any]:
     except ValueError as error:  # not UTF-8, too large, or a number with too many digits
         problem = str(error)
     raise StudyError(str(path), [SpecProblem("file", problem)], hint)
-
-
-@lru_cache(maxsize=64)
-def _parse(text: str) -> dict[str, Any]:
-    """Parse a text once: the shipped services are read for every trial. Callers get copies."""
-    return tomllib.loads(text)
 
 
 class RenamedKey(NamedTuple):

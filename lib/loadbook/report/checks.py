@@ -36,7 +36,7 @@ from loadbook.stats.steady_state import (
 )
 from loadbook.stats.text import row_texts
 from loadbook.store.run_record import BOOT_ID_FACT, MACHINE_FACT, ConditionChange
-from loadbook.store.tables import RunData, trials_telling, values_by_trial
+from loadbook.store.tables import RunData, trials_telling
 from loadbook.store.trial_record import SLICE_SERIES
 
 if TYPE_CHECKING:
@@ -288,9 +288,8 @@ DISTRIBUTION_TITLE = "All requests together: a picture, not evidence"
 
 def measurable_values(data: RunData, metric: str, statistic: str) -> pd.DataFrame:
     """Return `RunData.values` of a percentile; NaN for trials with too few requests above the percentile."""
-    values, requests_of = data.values(metric, statistic), values_by_trial(data, "requests")
-    requests = values["trial"].map(requests_of)
-    short = diagnostics.has_short_tail(metric, statistic, requests, data.study.validity.min_tail_requests)
+    values = data.values(metric, statistic)
+    short = diagnostics.short_tails(data, values["trial"], metric, statistic)
     return values.assign(value=values["value"].mask(short))
 
 

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -129,11 +130,12 @@ def version_defaults(study: Study, role: str, version: str, folders: Sequence[Pa
     Only variables that a treatment leaves unset, whose default differs between versions, and that have an effect.
     """
     meanings: dict[str, str] = {}
+    services = cache(partial(load_service, folders=folders))
     for treatment in study.treatments:
         setting = study.setting(treatment, role)
         if setting.service is None or setting.config_text is not None:
             continue
-        spec = load_service(setting.service, folders)
+        spec = services(setting.service)
         values = {name: var.default for name, var in spec.vars.items()} | setting.vars
         for name, var in spec.vars.items():
             meaning = var.unset_meaning(version) if values[name] == UNSET else None
@@ -150,13 +152,14 @@ def ineffective_settings(study: Study, folders: Sequence[Path] = ()) -> dict[str
     configuration file are left out, since the content of that file is not known.
     """
     treatments: dict[str, list[str]] = {}
+    services = cache(partial(load_service, folders=folders))
     for treatment in study.treatments:
         headers = study.workload_of(treatment).headers
         for role in study.roles:
             setting, before = study.setting(treatment, role), study.vars_of(study.baseline, role)
             if setting.service is None or setting.config_text is not None:
                 continue
-            spec = load_service(setting.service, folders)
+            spec = services(setting.service)
             values = {name: var.default for name, var in spec.vars.items()} | setting.vars
             known = {name: value for name, value in setting.vars.items() if name in spec.vars}  # others: of old runs
             for name, value in known.items():

@@ -29,12 +29,7 @@ from loadbook.stats.errors import ErrorCounts
 from loadbook.stats.sequential import compute_stopping_state
 from loadbook.stats.steady_state import SETTLED, rate_trends, settled_rates
 from loadbook.stats.text import common_decimals, direction
-from loadbook.stats.verdict import (
-    aa_half_width_limit,
-    aa_state,
-    control_state,
-    decide_verdict,
-)
+from loadbook.stats.verdict import aa_half_width_limit, aa_state, control_state, decide_verdict
 from loadbook.store.tables import (
     RunData,
     RunTables,
@@ -43,7 +38,6 @@ from loadbook.store.tables import (
     treatments_of,
     trial_values,
     trials_telling,
-    values_by_trial,
 )
 
 if TYPE_CHECKING:
@@ -108,11 +102,11 @@ def resolve_spec(
     values = trial_values(data.trials, data.measurements, metric_name, statistic_name)
     if statistic_name == SETTLED and data.samples is not None:
         values["value"] = values["trial"].map(settled_rates(data.samples, metric_name))
-    short = _has_short_tail(data, values["trial"], metric_name, statistic_name)
+    short = diagnostics.short_tails(data, values["trial"], metric_name, statistic_name)
     values["value"] = values["value"].mask(short)
     trials = trials_telling(_trials_with_causes(data), metric_name)
     trials = trials.assign(short_tail=trials["trial"].isin(values.loc[short, "trial"]))
-    values = values.assign(valid=usable_mask(values), treatment=values["treatment"].astype(object))
+    values = values.assign(valid=usable_mask(values))
     arms = {*treatments_of(data), baseline_name}
     errors = error_counts.count_errors(data.trials, data.measurements, arms)
     own_metric = metric_name == study.metric
@@ -135,14 +129,6 @@ def resolve_spec(
         contrasts=study.contrasts if declares else "baseline",
         hypothesis=study.hypothesis if own_metric else "difference",
     )
-
-
-def _has_short_tail(data: RunTables, trials: pd.Series, metric: str, statistic: str) -> pd.Series:
-    """Return, per trial, whether too few requests lie beyond the percentile that `statistic` names."""
-    if diagnostics.share_beyond(statistic) is None:
-        return trials.isna() & False
-    requests = trials.map(values_by_trial(data, "requests"))
-    return diagnostics.has_short_tail(metric, statistic, requests, data.study.validity.min_tail_requests)
 
 
 def apply_stopping_rule(data: RunTables, spec: AnalysisSpec) -> AnalysisSpec:

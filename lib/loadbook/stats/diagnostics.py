@@ -21,6 +21,7 @@ from scipy.stats import kendalltau, rankdata, theilslopes
 from loadbook.core.units import format_p_value, format_percent
 from loadbook.stats.paired_tests import LOG_DECIMALS, FloatArray, effect_from_log
 from loadbook.stats.saturation import finest_source_only
+from loadbook.store.tables import RunTables, values_by_trial
 
 MIN_PEERS = 3  # other trials of the treatment; with fewer, nothing is compared
 MIN_RELATIVE_DIFFERENCE = 0.1  # of the usual value, or of one CPU; smaller differences are ignored
@@ -216,14 +217,26 @@ def requests_needed(statistic: str, least: float) -> int:
 
 def tail_requests(metric: str, statistic: str, requests: pd.Series) -> pd.Series | None:
     """Return the number of requests slower than a percentile, per trial; None if `statistic` is no percentile."""
-    share = share_beyond(statistic)
-    return None if share is None or metric not in REQUEST_TIMES else requests * share
+    share = _tail_share(metric, statistic)
+    return None if share is None else requests * share
+
+
+def _tail_share(metric: str, statistic: str) -> float | None:
+    return share_beyond(statistic) if metric in REQUEST_TIMES else None
 
 
 def has_short_tail(metric: str, statistic: str, requests: pd.Series, least: float) -> pd.Series:
     """Return, per trial, whether fewer than `least` requests are slower than a percentile; False if unknown."""
     tail = tail_requests(metric, statistic, requests)
     return requests.isna() & False if tail is None else tail < least - 1e-9
+
+
+def short_tails(data: RunTables, trials: pd.Series, metric: str, statistic: str) -> pd.Series:
+    """Return, per trial of a run, whether the study needs more requests beyond the percentile than there were."""
+    if _tail_share(metric, statistic) is None:  # no need to look for the numbers of requests
+        return trials.isna() & False
+    requests = trials.map(values_by_trial(data, "requests"))
+    return has_short_tail(metric, statistic, requests, data.study.validity.min_tail_requests)
 
 
 class EffectStability(NamedTuple):
