@@ -21,5 +21,6 @@ def test_load_generator_that_is_too_weak_ends_the_search_and_says_what_it_could(
     summary = ingest(layout.run("sustained", run_study(layout, "sustained", lab.hosts_file)))
     assert summary.valid == 0
     for cause, _ in summary.causes:
+        assert "busy while measuring" in cause or "the one thread of vegeta used" in cause, cause
         assert "the number says how fast the generator is" in cause and "give the driver more CPUs" in cause, cause
         assert "requests/s met the objective" in cause or "none met the objective" in cause
