@@ -121,6 +121,12 @@ def written(layout: Layout, **values: Any) -> None:
     (layout.studies / "sustained.toml").write_text(text)
 
 
+def keep_only_four_slots(layout: Layout) -> None:
+    """Leave the first of the two arms in the written study."""
+    study = layout.studies / "sustained.toml"
+    study.write_text(study.read_text().partition("[treatments.five-slots]")[0])
+
+
 def records_of(paths: RunPaths) -> list[TrialRecord]:
     return [read_trial(folder) for folder in sorted(paths.trials.iterdir())]
 

@@ -23,7 +23,7 @@ export default function () { check(http.get(__ENV.URL), checks); }
 def test_closed_load_is_measured_and_ingested(tool: str, lab: Lab, tmp_path: Path) -> None:
     got, _ = measured(lab, tmp_path / "home", tool, "")
     assert got["requests", "count"] == got["ok", "count"] == got["status_2xx", "count"] > 20
-    assert got["errors", "count"] == 0 and 0.3 < got["duration", "value"] < 5  # Locust starts slowly beside other tests
+    assert got["errors", "count"] == 0 and got["duration", "value"] > 0.3
     assert got["latency", "p50"] <= got["latency", "p99"] <= got["latency", "max"] * 1.001
 
 
@@ -42,14 +42,14 @@ def test_k6_makes_other_arrivals_at_the_same_rate(arrivals: str, metrics: set[st
 def test_closed_load_runs_interleaved(tool: str, lab: Lab, tmp_path: Path) -> None:
     got, _ = measured(lab, tmp_path / "home", tool, "", execution="interleaved")
     assert got["requests", "count"] == got["ok", "count"] > 20 and got["errors", "count"] == 0
-    assert 1.5 < got["duration", "value"] < 4  # of its own slices
+    assert got["duration", "value"] > 1.5  # of its own slices
     assert ("latency", "p50") in got and ("latency", "max") not in got
 
 
 def test_script_of_k6_is_used_as_it_is_and_its_failed_checks_are_doubts(lab: Lab, tmp_path: Path) -> None:
     got, doubts = measured(lab, tmp_path / "home", "k6", 'plan = "mine.js"', {"mine.js": SCRIPT})
     assert got["requests", "count"] == got["ok", "count"] == got["status_2xx", "count"] > 20
-    assert 0.3 < got["duration", "value"] < 5
+    assert got["duration", "value"] > 0.3
     assert "checks_failed" in doubts and "thresholds_crossed" not in doubts
 
 

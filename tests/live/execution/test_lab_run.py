@@ -45,7 +45,7 @@ def test_lab_run_is_complete_and_leaves_nothing_on_hosts(lab, layout):
     assert len({r.services[0].pids[0] for r in records}) == 4
     assert all(r.response_before == r.response_after and r.response_after.bytes == 5 for r in records)
     assert all({m.host for m in r.monitors} == {"driver", "web"} == set(r.clocks) for r in records)
-    assert all(r.window[1] - r.window[0] == pytest.approx(1, abs=0.5) for r in records)
+    assert all(r.window[1] - r.window[0] > 0.95 for r in records)
     assert [e.done for e in events if e.kind == "trial-ended"] == [1, 2, 3, 4]
     assert json.loads(paths.run_json.read_bytes())["lab"] == "loopback"
     assert {p.name for p in paths.facts.iterdir()} == {

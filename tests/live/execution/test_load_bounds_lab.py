@@ -29,8 +29,8 @@ def test_controller_clock_jump_makes_the_trial_partial_with_correct_durations(
     ((status, reason),) = ran.ends
     assert (status, reason) == ("partial", f"the controller's clock jumped by {jump_s:.1f} s during the trial")
     (record,) = ran.records
-    assert record.duration_s == pytest.approx(sum(record.phases_s.values()), abs=0.5)
-    assert record.window[1] - record.window[0] == pytest.approx(1, abs=0.8)
+    assert abs(record.duration_s - sum(record.phases_s.values())) < abs(jump_s) / 2
+    assert 0.95 < record.window[1] - record.window[0] < 1 + abs(jump_s) / 2
     assert not any(row["valid"] for row in ran.table("trials"))
     record_property("seen", reason)
 
@@ -51,13 +51,14 @@ def test_host_clock_offset_is_measured_and_metrics_are_shifted(rig, record_prope
     (record,) = ran.records
     assert [status for status, _ in ran.ends] == ["ok"]
     offset_s = record.clocks["driver"].offset_before_s
-    assert offset_s == pytest.approx(3600, abs=0.2)
-    assert record.clocks["web"].offset_before_s == pytest.approx(0, abs=0.2)
+    # an offset is known to half of its round trip
+    assert offset_s == pytest.approx(3600, abs=record.clocks["driver"].rtt_before_s)
+    web = record.clocks["web"]
+    assert web.offset_before_s == pytest.approx(0, abs=web.rtt_before_s)
     assert record.started < record.window[0] < record.window[1] < record.started + record.duration_s
     spans = {host: [r["t_s"] for r in ran.table("traces") if r["host"] == host] for host in ("driver", "web")}
     for seen in spans.values():
-        assert -2 < min(seen) < 0.3
-        assert 0.7 < max(seen) < 4
+        assert -record.duration_s < min(seen) < max(seen) < record.duration_s
     assert not {"clock", "monitor_gaps"} & ran.gates("doubt")
     record_property(
         "seen", f"offset of {offset_s:.3f} s measured, traces begin {min(spans['driver']):.2f} s from the load"
