@@ -29,8 +29,8 @@ BIN = ROOT / ".venv" / "bin"
 PR_SET_CHILD_SUBREAPER = 36
 # what has to be over five seconds after an interrupt: tests put back what they changed, then jobs, then the rest
 TEARDOWN_S, TERMINATE_S = 1.5, 1.0
-# `make test` in CI fails above this many seconds of CPU, which a busy machine makes longer, too. To come down to 400.
-QUICK_CPU_S = 500
+# `make test` in CI fails above this many seconds of CPU, which a busy machine makes longer, too
+QUICK_CPU_S = 400
 
 
 class Phase(NamedTuple):
