@@ -5,7 +5,7 @@ from __future__ import annotations
 from controller_processes import at_work_in
 from loadbook.hosts.lab import Lab
 
-LIMIT_S, START_S = 15.0, 120.0
+START_S = 120.0
 STUDY = """
 include = "aa.toml"
 name = "stopped"

@@ -14,7 +14,7 @@ from loadbook.hosts.jobs import (
 )
 from loadbook.hosts.lab import lab_lock_owners
 from loadbook.hosts.remote import connect
-from waiting import wait_until
+from waiting import PATIENCE_S, wait_until
 
 HOLDER = """
 import sys, time
@@ -50,7 +50,7 @@ def test_lock_of_owner_killed_behind_cut_link_is_held_until_lease_ends(spaces, r
         owner.communicate()
         time.sleep(session.SESSION_LEASE_S / 2)
         assert [found.study for found in lab_lock_owners(work)] == ["theirs"]
-        wait_until(lambda: not lab_lock_owners(work), session.SESSION_LEASE_S / 2 + 15)
+        wait_until(lambda: not lab_lock_owners(work), session.SESSION_LEASE_S / 2 + PATIENCE_S)
         record_property("seen", f"cut off and killed: free after {time.monotonic() - begun:.0f} s")
         assert (work / "jobs/held/rc").exists()
     finally:

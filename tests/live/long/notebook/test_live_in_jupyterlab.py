@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import time
 from contextlib import contextmanager
 
 import nbformat
@@ -15,6 +14,7 @@ from jupyterlab_session import Notebook, served
 from loadbook.batch import process
 from recorded_run import STUDY
 from replayable_project import playable
+from waiting import wait_until
 
 pytestmark = [
     pytest.mark.timeout(600),
@@ -52,10 +52,7 @@ def done(layout):
 
 
 def reached(layout, number):
-    deadline = time.monotonic() + 120
-    while done(layout) < number and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert done(layout) >= number
+    wait_until(lambda: done(layout) >= number, 120)
 
 
 @contextmanager
@@ -90,10 +87,8 @@ def to_its_end(book, layout):
     assert "32 of 32 trials" in text(found)
     book.keep("live-complete")
     book.told("context.save()")
-    saved, deadline = layout.notebooks / "live.ipynb", time.monotonic() + 60
-    while len(outputs_in(saved)) != 2 and time.monotonic() < deadline:
-        time.sleep(0.5)
-    assert len(outputs_in(saved)) == 2
+    saved = layout.notebooks / "live.ipynb"
+    wait_until(lambda: len(outputs_in(saved)) == 2)
     assert saved.stat().st_size < LARGEST
     assert len(layout.runs(STUDY)) == 1
 

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
@@ -12,6 +11,7 @@ from loadbook.batch import process
 from loadbook.batch.process import WorkerJob
 from recorded_run import STUDY, run_of
 from replayable_project import longer, playable
+from waiting import PATIENCE_S, wait_until
 
 
 @pytest.fixture
@@ -59,15 +59,13 @@ def test_run_outlives_its_starter_and_the_same_call_shows_it_again(project, monk
     monkeypatch.chdir(layout.root)
     first = start(layout, hosts)
     assert os.getsid(first.pid) == first.pid != os.getsid(0)
-    deadline = time.monotonic() + 60
-    while not first.state() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_until(first.state)
     again = process.find_detached_run(layout.study_raw(STUDY))
     assert again is not None and again.pid == first.pid and again.process is None
     assert "is complete" in lb.run(STUDY, hosts=hosts, execute=True).text
     assert "32 of 32 trials" in capsys.readouterr().err
     assert len(layout.runs(STUDY)) == 1
-    first.process.wait(30)
+    first.process.wait(PATIENCE_S)
     assert "To run it anew: new = True" in lb.run(STUDY, hosts=hosts, execute=True).text
     assert len(layout.runs(STUDY)) == 1 and len(lb.load(STUDY).trials) == 32
 
@@ -76,9 +74,7 @@ def test_interrupted_run_is_resumed_by_the_same_call(project, monkeypatch):
     layout, hosts = project
     monkeypatch.chdir(layout.root)
     found = start(layout, hosts)
-    deadline = time.monotonic() + 60
-    while trials_done(found) < 2 and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: trials_done(found) >= 2)
     os.kill(found.pid, signal.SIGINT)
     assert found.process.wait(60) in (130, 0)
     lb.run(STUDY, hosts=hosts, execute=True)

@@ -115,15 +115,14 @@ def test_system_mode_server_that_fails_to_return_is_reported_once(own, record_pr
 
 
 def _bind(sock: socket.socket, at: tuple[str, int]) -> None:
-    deadline = time.monotonic() + 5
-    while True:
-        try:
+    def is_bound() -> bool:
+        with contextlib.suppress(OSError):
             sock.bind(at)
             sock.listen()
-            return
-        except OSError:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+            return True
+        return False
+
+    wait_until(is_bound)
 
 
 _CONTROLLER = """
