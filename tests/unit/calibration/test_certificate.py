@@ -51,6 +51,8 @@ def test_number_within_its_tolerance_in_every_case_is_trusted() -> None:
     assert trust.missing == []
     (trust,) = judge([reading(0.0205), reading(0.0225, case="frozen")])
     assert not trust.trusted and (trust.case, trust.said, trust.true) == ("frozen", 0.0225, 0.020)
+    (trust,) = judge([reading(0.0205), reading(0.0175, case="frozen")])
+    assert not trust.trusted and (trust.case, trust.said) == ("frozen", 0.0175)
 
 
 def test_number_that_is_not_told_in_every_case_is_not_trusted() -> None:

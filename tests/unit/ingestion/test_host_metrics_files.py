@@ -98,7 +98,9 @@ def test_added_metrics_times_are_corrected_by_the_clock_offset(layout, tmp_path)
     problems = tables(layout).problems
     assert "outside" in set(problems["name"]) and tables(layout).traces["source"].unique().tolist() == ["sampler"]
     added(layout, shifted, "--host", "web", "--clock-offset", 7200)
-    assert "sadf" in set(tables(layout).traces["source"])
+    traces = tables(layout).traces
+    assert "sadf" in set(traces["source"])
+    assert traces["t_s"].abs().max() < 60
 
 
 def test_added_metrics_of_an_unknown_machine_need_a_role(layout, tmp_path):
