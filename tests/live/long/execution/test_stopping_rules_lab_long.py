@@ -2,58 +2,29 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from command_line import exit_code
 from loadbook.core.errors import UsageError
-from loadbook.execution.session import run_study
 from loadbook.ingestion.ingest import ingest
-from loadbook.stats.analyse import analyse
 from loadbook.store.ledger import is_run_complete
 from loadbook.store.tables import load_run
 from loadbook.store.trial_record import read_json
 from loadbook.store.verify import verify_run
-from recorded_run import copy_recorded_run, run_of
-from stopped_replays import CONTROL, HUGE, SMALL, STUDY, TWO, events, lengthen
+from recorded_run import run_of
+from stopped_replays import HUGE, SMALL, TWO, answer, events, project_of_replays, replay
 
 
 @pytest.fixture
 def layout(tmp_path):
-    made = copy_recorded_run(tmp_path)
-    text = (made.studies / "nginx-directives.toml").read_text()
-    assert CONTROL in text
-    (made.studies / "plain.toml").write_text(text.replace(CONTROL, ""))
-    lengthen(run_of(made), 8, arms=("baseline-auto", HUGE, SMALL))
-    return made
+    return project_of_replays(tmp_path)
 
 
 @pytest.fixture
 def go(layout):
-    """Write a study and run it; returns its paths and the notes that were given."""
-
-    def go(name: str, treatment: str, stopping: str = "", lines: str = "", **wish):
-        study = STUDY.format(name=name, treatment=treatment, stopping=stopping, lines=lines)
-        (layout.studies / f"{name}.toml").write_text(study)
-        notes: list[str] = []
-
-        def hear(event) -> None:
-            notes.extend([event.message] if event.kind == "note" else [])
-            if wish.get("until") and event.kind == "trial-ended" and event.block == wish["until"]:
-                raise KeyboardInterrupt
-
-        asked = {key: value for key, value in wish.items() if key != "until"}
-        try:
-            run = run_study(layout, name, run_of(layout) / "hosts.toml", on_event=hear, **asked)
-        except KeyboardInterrupt:
-            run = layout.resolve_run(name)
-        return layout.run(name, run), notes
-
-    return go
-
-
-def answer(layout, paths):
-    ingest(paths)
-    return analyse(load_run(layout, paths.raw.parent.name, paths.raw.name))
+    return partial(replay, layout)
 
 
 def test_undecided_run_continues_to_its_last_planned_analysis(layout, go):
