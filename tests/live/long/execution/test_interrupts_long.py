@@ -12,53 +12,23 @@ from pathlib import Path
 
 import pytest
 
-from controller_processes import jobs_left, loadbook, must_be_whole
-from interrupted_runs import START_S, STUDY, load_runs
+from controller_processes import jobs_left, must_be_whole
+from interrupted_runs import START_S, STUDY, cancelled, controllers_of, load_runs, paths_of, project_to_interrupt
 from loadbook.hosts.lab import Lab
-from loadbook.store import trial_record
-from loadbook.store.ledger import read_ledger, trial_states
-from loadbook.store.paths import Layout, RunPaths
+from loadbook.store.paths import Layout
 from loopback_labs import own_lab
-from recorded_run import with_studies
 from waiting import PATIENCE_S, wait_until
 
 
 @pytest.fixture
 def layout(tmp_path) -> Layout:
-    made = with_studies(tmp_path / "home")
-    (made.studies / "stopped.toml").write_text(STUDY.format(duration_s=4, settle_s=0.1))
-    return made
+    return project_to_interrupt(tmp_path / "home")
 
 
 @pytest.fixture
 def begin(layout) -> Iterator[Callable[[Lab], subprocess.Popen[str]]]:
-    """`begin(lab)` starts the study; what a failed test leaves is ended."""
-    begun: list[tuple[subprocess.Popen[str], Lab]] = []
-
-    def one(lab: Lab) -> subprocess.Popen[str]:
-        begun.append((loadbook(layout, "run", "stopped", "--hosts", str(lab.hosts_file)), lab))
-        return begun[-1][0]
-
-    yield one
-    for controller, lab in begun:
-        if controller.poll() is None:
-            controller.kill()
-            controller.communicate()
-        for pid in load_runs(lab):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-
-def paths_of(layout: Layout) -> RunPaths:
-    return layout.run("stopped", layout.resolve_run("stopped"))
-
-
-def cancelled(layout: Layout) -> None:
-    """Assert that the one attempt ended as cancelled, is kept as failed, and its trial is still to do."""
-    (state,) = trial_states(read_ledger(paths_of(layout).ledger)).values()
-    assert (state.status, state.reason, state.final) == ("cancelled", "interrupted by the user", False)
-    kept = trial_record.read_trial(paths_of(layout).failed / "t0001-attempt1")
-    assert (kept.status, kept.reason) == ("cancelled", "interrupted by the user")
+    with controllers_of(layout) as begin:
+        yield begin
 
 
 def goes_on(layout: Layout, again: subprocess.Popen[str]) -> None:
