@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from loadbook.analyses.noise import (
     NoisePage,
@@ -14,15 +13,6 @@ from loadbook.store.tables import load_run
 from mock_project import Arm, make_project
 from rendered_pages import page_html
 from slice_samples import slice_rows
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory):
-    arms = {"baseline": Arm(), "aa": Arm(check="aa", label="again")}
-    layout = make_project(
-        tmp_path_factory.mktemp("noise"), arms, name="noise", question="How small?", blocks=15, traces=False
-    )
-    return NoisePage(load_run(layout, "noise"))
 
 
 def test_noise_page_of_interleaved_trials_names_the_dominant_source(tmp_path):

@@ -5,21 +5,9 @@ from __future__ import annotations
 import pytest
 
 from loadbook.core.errors import UsageError
-from loadbook.hosts.remote import connect
 from loadbook.hosts.rollback import HostChanges, permission_problem
 
-BACKLOG, MEMORY = "net.core.somaxconn", "net.ipv4.tcp_rmem"
-
-
-@pytest.fixture
-def web(spaces):
-    host = connect(spaces.hosts_file, "web", "guard")
-    yield host
-    host.close()
-
-
-def said(host, text: str) -> str:
-    return host.script(text, timeout_s=5, check=True).stdout.decode().strip()
+BACKLOG = "net.core.somaxconn"
 
 
 def test_host_changes_are_limited_to_what_the_hosts_file_allows():

@@ -9,11 +9,6 @@ from loadbook.report.blocks import EMPTY_MIME, URGENT_MIME
 from loadbook.report.html import MAX_PAGE_BYTES, forbidden_content
 
 
-@pytest.fixture(params=["nginx-directives.html", "nginx-directives-quality.html", "index.html"])
-def page(made, request):
-    return made.page(request.param)
-
-
 @pytest.mark.parametrize(
     "bad",
     [

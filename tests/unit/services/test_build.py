@@ -1,7 +1,5 @@
 """What comes as sources is built once per program and host: there, or here and carried; and else says why not."""
 
-import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -10,17 +8,6 @@ from built_service import SERVICE, made
 from loadbook.core.errors import StudyError
 from loadbook.services import load_service
 from loadbook.services.build import build_command
-
-
-@pytest.fixture
-def maker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A program that this machine has, and the hosts of these tests unless they are told not to."""
-    bin_folder = tmp_path / "bin"
-    bin_folder.mkdir()
-    (bin_folder / "maker").symlink_to(shutil.which("sh") or "/bin/sh")
-    monkeypatch.setenv("PATH", f"{bin_folder}:{os.environ['PATH']}")
-    monkeypatch.setenv("COUNT", str(tmp_path / "count"))
-    return bin_folder
 
 
 def test_error_names_an_unknown_variable_in_a_build_recipe(tmp_path: Path) -> None:

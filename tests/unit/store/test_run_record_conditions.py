@@ -13,8 +13,6 @@ from loadbook.store.tables import read_run_conditions
 from recorded_run import FIXTURE
 from run_records import changed_record
 
-ALIKE = ["driver", "web"]
-
 
 @pytest.fixture(scope="module")
 def recorded() -> RunConditions:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.core.units import NBSP
 from loadbook.store.paths import Layout
@@ -16,11 +14,6 @@ from mock_project import make_project, usual_arms
 def run(folder, **more):
     make_project(folder, usual_arms(), name="mock", **more)
     return load_run(Layout(folder), "mock")
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return run(tmp_path_factory.mktemp("mock"))
 
 
 def test_page_with_always_valid_intervals_says_so(tmp_path):

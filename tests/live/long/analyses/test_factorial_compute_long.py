@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from factorial_runs import factorial_run, factorial_study
 from loadbook.analyses.factorial import text as say
 from loadbook.analyses.factorial.compute import (
@@ -11,20 +9,11 @@ from loadbook.analyses.factorial.compute import (
     analyse_factorial,
 )
 
-FIVE = ("accept", "epoll", "nopush", "nodelay", "workers")
-
 
 def analysed(*args: object, **kwargs: object) -> FactorialAnalysis:
     found = analyse_factorial(factorial_run(*args, **kwargs))  # type: ignore[arg-type]
     assert found is not None
     return found
-
-
-@pytest.fixture(scope="module")
-def half() -> FactorialAnalysis:
-    """Half of 2^5, resolution V, 8 blocks: two main effects and one pair are real."""
-    effects = {("nopush",): 0.06, ("workers",): -0.08, ("accept", "epoll"): 0.05}
-    return analysed(factorial_study(FIVE, 8, fraction="half"), effects)
 
 
 def test_factorial_reports_a_three_way_interaction() -> None:

@@ -29,12 +29,6 @@ time.sleep(600)
 """
 
 
-def ours(lab, **options):
-    return connect(
-        lab.hosts_file, "web", "20260202-000000", lock_request=LockRequest("ours", "20260202-000000", **options)
-    )
-
-
 @pytest.mark.root
 @pytest.mark.fault(41)
 def test_lock_of_owner_killed_behind_cut_link_is_held_until_lease_ends(spaces, record_property):
