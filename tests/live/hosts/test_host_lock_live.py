@@ -34,7 +34,6 @@ host.start(Job("held", (("sh", "-c", "trap '' TERM; while :; do sleep 1; done"),
 print("held", flush=True)
 time.sleep(600)
 """
-SHELLS = {"dash": ["dash"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
 
 
 @pytest.fixture
@@ -129,8 +128,3 @@ def test_lock_owner_that_died_on_this_machine_is_detected(lab, monkeypatch):
     assert [owner.study for owner in lab_lock_owners(lab.folder / "web/work")] == ["ours"]
     host.close()
     stale.close()
-
-
-@pytest.fixture(params=SHELLS)
-def shell(request) -> list[str]:
-    return SHELLS[request.param]

@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
+from job_sh import SHELLS
 from loadbook.hosts.jobs import (
     launcher_script,
 )
 from waiting import PATIENCE_S
-
-SHELLS = {"dash": ["dash"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -35,20 +33,3 @@ def test_lock_path_that_is_a_fifo_is_refused_at_once(shell, tmp_path):
     os.mkfifo(tmp_path / "other.b.1")
     listing = [*SHELLS[shell], str(tmp_path / name), "owners", str(tmp_path / "other")]
     assert subprocess.run(listing, cwd=tmp_path, capture_output=True, timeout=PATIENCE_S, check=True).stdout == b""
-
-
-@pytest.fixture(params=SHELLS)
-def shell(request) -> list[str]:
-    return SHELLS[request.param]
-
-
-def watch(shell: list[str], folder: Path, lock: Path, owner: str, *, path: str | None = None) -> subprocess.Popen[str]:
-    """Start a watcher that claims the lock, in a work folder of its own."""
-    folder.mkdir(exist_ok=True)
-    (folder / "job.sh").write_bytes(launcher_script()[1])
-    words = [*shell, "job.sh", "watch", f"s-{owner}", "60", str(lock)]
-    return subprocess.Popen(
-        [*words, owner, f"{owner}@there", "1", "place:1", "study", "run", "90"],
-        cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
-        env=os.environ | ({"PATH": path} if path else {}),
-    )  # fmt: skip

@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from loadbook.hosts.jobs import launcher_script
+from job_sh import SHELLS, prepare, start, with_job_sh
 from waiting import PATIENCE_S, wait_until
-
-SHELLS = {"dash": ["dash"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
 
 
 @pytest.fixture(params=SHELLS)
@@ -23,34 +21,13 @@ def shell(request) -> list[str]:
 
 @pytest.fixture
 def work(tmp_path) -> Path:
-    (tmp_path / "job.sh").write_bytes(launcher_script()[1])
-    return tmp_path
-
-
-def prepare(work: Path, name: str, *steps: str, session: str | None = None) -> Path:
-    folder = work / "jobs" / name
-    folder.mkdir(parents=True)
-    for number, step in enumerate(steps, 1):
-        (folder / f"cmd.{number}").write_text(step + "\n")
-    if session:
-        (folder / "session").write_text(session + "\n")
-    return folder
+    return with_job_sh(tmp_path)
 
 
 def call(shell: list[str], work: Path, *args: str) -> str:
     done = subprocess.run([*shell, "job.sh", *args], cwd=work, capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def start(shell: list[str], work: Path, name: str, lease_s: int = 60, path: str = "/usr/bin:/bin") -> subprocess.Popen:
-    return subprocess.Popen(
-        [*shell, "job.sh", "run", f"jobs/{name}", str(lease_s)],
-        cwd=work,
-        env=os.environ | {"PATH": path},  # a folder there that we may not read turns code 127 into 126
-        start_new_session=True,
-        stdin=subprocess.DEVNULL,
-    )
 
 
 def group_is_gone(pid: int) -> bool:

@@ -10,19 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from job_sh import SHELLS, watch
 from loadbook.hosts import session
 from loadbook.hosts.host import Job
 from loadbook.hosts.jobs import (
     InUseError,
     LockRequest,
-    launcher_script,
     parse_owners,
 )
 from loadbook.hosts.lab import lab_lock_owners
 from loadbook.hosts.remote import connect
 from waiting import PATIENCE_S, wait_until
-
-SHELLS = {"dash": ["dash"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
 
 
 def ours(lab, **options):
@@ -66,18 +64,6 @@ def test_lock_lease_is_renewed_by_heartbeats(lab, monkeypatch):
 @pytest.fixture(params=SHELLS)
 def shell(request) -> list[str]:
     return SHELLS[request.param]
-
-
-def watch(shell: list[str], folder: Path, lock: Path, owner: str, *, path: str | None = None) -> subprocess.Popen[str]:
-    """Start a watcher that claims the lock, in a work folder of its own."""
-    folder.mkdir(exist_ok=True)
-    (folder / "job.sh").write_bytes(launcher_script()[1])
-    words = [*shell, "job.sh", "watch", f"s-{owner}", "60", str(lock)]
-    return subprocess.Popen(
-        [*words, owner, f"{owner}@there", "1", "place:1", "study", "run", "90"],
-        cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
-        env=os.environ | ({"PATH": path} if path else {}),
-    )  # fmt: skip
 
 
 @pytest.fixture

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from loadbook.hosts.jobs import launcher_script
+from job_sh import SHELLS, prepare, start, with_job_sh
 from waiting import PATIENCE_S
-
-SHELLS = {"dash": ["dash"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
 
 
 @pytest.fixture(params=SHELLS)
@@ -23,28 +19,7 @@ def shell(request) -> list[str]:
 
 @pytest.fixture
 def work(tmp_path) -> Path:
-    (tmp_path / "job.sh").write_bytes(launcher_script()[1])
-    return tmp_path
-
-
-def prepare(work: Path, name: str, *steps: str, session: str | None = None) -> Path:
-    folder = work / "jobs" / name
-    folder.mkdir(parents=True)
-    for number, step in enumerate(steps, 1):
-        (folder / f"cmd.{number}").write_text(step + "\n")
-    if session:
-        (folder / "session").write_text(session + "\n")
-    return folder
-
-
-def start(shell: list[str], work: Path, name: str, lease_s: int = 60, path: str = "/usr/bin:/bin") -> subprocess.Popen:
-    return subprocess.Popen(
-        [*shell, "job.sh", "run", f"jobs/{name}", str(lease_s)],
-        cwd=work,
-        env=os.environ | {"PATH": path},  # a folder there that we may not read turns code 127 into 126
-        start_new_session=True,
-        stdin=subprocess.DEVNULL,
-    )
+    return with_job_sh(tmp_path)
 
 
 def starts_and_ends(folder: Path, step: int) -> list[float]:
