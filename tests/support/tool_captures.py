@@ -66,6 +66,12 @@ def check_sane(parsed: ParsedReport) -> None:
         assert not [row for row in parsed.measurements if row.unit == "s" and row.metric != "duration"]
 
 
+def sane_values(parsed: ParsedReport) -> dict[Key, float]:
+    """Return {(metric, statistic): value} of a report, after `check_sane`."""
+    check_sane(parsed)
+    return values(parsed)
+
+
 def attempt(tool: str, captured: ToolOutput) -> ParsedReport | None:
     """Return the parsed report, after `check_sane`; None if the parser raised ParseError."""
     try:
@@ -85,6 +91,20 @@ def with_changed_json(
     change(report)
     separators = (",", ":") if indent is None else None
     return replace(captured, stdout=json.dumps(report, indent=indent, separators=separators).encode())
+
+
+def swapped(data: bytes, *swaps: tuple[str, str]) -> bytes:
+    """Return a text with each old part replaced by its new one; each may occur only once."""
+    text = data.decode()
+    for old, new in swaps:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return text.encode()
+
+
+def with_swaps(captured: ToolOutput, *swaps: tuple[str, str]) -> ToolOutput:
+    """Return the recorded output with parts of its stdout replaced."""
+    return replace(captured, stdout=swapped(captured.stdout, *swaps))
 
 
 def with_stdout(captured: ToolOutput, lines: Iterable[bytes]) -> ToolOutput:

@@ -12,7 +12,7 @@ from loadbook.tools import ab, base
 from loadbook.tools.ab import command_options
 from loadbook.tools.base import ParsedReport, Target, ToolOutput
 from loadbook.tools.line_patterns import LinePattern
-from tool_captures import FIXTURES, capture, check_sane, table
+from tool_captures import FIXTURES, capture, check_sane, sane_values, swapped, table, with_swaps
 
 WEB = Target("127.0.0.2", 8080)
 AB = base.load_tool("ab")
@@ -22,19 +22,12 @@ def case(name: str) -> ToolOutput:
     return capture(FIXTURES / "ab" / f"2.3--{name}.json")
 
 
-def swapped(text: str, *swaps: tuple[str, str]) -> bytes:
-    for old, new in swaps:
-        assert text.count(old) == 1, old
-        text = text.replace(old, new)
-    return text.encode()
-
-
 def changed(name: str, *swaps: tuple[str, str]) -> ToolOutput:
-    return replace(case(name), stdout=swapped(case(name).stdout.decode(), *swaps))
+    return with_swaps(case(name), *swaps)
 
 
 def with_file(name: str, file: str, *swaps: tuple[str, str]) -> ToolOutput:
-    data = swapped(case(name).files[file].decode(), *swaps)
+    data = swapped(case(name).files[file], *swaps)
     return replace(case(name), files=dict(case(name).files) | {file: data})
 
 
@@ -45,7 +38,7 @@ def parsed(captured: ToolOutput) -> ParsedReport:
 
 
 def values(captured: ToolOutput) -> dict[tuple[str, str], float]:
-    return {key: row.value for key, row in table(parsed(captured).measurements).items()}
+    return sane_values(AB.parse(captured))
 
 
 def test_ab_command_has_every_workload_setting_and_no_cap_of_50000_requests() -> None:

@@ -10,7 +10,7 @@ from loadbook.core.errors import ParseError, ToolError
 from loadbook.study.workload import Workload
 from loadbook.tools import base, h2load
 from loadbook.tools.base import Target, ToolOutput
-from tool_captures import FIXTURES, capture, check_sane, table
+from tool_captures import FIXTURES, capture, sane_values, table, with_swaps
 
 WEB = Target("127.0.0.2", 8080)
 H2LOAD = base.load_tool("h2load")
@@ -31,17 +31,11 @@ def case(name: str) -> ToolOutput:
 
 
 def changed(name: str, *swaps: tuple[str, str]) -> ToolOutput:
-    text = case(name).stdout.decode()
-    for old, new in swaps:
-        assert text.count(old) == 1, old
-        text = text.replace(old, new)
-    return replace(case(name), stdout=text.encode())
+    return with_swaps(case(name), *swaps)
 
 
 def values(captured: ToolOutput) -> dict[tuple[str, str], float]:
-    parsed = H2LOAD.parse(captured)
-    check_sane(parsed)
-    return {key: row.value for key, row in table(parsed.measurements).items()}
+    return sane_values(H2LOAD.parse(captured))
 
 
 def test_command_contains_every_workload_setting() -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from loadbook.core.errors import ParseError, ToolError
 from loadbook.study.workload import Workload
 from loadbook.tools import base, httperf
 from loadbook.tools.base import Target, ToolOutput
-from tool_captures import FIXTURES, capture, check_sane, table
+from tool_captures import FIXTURES, capture, sane_values, with_swaps
 
 WEB = Target("127.0.0.2", 8080)
 HTTPERF = base.load_tool("httperf")
@@ -21,17 +19,11 @@ def case(name: str) -> ToolOutput:
 
 
 def changed(name: str, *swaps: tuple[str, str]) -> ToolOutput:
-    text = case(name).stdout.decode()
-    for old, new in swaps:
-        assert text.count(old) == 1, old
-        text = text.replace(old, new)
-    return replace(case(name), stdout=text.encode())
+    return with_swaps(case(name), *swaps)
 
 
 def values(captured: ToolOutput) -> dict[tuple[str, str], float]:
-    parsed = HTTPERF.parse(captured)
-    check_sane(parsed)
-    return {key: row.value for key, row in table(parsed.measurements).items()}
+    return sane_values(HTTPERF.parse(captured))
 
 
 def load(**asked: object) -> Workload:

@@ -11,7 +11,7 @@ from loadbook.study.workload import Workload
 from loadbook.tools import base, weighttp
 from loadbook.tools.base import ParsedReport, Target, ToolOutput
 from loadbook.tools.line_patterns import LinePattern
-from tool_captures import FIXTURES, capture, check_sane, table
+from tool_captures import FIXTURES, capture, check_sane, sane_values, table, with_swaps
 
 WEB = Target("127.0.0.2", 8080)
 WEIGHTTP = base.load_tool("weighttp")
@@ -22,11 +22,7 @@ def case(name: str) -> ToolOutput:
 
 
 def changed(name: str, *swaps: tuple[str, str]) -> ToolOutput:
-    text = case(name).stdout.decode()
-    for old, new in swaps:
-        assert text.count(old) == 1, old
-        text = text.replace(old, new)
-    return replace(case(name), stdout=text.encode())
+    return with_swaps(case(name), *swaps)
 
 
 def parsed(captured: ToolOutput) -> ParsedReport:
@@ -36,7 +32,7 @@ def parsed(captured: ToolOutput) -> ParsedReport:
 
 
 def values(captured: ToolOutput) -> dict[tuple[str, str], float]:
-    return {key: row.value for key, row in table(parsed(captured).measurements).items()}
+    return sane_values(WEIGHTTP.parse(captured))
 
 
 def load(**asked: object) -> Workload:

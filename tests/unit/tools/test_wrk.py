@@ -10,7 +10,7 @@ from loadbook.core.errors import ParseError, ToolError
 from loadbook.study.workload import Workload
 from loadbook.tools import base, wrk
 from loadbook.tools.base import Target, ToolOutput
-from tool_captures import FIXTURES, capture, table
+from tool_captures import FIXTURES, capture, table, with_swaps
 
 WEB = Target("127.0.0.2", 8080)
 WRK = base.load_tool("wrk")
@@ -21,11 +21,7 @@ def case(name: str) -> ToolOutput:
 
 
 def changed(name: str, *swaps: tuple[str, str]) -> ToolOutput:
-    text = case(name).stdout.decode()
-    for old, new in swaps:
-        assert text.count(old) == 1, old
-        text = text.replace(old, new)
-    return replace(case(name), stdout=text.encode(), argv=())
+    return replace(with_swaps(case(name), *swaps), argv=())
 
 
 def values(captured: ToolOutput) -> dict[tuple[str, str], float]:
