@@ -1,24 +1,14 @@
 """`loadbook report` takes the newest finished run, and keeps the pages of the run that it reported before."""
 
-import json
-
 import pytest
 
-from mock_project import Arm, make_project
 from report_maker import make_report
-
-OLD, NEW = "20261120T101500", "20261121T101500"
-FEW = {"baseline": Arm(), "aa": Arm(check="aa"), "one": Arm(0.06, label="one")}
+from unfinished_runs import NEW, OLD, project_of_two_runs
 
 
 @pytest.fixture
 def two_runs(tmp_path):
-    """A project with a finished run and a newer one that was interrupted."""
-    for run in (OLD, NEW):
-        layout = make_project(tmp_path, FEW, name="quick", blocks=6, run=run, notebooks=("run_quality",))
-    record = layout.run("quick", NEW).run_json
-    record.write_text(json.dumps(json.loads(record.read_text()) | {"ended": None}))
-    return layout
+    return project_of_two_runs(tmp_path)
 
 
 def test_report_and_index_name_the_interrupted_run_and_the_command_that_resumes_it(two_runs):

@@ -7,20 +7,12 @@ import pytest
 from loadbook.batch.index import write_index
 from loadbook.report.build import select_run
 from loadbook.report.html import earlier_pages, keep_other_pages, write_summary
-from mock_project import Arm, make_project
-
-OLD, NEW = "20261120T101500", "20261121T101500"
-FEW = {"baseline": Arm(), "aa": Arm(check="aa"), "one": Arm(0.06, label="one")}
+from unfinished_runs import NEW, OLD, project_of_two_runs
 
 
 @pytest.fixture
 def two_runs(tmp_path):
-    """A project with a finished run and a newer one that was interrupted."""
-    for run in (OLD, NEW):
-        layout = make_project(tmp_path, FEW, name="quick", blocks=6, run=run, notebooks=("run_quality",))
-    record = layout.run("quick", NEW).run_json
-    record.write_text(json.dumps(json.loads(record.read_text()) | {"ended": None}))
-    return layout
+    return project_of_two_runs(tmp_path)
 
 
 def test_report_command_skips_and_names_an_interrupted_run(two_runs):
