@@ -1,45 +1,20 @@
 """A run whose harness checks do not pass has the same neutral headline wherever a headline is printed."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from bs4 import BeautifulSoup
 from click.testing import CliRunner
 
-from loadbook.analyses.effects.page import EffectsPage
+from doubtful_runs import CHECKS, FASTER
 from loadbook.batch.index import entry_rows
 from loadbook.batch.jobs import BatchRun, EntryRecord
 from loadbook.cli import report as report_commands
-from loadbook.stats.analyse import SATURATION_RULE
-from loadbook.store.tables import load_run
 from mock_project import Arm, make_project
 from report_maker import make_report
 
 GOLDEN = Path(__file__).with_name("neutral_outputs.txt")
-FASTER = Arm(0.3, label="tcp_nopush on")
-CHECKS = {
-    "noisy A/A arm": (Arm(check="aa", label="A/A", scatter=0.3), Arm(-0.1, check="control", expect="worse")),
-    "failed A/A arm": (Arm(0.2, check="aa", label="A/A"), Arm(-0.1, check="control", expect="worse")),
-    "known effect not found": (Arm(check="aa", label="A/A"), Arm(0.0, check="control", expect="worse")),
-    "driver at its limit": (Arm(check="aa", label="A/A"), Arm(-0.1, check="control", expect="worse")),
-}
-
-
-@pytest.fixture(params=CHECKS)
-def doubtful(request, tmp_path):
-    """A page whose treatment is clearly faster, in a run one of whose checks did not pass; its project; its check."""
-    aa, control = CHECKS[request.param]
-    arms = {"baseline": Arm(), "aa": aa, "slow": control, "fast": FASTER}
-    layout = make_project(tmp_path, arms, name="doubtful", blocks=10)
-    data = load_run(layout, "doubtful")
-    if request.param == "driver at its limit":
-        trials = data.trials["trial"].head(24)
-        doubts = [{"trial": t, "name": SATURATION_RULE, "level": "doubt", "message": "busy"} for t in trials]
-        data = replace(data, problems=pd.concat([data.problems, pd.DataFrame(doubts)], ignore_index=True))
-    return EffectsPage(data), layout, request.param
 
 
 def outputs(root: Path, aa: Arm, control: Arm) -> str:

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 from bs4 import BeautifulSoup
 
+from doubtful_runs import CHECKS, FASTER
 from loadbook.analyses.effects.figure import EffectsFigure
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.batch.index import write_index
@@ -17,13 +18,6 @@ from loadbook.store.tables import load_run
 from loadbook.study.limits import CiPolicy
 from mock_project import Arm, make_project
 
-FASTER = Arm(0.3, label="tcp_nopush on")
-CHECKS = {
-    "noisy A/A arm": (Arm(check="aa", label="A/A", scatter=0.3), Arm(-0.1, check="control", expect="worse")),
-    "failed A/A arm": (Arm(0.2, check="aa", label="A/A"), Arm(-0.1, check="control", expect="worse")),
-    "known effect not found": (Arm(check="aa", label="A/A"), Arm(0.0, check="control", expect="worse")),
-    "driver at its limit": (Arm(check="aa", label="A/A"), Arm(-0.1, check="control", expect="worse")),
-}
 HEADLINES = {
     "noisy A/A arm": "No verdict, too noisy: the A/A arm gives ",
     "failed A/A arm": "No verdict: the A/A arm differs from the baseline.",
