@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import shutil
@@ -14,20 +13,7 @@ import pytest
 from loadbook.host_metrics.sampler import parse_sampler
 from loadbook.hosts.host import Job
 from loadbook.hosts.monitors import sampler_job
-
-SHARES = {"cpu_busy", "cpu_user", "cpu_system", "cpu_iowait", "cpu_steal"}
-UNITS = {"memory_used": "B", "memory_total": "B", "net_rx": "B/s", "net_tx": "B/s", "process_rss": "B"}
-
-
-def check(traces) -> None:
-    """What holds for every result, however broken its input."""
-    assert traces.times == sorted(set(traces.times))
-    for row in traces.rows:
-        assert set(row) == {"t", "metric", "item", "value", "unit"}
-        assert math.isfinite(row["value"]) and row["value"] >= 0
-        assert row["t"] in traces.times
-        assert row["unit"] == UNITS.get(row["metric"], "1")
-        assert row["metric"] not in SHARES or row["value"] <= 1
+from sampler_results import check
 
 
 def folder_of_job(folder: Path, job: Job) -> Path:

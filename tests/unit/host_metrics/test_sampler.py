@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,22 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadbook.host_metrics.sampler import parse_sampler
+from sampler_results import check
 
 CAPTURES = {p.stem: p.read_bytes() for p in Path("tests/fixtures/hosts").glob("sampler-*.txt")}
 LOAD = CAPTURES["sampler-load"]
-SHARES = {"cpu_busy", "cpu_user", "cpu_system", "cpu_iowait", "cpu_steal"}
-UNITS = {"memory_used": "B", "memory_total": "B", "net_rx": "B/s", "net_tx": "B/s", "process_rss": "B"}
-
-
-def check(traces) -> None:
-    """What holds for every result, however broken its input."""
-    assert traces.times == sorted(set(traces.times))
-    for row in traces.rows:
-        assert set(row) == {"t", "metric", "item", "value", "unit"}
-        assert math.isfinite(row["value"]) and row["value"] >= 0
-        assert row["t"] in traces.times
-        assert row["unit"] == UNITS.get(row["metric"], "1")
-        assert row["metric"] not in SHARES or row["value"] <= 1
 
 
 def values(traces, metric: str, item: str = "all") -> list[float]:
