@@ -6,32 +6,20 @@ import shutil
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from loadbook.cli import cli
-from loadbook.core.errors import DataError, LoadbookError
+from added_metrics import added, project_to_add_to
+from loadbook.core.errors import DataError
 from loadbook.ingestion.host_metrics import read_metric_files, sadf_json
 from loadbook.store.paths import Layout
 from loadbook.store.verify import verify_run
-from recorded_run import STUDY, copy_recorded_run
+from recorded_run import STUDY
 
 FIXTURES = Path("tests/fixtures/traces").absolute()
 
 
 @pytest.fixture
 def layout(tmp_path, monkeypatch) -> Layout:
-    layout = copy_recorded_run(tmp_path)
-    monkeypatch.chdir(layout.root)
-    monkeypatch.setenv("LOADBOOK_HOME", str(layout.root))
-    return layout
-
-
-def added(layout: Layout, *words: object) -> tuple[int, str]:
-    done = CliRunner().invoke(cli, ["traces", STUDY, *map(str, words)])
-    if isinstance(done.exception, LoadbookError):
-        raise done.exception
-    assert done.exception is None or isinstance(done.exception, SystemExit), done.output
-    return done.exit_code, done.output
+    return project_to_add_to(tmp_path, monkeypatch)
 
 
 @pytest.mark.skipif(shutil.which("sadf") is None, reason="sadf is not there: apt-get install sysstat")

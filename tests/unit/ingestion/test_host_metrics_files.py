@@ -7,26 +7,22 @@ import shutil
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from loadbook.cli import cli
-from loadbook.core.errors import DataError, LoadbookError, UsageError
+from added_metrics import added, project_to_add_to
+from loadbook.core.errors import DataError, UsageError
 from loadbook.ingestion.ingest import ingest
 from loadbook.store import trial_record
 from loadbook.store.paths import Layout
 from loadbook.store.tables import RunData, load_run
 from loadbook.store.verify import verify_run
-from recorded_run import STUDY, copy_recorded_run, run_of
+from recorded_run import STUDY, run_of
 
 FIXTURES = Path("tests/fixtures/traces").absolute()
 
 
 @pytest.fixture
 def layout(tmp_path, monkeypatch) -> Layout:
-    layout = copy_recorded_run(tmp_path)
-    monkeypatch.chdir(layout.root)
-    monkeypatch.setenv("LOADBOOK_HOME", str(layout.root))
-    return layout
+    return project_to_add_to(tmp_path, monkeypatch)
 
 
 def records(layout: Layout) -> list[trial_record.TrialRecord]:
@@ -42,14 +38,6 @@ def sar_of(layout: Layout, path: Path, shift_s: float = 0.0) -> Path:
     lines = [f"vm;1;{t + int(shift_s)};1;60.00;0.00;35.00;0.00;0.00;5.00" for t in range(first - 5, last + 5)]
     path.write_text("\n".join([head, *lines, ""]))
     return path
-
-
-def added(layout: Layout, *words: object) -> tuple[int, str]:
-    done = CliRunner().invoke(cli, ["traces", STUDY, *map(str, words)])
-    if isinstance(done.exception, LoadbookError):
-        raise done.exception
-    assert done.exception is None or isinstance(done.exception, SystemExit), done.output
-    return done.exit_code, done.output
 
 
 def tables(layout: Layout) -> RunData:
