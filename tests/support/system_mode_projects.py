@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from loadbook.hosts.host import Host
+from loadbook.hosts.lab import Lab
+from loadbook.hosts.remote import connect
 from loadbook.store.paths import Layout
 from waiting import PATIENCE_S
 
@@ -60,6 +64,17 @@ def records(layout: Layout, run: str) -> dict[str, dict]:
 
 TREE = """cd /etc/nginx && find . -exec stat -c '%n %F %a %u:%g' {} + | sort && find . -type l -exec readlink {} + &&
 find . -type f -exec sha256sum {} + | sort"""
+
+
+@contextlib.contextmanager
+def packaged_nginx(spaces: Lab) -> Iterator[Host]:
+    """Yield the host `web`, on which the nginx of the distribution runs with its own files."""
+    with contextlib.closing(connect(spaces.hosts_file, "web", "distribution")) as host:
+        host.run(["nginx"], timeout_s=PATIENCE_S, check=True)
+        try:
+            yield host
+        finally:
+            host.run(["nginx", "-s", "stop"], timeout_s=PATIENCE_S)
 
 
 def tree(host: Host) -> bytes:

@@ -14,12 +14,18 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from loadbook.core.errors import HostError
 from loadbook.hosts.lab import Lab
 from loadbook.hosts.remote import RemoteHost, connect
 from loadbook.services import InstanceContext, ServiceSpec, SystemInstance, load_service, render
 from waiting import PATIENCE_S, wait_until
 
+NEEDS_NGINX = pytest.mark.skipif(
+    shutil.which("nginx") is None, reason="nginx is not there: apt-get install nginx-light"
+)
+SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]
 NAME = "own-nginx"
 SERVICE = """
 name = "own-nginx"
@@ -160,6 +166,31 @@ def own_server(lab: Lab, folder: Path, port: int, alias: str = "web") -> Iterato
             yield server
         finally:
             end(run / "nginx.pid")
+
+
+@contextlib.contextmanager
+def deployed(
+    own: OwnServer, name: str = "own-web", main: bytes | None = None, **values: str | int
+) -> Iterator[SystemInstance]:
+    """Yield the proven instance; it is stopped if the block does not."""
+    instance = own.instance(name, main, **values)
+    try:
+        instance.check()
+        instance.start()
+        instance.ready(own.host)
+        yield instance
+    finally:
+        instance.stop()
+
+
+def left_by_a_crash(own: OwnServer) -> None:
+    """Leave the server as a host does that crashes in the middle of a trial."""
+    instance = own.instance("crashed")
+    instance.check()
+    instance.start()
+    pid = int(own.host.script(f"read -r pid rest <jobs/{instance.name}/pid; echo $pid", timeout_s=PATIENCE_S).stdout)
+    os.killpg(pid, signal.SIGKILL)
+    assert own.left()
 
 
 def _hosts_file(lab: Lab, folder: Path, alias: str, state: Path) -> Path:

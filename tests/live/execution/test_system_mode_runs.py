@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,15 +11,11 @@ from command_line import exit_code
 from loadbook.core.errors import PreflightError
 from loadbook.execution.session import run_study
 from loadbook.hosts.host import Host
-from loadbook.hosts.remote import connect
 from ports import held_port
-from system_mode_projects import project, records, server, tree
-from system_nginx import OwnServer, own_server
-from waiting import PATIENCE_S
+from system_mode_projects import packaged_nginx, project, records, server, tree
+from system_nginx import NEEDS_NGINX, OwnServer, left_by_a_crash, own_server
 
-pytestmark = [
-    pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not there: apt-get install nginx-light"),
-]
+pytestmark = NEEDS_NGINX
 
 
 @pytest.fixture
@@ -40,16 +33,6 @@ def test_system_mode_without_permission_is_refused(lab, own, tmp_path):
     own.must_be_as_before()
 
 
-def left_by_a_crash(own: OwnServer) -> None:
-    """Leave the server as a host does that crashes in the middle of a trial."""
-    instance = own.instance("crashed")
-    instance.check()
-    instance.start()
-    pid = int(own.host.script(f"read -r pid rest <jobs/{instance.name}/pid; echo $pid", timeout_s=PATIENCE_S).stdout)
-    os.killpg(pid, signal.SIGKILL)
-    assert own.left()
-
-
 @pytest.mark.fault(36)
 def test_restore_command_restores_files_and_reports(own, monkeypatch, capsys):
     left_by_a_crash(own)
@@ -65,12 +48,8 @@ def test_restore_command_restores_files_and_reports(own, monkeypatch, capsys):
 
 @pytest.fixture
 def distribution(spaces) -> Iterator[Host]:
-    """The host `web`, on which the nginx of the distribution runs with its own files."""
-    host = connect(spaces.hosts_file, "web", "distribution")
-    host.run(["nginx"], timeout_s=PATIENCE_S, check=True)
-    yield host
-    host.run(["nginx", "-s", "stop"], timeout_s=PATIENCE_S)
-    host.close()
+    with packaged_nginx(spaces) as host:
+        yield host
 
 
 @pytest.mark.root

@@ -15,32 +15,16 @@ from loadbook.core.errors import UsageError
 from loadbook.hosts import rollback
 from loadbook.hosts.remote import connect
 from loadbook.services import ServiceError, load_service, system
-from system_nginx import OwnServer, digest, end, own_server, process
+from system_nginx import NEEDS_NGINX, SHELLS, OwnServer, deployed, digest, end, own_server, process
 from waiting import PATIENCE_S, wait_until
 
-pytestmark = [
-    pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not there: apt-get install nginx-light"),
-]
-SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]
+pytestmark = NEEDS_NGINX
 
 
 @pytest.fixture
 def own(lab, tmp_path, port) -> Iterator[OwnServer]:
     with own_server(lab, tmp_path, port) as server:
         yield server
-
-
-@contextlib.contextmanager
-def deployed(own: OwnServer, name: str = "own-web", main: bytes | None = None, **values: str | int):
-    """Yield the proven instance; it is stopped if the block does not."""
-    instance = own.instance(name, main, **values)
-    try:
-        instance.check()
-        instance.start()
-        instance.ready(own.host)
-        yield instance
-    finally:
-        instance.stop()
 
 
 @pytest.mark.fault(36)

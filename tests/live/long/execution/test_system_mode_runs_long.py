@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -20,13 +19,11 @@ from loadbook.execution.session import run_study
 from loadbook.hosts.host import Host
 from loadbook.hosts.remote import connect
 from ports import held_port
-from system_mode_projects import TREE, project, records, server, tree
-from system_nginx import OwnServer, own_server
+from system_mode_projects import TREE, packaged_nginx, project, records, server, tree
+from system_nginx import NEEDS_NGINX, OwnServer, left_by_a_crash, own_server
 from waiting import PATIENCE_S, wait_until
 
-pytestmark = [
-    pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not there: apt-get install nginx-light"),
-]
+pytestmark = NEEDS_NGINX
 
 
 @pytest.fixture
@@ -62,16 +59,6 @@ def test_system_mode_trial_with_failed_bind_is_invalid(own, tmp_path, record_pro
     assert done["other"]["status"] == "invalid"
     assert "does not run this treatment's configuration" in done["other"]["reason"]
     record_property("seen", "trial invalid, the next one ok, the tree as before")
-
-
-def left_by_a_crash(own: OwnServer) -> None:
-    """Leave the server as a host does that crashes in the middle of a trial."""
-    instance = own.instance("crashed")
-    instance.check()
-    instance.start()
-    pid = int(own.host.script(f"read -r pid rest <jobs/{instance.name}/pid; echo $pid", timeout_s=PATIENCE_S).stdout)
-    os.killpg(pid, signal.SIGKILL)
-    assert own.left()
 
 
 @pytest.mark.fault(36)
@@ -110,12 +97,8 @@ def test_system_mode_file_edited_by_somebody_else_stops_the_run(own, tmp_path, m
 
 @pytest.fixture
 def distribution(spaces) -> Iterator[Host]:
-    """The host `web`, on which the nginx of the distribution runs with its own files."""
-    host = connect(spaces.hosts_file, "web", "distribution")
-    host.run(["nginx"], timeout_s=PATIENCE_S, check=True)
-    yield host
-    host.run(["nginx", "-s", "stop"], timeout_s=PATIENCE_S)
-    host.close()
+    with packaged_nginx(spaces) as host:
+        yield host
 
 
 FRONTEND = """
