@@ -1,5 +1,19 @@
 """Notebooks of a project that a real JupyterLab opens."""
 
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from chromium import Chrome
+from jupyterlab_session import Notebook, html_of
+from loadbook.hosts.lab import Lab
+from loadbook.store.paths import Layout
+from mock_project import REPO, make_project
+
 SHOWN = "[...document.querySelectorAll('.jp-Notebook img')].filter(i => i.complete && i.naturalWidth > 0).length"
 MOCK = "nginx-directives"
 OLDER = "20261101T101500"
@@ -16,3 +30,28 @@ STUDIED = {
     "lb_vs_single": ("lb-vs-single", ("nginx", "wrk", "haproxy"), 2),
     "page_size_tps": ("page-size-tps", ("haproxy", "apache2", "wrk"), 2),
 }
+
+
+@contextlib.contextmanager
+def project_for_jupyterlab(root: Path) -> Iterator[Layout]:
+    """Yield a project with our studies, the example, and two mock runs of one study; end its lab."""
+    make_project(root, blocks=6, run=OLDER, dice=9)
+    layout = make_project(root, blocks=6)
+    shutil.copytree(REPO / "data" / "example", layout.root / "data" / "example")
+    shutil.copytree(REPO / "studies", layout.studies, dirs_exist_ok=True)
+    for path in layout.notebooks.glob("*.ipynb"):
+        path.write_text(path.read_text().replace('study = \\"noise\\"', f'study = \\"{MOCK}\\"'))
+    try:
+        yield layout
+    finally:
+        if layout.lab.is_dir():  # a run has brought it up
+            Lab.load(layout.lab).down()
+
+
+def run_to_its_end(chrome: Chrome, lab: dict[str, Any], name: str) -> str:
+    """Run all cells of a notebook without an error, and return their HTML."""
+    book = Notebook(chrome, lab, name)
+    html = html_of(book.run_all())
+    book.to_the_top()
+    book.keep(name)
+    return html
