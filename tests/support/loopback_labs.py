@@ -42,3 +42,14 @@ def _own_network() -> Iterator[str]:
                 continue
             yield prefix
             return
+
+
+def processes_in(folder: Path) -> Iterator[bytes]:
+    """Yield the command lines of the processes that a folder belongs to."""
+    for proc in Path("/proc").glob("[0-9]*"):
+        try:
+            line, state = (proc / "cmdline").read_bytes(), (proc / "stat").read_text().rpartition(")")[2].split()[0]
+            if state != "Z" and (str(folder).encode() in line or (proc / "cwd").readlink().is_relative_to(folder)):
+                yield line
+        except OSError:
+            continue

@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -20,6 +19,7 @@ from loadbook.hosts.inventory import read_hosts
 from loadbook.hosts.jobs import LockRequest
 from loadbook.hosts.lab import Lab, cpu_masks
 from loadbook.hosts.remote import connect
+from loopback_labs import processes_in
 from waiting import PATIENCE_S, wait_until
 
 
@@ -50,16 +50,6 @@ def test_lab_can_be_started_stopped_and_started_again(own):
     again = own.up()
     assert [(s.address, s.port) for s in again] == [(s.address, s.port) for s in first]
     assert own.down() == down
-
-
-def processes_in(folder: Path):
-    for proc in Path("/proc").glob("[0-9]*"):
-        try:
-            line, state = (proc / "cmdline").read_bytes(), (proc / "stat").read_text().rpartition(")")[2].split()[0]
-            if state != "Z" and (str(folder).encode() in line or (proc / "cwd").readlink().is_relative_to(folder)):
-                yield line
-        except OSError:
-            continue
 
 
 def test_lab_up_restarts_killed_and_stopped_servers_and_avoids_used_ports(own):
