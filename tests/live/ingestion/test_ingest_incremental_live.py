@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -13,16 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from ingested_runs import everything, run_paths
 from loadbook.ingestion import ingest as ingest_module
 from loadbook.ingestion import workers
 from loadbook.ingestion.ingest import ingest
-from recorded_run import STUDY, copy_recorded_run
 from waiting import wait_until
-
-
-def run_paths(root):
-    layout = copy_recorded_run(root)
-    return layout.run(STUDY, layout.resolve_run(STUDY))
 
 
 @pytest.fixture
@@ -34,12 +28,6 @@ def paths(tmp_path):
 def ingested(paths):
     ingest(paths)
     return paths
-
-
-def everything(paths):
-    """Return the digest of every file in data/processed: tables and memory."""
-    files = sorted(p for p in paths.processed.rglob("*") if p.is_file())
-    return {str(p.relative_to(paths.processed)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
 
 
 @pytest.fixture

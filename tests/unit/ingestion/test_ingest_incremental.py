@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import tempfile
@@ -14,18 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from effort import examples
+from ingested_runs import everything, run_paths
 from loadbook.core.errors import DataError
 from loadbook.ingestion import cache, workers
 from loadbook.ingestion.ingest import ingest
 from loadbook.ingestion.workers import IngestPart, read_part
 from loadbook.store import trial_record
 from loadbook.store.tables import TABLES, read_table
-from recorded_run import STUDY, copy_recorded_run
-
-
-def run_paths(root):
-    layout = copy_recorded_run(root)
-    return layout.run(STUDY, layout.resolve_run(STUDY))
 
 
 @pytest.fixture
@@ -37,12 +31,6 @@ def paths(tmp_path):
 def ingested(paths):
     ingest(paths)
     return paths
-
-
-def everything(paths):
-    """Return the digest of every file in data/processed: tables and memory."""
-    files = sorted(p for p in paths.processed.rglob("*") if p.is_file())
-    return {str(p.relative_to(paths.processed)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
 
 
 def rebuilt(paths):

@@ -7,12 +7,7 @@ import sys
 
 import pytest
 
-from recorded_run import STUDY, copy_recorded_run
-
-
-def run_paths(root):
-    layout = copy_recorded_run(root)
-    return layout.run(STUDY, layout.resolve_run(STUDY))
+from ingested_runs import run_paths
 
 
 @pytest.fixture
