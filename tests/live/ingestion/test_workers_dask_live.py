@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from command_line import exit_code
+from dask_cluster import cluster
 from loadbook.ingestion import workers as scheduler
 from recorded_run import STUDY, ingested_run
 
-distributed = pytest.importorskip("distributed")
+pytest.importorskip("distributed")
 
 
 @pytest.fixture
@@ -16,12 +17,6 @@ def layout(tmp_path, monkeypatch):
     made = ingested_run(tmp_path)
     monkeypatch.setenv("LOADBOOK_HOME", str(made.root))
     return made
-
-
-def cluster(workers):
-    return distributed.LocalCluster(
-        n_workers=workers, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address="127.0.0.1:0"
-    )
 
 
 def test_dask_scheduler_without_workers_is_reported(layout, monkeypatch, capsys):

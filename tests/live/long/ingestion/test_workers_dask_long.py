@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from command_line import exit_code
+from dask_cluster import cluster
 from loadbook.ingestion import ingest as ingest_module
 from recorded_run import STUDY, ingested_run
 
@@ -18,12 +19,6 @@ def layout(tmp_path, monkeypatch):
     made = ingested_run(tmp_path)
     monkeypatch.setenv("LOADBOOK_HOME", str(made.root))
     return made
-
-
-def cluster(workers):
-    return distributed.LocalCluster(
-        n_workers=workers, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address="127.0.0.1:0"
-    )
 
 
 def test_ingest_with_dask_workers_gives_the_same_tables(layout, monkeypatch, capsys):
