@@ -10,24 +10,10 @@ from loadbook.analyses.quality import QualityPage
 from loadbook.ingestion.ingest import ingest
 from loadbook.report.html import forbidden_content
 from loadbook.store.tables import load_run
-from mock_project import Arm, make_project, usual_arms
+from mock_pages import page_of, text_of
+from mock_project import Arm, usual_arms
 from recorded_run import STUDY, copy_recorded_run, ingested_run, run_of
 from rendered_pages import page_html
-
-
-def page_of(tmp_path, arms=None, kind=EffectsPage, **more):
-    name = more.pop("name", "mock")
-    layout = make_project(tmp_path, arms, name=name, **more)
-    return kind(load_run(layout, name))
-
-
-def text_of(page):
-    return BeautifulSoup(page, "html.parser").get_text(" ", strip=True)
-
-
-@pytest.fixture(scope="module")
-def usual(tmp_path_factory):
-    return page_of(tmp_path_factory.mktemp("usual"), usual_arms(), name="usual", question="Which one is faster?")
 
 
 def test_page_of_a_run_with_a_missing_trial_record_names_the_file(tmp_path):

@@ -15,21 +15,12 @@ from loadbook.report.html import forbidden_content
 from loadbook.report.nodes import Column, Table, clean, to_html, to_markdown, to_text
 from loadbook.store.paths import Layout
 from loadbook.store.tables import load_run
+from mock_pages import page_of, text_of
 from mock_project import PUBLISHED, Arm, make_project, usual_arms
 from rendered_pages import page_html
 
 NASTY = '"><img src=x onerror=alert(1)><script>alert(2)</script>\x1b[31mred\x1b]8;;http://x\x07\u202e$x_1$ {{7*7}}'
 INERT = '"><img src=x onerror=alert(1)><script>alert(2)</script>[31mred]8;;http://x$x_1$ {{7*7}}'
-
-
-def page_of(tmp_path, arms=None, kind=EffectsPage, **more):
-    name = more.pop("name", "mock")
-    layout = make_project(tmp_path, arms, name=name, **more)
-    return kind(load_run(layout, name))
-
-
-def text_of(page):
-    return BeautifulSoup(page, "html.parser").get_text(" ", strip=True)
 
 
 @pytest.fixture(scope="module")

@@ -2,23 +2,10 @@
 
 import random
 
-from bs4 import BeautifulSoup
-
-from loadbook.analyses.effects.page import EffectsPage
 from loadbook.report.html import forbidden_content
-from loadbook.store.tables import load_run
-from mock_project import Arm, make_project
+from mock_pages import page_of, text_of
+from mock_project import Arm
 from rendered_pages import page_html
-
-
-def page_of(tmp_path, arms=None, kind=EffectsPage, **more):
-    name = more.pop("name", "mock")
-    layout = make_project(tmp_path, arms, name=name, **more)
-    return kind(load_run(layout, name))
-
-
-def text_of(page):
-    return BeautifulSoup(page, "html.parser").get_text(" ", strip=True)
 
 
 def test_page_of_sixteen_treatments_with_odd_names_renders(tmp_path):
