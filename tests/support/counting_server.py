@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
@@ -27,3 +29,13 @@ class Counter:
 
     def of(self, text: str) -> str:
         return text.replace("127.0.0.1:9", f"127.0.0.1:{self.server.server_port}")
+
+
+@contextlib.contextmanager
+def counting() -> Iterator[Counter]:
+    """Yield a counter, and stop its server."""
+    made = Counter()
+    try:
+        yield made
+    finally:
+        made.server.shutdown()

@@ -12,8 +12,9 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from chromium import BINARY, Chrome
-from counting_server import Counter
+from counting_server import Counter, counting
 from hostile_texts import CANARY, CORPUS, HTML, TERMINAL, silent
+from inert_pages import chrome_without_network, is_inert
 from loadbook.batch import index
 from loadbook.core.errors import ReportError
 from loadbook.report import html
@@ -27,28 +28,14 @@ pytestmark = [
 
 @pytest.fixture
 def counter() -> Iterator[Counter]:
-    made = Counter()
-    yield made
-    made.server.shutdown()
+    with counting() as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
 def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    with Chrome(tmp_path_factory.mktemp("chromium")) as one:
-        one.call("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=0, uploadThroughput=0)
+    with chrome_without_network(tmp_path_factory.mktemp("chromium")) as one:
         yield one
-
-
-def is_inert(chrome: Chrome, page: Path, counter: Counter) -> None:
-    chrome.open(page, 1280, 720)
-    time.sleep(0.1)
-    assert chrome.complaints() == []
-    assert chrome.requests() == [page.as_uri()]
-    assert chrome.value("document.title") != CANARY
-    assert chrome.value("document.scripts.length") == 0
-    assert chrome.value("location.href") == page.as_uri()
-    assert chrome.value("document.querySelectorAll('iframe,object,embed,link,base,form').length") == 0
-    assert counter.asked == []
 
 
 def test_check_for_active_content_finds_unescaped_texts(chrome: Chrome, tmp_path: Path, counter: Counter) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,8 +11,9 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
 from chromium import BINARY, Chrome
-from counting_server import Counter
-from hostile_texts import CANARY, CORPUS, HTML, TERMINAL, silent
+from counting_server import Counter, counting
+from hostile_texts import CORPUS, HTML, TERMINAL, silent
+from inert_pages import chrome_without_network, is_inert
 from loadbook.analyses.effects.page import EffectsPage
 from loadbook.analyses.quality import QualityPage
 from loadbook.report.html import forbidden_content
@@ -32,15 +32,13 @@ ARMS = 4
 
 @pytest.fixture
 def counter() -> Iterator[Counter]:
-    made = Counter()
-    yield made
-    made.server.shutdown()
+    with counting() as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
 def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    with Chrome(tmp_path_factory.mktemp("chromium")) as one:
-        one.call("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=0, uploadThroughput=0)
+    with chrome_without_network(tmp_path_factory.mktemp("chromium")) as one:
         yield one
 
 
@@ -64,18 +62,6 @@ def hostile_project(root: Path, counter: Counter) -> Layout:
     for path in paths.facts.glob("*.json"):
         path.write_text(path.read_text().replace("6.1.0-31-amd64", json.dumps(" ".join(texts))[1:-1]))
     return layout
-
-
-def is_inert(chrome: Chrome, page: Path, counter: Counter) -> None:
-    chrome.open(page, 1280, 720)
-    time.sleep(0.1)
-    assert chrome.complaints() == []
-    assert chrome.requests() == [page.as_uri()]
-    assert chrome.value("document.title") != CANARY
-    assert chrome.value("document.scripts.length") == 0
-    assert chrome.value("location.href") == page.as_uri()
-    assert chrome.value("document.querySelectorAll('iframe,object,embed,link,base,form').length") == 0
-    assert counter.asked == []
 
 
 @pytest.mark.parametrize("kind", [EffectsPage, QualityPage])
