@@ -10,32 +10,18 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from nbformat.v4 import new_code_cell, new_notebook
 
-from failing_notebooks import DONE_CELL, FEW, WAITS, alive
+from failing_notebooks import WAITS, alive, project_with_victim, write
 from loadbook.report import notebooks
 from loadbook.store.paths import Layout
-from mock_project import make_project
 from waiting import wait_until
 
 RUN = "20261120T101500"
 
 
-def write(layout: Layout, name: str, *cells: str) -> None:
-    first = new_code_cell('study = "s"\nrun = "latest"', metadata={"tags": ["parameters"]})
-    book = new_notebook(cells=[first, *map(new_code_cell, (*cells, DONE_CELL))])
-    book.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    nbformat.write(book, layout.notebooks / f"{name}.ipynb")
-
-
 @pytest.fixture
 def layout(tmp_path):
-    """Three studies with a run each; the one in the middle has a notebook of its own, `victim`."""
-    root = tmp_path / "project"
-    for name, books in (("first", ["swift"]), ("middle", ["victim", "swift"]), ("third", ["swift"])):
-        made = make_project(root, FEW, name=name, blocks=2, traces=False, notebooks=books)
-    write(made, "swift", "1 + 1")
-    return made
+    return project_with_victim(tmp_path / "project")
 
 
 def loadbook(layout: Layout, *words: str) -> subprocess.Popen[str]:
